@@ -16,12 +16,14 @@
 //! - [`stall`] finds where I/Os could have gone on and did not, and why;
 //! - [`below`] splits the time below the socket by the kernel's stamps;
 //! - [`report`] gathers what a report page shows;
+//! - [`analysis`] looks at a cell's records once, for the summary and the charts;
 //! - [`summary`] puts a cell into numbers; [`finding`] names what binds, what to change and the
 //!   gain to expect; [`gain`] puts that beside what was measured.
 //!
 //! Everything but [`run`], [`cell`] and [`capture`] is pure. Nothing here looks at a plan's settings: a finding
 //! comes from recorded events alone.
 
+pub mod analysis;
 pub mod backlog;
 pub mod below;
 pub mod capture;
@@ -60,6 +62,7 @@ pub mod watched;
 pub mod window;
 pub mod wire;
 
+pub use analysis::Analysis;
 pub use cell::Cell;
 pub use finding::{Finding, Observed, explain};
 pub use read::ReadError;

@@ -6,13 +6,14 @@ use serde::{Serialize, Serializer};
 use wansan_schema::{BelowSocket, StallUse};
 use wansan_trace::{Layer, SessionId};
 
+use crate::analysis::Analysis;
 use crate::below;
 use crate::cell::Cell;
 use crate::command_window::CommandWindowUse;
 use crate::connections::{ConnectionUse, connection_uses};
 use crate::join::{Joined, Task};
 use crate::latency::Latency;
-use crate::ledger::{Ledger, WaitUse, stall_use};
+use crate::ledger::{WaitUse, stall_use};
 use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
 use crate::packet_gap::{PacketGaps, packet_gaps};
@@ -20,8 +21,6 @@ use crate::path::{PathUse, path_use};
 use crate::population::Population;
 use crate::processors::{ProgramUse, program_uses};
 use crate::r2t::{R2tUse, r2t_use};
-use crate::stall;
-use crate::traffic::Traffic;
 use crate::transport::{TransportUse, transport_use};
 use crate::waiting::{Parts, Sums};
 use crate::window::Window;
@@ -155,13 +154,23 @@ fn name_of<S: Serializer>(layer: &Layer, serializer: S) -> Result<S::Ok, S::Erro
 /// (see [`Joined::busy_window`]).
 #[must_use]
 pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
+    Analysis::of(cell, window).summary()
+}
+
+impl Analysis<'_> {
+    /// The cell in numbers.
+    #[must_use]
+    pub fn summary(&self) -> CellSummary {
+        summary(self)
+    }
+}
+
+fn summary(analysis: &Analysis<'_>) -> CellSummary {
+    let (cell, window) = (analysis.cell, analysis.window);
     let joined = &cell.joined;
-    let window = window.unwrap_or_else(|| joined.busy_window());
     let by_session = by_session(joined);
-    let stalls = stall::stalls(cell, window);
-    let ledger = Ledger::of(cell, window, &stalls);
-    let windows = ledger.command_windows();
-    let waits = WaitUse::of(&ledger);
+    let windows = analysis.ledger.command_windows();
+    let waits = WaitUse::of(&analysis.ledger);
     let mut asked = cell
         .pdu
         .as_ref()
@@ -221,8 +230,8 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             .as_ref()
             .map(|table| program_uses(table, window))
             .unwrap_or_default(),
-        packet_gaps: packet_gaps(cell, &Traffic::of(cell), window),
-        stalls: stall_use(cell, window, &stalls, &waits),
+        packet_gaps: packet_gaps(cell, &analysis.traffic, window),
+        stalls: stall_use(cell, window, &analysis.stalls, &waits),
         waits,
         below_socket: below::below_socket(cell, window),
         losses: Losses {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use wansan_insight::Cell as Records;
 use wansan_path::Change;
 use wansan_schema::{BenchReport, PathChange, PathResult, RelayResult, StreamReport, StreamResult};
 use wansan_sim::network::{Latency, Network};
@@ -75,6 +76,8 @@ pub(crate) struct Simulated {
     pub(crate) paths: Vec<PathResult>,
     /// What was changed of them.
     pub(crate) timeline: Vec<PathChange>,
+    /// The records that were written, if any are of I/Os.
+    pub(crate) records: Option<Records>,
 }
 
 /// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `watch` gets the
@@ -132,7 +135,7 @@ pub(crate) fn run(
     let paths = directions.results(&mut ended.network);
     let timeline = cell.timeline.iter();
     let timeline = timeline.map(|moment| made(moment, ended.began)).collect();
-    let (reports, streams, relays) = write(cell, ended, folder)?;
+    let ((reports, streams, relays), records) = write(cell, ended, folder)?;
     let problems = reports.iter().map(BenchReport::problem);
     let mut each = scenario.initiators.iter().zip(problems);
     if let Some((initiator, problem)) = each.find_map(|(it, problem)| Some((it, problem?))) {
@@ -145,6 +148,7 @@ pub(crate) fn run(
         relays,
         paths,
         timeline,
+        records,
     }))
 }
 
@@ -155,8 +159,12 @@ type Reports = (
     BTreeMap<String, RelayResult>,
 );
 
-/// Writes the records of all; what they measured.
-fn write(cell: &Cell, ended: Ended, folder: &Path) -> Result<Reports, FileError> {
+/// Writes the records of all; what they measured, and those records, which need not be read again.
+fn write(
+    cell: &Cell,
+    ended: Ended,
+    folder: &Path,
+) -> Result<(Reports, Option<Records>), FileError> {
     let scenario = &cell.scenario;
     let (mut reports, mut streams, mut relays) = Reports::default();
     let mut recorders = vec![(WAN.to_owned(), ended.network.into_records())];
@@ -190,7 +198,7 @@ fn write(cell: &Cell, ended: Ended, folder: &Path) -> Result<Reports, FileError>
         .map(|(host, records)| (host.as_str(), records))
         .collect();
     file::write_merged(folder, &recorders)?;
-    Ok((reports, streams, relays))
+    Ok(((reports, streams, relays), Records::gather(&recorders)))
 }
 
 /// An error that names the host.

@@ -3,19 +3,17 @@
 use super::time_axis::{Steps, rounded};
 use super::{CellCharts, Detail, LayerReport, LayerSamples};
 use super::{network, packets};
-use crate::cell::Cell;
+use crate::analysis::Analysis;
 use crate::join::Joined;
-use crate::ledger::Ledger;
 use crate::population::Population;
-use crate::stall;
 use crate::summary::{CellSummary, LayerUse};
 
 impl CellCharts {
-    /// The charts of a cell whose numbers are `summary`, as finely as `detail` says; the summary's
+    /// The charts of a cell whose numbers are `summary`, as finely as `detail` says; the analysis's
     /// window is what was measured.
     #[must_use]
-    pub fn of(cell: &Cell, summary: &CellSummary, detail: Detail) -> CellCharts {
-        let window = summary.window;
+    pub fn of(analysis: &Analysis<'_>, summary: &CellSummary, detail: Detail) -> CellCharts {
+        let (cell, window) = (analysis.cell, analysis.window);
         let mut charts = CellCharts {
             sessions: summary.sessions.len(),
             layers: summary.total.layers.iter().map(layer).collect(),
@@ -26,11 +24,8 @@ impl CellCharts {
             ..CellCharts::default()
         };
         if cell.packet.is_some() {
-            let stalls = stall::stalls(cell, window);
-            let ledger = Ledger::of(cell, window, &stalls);
-            charts.packets = packets::diagram(cell, &ledger, window, detail.packets);
-            charts.stall_packets =
-                packets::stall_diagrams(cell, summary, &ledger, &stalls, detail.packets);
+            charts.packets = packets::diagram(analysis, detail.packets);
+            charts.stall_packets = packets::stall_diagrams(analysis, summary, detail.packets);
         }
         if let Some(steps) = Steps::new(detail.steps, cell.joined.records, window) {
             charts.time = Some(steps.axis());
@@ -100,7 +95,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::summary::summarise;
+    use crate::cell::Cell;
     use crate::window::Window;
 
     const MS: u64 = 1_000_000;
@@ -185,7 +180,8 @@ mod tests {
             from_ns: 20 * MS,
             to_ns: 80 * MS,
         };
-        CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL)
+        let analysis = Analysis::of(&cell, Some(window));
+        CellCharts::of(&analysis, &analysis.summary(), Detail::FULL)
     }
 
     #[test]

@@ -6,10 +6,9 @@ use wansan_trace::event::Verdict;
 
 use super::ios::{ShownIo, shown};
 use super::sessions::SessionNames;
+use crate::analysis::Analysis;
 use crate::cell::Cell;
-use crate::ledger::Ledger;
 use crate::opcode;
-use crate::stall::Stall;
 use crate::summary::CellSummary;
 use crate::traffic::{Content, Flow, FlowDirection, Traffic};
 use crate::transfer::{Stretch, Transfer, around, stretch};
@@ -100,29 +99,34 @@ const LEAST_MARGIN_NS: u64 = 100_000;
 
 /// The diagram of the first I/Os that were measured, of at most `most` packets, if any were
 /// recorded.
-pub(super) fn diagram(
-    cell: &Cell,
-    ledger: &Ledger<'_>,
-    window: Window,
-    most: usize,
-) -> Option<PacketDiagram> {
-    let traffic = Traffic::of(cell);
-    let stretch = stretch(cell, &traffic, window, most)?;
-    let mut diagram = drawn(cell, window, &traffic, &stretch);
-    diagram.ios = shown(cell, ledger, &traffic, &stretch, None);
+pub(super) fn diagram(analysis: &Analysis<'_>, most: usize) -> Option<PacketDiagram> {
+    let Analysis {
+        cell,
+        window,
+        traffic,
+        ledger,
+        ..
+    } = analysis;
+    let stretch = stretch(cell, traffic, *window, most)?;
+    let mut diagram = drawn(cell, *window, traffic, &stretch);
+    diagram.ios = shown(cell, ledger, traffic, &stretch, None);
     Some(diagram)
 }
 
 /// The diagram of the costliest stall of each cause that shows in packets, the costliest cause first,
 /// where a cell is shown with `most` packets.
 pub(super) fn stall_diagrams(
-    cell: &Cell,
+    analysis: &Analysis<'_>,
     summary: &CellSummary,
-    ledger: &Ledger<'_>,
-    stalls: &[Stall],
     most: usize,
 ) -> Vec<StallPackets> {
-    let traffic = Traffic::of(cell);
+    let Analysis {
+        cell,
+        window,
+        traffic,
+        stalls,
+        ledger,
+    } = analysis;
     let causes = summary.stalls.iter().flat_map(|stalls| &stalls.causes);
     let diagrams = causes.filter_map(|of_cause| {
         let of_it = stalls.iter().filter(|s| s.cause.name() == of_cause.cause);
@@ -132,9 +136,9 @@ pub(super) fn stall_diagrams(
         let last_ns = evidence.max()?.max(stall.to_ns);
         let margin_ns = ((last_ns - first_ns) / MARGIN_PARTS).max(LEAST_MARGIN_NS);
         let span = (first_ns.saturating_sub(margin_ns), last_ns + margin_ns);
-        let stretch = around(cell, &traffic, stall.session, span, most / PART_OF_PACKETS)?;
-        let mut packets = drawn(cell, summary.window, &traffic, &stretch);
-        packets.ios = shown(cell, ledger, &traffic, &stretch, Some(stall));
+        let stretch = around(cell, traffic, stall.session, span, most / PART_OF_PACKETS)?;
+        let mut packets = drawn(cell, *window, traffic, &stretch);
+        packets.ios = shown(cell, ledger, traffic, &stretch, Some(stall));
         Some(StallPackets {
             cause: stall.cause.name().to_owned(),
             packets,

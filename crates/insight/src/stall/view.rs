@@ -19,13 +19,12 @@ const MOST_SHIFT: u32 = 14;
 
 /// The connections of sessions whose packets and PDUs were recorded.
 #[must_use]
-pub fn conversations(cell: &Cell) -> Vec<Conversation> {
+pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
     let (Some(packets), Some(pdus)) = (&cell.packet, &cell.pdu) else {
         return Vec::new();
     };
-    let traffic = Traffic::of(cell);
     let mut found: HashMap<usize, Conversation> = HashMap::default();
-    let mut raw = collect(packets, &traffic, &cell.carriers);
+    let mut raw = collect(packets, traffic, &cell.carriers);
     for (place, flow) in traffic.flows.iter().enumerate() {
         let Content::Session(session, connection) = flow.content else {
             continue;

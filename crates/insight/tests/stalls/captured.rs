@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use wansan_insight::capture::{Capture, CaptureEnd};
 use wansan_insight::stall::{Announced, Conversation, Queued, Segment, Stall, stalls};
-use wansan_insight::traffic::FlowDirection;
+use wansan_insight::traffic::{FlowDirection, Traffic};
 use wansan_insight::window::Window;
 
 use super::cell::Dice;
@@ -54,7 +54,7 @@ pub(crate) fn found(script: &Script, conversation: &Conversation, point: Point) 
         from_ns: 0,
         to_ns: u64::MAX,
     };
-    stalls(&capture.cell, all)
+    stalls(&capture.cell, &Traffic::of(&capture.cell), all)
 }
 
 /// A pcap file with ns of what passes the point.

@@ -9,7 +9,7 @@ use wansan_insight::report::{CellCharts, Detail, PacketKind};
 use wansan_insight::stall::view::conversations;
 use wansan_insight::traffic::{FlowDirection, Traffic};
 use wansan_insight::transfer::stretch;
-use wansan_insight::{Cell, Window, summarise};
+use wansan_insight::{Analysis, Cell, Window};
 use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Tcp, Verdict};
 use wansan_trace::{
     ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
@@ -264,7 +264,8 @@ fn each_end_has_its_own_congestion_window() {
         ..Pdu::BLANK
     });
     world.windows(50, 34, 10);
-    let conversations = conversations(&world.cell());
+    let cell = world.cell();
+    let conversations = conversations(&cell, &Traffic::of(&cell));
     let windows = conversations[0].windows.iter();
     let windows: Vec<_> = windows.map(|w| (w.way, w.window_bytes)).collect();
     let expected = [
@@ -314,6 +315,11 @@ fn gaps_are_those_inside_an_answer() {
     assert_eq!(packet_gaps(&cell, &Traffic::of(&cell), nothing), None);
 }
 
+fn charts(cell: &Cell, window: Window) -> CellCharts {
+    let analysis = Analysis::of(cell, Some(window));
+    CellCharts::of(&analysis, &analysis.summary(), Detail::FULL)
+}
+
 fn kind(is: &str) -> PacketKind {
     PacketKind {
         is: is.to_owned(),
@@ -337,7 +343,7 @@ fn in_a_tunnel_lengths_tell_what_is_data() {
     let packets = stretch(&cell, &traffic, window, 1000).unwrap().packets;
     assert_eq!(packets[0].way, FlowDirection::ToTarget);
     assert_eq!(packets[1].way, FlowDirection::ToInitiator);
-    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
+    let charts = charts(&cell, window);
     let diagram = charts.packets.unwrap();
     assert_eq!(diagram.kinds, [kind("encrypted"), kind("encrypted_short")]);
     assert_eq!(diagram.kind[..5], [0, 0, 0, 0, 1]);
@@ -356,7 +362,7 @@ fn what_is_seen_before_and_after_a_tunnel_is_drawn_once() {
         .iter()
         .map(|packet| packet.ended_ns - packet.sent_ns);
     assert!(transits.eq(std::iter::repeat_n(3 * DELAY_NS, 20 * 5)));
-    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
+    let charts = charts(&cell, window);
     let kinds = charts.packets.unwrap().kinds;
     let command = pdu("SCSI Command");
     assert_eq!(kinds, [command, pdu("SCSI Data-In"), kind("bare")]);
@@ -365,7 +371,7 @@ fn what_is_seen_before_and_after_a_tunnel_is_drawn_once() {
 #[test]
 fn the_page_gets_columns_of_equal_length() {
     let (cell, window) = reads(3, &["wan"]);
-    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
+    let charts = charts(&cell, window);
     let diagram = charts.packets.unwrap();
     assert_eq!(diagram.kinds[0], pdu("SCSI Command"));
     assert_eq!(diagram.kinds[1], pdu("SCSI Data-In"));
@@ -389,8 +395,9 @@ fn the_page_gets_columns_of_equal_length() {
 #[test]
 fn the_ios_of_a_diagram_wait_for_what_the_cells_ios_wait_for() {
     let (cell, window) = reads(12, &["wan"]);
-    let summary = summarise(&cell, Some(window));
-    let ios = CellCharts::of(&cell, &summary, Detail::FULL)
+    let analysis = Analysis::of(&cell, Some(window));
+    let summary = analysis.summary();
+    let ios = CellCharts::of(&analysis, &summary, Detail::FULL)
         .packets
         .unwrap()
         .ios;
@@ -422,7 +429,7 @@ fn the_ios_of_a_diagram_wait_for_what_the_cells_ios_wait_for() {
 #[test]
 fn no_more_ios_are_shown_than_have_room() {
     let (cell, window) = reads(40, &["wan"]);
-    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
+    let charts = charts(&cell, window);
     let tasks: Vec<u32> = charts
         .packets
         .unwrap()

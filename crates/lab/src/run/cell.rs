@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use wansan_insight::Cell as Records;
 use wansan_schema::{BenchReport, CellFacts, PathChange, RelayResult, StreamResult};
 use wansan_trace::event::Role;
 use wansan_trace::file;
@@ -42,6 +43,8 @@ pub(super) struct Measured {
     pub(super) relays: BTreeMap<String, RelayResult>,
     /// Its tunnels, which know what each router has done for them.
     pub(super) tunnels: Tunnels,
+    /// Its records, where they need not be read from their files.
+    pub(super) records: Option<Records>,
 }
 
 /// What is known of a cell however it ends.
@@ -183,6 +186,7 @@ pub(super) fn measure(
         streams,
         relays,
         tunnels,
+        records: None,
     })
 }
 

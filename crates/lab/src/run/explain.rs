@@ -7,9 +7,8 @@ use wansan_insight::cwnd::cwnd_use;
 use wansan_insight::finding::{Finding, Limit, Observed};
 use wansan_insight::gain;
 use wansan_insight::report::{CellCharts, Detail};
-use wansan_insight::summary::summarise;
 use wansan_insight::window::Window;
-use wansan_insight::{Cell as Records, ReadError};
+use wansan_insight::{Analysis, Cell as Records, ReadError};
 use wansan_schema::{Advised, CellResult};
 use wansan_trace::event::Tcp;
 use wansan_trace::file;
@@ -20,19 +19,19 @@ use crate::record::{add_relay_records, recorded_as};
 /// What a cell's records say of it, and its charts.
 pub(super) type Explained = (Observed, CellCharts);
 
-/// Reads a cell's records, adds to its result what only they can tell, and draws its charts as finely
-/// as `detail` says. The parameters that
-/// label it are the sweep's alone, so that cells of both phases can be compared.
+/// Adds to a cell's result what only its records can tell, and draws its charts as finely as `detail` says. The
+/// parameters that label it are the sweep's alone, so that cells of both phases can be compared.
 pub(super) fn cell(
+    records: &Records,
     folder: &Path,
     result: &mut CellResult,
     detail: Detail,
 ) -> Result<Explained, ReadError> {
-    let records = Records::read(folder)?;
     let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
     let window = Window { from_ns, to_ns };
     records.check_measured(folder, window)?;
-    let summary = summarise(&records, Some(window));
+    let analysis = Analysis::of(records, Some(window));
+    let summary = analysis.summary();
     let latency = summary.total.latency;
     result.latency_p50_ns = Some(latency.p50_ns);
     result.latency_p99_ns = Some(latency.p99_ns);
@@ -52,7 +51,7 @@ pub(super) fn cell(
         .collect();
     let tcp = records.tcp.as_ref();
     result.cwnd = tcp.and_then(|table| cwnd_use(table, &summary.transport, window));
-    let charts = CellCharts::of(&records, &summary, detail);
+    let charts = CellCharts::of(&analysis, &summary, detail);
     let observed = Observed {
         cell: result.cell,
         parameters: result.parameters.clone(),

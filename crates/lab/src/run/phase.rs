@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use wansan_insight::Cell as Records;
 use wansan_insight::finding::{Limit, Observed};
 use wansan_insight::report::{CellCharts, Detail};
 
@@ -374,7 +375,10 @@ pub(super) fn conclude(
     explain::relays(folder, cell, result)?;
     match cell.scenario.initiators[..] {
         [] => Ok(None),
-        _ => Ok(Some(explain::cell(folder, result, detail)?)),
+        _ => {
+            let records = measured.records.map_or_else(|| Records::read(folder), Ok)?;
+            Ok(Some(explain::cell(&records, folder, result, detail)?))
+        }
     }
 }
 

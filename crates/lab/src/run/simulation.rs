@@ -196,6 +196,7 @@ fn simulate(
         reports: simulated.reports,
         streams: simulated.streams,
         relays: simulated.relays,
+        records: simulated.records,
         ..Measured::default()
     };
     let explained = conclude(cell, folder, detail, measured, &mut result)?;
