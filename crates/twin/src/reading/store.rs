@@ -1,6 +1,6 @@
 //! How the store serves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use wansan_insight::population::Population;
@@ -24,9 +24,13 @@ pub(super) fn service(
     unknown: &mut Vec<String>,
 ) -> Option<Service> {
     let tasks = cell.joined.tasks.iter();
-    let spans = tasks.filter_map(|task| task.both_ns(Layer::Store));
-    let done = spans.filter(|(_, leave_ns)| recorded.window.contains(*leave_ns));
-    let took_ns = done.map(|(enter, leave)| leave.saturating_sub(enter));
+    let mut spans: Vec<(u64, u64)> = tasks
+        .filter_map(|task| task.both_ns(Layer::Store))
+        .collect();
+    spans.sort_unstable();
+    let done = |(_, leave_ns): &(u64, u64)| recorded.window.contains(*leave_ns);
+    let took_ns = spans.iter().filter(|span| done(span));
+    let took_ns = took_ns.map(|(enter, leave)| leave.saturating_sub(*enter));
     let in_turn_ns: Vec<u64> = took_ns.take(MOST_TIMES).collect();
     if in_turn_ns.is_empty() {
         unknown.push("the store's time: it is taken to answer at once".to_owned());
@@ -45,13 +49,48 @@ pub(super) fn service(
         most
     });
     let servers = u32::try_from(servers).unwrap_or(u32::MAX);
+    let servers = servers.clamp(1, ServiceTime::MAX_SERVERS);
+    let ends_ns = ends_of_service(&spans, servers as usize);
+    let served = spans.iter().zip(ends_ns).filter(|(span, _)| done(span));
+    let served = served.map(|((enter_ns, _), end_ns)| end_ns.saturating_sub(*enter_ns));
     Some(Service {
-        times: in_turn_ns
-            .into_iter()
+        times: served
+            .take(MOST_TIMES)
             .map(|ns| Duration::from_nanos(ns.max(1)))
             .collect(),
-        servers: servers.clamp(1, ServiceTime::MAX_SERVERS),
+        servers,
     })
+}
+
+/// When so many servers were done with operations, which began at the first times and were heard to be over at the
+/// second ones, sorted: a server that a program hears late of has begun the next operation by then.
+fn ends_of_service(spans: &[(u64, u64)], servers: usize) -> Vec<u64> {
+    let took_ns = spans
+        .iter()
+        .map(|(enter, leave)| leave.saturating_sub(*enter));
+    let least_ns = took_ns.min().unwrap_or(0);
+    let mut ends_ns: Vec<u64> = spans.iter().map(|(_, leave_ns)| *leave_ns).collect();
+    // The places of those that servers are busy with, and the same by when they were heard to be over.
+    let (mut busy, mut by_leave) = (BTreeSet::new(), BTreeSet::new());
+    for (place, &(enter_ns, leave_ns)) in spans.iter().enumerate() {
+        if let Some(&first) = busy.first()
+            && busy.len() == servers
+        {
+            // Of those that had as long as any took, the one that was heard of first is over.
+            let had_time = |place: usize| enter_ns.saturating_sub(spans[place].0) >= least_ns;
+            let mut early = by_leave.iter().map(|&(_, place)| place);
+            let over = match had_time(first) {
+                true => early.find(|&place| had_time(place)).unwrap_or(first),
+                false => first,
+            };
+            busy.remove(&over);
+            by_leave.remove(&(spans[over].1, over));
+            ends_ns[over] = ends_ns[over].min(enter_ns);
+        }
+        busy.insert(place);
+        by_leave.insert((leave_ns, place));
+    }
+    ends_ns
 }
 
 /// How many operations the store serves while others wait for it, for `least_ns` or longer; `None` where they
@@ -87,4 +126,24 @@ fn servers(cell: &Cell, window: Window, least_ns: u64) -> Option<u64> {
         passed_ns * 2 >= all_ns
     });
     median.map(|(count, _)| count.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_begun_another_operation_was_done_with_the_one_before() {
+        // One server of 2, of which is heard late, and two of them, of which one is heard very late.
+        let one = [(0, 2), (2, 5), (4, 6), (6, 9)];
+        assert_eq!(ends_of_service(&one, 1), [2, 4, 6, 9]);
+        let two = [(0, 2), (1, 9), (2, 4), (3, 5), (4, 6), (5, 7)];
+        assert_eq!(ends_of_service(&two, 2), [2, 3, 4, 5, 6, 7]);
+        // As many servers as ever were busy: none was heard late.
+        assert_eq!(ends_of_service(&two, 3), two.map(|(_, leave)| leave));
+        // The long operation goes on, as the short one is heard of a little late.
+        let unlike = [(0, 90), (0, 21), (20, 31)];
+        assert_eq!(ends_of_service(&unlike, 2), [90, 20, 31]);
+        assert!(ends_of_service(&[], 1).is_empty());
+    }
 }
