@@ -116,8 +116,10 @@ impl Receiver {
         self.hear(arrival, now_ns);
         self.measure(arrival, now_ns);
         let is_asked = std::mem::replace(&mut self.asked, order.asked) != order.asked;
-        let signals = !arrival.is_signalling
-            && (is_asked || order.bound_bytes > 0 && self.judge(&order, arrival, now_ns));
+        let asks = is_asked && !arrival.is_signalling;
+        let is_signalling = asks || arrival.is_signalling;
+        let signals =
+            asks || order.bound_bytes > 0 && self.judge(&order, arrival, is_signalling, now_ns);
         if signals {
             self.signals.signals += 1;
             self.signalled_ns = Some(now_ns);
@@ -170,14 +172,20 @@ impl Receiver {
         took.min(most).max(1000)
     }
 
-    /// Whether so much waits that it is to be signalled.
-    fn judge(&mut self, order: &Order, arrival: &Arrival, now_ns: u64) -> bool {
+    /// Whether so much waits that it is to be signalled, where it is not yet.
+    fn judge(
+        &mut self,
+        order: &Order,
+        arrival: &Arrival,
+        is_signalling: bool,
+        now_ns: u64,
+    ) -> bool {
         let backlog = backlog_bytes(order, arrival, now_ns);
         let round_trip = self.round_trip_ns(arrival);
         let mss = u64::from(arrival.advertised_mss_bytes.max(1));
         let signals = &mut self.signals;
         signals.backlog_max_bytes = signals.backlog_max_bytes.max(backlog);
-        if backlog <= order.bound_bytes {
+        if backlog <= order.bound_bytes || is_signalling {
             return false;
         }
         let drain = order.drain_bytes_per_s;
@@ -316,6 +324,23 @@ mod tests {
         assert!(receiver.on_segment(&arrival(2), 2 * MS));
         assert!(!receiver.on_segment(&arrival(3), 3 * MS));
         assert_eq!(receiver.signals().segments, 2);
+    }
+
+    #[test]
+    fn the_greatest_backlog_counts_while_a_signal_waits_for_its_answer() {
+        let mut receiver = Receiver::default();
+        receiver.order(Order {
+            bound_bytes: 1,
+            ..Order::default()
+        });
+        let waiting = Arrival {
+            unread_bytes: 5 * MSS,
+            is_signalling: true,
+            ..arrival(5 * MSS)
+        };
+        assert!(!receiver.on_segment(&waiting, MS));
+        let signals = receiver.signals();
+        assert_eq!((signals.backlog_max_bytes, signals.signals), (5 * MSS, 0));
     }
 
     #[test]
