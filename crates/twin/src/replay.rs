@@ -19,7 +19,7 @@ use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::jiffies::Hz;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::{BufferConfig, SendConfig};
-use wansan_trace::Recorder;
+use wansan_trace::{Budget, Recorder};
 use wansan_workload::{Limit, LoadConfig};
 
 use crate::setup::{End, Initiator, Setup};
@@ -28,8 +28,8 @@ use crate::setup::{End, Initiator, Setup};
 const TARGET_NAME: &str = "iqn.2026-01.net.wansan:twin";
 /// Memory for the sessions of the target.
 const TARGET_MEMORY_BYTES: usize = 1 << 30;
-/// Memory for the records of each host.
-const RECORDS_BYTES: usize = 256 << 20;
+/// Memory for the records of all hosts together.
+const RECORDS_BYTES: usize = 512 << 20;
 /// Blocks of the unit: how large it is changes nothing, as it keeps no data.
 const UNIT_BLOCK_BYTES: u32 = 512;
 /// I/Os that the unit has room for beside each other.
@@ -68,7 +68,7 @@ pub enum ReplayError {
     #[error("the simulator has no congestion control `{0}`")]
     Law(String),
     /// Its records are more than it has memory for.
-    #[error("the records of the simulation take more than {} MiB a host", RECORDS_BYTES >> 20)]
+    #[error("the records of the simulation take more than {} MiB", RECORDS_BYTES >> 20)]
     Memory,
     /// It was told to stop.
     #[error("the simulation was interrupted")]
@@ -94,7 +94,8 @@ pub struct Replay {
 /// # Errors
 /// [`ReplayError`].
 pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Replay, ReplayError> {
-    let recorder = || Recorder::new(setup.kinds, RECORDS_BYTES);
+    let memory = Budget::of(RECORDS_BYTES);
+    let recorder = || Recorder::within(setup.kinds, &memory);
     let mut network = Network::recording(recorder());
     network.set_latency(Latency::default(), seed);
     let links = links(&mut network, setup, seed)?;
