@@ -229,6 +229,7 @@ fn a_change_that_cannot_be_made_says_what_could() {
     };
     assert!(refusal("target.comand_window", "8").contains("did you mean `target.command_window`?"));
     assert!(refusal("target.command_window", "many").contains("`many` is no number from 1"));
+    assert!(refusal("workload.block", "32MiB").contains("not from 512B to 16MiB"));
     assert!(refusal("tcp.congestion_control", "bbr2").contains("did you mean `bbr`?"));
     // Nothing is written, so no key of writes does anything.
     assert!(refusal("session.initial_r2t", "no").contains("cannot be changed"));

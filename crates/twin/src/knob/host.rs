@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use wansan_iscsi::scsi::Geometry;
 use wansan_mistake::nearest;
 use wansan_settings::quantity::Size;
 use wansan_sim::tcp::congestion::Law;
@@ -23,8 +24,8 @@ const MOST_COMMAND_WINDOW: u64 = 65_536;
 const MOST_CONNECTIONS: u64 = 256;
 /// Most I/Os in flight.
 const MOST_PARALLEL: u64 = 65_536;
-/// The longest I/O.
-const MOST_BLOCK_BYTES: u64 = 64 << 20;
+/// The longest I/O: what one command may move.
+const MOST_BLOCK_BYTES: u64 = Geometry::MAX_TRANSFER_BYTES as u64;
 
 /// A knob.
 pub(super) struct Knob {
