@@ -62,13 +62,15 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
                 .unwrap_or(u64::MAX)
                 .next_multiple_of(1024)
                 .max(4096);
-            let double = match direction.queue.bytes {
-                bytes @ 0..0x1_0000_0000 => vec![QueueBound::Bytes(2 * bytes).to_string()],
-                _ => Vec::new(),
-            };
-            let mut bounds = vec![QueueBound::Bytes(product).to_string()];
-            bounds.extend(double);
+            let now = direction.queue.bytes;
+            let mut bounds = vec![product];
+            bounds.extend((now < 1 << 32).then_some(2 * now));
+            bounds.dedup();
+            bounds.retain(|bytes| *bytes != now);
             bounds
+                .into_iter()
+                .map(|bytes| QueueBound::Bytes(bytes).to_string())
+                .collect()
         },
     },
     PathKnob {
