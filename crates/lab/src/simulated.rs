@@ -211,7 +211,7 @@ fn of_host(cell: &Cell, error: StorageError) -> SimulationError {
         StorageError::Late { load, stage, limit } => {
             let limit_s = limit.as_secs_f64();
             let late = format!(
-                "still {stage} after {limit_s} s of virtual time; is the path too lossy, or too slow for so many I/Os?"
+                "still {stage} after {limit_s} s of virtual time; is the path too lossy, or the path or the store too slow for so many I/Os?"
             );
             (*load, late)
         }
