@@ -217,9 +217,18 @@ fn in_words(number: &Compared) -> String {
             recorded * 100.0,
             twin * 100.0,
         ),
-        None => format!(
-            "`{name}` is {recorded:.0} in the recording and {twin:.0} in the twin ({:+.1} %)",
-            off * 100.0
-        ),
+        None => {
+            let number = |value: f64| match name.ends_with("_ns") {
+                true => format!("{:.3} ms", value / 1e6),
+                false => format!("{value:.0}"),
+            };
+            format!(
+                "`{}` is {} in the recording and {} in the twin ({:+.1} %)",
+                name.trim_end_matches("_ns"),
+                number(*recorded),
+                number(*twin),
+                off * 100.0
+            )
+        }
     }
 }
