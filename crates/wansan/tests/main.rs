@@ -12,3 +12,4 @@ mod recording;
 mod stream;
 mod target_file;
 mod watch_output;
+mod what_if;

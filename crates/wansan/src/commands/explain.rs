@@ -45,8 +45,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     json: bool,
     /// Predict what the run would have done with something changed, by simulating it: ranked by gain. Of a
-    /// run with several cells, the one that the finding speaks of. Exit status 1 when the simulation does
-    /// not do what was recorded
+    /// run with several cells, the one that the finding speaks of. Exit status 1 when nothing is predicted:
+    /// the simulation does not do what was recorded, or no change could be simulated
     #[arg(long)]
     what_if: bool,
     /// With --what-if: predict this change alone, under its name in plans; repeat for changes made together

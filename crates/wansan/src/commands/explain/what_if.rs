@@ -17,8 +17,8 @@ use crate::commands::grid::{grid, right};
 use crate::commands::measuring::bar;
 use crate::commands::{print_json, print_text};
 
-/// Exit status when the twin does not do what was recorded, so that nothing can be said.
-const DOES_NOT_FIT: u8 = 1;
+/// Exit status when nothing is predicted: the twin does not do what was recorded, or no change could be simulated.
+const NOTHING_PREDICTED: u8 = 1;
 
 /// Carries it out for a run, or for the cell that its folder names: with these changes together, or with each
 /// that is worth a try.
@@ -27,6 +27,11 @@ pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> R
         .iter()
         .map(|text| setting(text))
         .collect::<Result<_>>()?;
+    for (place, Setting { parameter, .. }) in set.iter().enumerate() {
+        if set[..place].iter().any(|it| it.parameter == *parameter) {
+            bail!("--set: `{parameter}` is given twice: give each parameter one value");
+        }
+    }
     let cell = chosen(folder, run)?;
     let at = run.cell_folder(cell)?;
     let records = Cell::read(&at)?;
@@ -65,9 +70,9 @@ pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> R
         true => print_json(&serde_json::to_string_pretty(&told)?)?,
         false => print_text(|out| print(out, cell.cell, &told))?,
     }
-    Ok(match told.fits {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(DOES_NOT_FIT),
+    Ok(match told.predictions.is_empty() {
+        true => ExitCode::from(NOTHING_PREDICTED),
+        false => ExitCode::SUCCESS,
     })
 }
 
@@ -108,7 +113,15 @@ fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
     for number in worst {
         writeln!(out, "The twin does not fit: {}.", in_words(number))?;
     }
-    if !told.fits {
+    for failed in &told.failed {
+        writeln!(
+            out,
+            "Not simulated: {}: {}.",
+            change(&failed.change),
+            failed.reason
+        )?;
+    }
+    if told.predictions.is_empty() {
         return writeln!(out, "Nothing is predicted.");
     }
     writeln!(
@@ -143,16 +156,7 @@ fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
         table.add_row(row(prediction));
     }
     right(&mut table, [1, 2, 3, 4, 5, 7]);
-    writeln!(out, "{table}")?;
-    for failed in &told.failed {
-        writeln!(
-            out,
-            "Not simulated: {}: {}.",
-            change(&failed.change),
-            failed.reason
-        )?;
-    }
-    Ok(())
+    writeln!(out, "{table}")
 }
 
 fn row(prediction: &Prediction) -> Vec<String> {
