@@ -50,7 +50,7 @@ pub(super) fn initiators(
         let connections: Vec<Connection> = connections.collect::<Result<_, _>>()?;
         if connections.len() > 1 {
             unknown.push(format!(
-                "how session {session} distributes commands over its {} connections: to the one with the fewest outstanding is taken",
+                "how session {session} distributes commands over its {} connections: round-robin or to the one with the fewest outstanding is taken, whichever fits better",
                 connections.len(),
             ));
         }
