@@ -95,6 +95,8 @@ pub struct Reading {
     pub recorded: CellSummary,
     /// What the records do not show, and what was taken instead, a line each.
     pub unknown: Vec<String>,
+    /// How much of a long recording is simulated; empty where all of it is.
+    pub shortened: Vec<String>,
 }
 
 impl Reading {
@@ -105,7 +107,7 @@ impl Reading {
     pub fn of(cell: &Cell, window: Option<Window>) -> Result<Reading, Unfit> {
         check(cell)?;
         let window = window.unwrap_or_else(|| cell.joined.busy_window());
-        let mut unknown = Vec::new();
+        let (mut unknown, mut shortened) = (Vec::new(), Vec::new());
         let loads = load::loads(cell, window)?;
         let began_ns = loads
             .iter()
@@ -115,8 +117,8 @@ impl Reading {
         let warmup = Duration::from_nanos(window.from_ns.saturating_sub(began_ns));
         let time = Duration::from_nanos(window.length_ns());
         if warmup > MOST_WARMUP || time > MOST_TIME {
-            unknown.push(format!(
-                "the recording is long: {} s of {:.1} s of warm-up and {} s of {:.1} s of measurement are simulated",
+            shortened.push(format!(
+                "{} s of {:.1} s of warm-up and {} s of {:.1} s of measurement are simulated",
                 warmup.min(MOST_WARMUP).as_secs_f64().round(),
                 warmup.as_secs_f64(),
                 time.min(MOST_TIME).as_secs_f64().round(),
@@ -148,6 +150,7 @@ impl Reading {
             setup,
             recorded,
             unknown,
+            shortened,
         })
     }
 }

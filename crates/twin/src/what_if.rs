@@ -70,6 +70,8 @@ pub struct Prediction {
 pub struct WhatIf {
     /// What the records do not show, and what was taken instead.
     pub unknown: Vec<String>,
+    /// How much of a long recording is simulated, and in how long runs predictions are made; empty where all of it is.
+    pub shortened: Vec<String>,
     /// Whether the twin does what was recorded, within the bounds in `compared`.
     pub fits: bool,
     /// The numbers of the recording and of its twin.
@@ -182,6 +184,7 @@ impl Twin {
     ) -> Result<WhatIf, WhatIfError> {
         let mut told = WhatIf {
             unknown: self.reading.unknown.clone(),
+            shortened: self.reading.shortened.clone(),
             fits: self.fits(),
             compared: self.compared.clone(),
             bytes_per_s: self.recorded_bytes_per_s(),
@@ -263,7 +266,7 @@ impl Twin {
                 .max(LEAST_TIME)
                 .min(setup.time);
             setup.warmup = setup.warmup.min(each.saturating_sub(setup.time));
-            told.unknown.push(format!(
+            told.shortened.push(format!(
                 "{runs} runs within {} simulated seconds: {:.1} s of warm-up and {:.1} s of measurement each",
                 MOST_SIMULATED.as_secs(),
                 setup.warmup.as_secs_f64(),

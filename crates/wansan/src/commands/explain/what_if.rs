@@ -109,6 +109,9 @@ fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
     for line in &told.unknown {
         writeln!(out, "Not recorded: {line}.")?;
     }
+    for line in &told.shortened {
+        writeln!(out, "Shortened: {line}.")?;
+    }
     let worst = told.compared.iter().filter(|it| !it.fits());
     for number in worst {
         writeln!(out, "The twin does not fit: {}.", in_words(number))?;
