@@ -14,8 +14,10 @@ const AT_ONCE_NS: u64 = 200_000;
 const MOST_TIMES: usize = 65_536;
 /// An operation waits for a server, not for a program, when it waits for a mean service time divided by this.
 const WAIT_PART: u64 = 10;
-/// From so many waits on, they show how many servers there are.
+/// From so many waits on, which are one of so many operations at least, they show how many servers there are: where
+/// fewer wait, it is for a program that was late.
 const TELLING_WAITS: usize = 10;
+const TELLING_PART: usize = 20;
 
 /// The times that the store took for operations, and its servers.
 pub(super) fn service(
@@ -104,7 +106,9 @@ fn servers(cell: &Cell, window: Window, least_ns: u64) -> Option<u64> {
         waits.then_some((from_ns, to_ns))
     });
     let waits: Vec<(u64, u64)> = waits.collect();
-    if waits.len() < TELLING_WAITS {
+    let began = tasks().filter_map(|task| task.enter_ns(Layer::Store));
+    let began = began.filter(|enter_ns| window.contains(*enter_ns)).count();
+    if waits.len() < TELLING_WAITS.max(began / TELLING_PART) {
         return None;
     }
     let waiting = Population::of(waits);
@@ -130,7 +134,48 @@ fn servers(cell: &Cell, window: Window, least_ns: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use wansan_trace::{ConnectionId, Direction, Instant, Kinds, Recorder, SessionId, TaskTag};
+
     use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// How many servers 400 operations of 2 ms show, of which two go to the store each ms, where one in `each`
+    /// has waited for 1 ms before that.
+    fn shown(each: u32) -> Option<u64> {
+        let kinds = Kinds {
+            io: true,
+            ..Kinds::NONE
+        };
+        let mut recorder = Recorder::new(kinds, 64 << 20);
+        for number in 0..400 {
+            let stored = u64::from(number / 2 + 2) * MS;
+            let came = stored - u64::from(number % each == 0) * MS;
+            let times = [
+                (came, Layer::Device, Direction::Enter),
+                (stored, Layer::Store, Direction::Enter),
+                (stored + 2 * MS, Layer::Store, Direction::Leave),
+                (stored + 2 * MS, Layer::Device, Direction::Leave),
+            ];
+            let ids = (SessionId(1), ConnectionId(0), TaskTag(number));
+            for (ns, layer, direction) in times {
+                let at = Instant::from_ns(ns);
+                recorder.crossing(at, ids.0, ids.1, ids.2, layer, direction);
+            }
+        }
+        let cell = Cell::gather(&[("target", &recorder)]).expect("I/Os are recorded");
+        let window = Window {
+            from_ns: 0,
+            to_ns: 1000 * MS,
+        };
+        servers(&cell, window, MS / 5)
+    }
+
+    #[test]
+    fn servers_are_known_where_operations_wait_for_them_and_not_for_a_late_program() {
+        assert_eq!(shown(1), Some(4));
+        assert_eq!(shown(25), None);
+    }
 
     #[test]
     fn a_server_that_has_begun_another_operation_was_done_with_the_one_before() {
