@@ -211,6 +211,28 @@ fn of_all_that_is_worth_a_try_the_best_comes_first() {
 }
 
 #[test]
+fn a_wire_and_packets_of_paths_that_were_not_recorded_have_a_round_trip_time() {
+    let world = |path, more| World {
+        path,
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 2",
+        more,
+    };
+    let without_path = "[trace]\nkinds = [\"io\", \"pdu\", \"tcp\", \"packet\"]";
+    for world in [world("", ""), world("delay = \"1ms\"", without_path)] {
+        let reading = world.record().1.unwrap();
+        assert!(
+            reading.unknown[0].starts_with("the path: "),
+            "{:?}",
+            reading.unknown
+        );
+        let twin = Twin::of(reading, &|| true).unwrap();
+        assert_eq!(twin.setup().first_connection().routes, [vec![0], vec![1]]);
+    }
+}
+
+#[test]
 fn a_change_that_cannot_be_made_says_what_could() {
     let world = World {
         path: "delay = \"1ms\"",

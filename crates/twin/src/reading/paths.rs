@@ -8,6 +8,7 @@ use wansan_insight::traffic::is_encrypted;
 use wansan_insight::{Cell, Window};
 use wansan_path::{Limit, Listed, LossModel, Probability};
 use wansan_trace::event::{Packet, Path, Verdict};
+use wansan_trace::file::Table;
 
 use super::Unfit;
 use crate::setup::Direction;
@@ -30,7 +31,7 @@ pub(super) fn directions(
     window: Window,
     unknown: &mut Vec<String>,
 ) -> Result<Vec<Direction>, Unfit> {
-    let Some(table) = &cell.path else {
+    let Some(table) = recorded(cell) else {
         return by_round_trips(cell, unknown);
     };
     let mut samples: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
@@ -185,26 +186,20 @@ pub(super) struct Routes {
     of: HashMap<(SocketAddr, SocketAddr), Vec<usize>>,
     /// Both ways over the only path, where packets do not tell.
     only: Option<[usize; 2]>,
-    /// There are no paths.
-    is_direct: bool,
 }
 
 impl Routes {
     /// Of a cell whose sessions' connections are known.
     pub(super) fn of(cell: &Cell, directions: &[Direction]) -> Result<Routes, Unfit> {
-        let Some(packets) = &cell.packet else {
-            return Ok(Routes {
-                of: HashMap::new(),
-                only: only(cell, directions),
-                is_direct: directions.is_empty(),
-            });
-        };
         let connections = cell.connection.iter().flat_map(|table| &table.rows);
         let own: BTreeSet<SocketAddr> = connections
             .flat_map(|row| [row.record.local, row.record.remote])
             .collect();
         let mut of: HashMap<(SocketAddr, SocketAddr), Vec<usize>> = HashMap::new();
-        for packet in packets.rows.iter().map(|row| &row.record) {
+        let tables = cell.packet.iter();
+        let packets =
+            tables.flat_map(|table| table.rows.iter().map(move |row| (table, &row.record)));
+        for (table, packet) in packets {
             if is_encrypted(packet) {
                 return Err(Unfit::Tunnel);
             }
@@ -212,18 +207,19 @@ impl Routes {
             if !own.contains(&ends.0) || !own.contains(&ends.1) {
                 return Err(Unfit::Others);
             }
-            let name = packets.names.get(packet.path);
-            let place = directions.iter().position(|it| it.name == name);
-            let route = of.entry(ends).or_default();
-            if let Some(place) = place.filter(|place| !route.contains(place)) {
-                route.push(place);
+            let name = table.names.get(packet.path);
+            if let Some(place) = directions.iter().position(|it| it.name == name) {
+                let route = of.entry(ends).or_default();
+                if !route.contains(&place) {
+                    route.push(place);
+                }
             }
         }
-        Ok(Routes {
-            of,
-            only: None,
-            is_direct: directions.is_empty(),
-        })
+        let only = match of.is_empty() {
+            true => only(cell, directions),
+            false => None,
+        };
+        Ok(Routes { of, only })
     }
 
     /// The directions from one address to the other, and back; `None` where nothing tells.
@@ -231,12 +227,14 @@ impl Routes {
         if let Some([there, back]) = self.only {
             return Some([vec![there], vec![back]]);
         }
-        let route = |ends| match self.is_direct {
-            true => Some(Vec::new()),
-            false => self.of.get(&ends).cloned(),
-        };
+        let route = |ends| self.of.get(&ends).cloned();
         Some([route((near, far))?, route((far, near))?])
     }
+}
+
+/// The records of paths, where there is any: a wire has none.
+fn recorded(cell: &Cell) -> Option<&Table<Path>> {
+    cell.path.as_ref().filter(|table| !table.rows.is_empty())
 }
 
 /// The two directions of the only path: towards the target, and back. The way that carries more bytes is that of
@@ -245,7 +243,7 @@ fn only(cell: &Cell, directions: &[Direction]) -> Option<[usize; 2]> {
     let [_, _] = directions else {
         return None;
     };
-    let Some(table) = &cell.path else {
+    let Some(table) = recorded(cell) else {
         return Some([0, 1]);
     };
     let carried = |direction: &Direction| {
