@@ -227,7 +227,7 @@ fn in_words(number: &Compared) -> String {
         None => {
             let number = |value: f64| match name.ends_with("_ns") {
                 true => format!("{:.3} ms", value / 1e6),
-                false => format!("{value:.0}"),
+                false => format!("{value:.1}"),
             };
             format!(
                 "`{}` is {} in the recording and {} in the twin ({:+.1} %)",
