@@ -1,7 +1,7 @@
 //! The worlds for which a formula for the binding limit alone is wrong: there, another one binds next.
 
 use wansan_twin::Twin;
-use wansan_twin::knob::{Setting, set, tries};
+use wansan_twin::knob::{Setting, set, settings, tries};
 
 use super::recording::World;
 
@@ -208,6 +208,24 @@ fn of_all_that_is_worth_a_try_the_best_comes_first() {
         useless.is_none_or(|it| it.gain.median.abs() < 0.02),
         "{useless:#?}"
     );
+}
+
+#[test]
+fn nothing_is_tried_that_is_so_already() {
+    let world = World {
+        // A bandwidth-delay product.
+        path: "delay = \"4ms\"\nrate = \"1Gbit/s\"\nqueue = \"977KiB\"",
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"16MiB\"\nparallel = 2",
+        more: "",
+    };
+    let setup = world.record().1.unwrap().setup;
+    let now = settings(&setup);
+    for change in tries(&setup) {
+        let is_so = change.iter().all(|setting| now.contains(setting));
+        assert!(!is_so, "{change:?}");
+    }
 }
 
 #[test]
