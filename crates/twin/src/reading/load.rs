@@ -118,7 +118,14 @@ fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<S
     let usual = lengths.iter().max_by_key(|(_, count)| **count);
     let (&bytes, &count) = usual.ok_or_else(|| unfit("completed no I/O".to_owned()))?;
     if (done.len() - count) as f64 > OTHER_SHARE * done.len() as f64 {
-        return Err(unfit(format!("has I/Os of {} lengths", lengths.len())));
+        let by_parts = match done.iter().any(|io| io.is_write) {
+            true => " (long writes count by the parts that the initiator makes of them)",
+            false => "",
+        };
+        return Err(unfit(format!(
+            "has I/Os of {} lengths{by_parts}",
+            lengths.len()
+        )));
     }
     let reads = done.iter().filter(|io| !io.is_write).count() as f64 / done.len() as f64;
     let operation = match reads {
