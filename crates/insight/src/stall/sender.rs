@@ -71,6 +71,18 @@ struct Release {
     all_sent_ns: Option<u64>,
 }
 
+/// What an acknowledgement covers of what was out.
+#[derive(Debug, Clone, Copy, Default)]
+struct Acknowledged {
+    segments: u64,
+    /// The one that was sent last.
+    newest: Option<Segment>,
+    /// When the first of them arrived.
+    oldest_ns: Option<u64>,
+    /// Whether a short one was out before.
+    short_was_out: bool,
+}
+
 /// A loss that is being recovered from.
 #[derive(Debug, Clone, Copy)]
 struct Episode {
@@ -222,12 +234,11 @@ impl<'a> Sender<'a> {
         if segment.acked == self.una && edge == self.edge {
             return;
         }
-        let acknowledged = |sent: &&Sent| sent.segment.end() <= segment.acked;
-        let newest = self.out.iter().filter(acknowledged);
-        let newest = newest.max_by_key(|sent| (sent.segment.end(), sent.segment.sent_ns));
-        let newest = newest.map(|sent| sent.segment);
-        let arrivals = self.out.iter().filter(acknowledged);
-        let oldest_ns = arrivals.filter_map(|sent| sent.segment.arrived_ns).min();
+        let out = self.out.len() as u64;
+        let acknowledged = self.acknowledge(segment.acked);
+        let Acknowledged {
+            newest, oldest_ns, ..
+        } = acknowledged;
         let mut release = Release {
             first_ns: now_ns,
             last_ns: now_ns,
@@ -235,8 +246,8 @@ impl<'a> Sender<'a> {
             una: self.una,
             edge: self.edge,
             window: self.window.now,
-            out: self.out.len() as u64,
-            short_was_out: self.out.iter().any(|s| s.segment.payload_bytes < self.mss),
+            out,
+            short_was_out: acknowledged.short_was_out,
             newest,
             oldest_ns,
             all_sent_ns: self.all_sent_ns,
@@ -256,8 +267,8 @@ impl<'a> Sender<'a> {
         self.released = Some(release);
         let acked = segment.acked.min(self.next);
         if acked > self.una {
-            let segments = self.out.iter().filter(acknowledged).count() as u64;
-            self.window.acknowledged(acked - self.una, segments);
+            self.window
+                .acknowledged(acked - self.una, acknowledged.segments);
         }
         self.una = acked;
         self.edges.push_back((now_ns, self.edge));
@@ -269,12 +280,40 @@ impl<'a> Sender<'a> {
             self.edges.pop_front();
         }
         self.edge = edge;
-        let una = self.una;
-        self.out.retain(|sent| sent.segment.end() > una);
-        if self.episode.is_some_and(|episode| una >= episode.until) {
+        if self
+            .episode
+            .is_some_and(|episode| self.una >= episode.until)
+        {
             self.episode = None;
             self.recovered_ns = now_ns;
         }
+    }
+
+    /// What is acknowledged up to that place is out no more. One pass, as there may be a thousand of them.
+    fn acknowledge(&mut self, acked: u64) -> Acknowledged {
+        let mut found = Acknowledged::default();
+        let mss = self.mss;
+        self.out.retain(|sent| {
+            let segment = &sent.segment;
+            found.short_was_out |= segment.payload_bytes < mss;
+            if segment.end() > acked {
+                return true;
+            }
+            found.segments += 1;
+            let age = |segment: &Segment| (segment.end(), segment.sent_ns);
+            if found
+                .newest
+                .is_none_or(|newest| age(segment) >= age(&newest))
+            {
+                found.newest = Some(*segment);
+            }
+            found.oldest_ns = match (found.oldest_ns, segment.arrived_ns) {
+                (Some(oldest_ns), Some(arrived_ns)) => Some(arrived_ns.min(oldest_ns)),
+                (known, new) => known.or(new),
+            };
+            false
+        });
+        found
     }
 
     /// New data leave.
