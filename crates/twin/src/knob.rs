@@ -81,6 +81,12 @@ pub fn set(setup: &mut Setup, setting: &Setting) -> Result<(), KnobError> {
     Ok(())
 }
 
+/// Whether a knob is a setting of target, session or TCP, and not of the load, the store or a path.
+pub(crate) fn is_of_hosts(parameter: &str) -> bool {
+    let mut knobs = KNOBS.iter();
+    knobs.any(|knob| knob.name == parameter && knob.is_of_hosts())
+}
+
 /// All knobs, as they are set.
 #[must_use]
 pub fn settings(setup: &Setup) -> Vec<Setting> {

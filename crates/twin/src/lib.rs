@@ -5,8 +5,10 @@
 //! - [`replay`](replay::replay) runs a [`Setup`] in virtual time;
 //! - [`fit`] compares that with the recording: a twin that does not do the same predicts nothing;
 //! - [`knob`] has what can be changed, by the names of plans;
-//! - [`Twin::predict`] runs the changes, each with several seeds, and ranks them.
+//! - [`Twin::predict`] runs the changes, each with several seeds, and ranks them, and [`Twin::advise`] puts the best
+//!   ones together.
 
+mod advice;
 pub mod fit;
 pub mod knob;
 mod pool;

@@ -16,8 +16,11 @@ use wansan_iscsi::initiator::Schedule;
 
 /// Runs with which chance is sounded.
 pub const SEEDS: u64 = 3;
-/// Simulated seconds of all runs together, at most.
+/// Simulated seconds of all runs together, at most: half of them for changes one at a time, the other half for what is
+/// advised.
 pub const MOST_SIMULATED: Duration = Duration::from_secs(600);
+/// The first half.
+const MOST_FOR_EACH_ALONE: Duration = MOST_SIMULATED.checked_div(2).expect("two is not zero");
 /// The least that a run measures.
 const LEAST_TIME: Duration = Duration::from_millis(500);
 /// The seed of the run that is compared with the recording.
@@ -86,6 +89,9 @@ pub struct WhatIf {
     pub seeds: u64,
     /// The predictions, the greatest gain first; none where the twin does not fit.
     pub predictions: Vec<Prediction>,
+    /// The best set of settings of target, session and TCP, if any brings something: each prediction is of one more
+    /// change than the one before, the last of all together.
+    pub advice: Vec<Prediction>,
     /// Changes that could not be simulated, and why.
     pub failed: Vec<Failed>,
 }
@@ -97,6 +103,27 @@ pub struct Failed {
     pub change: Vec<Setting>,
     /// Why.
     pub reason: String,
+}
+
+/// What came of changes.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// The greatest gain first.
+    pub(crate) predictions: Vec<Prediction>,
+    pub(crate) failed: Vec<Failed>,
+    /// Simulated seconds of all runs together.
+    pub(crate) simulated_s: f64,
+    /// By how much the runs are shorter than the recording, if they are.
+    shortened: Option<String>,
+}
+
+/// A setup with these changes.
+pub(crate) fn changed(setup: &Setup, change: &[Setting]) -> Result<Setup, KnobError> {
+    let mut setup = setup.clone();
+    for setting in change {
+        set(&mut setup, setting)?;
+    }
+    Ok(setup)
 }
 
 /// Why nothing can be said. Each is one line.
@@ -192,30 +219,43 @@ impl Twin {
             simulated_s: 0.0,
             seeds: SEEDS,
             predictions: Vec::new(),
+            advice: Vec::new(),
             failed: Vec::new(),
         };
         if !told.fits {
             return Ok(told);
         }
-        let as_recorded = self.within_budget(changes.len() + 1, &mut told);
+        let outcome = self.outcome(changes, MOST_FOR_EACH_ALONE, watch)?;
+        told.shortened.extend(outcome.shortened);
+        told.simulated_s = outcome.simulated_s;
+        told.predictions = outcome.predictions;
+        told.failed = outcome.failed;
+        Ok(told)
+    }
+
+    /// What comes of each of the changes in at most so much simulated time, the greatest gain first.
+    pub(crate) fn outcome(
+        &self,
+        changes: &[Vec<Setting>],
+        most: Duration,
+        watch: &(dyn Fn(usize, usize) -> bool + Sync),
+    ) -> Result<Outcome, WhatIfError> {
+        let mut outcome = Outcome::default();
+        let as_recorded = self.within(most, changes.len() + 1, &mut outcome);
         let mut setups = vec![as_recorded.clone()];
         for change in changes {
-            let mut changed = as_recorded.clone();
-            for setting in change {
-                set(&mut changed, setting)?;
-            }
-            setups.push(changed);
+            setups.push(changed(&as_recorded, change)?);
         }
         let runs: Vec<(&Setup, u64)> = setups
             .iter()
             .flat_map(|setup| (FIRST_SEED..FIRST_SEED + SEEDS).map(move |seed| (setup, seed)))
             .collect();
-        let outcomes = pool::run(&runs, watch, |(setup, seed), goes_on| {
+        let replays = pool::run(&runs, watch, |(setup, seed), goes_on| {
             replay(setup, *seed, goes_on)
         });
-        let mut outcomes = outcomes.into_iter();
+        let mut replays = replays.into_iter();
         let mut next = || -> Result<Vec<Replay>, ReplayError> {
-            let of_setup: Vec<_> = outcomes.by_ref().take(SEEDS as usize).collect();
+            let of_setup: Vec<_> = replays.by_ref().take(SEEDS as usize).collect();
             of_setup.into_iter().collect()
         };
         let unchanged = next()?;
@@ -223,7 +263,7 @@ impl Twin {
             match next() {
                 Ok(replays) => {
                     let memory_bytes = changed.memory_bytes() - as_recorded.memory_bytes();
-                    told.predictions.push(self.prediction(
+                    outcome.predictions.push(self.prediction(
                         change,
                         &unchanged,
                         &replays,
@@ -231,15 +271,16 @@ impl Twin {
                     ));
                 }
                 Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted.into()),
-                Err(error) => told.failed.push(Failed {
+                Err(error) => outcome.failed.push(Failed {
                     change: change.clone(),
                     reason: error.to_string(),
                 }),
             }
         }
-        told.predictions
+        outcome
+            .predictions
             .sort_by(|a, b| b.gain.median.total_cmp(&a.gain.median));
-        Ok(told)
+        Ok(outcome)
     }
 
     fn recorded_bytes_per_s(&self) -> f64 {
@@ -249,7 +290,7 @@ impl Twin {
     }
 
     /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
-    fn within_budget(&self, setups: usize, told: &mut WhatIf) -> Setup {
+    fn within(&self, most: Duration, setups: usize, outcome: &mut Outcome) -> Setup {
         let mut setup = self.reading.setup.clone();
         for direction in &mut setup.directions {
             if direction.loss_share > 0.0 {
@@ -257,7 +298,7 @@ impl Twin {
             }
         }
         let runs = setups as u32 * SEEDS as u32;
-        let each = MOST_SIMULATED / runs.max(1);
+        let each = most / runs.max(1);
         let wanted = setup.warmup + setup.time;
         if wanted > each {
             // The measurement gives way first.
@@ -266,14 +307,14 @@ impl Twin {
                 .max(LEAST_TIME)
                 .min(setup.time);
             setup.warmup = setup.warmup.min(each.saturating_sub(setup.time));
-            told.shortened.push(format!(
+            outcome.shortened = Some(format!(
                 "{runs} runs within {} simulated seconds: {:.1} s of warm-up and {:.1} s of measurement each",
-                MOST_SIMULATED.as_secs(),
+                most.as_secs(),
                 setup.warmup.as_secs_f64(),
                 setup.time.as_secs_f64(),
             ));
         }
-        told.simulated_s = (setup.warmup + setup.time).as_secs_f64() * f64::from(runs);
+        outcome.simulated_s = (setup.warmup + setup.time).as_secs_f64() * f64::from(runs);
         setup
     }
 

@@ -274,3 +274,39 @@ fn a_change_that_cannot_be_made_says_what_could() {
     // Nothing is written, so no key of writes does anything.
     assert!(refusal("session.initial_r2t", "no").contains("cannot be changed"));
 }
+
+#[test]
+fn the_advice_has_every_part_that_it_takes() {
+    let recorded = World {
+        path: "delay = \"20ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"",
+        target: "luns = [\"memory:64MiB\"]\ncommand_window = 4",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 16",
+        more: "[tcp]\nrmem = [\"4KiB\", \"8KiB\", \"16KiB\"]",
+    };
+    let (_, reading) = recorded.record();
+    let twin = Twin::of(reading.unwrap(), &|| true).unwrap();
+    let changes = tries(twin.setup());
+    let mut told = twin.predict(&changes, &|_, _| true).unwrap();
+    assert!(told.fits, "{:#?}", told.compared);
+    twin.advise(&mut told, &|_, _| true).unwrap();
+    let names = |step: usize| -> Vec<&str> {
+        let change = &told.advice[step].change;
+        change.iter().map(|it| it.parameter.as_str()).collect()
+    };
+    assert!(told.advice.len() >= 2, "{:#?}", told.advice);
+    let both = names(1);
+    assert!(both.contains(&"target.command_window"), "{both:?}");
+    // More connections have more receive windows, too.
+    let widens = ["tcp.rmem", "initiator.connections"];
+    assert!(widens.iter().any(|name| both.contains(name)), "{both:?}");
+    assert!(both.starts_with(&names(0)));
+    let gains: Vec<f64> = told.advice.iter().map(|it| it.gain.median).collect();
+    assert!(gains.is_sorted(), "{gains:?}");
+    // What each of them brings alone is less.
+    let alone = told.predictions.iter().filter(|it| {
+        let name = it.change[0].parameter.as_str();
+        both.contains(&name)
+    });
+    assert!(alone.map(|it| it.gain.median).all(|gain| gain < gains[1]));
+}

@@ -39,6 +39,13 @@ pub(super) struct Knob {
     pub(super) tries: fn(&Setup) -> Vec<Vec<Setting>>,
 }
 
+impl Knob {
+    /// Whether it is of target, session or TCP: the load is the application's, and the store what it is.
+    pub(super) fn is_of_hosts(&self) -> bool {
+        self.name != "target.servers" && !self.name.starts_with("workload.")
+    }
+}
+
 /// All of them.
 pub(super) static KNOBS: [Knob; 16] = [
     Knob {

@@ -2,6 +2,7 @@
 //! twin.
 
 use std::io::{self, Write};
+use std::iter;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -55,14 +56,23 @@ pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> R
         knob::set(&mut setup, setting)?;
     }
     let twin = Twin::of(reading, &|| true).with_context(cannot)?;
-    let changes = match set.is_empty() {
+    let is_open = set.is_empty();
+    let changes = match is_open {
         true => knob::tries(twin.setup()),
         false => vec![set],
     };
     let progress = bar(json);
-    let told = twin.predict(&changes, &|done, all| {
+    let watch = |done: usize, all: usize| {
         progress.set_position((done * 1000 / all.max(1)) as u64);
         true
+    };
+    progress.set_message("changes one at a time");
+    let told = twin.predict(&changes, &watch).and_then(|mut told| {
+        if is_open {
+            progress.set_message("changes together");
+            twin.advise(&mut told, &watch)?;
+        }
+        Ok(told)
     });
     progress.finish_and_clear();
     let told = told?;
@@ -159,7 +169,28 @@ fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
         table.add_row(row(prediction));
     }
     right(&mut table, [1, 2, 3, 4, 5, 7]);
-    writeln!(out, "{table}")
+    writeln!(out, "{table}")?;
+    print_advice(out, told)
+}
+
+/// The best set of settings, as one adds them.
+fn print_advice(out: &mut dyn Write, told: &WhatIf) -> io::Result<()> {
+    let mut before = 0;
+    for (prediction, intro) in told
+        .advice
+        .iter()
+        .zip(iter::once("Advice:").chain(iter::repeat("Also:")))
+    {
+        writeln!(
+            out,
+            "{intro} {}: {} in all, then {}.",
+            change(&prediction.change[before..]),
+            percent(prediction.gain.median),
+            limit(&prediction.binds_next),
+        )?;
+        before = prediction.change.len();
+    }
+    Ok(())
 }
 
 fn row(prediction: &Prediction) -> Vec<String> {

@@ -1,0 +1,84 @@
+//! Advice: the best set of settings, to which changes are added one at a time.
+
+use std::time::Duration;
+
+use crate::knob::{Setting, is_of_hosts, tries};
+use crate::what_if::{MOST_SIMULATED, Prediction, Twin, WhatIf, WhatIfError, changed};
+
+/// A change that brings less is not advised: measurements differ by as much.
+const LEAST_GAIN: f64 = 0.05;
+/// Changes that are advised together, at most.
+const MOST_TOGETHER: usize = 3;
+/// Sets that are added to: the best one alone may lead nowhere where another that brings as much does.
+const WIDTH: usize = 2;
+/// Simulated seconds of all runs for each change but the first, at most.
+const MOST_FOR_NEXT: Duration = MOST_SIMULATED
+    .checked_div(2 * (MOST_TOGETHER as u32 - 1))
+    .expect("more than one is advised");
+
+impl Twin {
+    /// Adds to what each change brings alone the best set of settings: to the best changes the best ones beside them,
+    /// as long as that brings something. The path, the store and the load are not theirs to change who set up
+    /// initiator, target and TCP. `watch` is as in [`Twin::predict`], for each number of changes.
+    ///
+    /// # Errors
+    /// [`WhatIfError`] when the twin does not run.
+    pub fn advise(
+        &self,
+        told: &mut WhatIf,
+        watch: &(dyn Fn(usize, usize) -> bool + Sync),
+    ) -> Result<(), WhatIfError> {
+        // Each with the sets that it came from, the first one first.
+        let mut best = chains(&told.predictions, &[]);
+        while let Some(chain) = best.first()
+            && brings(chain, &told.advice)
+        {
+            told.advice.clone_from(chain);
+            if chain.len() == MOST_TOGETHER {
+                break;
+            }
+            let mut sets = Vec::new();
+            for prediction in best.iter().filter_map(|chain| chain.last()) {
+                sets.extend(self.extended(&prediction.change)?);
+            }
+            let outcome = self.outcome(&sets, MOST_FOR_NEXT, watch)?;
+            told.simulated_s += outcome.simulated_s;
+            best = chains(&outcome.predictions, &best);
+        }
+        Ok(())
+    }
+
+    /// A set of changes with each other that is worth a try beside it: the values depend on what was changed before.
+    fn extended(&self, set: &[Setting]) -> Result<Vec<Vec<Setting>>, WhatIfError> {
+        let others = tries(&changed(self.setup(), set)?).into_iter();
+        let is_new = |name: &str| set.iter().all(|it| it.parameter != name);
+        let others = others.filter(|change| {
+            let mut settings = change.iter();
+            settings.all(|it| is_of_hosts(&it.parameter) && is_new(&it.parameter))
+        });
+        Ok(others.map(|change| [set, &change].concat()).collect())
+    }
+}
+
+/// The best predictions of what can be set at hosts, each behind the chain of `before` that it adds to.
+fn chains(predictions: &[Prediction], before: &[Vec<Prediction>]) -> Vec<Vec<Prediction>> {
+    let of_hosts = predictions
+        .iter()
+        .filter(|it| it.change.iter().all(|it| is_of_hosts(&it.parameter)));
+    let chain = |prediction: &Prediction| {
+        let is_part = |chain: &&Vec<Prediction>| {
+            let last = chain.last();
+            last.is_some_and(|last| prediction.change.starts_with(&last.change))
+        };
+        let mut chain = before.iter().find(is_part).cloned().unwrap_or_default();
+        chain.push(prediction.clone());
+        chain
+    };
+    of_hosts.take(WIDTH).map(chain).collect()
+}
+
+/// Whether a chain brings something beyond what is advised so far.
+fn brings(chain: &[Prediction], advice: &[Prediction]) -> bool {
+    let of = |chain: &[Prediction]| chain.last().map_or(0.0, |it| it.gain.median);
+    (1.0 + of(chain)) / (1.0 + of(advice)) - 1.0 >= LEAST_GAIN
+}
