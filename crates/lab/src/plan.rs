@@ -296,6 +296,33 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The plan with these changes, as an experiment of its own: what it expects, and what the paper says, is of the
+    /// plan as it was written.
+    ///
+    /// # Errors
+    /// [`PlanError`] when a parameter does not exist or does not take that value.
+    pub fn with(&self, changes: &[(Parameter, toml::Value)]) -> Result<Plan, PlanError> {
+        let fail = |mistake| self.fail(mistake);
+        let mut table = self.table.clone();
+        for key in ["expect", "paper", "quick"] {
+            table.remove(key);
+        }
+        for (parameter, value) in changes {
+            parameter.set(&mut table, value.clone()).map_err(fail)?;
+        }
+        let document = document::from_table(&table).map_err(fail)?;
+        let plan = Plan {
+            table,
+            document,
+            expectations: Vec::new(),
+            known: Vec::new(),
+            quick_unchecked: None,
+            ..self.clone()
+        };
+        plan.cells(Phase::Planned, &[])?;
+        Ok(plan)
+    }
+
     /// How many expectations of the plan its quick form does not check; `None` when this is the
     /// plan as written.
     #[must_use]
@@ -384,15 +411,21 @@ impl Plan {
         parameter.get(&self.table)
     }
 
-    /// The value that `text` stands for at a parameter: of the type that the plan has there.
+    /// The value that `text` stands for at a parameter: of the type that the plan has there, or a number where it has
+    /// none and `text` is one. Of a list of sizes, as of buffers, it is the last and greatest.
     #[must_use]
     pub fn value_for(&self, parameter: &Parameter, text: &str) -> toml::Value {
+        let whole = || toml::Value::String(text.to_owned());
         match self.value_of(parameter) {
-            Some(toml::Value::Integer(_)) => text.parse().map(toml::Value::Integer).ok(),
+            None | Some(toml::Value::Integer(_)) => text.parse().map(toml::Value::Integer).ok(),
             Some(toml::Value::Boolean(_)) => text.parse().map(toml::Value::Boolean).ok(),
-            _ => None,
+            Some(toml::Value::Array(mut list)) => list.pop().map(|_| {
+                list.push(whole());
+                toml::Value::Array(list)
+            }),
+            Some(_) => None,
         }
-        .unwrap_or_else(|| toml::Value::String(text.to_owned()))
+        .unwrap_or_else(whole)
     }
 
     /// The changes that set a parameter to what `text` says, and with it what cannot stay as it is:

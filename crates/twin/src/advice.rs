@@ -16,20 +16,40 @@ const MOST_FOR_NEXT: Duration = MOST_SIMULATED
     .checked_div(2 * (MOST_TOGETHER as u32 - 1))
     .expect("more than one is advised");
 
+/// What settings have to keep to be advised.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Bounds {
+    /// The 99th percentile of the latency, in ns, at most.
+    pub latency_p99_ns: Option<f64>,
+    /// Memory beyond the recording's, at both ends together, in bytes, at most.
+    pub memory_bytes: Option<i64>,
+}
+
+impl Bounds {
+    fn admit(&self, prediction: &Prediction) -> bool {
+        let (latency_ns, memory_bytes) = (prediction.latency_p99_ns, prediction.memory_bytes);
+        self.latency_p99_ns.is_none_or(|most| latency_ns <= most)
+            && self.memory_bytes.is_none_or(|most| memory_bytes <= most)
+    }
+}
+
 impl Twin {
     /// Adds to what each change brings alone the best set of settings: to the best changes the best ones beside them,
     /// as long as that brings something. The path, the store and the load are not theirs to change who set up
-    /// initiator, target and TCP. `watch` is as in [`Twin::predict`], for each number of changes.
+    /// initiator, target and TCP. `watch` is as in [`Twin::predict`], for each number of changes. All sets that keep
+    /// the bounds, and of which each part brings something, are returned, the best one first.
     ///
     /// # Errors
     /// [`WhatIfError`] when the twin does not run.
     pub fn advise(
         &self,
         told: &mut WhatIf,
+        bounds: &Bounds,
         watch: &(dyn Fn(usize, usize) -> bool + Sync),
-    ) -> Result<(), WhatIfError> {
+    ) -> Result<Vec<Prediction>, WhatIfError> {
+        let mut kept = admitted(&told.predictions, bounds);
         // Each with the sets that it came from, the first one first.
-        let mut best = chains(&told.predictions, &[]);
+        let mut best = chains(&kept, &[]);
         while let Some(chain) = best.first()
             && brings(chain, &told.advice)
         {
@@ -43,9 +63,18 @@ impl Twin {
             }
             let outcome = self.outcome(&sets, MOST_FOR_NEXT, watch)?;
             told.simulated_s += outcome.simulated_s;
-            best = chains(&outcome.predictions, &best);
+            let admitted = admitted(&outcome.predictions, bounds);
+            best = chains(&admitted, &best);
+            kept.extend(admitted);
         }
-        Ok(())
+        let mut needed: Vec<Prediction> = kept
+            .iter()
+            .filter(|it| is_more(it.gain.median, 0.0))
+            .filter(|it| !kept.iter().any(|other| is_enough(other, it)))
+            .cloned()
+            .collect();
+        needed.sort_by(|a, b| b.gain.median.total_cmp(&a.gain.median));
+        Ok(needed)
     }
 
     /// A set of changes with each other that is worth a try beside it: the values depend on what was changed before.
@@ -60,11 +89,15 @@ impl Twin {
     }
 }
 
-/// The best predictions of what can be set at hosts, each behind the chain of `before` that it adds to.
+/// Those of settings of hosts that keep the bounds.
+fn admitted(predictions: &[Prediction], bounds: &Bounds) -> Vec<Prediction> {
+    let of_hosts = |it: &&Prediction| it.change.iter().all(|it| is_of_hosts(&it.parameter));
+    let of_hosts = predictions.iter().filter(of_hosts);
+    of_hosts.filter(|it| bounds.admit(it)).cloned().collect()
+}
+
+/// The best predictions, each behind the chain of `before` that it adds to.
 fn chains(predictions: &[Prediction], before: &[Vec<Prediction>]) -> Vec<Vec<Prediction>> {
-    let of_hosts = predictions
-        .iter()
-        .filter(|it| it.change.iter().all(|it| is_of_hosts(&it.parameter)));
     let chain = |prediction: &Prediction| {
         let is_part = |chain: &&Vec<Prediction>| {
             let last = chain.last();
@@ -74,11 +107,23 @@ fn chains(predictions: &[Prediction], before: &[Vec<Prediction>]) -> Vec<Vec<Pre
         chain.push(prediction.clone());
         chain
     };
-    of_hosts.take(WIDTH).map(chain).collect()
+    predictions.iter().take(WIDTH).map(chain).collect()
 }
 
 /// Whether a chain brings something beyond what is advised so far.
 fn brings(chain: &[Prediction], advice: &[Prediction]) -> bool {
     let of = |chain: &[Prediction]| chain.last().map_or(0.0, |it| it.gain.median);
-    (1.0 + of(chain)) / (1.0 + of(advice)) - 1.0 >= LEAST_GAIN
+    is_more(of(chain), of(advice))
+}
+
+/// Whether a part of a set brings as much as all of it.
+fn is_enough(part: &Prediction, set: &Prediction) -> bool {
+    part.change.len() < set.change.len()
+        && part.change.iter().all(|it| set.change.contains(it))
+        && !is_more(set.gain.median, part.gain.median)
+}
+
+/// Whether a gain is more than another, so that it shows.
+fn is_more(gain: f64, than: f64) -> bool {
+    (1.0 + gain) / (1.0 + than) - 1.0 >= LEAST_GAIN
 }

@@ -17,6 +17,7 @@ pub mod replay;
 pub mod setup;
 mod what_if;
 
+pub use advice::Bounds;
 pub use reading::{Reading, Unfit};
 pub use setup::Setup;
 pub use what_if::{Failed, MOST_SIMULATED, Prediction, Range, SEEDS, Twin, WhatIf, WhatIfError};

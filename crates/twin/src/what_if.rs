@@ -193,6 +193,12 @@ impl Twin {
         &self.reading.setup
     }
 
+    /// The numbers of the recording and of its twin.
+    #[must_use]
+    pub fn compared(&self) -> &[Compared] {
+        &self.compared
+    }
+
     /// Whether it does what was recorded.
     #[must_use]
     pub fn fits(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The worlds for which a formula for the binding limit alone is wrong: there, another one binds next.
 
-use wansan_twin::Twin;
 use wansan_twin::knob::{Setting, set, settings, tries};
+use wansan_twin::{Bounds, Twin};
 
 use super::recording::World;
 
@@ -289,7 +289,8 @@ fn the_advice_has_every_part_that_it_takes() {
     let changes = tries(twin.setup());
     let mut told = twin.predict(&changes, &|_, _| true).unwrap();
     assert!(told.fits, "{:#?}", told.compared);
-    twin.advise(&mut told, &|_, _| true).unwrap();
+    twin.advise(&mut told, &Bounds::default(), &|_, _| true)
+        .unwrap();
     let names = |step: usize| -> Vec<&str> {
         let change = &told.advice[step].change;
         change.iter().map(|it| it.parameter.as_str()).collect()
@@ -309,4 +310,43 @@ fn the_advice_has_every_part_that_it_takes() {
         both.contains(&name)
     });
     assert!(alone.map(|it| it.gain.median).all(|gain| gain < gains[1]));
+}
+
+#[test]
+fn what_is_advised_keeps_its_bounds() {
+    // All that asks for more at once waits longer for the store.
+    let recorded = World {
+        path: "delay = \"4ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
+        target: "luns = [\"memory:64MiB,service-time=4ms,servers=4\"]\ncommand_window = 8",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 32",
+        more: "",
+    };
+    let (_, reading) = recorded.record();
+    let twin = Twin::of(reading.unwrap(), &|| true).unwrap();
+    let unbounded = twin.predict(&tries(twin.setup()), &|_, _| true).unwrap();
+    let at_most = |latency_p99_ns: Option<f64>| {
+        let bounds = Bounds {
+            latency_p99_ns,
+            memory_bytes: None,
+        };
+        let mut told = unbounded.clone();
+        let kept = twin.advise(&mut told, &bounds, &|_, _| true).unwrap();
+        (told.advice, kept)
+    };
+    let (advice, kept) = at_most(None);
+    let most_ns = advice
+        .last()
+        .expect("a window of 8 is too small")
+        .latency_p99_ns;
+    let best = &kept[0];
+    assert_eq!(
+        best.change.len(),
+        1,
+        "the window alone is enough: {best:#?}"
+    );
+    assert_eq!(best.change[0].parameter, "target.command_window");
+    assert!(kept.iter().any(|it| it.latency_p99_ns == most_ns));
+    let (advice, kept) = at_most(Some(1.0));
+    assert!(advice.is_empty() && kept.is_empty());
 }

@@ -16,6 +16,7 @@ mod service;
 mod settings_file;
 pub(crate) mod stream;
 pub(crate) mod target;
+pub(crate) mod tune;
 pub(crate) mod watch;
 pub(crate) mod wireguard;
 

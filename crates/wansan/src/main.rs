@@ -41,6 +41,8 @@ enum Command {
     Path(commands::path::PathArgs),
     /// Explain what limited a run, from its records
     Explain(commands::explain::ExplainArgs),
+    /// Find the best settings of a plan's target, session and TCP by simulation, and confirm them
+    Tune(commands::tune::TuneArgs),
     /// Fit closed-form throughput models to a run and compare their errors
     Model(commands::model::ModelArgs),
     /// Run one router's WireGuard endpoints, configured on standard input; started by the lab
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Cc(args) => commands::cc::run(&args),
         Command::Path(args) => commands::path::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Tune(args) => commands::tune::run(&args),
         Command::Model(args) => commands::model::run(&args),
         Command::Wireguard => commands::wireguard::run(),
     };

@@ -11,5 +11,6 @@ mod model;
 mod recording;
 mod stream;
 mod target_file;
+mod tune;
 mod watch_output;
 mod what_if;

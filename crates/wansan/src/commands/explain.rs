@@ -4,7 +4,7 @@
 mod capture;
 mod stalls;
 mod watched;
-mod what_if;
+pub(in crate::commands) mod what_if;
 
 use std::collections::BTreeMap;
 use std::fs::FileType;

@@ -175,16 +175,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
         // Before anything starts a thread.
         false => world::isolate()?,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The second one ends the lab at once; the kernel then ends its programs.
-        signal_hook::flag::register_conditional_shutdown(
-            signal,
-            i32::from(INTERRUPTED),
-            Arc::clone(&stop),
-        )?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = stop_on_signals()?;
     let options = Options {
         program: std::env::current_exe().context("cannot find the wansan binary")?,
         out: args.out.clone(),
@@ -225,6 +216,21 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
         true => Ok(ExitCode::SUCCESS),
         false => Ok(ExitCode::FAILURE),
     }
+}
+
+/// What signals set so that a run ends early.
+pub(super) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // The second one ends the lab at once; the kernel then ends its programs.
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            i32::from(INTERRUPTED),
+            Arc::clone(&stop),
+        )?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
 }
 
 /// What is said once a run is over.

@@ -69,11 +69,15 @@ fn main() -> ExitCode {
         let test = move || alone(|| comes_out_as_expected(&title, &plan, &[], arm));
         trials.push(arm.trial(name, test));
     }
+    let mut predicted = |name: &str, test: fn(Arm) -> Result<(), Failed>| {
+        let title = arm.name_of(name);
+        let test = move || alone(|| unless_disturbed(&title, || test(arm)));
+        trials.push(arm.trial(name.to_owned(), test));
+    };
     let name = "a command window before a store is predicted";
-    let title = arm.name_of(name);
-    let predicted =
-        move || alone(|| unless_disturbed(&title, || prediction::a_window_before_a_store(arm)));
-    trials.push(arm.trial(name.to_owned(), predicted));
+    predicted(name, prediction::a_window_before_a_store);
+    let name = "a command window before a store is found and confirmed";
+    predicted(name, prediction::tuning);
     trials.push(Trial::test(
         "a simulated load whose I/Os fail is an error",
         simulated_failure,

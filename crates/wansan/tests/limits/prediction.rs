@@ -1,4 +1,5 @@
-//! What `wansan explain --what-if` predicts of a run in network namespaces, beside the run of the changed plan.
+//! What `wansan explain --what-if` predicts of a run in network namespaces, beside the run of the changed plan, and
+//! what `wansan tune` finds and confirms there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,6 +75,39 @@ pub(super) fn a_window_before_a_store(arm: Arm) -> Result<(), Failed> {
         false => {
             Err(format!("{predicted:.0} B/s were predicted and {measured:.0} measured").into())
         }
+    }
+}
+
+/// Has the window found by simulation, and confirmed.
+pub(super) fn tuning(arm: Arm) -> Result<(), Failed> {
+    let scratch = tempfile::tempdir()?;
+    open_to_all(scratch.path())?;
+    let plan = scratch.path().join("plan.toml");
+    fs::write(&plan, PLAN)?;
+    let output = wansan(arm)
+        .args(["tune", "--json", "--confirm", "1", "--out"])
+        .arg(scratch.path().join("runs"))
+        .arg(&plan)
+        .output()?;
+    told(&output, output.status.success())?;
+    let found: Value = serde_json::from_slice(&output.stdout)?;
+    let best = &found["best"][0];
+    let parameter = &best["simulated"]["change"][0]["parameter"];
+    if parameter != "target.command_window" {
+        return Err(format!("{parameter} is said to be best").into());
+    }
+    let rate = |of: &Value| of["bytes_per_s"].as_f64().ok_or("no rate");
+    let planned = &found["planned"];
+    let gains = [
+        best["simulated"]["gain"]["median"]
+            .as_f64()
+            .ok_or("no gain")?
+            + 1.0,
+        rate(&best["measured"])? / rate(&planned["measured"])?,
+    ];
+    match (gains[0] / gains[1] - 1.0).abs() <= MOST_OFF {
+        true => Ok(()),
+        false => Err(format!("simulated and measured: {gains:?} times as much").into()),
     }
 }
 

@@ -12,7 +12,7 @@ use wansan_insight::{Cell, Run, explain};
 use wansan_trace::units::format_bytes;
 use wansan_twin::fit::Compared;
 use wansan_twin::knob::{self, Setting};
-use wansan_twin::{MOST_SIMULATED, Prediction, Range, Reading, Twin, WhatIf};
+use wansan_twin::{Bounds, MOST_SIMULATED, Prediction, Range, Reading, Twin, WhatIf};
 
 use crate::commands::grid::{grid, right};
 use crate::commands::measuring::bar;
@@ -70,7 +70,7 @@ pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> R
     let told = twin.predict(&changes, &watch).and_then(|mut told| {
         if is_open {
             progress.set_message("changes together");
-            twin.advise(&mut told, &watch)?;
+            twin.advise(&mut told, &Bounds::default(), &watch)?;
         }
         Ok(told)
     });
@@ -218,14 +218,14 @@ fn row(prediction: &Prediction) -> Vec<String> {
     ]
 }
 
-fn change(settings: &[Setting]) -> String {
+pub(in crate::commands) fn change(settings: &[Setting]) -> String {
     let each = settings
         .iter()
         .map(|it| format!("{}={}", it.parameter, it.value));
     each.collect::<Vec<_>>().join(" ")
 }
 
-fn percent(share: f64) -> String {
+pub(in crate::commands) fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
@@ -233,7 +233,7 @@ fn rate(bytes_per_s: f64) -> String {
     format!("{:.2} MB/s", bytes_per_s / 1e6)
 }
 
-fn limit(name: &str) -> String {
+pub(in crate::commands) fn limit(name: &str) -> String {
     match name {
         "nothing" => "nothing binds".to_owned(),
         name => format!("`{name}` binds"),
@@ -241,7 +241,7 @@ fn limit(name: &str) -> String {
 }
 
 /// By how much a number of the twin is off.
-fn in_words(number: &Compared) -> String {
+pub(in crate::commands) fn in_words(number: &Compared) -> String {
     let Compared {
         name,
         recorded,
