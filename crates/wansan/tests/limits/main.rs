@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         .chain(plans("plans/checks"))
         .chain(plans("plans/topologies"))
         .chain(plans("plans/congestion"))
+        .chain(plans("plans/simulator"))
         .map(|plan| Trial::test(format!("{} is right", name(&plan)), move || is_right(&plan)))
         .collect();
     trials.extend(papers(&arguments));

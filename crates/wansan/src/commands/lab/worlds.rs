@@ -13,7 +13,7 @@ use super::text;
 type Figure = (&'static str, fn(&CellResult) -> Option<f64>);
 
 const FIGURES: [Figure; 3] = [
-    ("iops", |cell| cell.iops),
+    ("bytes_per_s", bytes_per_s),
     ("latency_p50_ns", |cell| {
         cell.latency_p50_ns.map(|ns| ns as f64)
     }),
@@ -21,6 +21,17 @@ const FIGURES: [Figure; 3] = [
         cell.latency_p99_ns.map(|ns| ns as f64)
     }),
 ];
+
+/// Shares of the cells of which it is said how far they differ at most.
+const SHARES: [(f64, &str); 2] = [(0.95, "95 % of the cells"), (1.0, "all")];
+
+/// Bytes of data per second: of its I/Os, or of its streams together.
+fn bytes_per_s(cell: &CellResult) -> Option<f64> {
+    let streams = cell.streams.values().map(|stream| stream.bytes_per_s);
+    let all: Option<f64> = streams.sum();
+    cell.bytes_per_s
+        .or(all.filter(|_| !cell.streams.is_empty()))
+}
 
 /// Prints by how much the simulated cells differ from the real ones.
 pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Result<()> {
@@ -43,10 +54,14 @@ pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Resul
         });
         return print_json(&serde_json::to_string_pretty(&folders)?);
     }
+    let errors = cells
+        .clone()
+        .filter_map(|(real, simulated)| error(bytes_per_s(real), bytes_per_s(simulated)));
+    let summary = summary(errors.map(f64::abs).collect());
     let mut table = grid([
         "cell",
         "parameters",
-        "IOPS",
+        "MB/s",
         "simulated",
         "error",
         "p50 error",
@@ -54,21 +69,40 @@ pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Resul
     ]);
     for (real, simulated) in cells {
         let errors = FIGURES.map(|(_, of)| percent(error(of(real), of(simulated))));
-        let [iops, p50, p99] = errors;
-        let whole = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.0}"));
+        let [rate, p50, p99] = errors;
+        let megabytes =
+            |cell| bytes_per_s(cell).map_or("-".to_owned(), |it| format!("{:.2}", it / 1e6));
         table.add_row([
             real.cell.to_string(),
             text::parameters(real),
-            whole(real.iops),
-            whole(simulated.iops),
-            iops,
+            megabytes(real),
+            megabytes(simulated),
+            rate,
             p50,
             p99,
         ]);
     }
     right(&mut table, [0, 2, 3, 4, 5, 6]);
-    print_text(|out| writeln!(out, "\nSimulated against measured:\n{table}"))?;
+    print_text(|out| writeln!(out, "\nSimulated against measured:\n{table}\n{summary}"))?;
     Ok(())
+}
+
+/// How far the throughput of cells is off.
+fn summary(mut errors: Vec<f64>) -> String {
+    if errors.is_empty() {
+        return "No cell was measured in both worlds.".to_owned();
+    }
+    errors.sort_by(f64::total_cmp);
+    let within = SHARES.map(|(share, words)| {
+        let place = (share * errors.len() as f64).ceil() as usize;
+        format!("{words} within {:.1} %", errors[place - 1] * 100.0)
+    });
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    format!(
+        "Throughput is {:.1} % off in the mean: {}.",
+        mean * 100.0,
+        within.join(", ")
+    )
 }
 
 /// By how much the simulated value is more than the real one, as a share of that.
