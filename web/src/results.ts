@@ -886,7 +886,7 @@ export interface CellFacts {
 export interface ControlFacts {
   /** Its name. */
   name: string;
-  /** `lab`: one of ours, which the lab loaded for the run; `before`: one of ours that was loaded already; `kernel`: any other. */
+  /** `lab`: one of ours, which the lab loaded for the run; `before`: one of ours that was loaded already; `simulator`: any of a simulated world; `kernel`: any other. */
   origin: string;
   /** What it was loaded with: null of the kernel's, and where that cannot be seen. */
   parameters: Json | null;
@@ -920,7 +920,7 @@ export interface TunnelFacts {
   cipher: string | null;
   /** What serves it at both ends. */
   program: string;
-  /** The device at the near router. IPsec tunnels that end at one router share its device. */
+  /** The device at the near router; none in a simulated world. IPsec tunnels that end at one router share its device. */
   near_device: string;
   /** The device at the far router. */
   far_device: string;

@@ -120,7 +120,7 @@ tables! {
         /// Its name.
         name: String,
         /// `lab`: one of ours, which the lab loaded for the run; `before`: one of ours that was loaded
-        /// already; `kernel`: any other.
+        /// already; `simulator`: any of a simulated world; `kernel`: any other.
         origin: String,
         /// What it was loaded with: null of the kernel's, and where that cannot be seen.
         parameters: Option<Value>,
@@ -154,7 +154,7 @@ tables! {
         cipher: Option<String>,
         /// What serves it at both ends.
         program: String,
-        /// The device at the near router. IPsec tunnels that end at one router share its device.
+        /// The device at the near router; none in a simulated world. IPsec tunnels that end at one router share its device.
         near_device: String,
         /// The device at the far router.
         far_device: String,

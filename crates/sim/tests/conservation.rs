@@ -13,7 +13,7 @@ const BYTES: u64 = 3_000_001;
 #[test]
 fn all_arrives_whatever_the_path_does() {
     let often = |share: f64| Probability::new(share).expect("a probability");
-    for law in Law::NAMES {
+    for law in Law::names() {
         for seed in 0..20 {
             let world = World {
                 law,
@@ -48,7 +48,7 @@ fn all_arrives_whatever_the_path_does() {
 /// On a path that loses nothing, nothing is sent twice.
 #[test]
 fn nothing_is_sent_twice_for_nothing() {
-    for law in Law::NAMES {
+    for law in Law::names() {
         let world = World {
             law,
             queue: 100_000,

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use wansan_congestion::{Algorithm, HighSpeed};
+use wansan_sim::tcp::congestion::Law;
+
 use crate::world::{MSS, SECOND_NS, World};
 
 /// A queue of a round trip's data keeps the link busy whatever halves the window (Appenzeller et al. 2004). Westwood+ is not
 /// held to it: it cuts to the rate that it estimates times the least round trip, a little below what the path holds.
 #[test]
 fn a_queue_of_a_round_trip_keeps_the_link_busy() {
-    for law in ["reno", "cubic", "highspeed", "scalable", "vegas"] {
+    let kernels = ["reno", "cubic", "highspeed", "scalable", "vegas"];
+    for law in kernels.into_iter().chain(Law::LOADED) {
         let world = World {
             law,
             ..World::default()
@@ -46,6 +50,29 @@ fn reno_under_random_loss_follows_the_square_root() {
         let expected = MSS as f64 / 0.05 * (1.5 / loss).sqrt();
         let ratio = world.goodput(20, 620) / expected;
         assert!((0.8..=1.1).contains(&ratio), "{loss}: {ratio}");
+    }
+}
+
+/// The controls of `wansan cc` count packets, so delayed acknowledgements take nothing of the mean window at a loss
+/// rate of p: sqrt(3/(2p)) for Reno, w(p) of RFC 3649 §5, and a / (-ln(1 - b) p) for Scalable TCP, by whose a = 0.01
+/// the logarithm of the window grows by a/w with each packet, and falls by -ln(1 - b) with each loss.
+#[test]
+fn those_that_count_packets_follow_their_response_functions_under_random_loss() {
+    let loss = 0.0005_f64;
+    for (control, packets) in [
+        (Algorithm::Reno, (1.5 / loss).sqrt()),
+        (Algorithm::HighSpeed, HighSpeed::default().response(loss)),
+        (Algorithm::Scalable, 0.01 / ((8.0_f64 / 7.0).ln() * loss)),
+    ] {
+        let world = World {
+            law: control.name(),
+            mbit_per_s: 1_000,
+            loss,
+            rtt: Duration::from_millis(50),
+            ..World::default()
+        };
+        let ratio = world.goodput(20, 620) / (MSS as f64 / 0.05 * packets);
+        assert!((0.85..=1.15).contains(&ratio), "{control:?}: {ratio}");
     }
 }
 

@@ -11,8 +11,7 @@
 use std::io;
 use std::path::PathBuf;
 
-mod growth;
-pub mod highspeed;
+pub mod data;
 mod users;
 
 #[cfg(not(feature = "ebpf"))]
@@ -21,76 +20,13 @@ mod registry;
 #[cfg(feature = "ebpf")]
 mod registry;
 
-pub use growth::{Counting, Growth};
-pub use highspeed::{HighSpeed, HighSpeedError};
 pub use registry::{Control, hold, list, load, show, unload};
 pub use users::{Users, UsersError, users};
+pub use wansan_congestion::{
+    Algorithm, Counting, Growth, HighSpeed, HighSpeedError, Options, OptionsError,
+};
 
 use crate::ebpf::EbpfError;
-
-/// How a control grows and shrinks the window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
-    /// RFC 5681.
-    Reno,
-    /// RFC 3649.
-    HighSpeed,
-    /// T. Kelly, 2003.
-    Scalable,
-}
-
-impl Algorithm {
-    /// All of them.
-    pub const ALL: [Algorithm; 3] = [Algorithm::Reno, Algorithm::HighSpeed, Algorithm::Scalable];
-
-    /// The name that sockets choose it by (`TCP_CA_NAME_MAX`: up to 15 bytes).
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::Reno => "wansan_reno",
-            Algorithm::HighSpeed => "wansan_hstcp",
-            Algorithm::Scalable => "wansan_scal",
-        }
-    }
-
-    /// The one that sockets choose by `name`.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Algorithm> {
-        Algorithm::ALL
-            .into_iter()
-            .find(|algorithm| algorithm.name() == name)
-    }
-
-    /// What it is written from.
-    #[must_use]
-    pub fn source(self) -> &'static str {
-        match self {
-            Algorithm::Reno => "Reno, RFC 5681",
-            Algorithm::HighSpeed => "HighSpeed TCP, RFC 3649",
-            Algorithm::Scalable => "Scalable TCP, Kelly 2003",
-        }
-    }
-}
-
-/// What can be set of a control when it is loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Options {
-    /// Of each of them.
-    pub growth: Growth,
-    /// Of [`Algorithm::HighSpeed`]; the others do not look at it.
-    pub highspeed: HighSpeed,
-}
-
-impl Options {
-    /// Looks whether a control can be loaded with them.
-    ///
-    /// # Errors
-    /// [`ControlError::MaxSsthresh`] and [`ControlError::HighSpeed`] say what does not fit.
-    pub fn check(&self) -> Result<(), ControlError> {
-        self.growth.check()?;
-        Ok(self.highspeed.check()?)
-    }
-}
 
 /// Whether the kernel has a control, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,12 +56,9 @@ pub enum ControlError {
     /// Programs cannot be loaded.
     #[error(transparent)]
     Ebpf(#[from] EbpfError),
-    /// HighSpeed TCP's parameters make no response function.
+    /// A control cannot be loaded with such options.
     #[error(transparent)]
-    HighSpeed(#[from] HighSpeedError),
-    /// RFC 3742's bound cannot be halved.
-    #[error("the bound of limited slow start is 2 segments or more (RFC 3742 §2), not {0}")]
-    MaxSsthresh(u32),
+    Options(#[from] OptionsError),
     /// The name is taken.
     #[error(
         "congestion control '{name}' is loaded already: use it as it is, or unload it first (wansan \

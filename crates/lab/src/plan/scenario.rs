@@ -128,7 +128,7 @@ impl Scenario {
         // Without a target nothing takes a route.
         let end = target.unwrap_or(0);
         let mut routes = route::resolve(document, text, &names, &links, end)?;
-        simulated::check(document, text, &links, &routes)?;
+        simulated::check(document, text, &links)?;
         netem::check(document, text, &links, mtu(document))?;
         let mut routing = Routing::begin(document.routing.by, end);
         let mut relays = Relays::of(document, text, &names, &links)?;

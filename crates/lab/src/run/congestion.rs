@@ -71,11 +71,7 @@ impl Controls {
     pub(super) fn of_cell(&mut self, cell: &Cell) -> Result<ControlFacts, CongestionControlError> {
         let name = cell.document.tcp.congestion_control.clone();
         if cell.document.world.kind == WorldKind::Sim {
-            return Ok(ControlFacts {
-                name,
-                origin: "simulator".to_owned(),
-                parameters: None,
-            });
+            return Ok(simulated(cell, name));
         }
         for (name, table) in wanted(cell) {
             let Some(law) = Algorithm::by_name(name) else {
@@ -113,19 +109,22 @@ impl Controls {
     }
 }
 
-/// The controls that a cell uses, with what each is to be loaded with: `[tcp.control]` is about that of
-/// `[tcp]`.
+/// The controls that a cell uses, with what each is to be loaded with.
 fn wanted(cell: &Cell) -> impl Iterator<Item = (&str, ControlTable)> {
-    let tcp = &cell.document.tcp;
-    cell.congestion_controls().into_iter().map(|name| {
-        let is_main = name == tcp.congestion_control;
-        let table = if is_main {
-            tcp.control
-        } else {
-            wansan_settings::usual()
-        };
-        (name, table)
-    })
+    let names = cell.congestion_controls().into_iter();
+    names.map(move |name| (name, cell.document.tcp.control_of(name)))
+}
+
+/// What a simulated cell has under that name.
+fn simulated(cell: &Cell, name: String) -> ControlFacts {
+    let options = cell.document.tcp.control_of(&name).options();
+    let parameters = Algorithm::by_name(&name)
+        .map(|law| json(&ControlTable::of(law, &options.unwrap_or_default())));
+    ControlFacts {
+        name,
+        origin: "simulator".to_owned(),
+        parameters,
+    }
 }
 
 fn hold(law: Algorithm, table: &ControlTable) -> Result<Held, CongestionControlError> {
@@ -168,4 +167,34 @@ pub(super) fn check(cells: &[Cell]) -> Result<(), CongestionError> {
 fn is_there(law: Algorithm) -> bool {
     let names = congestion::available().unwrap_or_default();
     names.split_whitespace().any(|name| name == law.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::plan::{Phase, Plan};
+
+    const PLAN: &str = "title = \"t\"\n[world]\nkind = \"sim\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+        [[path]]\nname = \"wan\"\nbetween = [\"a\", \"b\"]\n[[stream]]\nfrom = \"a\"\nto = \"b\"\n\
+        congestion_control = \"wansan_hstcp\"\n[workload]\ntime = \"1s\"\n\
+        [tcp]\ncongestion_control = \"wansan_scal\"\ncontrol.max_ssthresh = 100\n";
+
+    /// What a plan sets is for the control that `[tcp]` names; nothing is loaded for a simulated world.
+    #[test]
+    fn a_simulated_cell_has_its_controls_as_the_plan_says() {
+        let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
+        let cell = &plan.cells(Phase::Planned, &[]).unwrap()[0];
+        let facts = Controls::default().of_cell(cell).unwrap();
+        assert_eq!(
+            (&facts.name[..], &facts.origin[..]),
+            ("wansan_scal", "simulator")
+        );
+        let parameters = facts.parameters.expect("all of them");
+        assert_eq!(parameters["max_ssthresh"], 100);
+        assert_eq!(parameters["count"], "packets");
+        let tcp = &cell.document.tcp;
+        assert_eq!(tcp.control_of("wansan_hstcp").options(), None);
+    }
 }

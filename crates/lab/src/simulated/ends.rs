@@ -6,15 +6,17 @@ use wansan_san::DelayedAck;
 use wansan_san::settings::AckSettings;
 use wansan_sim::storage::EndConfig;
 use wansan_sim::tcp::congestion::Law;
+use wansan_sim::tcp::congestion::loaded::Loaded;
 use wansan_sim::tcp::jiffies::Hz;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::{BufferConfig, SendConfig};
+use wansan_tcp::control::Algorithm;
 
 use super::network::addresses;
-use crate::plan::{Cell, Document, Receiver, Relay, Size};
+use crate::plan::{Cell, ControlTable, Document, Receiver, Relay, Size};
 
 /// Bytes of the headers of IPv4 and TCP with timestamps.
-const HEADER_BYTES: u64 = 20 + 20 + 12;
+const HEADER_BYTES: u32 = 20 + 20 + 12;
 
 /// Bytes of timestamps in each segment (RFC 7323 §3.2).
 const TIMESTAMP_BYTES: u32 = 12;
@@ -84,9 +86,14 @@ impl Socket<'_> {
 
     /// The end that has this socket, on a host of the plan.
     pub(super) fn end(&self, document: &Document, seed: u64) -> EndConfig {
+        let mtu_bytes = u32::try_from(document.world.mtu.0).unwrap_or(u32::MAX);
+        self.end_over(mtu_bytes, document, seed)
+    }
+
+    /// The same on a way with IP packets of so many bytes at most.
+    pub(super) fn end_over(&self, mtu_bytes: u32, document: &Document, seed: u64) -> EndConfig {
         let tcp = &document.tcp;
-        let mss = document.world.mtu.0.saturating_sub(HEADER_BYTES);
-        let mss = u32::try_from(mss).unwrap_or(u32::MAX);
+        let mss = mtu_bytes.saturating_sub(HEADER_BYTES);
         // The option counts what timestamps take.
         let own = self
             .mss
@@ -117,9 +124,20 @@ impl Socket<'_> {
                 ecn: tcp.ecn,
                 ..usual
             },
-            law: Law::named(name, Hz::default(), seed).expect("plans are checked for it"),
+            law: law(name, &tcp.control_of(name), seed),
             law_name: name.to_owned(),
             quick_acks: self.quick_acks,
         }
+    }
+}
+
+/// The law of a name; `table` says what one of `wansan cc` is loaded with.
+fn law(name: &str, table: &ControlTable, seed: u64) -> Law {
+    match Algorithm::by_name(name) {
+        Some(algorithm) => {
+            let options = table.options().unwrap_or_default();
+            Law::Loaded(Loaded::new(algorithm, &options))
+        }
+        None => Law::named(name, Hz::default(), seed).expect("plans are checked for it"),
     }
 }

@@ -32,7 +32,7 @@ delay = "10ms"
 name = "relay"
 host = "edge"
 to = "storage"
-out = { congestion_control = "highspeed" }
+out = { congestion_control = "wansan_hstcp" }
 
 [[stream]]
 name = "data"
@@ -54,19 +54,14 @@ fn streams_and_relays_over_paths_that_go_down_are_taken() {
 fn congestion_controls_and_time_outs_that_it_does_not_have_are_refused_by_their_keys() {
     for (from, to, said) in [
         (
-            "\"highspeed\"",
-            "\"wansan_hstcp\"",
-            "`relay.relay.out.congestion_control`: `wansan_hstcp`, a program in the kernel, does not run in a simulated world; `world.kind = \"netns\"` can",
-        ),
-        (
-            "\"reno\"",
-            "\"wansan_reno\"",
-            "`stream.data.congestion_control`: `wansan_reno`, a program in the kernel",
-        ),
-        (
             "\"reno\"",
             "\"illinois\"",
             "`stream.data.congestion_control`: a simulated world has no `illinois`",
+        ),
+        (
+            "\"wansan_hstcp\"",
+            "\"wansan_hstpc\"",
+            "`relay.relay.out.congestion_control`: a simulated world has no `wansan_hstpc`; did you mean `wansan_hstcp`?",
         ),
         (
             "out = { ",

@@ -8,6 +8,7 @@ pub mod bbr;
 pub mod cubic;
 pub mod highspeed;
 mod law;
+pub mod loaded;
 pub mod pacing;
 pub mod reno;
 pub mod scalable;

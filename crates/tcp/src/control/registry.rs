@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, OpenObject, ProgramType};
 
-use super::{Algorithm, ControlError, HighSpeed, Options, State, Status};
+use super::{Algorithm, ControlError, Options, State, Status, data};
 use crate::congestion;
 use crate::ebpf::{self, Loaded};
 
@@ -266,8 +266,8 @@ fn configure(open: &mut OpenObject, options: &Options) -> libbpf_rs::Result<()> 
     }
     for mut map in open.maps_mut() {
         let data = match map.name().to_str() {
-            Some(GROWTH) => options.growth.rule(),
-            Some(LAW) => options.highspeed.table(),
+            Some(GROWTH) => data::of_growth(&options.growth),
+            Some(LAW) => data::of_highspeed(&options.highspeed),
             _ => continue,
         };
         map.set_initial_value(&data)?;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libtest_mimic::Trial;
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_tcp::control::{
-    self, Algorithm, ControlError, Counting, Growth, HighSpeed, Options, State, Users,
+    self, Algorithm, ControlError, Counting, Growth, HighSpeed, Options, OptionsError, State, Users,
 };
 use wansan_tcp::{congestion, ebpf};
 
@@ -219,15 +219,23 @@ fn bad_options() -> Result<(), Stop> {
     let mut options = Options::default();
     options.growth.max_ssthresh = Some(1);
     let refused = control::load(Algorithm::Reno, &options);
-    require(matches!(refused, Err(ControlError::MaxSsthresh(1))), || {
-        format!("{refused:?}")
-    })?;
+    require(
+        matches!(
+            refused,
+            Err(ControlError::Options(OptionsError::MaxSsthresh(1)))
+        ),
+        || format!("{refused:?}"),
+    )?;
     let mut options = Options::default();
     options.highspeed.high_decrease = 2.0;
     let refused = control::load(Algorithm::HighSpeed, &options);
-    require(matches!(refused, Err(ControlError::HighSpeed(_))), || {
-        format!("{refused:?}")
-    })
+    require(
+        matches!(
+            refused,
+            Err(ControlError::Options(OptionsError::HighSpeed(_)))
+        ),
+        || format!("{refused:?}"),
+    )
 }
 
 fn refused() -> Result<(), Stop> {

@@ -193,10 +193,10 @@ pub(super) static KNOBS: [Knob; 16] = [
             })
         },
         set: |setup, text| {
-            if !Law::NAMES.contains(&text) {
+            if !Law::names().contains(&text) {
                 return Err(format!(
                     "the simulator has no `{text}`; {}",
-                    nearest(text, &Law::NAMES)
+                    nearest(text, &Law::names())
                 ));
             }
             each_end(setup, |end| text.clone_into(&mut end.congestion_control));
@@ -205,7 +205,8 @@ pub(super) static KNOBS: [Knob; 16] = [
         tries: |setup| {
             let ends = &setup.first_connection().ends;
             let other = |name: &&str| ends.iter().any(|end| end.congestion_control != **name);
-            let others = Law::NAMES.into_iter().filter(other);
+            // Those of `wansan cc` have to be loaded first; they are asked for by name.
+            let others = Law::KERNEL.into_iter().filter(other);
             others
                 .map(|name| vec![Setting::new("tcp.congestion_control", name)])
                 .collect()

@@ -167,7 +167,7 @@ fn end(
 ) -> Result<End, Unfit> {
     let record = &row.record;
     let congestion_control = table.names.get(record.congestion_control).to_owned();
-    if !Law::NAMES.contains(&congestion_control.as_str()) {
+    if !Law::names().contains(&congestion_control.as_str()) {
         return Err(Unfit::CongestionControl(congestion_control));
     }
     let host = table.names.get(row.host);

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use wansan_settings::{settings, usual};
 use wansan_tcp::control::{Algorithm, Counting, Growth, HighSpeed, Options};
 
+use super::TcpTable;
+
 settings! {
     /// `[tcp.control]`: what the lab loads the cell's congestion control with, which has to be one of
     /// [`Algorithm`]. What is left out is as its standard has it; where all is, one that is loaded already is
@@ -36,6 +38,17 @@ pub enum Count {
     Packets,
     /// One packet.
     Acks,
+}
+
+impl TcpTable {
+    /// What the control of that name is loaded with: `control` is about `congestion_control`, and others are as
+    /// their standards have them.
+    pub(crate) fn control_of(&self, name: &str) -> ControlTable {
+        match name == self.congestion_control {
+            true => self.control,
+            false => usual(),
+        }
+    }
 }
 
 impl ControlTable {

@@ -1,9 +1,12 @@
 //! Which law a connection has.
 
+use wansan_congestion::{Algorithm, Options};
+
 use super::super::jiffies::Hz;
 use super::bbr::Bbr;
 use super::cubic::Cubic;
 use super::highspeed::HighSpeed;
+use super::loaded::Loaded;
 use super::reno::{self, Reno};
 use super::scalable::Scalable;
 use super::vegas::Vegas;
@@ -65,6 +68,8 @@ pub enum Law {
     Westwood(Westwood),
     /// BBR, version 1.
     Bbr(Bbr),
+    /// One of those of `wansan cc`.
+    Loaded(Loaded),
 }
 
 /// Calls a law's own method.
@@ -78,13 +83,14 @@ macro_rules! of {
             Law::Vegas(law) => law.$method($($argument),*),
             Law::Westwood(law) => law.$method($($argument),*),
             Law::Bbr(law) => law.$method($($argument),*),
+            Law::Loaded(law) => law.$method($($argument),*),
         }
     };
 }
 
 impl Law {
-    /// What the kernel calls them.
-    pub const NAMES: [&str; 7] = [
+    /// The names of those that a kernel has of its own.
+    pub const KERNEL: [&str; 7] = [
         "reno",
         "cubic",
         "highspeed",
@@ -94,7 +100,20 @@ impl Law {
         "bbr",
     ];
 
-    /// The law of a name, `None` where there is none such. `seed` is for what it decides at random: only BBR does.
+    /// The names of those of `wansan cc`.
+    pub const LOADED: [&str; 3] = {
+        let [reno, highspeed, scalable] = Algorithm::ALL;
+        [reno.name(), highspeed.name(), scalable.name()]
+    };
+
+    /// All names that there are laws of.
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        [&Law::KERNEL[..], &Law::LOADED].concat()
+    }
+
+    /// The law of a name, `None` where there is none such: one of `wansan cc` as its standard has it. `seed` is for
+    /// what it decides at random: only BBR does.
     #[must_use]
     pub fn named(name: &str, hz: Hz, seed: u64) -> Option<Law> {
         Some(match name {
@@ -105,11 +124,11 @@ impl Law {
             "vegas" => Law::Vegas(Vegas::default()),
             "westwood" => Law::Westwood(Westwood::new(hz)),
             "bbr" => Law::Bbr(Bbr::new(hz, seed)),
-            _ => return None,
+            _ => Law::Loaded(Loaded::new(Algorithm::by_name(name)?, &Options::default())),
         })
     }
 
-    /// What the kernel calls it.
+    /// The name by which sockets choose it.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -120,6 +139,7 @@ impl Law {
             Law::Vegas(_) => "vegas",
             Law::Westwood(_) => "westwood",
             Law::Bbr(_) => "bbr",
+            Law::Loaded(law) => law.algorithm().name(),
         }
     }
 
@@ -190,7 +210,7 @@ mod tests {
 
     #[test]
     fn every_law_has_the_name_that_finds_it() {
-        for name in Law::NAMES {
+        for name in Law::names() {
             assert_eq!(Law::named(name, Hz::default(), 0).unwrap().name(), name);
         }
         assert!(Law::named("tahoe", Hz::default(), 0).is_none());
@@ -198,7 +218,7 @@ mod tests {
 
     #[test]
     fn only_bbr_paces_and_wants_three_windows_of_buffer() {
-        for name in Law::NAMES {
+        for name in Law::names() {
             let law = Law::named(name, Hz::default(), 0).unwrap();
             assert_eq!(law.sends_paced(), name == "bbr");
             assert_eq!(law.sndbuf_expand(), if name == "bbr" { 3 } else { 2 });

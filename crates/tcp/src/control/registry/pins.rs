@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use rustix::mount::{MountFlags, mount};
 
-use super::{Algorithm, ControlError, GROWTH, HighSpeed, LAW, Options};
-use crate::control::Growth;
+use super::{Algorithm, ControlError, GROWTH, LAW, Options};
+use crate::control::{HighSpeed, data};
 
 /// Where the kernel's file system for eBPF is by custom.
 const BPF_FS: &str = "/sys/fs/bpf";
@@ -85,9 +85,9 @@ impl Pins {
 
     /// What the control was loaded with.
     pub(super) fn options(&self) -> Option<Options> {
-        let growth = Growth::of_rule(&read(&self.data(GROWTH))?)?;
+        let growth = data::growth(&read(&self.data(GROWTH))?)?;
         let highspeed = match read(&self.data(LAW)) {
-            Some(table) => HighSpeed::of_table(&table)?,
+            Some(law) => data::highspeed(&law)?,
             None => HighSpeed::default(),
         };
         Some(Options { growth, highspeed })

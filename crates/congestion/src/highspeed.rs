@@ -1,18 +1,10 @@
-//! HighSpeed TCP's law (RFC 3649 §5): what its five parameters make of every window, and the table
-//! of it that the program in the kernel works by.
+//! HighSpeed TCP's law (RFC 3649 §5): what its five parameters make of every window.
 
 use wansan_trace::units::format_number;
 
-/// Rows of the table for each doubling of the window. Those of `hstcp.bpf.c` are the same.
-const ROWS_PER_DOUBLING: u32 = 16;
-/// Doublings of a window of one segment that the table covers: up to 2^21 segments.
-const DOUBLINGS: u32 = 21;
-/// Growth is in parts of a segment in the kernel.
-const PARTS: f64 = 1024.0;
-/// A decrease of the whole window in the kernel.
-const WHOLE: f64 = 65536.0;
-/// Bytes of a row: two numbers of 32 bits.
-const ROW_BYTES: usize = 8;
+mod table;
+
+pub use table::{Row, Table};
 
 /// RFC 3649's parameters. Windows are in segments, loss rates in lost packets per packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,54 +132,6 @@ impl HighSpeed {
             return 1.0;
         }
         increase(window, self.loss(window), self.decrease(window)).max(1.0)
-    }
-
-    /// The read-only data of `hstcp.bpf.c`: the parameters, Low_Window and the rows.
-    #[must_use]
-    pub fn table(&self) -> Vec<u8> {
-        let rows = DOUBLINGS * ROWS_PER_DOUBLING + 1;
-        let mut table = Vec::with_capacity(6 * 8 + rows as usize * ROW_BYTES);
-        for given in self.given() {
-            table.extend(given.to_bits().to_ne_bytes());
-        }
-        table.extend((self.low_window as u64).to_ne_bytes());
-        for row in 0..rows {
-            let sixteenths = f64::from(ROWS_PER_DOUBLING + row % ROWS_PER_DOUBLING);
-            let doublings = f64::from(row / ROWS_PER_DOUBLING);
-            let window = doublings.exp2() * sixteenths / f64::from(ROWS_PER_DOUBLING);
-            let increase = (self.increase(window) * PARTS).round() as u32;
-            let decrease = (self.decrease(window) * WHOLE).round() as u32;
-            table.extend(increase.to_ne_bytes());
-            table.extend(decrease.to_ne_bytes());
-        }
-        table
-    }
-
-    /// The parameters that such a table was made of; none when the bytes are no such table.
-    #[must_use]
-    pub fn of_table(table: &[u8]) -> Option<HighSpeed> {
-        let mut given = table
-            .chunks_exact(8)
-            .map(|bits| Some(f64::from_bits(u64::from_ne_bytes(bits.try_into().ok()?))));
-        let mut next = || given.next().flatten();
-        let parameters = HighSpeed {
-            low_window: next()?,
-            high_window: next()?,
-            low_loss: next()?,
-            high_loss: next()?,
-            high_decrease: next()?,
-        };
-        parameters.check().ok().map(|()| parameters)
-    }
-
-    fn given(&self) -> [f64; 5] {
-        [
-            self.low_window,
-            self.high_window,
-            self.low_loss,
-            self.high_loss,
-            self.high_decrease,
-        ]
     }
 }
 

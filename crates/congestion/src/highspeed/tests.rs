@@ -131,20 +131,6 @@ fn up_to_the_low_window_it_is_reno() {
 }
 
 #[test]
-fn a_table_tells_what_it_was_made_of() {
-    let law = HighSpeed {
-        low_window: 8.0,
-        high_window: 400.0,
-        low_loss: 0.02,
-        high_loss: 1e-4,
-        high_decrease: 0.2,
-    };
-    assert_eq!(HighSpeed::of_table(&law.table()), Some(law));
-    assert_eq!(HighSpeed::of_table(&[0; 12]), None);
-    assert_eq!(HighSpeed::of_table(&[0; 400]), None);
-}
-
-#[test]
 fn parameters_that_make_no_law_are_named() {
     let fine = HighSpeed::default();
     let windows = HighSpeed {

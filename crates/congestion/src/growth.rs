@@ -1,6 +1,6 @@
 //! How the window of every control grows.
 
-use super::ControlError;
+use super::OptionsError;
 
 /// What an ACK counts for in congestion avoidance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,33 +28,11 @@ impl Growth {
     /// Looks whether it can be done.
     ///
     /// # Errors
-    /// [`ControlError::MaxSsthresh`].
-    pub fn check(&self) -> Result<(), ControlError> {
+    /// [`OptionsError::MaxSsthresh`].
+    pub fn check(&self) -> Result<(), OptionsError> {
         match self.max_ssthresh {
-            Some(segments) if segments < 2 => Err(ControlError::MaxSsthresh(segments)),
+            Some(segments) if segments < 2 => Err(OptionsError::MaxSsthresh(segments)),
             _ => Ok(()),
         }
-    }
-
-    /// `struct growth_rule` of `bpf/control.h`.
-    #[cfg(feature = "ebpf")]
-    pub(super) fn rule(&self) -> Vec<u8> {
-        let per_ack = u32::from(self.counting == Counting::PerAck);
-        let words = [self.max_ssthresh.unwrap_or(0), per_ack];
-        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-    }
-
-    /// What such a structure says; none when the bytes are none.
-    #[cfg(feature = "ebpf")]
-    pub(super) fn of_rule(rule: &[u8]) -> Option<Growth> {
-        let word = |at: usize| Some(u32::from_ne_bytes(rule.get(at..at + 4)?.try_into().ok()?));
-        Some(Growth {
-            max_ssthresh: word(0).filter(|&segments| segments > 0),
-            counting: if word(4)? == 0 {
-                Counting::PerPacket
-            } else {
-                Counting::PerAck
-            },
-        })
     }
 }
