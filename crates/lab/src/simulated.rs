@@ -6,6 +6,7 @@ mod network;
 mod ports;
 mod relays;
 mod streams;
+mod tunnels;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,9 +22,11 @@ use wansan_trace::time::duration_ns;
 use wansan_trace::{Budget, Instant, Kinds, Recorder};
 
 use self::ports::Ports;
+pub(crate) use self::tunnels::facts as tunnel_facts;
 use crate::patience;
 use crate::plan::{Cell, Moment, RecordKind};
 use crate::record::{recorded_as, relay_result, stream_result};
+use crate::vpn::Meter;
 
 /// The host name of the records of paths.
 const WAN: &str = "wan";
@@ -72,6 +75,8 @@ pub(crate) struct Simulated {
     pub(crate) streams: BTreeMap<String, StreamResult>,
     /// What each relay did, by its name.
     pub(crate) relays: BTreeMap<String, RelayResult>,
+    /// What each router has done for its tunnels.
+    pub(crate) vpns: Meter,
     /// What each direction of each path did.
     pub(crate) paths: Vec<PathResult>,
     /// What was changed of them.
@@ -133,6 +138,7 @@ pub(crate) fn run(
         return Ok(None);
     };
     let paths = directions.results(&mut ended.network);
+    let vpns = directions.meter(&ended.network);
     let timeline = cell.timeline.iter();
     let timeline = timeline.map(|moment| made(moment, ended.began)).collect();
     let ((reports, streams, relays), records) = write(cell, ended, folder)?;
@@ -146,6 +152,7 @@ pub(crate) fn run(
         reports,
         streams,
         relays,
+        vpns,
         paths,
         timeline,
         records,
@@ -263,6 +270,7 @@ fn kinds(wanted: &[RecordKind]) -> Kinds {
         tcp: keeps(RecordKind::Tcp),
         packet: keeps(RecordKind::Packet),
         path: keeps(RecordKind::Path),
+        thread: keeps(RecordKind::Thread),
         connection: wanted.iter().any(|kind| kind.of_programs().is_some()),
         ..Kinds::NONE
     }

@@ -9,7 +9,7 @@
 //! so what they cost is one process's processor time. Call [`check`] before anything is built;
 //! [`Tunnels::start`] once the outer paths carry packets, for the ends shake hands over them; route
 //! into the devices of the tunnels; call [`Tunnels::sample`] again and again while it is
-//! measured, and [`Tunnels::usage`] at the end.
+//! measured, and [`Meter::usage`] of what [`Tunnels::end`] gives.
 
 mod ipsec;
 mod usage;
@@ -24,10 +24,12 @@ use std::sync::atomic::AtomicBool;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use wansan_schema::TunnelFacts;
+use wansan_sim::network::vpn::Wrapping;
 
 use crate::world::{Node, Process, ProcessError, WorldError};
 
-use usage::Sample;
+pub use usage::Meter;
+pub(crate) use usage::{Counters, Metered};
 
 /// What may stand at a route's `vpn`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -111,7 +113,7 @@ pub struct Traffic {
 pub struct Tunnels {
     tunnels: Vec<TunnelFacts>,
     servers: Vec<Server>,
-    samples: Vec<Sample>,
+    meter: Meter,
 }
 
 /// The program that serves the tunnels of one kind at one router.
@@ -238,12 +240,34 @@ impl Kind {
         }
     }
 
+    /// The UDP port at both ends of the tunnel at that place among those of its VPN.
+    pub(crate) const fn port(self, place: usize) -> u16 {
+        match self {
+            Kind::WireGuard => wireguard::port(place),
+            Kind::Ipsec(_) => ipsec::PORT,
+        }
+    }
+
+    /// How it lengthens packets.
+    #[must_use]
+    pub const fn wrapping(self) -> Wrapping {
+        match self {
+            // `boringtun` does not pad.
+            Kind::WireGuard => Wrapping {
+                around_bytes: wansan_wireguard::OVERHEAD_BYTES,
+                trailer_bytes: 0,
+                block_bytes: 1,
+            },
+            Kind::Ipsec(cipher) => ipsec::wrapping(cipher),
+        }
+    }
+
     /// The longest packet that may go into such a tunnel when the outer path carries packets of at
     /// most so many bytes, so that no outer packet is fragmented.
     #[must_use]
     pub const fn mtu_bytes(self, outer_mtu_bytes: u32) -> u32 {
         match self {
-            Kind::WireGuard => outer_mtu_bytes - wansan_wireguard::OVERHEAD_BYTES,
+            Kind::WireGuard => self.wrapping().inner_bytes(outer_mtu_bytes),
             Kind::Ipsec(cipher) => ipsec::mtu_bytes(cipher, outer_mtu_bytes),
         }
     }
@@ -259,7 +283,7 @@ impl Kind {
     }
 
     /// The facts of a tunnel of this kind, of which no more is known.
-    fn facts(self, name: &str) -> TunnelFacts {
+    pub(crate) fn facts(self, name: &str) -> TunnelFacts {
         TunnelFacts {
             name: name.to_owned(),
             vpn: self.vpn().name().to_owned(),
@@ -341,10 +365,15 @@ impl Tunnels {
                 .map_or_else(String::new, |server| server.program.clone());
         }
         tunnels.sort_by_key(|tunnel| specs.iter().position(|spec| spec.name == tunnel.name));
+        let metered = servers.iter().map(|server| Metered {
+            router: server.router.clone(),
+            vpn: server.vpn,
+            ciphers: server.ciphers.clone(),
+        });
         Ok(Tunnels {
             tunnels,
+            meter: Meter::new(metered.collect()),
             servers,
-            samples: Vec::new(),
         })
     }
 

@@ -194,7 +194,9 @@ fn carry(scene: &Scene, kind: Kind) -> Result<(), String> {
             && seen.longest_bytes as u32 >= tunnel.mtu_bytes + tunnel.overhead_bytes - 16,
         &format!("{tunnel:?}, but the longest packet is: {seen:?}"),
     )?;
-    let usage = tunnels.usage(from_ns, wansan_trace::clock::now().ns());
+    let usage = tunnels
+        .end()
+        .usage(from_ns, wansan_trace::clock::now().ns());
     let of = |name: &str| usage.iter().find(|usage| usage.router == name);
     let (Some(near), Some(far)) = (of("near"), of("far")) else {
         return Err(format!("a router is missing: {usage:?}"));

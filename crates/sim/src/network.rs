@@ -4,10 +4,12 @@
 //! the same each time that it is run.
 
 mod gro;
+mod hop;
 mod latency;
 mod schedule;
 #[cfg(test)]
 mod tests;
+pub mod vpn;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,13 +20,15 @@ use wansan_path::record::Sampler;
 use wansan_path::{
     Chain, Change, ChangeError, Counters, Ecn, Effects, EffectsError, ElementCounters, Packet,
 };
-use wansan_trace::{Instant, Recorder};
+use wansan_trace::{Instant, NameId, Recorder};
 
 use crate::tcp::connection::Connection;
 use crate::tcp::segment::Segment;
 use latency::Draw;
 use schedule::Schedule;
+use vpn::{Thread, Tunnel, VpnUsage};
 
+pub use hop::Hop;
 pub use latency::Latency;
 
 /// Bytes of an IPv4 header and of an Ethernet header.
@@ -91,18 +95,29 @@ pub enum Program {
 #[derive(Debug, Clone)]
 pub(crate) struct Wire {
     pub(crate) to: u32,
-    /// The link of the route that it is on.
+    /// The step of the route that it is on.
     hop: u32,
     pub(crate) segment: Segment,
+    /// The direction of a tunnel that it is in, and its own codepoint, which the outer packet does not have.
+    pub(crate) sealed: Option<(u32, Ecn)>,
 }
 
-/// An end of a connection, its program and the links towards its peer.
+impl Wire {
+    /// The length of its own IP packet.
+    pub(crate) fn inner_bytes(&self) -> u32 {
+        IP_BYTES + self.segment.header_bytes() + self.segment.bytes
+    }
+}
+
+/// An end of a connection, its program and the way to its peer.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) connection: Connection,
     program: Program,
     pub(crate) peer: u32,
-    route: Vec<u32>,
+    route: Vec<Hop>,
+    /// The link into which its host sends.
+    access: u32,
     /// What has arrived and its TCP has not taken.
     arrived: Vec<(Segment, Ecn)>,
     actor: u32,
@@ -140,6 +155,8 @@ enum Actor {
     End(u32),
     /// The host of an end, which takes what has arrived.
     Host(u32),
+    /// A thread of a VPN program.
+    Vpn(u32),
 }
 
 /// A network.
@@ -148,6 +165,12 @@ enum Actor {
 pub struct Network {
     pub(crate) links: Vec<Link>,
     pub(crate) ends: Vec<End>,
+    threads: Vec<Thread>,
+    /// The programs of the threads, in records.
+    programs: Vec<NameId>,
+    pub(crate) tunnels: Vec<Tunnel>,
+    /// What the threads had done at each time at which that was recorded.
+    usages: Vec<(Instant, Vec<VpnUsage>)>,
     /// Whose each number in the schedule is.
     actors: Vec<Actor>,
     schedule: Schedule,
@@ -155,7 +178,7 @@ pub struct Network {
     /// What has happened now.
     at_once: u32,
     packets: u64,
-    /// Packets in links, and the most that may be.
+    /// Packets in links and before VPN programs, and the most that may be.
     held: u64,
     most_held: u64,
     latency: Draw,
@@ -183,6 +206,10 @@ impl Network {
         Network {
             links: Vec::new(),
             ends: Vec::new(),
+            threads: Vec::new(),
+            programs: Vec::new(),
+            tunnels: Vec::new(),
+            usages: Vec::new(),
             actors: Vec::new(),
             schedule: Schedule::default(),
             now_ns: 0,
@@ -264,22 +291,29 @@ impl Network {
         self.ends[end as usize].addresses = Some(addresses);
     }
 
-    /// Adds a connection, each end with its program and the links towards the other; the numbers of both ends. The
+    /// Adds a connection, each end with its program and the way to the other; the numbers of both ends. The
     /// first begins it at `begins_ns`.
+    ///
+    /// # Panics
+    /// When a way does not begin with a link.
     pub fn connect(
         &mut self,
-        ends: [(Connection, Program, Vec<u32>); 2],
+        ends: [(Connection, Program, Vec<Hop>); 2],
         begins_ns: u64,
     ) -> [u32; 2] {
         let first = self.ends.len() as u32;
         for (place, (connection, program, route)) in (0..).zip(ends) {
             let actor = self.actor(Actor::End(first + place));
             let host = self.actor(Actor::Host(first + place));
+            let Some(&Hop::Link { link: access, .. }) = route.first() else {
+                panic!("a way begins with a link");
+            };
             self.ends.push(End {
                 connection,
                 program,
                 peer: first + 1 - place,
                 route,
+                access,
                 arrived: Vec::new(),
                 actor,
                 host,
@@ -367,6 +401,7 @@ impl Network {
                 Actor::Link(link) => self.deliver(link),
                 Actor::End(end) => self.act(end),
                 Actor::Host(end) => self.take(end),
+                Actor::Vpn(thread) => self.work(thread),
             }
             if self.at_once > MOST_AT_ONCE || self.held > self.most_held {
                 return Err(self.runaway());
@@ -384,9 +419,14 @@ impl Network {
         }
         let held = |link: &Link| link.chain.counters(at).held.packets;
         let fullest = self.links.iter().max_by_key(|link| held(link));
+        let most = fullest.map_or(0, held);
+        let busiest = self.threads.iter().zip(&self.programs);
+        let busiest = busiest.max_by_key(|(thread, _)| thread.held());
+        let busiest = busiest.filter(|(thread, _)| thread.held() > most);
         let sampler = fullest.and_then(|link| link.sampler.as_ref());
-        let link = match sampler {
-            Some(sampler) => format!("`{}`", self.trace.name_of(sampler.id())),
+        let name = busiest.map(|(_, name)| *name).or(sampler.map(Sampler::id));
+        let link = match name {
+            Some(name) => format!("`{}`", self.trace.name_of(name)),
             None => "a wire".to_owned(),
         };
         let held = self.held;
@@ -535,22 +575,39 @@ impl Network {
             if departure.marked {
                 packet.ecn = Ecn::Congestion;
             }
-            packet.payload.hop += 1;
-            let Wire { to, hop, .. } = *packet.payload;
-            let from = self.ends[to as usize].peer;
-            let next = self.ends[from as usize].route.get(hop as usize).copied();
-            match (departure.fate, next) {
-                (Fate::Delivered, Some(next)) => {
-                    self.carry(next, packet);
-                    continue;
-                }
-                // A checksum finds the spoiled ones.
-                (Fate::Delivered, None) if departure.corrupted.is_none() => {
-                    self.arrive(to, packet.payload.segment, packet.ecn);
-                }
-                _ => {}
+            let next = self.next_hop(&mut packet);
+            // An integrity check or a checksum finds the spoiled ones.
+            let is_found =
+                departure.corrupted.is_some() && matches!(next, Some(Hop::Open { .. }) | None);
+            match departure.fate {
+                Fate::Delivered if !is_found => self.go_on(next, packet),
+                _ => self.spare.push(packet.payload),
             }
-            self.spare.push(packet.payload);
+        }
+    }
+
+    /// A packet has done a step of its way; the next, if it is not there.
+    fn next_hop(&self, packet: &mut Packet<Box<Wire>>) -> Option<Hop> {
+        packet.payload.hop += 1;
+        let Wire { to, hop, .. } = *packet.payload;
+        let from = self.ends[to as usize].peer;
+        self.ends[from as usize].route.get(hop as usize).copied()
+    }
+
+    /// A packet goes on, or is there.
+    fn go_on(&mut self, next: Option<Hop>, mut packet: Packet<Box<Wire>>) {
+        match next {
+            Some(Hop::Link { link, class }) => {
+                packet.class = class;
+                self.carry(link, packet);
+            }
+            Some(Hop::Seal { side, tunnel }) => self.seal(side, tunnel, packet),
+            Some(Hop::Open { side }) => self.open(side, packet),
+            None => {
+                let Wire { to, segment, .. } = *packet.payload;
+                self.arrive(to, segment, packet.ecn);
+                self.spare.push(packet.payload);
+            }
         }
     }
 
@@ -565,7 +622,7 @@ impl Network {
         } else {
             end.arrived.push(next);
             // Who sends into one link shares a host.
-            let host = &mut self.links[end.route[0] as usize];
+            let host = &mut self.links[end.access as usize];
             let idle_ns = self.now_ns.saturating_sub(host.awake_ns);
             host.awake_ns = self.now_ns + self.latency.next_ns(idle_ns);
             self.schedule.set(end.host, host.awake_ns);
@@ -575,12 +632,8 @@ impl Network {
     fn carry(&mut self, link: u32, mut packet: Packet<Box<Wire>>) {
         // What has left by now makes room.
         self.drain(link);
-        let segment = &packet.payload.segment;
-        packet.size_bytes = ETHERNET_BYTES
-            + IP_BYTES
-            + segment.header_bytes()
-            + segment.bytes
-            + self.links[link as usize].overhead_bytes;
+        let overhead_bytes = self.links[link as usize].overhead_bytes;
+        packet.size_bytes = ETHERNET_BYTES + self.ip_bytes(&packet.payload) + overhead_bytes;
         let now = Instant::from_ns(self.now_ns);
         self.links[link as usize].chain.enqueue(now, packet);
         self.held += 1;
@@ -624,6 +677,7 @@ impl Network {
                     to: this.peer,
                     hop: 0,
                     segment,
+                    sealed: None,
                 };
                 let payload = match self.spare.pop() {
                     Some(mut spare) => {
@@ -646,9 +700,9 @@ impl Network {
             this.is_ready = true;
             self.ready.push_back(end);
         }
-        let link = this.route[0];
+        let first = this.route[0];
         for packet in sent.drain(..) {
-            self.carry(link, packet);
+            self.go_on(Some(first), packet);
         }
         self.sent = sent;
         if let Some(due_ns) = due {

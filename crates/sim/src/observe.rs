@@ -7,6 +7,9 @@ use wansan_trace::event;
 use crate::network::{IP_BYTES, Network, Wire};
 use crate::tcp::segment::Segment;
 
+/// Bytes of a tunnel's outer IPv4 and UDP headers.
+const OUTER_BYTES: u16 = IP_BYTES as u16 + 8;
+
 impl Network {
     /// Records a packet that has left a link or was dropped there.
     pub(crate) fn record_packet(&mut self, link: u32, departure: &Departure<Box<Wire>>) {
@@ -16,7 +19,29 @@ impl Network {
         let Some(sampler) = &self.links[link as usize].sampler else {
             return;
         };
-        let Wire { to, segment, .. } = *departure.packet.payload;
+        let wire = &*departure.packet.payload;
+        let ip_bytes = self.ip_bytes(wire) as u16;
+        if let Some((tunnel, _)) = wire.sealed {
+            let [source, destination] = self.tunnels[tunnel as usize].ends;
+            let packet = event::Packet {
+                time: departure.entered,
+                departed: departure.departed,
+                path: sampler.id(),
+                source,
+                destination,
+                seq: 0,
+                ack: 0,
+                payload_bytes: ip_bytes - OUTER_BYTES,
+                ip_bytes,
+                window: 0,
+                flags: 0,
+                ecn: departure.packet.ecn as u8,
+                verdict: departure.fate.into(),
+            };
+            self.trace.packet(packet);
+            return;
+        }
+        let Wire { to, segment, .. } = *wire;
         let receiver = &self.ends[to as usize];
         let Some([destination, source]) = receiver.addresses else {
             return;
@@ -35,7 +60,7 @@ impl Network {
             seq: segment.seq as u32,
             ack: segment.ack as u32,
             payload_bytes: segment.bytes as u16,
-            ip_bytes: (IP_BYTES + segment.header_bytes() + segment.bytes) as u16,
+            ip_bytes,
             window: (segment.window_bytes >> scale).min(u64::from(u16::MAX)) as u16,
             flags: flags(&segment),
             ecn: departure.packet.ecn as u8,
@@ -44,9 +69,10 @@ impl Network {
         self.trace.packet(packet);
     }
 
-    /// Records what each link that has a name has done until now.
+    /// Records what each link that has a name, and each thread of a VPN program, has done until now.
     pub fn record_links(&mut self) {
         let now = Instant::from_ns(self.now_ns());
+        self.record_vpn(now);
         if !self.trace.path.is_kept() {
             return;
         }

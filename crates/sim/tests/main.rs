@@ -7,4 +7,5 @@ mod relay;
 mod steady;
 mod storage;
 mod streams;
+mod tunnels;
 mod world;

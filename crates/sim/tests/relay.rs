@@ -90,7 +90,7 @@ impl Case {
                 queue_limit: Limit::bytes(queue_bytes),
                 ..Effects::default()
             };
-            [1, 2].map(|seed| vec![network.link(&effects, seed).expect("plain effects")])
+            [1, 2].map(|seed| vec![network.link(&effects, seed).expect("plain effects").into()])
         };
         let small = self.has_small_sockets.then_some(256 << 10);
         let mut inward = end("reno");

@@ -152,8 +152,8 @@ impl Case {
         let connections = (0..self.connections as u16).map(|number| ConnectionConfig {
             ends: [self.end(), self.end()],
             routes: match number {
-                0 => [vec![own[0]], vec![own[1]]],
-                _ => [vec![links[0]], vec![links[1]]],
+                0 => own.map(|link| vec![link.into()]),
+                _ => links.map(|link| vec![link.into()]),
             },
             addresses: [address(1, 40_000 + number), address(2, 3260)],
         });

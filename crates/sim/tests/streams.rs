@@ -75,7 +75,7 @@ impl Case {
         });
         let connections = (0..self.flows).map(|number| ConnectionConfig {
             ends: [self.end(), self.end()],
-            routes: [vec![links[0]], vec![links[1]]],
+            routes: links.map(|link| vec![link.into()]),
             addresses: [address(1, 40_000 + number), address(2, 5201)],
         });
         storage.send(StreamConfig {
@@ -197,7 +197,7 @@ fn a_sender_without_a_receiver_is_an_error() {
     let error = storage.send(StreamConfig {
         connections: vec![ConnectionConfig {
             ends: [end.clone(), end],
-            routes: [vec![link], vec![link]],
+            routes: [link; 2].map(|link| vec![link.into()]),
             addresses: [
                 SocketAddr::from(([10, 0, 0, 1], 40_000)),
                 SocketAddr::from(([10, 0, 0, 2], 5201)),

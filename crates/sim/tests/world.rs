@@ -103,13 +103,17 @@ impl World {
             };
             let [sender, _] = network.connect(
                 [
-                    (end(Opening::Active), Program::Source { bytes }, vec![out]),
+                    (
+                        end(Opening::Active),
+                        Program::Source { bytes },
+                        vec![out.into()],
+                    ),
                     (
                         end(Opening::Passive),
                         Program::Sink {
                             from_ns: self.reads_from_ns,
                         },
-                        vec![home],
+                        vec![home.into()],
                     ),
                 ],
                 flow * 10_000_000,

@@ -11,7 +11,7 @@ use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::wire::Lun;
 use wansan_path::rate::Rate;
 use wansan_path::{Capacity, Effects, EffectsError};
-use wansan_sim::network::{Latency, Network};
+use wansan_sim::network::{Hop, Latency, Network};
 use wansan_sim::storage::{
     ConnectionConfig, EndConfig, InitiatorConfig, Patience, Storage, StorageError, TargetConfig,
 };
@@ -220,7 +220,10 @@ fn initiator(
 ) -> Result<InitiatorConfig, ReplayError> {
     let initiator: &Initiator = &setup.initiators[place];
     let connections = initiator.connections.iter().map(|connection| {
-        let route = |places: &Vec<usize>| places.iter().map(|&place| links[place]).collect();
+        let route = |places: &Vec<usize>| {
+            let links = places.iter().map(|&place| links[place]);
+            links.map(Hop::from).collect()
+        };
         let [near, far] = &connection.ends;
         let [there, back] = &connection.routes;
         Ok(ConnectionConfig {

@@ -20,6 +20,7 @@ use std::io;
 
 pub use config::{Config, Key, TunnelConfig};
 pub use router::{Event, run};
+pub use tunnel::{RECEIVE_BUFFER_BYTES, TURN_PACKETS};
 
 /// Bytes that an inner packet grows by: outer IPv4 header (20), UDP header (8), WireGuard's data
 /// header (16) and authentication tag (16).

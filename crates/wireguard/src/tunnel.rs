@@ -13,12 +13,12 @@ use crate::device::Device;
 use crate::{OVERHEAD_BYTES, WireGuardError};
 
 /// Packets taken from one side of a tunnel before the others have their turn.
-const TURN_PACKETS: usize = 64;
+pub const TURN_PACKETS: usize = 64;
 /// The longest IP packet.
 const MAX_PACKET_BYTES: usize = 65_535;
 /// What is asked for as the socket's receive buffer; the kernel grants no more than
 /// `net.core.rmem_max`.
-const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+pub const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The end that began the handshake says so often that it is there, so that a quiet tunnel keeps
 /// its session and whatever a middlebox knows of it.
 const KEEPALIVE_S: u16 = 25;

@@ -93,7 +93,7 @@ fn measure(kind: Option<Kind>, program: &Path) -> Result<Value, String> {
     sample()?;
     stream.end();
     let seconds = (end.0 - begin.0) as f64 / 1e9;
-    let usage = tunnels.map(|tunnels| tunnels.usage(begin.0, end.0));
+    let usage = tunnels.map(|tunnels| tunnels.end().usage(begin.0, end.0));
     Ok(json!({
         "tunnel": kind.map_or("none", Kind::cipher_name),
         "bits_per_s": (end.1 - begin.1) as f64 * 8.0 / seconds,

@@ -20,7 +20,7 @@ use super::{CellError, Options, tunnels};
 use crate::patience;
 use crate::plan::{Action, Cell, Statement, Stream};
 use crate::record::{node_facts, stream_result};
-use crate::vpn::Tunnels;
+use crate::vpn::Meter;
 use crate::world::{Process, World};
 
 /// How long an initiator may take to log in; it gives up by itself before.
@@ -41,10 +41,10 @@ pub(super) struct Measured {
     pub(super) streams: BTreeMap<String, StreamResult>,
     /// What each relay did, by its name.
     pub(super) relays: BTreeMap<String, RelayResult>,
-    /// Its tunnels, which know what each router has done for them.
-    pub(super) tunnels: Tunnels,
     /// Its records, where they need not be read from their files.
     pub(super) records: Option<Records>,
+    /// What each router has done for its tunnels.
+    pub(super) vpns: Meter,
 }
 
 /// What is known of a cell however it ends.
@@ -185,8 +185,8 @@ pub(super) fn measure(
         reports,
         streams,
         relays,
-        tunnels,
         records: None,
+        vpns: tunnels.end(),
     })
 }
 

@@ -183,15 +183,11 @@ fn direction(
     let mut direction = Direction::new(name, chain);
     direction.overhead_bytes = planned.overhead_bytes;
     if !planned.priorities.is_empty() {
-        let priorities = planned.priorities.clone();
         let classifier = *classifier;
-        let last = priorities.len() as u8;
-        let of = move |source, destination| {
-            let route = classifier.route(source, destination);
-            let place = route.and_then(|route| priorities.iter().position(|place| *place == route));
-            place.map_or(last, |place| place as u8)
-        };
-        direction.classes = Some(Classes::new(of, last));
+        let other = planned.class_of(None);
+        let planned = planned.clone();
+        let of = move |source, destination| planned.class_of(classifier.route(source, destination));
+        direction.classes = Some(Classes::new(of, other));
     }
     Ok(direction)
 }

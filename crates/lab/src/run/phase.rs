@@ -22,6 +22,7 @@ use super::{CellError, Observer, Options, Outcome, RunError};
 use crate::netem;
 use crate::plan::{self, Cell, EmulatorKind, Parameter, Phase, Plan, WorldKind};
 use crate::record::{self, RunFolder};
+use crate::simulated;
 use crate::vpn::{self, Kind};
 
 /// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
@@ -38,7 +39,9 @@ pub fn run(
     let is_simulated = plan.document().world.kind == WorldKind::Sim;
     let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
     let lacking = |error: CellError| RunError::NotStarted(Box::new(error));
-    vpn::check(&kinds).map_err(|error| lacking(error.into()))?;
+    if !is_simulated {
+        vpn::check(&kinds).map_err(|error| lacking(error.into()))?;
+    }
     let by_netem = |cell: &Cell| cell.document.world.emulator == EmulatorKind::Netem;
     if cells.iter().any(by_netem) {
         netem::check().map_err(|error| lacking(error.into()))?;
@@ -300,6 +303,7 @@ impl Run<'_> {
         self.manifest.cells.push(CellFacts {
             cell: result.cell,
             congestion_control: self.controls.of_cell(cell)?,
+            tunnels: simulated::tunnel_facts(&cell.scenario),
             ..CellFacts::default()
         });
         let ended = simulated?;
@@ -369,9 +373,8 @@ pub(super) fn conclude(
     if let Some((early, late)) = record::apart(result) {
         return Err(CellError::Apart { early, late });
     }
-    let tunnels = measured.tunnels;
     let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
-    record::add_routers(result, tunnels.usage(from_ns, to_ns));
+    record::add_routers(result, measured.vpns.usage(from_ns, to_ns));
     explain::relays(folder, cell, result)?;
     match cell.scenario.initiators[..] {
         [] => Ok(None),

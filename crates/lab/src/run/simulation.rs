@@ -197,7 +197,7 @@ fn simulate(
         streams: simulated.streams,
         relays: simulated.relays,
         records: simulated.records,
-        ..Measured::default()
+        vpns: simulated.vpns,
     };
     let explained = conclude(cell, folder, detail, measured, &mut result)?;
     Ok(Some(Ended { result, explained }))

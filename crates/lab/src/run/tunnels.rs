@@ -17,11 +17,8 @@ pub(super) fn kinds(cell: &Cell) -> impl Iterator<Item = Kind> {
 
 /// The routes with a tunnel that a session takes.
 fn taken(scenario: &Scenario) -> impl Iterator<Item = (&PlannedRoute, &Tunnel)> {
-    let dug = scenario
-        .routes
-        .iter()
-        .filter_map(|planned| Some((planned, planned.tunnel.as_ref()?)));
-    dug.filter(|(_, tunnel)| !tunnel.near.inner.is_empty())
+    let routes = scenario.routes.iter();
+    routes.filter_map(|planned| Some((planned, planned.taken_tunnel()?)))
 }
 
 /// Starts the tunnels of all routes that are taken, and routes these into them. The outer paths

@@ -23,7 +23,7 @@ use super::ends::Socket;
 use super::network::Directions;
 use super::ports::Ports;
 use crate::patience;
-use crate::plan::{Cell, Document, TargetTable};
+use crate::plan::{Cell, Connection, Document, Scenario, TargetTable};
 
 /// Memory for the sessions of a target.
 const TARGET_MEMORY_BYTES: usize = 1 << 30;
@@ -111,6 +111,13 @@ pub(super) fn contents(
     contents.collect()
 }
 
+/// The longest IP packet on the way of a connection: hosts know what a tunnel on it carries.
+fn mtu_bytes(scenario: &Scenario, connection: &Connection) -> u32 {
+    let route = connection.route_place.map(|place| &scenario.routes[place]);
+    let tunnel = route.and_then(|route| route.tunnel.as_ref());
+    tunnel.map_or(scenario.topology.mtu_bytes, |tunnel| tunnel.mtu_bytes)
+}
+
 /// The initiator at a place among the cell's.
 pub(super) fn initiator(
     cell: &Cell,
@@ -135,11 +142,13 @@ pub(super) fn initiator(
                 _ => connection.source,
             };
             let to = SocketAddr::from((connection.target, connection.port));
+            let mtu_bytes = mtu_bytes(scenario, connection);
+            let sockets = [
+                Socket::iscsi(true, initiator.acks),
+                Socket::accepted(cell, to),
+            ];
             ConnectionConfig {
-                ends: [
-                    Socket::iscsi(true, initiator.acks).end(document, seed),
-                    Socket::accepted(cell, to).end(document, seed),
-                ],
+                ends: sockets.map(|socket| socket.end_over(mtu_bytes, document, seed)),
                 routes: directions.routes(scenario, host, connection),
                 addresses: [SocketAddr::V4(source), to],
             }

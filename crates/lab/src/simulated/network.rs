@@ -1,25 +1,28 @@
-//! The paths of a scenario as links of a simulated network.
+//! The paths of a scenario as links of a simulated network, and the ways over them.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use wansan_path::Effects;
 use wansan_schema::PathResult;
-use wansan_sim::network::Network;
+use wansan_sim::network::{Hop, Network};
 use wansan_trace::time::duration_ns;
 
 use super::SimulationError;
+use super::tunnels::{Through, Tunnels};
 use crate::emulator::{ElementStatistics, PathStatistics};
 use crate::plan::{Connection, Link, Scenario, Side};
+use crate::vpn::Meter;
 use crate::world::Topology;
 
-/// The links of each path: forward and back.
+/// The links of each path, forward and back, and the tunnels.
 pub(super) struct Directions {
     links: Vec<[u32; 2]>,
     /// Names and overheads of those that are paths, not wires.
     named: Vec<(String, u32, u32)>,
+    tunnels: Tunnels,
 }
 
-/// Adds the links of all paths. Every direction has a sequence of random numbers of its own, as in the
+/// Adds the links of all paths, and the tunnels. Every direction has a sequence of random numbers of its own, as in the
 /// emulator.
 pub(super) fn build(
     network: &mut Network,
@@ -29,6 +32,7 @@ pub(super) fn build(
     let mut directions = Directions {
         links: Vec::new(),
         named: Vec::new(),
+        tunnels: Tunnels::build(network, scenario),
     };
     let mut number = 0;
     for link in &scenario.links {
@@ -60,13 +64,13 @@ pub(super) fn build(
 }
 
 impl Directions {
-    /// The links of a connection from an initiator's host to the target's, and back.
+    /// The way of a connection from an initiator's host to the target's, and back.
     pub(super) fn routes(
         &self,
         scenario: &Scenario,
         host: usize,
         connection: &Connection,
-    ) -> [Vec<u32>; 2] {
+    ) -> [Vec<Hop>; 2] {
         let mut there = Vec::new();
         let mut add = |path: usize, from: usize| {
             let is_forward = scenario.links[path].near.contains(&from);
@@ -90,16 +94,16 @@ impl Directions {
                 }
             }
         }
-        self.both_ways(&there)
+        self.both_ways(scenario, &there, connection.route_place)
     }
 
-    /// The links from a host straight to an address of another one, and back; and the host's own address there.
+    /// The way from a host straight to an address of another one, and back; and the host's own address there.
     pub(super) fn straight(
         &self,
         scenario: &Scenario,
         host: usize,
         to: Ipv4Addr,
-    ) -> ([Vec<u32>; 2], Ipv4Addr) {
+    ) -> ([Vec<Hop>; 2], Ipv4Addr) {
         let leads = |(place, link): &(usize, &Link)| {
             let mut members = link.members();
             members.any(|member| Topology::address(*place, member) == to)
@@ -107,15 +111,60 @@ impl Directions {
         let found = scenario.links.iter().enumerate().find(leads);
         let (place, link) = found.expect("plans are checked for a path to where streams go");
         let is_forward = link.near.contains(&host);
-        let routes = self.both_ways(&[(place, usize::from(!is_forward))]);
+        let routes = self.both_ways(scenario, &[(place, usize::from(!is_forward))], None);
         (routes, Topology::address(place, host))
     }
 
-    fn both_ways(&self, there: &[(usize, usize)]) -> [Vec<u32>; 2] {
-        let forth = there.iter().map(|&(path, side)| self.links[path][side]);
-        let back = there.iter().rev();
-        let back = back.map(|&(path, side)| self.links[path][1 - side]);
-        [forth.collect(), back.collect()]
+    /// The ways over these directions of paths, of the route at that place, and back.
+    fn both_ways(
+        &self,
+        scenario: &Scenario,
+        there: &[(usize, usize)],
+        route: Option<usize>,
+    ) -> [Vec<Hop>; 2] {
+        let through = route.and_then(|place| self.tunnels.of_route(place));
+        let back: Vec<_> = there
+            .iter()
+            .rev()
+            .map(|&(path, side)| (path, 1 - side))
+            .collect();
+        let ways = [(there, 0), (&back[..], 1)];
+        ways.map(|(steps, way)| self.way(scenario, steps, route, through.map(|both| both[way])))
+    }
+
+    /// The way over these directions of paths: in a tunnel, if there is one, on all but the first and the last.
+    fn way(
+        &self,
+        scenario: &Scenario,
+        steps: &[(usize, usize)],
+        route: Option<usize>,
+        through: Option<Through>,
+    ) -> Vec<Hop> {
+        let last = steps.len().saturating_sub(1);
+        let mut hops = Vec::new();
+        for (place, &(path, side)) in steps.iter().enumerate() {
+            let is_inside = through.is_some() && (1..last).contains(&place);
+            match through {
+                Some(Through { seal, tunnel, .. }) if place == 1 => {
+                    hops.push(Hop::Seal { side: seal, tunnel });
+                }
+                Some(Through { open, .. }) if place == last => hops.push(Hop::Open { side: open }),
+                _ => {}
+            }
+            let link = &scenario.links[path];
+            let direction = [&link.forward, &link.back][side];
+            hops.push(Hop::Link {
+                link: self.links[path][side],
+                // Packets in a tunnel cannot be told apart.
+                class: direction.class_of(route.filter(|_| !is_inside)),
+            });
+        }
+        hops
+    }
+
+    /// What the routers' VPN programs have done over time.
+    pub(super) fn meter(&self, network: &Network) -> Meter {
+        self.tunnels.meter(network)
     }
 
     /// The link of a direction with that name.

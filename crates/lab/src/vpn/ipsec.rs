@@ -27,6 +27,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use self::vici::{Client, Section};
 use wansan_schema::TunnelFacts;
+use wansan_sim::network::vpn::Wrapping;
 
 use super::{Cipher, End, Kind, Server, Traffic, TunnelSpec, Vpn, VpnError, routers};
 use crate::world::{Node, Process};
@@ -67,6 +68,8 @@ const POLL: Duration = Duration::from_millis(10);
 const ENTERED_BY: &str = "unshare";
 /// The device through which `kernel-libipsec` takes and gives packets; it has one per router.
 const DEVICE: &str = "ipsec0";
+/// The port of ESP in UDP at both ends (RFC 3948 §2.1).
+pub(super) const PORT: u16 = 4500;
 /// The longest packet that `kernel-libipsec` reads from its device.
 const MAX_MTU_BYTES: u32 = 1400;
 /// charon makes routes into its device by destination alone, in a table of its own. Its rule comes
@@ -200,7 +203,7 @@ pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<TunnelFacts> {
         near_device: DEVICE.to_owned(),
         far_device: DEVICE.to_owned(),
         mtu_bytes,
-        overhead_bytes: Esp::of(cipher(spec)).outer_bytes(mtu_bytes) - mtu_bytes,
+        overhead_bytes: wrapping(cipher(spec)).outer_bytes(mtu_bytes) - mtu_bytes,
         ..spec.kind.facts(&spec.name)
     };
     specs.iter().map(tunnel).collect()
@@ -215,9 +218,14 @@ fn device_mtu_bytes(specs: &[&TunnelSpec<'_>]) -> u32 {
     each.min().unwrap_or(MAX_MTU_BYTES)
 }
 
+/// How ESP lengthens packets.
+pub(super) const fn wrapping(cipher: Cipher) -> Wrapping {
+    Esp::of(cipher).wrapping()
+}
+
 /// The longest packet that may go into a tunnel.
 pub(super) const fn mtu_bytes(cipher: Cipher, outer_mtu_bytes: u32) -> u32 {
-    let fitting = Esp::of(cipher).inner_bytes(outer_mtu_bytes);
+    let fitting = wrapping(cipher).inner_bytes(outer_mtu_bytes);
     if fitting < MAX_MTU_BYTES {
         fitting
     } else {
@@ -232,7 +240,7 @@ fn cipher(spec: &TunnelSpec<'_>) -> Cipher {
     }
 }
 
-/// How ESP lengthens packets.
+/// A cipher suite of ESP.
 #[derive(Debug, Clone, Copy)]
 struct Esp {
     /// The proposal, as strongSwan writes it.
@@ -260,20 +268,14 @@ impl Esp {
         }
     }
 
-    /// Outer IPv4 header, UDP header, SPI and sequence number, vector and check value.
-    const fn around_bytes(self) -> u32 {
-        20 + 8 + 8 + self.vector_bytes + self.check_bytes
-    }
-
-    /// The outer packet of an inner one: pad length and next header are encrypted with it.
-    const fn outer_bytes(self, inner_bytes: u32) -> u32 {
-        self.around_bytes() + (inner_bytes + 2).next_multiple_of(self.block_bytes)
-    }
-
-    /// The longest inner packet whose outer one has at most so many bytes.
-    const fn inner_bytes(self, outer_bytes: u32) -> u32 {
-        let encrypted = outer_bytes - self.around_bytes();
-        encrypted - encrypted % self.block_bytes - 2
+    const fn wrapping(self) -> Wrapping {
+        Wrapping {
+            // Outer IPv4 header, UDP header, SPI and sequence number.
+            around_bytes: 20 + 8 + 8 + self.vector_bytes + self.check_bytes,
+            // Pad length and next header.
+            trailer_bytes: 2,
+            block_bytes: self.block_bytes,
+        }
     }
 }
 
@@ -422,11 +424,25 @@ mod tests {
         for cipher in [Cipher::AesGcm, Cipher::AesCbc, Cipher::TripleDes] {
             for outer in 576..=1500 {
                 let inner = mtu_bytes(cipher, outer);
-                let esp = Esp::of(cipher);
-                assert!(esp.outer_bytes(inner) <= outer, "{cipher:?} {outer}");
-                let as_long_as_can_be = esp.outer_bytes(inner + 1) > outer;
+                let wrapping = wrapping(cipher);
+                assert!(wrapping.outer_bytes(inner) <= outer, "{cipher:?} {outer}");
+                let as_long_as_can_be = wrapping.outer_bytes(inner + 1) > outer;
                 assert!(as_long_as_can_be || inner == MAX_MTU_BYTES);
             }
+        }
+    }
+
+    /// An acknowledgement and the longest packet: RFC 4303 §2 in RFC 3948's UDP, with RFC 4106's vector of 8 bytes and
+    /// tag of 16, RFC 3602's vector of 16 with RFC 4868's 16, and RFC 2451's 8 with RFC 2404's 12.
+    #[test]
+    fn outer_packets_are_as_long_as_the_ciphers_make_them() {
+        for (cipher, short, long) in [
+            (Cipher::AesGcm, 116, 1464),
+            (Cipher::AesCbc, 132, 1476),
+            (Cipher::TripleDes, 112, 1464),
+        ] {
+            let outer = [52, 1400].map(|inner| wrapping(cipher).outer_bytes(inner));
+            assert_eq!(outer, [short, long], "{cipher:?}");
         }
     }
 

@@ -6,27 +6,42 @@ use std::time::Duration;
 use wansan_schema::RouterUsage;
 use wansan_trace::clock;
 
-use super::{Server, Tunnels, VpnError};
+use super::{Server, Tunnels, Vpn, VpnError};
 
 /// How long a dying program's exit may take to be seen.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// Every server's counters at one moment.
+/// What the VPN programs of routers have done, over time.
+#[derive(Debug, Default)]
+pub struct Meter {
+    routers: Vec<Metered>,
+    samples: Vec<Sample>,
+}
+
+/// The VPN program of a router.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(crate) struct Metered {
+    pub(crate) router: String,
+    pub(crate) vpn: Vpn,
+    pub(crate) ciphers: Vec<&'static str>,
+}
+
+/// Every program's counters at one moment.
+#[derive(Debug)]
+struct Sample {
     at_ns: u64,
     counters: Vec<Counters>,
 }
 
-/// What a server has done since its start.
+/// What a program has done since its start.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counters {
-    cpu_ns: u64,
-    sent_bytes: u64,
-    received_bytes: u64,
-    dropped_packets: u64,
-    dropped_sealed_packets: u64,
+pub(crate) struct Counters {
+    pub(crate) cpu_ns: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) dropped_packets: u64,
+    pub(crate) dropped_sealed_packets: u64,
 }
 
 impl Tunnels {
@@ -40,18 +55,36 @@ impl Tunnels {
             .iter_mut()
             .map(Counters::read)
             .collect::<Result<_, _>>()?;
-        self.samples.push(Sample {
-            at_ns: clock::now().ns(),
-            counters,
-        });
+        self.meter.note(clock::now().ns(), counters);
         Ok(())
     }
 
-    /// What each router's tunnels carried and cost between two moments of CLOCK_MONOTONIC. Between
-    /// samples it is taken to have gone evenly; beyond them nothing is known, and nothing counted.
+    /// Ends the programs; what they have done.
+    #[must_use]
+    pub fn end(self) -> Meter {
+        self.meter
+    }
+}
+
+impl Meter {
+    /// Of programs of which nothing is known yet.
+    pub(crate) fn new(routers: Vec<Metered>) -> Meter {
+        Meter {
+            routers,
+            samples: Vec::new(),
+        }
+    }
+
+    /// What each program had done at a moment, later than those before.
+    pub(crate) fn note(&mut self, at_ns: u64, counters: Vec<Counters>) {
+        self.samples.push(Sample { at_ns, counters });
+    }
+
+    /// What each router's tunnels carried and cost between two moments. Between samples it is taken to have gone
+    /// evenly; beyond them nothing is known, and nothing counted.
     #[must_use]
     pub fn usage(&self, from_ns: u64, to_ns: u64) -> Vec<RouterUsage> {
-        let usage_of = |(place, server): (usize, &Server)| {
+        let usage_of = |(place, metered): (usize, &Metered)| {
             let begin = at(&self.samples, place, from_ns);
             let end = at(&self.samples, place, to_ns);
             let since = |of: fn(&Counters) -> u64| of(&end).saturating_sub(of(&begin));
@@ -60,9 +93,9 @@ impl Tunnels {
             let received_bytes = since(|counters| counters.received_bytes);
             let bytes = sent_bytes + received_bytes;
             RouterUsage {
-                router: server.router.clone(),
-                vpn: server.vpn.name().to_owned(),
-                ciphers: server.ciphers.iter().map(ToString::to_string).collect(),
+                router: metered.router.clone(),
+                vpn: metered.vpn.name().to_owned(),
+                ciphers: metered.ciphers.iter().map(ToString::to_string).collect(),
                 sent_bytes,
                 received_bytes,
                 dropped_packets: since(|counters| counters.dropped_packets),
@@ -71,7 +104,7 @@ impl Tunnels {
                 cpu_s_per_gib: (bytes > 0).then(|| cpu_ns as f64 / 1e9 / (bytes as f64 / GIB)),
             }
         };
-        self.servers.iter().enumerate().map(usage_of).collect()
+        self.routers.iter().enumerate().map(usage_of).collect()
     }
 }
 
@@ -113,7 +146,7 @@ impl Counters {
     }
 }
 
-/// The counters of the server at `place` at a moment.
+/// The counters of the program at `place` at a moment.
 fn at(samples: &[Sample], place: usize, at_ns: u64) -> Counters {
     let next = samples.partition_point(|sample| sample.at_ns < at_ns);
     let counters = |sample: &Sample| sample.counters[place];

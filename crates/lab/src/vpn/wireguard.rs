@@ -92,6 +92,11 @@ pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<TunnelFacts> {
     specs.iter().enumerate().map(tunnel).collect()
 }
 
+/// The port of both ends of the tunnel at that place.
+pub(super) const fn port(place: usize) -> u16 {
+    FIRST_PORT + place as u16
+}
+
 fn device(place: usize) -> String {
     format!("vpn{place}")
 }
@@ -126,7 +131,7 @@ fn keys(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Keys>, VpnError> {
 fn config(router: &Node, specs: &[&TunnelSpec<'_>], pairs: &[Keys]) -> Config {
     let mut tunnels = Vec::new();
     for (place, (spec, keys)) in specs.iter().zip(pairs).enumerate() {
-        let port = FIRST_PORT + place as u16;
+        let port = port(place);
         let outer = |end: End<'_>| SocketAddrV4::new(end.address, port);
         let mut end = |here: End<'_>, there: End<'_>, own: &Key, other: &Key, initiates: bool| {
             if here.router.name() == router.name() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use wansan_path::{Capacity, Effects, Limit, Rate};
-use wansan_sim::network::{Network, Program};
+use wansan_sim::network::{Hop, Network, Program};
 use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::connection::Connection;
 use wansan_sim::tcp::jiffies::Hz;
@@ -85,8 +85,8 @@ impl Dumbbell {
         };
         let connect = |(number, access): (u64, [u32; 4])| {
             let bytes = u64::MAX >> 1;
-            let out = vec![access[0], between[0], access[1]];
-            let home = vec![access[2], between[1], access[3]];
+            let out = [access[0], between[0], access[1]].map(Hop::from).to_vec();
+            let home = [access[2], between[1], access[3]].map(Hop::from).to_vec();
             let sender = (end(Opening::Active), Program::Source { bytes }, out);
             let sink = Program::Sink { from_ns: 0 };
             let receiver = (end(Opening::Passive), sink, home);

@@ -34,8 +34,8 @@ fn network(delay: Duration, senders: u32) -> Network {
         let sink = Program::Sink { from_ns: 0 };
         network.connect(
             [
-                (end(Opening::Active), source, vec![out]),
-                (end(Opening::Passive), sink, vec![home]),
+                (end(Opening::Active), source, vec![out.into()]),
+                (end(Opening::Passive), sink, vec![home.into()]),
             ],
             0,
         );

@@ -8,7 +8,7 @@ use wansan_split::Memory;
 use wansan_trace::event::{self, Tcp};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
-use crate::network::{Network, Program};
+use crate::network::{Hop, Network, Program};
 use crate::tcp::congestion::Law;
 use crate::tcp::connection::Connection;
 use crate::tcp::receive::{Opening, ReceiveConfig};
@@ -35,8 +35,8 @@ pub struct EndConfig {
 pub struct ConnectionConfig {
     /// Both ends.
     pub ends: [EndConfig; 2],
-    /// The links to the end that takes it, and back.
-    pub routes: [Vec<u32>; 2],
+    /// The ways to the end that takes it, and back.
+    pub routes: [Vec<Hop>; 2],
     /// The addresses of both.
     pub addresses: [SocketAddr; 2],
 }

@@ -35,6 +35,16 @@ pub struct Direction {
     pub priorities: Vec<usize>,
 }
 
+impl Direction {
+    /// The class of a packet of the `[[route]]` at that place, or of none; 0 goes first.
+    #[must_use]
+    pub fn class_of(&self, route: Option<usize>) -> u8 {
+        let mut places = self.priorities.iter();
+        let place = places.position(|place| Some(*place) == route);
+        place.unwrap_or(self.priorities.len()) as u8
+    }
+}
+
 /// What a plan's effects refer to.
 pub(super) struct Surroundings<'a> {
     /// Where files are.

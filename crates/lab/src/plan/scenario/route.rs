@@ -28,6 +28,15 @@ pub struct PlannedRoute {
     pub tunnel: Option<Tunnel>,
 }
 
+impl PlannedRoute {
+    /// Its tunnel, if a session takes it.
+    #[must_use]
+    pub fn taken_tunnel(&self) -> Option<&Tunnel> {
+        let tunnel = self.tunnel.as_ref();
+        tunnel.filter(|tunnel| !tunnel.near.inner.is_empty())
+    }
+}
+
 /// A tunnel between the first and the last router of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tunnel {
