@@ -67,6 +67,9 @@ impl Twin {
             best = chains(&admitted, &best);
             kept.extend(admitted);
         }
+        if let Some(all) = told.advice.last_mut() {
+            all.reno_share = self.reno_share(&all.change)?;
+        }
         let mut needed: Vec<Prediction> = kept
             .iter()
             .filter(|it| is_more(it.gain.median, 0.0))

@@ -9,6 +9,7 @@
 //!   ones together.
 
 mod advice;
+mod fairness;
 pub mod fit;
 pub mod knob;
 mod pool;

@@ -145,6 +145,7 @@ impl Reading {
             warmup: warmup.min(MOST_WARMUP),
             time,
             kinds: kinds(cell),
+            has_rival: false,
         };
         Ok(Reading {
             setup,

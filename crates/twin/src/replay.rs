@@ -1,5 +1,7 @@
 //! A twin's run in virtual time.
 
+mod rival;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +88,8 @@ pub struct Replay {
     pub latency_p50_ns: u64,
     /// All but one in a hundred do.
     pub latency_p99_ns: u64,
+    /// Bytes per second of the flow beside the load, if there was one and it got through.
+    pub rival_bytes_per_s: Option<f64>,
 }
 
 /// Runs a twin and puts what it did into numbers. The same seed gives the same. `goes_on` is asked from time to
@@ -101,6 +105,11 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
     let links = links(&mut network, setup, seed)?;
     let mut storage = Storage::new(network, SAMPLE_INTERVAL);
     storage.serve(target(setup, recorder())?);
+    if setup.has_rival {
+        let config = rival::sender(setup, &links, seed)?;
+        storage.receive(&rival::receiver(&config));
+        storage.send(config)?;
+    }
     for place in 0..setup.initiators.len() {
         storage.add(initiator(setup, place, &links, seed, recorder())?)?;
     }
@@ -138,6 +147,7 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
         bytes_per_s: reports().map(|report| report.bytes_per_s).sum(),
         latency_p50_ns: latencies().map(|it| it.p50).max().unwrap_or(0),
         latency_p99_ns: latencies().map(|it| it.p99).max().unwrap_or(0),
+        rival_bytes_per_s: ended.streams.first().and_then(|(it, _)| it.bytes_per_s),
     })
 }
 

@@ -29,6 +29,8 @@ pub struct Setup {
     pub time: Duration,
     /// Which kinds of record are made of it.
     pub kinds: Kinds,
+    /// Whether a flow by Reno's congestion control goes where the first connection's data do, beside the load.
+    pub has_rival: bool,
 }
 
 /// One direction of a path.

@@ -24,7 +24,7 @@ const MOST_FOR_EACH_ALONE: Duration = MOST_SIMULATED.checked_div(2).expect("two 
 /// The least that a run measures.
 const LEAST_TIME: Duration = Duration::from_millis(500);
 /// The seed of the run that is compared with the recording.
-const FIRST_SEED: u64 = 1;
+pub(crate) const FIRST_SEED: u64 = 1;
 
 /// A number over the seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -38,7 +38,7 @@ pub struct Range {
 }
 
 impl Range {
-    fn of(mut values: Vec<f64>) -> Range {
+    pub(crate) fn of(mut values: Vec<f64>) -> Range {
         values.sort_by(f64::total_cmp);
         let last = values.len() - 1;
         Range {
@@ -66,6 +66,9 @@ pub struct Prediction {
     pub binds_next: String,
     /// Memory that it may take beyond today's, at both ends together, in bytes.
     pub memory_bytes: i64,
+    /// What a flow by Reno's congestion control on the same path gets with it, ÷ what that gets without it; null where
+    /// that was not simulated, or the path has no rate to share.
+    pub reno_share: Option<Range>,
 }
 
 /// What came of asking about a recording.
@@ -115,6 +118,17 @@ pub(crate) struct Outcome {
     pub(crate) simulated_s: f64,
     /// By how much the runs are shorter than the recording, if they are.
     shortened: Option<String>,
+}
+
+/// A setup that loses as many packets, but none by its position.
+pub(crate) fn with_losses_by_chance(setup: &Setup) -> Setup {
+    let mut setup = setup.clone();
+    for direction in &mut setup.directions {
+        if direction.loss_share > 0.0 {
+            direction.loss = by_chance(direction.loss_share);
+        }
+    }
+    setup
 }
 
 /// A setup with these changes.
@@ -235,6 +249,9 @@ impl Twin {
         told.shortened.extend(outcome.shortened);
         told.simulated_s = outcome.simulated_s;
         told.predictions = outcome.predictions;
+        if let [asked] = &mut told.predictions[..] {
+            asked.reno_share = self.reno_share(&asked.change)?;
+        }
         told.failed = outcome.failed;
         Ok(told)
     }
@@ -297,12 +314,7 @@ impl Twin {
 
     /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
     fn within(&self, most: Duration, setups: usize, outcome: &mut Outcome) -> Setup {
-        let mut setup = self.reading.setup.clone();
-        for direction in &mut setup.directions {
-            if direction.loss_share > 0.0 {
-                direction.loss = by_chance(direction.loss_share);
-            }
-        }
+        let mut setup = with_losses_by_chance(&self.reading.setup);
         let runs = setups as u32 * SEEDS as u32;
         let each = most / runs.max(1);
         let wanted = setup.warmup + setup.time;
@@ -346,6 +358,7 @@ impl Twin {
             latency_p99_ns: middle(|it| it.latency_p99_ns),
             binds_next: binds(&changed[0]),
             memory_bytes,
+            reno_share: None,
         }
     }
 }

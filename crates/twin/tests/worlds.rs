@@ -350,3 +350,30 @@ fn what_is_advised_keeps_its_bounds() {
     let (advice, kept) = at_most(Some(1.0));
     assert!(advice.is_empty() && kept.is_empty());
 }
+
+#[test]
+fn what_a_change_costs_a_reno_flow_is_told() {
+    // As many connections as that leave one flow a fifth of the link in place of a half.
+    let recorded = World {
+        path: "delay = \"10ms\"\nrate = \"20Mbit/s\"\nqueue = \"64KiB\"",
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 32",
+        more: "[tcp]\ncongestion_control = \"reno\"",
+    };
+    let (_, reading) = recorded.record();
+    let twin = Twin::of(reading.unwrap(), &|| true).unwrap();
+    assert!(twin.fits(), "{:#?}", twin.compared());
+    let share = |parameter: &str, value: &str| {
+        let change = Setting {
+            parameter: parameter.to_owned(),
+            value: value.to_owned(),
+        };
+        let told = twin.predict(&[vec![change]], &|_, _| true).unwrap();
+        told.predictions[0].reno_share.expect("the link has a rate")
+    };
+    let crowded = share("initiator.connections", "4");
+    assert!((0.2..0.75).contains(&crowded.median), "{crowded:?}");
+    let same = share("target.command_window", "64");
+    assert!((0.9..1.1).contains(&same.median), "{same:?}");
+}

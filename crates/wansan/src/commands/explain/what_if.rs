@@ -190,6 +190,20 @@ fn print_advice(out: &mut dyn Write, told: &WhatIf) -> io::Result<()> {
         )?;
         before = prediction.change.len();
     }
+    let asked = match &told.predictions[..] {
+        [asked] => Some(asked),
+        _ => told.advice.last(),
+    };
+    if let Some(share) = asked.and_then(|asked| asked.reno_share) {
+        writeln!(
+            out,
+            "A Reno flow on the same path gets {:.0} % of what it gets without the change{} ({:.0} … {:.0} %).",
+            share.median * 100.0,
+            if told.advice.len() > 1 { "s" } else { "" },
+            share.least * 100.0,
+            share.most * 100.0,
+        )?;
+    }
     Ok(())
 }
 

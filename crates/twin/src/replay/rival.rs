@@ -1,0 +1,66 @@
+//! A flow by Reno's congestion control beside a twin's load: what it gets tells how fair the load is to others.
+
+use wansan_sim::storage::{ConnectionConfig, ReceiverConfig, StreamConfig};
+use wansan_sim::tcp::receive::ReceiveConfig;
+use wansan_sim::tcp::send::BufferConfig;
+use wansan_trace::Recorder;
+use wansan_workload::sequence::Operation;
+
+use super::{ReplayError, end};
+use crate::setup::{Connection, End, Setup};
+
+/// Distance of its marks in the stream.
+const MARK_EVERY_BYTES: u32 = 64 << 10;
+/// What its receiver reads at once.
+const READ_BYTES: usize = 256 << 10;
+/// Its ports, of which no recorded connection is to be found: those of discard (RFC 863) and chargen (RFC 864).
+const PORTS: [u16; 2] = [19, 9];
+
+/// Who sends it: the end that sends most of the first session's data.
+pub(super) fn sender(setup: &Setup, links: &[u32], seed: u64) -> Result<StreamConfig, ReplayError> {
+    let Connection {
+        routes, addresses, ..
+    } = setup.first_connection();
+    let route = |places: &Vec<usize>| places.iter().map(|&place| links[place]).collect();
+    let [there, back] = routes;
+    let reads = setup.initiators[0].load.operation != Operation::Write;
+    let (routes, mut addresses) = match reads {
+        true => ([route(back), route(there)], [addresses[1], addresses[0]]),
+        false => ([route(there), route(back)], *addresses),
+    };
+    for (address, port) in addresses.iter_mut().zip(PORTS) {
+        address.set_port(port);
+    }
+    let (send, receive) = (BufferConfig::default(), ReceiveConfig::default());
+    let [_, first_send, most_send] = send.wmem_bytes;
+    let [_, first_receive, most_receive] = receive.rmem_bytes;
+    let reno = End {
+        congestion_control: "reno".to_owned(),
+        mss_bytes: setup.first_connection().ends[0].mss_bytes,
+        nagle: true,
+        quick_ack: false,
+        ecn: false,
+        send_buffer_bytes: [first_send, most_send],
+        receive_buffer_bytes: [first_receive, most_receive],
+    };
+    Ok(StreamConfig {
+        connections: vec![ConnectionConfig {
+            ends: [end(&reno, seed)?, end(&reno, seed)?],
+            routes,
+            addresses,
+        }],
+        every_bytes: MARK_EVERY_BYTES,
+        rate_bytes_per_s: None,
+        warmup: setup.warmup,
+        time: setup.time,
+        trace: Recorder::off(),
+    })
+}
+
+/// Who receives what that sender sends.
+pub(super) fn receiver(sender: &StreamConfig) -> ReceiverConfig {
+    ReceiverConfig {
+        listen: vec![sender.connections[0].addresses[1]],
+        read_bytes: READ_BYTES,
+    }
+}
