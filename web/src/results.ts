@@ -670,6 +670,8 @@ export interface Advice {
   parameter: string | null;
   /** Its value as a plan writes it. */
   value: string | null;
+  /** Other parameters without which it would bring nothing, with their values. */
+  with: Record<string, string>;
 }
 
 /** What one cell would do once the advice is followed. */
@@ -688,6 +690,8 @@ export interface Prediction {
   gain: number;
   /** What bounds the prediction. */
   bound: string;
+  /** What it comes from: `simulation` of the recording with the change, or `bounds`, what the next limits let through at most. */
+  source: string;
 }
 
 /** The advised change, and its gain as predicted and as measured. The single numbers are those of the point of the sweep where most was predicted. */

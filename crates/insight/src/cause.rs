@@ -217,6 +217,12 @@ impl Limit {
         Limit::Nothing,
     ];
 
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Limit> {
+        Limit::ALL.into_iter().find(|limit| limit.name() == name)
+    }
+
     /// Its name in files.
     #[must_use]
     pub const fn name(self) -> &'static str {

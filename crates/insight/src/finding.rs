@@ -20,7 +20,7 @@ use wansan_trace::Layer;
 pub use crate::cause::Limit;
 use crate::summary::CellSummary;
 
-pub use predict::{Prediction, predict};
+pub use predict::{Prediction, PredictionSource};
 pub use sweep::explain;
 pub use wansan_schema::Advice;
 
@@ -67,6 +67,21 @@ pub struct Finding {
     pub advice: Option<Advice>,
     /// What each cell would do once the advice is followed; none when the gain cannot be predicted.
     pub predicted: Option<Vec<Prediction>>,
+}
+
+impl Finding {
+    /// The finding with other predictions; `cells` are those that it is of.
+    #[must_use]
+    pub fn predicting(self, predicted: Vec<Prediction>, cells: &[Observed]) -> Finding {
+        let mut finding = Finding {
+            predicted: Some(predicted),
+            ..self
+        };
+        if let Some(observed) = cells.iter().find(|it| it.cell == finding.cell) {
+            finding.sentence = sentence::sentence(&finding, observed, cells.len());
+        }
+        finding
+    }
 }
 
 fn name_of<S: Serializer>(layer: &Option<Layer>, serializer: S) -> Result<S::Ok, S::Error> {

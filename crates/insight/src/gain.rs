@@ -2,23 +2,26 @@
 
 use wansan_schema::{Gain, Parameters};
 
-use crate::finding::{Limit, Observed, predict};
+use crate::finding::{Observed, Prediction};
 
-/// Compares the two runs of a sweep, point by point in the planned order, where `limit` is what
-/// the advice was against. Points that only one of them has are left out.
+/// Compares the two runs of a sweep, point by point in the planned order, with what was predicted of the planned
+/// cells. Points that only one of them has, or of which nothing was predicted, are left out.
 #[must_use]
-pub fn compare(limit: Limit, planned: &[Observed], advised: &[Observed]) -> Vec<Gain> {
+pub fn compare(predicted: &[Prediction], planned: &[Observed], advised: &[Observed]) -> Vec<Gain> {
+    let predicted_iops = |cell: &Observed| {
+        let of_cell = predicted.iter().find(|it| it.cell == cell.cell);
+        of_cell.map(|it| it.predicted_iops)
+    };
+    let iops = |cell: &Observed| Some(cell.summary.total.iops);
     let mut gains: Vec<Gain> = Vec::new();
     for observed in planned {
         let parameters = &observed.parameters;
         if gains.iter().any(|gain| gain.parameters == *parameters) {
             continue;
         }
-        let before = mean(planned, parameters, |cell| cell.summary.total.iops);
-        let predicted = mean(planned, parameters, |cell| {
-            predict(cell, limit).predicted_iops
-        });
-        let after = mean(advised, parameters, |cell| cell.summary.total.iops);
+        let before = mean(planned, parameters, iops);
+        let predicted = mean(planned, parameters, predicted_iops);
+        let after = mean(advised, parameters, iops);
         if let (Some(planned_iops), Some(predicted_iops), Some(advised_iops)) =
             (before, predicted, after)
         {
@@ -45,12 +48,12 @@ pub fn compare(limit: Limit, planned: &[Observed], advised: &[Observed]) -> Vec<
 fn mean(
     cells: &[Observed],
     parameters: &Parameters,
-    value: impl Fn(&Observed) -> f64,
+    value: impl Fn(&Observed) -> Option<f64>,
 ) -> Option<f64> {
     let values: Vec<f64> = cells
         .iter()
         .filter(|cell| cell.parameters == *parameters)
-        .map(value)
+        .filter_map(value)
         .collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -1,5 +1,7 @@
 //! What holds a system or a cell back, and what following the advice brought.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::Parameters;
@@ -43,6 +45,8 @@ tables! {
         parameter: Option<String> => Text,
         /// Its value as a plan writes it.
         value: Option<String> => Text,
+        /// Other parameters without which it would bring nothing, with their values.
+        with: BTreeMap<String, String>,
     }
 
     /// What one cell would do once the advice is followed.
@@ -61,6 +65,9 @@ tables! {
         gain: f64,
         /// What bounds the prediction.
         bound: String,
+        /// What it comes from: `simulation` of the recording with the change, or `bounds`, what the next limits let
+        /// through at most.
+        source: String,
     }
 
     /// What holds one cell back.

@@ -6,10 +6,12 @@
 //! - [`fit`] compares that with the recording: a twin that does not do the same predicts nothing;
 //! - [`knob`] has what can be changed, by the names of plans;
 //! - [`Twin::predict`] runs the changes, each with several seeds, and ranks them, and [`Twin::advise`] puts the best
-//!   ones together.
+//!   ones together;
+//! - [`finding`] predicts what a finding's advice brings.
 
 mod advice;
 mod fairness;
+pub mod finding;
 pub mod fit;
 pub mod knob;
 mod pool;

@@ -306,6 +306,23 @@ impl Twin {
         Ok(outcome)
     }
 
+    /// What a change brings, in at most so much simulated time, if the twin fits.
+    ///
+    /// # Errors
+    /// [`WhatIfError`] when the change cannot be made, or the twin does not run.
+    pub fn gain(
+        &self,
+        change: &[Setting],
+        most: Duration,
+        goes_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Prediction>, WhatIfError> {
+        if !self.fits() {
+            return Ok(None);
+        }
+        let outcome = self.outcome(&[change.to_vec()], most, &|_, _| goes_on())?;
+        Ok(outcome.predictions.into_iter().next())
+    }
+
     fn recorded_bytes_per_s(&self) -> f64 {
         let iops = &self.reading.recorded.total.iops;
         // Parts of writes count as I/Os in both.

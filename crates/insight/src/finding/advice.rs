@@ -17,6 +17,7 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
             text: format!("raise the target's command window (`--command-window`) to {window}"),
             parameter: Some("target.command_window".to_owned()),
             value: Some(window.to_string()),
+            ..Advice::default()
         });
     }
     if limit == Limit::R2tRoundTrips {
@@ -59,8 +60,7 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
     };
     Some(Advice {
         text: text.to_owned(),
-        parameter: None,
-        value: None,
+        ..Advice::default()
     })
 }
 

@@ -231,8 +231,7 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
                    batch are done: larger read-ahead, several reads at once, or no \
                    `batch` in the load"
                 .to_owned(),
-            parameter: None,
-            value: None,
+            ..Advice::default()
         }
     } else if is_by(Cause::Turns) {
         Advice {
@@ -241,14 +240,14 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
                 .to_owned(),
             parameter: Some("initiator.schedule".to_owned()),
             value: Some("least-in-flight".to_owned()),
+            ..Advice::default()
         }
     } else {
         Advice {
             text: "let the connections of a session take routes of like delay, and give the \
                    others sessions of their own (multipath), whose commands wait for none of these"
                 .to_owned(),
-            parameter: None,
-            value: None,
+            ..Advice::default()
         }
     }
 }

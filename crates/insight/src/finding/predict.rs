@@ -31,12 +31,35 @@ pub struct Prediction {
     pub gain: f64,
     /// What bounds the prediction.
     pub bound: Limit,
+    /// What it comes from.
+    pub source: PredictionSource,
+}
+
+/// What a prediction comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PredictionSource {
+    /// What the next limits let through at most.
+    Bounds,
+    /// A simulation of the recording with the change.
+    Simulation,
+}
+
+impl PredictionSource {
+    /// Its name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            PredictionSource::Bounds => "bounds",
+            PredictionSource::Simulation => "simulation",
+        }
+    }
 }
 
 /// The prediction for a cell when what is advised against `limit` is done. Limits whose advice is
 /// no number have no gain that could be told.
 #[must_use]
-pub fn predict(observed: &Observed, limit: Limit) -> Prediction {
+pub(super) fn predict(observed: &Observed, limit: Limit) -> Prediction {
     let summary = &observed.summary;
     let total = &summary.total;
     let iops = total.iops;
@@ -76,6 +99,7 @@ pub fn predict(observed: &Observed, limit: Limit) -> Prediction {
             0.0
         },
         bound,
+        source: PredictionSource::Bounds,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What to do about R2T round trips, and what that saves.
 
+use std::collections::BTreeMap;
+
 use wansan_trace::units::format_bytes;
 
 use super::Advice;
@@ -50,6 +52,7 @@ pub(super) fn advice(uses: &[&R2tUse]) -> Option<Advice> {
     let unasked_bytes = most(|used| used.immediate_bytes_max + used.unsolicited_bytes_max);
     let burst_bytes = transfer_bytes.next_multiple_of(512).min(MAX_BURST_BYTES);
     let burst = format_bytes(burst_bytes);
+    let mut with = BTreeMap::new();
     let sequence_bytes = most(|used| used.sequence_bytes_max).max(1);
     let r2ts = transfer_bytes
         .saturating_sub(unasked_bytes)
@@ -70,6 +73,7 @@ pub(super) fn advice(uses: &[&R2tUse]) -> Option<Advice> {
             burst,
         )
     } else if most(|used| used.unsolicited_bytes_max) == 0 {
+        with.insert("session.first_burst".to_owned(), burst.clone());
         (
             format!(
                 "let data follow its command unasked (InitialR2T=No, `--initial-r2t no` of both \
@@ -92,5 +96,6 @@ pub(super) fn advice(uses: &[&R2tUse]) -> Option<Advice> {
         text,
         parameter: Some(parameter.to_owned()),
         value: Some(value),
+        with,
     })
 }

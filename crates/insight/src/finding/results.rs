@@ -39,6 +39,7 @@ impl From<Prediction> for schema::Prediction {
             predicted_iops: prediction.predicted_iops,
             gain: prediction.gain,
             bound: prediction.bound.name().to_owned(),
+            source: prediction.source.name().to_owned(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The finding in words.
 
-use super::{Finding, Limit, Observed, stalls};
+use super::{Finding, Limit, Observed, PredictionSource, stalls};
 use crate::cause::Cause;
 
 /// The finding as a storage engineer would say it. `observed` is the cell it speaks of.
@@ -115,7 +115,11 @@ fn gain(finding: &Finding) -> String {
         .max_by(|a, b| a.gain.total_cmp(&b.gain));
     match best {
         Some(best) => format!(
-            ": expect {:+.0} % at {:.0} parallel",
+            ": expect {}{:+.0} % at {:.0} parallel",
+            match best.source {
+                PredictionSource::Bounds => "at most ",
+                PredictionSource::Simulation => "",
+            },
             best.gain * 100.0,
             best.in_flight
         ),

@@ -6,8 +6,9 @@ use wansan_trace::Layer;
 
 use super::advice::advice;
 use super::limits::{Verdict, judge};
+use super::predict::predict;
 use super::sentence::sentence;
-use super::{Finding, Limit, Observed, predict};
+use super::{Finding, Limit, Observed};
 
 /// Explains the cells of one sweep, in any order.
 ///

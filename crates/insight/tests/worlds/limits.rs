@@ -65,7 +65,7 @@ fn a_sweep_over_the_command_window_names_it_and_predicts_the_gain() {
     );
     assert!(finding.sentence.contains("+76 % at 176 parallel"));
 
-    let gains = gain::compare(finding.limit, &planned, &sweep(176));
+    let gains = gain::compare(finding.predicted.as_deref().unwrap(), &planned, &sweep(176));
     assert_eq!(gains.len(), planned.len());
     for point in gains {
         assert!(
@@ -403,9 +403,10 @@ fn the_gain_of_fewer_round_trips_is_foretold() {
                 ..world.clone()
             };
             let (planned, advised) = ([seen(&world(&before))], [seen(&world(&after))]);
-            let limit = explain(&planned).limit;
-            assert_eq!(limit, Limit::R2tRoundTrips);
-            let gain = &gain::compare(limit, &planned, &advised)[0];
+            let finding = explain(&planned);
+            assert_eq!(finding.limit, Limit::R2tRoundTrips);
+            let predicted = finding.predicted.as_deref().unwrap();
+            let gain = &gain::compare(predicted, &planned, &advised)[0];
             assert!(gain.predicted_gain > 0.9, "{gain:?}");
             assert!(
                 close(gain.advised_iops, gain.predicted_iops, 0.05),

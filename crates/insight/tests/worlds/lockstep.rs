@@ -49,7 +49,11 @@ fn lockstep_is_named_and_the_gain_comes_out() {
         least_in_flight: true,
         ..world.clone()
     };
-    let gains = gain::compare(finding.limit, &[seen(&world)], &[seen(&advised)]);
+    let gains = gain::compare(
+        finding.predicted.as_deref().unwrap(),
+        &[seen(&world)],
+        &[seen(&advised)],
+    );
     let [gain] = &gains[..] else {
         panic!("{gains:?}");
     };

@@ -141,6 +141,12 @@ impl RunFolder {
 pub struct CellFolder(PathBuf);
 
 impl CellFolder {
+    /// Where it is, or is to be.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Makes it.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use wansan_insight::backlog::{backlog_use, ece_signals};
 use wansan_insight::cwnd::cwnd_use;
-use wansan_insight::finding::{Finding, Limit, Observed};
+use wansan_insight::finding::{Finding, Observed, Prediction};
 use wansan_insight::gain;
 use wansan_insight::report::{CellCharts, Detail};
 use wansan_insight::window::Window;
@@ -89,10 +89,14 @@ pub(super) fn finding(planned: &[Observed]) -> Finding {
     wansan_insight::finding::explain(planned)
 }
 
-/// What the change against `limit` from the planned to the advised sweep has brought. The point that stands for
-/// all is the one where most was foretold.
-pub(super) fn advised(limit: Limit, planned: &[Observed], advised: &[Observed]) -> Option<Advised> {
-    let gains = gain::compare(limit, planned, advised);
+/// What the change from the planned to the advised sweep has brought, beside what was predicted. The point that
+/// stands for all is the one where most was foretold.
+pub(super) fn advised(
+    predicted: &[Prediction],
+    planned: &[Observed],
+    advised: &[Observed],
+) -> Option<Advised> {
+    let gains = gain::compare(predicted, planned, advised);
     let greatest = gains
         .iter()
         .max_by(|a, b| a.predicted_gain.total_cmp(&b.predicted_gain))?

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use wansan_insight::Cell as Records;
-use wansan_insight::finding::{Limit, Observed};
+use wansan_insight::finding::{Finding, Observed};
 use wansan_insight::report::{CellCharts, Detail};
+
+use wansan_twin::finding as advice;
 
 use wansan_schema::{Advised, CellFacts, CellResult, Manifest, Results};
 
@@ -105,16 +108,18 @@ impl Run<'_> {
         let planned = self.phase(Phase::Planned, cells)?;
         // Without I/Os there is nothing to find.
         let finding = (!planned.is_empty()).then(|| explain::finding(&planned));
+        // Where the advice is followed next, more than a bound is wanted of it.
+        let finding = match plan.document().apply_advice {
+            true => finding.map(|finding| self.predicted(finding, &planned)),
+            false => finding,
+        };
         self.results.finding = finding.clone().map(Into::into);
         self.write()?;
         self.observer.found(&self.results);
         if plan.document().apply_advice
             && let Some(finding) = finding
-            && let limit = finding.limit
-            && let Some(advice) = finding.advice
-            && let (Some(parameter), Some(value)) = (advice.parameter, advice.value)
         {
-            self.apply(plan, limit, &Parameter::new(parameter), &value, &planned)?;
+            self.apply(plan, &finding, &planned)?;
         }
         self.results.is_judged_without_ios = planned.is_empty();
         let expectations = plan.expectations().iter();
@@ -123,28 +128,56 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs the sweep again with the advice against `limit` set over all of it. Advice about a
-    /// parameter that the sweep varies is no change: its values have been measured.
+    /// The finding with what simulations of its cells predict.
+    fn predicted(&self, finding: Finding, planned: &[Observed]) -> Finding {
+        let records = |cell: u64| {
+            let mut results = self.results.cells.iter();
+            let is_it = |it: &&CellResult| it.cell == cell && it.timeline.is_empty();
+            results.find(is_it)?;
+            Records::read(self.folder.cell(cell).path()).ok()
+        };
+        let stop = self.options.stop;
+        let goes_on = || !stop.load(Ordering::Relaxed);
+        advice::predict(finding, planned, &records, &goes_on)
+    }
+
+    /// Runs the sweep again with the finding's advice set over all of it. Advice about a parameter that the
+    /// sweep varies is no change: its values have been measured.
     fn apply(
         &mut self,
         plan: &Plan,
-        limit: Limit,
-        parameter: &Parameter,
-        text: &str,
+        finding: &Finding,
         planned: &[Observed],
     ) -> Result<(), RunError> {
-        if plan.sweep().iter().any(|axis| axis.sets(parameter)) {
+        let settings = advice::advised(finding);
+        let settings = settings
+            .iter()
+            .map(|it| (Parameter::new(&it.parameter), &it.value));
+        let settings: Vec<_> = settings.collect();
+        let is_varied = |parameter| plan.sweep().iter().any(|axis| axis.sets(parameter));
+        let Some((parameter, _)) = settings.first() else {
+            return Ok(());
+        };
+        if settings.iter().any(|(parameter, _)| is_varied(parameter)) {
             return Ok(());
         }
-        let changes = plan.changes_for(parameter, text);
+        let changes = settings.iter();
+        let changes: Vec<_> = changes
+            .flat_map(|(parameter, text)| plan.changes_for(parameter, text))
+            .collect();
         let cells = plan.cells(Phase::Advised, &changes)?;
-        for (parameter, _) in &changes {
-            let name = parameter.name().to_owned();
-            self.manifest.advised.insert(name, text.to_owned());
+        for (parameter, value) in &changes {
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            self.manifest
+                .advised
+                .insert(parameter.name().to_owned(), text);
         }
         let advised = self.phase(Phase::Advised, &cells)?;
         let before = plan.value_of(parameter);
-        self.results.advised = explain::advised(limit, planned, &advised).map(|gain| Advised {
+        let predicted = finding.predicted.as_deref().unwrap_or_default();
+        self.results.advised = explain::advised(predicted, planned, &advised).map(|gain| Advised {
             parameter: parameter.name().to_owned(),
             planned_value: before.as_ref().map(plan::json),
             value: plan::json(&changes[0].1),

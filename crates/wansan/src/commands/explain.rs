@@ -19,10 +19,11 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyl
 use serde::Serialize;
 use wansan_insight::finding::{Finding, Observed};
 use wansan_insight::gain;
-use wansan_insight::{Run, explain};
+use wansan_insight::{Cell, Run, explain};
 use wansan_lab::record::StoredRun;
 use wansan_schema::{Gain, PathChange};
 use wansan_trace::Layer;
+use wansan_twin::finding::predict;
 
 /// Columns stand apart by spaces; one line below the header.
 const STYLE: TableStyle =
@@ -121,7 +122,18 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         );
     }
     let advised = run.observe_phase("advised")?;
-    let finding = explain(&planned);
+    let finding = match advised.is_empty() {
+        true => explain(&planned),
+        // As the run predicted it.
+        false => {
+            let records = |cell: u64| {
+                let mut cells = run.cells.iter();
+                let cell = cells.find(|it| it.cell == cell && it.changes.is_empty())?;
+                Cell::read(&run.cell_folder(cell).ok()?).ok()
+            };
+            predict(explain(&planned), &planned, &records, &|| true)
+        }
+    };
     let changes = run.cells.iter().flat_map(|cell| {
         let changes = cell.changes.iter().cloned();
         changes.map(|change| Changed {
@@ -134,7 +146,11 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let explanation = Explanation {
         failures: failures.collect(),
         changes: changes.collect(),
-        gains: gain::compare(finding.limit, &planned, &advised),
+        gains: gain::compare(
+            finding.predicted.as_deref().unwrap_or_default(),
+            &planned,
+            &advised,
+        ),
         finding,
         planned,
         advised,
