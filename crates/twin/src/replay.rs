@@ -230,10 +230,7 @@ fn initiator(
 ) -> Result<InitiatorConfig, ReplayError> {
     let initiator: &Initiator = &setup.initiators[place];
     let connections = initiator.connections.iter().map(|connection| {
-        let route = |places: &Vec<usize>| {
-            let links = places.iter().map(|&place| links[place]);
-            links.map(Hop::from).collect()
-        };
+        let route = |places: &Vec<usize>| hops(places, links);
         let [near, far] = &connection.ends;
         let [there, back] = &connection.routes;
         Ok(ConnectionConfig {
@@ -270,6 +267,12 @@ fn initiator(
         },
         trace,
     })
+}
+
+/// The way over the directions at these places, of which `links` are.
+fn hops(places: &[usize], links: &[u32]) -> Vec<Hop> {
+    let links = places.iter().map(|&place| links[place]);
+    links.map(Hop::from).collect()
 }
 
 fn end(end: &End, seed: u64) -> Result<EndConfig, ReplayError> {

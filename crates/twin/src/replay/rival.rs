@@ -6,7 +6,7 @@ use wansan_sim::tcp::send::BufferConfig;
 use wansan_trace::Recorder;
 use wansan_workload::sequence::Operation;
 
-use super::{ReplayError, end};
+use super::{ReplayError, end, hops};
 use crate::setup::{Connection, End, Setup};
 
 /// Distance of its marks in the stream.
@@ -21,7 +21,7 @@ pub(super) fn sender(setup: &Setup, links: &[u32], seed: u64) -> Result<StreamCo
     let Connection {
         routes, addresses, ..
     } = setup.first_connection();
-    let route = |places: &Vec<usize>| places.iter().map(|&place| links[place]).collect();
+    let route = |places: &Vec<usize>| hops(places, links);
     let [there, back] = routes;
     let reads = setup.initiators[0].load.operation != Operation::Write;
     let (routes, mut addresses) = match reads {

@@ -9,12 +9,21 @@ const MSS: u64 = 1_448;
 /// A round trip of 20 ms, a window of ten packets past slow start, of which five were sent at 0 and five at 10 ms.
 /// The program has far more to send by now.
 fn sender() -> Sender {
+    sender_of(MSS)
+}
+
+/// The same with packets of another length.
+fn sender_of(mss: u64) -> Sender {
     let law = Law::named("reno", Hz::default(), 0).expect("a law");
-    let mut sender = Sender::new(SendConfig::default(), law);
+    let config = SendConfig {
+        mss: mss as u32,
+        ..SendConfig::default()
+    };
+    let mut sender = Sender::new(config, law);
     sender.establish(0, 1 << 30, Some(20_000), false);
     sender.window.ssthresh = 5;
     for at_ns in [0, 10 * MS] {
-        sender.write(at_ns, 5 * MSS);
+        sender.write(at_ns, 5 * mss);
         assert_eq!(burst(&mut sender, at_ns), 5);
     }
     sender.write(10 * MS, 1 << 20);
@@ -31,7 +40,7 @@ fn burst(sender: &mut Sender, now_ns: u64) -> usize {
 fn acknowledge(sender: &mut Sender, now_ns: u64, packets: u64) -> usize {
     let segment = Segment {
         seq: 1,
-        ack: 1 + packets * MSS,
+        ack: 1 + packets * u64::from(sender.config.mss),
         window_bytes: 1 << 30,
         ..Segment::default()
     };
@@ -65,10 +74,11 @@ fn it_is_used_at_once_when_nothing_was_sent_for_a_millisecond() {
 
 #[test]
 fn it_is_used_at_once_when_it_ends_a_packet_of_the_buffer() {
-    let mut sender = sender();
+    let mss = 8_948;
+    let mut sender = sender_of(mss);
     assert_eq!(acknowledge(&mut sender, 20 * MS, 2), 2);
-    // 45 packets of data fill one of the buffer's, which began at the third of the last call's.
-    sender.gathered_from = sender.window.next - 44 * MSS;
+    // Seven packets of data fill one of the buffer's, of which one is left.
+    sender.gathered_from = sender.window.next - 6 * mss;
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 1);
 }
 
