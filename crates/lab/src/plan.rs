@@ -429,14 +429,18 @@ impl Plan {
     }
 
     /// The changes that set a parameter to what `text` says, and with it what cannot stay as it is:
-    /// FirstBurstLength must not exceed MaxBurstLength (RFC 7143 §13.14).
+    /// FirstBurstLength must not exceed MaxBurstLength (RFC 7143 §13.14). One that is large enough stays as it is.
     #[must_use]
     pub fn changes_for(&self, parameter: &Parameter, text: &str) -> Vec<(Parameter, toml::Value)> {
         let value = self.value_for(parameter, text);
         let mut changes = vec![(parameter.clone(), value.clone())];
-        let max_burst = self.document.session.negotiation.max_burst;
+        let negotiation = &self.document.session.negotiation;
         let is_first_burst = parameter.name() == "session.first_burst";
-        if is_first_burst && parse_bytes(text).is_ok_and(|bytes| bytes > max_burst.0) {
+        let bytes = parse_bytes(text).ok().filter(|_| is_first_burst);
+        if bytes.is_some_and(|bytes| bytes <= negotiation.first_burst.0) {
+            changes.clear();
+        }
+        if bytes.is_some_and(|bytes| bytes > negotiation.max_burst.0) {
             changes.push((Parameter::new("session.max_burst"), value));
         }
         changes

@@ -100,6 +100,8 @@ pub(crate) struct Wire {
     pub(crate) segment: Segment,
     /// The direction of a tunnel that it is in, and its own codepoint, which the outer packet does not have.
     pub(crate) sealed: Option<(u32, Ecn)>,
+    /// Whether some of its bits were changed on its way.
+    is_spoiled: bool,
 }
 
 impl Wire {
@@ -575,10 +577,11 @@ impl Network {
             if departure.marked {
                 packet.ecn = Ecn::Congestion;
             }
+            packet.payload.is_spoiled |= departure.corrupted.is_some();
             let next = self.next_hop(&mut packet);
             // An integrity check or a checksum finds the spoiled ones.
             let is_found =
-                departure.corrupted.is_some() && matches!(next, Some(Hop::Open { .. }) | None);
+                packet.payload.is_spoiled && matches!(next, Some(Hop::Open { .. }) | None);
             match departure.fate {
                 Fate::Delivered if !is_found => self.go_on(next, packet),
                 _ => self.spare.push(packet.payload),
@@ -678,6 +681,7 @@ impl Network {
                     hop: 0,
                     segment,
                     sealed: None,
+                    is_spoiled: false,
                 };
                 let payload = match self.spare.pop() {
                     Some(mut spare) => {

@@ -50,10 +50,12 @@ impl Twin {
         let mut kept = admitted(&told.predictions, bounds);
         // Each with the sets that it came from, the first one first.
         let mut best = chains(&kept, &[]);
-        while let Some(chain) = best.first()
-            && brings(chain, &told.advice)
-        {
-            told.advice.clone_from(chain);
+        while let Some(chain) = best.first() {
+            if brings(chain, &told.advice) {
+                told.advice.clone_from(chain);
+            } else if chain.len() > 1 {
+                break;
+            }
             if chain.len() == MOST_TOGETHER {
                 break;
             }
@@ -63,12 +65,11 @@ impl Twin {
             }
             let outcome = self.outcome(&sets, MOST_FOR_NEXT, watch)?;
             told.simulated_s += outcome.simulated_s;
+            told.shortened.extend(outcome.shortened);
+            told.failed.extend(outcome.failed);
             let admitted = admitted(&outcome.predictions, bounds);
             best = chains(&admitted, &best);
             kept.extend(admitted);
-        }
-        if let Some(all) = told.advice.last_mut() {
-            all.reno_share = self.reno_share(&all.change)?;
         }
         let mut needed: Vec<Prediction> = kept
             .iter()

@@ -7,7 +7,7 @@ use wansan_trace::Kinds;
 use crate::knob::Setting;
 use crate::replay::replay;
 use crate::setup::Setup;
-use crate::what_if::{FIRST_SEED, Range, SEEDS, Twin, WhatIfError, changed, with_losses_by_chance};
+use crate::what_if::{FIRST_SEED, Range, SEEDS, Twin, WhatIf, changed, with_losses_by_chance};
 
 /// How long the flow grows before it is measured: its window grows by a packet in each round trip.
 const WARMUP: Duration = Duration::from_secs(5);
@@ -15,31 +15,34 @@ const WARMUP: Duration = Duration::from_secs(5);
 const TIME: Duration = Duration::from_secs(10);
 
 impl Twin {
-    /// What a flow by Reno gets beside the load with a change, ÷ what it gets beside the load as it was recorded.
-    /// `None` where no link that they share has a rate, or it got nothing.
-    ///
-    /// # Errors
-    /// [`WhatIfError`] when a twin does not run.
-    pub(crate) fn reno_share(&self, change: &[Setting]) -> Result<Option<Range>, WhatIfError> {
+    /// Adds what a flow by Reno gets beside the load with the advice, or with the only change asked about, ÷ what it
+    /// gets beside the load as it was recorded: nothing where no link that they share has a rate, or a run fails.
+    pub fn compare_with_reno(&self, told: &mut WhatIf, goes_on: &dyn Fn() -> bool) {
+        let asked = match (told.advice.last_mut(), &mut told.predictions[..]) {
+            (Some(all), _) => all,
+            (None, [only]) => only,
+            _ => return,
+        };
+        asked.reno_share = self.reno_share(&asked.change, goes_on);
+    }
+
+    fn reno_share(&self, change: &[Setting], goes_on: &dyn Fn() -> bool) -> Option<Range> {
         let before = beside_reno(self.setup());
-        let after = changed(&before, change)?;
-        let shares = |setup: &Setup| {
+        let after = changed(&before, change).ok()?;
+        let is_shared = |setup: &Setup| {
             let mut routes = setup.first_connection().routes.iter().flatten();
             routes.any(|&place| setup.directions[place].rate_bits_per_s.is_some())
         };
-        if !shares(&before) || !shares(&after) {
-            return Ok(None);
+        if !is_shared(&before) || !is_shared(&after) {
+            return None;
         }
-        let mut ratios = Vec::new();
-        for seed in FIRST_SEED..FIRST_SEED + SEEDS {
-            let [before, after] = [&before, &after].map(|setup| replay(setup, seed, &|| true));
-            let (before, after) = (before?.rival_bytes_per_s, after?.rival_bytes_per_s);
-            let (Some(before), Some(after)) = (before.filter(|rate| *rate > 0.0), after) else {
-                return Ok(None);
-            };
-            ratios.push(after / before);
-        }
-        Ok(Some(Range::of(ratios)))
+        let rate = |setup, seed| replay(setup, seed, goes_on).ok()?.rival_bytes_per_s;
+        let ratio = |seed| {
+            let before = rate(&before, seed).filter(|rate| *rate > 0.0)?;
+            Some(rate(&after, seed)? / before)
+        };
+        let ratios: Option<Vec<f64>> = (FIRST_SEED..FIRST_SEED + SEEDS).map(ratio).collect();
+        Some(Range::of(ratios?))
     }
 }
 

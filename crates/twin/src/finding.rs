@@ -7,9 +7,10 @@ use wansan_insight::finding::{Finding, Limit, Observed, Prediction, PredictionSo
 
 use crate::knob::Setting;
 use crate::reading::Reading;
-use crate::what_if::Twin;
+use crate::what_if::{Twin, changed};
 
-/// Simulated time of all runs of one cell, at most.
+/// Simulated time of all runs of one cell with and without the change, at most; what is compared with the recording is
+/// one more.
 const MOST_SIMULATED: Duration = Duration::from_secs(12);
 /// Where no limit lets more through than this, nothing is to be gained and nothing need be simulated.
 const LEAST_GAIN: f64 = 0.02;
@@ -61,6 +62,8 @@ fn of_cell(
     goes_on: &(dyn Fn() -> bool + Sync),
 ) -> Option<Prediction> {
     let reading = Reading::of(&records(bound.cell)?, Some(observed.summary.window)).ok()?;
+    // Such as the schedule of commands.
+    changed(&reading.setup, change).ok()?;
     let twin = Twin::of(reading, goes_on).ok()?;
     let told = twin.gain(change, MOST_SIMULATED, goes_on).ok()??;
     Some(Prediction {

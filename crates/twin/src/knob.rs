@@ -82,7 +82,8 @@ pub fn set(setup: &mut Setup, setting: &Setting) -> Result<(), KnobError> {
 }
 
 /// Whether a knob is a setting of target, session or TCP, and not of the load, the store or a path.
-pub(crate) fn is_of_hosts(parameter: &str) -> bool {
+#[must_use]
+pub fn is_of_hosts(parameter: &str) -> bool {
     let mut knobs = KNOBS.iter();
     knobs.any(|knob| knob.name == parameter && knob.is_of_hosts())
 }

@@ -44,10 +44,10 @@ pub enum Unfit {
     #[error("the sessions have negotiated different keys: a twin's target has the same for all")]
     Keys,
     /// A relay is in between.
-    #[error("a relay is between initiator and target: relays are not simulated")]
+    #[error("a relay is between initiator and target: a twin has no relays")]
     Relay,
     /// Packets are encrypted.
-    #[error("the packets are encrypted: tunnels are not simulated")]
+    #[error("the packets are encrypted: a twin has no tunnels")]
     Tunnel,
     /// Others use the path too.
     #[error("TCP connections that carry no session share the path: they are not simulated")]

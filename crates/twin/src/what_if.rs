@@ -117,7 +117,7 @@ pub(crate) struct Outcome {
     /// Simulated seconds of all runs together.
     pub(crate) simulated_s: f64,
     /// By how much the runs are shorter than the recording, if they are.
-    shortened: Option<String>,
+    pub(crate) shortened: Option<String>,
 }
 
 /// A setup that loses as many packets, but none by its position.
@@ -207,6 +207,12 @@ impl Twin {
         &self.reading.setup
     }
 
+    /// What binds in it.
+    #[must_use]
+    pub fn binds(&self) -> String {
+        binds(&self.replay)
+    }
+
     /// The numbers of the recording and of its twin.
     #[must_use]
     pub fn compared(&self) -> &[Compared] {
@@ -235,7 +241,7 @@ impl Twin {
             fits: self.fits(),
             compared: self.compared.clone(),
             bytes_per_s: self.recorded_bytes_per_s(),
-            binds: binds(&self.replay),
+            binds: self.binds(),
             simulated_s: 0.0,
             seeds: SEEDS,
             predictions: Vec::new(),
@@ -249,9 +255,6 @@ impl Twin {
         told.shortened.extend(outcome.shortened);
         told.simulated_s = outcome.simulated_s;
         told.predictions = outcome.predictions;
-        if let [asked] = &mut told.predictions[..] {
-            asked.reno_share = self.reno_share(&asked.change)?;
-        }
         told.failed = outcome.failed;
         Ok(told)
     }

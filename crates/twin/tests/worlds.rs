@@ -369,7 +369,8 @@ fn what_a_change_costs_a_reno_flow_is_told() {
             parameter: parameter.to_owned(),
             value: value.to_owned(),
         };
-        let told = twin.predict(&[vec![change]], &|_, _| true).unwrap();
+        let mut told = twin.predict(&[vec![change]], &|_, _| true).unwrap();
+        twin.compare_with_reno(&mut told, &|| true);
         told.predictions[0].reno_share.expect("the link has a rate")
     };
     let crowded = share("initiator.connections", "4");

@@ -89,6 +89,21 @@ pub fn run(
     })
 }
 
+/// What a plan's advised phase changes; nothing if it has none. Advice about a parameter that the sweep varies is no
+/// change: its values have been measured.
+fn changes(plan: &Plan, finding: &Finding) -> Vec<(Parameter, toml::Value)> {
+    let settings = advice::advised(finding);
+    let settings = settings.iter();
+    let settings = settings.map(|it| (Parameter::new(&it.parameter), it.value.as_str()));
+    let is_varied =
+        |(parameter, _): &(Parameter, &str)| plan.sweep().iter().any(|axis| axis.sets(parameter));
+    if !plan.document().apply_advice || settings.clone().any(|it| is_varied(&it)) {
+        return Vec::new();
+    }
+    let changes = settings.flat_map(|(parameter, text)| plan.changes_for(&parameter, text));
+    changes.collect()
+}
+
 /// A run under way.
 struct Run<'a> {
     options: &'a Options<'a>,
@@ -109,16 +124,14 @@ impl Run<'_> {
         // Without I/Os there is nothing to find.
         let finding = (!planned.is_empty()).then(|| explain::finding(&planned));
         // Where the advice is followed next, more than a bound is wanted of it.
-        let finding = match plan.document().apply_advice {
-            true => finding.map(|finding| self.predicted(finding, &planned)),
-            false => finding,
-        };
+        let finding = finding.map(|finding| match changes(plan, &finding).is_empty() {
+            true => finding,
+            false => self.predicted(finding, &planned),
+        });
         self.results.finding = finding.clone().map(Into::into);
         self.write()?;
         self.observer.found(&self.results);
-        if plan.document().apply_advice
-            && let Some(finding) = finding
-        {
+        if let Some(finding) = finding {
             self.apply(plan, &finding, &planned)?;
         }
         self.results.is_judged_without_ios = planned.is_empty();
@@ -141,38 +154,23 @@ impl Run<'_> {
         advice::predict(finding, planned, &records, &goes_on)
     }
 
-    /// Runs the sweep again with the finding's advice set over all of it. Advice about a parameter that the
-    /// sweep varies is no change: its values have been measured.
+    /// Runs the sweep again with the finding's advice set over all of it, if it is to be applied.
     fn apply(
         &mut self,
         plan: &Plan,
         finding: &Finding,
         planned: &[Observed],
     ) -> Result<(), RunError> {
-        let settings = advice::advised(finding);
-        let settings = settings
-            .iter()
-            .map(|it| (Parameter::new(&it.parameter), &it.value));
-        let settings: Vec<_> = settings.collect();
-        let is_varied = |parameter| plan.sweep().iter().any(|axis| axis.sets(parameter));
-        let Some((parameter, _)) = settings.first() else {
+        let changes = changes(plan, finding);
+        let Some((parameter, value)) = changes.first() else {
             return Ok(());
         };
-        if settings.iter().any(|(parameter, _)| is_varied(parameter)) {
-            return Ok(());
-        }
-        let changes = settings.iter();
-        let changes: Vec<_> = changes
-            .flat_map(|(parameter, text)| plan.changes_for(parameter, text))
-            .collect();
         let cells = plan.cells(Phase::Advised, &changes)?;
-        for (parameter, value) in &changes {
+        for (name, value) in &changes {
             let text = value
                 .as_str()
                 .map_or_else(|| value.to_string(), str::to_owned);
-            self.manifest
-                .advised
-                .insert(parameter.name().to_owned(), text);
+            self.manifest.advised.insert(name.name().to_owned(), text);
         }
         let advised = self.phase(Phase::Advised, &cells)?;
         let before = plan.value_of(parameter);
@@ -180,7 +178,7 @@ impl Run<'_> {
         self.results.advised = explain::advised(predicted, planned, &advised).map(|gain| Advised {
             parameter: parameter.name().to_owned(),
             planned_value: before.as_ref().map(plan::json),
-            value: plan::json(&changes[0].1),
+            value: plan::json(value),
             ..gain
         });
         Ok(())

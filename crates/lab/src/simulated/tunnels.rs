@@ -79,7 +79,7 @@ impl Tunnels {
                 let outer = ends.map(|end| SocketAddr::from((end.outer, port)));
                 let sides = ends.map(|end| {
                     let router = &scenario.topology.nodes[end.router].name;
-                    tunnels.sides(network, router, kind)
+                    tunnels.sides(network, router, kind, tunnel.mtu_bytes)
                 });
                 [[0, 1], [1, 0]].map(|[from, to]: [usize; 2]| Through {
                     seal: sides[from][0],
@@ -103,7 +103,13 @@ impl Tunnels {
 
     /// Where a router's program takes a tunnel's packets from, before they are encrypted and before they are
     /// decrypted.
-    fn sides(&mut self, network: &mut Network, router: &str, kind: Kind) -> [Side; 2] {
+    fn sides(
+        &mut self,
+        network: &mut Network,
+        router: &str,
+        kind: Kind,
+        mtu_bytes: u32,
+    ) -> [Side; 2] {
         let vpn = kind.vpn();
         let mut known = self.programs.iter();
         let known = known.position(|it| it.router == router && it.vpn == vpn);
@@ -121,7 +127,7 @@ impl Tunnels {
             program.ciphers.push(kind.cipher_name());
         }
         match program.threads {
-            Threads::One(thread) => [DEVICE_PACKETS, socket_packets(kind)]
+            Threads::One(thread) => [DEVICE_PACKETS, socket_packets(kind, mtu_bytes)]
                 .map(|most| network.add_vpn_side(thread, Some(most))),
             Threads::Two(both) => both.map(|(_, side)| side),
         }
@@ -176,9 +182,9 @@ impl Threads {
 
 /// How many of the longest packets the buffer of a tunnel's socket holds, of which the kernel grants twice what is
 /// asked for (socket(7)).
-fn socket_packets(kind: Kind) -> u32 {
+fn socket_packets(kind: Kind, mtu_bytes: u32) -> u32 {
     let asked = (RECEIVE_BUFFER_BYTES as u64).min(ReceiveConfig::default().rmem_max_bytes);
-    let longest = kind.wrapping().outer_bytes(kind.mtu_bytes(1500));
+    let longest = kind.wrapping().outer_bytes(mtu_bytes);
     (2 * asked / Truesize::default().of(longest)) as u32
 }
 

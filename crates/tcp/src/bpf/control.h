@@ -20,7 +20,7 @@ struct tcp_congestion_ops {
 	__u32 flags;
 };
 
-/* How windows grow, set by who loads the program (control/growth.rs). */
+/* How windows grow, set by who loads the program (control/data.rs). */
 struct growth_rule {
 	/* Above so many segments slow start adds no more than half of it in a round trip
 	 * (RFC 3742 §2); 0: there is no such bound. */

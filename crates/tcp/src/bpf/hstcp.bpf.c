@@ -21,7 +21,7 @@ struct row {
 	__u32 decrease;
 };
 
-/* RFC 3649's parameters as who loads the program gave them, kept to be shown (control/highspeed.rs),
+/* RFC 3649's parameters as who loads the program gave them, kept to be shown (control/data.rs),
  * and the table that was made of them. */
 struct law {
 	/* Low_Window, High_Window, Low_P, High_P, High_Decrease: the bits of doubles. */

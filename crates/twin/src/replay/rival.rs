@@ -13,7 +13,7 @@ use crate::setup::{Connection, End, Setup};
 const MARK_EVERY_BYTES: u32 = 64 << 10;
 /// What its receiver reads at once.
 const READ_BYTES: usize = 256 << 10;
-/// Its ports, of which no recorded connection is to be found: those of discard (RFC 863) and chargen (RFC 864).
+/// Its ports, of which no recorded connection is to be found: those of chargen (RFC 864) and discard (RFC 863).
 const PORTS: [u16; 2] = [19, 9];
 
 /// Who sends it: the end that sends most of the first session's data.

@@ -10,20 +10,19 @@ use std::collections::BTreeMap;
 use std::fs::FileType;
 use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use serde::Serialize;
-use wansan_insight::finding::{Finding, Observed};
+use wansan_insight::finding::{Finding, Limit, Observed, Prediction, PredictionSource};
 use wansan_insight::gain;
-use wansan_insight::{Cell, Run, explain};
+use wansan_insight::{Run, explain};
 use wansan_lab::record::StoredRun;
 use wansan_schema::{Gain, PathChange};
 use wansan_trace::Layer;
-use wansan_twin::finding::predict;
 
 /// Columns stand apart by spaces; one line below the header.
 const STYLE: TableStyle =
@@ -122,18 +121,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         );
     }
     let advised = run.observe_phase("advised")?;
-    let finding = match advised.is_empty() {
-        true => explain(&planned),
-        // As the run predicted it.
-        false => {
-            let records = |cell: u64| {
-                let mut cells = run.cells.iter();
-                let cell = cells.find(|it| it.cell == cell && it.changes.is_empty())?;
-                Cell::read(&run.cell_folder(cell).ok()?).ok()
-            };
-            predict(explain(&planned), &planned, &records, &|| true)
-        }
-    };
+    let finding = as_the_run_predicted(explain(&planned), &folder, &planned);
     let changes = run.cells.iter().flat_map(|cell| {
         let changes = cell.changes.iter().cloned();
         changes.map(|change| Changed {
@@ -161,6 +149,32 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         print_text(|out| print(out, &explanation))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The finding with the predictions of the run, some of which it had from simulations.
+fn as_the_run_predicted(finding: Finding, folder: &Path, planned: &[Observed]) -> Finding {
+    let stored = StoredRun::read(folder).ok();
+    let stored = stored.and_then(|run| run.results.finding?.predicted);
+    let (Some(bounds), Some(stored)) = (&finding.predicted, stored) else {
+        return finding;
+    };
+    let predicted = bounds.iter().map(|bound| {
+        let mut simulated = stored
+            .iter()
+            .filter(|it| it.cell == bound.cell && it.source == PredictionSource::Simulation.name());
+        match simulated.next() {
+            None => bound.clone(),
+            Some(stored) => Prediction {
+                predicted_iops: stored.predicted_iops,
+                gain: stored.gain,
+                bound: Limit::named(&stored.bound).unwrap_or(bound.bound),
+                source: PredictionSource::Simulation,
+                ..bound.clone()
+            },
+        }
+    });
+    let predicted = predicted.collect();
+    finding.predicting(predicted, planned)
 }
 
 fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {

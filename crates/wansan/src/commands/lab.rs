@@ -237,7 +237,7 @@ pub(super) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
 fn conclude(out: &mut dyn Write, results: &Results, folder: &Path) -> io::Result<()> {
     if let Some(advised) = &results.advised {
         writeln!(out, "{}", text::table(results, Phase::Advised))?;
-        writeln!(out, "{}", text::gains(advised))?;
+        writeln!(out, "{}", text::gains(advised, results.finding.as_ref()))?;
     }
     if let Some(paper) = &results.paper {
         writeln!(out, "{}", text::paper(paper))?;

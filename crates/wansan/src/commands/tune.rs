@@ -2,6 +2,7 @@
 //! confirmed in a real one.
 
 use std::io::{self, Write};
+use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
+use serde::Serialize;
 use serde_json::json;
 use wansan_insight::{Cell, Run};
 use wansan_lab::plan::{Parameter, Phase, Plan, WorldKind};
@@ -17,14 +19,14 @@ use wansan_lab::run::{self, Observer, Options};
 use wansan_lab::world::{self, Rights};
 use wansan_schema::{CellResult, Results};
 use wansan_settings::quantity::{Size, SomeTime};
-use wansan_twin::knob::{Setting, tries};
+use wansan_twin::knob::{Setting, is_of_hosts, tries};
 use wansan_twin::{Bounds, Prediction, Reading, Twin};
 
 use super::explain::what_if::{change, in_words, limit, percent};
 use super::grid::{grid, right};
 use super::lab::stop_on_signals;
 use super::measuring::bar;
-use super::{INTERRUPTED, print_json, print_text, remark};
+use super::{INTERRUPTED, one_line, print_json, print_text, remark};
 
 /// The records that a twin is made of.
 const KINDS: [&str; 5] = ["io", "pdu", "tcp", "packet", "path"];
@@ -51,7 +53,8 @@ pub(crate) struct TuneArgs {
     json: bool,
 }
 
-/// A cell's throughput and latency as they were measured.
+/// A cell's throughput and latency.
+#[derive(Debug, Clone, Copy, Serialize)]
 struct Measured {
     bytes_per_s: f64,
     latency_p99_ns: f64,
@@ -69,18 +72,49 @@ impl Measured {
     }
 }
 
+/// What some settings bring.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// None for the plan as it is.
+    settings: Vec<Setting>,
+    simulated: Measured,
+    /// What binds with them.
+    binds_next: String,
+    /// In network namespaces, if they were confirmed.
+    measured: Option<Measured>,
+}
+
+impl Row {
+    /// What counts: what was measured, if it was.
+    fn counts(&self) -> Measured {
+        self.measured.unwrap_or(self.simulated)
+    }
+
+    fn keeps(&self, bounds: &Bounds) -> bool {
+        let latency_ns = self.counts().latency_p99_ns;
+        bounds.latency_p99_ns.is_none_or(|most| latency_ns <= most)
+    }
+}
+
 /// Carries out `wansan tune`. The process must have one thread: see [`wansan_lab::world::isolate`].
 ///
 /// # Errors
 /// Whatever keeps the plan from being read, simulated or confirmed; the exit status is 2 then.
 pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     let plan = Plan::read(&args.plan)?;
-    let cells = plan.cells(Phase::Planned, &[])?.len();
-    if cells > 1 {
+    let cells = plan.cells(Phase::Planned, &[])?;
+    let takes_out = |what: &str| -> Result<ExitCode> {
         bail!(
-            "{}: the plan has {cells} cells, and one can be tuned: take out [sweep] and `repeat`",
+            "{}: one cell can be tuned, over paths that stay as they are: take out {what}",
             args.plan.display()
-        );
+        )
+    };
+    if !plan.sweep().is_empty() {
+        return takes_out("[sweep]");
+    } else if cells.len() > 1 {
+        return takes_out("`repeat`");
+    } else if !cells[0].timeline.is_empty() {
+        return takes_out("`timeline`");
     }
     let rights = match args.confirm {
         0 => Rights::Unneeded,
@@ -106,14 +140,14 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     }
 }
 
-/// The first so many whose throughput and latency differ: a setting that does nothing beside another is no other.
-fn distinct(predictions: Vec<Prediction>, count: usize) -> Vec<Prediction> {
+/// Those whose throughput or latency differ: a setting that does nothing beside another is no other.
+fn distinct(predictions: Vec<Prediction>) -> Vec<Prediction> {
     let mut kept: Vec<Prediction> = Vec::new();
     for prediction in predictions {
         let is_new = |other: &Prediction| {
             prediction.gain != other.gain || prediction.latency_p99_ns != other.latency_p99_ns
         };
-        if kept.len() < count && kept.iter().all(is_new) {
+        if kept.iter().all(is_new) {
             kept.push(prediction);
         }
     }
@@ -140,6 +174,11 @@ struct Lab<'a> {
 impl Lab<'_> {
     fn tune(&self, plan: &Plan) -> Result<ExitCode> {
         let args = self.args;
+        // What cannot be confirmed is said before anything takes long.
+        let real = match args.confirm {
+            0 => None,
+            _ => Some(plan.in_world(WorldKind::Netns)?),
+        };
         let (planned, twin) = self.simulate(plan)?;
         let bounds = Bounds {
             latency_p99_ns: args.max_p99.map(|most| most.0.as_nanos() as f64),
@@ -147,26 +186,58 @@ impl Lab<'_> {
                 .max_memory
                 .map(|most| i64::try_from(most.0).unwrap_or(i64::MAX)),
         };
-        let best = distinct(self.search(&twin, &bounds)?, args.confirm.max(1));
-        let mut confirmed = Vec::new();
-        if args.confirm > 0 {
-            let real = plan.in_world(WorldKind::Netns)?;
-            confirmed.push(self.measure(&real)?);
-            for prediction in &best {
-                confirmed.push(self.measure(&changed(&real, &prediction.change)?)?);
+        let planned = Row {
+            settings: Vec::new(),
+            simulated: planned,
+            binds_next: twin.binds(),
+            measured: real.as_ref().map(|real| self.measure(real)).transpose()?,
+        };
+        let mut tuned: Vec<Row> = Vec::new();
+        for prediction in distinct(self.search(&twin, &bounds)?) {
+            if tuned.len() == args.confirm.max(1) {
+                break;
             }
+            let measured = match &real {
+                None => None,
+                Some(real) => {
+                    match changed(real, &prediction.change).and_then(|it| self.measure(&it)) {
+                        Ok(measured) => Some(measured),
+                        Err(error) if self.goes_on() => {
+                            let settings = change(&prediction.change);
+                            let why = one_line(&error);
+                            self.bar
+                                .suspend(|| remark(&format!("{settings} is passed over: {why}")));
+                            continue;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            tuned.push(Row {
+                simulated: Measured {
+                    bytes_per_s: planned.simulated.bytes_per_s * (1.0 + prediction.gain.median),
+                    latency_p99_ns: prediction.latency_p99_ns,
+                },
+                settings: prediction.change,
+                binds_next: prediction.binds_next,
+                measured,
+            });
         }
+        // What was measured decides, where it was.
+        let best = tuned.iter().filter(|row| row.keeps(&bounds));
+        let best = best.max_by(|a, b| a.counts().bytes_per_s.total_cmp(&b.counts().bytes_per_s));
+        let best = best.filter(|row| row.counts().bytes_per_s > planned.counts().bytes_per_s);
         self.bar.finish_and_clear();
         match args.json {
             true => {
-                let json = as_json(&planned, &best, &confirmed);
+                let json = json!({"planned": planned, "tuned": tuned, "best": best});
                 print_json(&serde_json::to_string_pretty(&json)?)?;
             }
-            false => print_text(|out| print(out, &planned, &best, &confirmed))?,
+            false => print_text(|out| print(out, &planned, &tuned, best))?,
         }
-        Ok(match best.is_empty() {
-            false => ExitCode::SUCCESS,
-            true => ExitCode::FAILURE,
+        Ok(match best {
+            Some(_) => ExitCode::SUCCESS,
+            None => ExitCode::FAILURE,
         })
     }
 
@@ -198,7 +269,9 @@ impl Lab<'_> {
             self.goes_on()
         };
         self.bar.set_message("settings one at a time");
-        let mut told = twin.predict(&tries(twin.setup()), &watch)?;
+        let mut changes = tries(twin.setup());
+        changes.retain(|change| change.iter().all(|it| is_of_hosts(&it.parameter)));
+        let mut told = twin.predict(&changes, &watch)?;
         self.bar.set_message("settings together");
         Ok(twin.advise(&mut told, bounds, &watch)?)
     }
@@ -221,6 +294,7 @@ impl Lab<'_> {
             budget: None,
             stop: self.stop,
         };
+        self.bar.reset();
         let outcome = run::run(plan, &options, &mut Quiet(&self.bar))?;
         Ok((outcome.results, outcome.folder))
     }
@@ -240,12 +314,7 @@ impl Observer for Quiet<'_> {
     fn found(&mut self, _: &Results) {}
 }
 
-fn print(
-    out: &mut dyn Write,
-    planned: &Measured,
-    best: &[Prediction],
-    confirmed: &[Measured],
-) -> io::Result<()> {
+fn print(out: &mut dyn Write, planned: &Row, tuned: &[Row], best: Option<&Row>) -> io::Result<()> {
     let mut table = grid([
         "settings",
         "simulated MB/s",
@@ -253,54 +322,37 @@ fn print(
         "measured MB/s",
         "p99 ms",
     ]);
-    let measured = |place: usize| match confirmed.get(place) {
-        Some(measured) => figures(measured.bytes_per_s, measured.latency_p99_ns),
-        None => [String::new(), String::new()],
-    };
-    let rows = best.iter().map(|it| {
-        let simulated = figures(
-            planned.bytes_per_s * (1.0 + it.gain.median),
-            it.latency_p99_ns,
-        );
-        (change(&it.change), simulated)
-    });
-    let as_planned = figures(planned.bytes_per_s, planned.latency_p99_ns);
-    let rows = std::iter::once(("as planned".to_owned(), as_planned)).chain(rows);
-    for (place, (settings, [rate, p99])) in rows.enumerate() {
-        let [measured_rate, measured_p99] = measured(place);
+    for row in iter::once(planned).chain(tuned) {
+        let settings = match &row.settings[..] {
+            [] => "as planned".to_owned(),
+            settings => change(settings),
+        };
+        let [rate, p99] = figures(row.simulated);
+        let [measured_rate, measured_p99] = row.measured.map(figures).unwrap_or_default();
         table.add_row([settings, rate, p99, measured_rate, measured_p99]);
     }
     right(&mut table, [1, 2, 3, 4]);
     writeln!(out, "{table}")?;
-    match best.first() {
-        None => writeln!(out, "No other settings within the bounds bring more."),
-        Some(best) => writeln!(
-            out,
-            "Best: {}: {} in the simulation, then {}.",
-            change(&best.change),
-            percent(best.gain.median),
-            limit(&best.binds_next),
-        ),
-    }
+    let Some(best) = best else {
+        return writeln!(out, "No other settings within the bounds bring more.");
+    };
+    let gain = best.counts().bytes_per_s / planned.counts().bytes_per_s - 1.0;
+    writeln!(
+        out,
+        "Best: {}: {}{}, then {}.",
+        change(&best.settings),
+        percent(gain),
+        match best.measured {
+            Some(_) => "",
+            None => " in the simulation",
+        },
+        limit(&best.binds_next),
+    )
 }
 
-fn figures(bytes_per_s: f64, latency_p99_ns: f64) -> [String; 2] {
+fn figures(of: Measured) -> [String; 2] {
     [
-        format!("{:.2}", bytes_per_s / 1e6),
-        format!("{:.2}", latency_p99_ns / 1e6),
+        format!("{:.2}", of.bytes_per_s / 1e6),
+        format!("{:.2}", of.latency_p99_ns / 1e6),
     ]
-}
-
-fn as_json(planned: &Measured, best: &[Prediction], confirmed: &[Measured]) -> serde_json::Value {
-    let of =
-        |it: &Measured| json!({"bytes_per_s": it.bytes_per_s, "latency_p99_ns": it.latency_p99_ns});
-    let settings: Vec<_> = best
-        .iter()
-        .enumerate()
-        .map(|(place, it)| json!({"simulated": it, "measured": confirmed.get(place + 1).map(of)}))
-        .collect();
-    json!({
-        "planned": {"simulated": of(planned), "measured": confirmed.first().map(of)},
-        "best": settings,
-    })
 }

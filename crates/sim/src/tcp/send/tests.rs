@@ -17,6 +17,10 @@ fn sender_of(mss: u64) -> Sender {
     let law = Law::named("reno", Hz::default(), 0).expect("a law");
     let config = SendConfig {
         mss: mss as u32,
+        buffer: BufferConfig {
+            wmem_bytes: [1 << 12, 1 << 20, 1 << 22],
+            ..BufferConfig::default()
+        },
         ..SendConfig::default()
     };
     let mut sender = Sender::new(config, law);

@@ -72,6 +72,8 @@ pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> R
             progress.set_message("changes together");
             twin.advise(&mut told, &Bounds::default(), &watch)?;
         }
+        progress.set_message("a Reno flow beside it");
+        twin.compare_with_reno(&mut told, &|| true);
         Ok(told)
     });
     progress.finish_and_clear();

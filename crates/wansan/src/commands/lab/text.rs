@@ -115,7 +115,7 @@ pub(super) fn finding(finding: &Finding) -> String {
 }
 
 /// Predicted and measured gain of the advised change, side by side.
-pub(super) fn gains(advised: &Advised) -> String {
+pub(super) fn gains(advised: &Advised, finding: Option<&Finding>) -> String {
     let mut table = grid([
         "",
         "planned\nIOPS",
@@ -144,8 +144,13 @@ pub(super) fn gains(advised: &Advised) -> String {
         .map_or_else(String::new, |before| {
             format!(" instead of {}", value(before))
         });
+    let advice = finding.and_then(|finding| finding.advice.as_ref());
+    let with = advice.iter().flat_map(|advice| &advice.with);
+    let with: String = with
+        .map(|(name, value)| format!(", {name} = {value}"))
+        .collect();
     format!(
-        "With {} = {}{before}:\n{table}\n",
+        "With {} = {}{before}{with}:\n{table}\n",
         advised.parameter,
         value(&advised.value)
     )

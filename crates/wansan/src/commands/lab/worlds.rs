@@ -99,7 +99,7 @@ fn summary(mut errors: Vec<f64>) -> String {
     });
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     format!(
-        "Throughput is {:.1} % off in the mean: {}.",
+        "Throughput is off by {:.1} % on average: {}.",
         mean * 100.0,
         within.join(", ")
     )
