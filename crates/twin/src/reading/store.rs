@@ -14,6 +14,8 @@ const AT_ONCE_NS: u64 = 200_000;
 const MOST_TIMES: usize = 65_536;
 /// An operation waits for a server, not for a program, when it waits for a mean service time divided by this.
 const WAIT_PART: u64 = 10;
+/// Operations take about as long when half of them take no longer than the shortest and a part of it: one in …
+const ALIKE_PART: u64 = 4;
 /// From so many waits on, which are one of so many operations at least, they show how many servers there are: where
 /// fewer wait, it is for a program that was late.
 const TELLING_WAITS: usize = 10;
@@ -44,7 +46,7 @@ pub(super) fn service(
     }
     let mean_ns = in_turn_ns.iter().sum::<u64>() / in_turn_ns.len() as u64;
     let servers = servers(cell, recorded.window, mean_ns / WAIT_PART).unwrap_or_else(|| {
-        let most = recorded.total.layer(Layer::Store).map_or(1, |it| it.in_flight_max);
+        let most = most_at_once(&spans);
         unknown.push(format!(
             "how many operations the store serves at once: {most} is the most that it was seen to, and taken as all"
         ));
@@ -62,6 +64,29 @@ pub(super) fn service(
             .collect(),
         servers,
     })
+}
+
+/// The most operations that were served at once. Where all take about as long, each is taken to have taken a little less
+/// than the shortest: the rest is how late the program heard that it was over, while the next one had begun.
+fn most_at_once(spans: &[(u64, u64)]) -> u64 {
+    let mut took_ns: Vec<u64> = spans
+        .iter()
+        .map(|(enter, leave)| leave.saturating_sub(*enter))
+        .collect();
+    took_ns.sort_unstable();
+    let (least_ns, median_ns) = (took_ns[0], took_ns[took_ns.len() / 2]);
+    let longest_ns = match median_ns <= least_ns + least_ns / ALIKE_PART {
+        true => least_ns - least_ns / (4 * ALIKE_PART),
+        false => u64::MAX,
+    };
+    let served = spans
+        .iter()
+        .map(|&(enter_ns, leave_ns)| (enter_ns, leave_ns.min(enter_ns.saturating_add(longest_ns))));
+    let always = Window {
+        from_ns: 0,
+        to_ns: u64::MAX,
+    };
+    Population::of(served).max(always)
 }
 
 /// When so many servers were done with operations, which began at the first times and were heard to be over at the
@@ -175,6 +200,18 @@ mod tests {
     fn servers_are_known_where_operations_wait_for_them_and_not_for_a_late_program() {
         assert_eq!(shown(1), Some(4));
         assert_eq!(shown(25), None);
+    }
+
+    #[test]
+    fn operations_are_served_at_once_while_they_take_what_all_take() {
+        // Two servers of 4, which begin the next operation before the program hears that one is over.
+        let late: Vec<(u64, u64)> = (0..20)
+            .map(|n| (n / 2 * 4, n / 2 * 4 + 4 + n % 3 / 2))
+            .collect();
+        assert_eq!(most_at_once(&late), 2);
+        // Operations of all lengths say nothing of how late.
+        let unlike = [(0, 1), (0, 9), (1, 7), (2, 3), (3, 8)];
+        assert_eq!(most_at_once(&unlike), 3);
     }
 
     #[test]

@@ -86,15 +86,26 @@ fn main() -> ExitCode {
         let test = move || meets_expectations(&plan, form, Arm::of_suite());
         trials.push(Trial::test(format!("{name}, simulated"), test));
     }
-    let mut predicted = |name: &str, test: fn(Arm) -> Result<(), Failed>| {
-        let title = arm.name_of(name);
-        let test = move || alone(|| unless_disturbed(&title, || test(arm)));
-        trials.push(arm.trial(name.to_owned(), test));
-    };
     let name = "a command window before a store is predicted";
-    predicted(name, prediction::a_window_before_a_store);
+    let title = arm.name_of(name);
+    let predicted = move || {
+        let mut fitted = false;
+        let completion = alone(|| {
+            unless_disturbed(&title, || {
+                fitted = prediction::a_window_before_a_store(arm)?;
+                Ok(())
+            })
+        })?;
+        Ok(match fitted {
+            true => completion,
+            false => Completion::ignored_with("no recording had a twin that fits"),
+        })
+    };
+    trials.push(arm.trial(name.to_owned(), predicted));
     let name = "a command window before a store is found and confirmed";
-    predicted(name, prediction::tuning);
+    let title = arm.name_of(name);
+    let found = move || alone(|| unless_disturbed(&title, || prediction::tuning(arm)));
+    trials.push(arm.trial(name.to_owned(), found));
     trials.push(Trial::test(
         "a simulated load whose I/Os fail is an error",
         simulated_failure,
