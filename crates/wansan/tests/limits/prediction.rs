@@ -46,39 +46,15 @@ warmup = "1s"
 time = "3s"
 "#;
 
-/// How often a recording is made until its twin fits: of a busy machine, which delays packets and programs, it does not.
-const RECORDINGS: u32 = 3;
+/// A run in which the emulator delivered one packet in a hundred later than this, in ms, is of a machine that was busy.
+const MOST_LATE_MS: f64 = 1.0;
 
-/// Predicts another window from a recording, and then tries it; whether anything was predicted.
-pub(super) fn a_window_before_a_store(arm: Arm) -> Result<bool, Failed> {
+/// Predicts another window from a recording, and then tries it; by how many ms the emulator was late, if that kept
+/// the twin from fitting or the prediction from being right.
+pub(super) fn a_window_before_a_store(arm: Arm) -> Result<Option<f64>, Failed> {
     let scratch = tempfile::tempdir()?;
     open_to_all(scratch.path())?;
-    let mut predicted = None;
-    for number in 0..RECORDINGS {
-        predicted = predict(arm, scratch.path(), &format!("recorded-{number}"))?;
-        if predicted.is_some() {
-            break;
-        }
-    }
-    let Some(predicted) = predicted else {
-        return Ok(false);
-    };
-    let changed = PLAN.replace("command_window = 24", "command_window = 96");
-    let changed = run(arm, scratch.path(), "changed", &changed)?;
-    let results: Value = serde_json::from_slice(&fs::read(changed.join("results.json"))?)?;
-    let measured = results["cells"][0]["bytes_per_s"].as_f64();
-    let measured = measured.ok_or("nothing was measured")?;
-    match (predicted / measured - 1.0).abs() <= MOST_OFF {
-        true => Ok(true),
-        false => {
-            Err(format!("{predicted:.0} B/s were predicted and {measured:.0} measured").into())
-        }
-    }
-}
-
-/// Records the plan, and predicts what a window of 96 brings, in bytes per second; `None` where the twin does not fit.
-fn predict(arm: Arm, scratch: &Path, name: &str) -> Result<Option<f64>, Failed> {
-    let recorded = run(arm, scratch, name, PLAN)?;
+    let recorded = run(arm, scratch.path(), "recorded", PLAN)?;
     let output = wansan(arm)
         .args([
             "explain",
@@ -89,21 +65,54 @@ fn predict(arm: Arm, scratch: &Path, name: &str) -> Result<Option<f64>, Failed> 
         ])
         .arg(&recorded)
         .output()?;
-    let answer: Value = serde_json::from_slice(&output.stdout)?;
-    let fits = answer["fits"] == true;
-    let is_as_said = output.status.code() == Some(i32::from(!fits));
-    told(&output, is_as_said && answer["fits"].is_boolean())?;
-    let predicted = answer["predictions"][0]["bytes_per_s"].as_f64();
-    match predicted.is_some() == fits {
-        true => Ok(predicted),
-        false => {
-            Err(format!("{predicted:?} is predicted by a twin of which fits is {fits}").into())
-        }
+    if !output.status.success() {
+        return late([&recorded])?
+            .map_or_else(|| told(&output, false).map(|()| None), |ms| Ok(Some(ms)));
     }
+    let predicted: Value = serde_json::from_slice(&output.stdout)?;
+    let predicted = predicted["predictions"][0]["bytes_per_s"].as_f64();
+    let predicted = predicted.ok_or("nothing is predicted")?;
+    let changed = PLAN.replace("command_window = 24", "command_window = 96");
+    let changed = run(arm, scratch.path(), "changed", &changed)?;
+    let measured = results(&changed)?["cells"][0]["bytes_per_s"].as_f64();
+    let measured = measured.ok_or("nothing was measured")?;
+    if (predicted / measured - 1.0).abs() <= MOST_OFF {
+        return Ok(None);
+    }
+    let wrong = format!("{predicted:.0} B/s were predicted and {measured:.0} measured");
+    late([&recorded, &changed])?.map_or(Err(wrong.into()), |ms| Ok(Some(ms)))
 }
 
-/// Has the window found by simulation, and confirmed.
-pub(super) fn tuning(arm: Arm) -> Result<(), Failed> {
+/// By how many ms the emulator was late in one of these runs with one packet in a hundred, if it was too late.
+fn late<'a>(runs: impl IntoIterator<Item = &'a PathBuf>) -> Result<Option<f64>, Failed> {
+    let mut most_ms = 0.0_f64;
+    for folder in runs {
+        let results = results(folder)?;
+        for path in results["cells"][0]["paths"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let delay = |what: &str| path[format!("delay_{what}_p99_ns")].as_f64();
+            let (asked, achieved) = (delay("asked"), delay("achieved"));
+            let late_ns = achieved
+                .zip(asked)
+                .map_or(0.0, |(achieved, asked)| achieved - asked);
+            most_ms = most_ms.max(late_ns / 1e6);
+        }
+    }
+    Ok((most_ms > MOST_LATE_MS).then_some(most_ms))
+}
+
+fn results(folder: &Path) -> Result<Value, Failed> {
+    Ok(serde_json::from_slice(&fs::read(
+        folder.join("results.json"),
+    )?)?)
+}
+
+/// Has the window found by simulation, and confirmed; by how many ms the emulator was late, if that kept what was
+/// measured from what was simulated.
+pub(super) fn tuning(arm: Arm) -> Result<Option<f64>, Failed> {
     let scratch = tempfile::tempdir()?;
     open_to_all(scratch.path())?;
     let plan = scratch.path().join("plan.toml");
@@ -123,11 +132,15 @@ pub(super) fn tuning(arm: Arm) -> Result<(), Failed> {
     let rate = |of: &Value| of["bytes_per_s"].as_f64().ok_or("no rate");
     let simulated = rate(&best["simulated"])? / rate(&planned["simulated"])?;
     let measured = rate(&best["measured"])? / rate(&planned["measured"])?;
-    // Four servers do 1.42 times what a window of 24 asks of them; how slow a busy machine makes the latter is its own.
-    match (1.4..1.45).contains(&simulated) && measured > 1.2 {
-        true => Ok(()),
-        false => Err(format!("{simulated} times as much simulated, {measured} measured").into()),
+    if (simulated / measured - 1.0).abs() <= MOST_OFF {
+        return Ok(None);
     }
+    let runs = fs::read_dir(scratch.path().join("runs/plan"))?;
+    let runs: Vec<PathBuf> = runs
+        .map(|run| Ok(run?.path()))
+        .collect::<Result<_, Failed>>()?;
+    let wrong = format!("{simulated} times as much simulated, {measured} measured");
+    late(&runs)?.map_or(Err(wrong.into()), |ms| Ok(Some(ms)))
 }
 
 /// Runs a plan; its run folder.

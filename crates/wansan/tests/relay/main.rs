@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use wansan_arms::{Arm, ROLE, end, one_arm};
 use wansan_lab::world::isolate;
-use wansan_peers::machine::{has_one_processor, not_measurable_on_one};
+use wansan_peers::machine::{has_one_processor, not_measurable};
 use wansan_peers::program::find;
 
 use machine::Trouble;
@@ -194,7 +194,7 @@ fn measured(arm: Arm, name: &str) -> Result<Completion, Failed> {
         }
         let disturbed = output.status.code() == Some(EX_TEMPFAIL.into());
         if disturbed && has_one_processor() {
-            return Ok(not_measurable_on_one(&arm.name_of(name), &said));
+            return Ok(not_measurable(&arm.name_of(name), &said));
         }
         if !disturbed || attempt == TRIES {
             return Err(said.into());
