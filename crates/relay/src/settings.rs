@@ -6,7 +6,7 @@ use wansan_settings::address::ListenAddress;
 use wansan_settings::quantity::{Size, SomeTime, Span};
 use wansan_settings::record::{RecordSettings, TcpSettings};
 use wansan_settings::{Text, given, settings, usual};
-use wansan_split::Law;
+use wansan_split::{DEFAULT_BUFFER_BYTES, Law};
 use wansan_tcp::buffers::Buffer;
 use wansan_tcp::network::Network;
 
@@ -83,7 +83,7 @@ settings! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct FlowSettings {
         /// Relay buffer per direction of a flow, in addition to the kernel's socket buffers
-        pub buffer: Size = Size(256 << 10), in FlowSettings::MIN_BUFFER..=Size(1 << 30), "BYTES";
+        pub buffer: Size = Size(DEFAULT_BUFFER_BYTES as u64), in FlowSettings::MIN_BUFFER..=Size(1 << 30), "BYTES";
         /// Bound on the queueing delay in the relay and its sockets' queues [default: none]
         pub latency: Option<SomeTime>, "TIME";
         /// Control law that enforces --latency: none, window, ece-bound, ece-red or arrival [default:

@@ -33,5 +33,8 @@ pub const CLIENT: usize = 0;
 /// The target's side.
 pub const TARGET: usize = 1;
 
+/// What a relay holds of each direction of a flow at most, where nothing else is set; bytes.
+pub const DEFAULT_BUFFER_BYTES: usize = 256 << 10;
+
 /// What sides are called in messages, in the order of a flow's.
 pub const NAMES: [&str; 2] = ["towards the client", "towards the target"];

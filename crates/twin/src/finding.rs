@@ -62,13 +62,15 @@ fn of_cell(
     goes_on: &(dyn Fn() -> bool + Sync),
 ) -> Option<Prediction> {
     let reading = Reading::of(&records(bound.cell)?, Some(observed.summary.window)).ok()?;
-    // Such as the schedule of commands.
+    // What twins have no knob for is not simulated.
     changed(&reading.setup, change).ok()?;
     let twin = Twin::of(reading, goes_on).ok()?;
     let told = twin.gain(change, MOST_SIMULATED, goes_on).ok()??;
+    // What the cell's own losses did to it is no part of what the change brings.
+    let ratio = told.bytes_per_s / twin.recorded_bytes_per_s().max(1e-9);
     Some(Prediction {
-        predicted_iops: bound.iops * (1.0 + told.gain.median),
-        gain: told.gain.median,
+        predicted_iops: bound.iops * ratio,
+        gain: ratio - 1.0,
         bound: Limit::named(&told.binds_next).unwrap_or(Limit::Nothing),
         source: PredictionSource::Simulation,
         ..bound.clone()

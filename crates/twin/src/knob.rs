@@ -1,7 +1,11 @@
 //! What can be changed of a twin: a row for each knob, under the name that plans have for it.
 
 mod host;
+mod load;
 mod path;
+mod relay;
+mod session;
+mod tcp;
 mod value;
 
 use std::fmt::Display;
@@ -9,7 +13,7 @@ use std::fmt::Display;
 use wansan_mistake::nearest;
 
 use crate::setup::Setup;
-use host::{KNOBS, Knob};
+use host::{Knob, knobs, of_hosts};
 use path::{PATH_KNOBS, named, path_knob, path_of, paths};
 
 /// Why a knob was not set. Each is one line.
@@ -62,7 +66,7 @@ pub fn set(setup: &mut Setup, setting: &Setting) -> Result<(), KnobError> {
         reason,
     };
     let has_it = |knob: &&Knob| knob.name == parameter && (knob.get)(setup).is_some();
-    if let Some(knob) = KNOBS.iter().find(has_it) {
+    if let Some(knob) = knobs().find(has_it) {
         return (knob.set)(setup, value).map_err(wrong);
     }
     let unknown = |setup: &Setup| {
@@ -84,15 +88,13 @@ pub fn set(setup: &mut Setup, setting: &Setting) -> Result<(), KnobError> {
 /// Whether a knob is a setting of target, session or TCP, and not of the load, the store or a path.
 #[must_use]
 pub fn is_of_hosts(parameter: &str) -> bool {
-    let mut knobs = KNOBS.iter();
-    knobs.any(|knob| knob.name == parameter && knob.is_of_hosts())
+    of_hosts().any(|knob| knob.name == parameter)
 }
 
 /// All knobs, as they are set.
 #[must_use]
 pub fn settings(setup: &Setup) -> Vec<Setting> {
-    let knobs = KNOBS.iter();
-    let of_hosts = knobs.filter_map(|knob| Some(Setting::new(knob.name, (knob.get)(setup)?)));
+    let of_hosts = knobs().filter_map(|knob| Some(Setting::new(knob.name, (knob.get)(setup)?)));
     let paths = paths(setup);
     let of_paths = paths.iter().flat_map(|(path, direction)| {
         let each = PATH_KNOBS.iter();
@@ -104,7 +106,7 @@ pub fn settings(setup: &Setup) -> Vec<Setting> {
 /// Every change that is worth a try.
 #[must_use]
 pub fn tries(setup: &Setup) -> Vec<Vec<Setting>> {
-    let of_hosts = KNOBS.iter().filter(|knob| (knob.get)(setup).is_some());
+    let of_hosts = knobs().filter(|knob| (knob.get)(setup).is_some());
     let mut tries: Vec<Vec<Setting>> = of_hosts.flat_map(|knob| (knob.tries)(setup)).collect();
     for (path, direction) in paths(setup) {
         for knob in &PATH_KNOBS {

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Carries out each piece of work, on as many threads as there are processors, and gives what came of each in
-/// the order of the work. `watch` is told how many of how many are done, and says whether to go on; `one` gets a
+/// Carries out each piece of work, on as many threads as there are processors, and returns what came of each in
+/// the order of the work. `watch` gets how many of how many are done, and says whether to go on; `one` gets a
 /// question for the same.
 pub(crate) fn run<W: Sync, R: Send>(
     work: &[W],

@@ -145,6 +145,7 @@ impl Reading {
             warmup: warmup.min(MOST_WARMUP),
             time,
             kinds: kinds(cell),
+            relays: [None, None],
             has_rival: false,
         };
         Ok(Reading {

@@ -1,5 +1,6 @@
 //! A twin's run in virtual time.
 
+mod relay;
 mod rival;
 
 use std::sync::Arc;
@@ -72,7 +73,7 @@ pub enum ReplayError {
     /// Its records are more than it has memory for.
     #[error("the records of the simulation take more than {} MiB", RECORDS_BYTES >> 20)]
     Memory,
-    /// It was told to stop.
+    /// It was asked to stop.
     #[error("the simulation was interrupted")]
     Interrupted,
 }
@@ -103,6 +104,7 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
     let mut network = Network::recording(recorder());
     network.set_latency(Latency::default(), seed);
     let links = links(&mut network, setup, seed)?;
+    let near_link = relay::near_link(&mut network, seed)?;
     let mut storage = Storage::new(network, SAMPLE_INTERVAL);
     storage.serve(target(setup, recorder())?);
     if setup.has_rival {
@@ -110,8 +112,16 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
         storage.receive(&rival::receiver(&config));
         storage.send(config)?;
     }
+    let mut connections = 0..;
     for place in 0..setup.initiators.len() {
-        storage.add(initiator(setup, place, &links, seed, recorder())?)?;
+        let mut config = initiator(setup, place, &links, seed, recorder())?;
+        for (connection, number) in config.connections.iter_mut().zip(&mut connections) {
+            let whole = connection.clone();
+            let (client, relays) = relay::split(whole, setup, number, near_link, seed)?;
+            relays.into_iter().for_each(|relay| storage.relay(relay));
+            *connection = client;
+        }
+        storage.add(config)?;
     }
     let limit = setup.warmup + setup.time + END_LIMIT;
     let ended = storage.run(limit, &mut |_| goes_on())?;

@@ -6,9 +6,17 @@ use std::time::Duration;
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
 use wansan_path::{Limit, LossModel};
+use wansan_sim::tcp::receive::ReceiveConfig;
+use wansan_sim::tcp::send::BufferConfig;
+use wansan_split::DEFAULT_BUFFER_BYTES;
 use wansan_trace::Kinds;
 use wansan_workload::LoadConfig;
 use wansan_workload::service::Service;
+
+/// The initiator's place among the ends of a connection, and of its edge among those of the path.
+pub const INITIATOR: usize = 0;
+/// The target's.
+pub const TARGET: usize = 1;
 
 /// Everything that a twin simulates. All of it comes from records, and any of it may be changed.
 #[derive(Debug, Clone)]
@@ -29,6 +37,9 @@ pub struct Setup {
     pub time: Duration,
     /// Which kinds of record are made of it.
     pub kinds: Kinds,
+    /// The congestion controls with which relays send over the path: of one at the initiators' edge, and of one at the
+    /// target's. `None` where there is no relay.
+    pub relays: [Option<String>; 2],
     /// Whether a flow by Reno's congestion control goes where the first connection's data do, beside the load.
     pub has_rival: bool,
 }
@@ -99,6 +110,29 @@ pub struct End {
     pub receive_buffer_bytes: [u64; 2],
 }
 
+impl End {
+    /// One of a program that sets nothing but the congestion control, on Linux as it comes.
+    #[must_use]
+    pub fn plain(congestion_control: String, mss_bytes: u32) -> End {
+        let [_, first_send, most_send] = BufferConfig::default().wmem_bytes;
+        let [_, first_receive, most_receive] = ReceiveConfig::default().rmem_bytes;
+        End {
+            congestion_control,
+            mss_bytes,
+            nagle: true,
+            quick_ack: false,
+            ecn: false,
+            send_buffer_bytes: [first_send, most_send],
+            receive_buffer_bytes: [first_receive, most_receive],
+        }
+    }
+
+    /// What both buffers hold at most, in bytes.
+    fn buffer_bytes(&self) -> u64 {
+        self.send_buffer_bytes[1] + self.receive_buffer_bytes[1]
+    }
+}
+
 impl Setup {
     /// All connections of all sessions.
     pub fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
@@ -107,21 +141,22 @@ impl Setup {
     }
 
     /// The most memory for what the buffers of all connections and the data of commands may hold, at both ends
-    /// together, in bytes.
+    /// and in relays together, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> i64 {
         let initiators = self.initiators.iter();
+        let plain = End::plain(String::new(), 0);
+        let relay_flow = 2 * (plain.buffer_bytes() + DEFAULT_BUFFER_BYTES as u64);
         let each = initiators.map(|initiator| {
             let connections = initiator.connections.iter();
             let ends = connections.flat_map(|connection| &connection.ends);
-            let buffers: u64 = ends
-                .map(|end| end.send_buffer_bytes[1] + end.receive_buffer_bytes[1])
-                .sum();
+            let buffers: u64 = ends.map(End::buffer_bytes).sum();
+            let flows = self.relays.iter().flatten().count() * initiator.connections.len();
             let load = &initiator.load;
             let commands = load.parallel.min(self.command_window as usize) as u64;
             // The data of an I/O is with the initiator, and with the target once its command is.
             let data = u64::from(load.block_bytes) * (load.parallel as u64 + commands);
-            buffers + data
+            buffers + data + flows as u64 * relay_flow
         });
         i64::try_from(each.sum::<u64>()).unwrap_or(i64::MAX)
     }

@@ -84,6 +84,9 @@ pub struct WhatIf {
     pub compared: Vec<Compared>,
     /// Bytes of data per second of the recording.
     pub bytes_per_s: f64,
+    /// What the twin does unchanged with other losses of the same share: the median over the seeds, in bytes per second,
+    /// and what gains are relative to. `None` where nothing is predicted.
+    pub expected_bytes_per_s: Option<f64>,
     /// What binds in the twin as it was recorded.
     pub binds: String,
     /// Simulated seconds of all runs together.
@@ -114,6 +117,8 @@ pub(crate) struct Outcome {
     /// The greatest gain first.
     pub(crate) predictions: Vec<Prediction>,
     pub(crate) failed: Vec<Failed>,
+    /// As in [`WhatIf`].
+    pub(crate) expected_bytes_per_s: Option<f64>,
     /// Simulated seconds of all runs together.
     pub(crate) simulated_s: f64,
     /// By how much the runs are shorter than the recording, if they are.
@@ -225,7 +230,7 @@ impl Twin {
         self.compared.iter().all(Compared::fits)
     }
 
-    /// Predicts each of the changes, on all processors, if the twin fits. `watch` is told how many runs of how
+    /// Predicts each of the changes, on all processors, if the twin fits. `watch` gets how many runs of how
     /// many are done, and says whether to go on.
     ///
     /// # Errors
@@ -241,6 +246,7 @@ impl Twin {
             fits: self.fits(),
             compared: self.compared.clone(),
             bytes_per_s: self.recorded_bytes_per_s(),
+            expected_bytes_per_s: None,
             binds: self.binds(),
             simulated_s: 0.0,
             seeds: SEEDS,
@@ -254,6 +260,7 @@ impl Twin {
         let outcome = self.outcome(changes, MOST_FOR_EACH_ALONE, watch)?;
         told.shortened.extend(outcome.shortened);
         told.simulated_s = outcome.simulated_s;
+        told.expected_bytes_per_s = outcome.expected_bytes_per_s;
         told.predictions = outcome.predictions;
         told.failed = outcome.failed;
         Ok(told)
@@ -285,6 +292,7 @@ impl Twin {
             of_setup.into_iter().collect()
         };
         let unchanged = next()?;
+        outcome.expected_bytes_per_s = Some(self.throughput(&unchanged));
         for (change, changed) in changes.iter().zip(&setups[1..]) {
             match next() {
                 Ok(replays) => {
@@ -326,10 +334,19 @@ impl Twin {
         Ok(outcome.predictions.into_iter().next())
     }
 
-    fn recorded_bytes_per_s(&self) -> f64 {
-        let iops = &self.reading.recorded.total.iops;
-        // Parts of writes count as I/Os in both.
-        self.replay.bytes_per_s * iops / self.replay.summary.total.iops.max(1e-9)
+    pub(crate) fn recorded_bytes_per_s(&self) -> f64 {
+        self.replay.bytes_per_s * self.above_twin()
+    }
+
+    /// The recording's throughput ÷ the twin's. Parts of writes count as I/Os in both.
+    fn above_twin(&self) -> f64 {
+        self.reading.recorded.total.iops / self.replay.summary.total.iops.max(1e-9)
+    }
+
+    /// The median throughput of runs, in bytes per second, as the recording's is to the twin's.
+    fn throughput(&self, runs: &[Replay]) -> f64 {
+        let rates = runs.iter().map(|run| run.bytes_per_s);
+        Range::of(rates.collect()).median * self.above_twin()
     }
 
     /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
@@ -372,7 +389,7 @@ impl Twin {
         };
         Prediction {
             change: change.to_vec(),
-            bytes_per_s: self.recorded_bytes_per_s() * (1.0 + gain.median),
+            bytes_per_s: self.throughput(changed),
             gain,
             latency_p50_ns: middle(|it| it.latency_p50_ns),
             latency_p99_ns: middle(|it| it.latency_p99_ns),

@@ -142,6 +142,78 @@ fn a_path_that_no_longer_loses_packets() {
     );
 }
 
+/// A path with losses, over which Reno's window stays small.
+const LOSSY: &str = "delay = \"10ms\"\nrate = \"100Mbit/s\"\nqueue = \"256KiB\"\nloss = \"0.1%\"";
+const RENO: &str = "[tcp]\ncongestion_control = \"reno\"";
+
+/// A host beside the client or the storage, by the name of the nearer one, with a relay that sends over the path by BBR.
+fn relay(near: &str) -> String {
+    let [beside_client, beside_storage, side] = match near {
+        "client" => ["near", "far", "out"],
+        _ => ["far", "near", "in"],
+    };
+    let path = |name: &str, to: &str| {
+        let effects = if name == "far" { LOSSY } else { "" };
+        format!("[[path]]\nname = \"{name}\"\nbetween = [\"edge\", \"{to}\"]\n{effects}\n")
+    };
+    format!(
+        "[[host]]\nname = \"edge\"\n{}{}[[relay]]\nname = \"proxy\"\nhost = \"edge\"\nto = \"storage\"\n\
+         {side} = {{ congestion_control = \"bbr\" }}\n{RENO}",
+        path(beside_client, "client"),
+        path(beside_storage, "storage"),
+    )
+}
+
+#[test]
+fn a_relay_at_the_edge_of_the_target_that_sends() {
+    let world = |initiator, more| World {
+        path: LOSSY,
+        target: "luns = [\"memory:64MiB\"]",
+        initiator,
+        workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 16",
+        more,
+    };
+    holds(
+        &world("", RENO),
+        &[("relay.target_edge", "bbr")],
+        &world("through = \"proxy\"", &relay("storage")),
+    );
+}
+
+#[test]
+fn a_relay_at_the_edge_of_the_initiator_that_sends() {
+    let world = |initiator, more| World {
+        path: LOSSY,
+        target: "luns = [\"memory:64MiB\"]",
+        initiator,
+        workload: "op = \"write\"\nblock = \"64KiB\"\nparallel = 16",
+        more,
+    };
+    holds(
+        &world("", RENO),
+        &[("relay.initiator_edge", "bbr")],
+        &world("through = \"proxy\"", &relay("client")),
+    );
+}
+
+#[test]
+fn a_congestion_control_at_the_end_that_sends() {
+    let world = |target, more| World {
+        path: LOSSY,
+        target,
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 16",
+        more,
+    };
+    let target = "luns = [\"memory:64MiB\"]";
+    // The initiator sends commands only, for which it does not matter.
+    holds(
+        &world(target, RENO),
+        &[("target.congestion_control", "bbr")],
+        &world(target, "[tcp]\ncongestion_control = \"bbr\""),
+    );
+}
+
 #[test]
 fn two_connections_in_place_of_one() {
     let world = |initiator| World {

@@ -1,8 +1,6 @@
 //! A flow by Reno's congestion control beside a twin's load: what it gets tells how fair the load is to others.
 
 use wansan_sim::storage::{ConnectionConfig, ReceiverConfig, StreamConfig};
-use wansan_sim::tcp::receive::ReceiveConfig;
-use wansan_sim::tcp::send::BufferConfig;
 use wansan_trace::Recorder;
 use wansan_workload::sequence::Operation;
 
@@ -31,18 +29,10 @@ pub(super) fn sender(setup: &Setup, links: &[u32], seed: u64) -> Result<StreamCo
     for (address, port) in addresses.iter_mut().zip(PORTS) {
         address.set_port(port);
     }
-    let (send, receive) = (BufferConfig::default(), ReceiveConfig::default());
-    let [_, first_send, most_send] = send.wmem_bytes;
-    let [_, first_receive, most_receive] = receive.rmem_bytes;
-    let reno = End {
-        congestion_control: "reno".to_owned(),
-        mss_bytes: setup.first_connection().ends[0].mss_bytes,
-        nagle: true,
-        quick_ack: false,
-        ecn: false,
-        send_buffer_bytes: [first_send, most_send],
-        receive_buffer_bytes: [first_receive, most_receive],
-    };
+    let reno = End::plain(
+        "reno".to_owned(),
+        setup.first_connection().ends[0].mss_bytes,
+    );
     Ok(StreamConfig {
         connections: vec![ConnectionConfig {
             ends: [end(&reno, seed)?, end(&reno, seed)?],

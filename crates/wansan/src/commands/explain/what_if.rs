@@ -18,6 +18,9 @@ use crate::commands::grid::{grid, right};
 use crate::commands::measuring::bar;
 use crate::commands::{print_json, print_text};
 
+/// A recording whose losses made it differ by more than this from what is expected is reported to have.
+const NOTABLE: f64 = 0.05;
+
 /// Exit status when nothing is predicted: the twin does not do what was recorded, or no change could be simulated.
 const NOTHING_PREDICTED: u8 = 1;
 
@@ -150,6 +153,14 @@ fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
             .fold(0.0, f64::max)
             * 100.0,
     )?;
+    let expected = told.expected_bytes_per_s.unwrap_or(told.bytes_per_s);
+    if (expected / told.bytes_per_s - 1.0).abs() > NOTABLE {
+        writeln!(
+            out,
+            "With other losses of the same share it does {}; gains are relative to that.",
+            rate(expected),
+        )?;
+    }
     writeln!(
         out,
         "{} seeds each, {:.0} s simulated in all (of {} s at most):\n",

@@ -1,0 +1,93 @@
+//! Relays between a twin's initiators and its target, each at one edge of the path.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use wansan_path::Effects;
+use wansan_sim::network::{Hop, Network};
+use wansan_sim::storage::{ConnectionConfig, RelayConfig};
+use wansan_split::DEFAULT_BUFFER_BYTES;
+use wansan_trace::Recorder;
+
+use super::{ReplayError, end};
+use crate::setup::{End, INITIATOR, Setup, TARGET};
+
+/// The congestion control of relays on their host's side, where there is no delay and nothing is lost.
+const NEAR_LAW: &str = "cubic";
+/// The addresses of the relays at both edges, for documentation only (RFC 5737 §3): no recorded host has them.
+const ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+];
+/// The first port that they listen at, one for each connection of the twin, and the first one that they connect from.
+const LISTEN_PORT: u16 = 1;
+const CONNECT_PORT: u16 = 32_769;
+
+/// What joins a relay to the host at its edge: a link without delay or bound.
+pub(super) fn near_link(network: &mut Network, seed: u64) -> Result<u32, ReplayError> {
+    let link = network.link(&Effects::default(), seed);
+    link.map_err(|source| ReplayError::Effects {
+        path: "to a relay".to_owned(),
+        source,
+    })
+}
+
+/// Puts the setup's relays into a connection, the twin's one of that number: what is left of it is the initiator's part.
+pub(super) fn split(
+    connection: ConnectionConfig,
+    setup: &Setup,
+    number: u16,
+    near_link: u32,
+    seed: u64,
+) -> Result<(ConnectionConfig, Vec<RelayConfig>), ReplayError> {
+    let mss_bytes = setup.first_connection().ends[0].mss_bytes;
+    let socket = |law: &str| {
+        let plain = End::plain(law.to_owned(), mss_bytes);
+        end(
+            &End {
+                nagle: false,
+                ..plain
+            },
+            seed,
+        )
+    };
+    let near_routes = || [vec![Hop::from(near_link)], vec![Hop::from(near_link)]];
+    let mut relays = Vec::new();
+    let mut client = connection;
+    // From the target's edge to the initiator's: each splits what is left.
+    for edge in [TARGET, INITIATOR] {
+        let Some(law) = &setup.relays[edge] else {
+            continue;
+        };
+        let at = |port: u16| SocketAddr::new(ADDRESSES[edge], port + number);
+        let (listen, from) = (at(LISTEN_PORT), at(CONNECT_PORT));
+        let ConnectionConfig {
+            ends: [first, last],
+            routes,
+            addresses: [client_address, target_address],
+        } = client;
+        let (laws, routes) = match edge {
+            TARGET => ([law.as_str(), NEAR_LAW], [routes, near_routes()]),
+            _ => ([NEAR_LAW, law.as_str()], [near_routes(), routes]),
+        };
+        let [towards_client, onward] = laws;
+        let [client_routes, onward_routes] = routes;
+        client = ConnectionConfig {
+            ends: [first, socket(towards_client)?],
+            routes: client_routes,
+            addresses: [client_address, listen],
+        };
+        relays.push(RelayConfig {
+            listen: vec![listen],
+            onward: ConnectionConfig {
+                ends: [socket(onward)?, last],
+                routes: onward_routes,
+                addresses: [from, target_address],
+            },
+            buffer_bytes: DEFAULT_BUFFER_BYTES,
+            bound: None,
+            receive_buffers: [None, None],
+            trace: Recorder::off(),
+        });
+    }
+    Ok((client, relays))
+}
