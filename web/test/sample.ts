@@ -1,6 +1,6 @@
 /**
  * A run as the lab would hand it to the page, made up from a queueing picture of the command
- * window: N asked for, at most the window's number let in, one round trip of 32 ms each way of it.
+ * window: N asked for, at most the window admitted, one round trip of 32 ms each way of it.
  * It stands for no measurement; the same seed gives the same run.
  */
 
@@ -26,7 +26,7 @@ function random(seed: number): () => number {
 
 const LAYERS = ["app", "scsi", "queue", "window", "socket", "tcp_initiator", "wire", "tcp_target", "target", "device", "store"];
 
-/** Share of what the window lets in that each layer below it holds. */
+/** Share of what the window admits that each layer below it holds. */
 const BELOW_WINDOW = [0.985, 0.975, 0.52, 0.022, 0.014, 0.009, 0.006];
 
 function sampleCell(number: number, phase: string, parallel: number, window: number): CellReport {

@@ -74,7 +74,7 @@ tables! {
         /// Mean number of I/Os in flight at each recorded layer, of all initiators together.
         in_flight: BTreeMap<String, f64> => Count of Layers [Ios],
         /// What the congestion windows of the end that sends the data did.
-        cwnd: Option<CwndUse> => Group [Ios, Tcp],
+        cwnd: Option<CwndUse> => Group [Tcp],
         /// What its I/Os waited for: each moment of their latency, with its cause.
         waits: Option<WaitUse> => Group [Ios],
         /// Where its I/Os stood still and why.
@@ -91,5 +91,12 @@ impl CellResult {
     #[must_use]
     pub fn measured_ns(&self) -> Option<[u64; 2]> {
         Some([self.measured_from_ns?, self.measured_to_ns?])
+    }
+
+    /// By how much its paths delayed packets more than was asked, in nanoseconds at the 99th percentile: the most
+    /// of all directions; none if none delayed any.
+    #[must_use]
+    pub fn late_p99_ns(&self) -> Option<u64> {
+        self.paths.iter().filter_map(PathResult::late_p99_ns).max()
     }
 }

@@ -121,3 +121,15 @@ tables! {
         held_bytes: u64,
     }
 }
+
+impl PathResult {
+    /// By how much the 99th percentile of the delays is above the one that was asked, in nanoseconds; none if no
+    /// packet was delayed.
+    #[must_use]
+    pub fn late_p99_ns(&self) -> Option<u64> {
+        Some(
+            self.delay_achieved_p99_ns?
+                .saturating_sub(self.delay_asked_p99_ns?),
+        )
+    }
+}

@@ -14,7 +14,7 @@ pub struct Table {
     pub about: &'static str,
     /// The field that tells it from others in a list.
     pub key: Option<&'static str>,
-    /// The struct whose fields stand in JSON beside its own.
+    /// The struct whose fields are in JSON beside its own.
     pub with: Option<&'static Table>,
     /// Its fields, in the order of files.
     pub fields: &'static [Field],
@@ -36,7 +36,7 @@ pub struct Field {
     pub kind: &'static Kind,
 }
 
-/// What stands in a field.
+/// What is in a field.
 #[derive(Debug)]
 pub enum Kind {
     /// A number.
@@ -247,13 +247,13 @@ pub struct Single {
     pub value: Value,
 }
 
-/// What can stand in a field.
+/// What can be in a field.
 pub trait Content {
     /// Which kind of content that is.
     const KIND: &'static Kind;
 
     /// Tells each single value in it, by the name that it has behind `name`, and with the field that it
-    /// stands in. What is null, and lists of what has no name, is left out.
+    /// is in. What is null, and lists of what has no name, is left out.
     fn visit(&self, name: &str, field: &'static Field, see: &mut dyn FnMut(&'static Field, Single));
 
     /// Its name in a list of its kind.
@@ -402,7 +402,7 @@ macro_rules! tables {
                 )),*],
             };
 
-            /// Tells each single value in it by its dotted name, with the field that it stands in.
+            /// Tells each single value in it by its dotted name, with the field that it is in.
             pub fn singles(&self, see: &mut dyn FnMut(&'static $crate::table::Field, $crate::table::Single)) {
                 let mut fields = Self::TABLE.fields.iter();
                 $(if let Some(field) = fields.next() {

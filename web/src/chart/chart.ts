@@ -21,7 +21,7 @@ export interface AxisSpec {
   logarithmic?: boolean;
   /** The least range that is shown, for axes with natural bounds. */
   least?: [number, number];
-  /** The range of all that there is to see along x, where the data's own is not meant. */
+  /** The full range along x, where the data's own is not meant. */
   whole?: Range;
 }
 

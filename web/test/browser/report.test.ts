@@ -475,7 +475,7 @@ test("each cause of stalls shows the packets of its costliest stall, down to mic
   // From milliseconds …
   const ticks = async () => await diagram.locator(".tick text").allTextContents();
   assert.match((await ticks()).join(" "), /\d ms/);
-  // … to parts of a microsecond, which the axis tells apart.
+  // … to parts of a microsecond, which the axis distinguishes.
   for (let i = 0; i < 30; i += 1) {
     await diagram.press("+");
   }

@@ -27,7 +27,7 @@ use crate::world::{Process, World};
 const LOGIN_LIMIT: Duration = Duration::from_secs(120);
 /// How long one that has been waited for as long as that may take to be seen to have ended.
 const LAST_LIMIT: Duration = Duration::from_secs(1);
-/// How often the initiators are looked at, and progress is told.
+/// How often the initiators are looked at, and progress is reported.
 const POLL: Duration = Duration::from_millis(50);
 /// The host name of the records of programs' threads, of all hosts.
 const LAB: &str = "lab";
@@ -68,7 +68,7 @@ impl Kept {
     }
 }
 
-/// Somebody to be told how far a cell has got.
+/// Observes a cell's progress.
 pub(super) trait Watch {
     /// The initiators have been started: from now on there is something to keep.
     fn started(&mut self);

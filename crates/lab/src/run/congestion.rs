@@ -153,7 +153,7 @@ fn hold(law: Algorithm, table: &ControlTable) -> Result<Held, CongestionControlE
 pub(super) fn check(cells: &[Cell]) -> Result<(), CongestionError> {
     let wanted = cells.iter().flat_map(Cell::congestion_controls);
     for name in wanted.collect::<BTreeSet<&str>>() {
-        // What cannot be tried here is told by the program that needs it.
+        // What cannot be tried here is reported by the program that needs it.
         let Ok(socket) = socket(AddressFamily::INET, SocketType::STREAM, None) else {
             continue;
         };

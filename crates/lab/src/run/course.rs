@@ -97,7 +97,7 @@ impl Course {
         match self.change(statements, clock::now(), None) {
             Ok(()) => Ok(first..self.changes.len()),
             Err(refused) => {
-                // It was told at once: no part of what happened to the cell.
+                // It was reported at once: no part of what happened to the cell.
                 self.changes.truncate(first);
                 Err(refused)
             }

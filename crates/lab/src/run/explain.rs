@@ -7,6 +7,7 @@ use wansan_insight::cwnd::cwnd_use;
 use wansan_insight::finding::{Finding, Observed, Prediction};
 use wansan_insight::gain;
 use wansan_insight::report::{CellCharts, Detail};
+use wansan_insight::transport::transport_use;
 use wansan_insight::window::Window;
 use wansan_insight::{Analysis, Cell as Records, ReadError};
 use wansan_schema::{Advised, CellResult};
@@ -62,9 +63,10 @@ pub(super) fn cell(
     Ok((observed, charts))
 }
 
-/// Adds to a cell's result what the records of its relays tell.
-pub(super) fn relays(folder: &Path, cell: &Cell, result: &mut CellResult) -> Result<(), ReadError> {
-    if result.relays.is_empty() {
+/// Adds to a cell's result what TCP's records tell of its relays, and where there are no I/Os of its streams.
+pub(super) fn flows(folder: &Path, cell: &Cell, result: &mut CellResult) -> Result<(), ReadError> {
+    let has_ios = !cell.scenario.initiators.is_empty();
+    if result.relays.is_empty() && has_ios {
         return Ok(());
     }
     let Some(table) = file::read_folder::<Tcp>(folder)? else {
@@ -72,6 +74,9 @@ pub(super) fn relays(folder: &Path, cell: &Cell, result: &mut CellResult) -> Res
     };
     let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
     let window = Window { from_ns, to_ns };
+    if !has_ios {
+        result.cwnd = cwnd_use(&table, &transport_use(&table, window), window);
+    }
     for relay in &cell.scenario.relays {
         let host = recorded_as(&relay.host, &relay.table.name);
         if let (Some(backlog), Some(of_relay)) = (

@@ -406,7 +406,7 @@ pub(super) fn conclude(
     }
     let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
     record::add_routers(result, measured.vpns.usage(from_ns, to_ns));
-    explain::relays(folder, cell, result)?;
+    explain::flows(folder, cell, result)?;
     match cell.scenario.initiators[..] {
         [] => Ok(None),
         _ => {

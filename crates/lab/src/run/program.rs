@@ -130,7 +130,7 @@ impl Programs<'_> {
             },
             process: settings::ProcessSettings {
                 congestion_control: Some(self.document.tcp.congestion_control.clone()),
-                // Whoever can has logged out when it is told to end.
+                // Programs that can log out have done so when they are asked to end.
                 drain: AT_ONCE,
                 record: self.records(host.name()),
                 json: true,

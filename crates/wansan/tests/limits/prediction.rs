@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use libtest_mimic::Failed;
 use serde_json::Value;
 use wansan_arms::{Arm, open_to_all};
+use wansan_schema::Results;
 
 use super::{told, wansan};
 
@@ -87,19 +88,9 @@ pub(super) fn a_window_before_a_store(arm: Arm) -> Result<Option<f64>, Failed> {
 fn late<'a>(runs: impl IntoIterator<Item = &'a PathBuf>) -> Result<Option<f64>, Failed> {
     let mut most_ms = 0.0_f64;
     for folder in runs {
-        let results = results(folder)?;
-        for path in results["cells"][0]["paths"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            let delay = |what: &str| path[format!("delay_{what}_p99_ns")].as_f64();
-            let (asked, achieved) = (delay("asked"), delay("achieved"));
-            let late_ns = achieved
-                .zip(asked)
-                .map_or(0.0, |(achieved, asked)| achieved - asked);
-            most_ms = most_ms.max(late_ns / 1e6);
-        }
+        let results: Results = serde_json::from_value(results(folder)?)?;
+        let late_ns = results.cells[0].late_p99_ns().unwrap_or(0);
+        most_ms = most_ms.max(late_ns as f64 / 1e6);
     }
     Ok((most_ms > MOST_LATE_MS).then_some(most_ms))
 }

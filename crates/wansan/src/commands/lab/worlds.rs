@@ -12,7 +12,7 @@ use super::text;
 /// What is compared of a cell: its name, and its value if the cell has one.
 type Figure = (&'static str, fn(&CellResult) -> Option<f64>);
 
-const FIGURES: [Figure; 3] = [
+const FIGURES: [Figure; 4] = [
     ("bytes_per_s", bytes_per_s),
     ("latency_p50_ns", |cell| {
         cell.latency_p50_ns.map(|ns| ns as f64)
@@ -20,7 +20,11 @@ const FIGURES: [Figure; 3] = [
     ("latency_p99_ns", |cell| {
         cell.latency_p99_ns.map(|ns| ns as f64)
     }),
+    ("window_cuts_per_min", window_cuts_per_min),
 ];
+
+/// A cell whose emulator was later than this at the 99th percentile shows the machine, not the plan; nanoseconds.
+const MOST_LATE_NS: u64 = 1_000_000;
 
 /// Shares of the cells of which it is said how far they differ at most.
 const SHARES: [(f64, &str); 2] = [(0.95, "95 % of the cells"), (1.0, "all")];
@@ -31,6 +35,14 @@ fn bytes_per_s(cell: &CellResult) -> Option<f64> {
     let all: Option<f64> = streams.sum();
     cell.bytes_per_s
         .or(all.filter(|_| !cell.streams.is_empty()))
+}
+
+/// How often congestion windows were cut, by all connections together.
+fn window_cuts_per_min(cell: &CellResult) -> Option<f64> {
+    let [from_ns, to_ns] = cell.measured_ns()?;
+    let cwnd = cell.cwnd.as_ref()?;
+    let cuts = cwnd.cwr_events + cwnd.recovery_events + cwnd.loss_events;
+    Some(cuts as f64 * 60e9 / to_ns.saturating_sub(from_ns).max(1) as f64)
 }
 
 /// Prints by how much the simulated cells differ from the real ones.
@@ -46,7 +58,10 @@ pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Resul
                     ((*name).to_owned(), both)
                 });
                 let figures: serde_json::Map<String, Value> = figures.collect();
-                json!({"cell": real.cell, "parameters": real.parameters, "figures": figures})
+                json!({
+                    "cell": real.cell, "parameters": real.parameters, "figures": figures,
+                    "late_p99_ns": real.late_p99_ns(), "is_late": is_late(real),
+                })
             })
             .collect();
         let folders = json!({
@@ -54,10 +69,12 @@ pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Resul
         });
         return print_json(&serde_json::to_string_pretty(&folders)?);
     }
+    let late = cells.clone().filter(|(real, _)| is_late(real)).count();
     let errors = cells
         .clone()
+        .filter(|(real, _)| !is_late(real))
         .filter_map(|(real, simulated)| error(bytes_per_s(real), bytes_per_s(simulated)));
-    let summary = summary(errors.map(f64::abs).collect());
+    let summary = summary(errors.map(f64::abs).collect(), late);
     let mut table = grid([
         "cell",
         "parameters",
@@ -66,12 +83,16 @@ pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Resul
         "error",
         "p50 error",
         "p99 error",
+        "cuts/min",
+        "simulated",
+        "late p99 ms",
     ]);
     for (real, simulated) in cells {
         let errors = FIGURES.map(|(_, of)| percent(error(of(real), of(simulated))));
-        let [rate, p50, p99] = errors;
+        let [rate, p50, p99, _] = errors;
         let megabytes =
             |cell| bytes_per_s(cell).map_or("-".to_owned(), |it| format!("{:.2}", it / 1e6));
+        let cuts = |cell| window_cuts_per_min(cell).map_or("-".to_owned(), |it| format!("{it:.0}"));
         table.add_row([
             real.cell.to_string(),
             text::parameters(real),
@@ -80,17 +101,33 @@ pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Resul
             rate,
             p50,
             p99,
+            cuts(real),
+            cuts(simulated),
+            real.late_p99_ns()
+                .map_or("-".to_owned(), |ns| format!("{:.2}", ns as f64 / 1e6)),
         ]);
     }
-    right(&mut table, [0, 2, 3, 4, 5, 6]);
+    right(&mut table, [0, 2, 3, 4, 5, 6, 7, 8, 9]);
     print_text(|out| writeln!(out, "\nSimulated against measured:\n{table}\n{summary}"))?;
     Ok(())
 }
 
-/// How far the throughput of cells is off.
-fn summary(mut errors: Vec<f64>) -> String {
+/// Whether the emulator was too late in this cell for it to be compared.
+fn is_late(real: &CellResult) -> bool {
+    real.late_p99_ns().is_some_and(|ns| ns > MOST_LATE_NS)
+}
+
+/// How far the throughput of cells is off, those left out in which the emulator was late.
+fn summary(mut errors: Vec<f64>, late: usize) -> String {
+    let left_out = match late {
+        0 => String::new(),
+        late => format!(
+            " Left out: {late} cell(s) in which the emulator was more than {} ms late at p99.",
+            MOST_LATE_NS / 1_000_000
+        ),
+    };
     if errors.is_empty() {
-        return "No cell was measured in both worlds.".to_owned();
+        return format!("No cell can be compared.{left_out}");
     }
     errors.sort_by(f64::total_cmp);
     let within = SHARES.map(|(share, words)| {
@@ -99,7 +136,8 @@ fn summary(mut errors: Vec<f64>) -> String {
     });
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     format!(
-        "Throughput is off by {:.1} % on average: {}.",
+        "Throughput of {} cell(s) is off by {:.1} % on average: {}.{left_out}",
+        errors.len(),
         mean * 100.0,
         within.join(", ")
     )
