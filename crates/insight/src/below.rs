@@ -7,7 +7,7 @@
 //! spent in the two programs. The parts add up to the latency exactly, as each begins where the one
 //! before ends.
 //!
-//! Where only one end has recorded anything, the same is told of that end, and all that lies beyond it is
+//! Where only one end has recorded anything, the same is derived for that end, and all beyond it is
 //! one rest.
 //!
 //! - `streams` looks up when a byte of a stream passed each of these places;

@@ -20,7 +20,7 @@ use crate::window::Window;
 
 /// The shortest pause that ends a burst.
 pub const LEAST_PAUSE_NS: u64 = 1_000_000;
-/// The shares at which the distribution is told, evenly from 0 to 1.
+/// The quantiles of the distribution that are reported, evenly from 0 to 1.
 pub const QUANTILES: usize = 51;
 
 wansan_schema::tables! {

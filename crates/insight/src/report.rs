@@ -154,7 +154,7 @@ tables! {
         /// Which host sends to which.
         name: String,
         /// The congestion window in segments. Where there are more samples than steps, the least and the
-        /// greatest of two steps stand in them, in their order; a value holds until the next.
+        /// greatest of two steps are in them, in their order; a value holds until the next.
         cwnd_packets: Samples,
         /// The slow-start threshold, in the same way; `None` while none is set. Empty for all but the
         /// busiest ends.

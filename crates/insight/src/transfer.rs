@@ -39,7 +39,7 @@ pub struct Transfer {
     pub flow: usize,
     /// Which end it goes to.
     pub way: FlowDirection,
-    /// Where its first byte of payload stands in its direction's stream, from 0; `None` when it is
+    /// Where its first byte of payload is in its direction's stream, from 0; `None` when it is
     /// encrypted or the connection's beginning was not seen.
     pub place: Option<u64>,
     /// Up to where the other direction's stream is acknowledged.

@@ -1,4 +1,4 @@
-//! Crossings of the `wire` layer, told from packets and PDUs together.
+//! Crossings of the `wire` layer, derived from packets and PDUs together.
 //!
 //! A PDU's place in its TCP stream is recorded; a segment's sequence number relative to the SYN's
 //! gives its place in the same stream. The earliest packet that went on and that covers the place

@@ -19,7 +19,7 @@ impl Digest {
         Digest(crc32c::crc32c(bytes))
     }
 
-    /// The digest as it stands in a PDU.
+    /// The digest as it is in a PDU.
     #[inline]
     #[must_use]
     pub const fn from_wire(bytes: [u8; DIGEST_BYTES]) -> Self {

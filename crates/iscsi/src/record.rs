@@ -55,7 +55,7 @@ pub fn keys_of(record: &ConnectionRecord) -> Option<(SessionParameters, Connecti
 
 /// The record of a PDU with this header (RFC 7143 §11): sequence numbers are at the same offsets in
 /// all requests and in all responses, so no PDU needs to be parsed. `stream_offset` is where its
-/// first byte stands in its direction's TCP stream, from 0.
+/// first byte is in its direction's TCP stream, from 0.
 #[must_use]
 pub fn pdu_record(
     time: Instant,

@@ -24,7 +24,7 @@ pub const MAX_VALUE_BYTES: usize = 255;
 /// for authentication methods with large items.
 pub const MAX_TEXT_BYTES: usize = 65_536;
 
-/// One `key=value`, as it stands in a text.
+/// One `key=value`, as it is in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair<'a> {
     /// The key's name: 1 to [`MAX_NAME_BYTES`] bytes of visible ASCII without `=`.

@@ -61,7 +61,7 @@ pub trait Observer {
     fn progress(&mut self, done: usize, cells: usize, left: Duration);
     /// A cell has ended well.
     fn cell(&mut self, result: &CellResult);
-    /// The planned phase has ended and its finding stands in `results`.
+    /// The planned phase has ended and its finding is in `results`.
     fn found(&mut self, results: &Results);
 }
 
@@ -102,7 +102,7 @@ pub enum RunError {
     #[error(transparent)]
     NotStarted(Box<CellError>),
     /// It was asked to stop. What is complete is kept.
-    #[error("interrupted{}", folder.as_ref().map(|folder| format!("; what is complete stands in {}", folder.display())).unwrap_or_default())]
+    #[error("interrupted{}", folder.as_ref().map(|folder| format!("; completed cells are in {}", folder.display())).unwrap_or_default())]
     Interrupted {
         /// The run's folder, if there was anything to keep.
         folder: Option<PathBuf>,

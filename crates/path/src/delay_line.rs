@@ -13,7 +13,7 @@ use crate::packet::Transit;
 /// Holds packets until they are due, each at a time of its own.
 ///
 /// Those that are due no earlier than all before them, which without reordering are all of them,
-/// stand in a plain queue; only those that overtake are sorted.
+/// are in a plain queue; only those that overtake are sorted.
 #[derive(Debug)]
 pub(crate) struct DelayLine<T> {
     in_order: VecDeque<Transit<T>>,

@@ -143,7 +143,7 @@ struct Process {
 impl Process {
     /// `None` for the kernel's own.
     fn parse(stat: &str) -> Option<Process> {
-        // The name stands in parentheses, and may have some of its own; the state follows it.
+        // The name is in parentheses, and may have some of its own; the state follows it.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let flags: u32 = fields.get(6)?.parse().ok()?;
         if flags & OF_KERNEL != 0 {

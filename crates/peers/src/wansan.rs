@@ -94,7 +94,7 @@ impl Target {
         self.listening["address"].as_str().unwrap_or_default()
     }
 
-    /// Where it gives its metrics, if it was told to.
+    /// Where it serves its metrics, if it does.
     pub fn metrics_address(&self) -> Option<&str> {
         self.listening["metrics"].as_str()
     }

@@ -166,7 +166,7 @@ pub enum RelayError {
 }
 
 impl RelayError {
-    /// Where in the settings of `listeners` stands what it is about, such as `listener[1].to`, if it stands in
+    /// Where in the settings of `listeners` stands what it is about, such as `listener[1].to`, if it is in
     /// one place.
     #[must_use]
     pub fn place(&self, listeners: &[ListenerConfig]) -> Option<String> {

@@ -75,7 +75,7 @@ pub(crate) enum Step {
     Waits,
     /// Another turn.
     Again,
-    /// It connects to another address: the poller has to be told of the new socket.
+    /// It connects to another address: the new socket has to be registered with the poller.
     Reconnects,
     /// It is over.
     Over(Ending),

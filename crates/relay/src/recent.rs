@@ -1,4 +1,4 @@
-//! How much a flow has moved lately, so that those that move can be told from those that once did.
+//! How much a flow has moved lately, so that those that move can be distinguished from those that once did.
 
 use wansan_trace::Instant;
 

@@ -162,7 +162,7 @@ impl Relay {
         self.threads.stop()
     }
 
-    /// Says what there is to be said of the listeners' laws.
+    /// Logs remarks on the listeners' laws.
     fn report_laws(&self) {
         for listener in &self.listeners {
             let route = &listener.route;

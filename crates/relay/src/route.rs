@@ -72,7 +72,7 @@ pub(crate) struct Route {
     pub(crate) bound: Option<Bound>,
     /// What is to be said of that: why they are held by another law than the best, or by none.
     pub(crate) remark: Option<String>,
-    /// That a side's receive buffers are smaller than its law wants was told.
+    /// Whether it was logged that a side's receive buffers are smaller than its law wants.
     is_short_told: [AtomicBool; 2],
     target: Target,
     /// Known to all routes of a listener, from when it became transparent to when it is so no more: it is

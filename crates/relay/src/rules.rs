@@ -197,7 +197,7 @@ impl Rules {
     /// [`RulesError`]; nothing is left behind.
     pub fn install(&self) -> Result<Installed, RulesError> {
         self.remove();
-        // What fails from here on takes along what there is.
+        // A failure from here on removes what was added.
         let installed = Installed(self.clone());
         // The table comes last: what it marks has somewhere to go from the first packet on.
         run("ip", &self.route("replace"), "")?;
@@ -211,7 +211,7 @@ impl Rules {
         run("nft", &arguments, &self.table_text())
     }
 
-    /// Removes what there is of them.
+    /// Removes those that exist.
     fn remove(&self) {
         let table = ["delete", "table", "inet", &self.table()].map(str::to_owned);
         // What is not there needs no removal.

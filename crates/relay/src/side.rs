@@ -68,7 +68,7 @@ impl Side {
         match recv(&self.socket, into, flags | RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Read::Fin,
             Ok((_, read)) => {
-                // Nothing was left; what comes now is told again. At the urgent byte a read ends
+                // Nothing was left; what comes now raises another event. At the urgent byte a read ends
                 // early too.
                 if read < wanted && !self.ending && !self.urgent {
                     self.readable = false;

@@ -3,7 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the number of descriptors that this process may have open to what it is allowed to raise
-/// it to, and gives what it is then: a server has one for each connection, and the usual soft limit
+/// it to, and returns what it is then: a server has one for each connection, and the usual soft limit
 /// of 1024 is for programs that use `select`.
 #[must_use]
 pub fn raise() -> usize {

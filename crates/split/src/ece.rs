@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// 2 MB/s come for so long, a segment every 0.5 ms, of which 1 MB/s pass on; what is told of it, and the moments
+    /// 2 MB/s come for so long, a segment every 0.5 ms, of which 1 MB/s pass on; what is reported of it, and the moments
     /// in ms at which ECE began. The sender answers a signal after 10 ms.
     fn run(bound_bytes: u64, least_bytes: u64, ms: u64) -> (Signals, Vec<u64>) {
         let mut receiver = Receiver::default();

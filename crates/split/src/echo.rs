@@ -46,7 +46,7 @@ pub struct SignalSettings {
     pub every: u64,
 }
 
-/// That a flow fell back, to be told.
+/// That a flow fell back, to be logged.
 #[derive(Debug, Clone, Copy)]
 pub struct FellBack {
     /// Why.

@@ -1,5 +1,5 @@
 //! The stream meter: TCP streams with marks in them that the receiver echoes, so that throughput,
-//! latency and fairness can be told of any path, relays on it among them (`docs/reference/streams.md`).
+//! latency and fairness of any path, relays on it among them, can be measured (`docs/reference/streams.md`).
 //!
 //! [`Receiver::start`] takes streams; [`Sender::connect`] opens some and [`Sender::run`] sends and
 //! measures. What goes over the wire, and what is measured of it, is in [`wansan_workload::stream`], which knows no

@@ -103,7 +103,7 @@ impl Receiver {
         self.address
     }
 
-    /// Ends it, and the streams that there are; what it has done.
+    /// Ends it and its streams; what it has done.
     #[must_use]
     pub fn stop(mut self) -> ReceiveCounts {
         self.thread.stop().pop().unwrap_or_default()
@@ -134,7 +134,7 @@ struct Stream {
     deadline: Instant,
     /// All was read.
     is_read: bool,
-    /// What the poller was told that it waits for: reading, writing.
+    /// What it is registered for with the poller: reading, writing.
     waits: (bool, bool),
 }
 

@@ -81,7 +81,7 @@ impl Sender {
         let mut ready = Vec::new();
         let mut next_sample = begin;
         let mut reported = (begin, 0);
-        // What the poller was told that each stream waits for.
+        // What each stream is registered for with the poller.
         let mut waits_to_write = vec![false; self.flows.len()];
         loop {
             let now = clock::now();

@@ -3,7 +3,7 @@
 //!
 //! [`load`] makes a [`Control`], which lasts as long as the value, or as long as the machine runs
 //! after [`Control::keep`]; [`hold`] does for a program's own use what is needed so that a name can be
-//! chosen. [`list`] and [`show`] say what there is, and [`unload`] ends what was kept. A process that
+//! chosen. [`list`] and [`show`] report what is loaded, and [`unload`] ends what was kept. A process that
 //! dies takes with it whatever it did not keep.
 //!
 //! A connection that uses one keeps it until it closes, whatever becomes of the name.

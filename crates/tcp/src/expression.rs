@@ -8,7 +8,7 @@
 //!            | ("sport" | "dport") ("=" | "!=" | "<" | "<=" | ">" | ">=") [:]PORT
 //! ```
 //!
-//! An IPv6 address before a port stands in brackets; `==`, `eq`, `ne`, `neq`, `lt`, `le`, `leq`,
+//! An IPv6 address before a port is in brackets; `==`, `eq`, `ne`, `neq`, `lt`, `le`, `leq`,
 //! `gt`, `ge` and `geq` are words for the comparisons. Two terms without a word between them are
 //! joined by `and`. `src` and `sport` are the socket's own end.
 

@@ -168,7 +168,7 @@ impl TcpInfo {
     }
 
     /// Segments on their way: sent, less those that the peer has or that are taken for lost, plus
-    /// those sent again (`tcp_packets_in_flight` of the kernel).
+    /// those retransmitted (`tcp_packets_in_flight` of the kernel).
     #[must_use]
     pub fn in_flight_packets(&self) -> u32 {
         let [unacked, sacked, lost, retrans] = [24, 28, 32, 36].map(|at| self.u32_at(at));

@@ -148,7 +148,7 @@ impl Stamping {
     /// # Errors
     /// Those of recvmmsg(2); an error of the connection is not among them.
     pub fn collect(&mut self, socket: impl AsFd, trace: &mut Recorder) -> io::Result<()> {
-        // Room for what is told of one call several times, should segments be sent again.
+        // Room for several reports of one call, should segments be retransmitted.
         const ROUNDS: usize = 256;
         let fd = socket.as_fd();
         for _ in 0..ROUNDS {
@@ -160,7 +160,7 @@ impl Stamping {
                 }
                 let since = calls.since(key);
                 let moment = since.and_then(|since| wall.moment(realtime_ns, since));
-                // What is told too late, or of a moment that is not known, still says that it is so.
+                // A report that comes too late, or of an unknown moment, still counts as one.
                 calls.told(key, step, moment.unwrap_or(Instant::ZERO));
             })?;
             if count < socket::AT_ONCE {

@@ -1,10 +1,10 @@
 //! Watching TCP connections of this computer: their windows, and what congestion control does.
 //!
-//! [`Watch::start`] begins, [`Watch::next`] gives what was seen since, in order of time, and dropping
+//! [`Watch::start`] begins, [`Watch::next`] returns what was seen since, in order of time, and dropping
 //! the value ends it. A thread of its own asks INET_DIAG at each interval, on a grid that does not
 //! drift. Where programs of ours can be brought into the kernel they tell every change in between;
 //! elsewhere events are derived from the difference of two samples. Whoever takes the batches too slowly
-//! loses whole ones, and is told how many records.
+//! loses whole ones, and counts them.
 
 mod devices;
 mod events;
@@ -232,7 +232,7 @@ impl Watch {
 }
 
 impl Watch {
-    /// Ends the watch: gives what was seen until then and not taken yet.
+    /// Ends the watch: returns what was seen until then and not taken yet.
     pub fn rest(&self) -> impl Iterator<Item = Batch> {
         self.stop.store(true, Ordering::Relaxed);
         self.batches.iter().map_while(Result::ok)

@@ -1,10 +1,10 @@
-//! What congestion control did, told from samples of TCP_INFO.
+//! What congestion control did, derived from samples of TCP_INFO.
 //!
 //! The kernel's congestion state is seen only where a sample was taken. An episode that begins and
 //! ends between two samples still leaves a mark: another slow-start threshold. One that was set on
-//! the way out of slow start without a cut (HyStart of CUBIC) is told apart by the window, which
+//! the way out of slow start without a cut (HyStart of CUBIC) is distinguished by the window, which
 //! did not fall below what it had been. An episode that leaves the same threshold behind, or several
-//! between two samples, cannot be told: what is found here is the least that happened. Time-outs are
+//! between two samples, remains unknown: what is found here is a lower bound. Time-outs are
 //! counted by kernels from 6.7 on, so none of them is missed there.
 
 use crate::event::{CongestionState, Tcp, TcpEvent};

@@ -23,7 +23,7 @@ pub trait Field: Copy {
     const CELL: Cell;
     /// Whether it is a moment: its column's name then ends in `_ns`.
     const IS_TIME: bool = false;
-    /// The number or code that stands in its column; `None` when the file has too many names.
+    /// The number or code that is in its column; `None` when the file has too many names.
     fn code(self, _names: &mut Names) -> Option<u64> {
         Some(self.parts()[0])
     }

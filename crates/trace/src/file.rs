@@ -92,7 +92,7 @@ pub enum FileError {
         /// What is wrong.
         reason: String,
     },
-    /// The host's name cannot stand in a file name.
+    /// The host's name cannot be in a file name.
     #[error("host name \"{}\" is not fit for a file name: use letters, digits, '-' and '_'", host.escape_default())]
     HostName {
         /// The name.
@@ -132,7 +132,7 @@ impl FileError {
     }
 }
 
-/// Checks that a host's name can stand in a file name, so that a program can say so before its
+/// Checks that a host's name can be in a file name, so that a program can say so before its
 /// work is done.
 ///
 /// # Errors
@@ -172,7 +172,7 @@ pub fn write_merged(folder: &Path, recorders: &[(&str, &Recorder)]) -> Result<()
         check_host(host)?;
     }
     let mut recorders = recorders.to_vec();
-    // What happens at one moment stands in the order of the hosts' names.
+    // What happens at one moment is in the order of the hosts' names.
     recorders.sort_by_key(|(host, _)| *host);
     visit_kinds(&Files {
         path: &|kind| folder.join(merged_name(kind)),
@@ -242,7 +242,7 @@ pub fn read<T: Kind>(path: &Path) -> Result<Table<T>, FileError> {
     })
 }
 
-/// Where the merged file of a kind stands in a cell's folder.
+/// Where the merged file of a kind is in a cell's folder.
 #[must_use]
 pub fn merged_path<T: Kind>(folder: &Path) -> PathBuf {
     folder.join(merged_name(T::NAME))

@@ -1,7 +1,7 @@
 //! The one table of a record kind, from which its struct, its row in memory, its columns in files
 //! and its JSON follow.
 
-/// Where each part of each field stands in a row, in bits: the widest first, so that none crosses a
+/// Where each part of each field is in a row, in bits: the widest first, so that none crosses a
 /// word's end and no bit is left between them.
 pub(crate) const fn place(fields: &[[u32; 3]], field: usize) -> [u32; 3] {
     let mut places = [0; 3];

@@ -27,7 +27,7 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-/// JSON that means the same and is fit for a terminal: what serde leaves as it is stands in its
+/// JSON that means the same and is fit for a terminal: what serde leaves unchanged is in its
 /// strings.
 #[must_use]
 pub fn escaped_json(json: &str) -> String {

@@ -60,7 +60,7 @@ pub(crate) fn try_print_json(json: &str) -> Result<bool> {
 /// whose other end has gone. Nothing is written to find out.
 pub(crate) fn is_read() -> bool {
     let out = io::stdout();
-    // Errors and hang-ups are told unasked.
+    // Errors and hang-ups are reported unasked.
     let mut polled = [PollFd::new(&out, PollFlags::empty())];
     match poll(&mut polled, Some(&Timespec::default())) {
         Ok(_) => !polled[0]

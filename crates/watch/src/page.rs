@@ -35,7 +35,7 @@ const WAITING_MESSAGES: usize = 256;
 /// A browser that takes nothing for so long has gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a browser is told first, and the browsers.
+/// What a browser is sent first, and the browsers.
 #[derive(Default)]
 struct Audience {
     watch: String,

@@ -57,7 +57,7 @@ pub enum WireGuardError {
         /// Why.
         source: io::Error,
     },
-    /// The reader of the events cannot be told, or what it gave is no config.
+    /// Events cannot be written to their reader, or its configuration is invalid.
     #[error("cannot speak with the lab: {0}")]
     Control(#[source] io::Error),
 }

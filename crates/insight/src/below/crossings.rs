@@ -1,4 +1,4 @@
-//! Crossings of the layers `tcp_initiator` and `tcp_target`, told from stamps and PDUs together.
+//! Crossings of the layers `tcp_initiator` and `tcp_target`, derived from stamps and PDUs together.
 //!
 //! As the vocabulary has it: the request is the last byte of its command's header, the answer the
 //! first byte of the first Data-In or SCSI Response. R2Ts do not answer a command.

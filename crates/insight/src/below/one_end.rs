@@ -65,7 +65,7 @@ impl OneEnd<'_> {
         self.streams.left(message, latest_ns)
     }
 
-    /// What an I/O waited for, told from back to front: an answer for the newest request that can have
+    /// What an I/O waited for, derived from back to front: an answer for the newest request that can have
     /// brought it about, as that had left at least a round trip before; that, if it is data that an R2T
     /// asked for, for the R2T.
     fn exchanges<'m>(&self, messages: &'m [Message]) -> Result<Vec<Exchange<'m>>, Untold> {

@@ -1,4 +1,4 @@
-//! What a send buffer held bytes for, and what left no room in it, told from TCP's samples of the sending
+//! What a send buffer held bytes for, and what left no room in it, derived from TCP's samples of the sending
 //! end.
 //!
 //! While bytes are held, or there is no room, the programs ask TCP at once and then each millisecond; the

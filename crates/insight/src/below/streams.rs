@@ -98,7 +98,7 @@ struct Stream {
     least_path_ns: u64,
 }
 
-/// Which hosts are the initiators of which sessions, and which the targets, told from their PDUs: one
+/// Which hosts are the initiators of which sessions, and which the targets, derived from their PDUs: one
 /// sends requests, the other answers.
 #[derive(Debug, Default)]
 pub(crate) struct Ends<'a> {
@@ -222,7 +222,7 @@ impl Streams {
         stream.left(message.queued_ns, stream.end_of(message), latest_ns)
     }
 
-    /// When the sender knew that the last byte of a message had come, if it was told.
+    /// When the sender learnt that the last byte of a message had arrived, if it did.
     pub(super) fn acknowledged_ns(&self, message: &Message) -> Option<u64> {
         let stream = self.stream(message)?;
         let (_, call) = stream.call_of(message.queued_ns, stream.end_of(message))?;
@@ -387,7 +387,7 @@ impl Stream {
 
     /// When the byte before `end` left, which was queued at `queued_ns` and had left at `latest_ns`.
     ///
-    /// No stamp is early, but some are late: of a byte that stands in front of its buffer Linux (6.10
+    /// No stamp is early, but some are late: of a byte that is in front of its buffer Linux (6.10
     /// and later) may send with the buffer before it, and stamps it with its own.
     fn left(&self, queued_ns: u64, end: u64, latest_ns: u64) -> Option<Left> {
         let (stream, call) = self.call_of(queued_ns, end)?;
@@ -530,7 +530,7 @@ mod tests {
         // Who knows that it had not come before 2,580 knows it better.
         let filled = stream.came(0, 60, Soonest::of(2_580, 0)).unwrap();
         assert_eq!((filled.arrived_ns, filled.uncertain_ns), (2_580, 72));
-        // Had it been sent again, it had come after it was read.
+        // Had it been retransmitted, it had come after it was read.
         let whole = stream.came(0, 60, Soonest::of(1_150, 2_000)).unwrap();
         assert_eq!((whole.arrived_ns, whole.uncertain_ns), (1_210, 60));
         let last = stream.came(0, 110, Soonest::default()).unwrap();

@@ -1,4 +1,4 @@
-//! What both ends of a captured connection saw, told from what passed one point between them.
+//! What both ends of a captured connection saw, derived from what passed one point between them.
 //!
 //! A segment passes the point half of the least round trip from there to its sender and back after
 //! it was sent, and comes to its receiver half of the least round trip to that one later. Where the
@@ -10,7 +10,7 @@ use std::ops::Bound::Excluded;
 
 use super::connection::{Connection, Seen};
 
-/// An acknowledgement that comes sooner behind a segment that was sent again than this part of the
+/// An acknowledgement that comes sooner behind a segment that was retransmitted than this part of the
 /// least round trip is one of the first transmission.
 const SOONER: f64 = 0.9;
 
@@ -76,7 +76,7 @@ fn with_lost(connection: &Connection) -> Vec<Seen> {
     seen
 }
 
-/// The same, with the parts of a segment apart that were sent again by themselves: a host gives its
+/// The same, with the parts of a segment apart that were retransmitted by themselves: a host gives its
 /// device many segments in one, of which the path may lose a single one.
 fn apart(seen: Vec<Seen>) -> Vec<Seen> {
     let mut borders = [BTreeSet::new(), BTreeSet::new()];
@@ -122,13 +122,13 @@ fn apart(seen: Vec<Seen>) -> Vec<Seen> {
     parts
 }
 
-/// Marks what `from` sent again and what had not arrived before.
+/// Marks what `from` retransmitted and what had not arrived before.
 fn find_lost(connection: &Connection, from: usize, seen: &mut [Seen]) {
     struct Open {
         place: u64,
         end: u64,
         index: usize,
-        /// When its bytes were sent again first.
+        /// When its bytes were retransmitted first.
         again_ns: Option<u64>,
     }
     let round_trip_ns = connection.round_trip_ns(from).unwrap_or(0);

@@ -12,7 +12,7 @@ use super::CaptureEnd;
 /// What the buffer holds at first, and at most: no block of a sane file is longer.
 const BUFFER_BYTES: usize = 1 << 18;
 const MOST_BUFFER_BYTES: usize = 1 << 24;
-/// Interfaces of one section that are told apart.
+/// Interfaces of one section that are distinguished.
 const MOST_INTERFACES: usize = 4096;
 /// No frame is said to be later, in the year 2116, so that times can be added to.
 const LATEST_NS: u64 = 1 << 62;

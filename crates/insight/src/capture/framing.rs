@@ -28,7 +28,7 @@ const MOST_TEXT_BYTES: u64 = 8192;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) bhs: Bhs,
-    /// Where its first byte stands in its direction's stream, from 0.
+    /// Where its first byte is in its direction's stream, from 0.
     pub(super) offset: u64,
     /// How long it is, with digests and padding.
     pub(super) length: u64,
@@ -233,7 +233,7 @@ impl Framing {
         } else if let State::Header { at, seen } = &self.state
             && seen.len() >= LENGTHS_END
         {
-            // What it is cannot be told, but where the next one begins.
+            // What it is remains unknown, but not where the next one begins.
             let (at, known) = (*at, seen.len() as u64);
             let mut bhs = [0; BHS_BYTES];
             bhs[..LENGTHS_END].copy_from_slice(&seen[..LENGTHS_END]);
@@ -474,7 +474,7 @@ impl Framing {
 
 /// The sequence numbers in the first `known` bytes of a header.
 fn numbers(bhs: &Bhs, known: usize) -> Numbers {
-    /// Where a StatSN stands in Data-In that has a status (RFC 7143 §11.7.3).
+    /// Where a StatSN is in Data-In that has a status (RFC 7143 §11.7.3).
     const STATUS: u8 = 0x01;
     let word = |at: usize| {
         let word = u32::from_be_bytes([bhs[at], bhs[at + 1], bhs[at + 2], bhs[at + 3]]);

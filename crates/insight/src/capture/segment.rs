@@ -37,7 +37,7 @@ pub(super) struct Segment<'a> {
     pub(super) options: Options,
     /// Its time stamp and the one that it echoes (RFC 7323 §3.2).
     pub(super) stamps: Option<(u32, u32)>,
-    /// The same for each sight of one segment, and another one when it is sent again.
+    /// The same for each sight of one segment, and another one when it is retransmitted.
     pub(super) mark: u64,
 }
 

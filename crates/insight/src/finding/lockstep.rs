@@ -132,7 +132,7 @@ fn least_empty_share(connections: usize) -> f64 {
     LOCKSTEP_WAITING_SHARE * all / (all - 1.0)
 }
 
-/// Whether there is more to be carried than is let in: only then does one connection's command
+/// Whether more I/Os are ready than the command window admits: only then does one connection's command
 /// lack on the other.
 fn wants_more(session: &SessionUse) -> bool {
     let waits = session.scope.layer(Layer::Window).is_some_and(|window| {

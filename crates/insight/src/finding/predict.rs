@@ -57,7 +57,7 @@ impl PredictionSource {
 }
 
 /// The prediction for a cell when what is advised against `limit` is done. Limits whose advice is
-/// no number have no gain that could be told.
+/// no number have no known gain.
 #[must_use]
 pub(super) fn predict(observed: &Observed, limit: Limit) -> Prediction {
     let summary = &observed.summary;

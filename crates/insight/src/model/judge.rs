@@ -8,7 +8,7 @@ use super::grid::{Grid, Point, median};
 use super::known::{Estimate, Known};
 use super::published::Published;
 
-/// A cell in which a form is wrong by more than this is told.
+/// A cell in which a form is wrong by more than this is reported.
 const WRONG: f64 = 0.1;
 /// A row that should be flat is not, when it varies by more than this.
 const UNEVEN: f64 = 0.1;

@@ -33,7 +33,7 @@ impl Published {
     ///
     /// # Errors
     /// [`FitError::TooFewCells`] when there are not more cells than numbers, [`FitError::NoCycle`] when
-    /// no slope can be told, or it is not positive.
+    /// the slope is unknown or not positive.
     pub fn fit(points: &[Point]) -> Result<Published, FitError> {
         let mut groups: BTreeMap<Group, Vec<&Point>> = BTreeMap::new();
         for point in points {
@@ -78,7 +78,7 @@ impl Published {
     }
 
     /// Bytes per second at these delays; `None` when no cell with this D1 was fitted. Where one
-    /// side of the diagonal has no T for it, that of the other stands in.
+    /// side of the diagonal has no T for it, the other's is used.
     #[must_use]
     pub fn bytes_per_s(&self, point: &Point) -> Option<f64> {
         let (is_swapped, d1_ns) = group(point);

@@ -104,7 +104,7 @@ fn facts(manifest: &Manifest) -> Vec<Fact> {
     let Machine {
         kernel, cpu, cpus, ..
     } = &manifest.machine;
-    // Name and release; the build's number and date stand in the manifest.
+    // Name and release; the build's number and date are in the manifest.
     let kernel: Vec<&str> = kernel.split_whitespace().take(2).collect();
     let there = |is_there: bool, text: String| is_there.then_some(text);
     [

@@ -2,7 +2,7 @@
 
 use wansan_schema::{CellResult, PathChange, tables};
 
-/// Most changes of a cell that are shown: more marks than these nobody tells apart.
+/// Most changes of a cell that are shown: more marks than these nobody distinguishes.
 const MAX_CHANGES: usize = 100;
 
 tables! {
@@ -20,7 +20,7 @@ tables! {
     }
 }
 
-/// Those that stand in a cell's results, and how many are left out.
+/// Those that are in a cell's results, and how many are left out.
 pub(super) fn of_cell(cell: &CellResult) -> (Vec<ChangeMark>, usize) {
     let all = &cell.timeline;
     // A cell that failed has not measured; earlier versions wrote 0 then.

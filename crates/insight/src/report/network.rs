@@ -10,7 +10,7 @@ use super::time_axis::{Steps, rounded};
 use super::{ConnectionSamples, CutMark, PathSamples, Samples};
 use crate::congestion::{self, Cut};
 
-/// Most sending ends that are shown: more lines than these nobody tells apart.
+/// Most sending ends that are shown: more lines than these nobody distinguishes.
 const MAX_CONNECTIONS: usize = 16;
 /// So many of the busiest ends show more than their window.
 const MAX_DETAILED: usize = 4;

@@ -18,7 +18,7 @@ pub enum PageError {
 
 /// The page that `web/` builds, with `data` in it.
 ///
-/// The data stands in a `<script>` element, whose text a browser does not decode: each `<` is
+/// The data is in a `<script>` element, whose text a browser does not decode: each `<` is
 /// written `\u003c`, so that no title or parameter can end the element or open a comment (HTML
 /// Living Standard §4.12.1.3).
 ///

@@ -9,7 +9,7 @@ use super::congestion_window::{Bounds, CongestionWindow};
 use super::conversation::{Announced, Conversation, Segment, Times};
 use super::{Cause, Role, Shown, Stall};
 
-/// Shorter waits are not told from what a busy computer takes.
+/// Shorter waits are not distinguished from what a busy computer takes.
 const LEAST_STALL_NS: u64 = 500_000;
 /// Waits shorter than this part of a round trip are the acknowledgements' own spacing.
 const ROUND_TRIP_PARTS: u64 = 4;
@@ -509,7 +509,7 @@ impl<'a> Sender<'a> {
         });
     }
 
-    /// Whether what is sent again from `place` on is sent because something came from the receiver;
+    /// Whether what is retransmitted from `place` on is sent because something came from the receiver;
     /// `None` where the times do not tell.
     fn is_feedback(&self, now_ns: u64, place: u64) -> Option<bool> {
         let soon_ns = LEAST_STALL_NS.max(FEEDBACK_NS.min(self.round_trip_ns / 3));
@@ -562,7 +562,7 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// `lost` is sent again as `segment`.
+    /// `lost` is retransmitted as `segment`.
     fn recover(&mut self, now_ns: u64, lost: &Sent, segment: &Segment) {
         if let Some(episode) = self.episode
             && !lost.is_again

@@ -1,4 +1,4 @@
-//! Waits above TCP, told from PDUs: for R2Ts, for the command window, and for commands on other
+//! Waits above TCP, derived from PDUs: for R2Ts, for the command window, and for commands on other
 //! connections.
 
 use foldhash::HashMap;
@@ -17,7 +17,7 @@ use crate::traffic::FlowDirection;
 use super::conversation::{Conversation, Segment};
 use super::{Cause, Role, Shown, Stall};
 
-/// Shorter waits are not told from what a busy computer takes.
+/// Shorter waits are not distinguished from what a busy computer takes.
 const LEAST_STALL_NS: u64 = 500_000;
 
 /// The waits of all sessions of a cell.

@@ -300,7 +300,7 @@ impl End {
         }
         let task = self.task_at(self.next);
         let mut causes = held.causes;
-        // Nobody can tell apart what comes to an end so soon after one another.
+        // Nobody can distinguish what comes to an end so soon after one another.
         let at_once = held
             .lifted
             .into_iter()

@@ -13,7 +13,7 @@ const MS: u64 = 1_000_000;
 const ONE_WAY_NS: u64 = 60 * MS;
 const PDU_BYTES: u64 = 1448;
 
-/// Of two Data-In the first is lost. It is sent again at `again_ms`, and what says that the second one has
+/// Of two Data-In the first is lost. It is retransmitted at `again_ms`, and what says that the second one has
 /// come seems to come at `heard_ms`.
 fn told(second_ms: u64, heard_ms: u64, again_ms: u64, times: Times) -> Option<Cause> {
     let queued = |offset| data_in(1000 * MS, offset);

@@ -1,4 +1,4 @@
-//! Crossings of the wire, told from packets and PDUs of two connections that look alike.
+//! Crossings of the wire, derived from packets and PDUs of two connections that look alike.
 
 use std::net::SocketAddr;
 

@@ -272,7 +272,7 @@ impl Core {
             return Err(bad("exceeds the command's Expected Data Transfer Length"));
         };
         if link.recovers && !task.take_data_sn(link, r2t.r2t_sn)? {
-            return Ok(()); // It was sent again though it had come.
+            return Ok(()); // It was resent though it had come.
         }
         if !matches!(task.transfer, Transfer::Write(_)) {
             return Err(bad("is for a command without Data-Out"));

@@ -1,9 +1,9 @@
 //! Writes of the same blocks that are under way at once.
 //!
 //! A target may carry out two such writes in either order and answer them in either, but once the
-//! later one is acknowledged to the caller, the earlier one must not be sent again: that would undo
+//! later one is acknowledged to the caller, the earlier one must not be resent: that would undo
 //! what was acknowledged. So the answer of the later one is withheld until the earlier one has its
-//! own; if the session is lost in between, both are sent again, in their order.
+//! own; if the session is lost in between, both are resent, in their order.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ impl Core {
         }
     }
 
-    /// Keeps the answer of a write that is done until it may be told.
+    /// Keeps the answer of a completed write until it may be reported.
     pub(super) fn withhold(&mut self, tag: TaskTag, answer: Answer) {
         if let Some(task) = self.tasks.get_mut(tag) {
             task.stage = Stage::Withheld;

@@ -3,7 +3,7 @@
 //!
 //! Its leading login bears the ISID of the lost session and TSIH 0, so that the target ends what
 //! may be left of that one before it answers (§6.3.5): nothing of it is carried out after what is
-//! sent again.
+//! resent.
 //!
 //! Tasks keep their order: those that had a CmdSN, in its order, then those that had none. So a
 //! flush stays behind the writes that it was behind, and a write before the writes of the same
@@ -19,7 +19,7 @@ use super::task::{Stage, TaskError};
 use crate::sequence::Sn;
 use crate::wire::TaskManagementFunction;
 
-/// Whether a command is idempotent. Only such commands can be sent again when their outcome is
+/// Whether a command is idempotent. Only such commands can be resent when their outcome is
 /// unknown.
 fn is_repeatable(cdb: &[u8; 16]) -> bool {
     match cdb[0] {
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// Continues over the connection of [`Session::reinstating`], which has logged in. Outstanding
-    /// tasks are sent again.
+    /// tasks are resent.
     ///
     /// # Errors
     /// [`AdmitError`], if it has not logged in, has joined a session, or this session still has

@@ -227,7 +227,7 @@ impl Core {
         if task.data_sns.expected == data_in.data_sn {
             return task.data_sent_up_to(link, data_in.data_sn.wrapping_add(1));
         }
-        // What was sent again came broken again.
+        // What was resent came broken again.
         let whose = Some((task.lun, task.tag));
         link.snack(SnackKind::DataOrR2t, whose, data_in.data_sn, 1)
     }

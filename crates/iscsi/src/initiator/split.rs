@@ -26,7 +26,7 @@ use crate::scsi::opcode;
 use crate::wire::{Residual, ScsiStatus, TaskAttribute};
 
 /// Parts under way at once, beside one of each write: as many as the command windows of targets
-/// that ask for one burst at a time usually let in. Each is a copy of its data.
+/// that ask for one burst at a time usually admit. Each is a copy of its data.
 const MOST_PARTS: usize = 128;
 
 /// Sits between a caller and a [`Session`](super::Session), and splits writes too long for one

@@ -137,7 +137,7 @@ pub(super) enum Stage {
     Queued,
     /// Has a CmdSN and went to this connection.
     Sent(ConnectionId),
-    /// Is done, but must not be told yet.
+    /// Is done, but must not be reported yet.
     Withheld,
 }
 

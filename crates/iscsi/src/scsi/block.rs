@@ -13,7 +13,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH stand in the same places in all commands whose
+    /// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH are in the same places in all commands whose
     /// CDBs have the same length.
     pub(super) fn of(cdb: &Cdb) -> Range {
         match cdb[0] >> 5 {

@@ -70,7 +70,7 @@ fn one(command: Option<&Command>, timeouts: &[u8]) -> Vec<u8> {
     let mut data = vec![0, described | SUPPORTED, 0, command.usage.len() as u8];
     data.extend(command.usage);
     if let Some(action) = command.service_action {
-        // The service action itself stands in its field, as the operation code does.
+        // The service action itself is in its field, as the operation code is.
         data[5] = data[5] & !0x1f | action;
     }
     data.extend(timeouts);

@@ -54,7 +54,7 @@ impl Recovery {
         }
     }
 
-    /// Whether what is lost inside a connection is sent again (error recovery level 1 and up).
+    /// Whether what is lost inside a connection is resent (error recovery level 1 and up).
     pub(super) fn resends(&self) -> bool {
         self.error_recovery_level > 0
     }
@@ -96,7 +96,7 @@ impl Recovery {
             .retain(|_, answered| answered.task.place() != place);
     }
 
-    /// The answer is acknowledged, or will not be sent again: its task is over.
+    /// The answer is acknowledged, or will not be resent: its task is over.
     fn forget(&mut self, connection: ConnectionId, answer: &kept::Answer) {
         if let Some(tag) = answer.task
             && let Entry::Occupied(answered) = self.answered.entry(tag)
@@ -168,7 +168,7 @@ impl Core {
         self.tasks.insert(task);
     }
 
-    /// The data of an answered task has been sent again.
+    /// The data of an answered task has been resent.
     pub(super) fn repeated(&mut self, tag: TaskTag, sent_status: SentStatus) {
         if let Some(task) = self.end(tag) {
             self.recovery.keep(task, sent_status, Vec::new());

@@ -212,7 +212,7 @@ impl Core {
     }
 
     /// Sends the SCSI Response of a task that has had `data_pdus` Data-In PDUs or R2Ts, and keeps
-    /// the task, with data that came from no store, where it may have to be sent again.
+    /// the task, with data that came from no store, where it may have to be resent.
     #[expect(clippy::too_many_arguments, reason = "an answer has this many parts")]
     pub(super) fn send_status(
         &mut self,

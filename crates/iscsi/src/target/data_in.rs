@@ -86,7 +86,7 @@ impl DataInStream {
         bhs
     }
 
-    /// Queues the PDU of `segment`, whose data stands in the transmitter's data space.
+    /// Queues the PDU of `segment`, whose data is in the transmitter's data space.
     #[inline]
     pub(super) fn push_filled(
         &self,

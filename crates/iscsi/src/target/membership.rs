@@ -147,7 +147,7 @@ impl Session {
         }
     }
 
-    /// Ends all that there is of the connection at `place`.
+    /// Ends everything that belongs to the connection at `place`.
     fn remove(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
         self.core.end_tasks_of(place, now, trace);
         if let Some(Connection { mut link, .. }) = self.connections[place].take() {

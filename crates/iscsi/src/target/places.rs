@@ -53,7 +53,7 @@ impl Places {
         }
     }
 
-    /// The connection at `place` works no more; gives what the initiator had said of that.
+    /// The connection at `place` works no more; returns what the initiator had said of that.
     pub(super) fn leave(&mut self, place: usize) -> Farewell {
         self.places[place].cid = None;
         self.places[place].farewell

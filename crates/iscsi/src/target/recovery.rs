@@ -48,7 +48,7 @@ impl Core {
         Ok(())
     }
 
-    /// Carries out a SNACK Request. What cannot be sent again is rejected; error recovery level 0
+    /// Carries out a SNACK Request. What cannot be resent is rejected; error recovery level 0
     /// does not know SNACK at all (§7.1.5).
     pub(super) fn snack(
         &mut self,

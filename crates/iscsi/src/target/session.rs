@@ -34,7 +34,7 @@ pub struct SessionConfig {
     pub memory: Arc<Memory>,
     /// Whether the status of a read always comes in a SCSI Response (RFC 7143 §11.4), never in the
     /// last Data-In (§11.7.3). At error recovery levels 1 and 2 it always does, so that the status
-    /// can be sent again by itself.
+    /// can be resent by itself.
     pub separate_status: bool,
     /// Whether one send call may carry several PDUs.
     pub join_sends: bool,

@@ -61,7 +61,7 @@ pub(super) struct Task {
 pub(super) enum Repeat {
     /// It has not.
     No,
-    /// It has, and only data is sent again.
+    /// It has, and only data is resent.
     Data(Box<SentStatus>),
     /// It has, and will be answered again, because the initiator has missed it.
     All,
@@ -304,7 +304,7 @@ pub(super) struct Progress {
     pub(super) sent_bytes: u32,
     /// How many Data-In and R2T PDUs have been sent, which is DataSN of the next Data-In.
     pub(super) data_sn: u32,
-    /// What of its data is to be sent again, once that was asked for.
+    /// What of its data is to be resent, once that was asked for.
     pub(super) again: Option<Box<Again>>,
     /// The answer of the store will not do, as the task's data is to be sent in another way.
     pub(super) restart: bool,
@@ -317,16 +317,16 @@ pub(super) struct Progress {
 /// Data of a read that was asked for again.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    /// While PDUs are sent again: where the task itself goes on, and where they end.
+    /// While PDUs are resent: where the task itself goes on, and where they end.
     detour: Option<Detour>,
     /// The DataSNs of those that wait for that.
     runs: VecDeque<Range<u32>>,
 }
 
-/// Runs of one task that may wait to be sent again.
+/// Runs of one task that may wait to be resent.
 const MAX_RUNS: usize = 16;
 
-/// PDUs of a read that are sent again.
+/// PDUs of a read that are resent.
 #[derive(Debug, Clone, Copy)]
 struct Detour {
     until_bytes: u32,
@@ -343,7 +343,7 @@ impl Progress {
         self.data_sn = layout.first_sn;
     }
 
-    /// Has these DataSNs sent again; says whether that may be.
+    /// Has these DataSNs resent; says whether that may be.
     pub(super) fn ask_again(&mut self, run: Range<u32>) -> bool {
         let runs = &mut self.again.get_or_insert_default().runs;
         let fits = runs.len() < MAX_RUNS;

@@ -369,7 +369,7 @@ impl Core {
         }
     }
 
-    /// The data of a read's next Data-In stands in the transmitter: queues the PDU, and goes on with
+    /// The data of a read's next Data-In is in the transmitter: queues the PDU, and goes on with
     /// the task when that was the last byte that the store was asked for.
     fn segment_filled(
         &mut self,

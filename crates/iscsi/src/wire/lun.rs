@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A logical unit number as it stands in a PDU or in REPORT LUNS data: eight bytes, not an integer.
+/// A logical unit number as it is in a PDU or in REPORT LUNS data: eight bytes, not an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lun(pub [u8; 8]);
 

@@ -41,7 +41,7 @@ pub struct Transmitter {
     base: u64,
     header_digest: bool,
     data_digest: bool,
-    /// Where in the stream the PDUs end that are not sent yet, if they are to be told apart.
+    /// Where in the stream the PDUs end that are not sent yet, if they are to be distinguished.
     ends: Option<VecDeque<u64>>,
 }
 
@@ -157,7 +157,7 @@ impl Transmitter {
         }
     }
 
-    /// Completes the PDU whose data stands in its frame, and queues it.
+    /// Completes the PDU whose data is in its frame, and queues it.
     #[inline]
     fn seal(&mut self, bhs: &Bhs, ahs: &[Ahs<'_>], frame: &Frame) -> &Bhs {
         let start = self.tail;

@@ -403,7 +403,7 @@ impl Initiator {
             Opcode::Reject => {
                 let reject = Reject::parse(bhs).unwrap();
                 assert_eq!(reject.reason, RejectReason::DataDigestError);
-                // A request has to be sent again; data is asked for (§7.8).
+                // A request has to be resent; data is asked for (§7.8).
                 let rejected: Bhs = data[..BHS_BYTES].try_into().unwrap();
                 if Opcode::from_wire(rejected[0] & 0x3f) == Opcode::ScsiCommand {
                     self.send_command(u32::from_be_bytes(rejected[16..20].try_into().unwrap()));
@@ -507,7 +507,7 @@ impl Initiator {
         self.reassigning.insert(request_tag, tag);
         let command = self.commands.get_mut(&tag).unwrap();
         let exp_data_sn = command.exp_data_sn();
-        // What comes behind a gap is sent again, cut up as it may be.
+        // What comes behind a gap is resent, cut up as it may be.
         command.pieces.retain(|sn, _| *sn < exp_data_sn);
         let request = TaskManagementRequest {
             immediate: true,

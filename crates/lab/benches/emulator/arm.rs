@@ -70,7 +70,7 @@ impl Arm<'_> {
         }
     }
 
-    /// Sends a flow through a path, and gives what its sink saw.
+    /// Sends a flow through a path, and returns what its sink saw.
     pub(crate) fn flow(
         &self,
         path: &Path,

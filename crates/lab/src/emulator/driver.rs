@@ -513,7 +513,7 @@ fn capture(tap: &Tap, departure: &Departure<Frame>) {
 }
 
 impl DirectionState {
-    /// Makes a change. What is told of the delay and the rate is of the time since they were last
+    /// Makes a change. What is reported of the delay and the rate covers the time since they were last
     /// changed, so that what was requested and what was achieved are of the same time.
     fn apply(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
         let of_delay = matches!(change, Change::Delay(_) | Change::Jitter(_));

@@ -94,7 +94,7 @@ impl Conditions {
         };
         check(key)?;
         let mut table = self.table.clone();
-        // What is wrong with it is told of a plan's `[[path]]`.
+        // Mistakes in it are reported as of a plan's `[[path]]`.
         let own = |mistake: Mistake| Mistake {
             text: mistake
                 .text

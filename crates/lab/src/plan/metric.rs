@@ -58,7 +58,7 @@ fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(is_it)
 }
 
-/// All names that there are; what the plan names stands in them as in `like`.
+/// All known names; what the plan names is in them as in `like`.
 fn all(like: &str) -> Vec<String> {
     let said: Vec<&str> = like.split('.').collect();
     let named = |metric: &Metric| -> Vec<String> {
@@ -285,7 +285,7 @@ mod tests {
         for metric in &*METRICS {
             let is_there = file.iter().any(|(name, _)| metric.is_meant(name));
             let untold = metric.parts.contains(&Part::One(Names::Untold));
-            assert!(is_there || untold, "{metric:?} stands in no results");
+            assert!(is_there || untold, "{metric:?} is in no results");
         }
     }
 

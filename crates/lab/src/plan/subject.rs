@@ -106,7 +106,7 @@ impl Subject {
         (is_advised || !needs_advice) && self.filters().all(|(_, filter)| has_cells(filter))
     }
 
-    /// What stands in a run's results: one value, or one for each of the cells that are meant. `None`
+    /// What is in a run's results: one value, or one for each of the cells that are meant. `None`
     /// stands for what is not there.
     pub(super) fn values(&self, results: &Results) -> Vec<Option<Value>> {
         let Some(metric) = self.metric.strip_prefix(CELLS) else {

@@ -18,7 +18,7 @@ use wansan_trace::units;
 
 /// Columns that come first, in this order; those of parameters follow.
 const FIRST: [&str; 4] = ["cell", "phase", "repeat", "failure"];
-/// What stands in columns of its own making.
+/// What is in columns of its own making.
 const PARAMETERS: &str = "parameters";
 /// What was changed of the paths while the cell ran: by its plan, which other cells say as well, and by
 /// hand, which nothing else does.

@@ -155,7 +155,7 @@ impl Directions {
             let direction = [&link.forward, &link.back][side];
             hops.push(Hop::Link {
                 link: self.links[path][side],
-                // Packets in a tunnel cannot be told apart.
+                // Packets in a tunnel cannot be distinguished.
                 class: direction.class_of(route.filter(|_| !is_inside)),
             });
         }

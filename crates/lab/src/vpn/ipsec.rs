@@ -51,7 +51,7 @@ const LOADED: [(&str, &str); 13] = [
     ("socket-default", "strongswan-libcharon"),
     ("vici", "strongswan-swanctl"),
 ];
-/// Given the configuration on standard input: hides what there is of strongSwan on this computer
+/// Given the configuration on standard input: hides this computer's own strongSwan
 /// from charon, and charon from it. The mount namespace goes with charon. `$1` is charon.
 const ENTER: &str = "set -e; mount -t tmpfs -o mode=0700,size=1m none /run; \
     cat >/run/strongswan.conf; mount --bind /run/strongswan.conf /etc/strongswan.conf; exec \"$1\"";

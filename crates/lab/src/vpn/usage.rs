@@ -45,7 +45,7 @@ pub(crate) struct Counters {
 }
 
 impl Tunnels {
-    /// Notes what each router has done so far; often enough, usage can be told of any stretch.
+    /// Notes what each router has done so far; often enough to have the usage of any stretch.
     ///
     /// # Errors
     /// [`VpnError::Program`] when a router's program has ended: its tunnels are gone.

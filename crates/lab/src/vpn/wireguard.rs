@@ -127,7 +127,7 @@ fn keys(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Keys>, VpnError> {
         .collect()
 }
 
-/// What a router is told: every end of a tunnel at it.
+/// A router's configuration: every end of a tunnel at it.
 fn config(router: &Node, specs: &[&TunnelSpec<'_>], pairs: &[Keys]) -> Config {
     let mut tunnels = Vec::new();
     for (place, (spec, keys)) in specs.iter().zip(pairs).enumerate() {

@@ -57,7 +57,7 @@ pub(super) fn apply(role: Role, tcp: &TcpSettings) -> io::Result<BTreeMap<String
         ("net.ipv4.ip_forward", forward.to_owned()),
         // A node has interfaces to several networks, and the plan says which of them packets take:
         // those that come by another one than answers go by are right (RFC 3704 §2.3), and nobody
-        // is to be told of a shorter way (RFC 1812 §5.2.7.2).
+        // would be redirected to a shorter way (RFC 1812 §5.2.7.2).
         ("net.ipv4.conf.all.rp_filter", "0".to_owned()),
         ("net.ipv4.conf.default.rp_filter", "0".to_owned()),
         ("net.ipv4.conf.all.send_redirects", "0".to_owned()),

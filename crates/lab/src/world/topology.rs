@@ -91,7 +91,7 @@ pub enum Medium {
 pub struct IpRoute {
     /// The only address that it leads to.
     pub destination: Ipv4Addr,
-    /// The table that it stands in.
+    /// The table that it is in.
     pub table: u32,
     /// Where packets go next.
     pub hop: Hop,

@@ -71,7 +71,7 @@ fn luns(initiator: &mut Initiator) -> Result<Vec<Lun>, InitiatorError> {
     Ok(list.map(|list| list.luns).unwrap_or_default())
 }
 
-/// The LUNs that there are, in words.
+/// The existing LUNs, in words.
 pub(super) fn list(there: &[Lun]) -> String {
     /// More do not help the reader.
     const NAMED: usize = 16;

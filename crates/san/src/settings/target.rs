@@ -171,7 +171,7 @@ pub enum StatusPlace {
 #[derive(Debug, thiserror::Error)]
 #[error("{mistake}")]
 pub struct TargetFileError {
-    /// Where it stands in the settings, such as `target[1].chap`.
+    /// Where it is in the settings, such as `target[1].chap`.
     pub place: String,
     /// What is wrong.
     pub mistake: TargetMistake,
@@ -303,7 +303,7 @@ impl TargetFile {
     }
 
     /// Where in it stands what `error` is about, such as `target[1].lun[0]`, if anywhere; the last place
-    /// of what stands in several.
+    /// of what is in several.
     #[must_use]
     pub fn place_of(&self, error: &TargetError) -> Option<String> {
         use TargetError as E;

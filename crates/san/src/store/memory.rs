@@ -10,7 +10,7 @@ const EXTENT_BYTES: usize = 1 << 20;
 
 /// Memory of a fixed size that reads as zeros until it is written.
 ///
-/// The bytes stand in extents of 1 MiB, each behind its own read-write lock, so operations on
+/// The bytes are in extents of 1 MiB, each behind its own read-write lock, so operations on
 /// different extents never meet, and reads of one extent run side by side. An extent takes no memory
 /// before its first write, and the kernel gives its pages only as they are touched. One that is
 /// deallocated as a whole gives its memory back; in one that is deallocated in part, that part is

@@ -473,7 +473,7 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection's part in its session or its login; gives what it still had to send, or
+    /// Ends a connection's part in its session or its login; returns what it still had to send, or
     /// `None` if it was closing already.
     fn take_out(&mut self, slot: u16) -> Option<Vec<u8>> {
         let peer = self.peers.get_mut(usize::from(slot))?.as_mut()?;
@@ -490,7 +490,7 @@ impl Reactor {
         if is_over {
             self.end_session(at.session);
         } else {
-            // Others may have been told, or may go on now.
+            // Others may have been notified, or may go on now.
             let busy = self.busy(at.session);
             self.woken.extend(busy);
         }

@@ -105,7 +105,7 @@ impl Sessions {
         })
     }
 
-    /// Takes a connection out of its session; gives what it still had to send, and says whether the
+    /// Takes a connection out of its session; returns what it still had to send, and says whether the
     /// session is over.
     pub(super) fn leave(
         &mut self,

@@ -68,7 +68,7 @@ impl Default for SendConfig {
 /// What a sender has done so far. Counts are packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendCounts {
-    /// Sent, those that were sent again among them.
+    /// Sent, those that were retransmitted among them.
     pub sent: u64,
     /// Sent again.
     pub resent: u64,
@@ -117,7 +117,7 @@ pub struct Sender {
     has_reordered: bool,
     /// Where a reduction ends (`high_seq`).
     high: u64,
-    /// Undo: the first sequence number of the reduction, packets that were sent again in it and not reported
+    /// Undo: the first sequence number of the reduction, packets that were retransmitted in it and not reported
     /// twice (−1 before any), and the threshold before it.
     undo_from: Option<u64>,
     undo_resent: i64,
@@ -130,7 +130,7 @@ pub struct Sender {
     new_first: bool,
     /// Where to look for what was lost (`retransmit_skb_hint`).
     hint: Id,
-    /// The probe of the tail under way: where it ends, and whether it was sent again.
+    /// The probe of the tail under way: where it ends, and whether it was retransmitted.
     probe: Option<(u64, bool)>,
     probe_due: bool,
     timer: Option<(Timer, u64)>,

@@ -1,5 +1,5 @@
 /* Tells of every change of TCP's windows, and of what made it: begin and end of a connection, each
- * congestion state that is entered, each segment that is sent again, each reduction that is taken
+ * congestion state that is entered, each segment that is retransmitted, each reduction that is taken
  * back, and the window and threshold whenever a segment finds them to be others than before.
  *
  * Records go to a ring that is emptied at intervals; what finds no room there is counted. Only

@@ -11,7 +11,7 @@ use netlink_sys::{Socket, SocketAddr};
 /// Devices that come, change and go (linux/rtnetlink.h).
 const RTMGRP_LINK: u32 = 1;
 
-/// So many names are told at once; of more than that, as when a namespace is emptied, the first.
+/// So many names are reported at once; of more than that, as when a namespace is emptied, the first.
 const MOST_NAMES: usize = 64;
 
 /// A netlink socket that hears of the devices of one network namespace: that of the thread which

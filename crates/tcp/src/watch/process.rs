@@ -73,7 +73,7 @@ fn is_over(id: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) else {
         return true;
     };
-    // The state follows the name, which stands in parentheses and may hold any character.
+    // The state follows the name, which is in parentheses and may hold any character.
     let state = stat
         .rsplit_once(')')
         .and_then(|(_, rest)| rest.split_whitespace().next());

@@ -55,7 +55,7 @@ impl Sampler {
         }
         let devices = Devices::open().map_err(WatchError::Devices)?;
         let mut diag = Diag::open()?;
-        // A kernel or a filter that does not work is told before anything else.
+        // A kernel or a filter that does not work is reported before anything else.
         diag.dump(config.filter.as_ref())?;
         let events = match config.event_bytes {
             Some(bytes) => Events::open(bytes).map_err(|error| error.to_string()),

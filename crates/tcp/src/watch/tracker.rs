@@ -51,7 +51,7 @@ impl Tracker {
         self.known.contains_key(&cookie)
     }
 
-    /// All that there is at `time`: what is known and not among it has ended. Gives the number that
+    /// All connections at `time`: what is known and not among it has ended. Gives the number that
     /// is left out because too many are watched.
     pub(super) fn all(&mut self, time: Instant, sockets: Vec<SocketInfo>) -> u64 {
         self.round += 1;

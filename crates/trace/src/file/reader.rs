@@ -30,7 +30,7 @@ pub struct Reader<T: Kind> {
     path: PathBuf,
     file: SerializedFileReader<File>,
     columns: Vec<Column<T>>,
-    /// Where each of `columns` stands in the file.
+    /// Where each of `columns` is in the file.
     places: Vec<usize>,
     rows: u64,
     dropped: Dropped,

@@ -162,7 +162,7 @@ fn foreign(stage: &Stage) -> Result<Vec<Answer>> {
     }])
 }
 
-/// Small random reads, as many in flight as the command window lets in by default.
+/// Small random reads, as many in flight as the default command window admits.
 fn random(stage: &Stage) -> Result<Vec<Answer>> {
     let per_round_trip = |iops: f64| iops * ROUND_TRIP.as_secs_f64();
     let load = Load {

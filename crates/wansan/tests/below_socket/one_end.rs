@@ -96,7 +96,7 @@ const ALWAYS: Window = Window {
     to_ns: u64::MAX,
 };
 
-/// Compares what each end alone tells of I/Os with what both tell; gives what the target tells of them.
+/// Compares what each end alone tells of I/Os with what both tell; returns what the target tells of them.
 pub(crate) fn tells_the_same(cell: &Cell, whole: &Splits) -> Result<Splits, Failed> {
     let mut of_target = Splits::default();
     for (end, host, layers) in ENDS {

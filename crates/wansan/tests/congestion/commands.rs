@@ -203,7 +203,7 @@ fn refused(arguments: &[&str], why: &str) -> Result<(), Stop> {
     require(holds, || format!("{arguments:?}: {told}"))
 }
 
-/// Runs the plan that stands in `folder`, as that user if one is given.
+/// Runs the plan that is in `folder`, as that user if one is given.
 fn run_lab(folder: &Path, user: Option<u32>) -> std::io::Result<Output> {
     let mut lab = Command::new(env!("CARGO_BIN_EXE_wansan"));
     lab.args(["lab", "run", "trial.toml"]).current_dir(folder);

@@ -17,7 +17,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 /// Logical block size of every unit.
 pub(crate) const BLOCK_BYTES: u64 = 512;
 
-/// Fails unless every one of `lines` stands in `printed` as a line of its own.
+/// Fails unless every one of `lines` is in `printed` as a line of its own.
 pub(crate) fn require_lines(printed: &str, lines: &[&str]) -> Result<(), Stop> {
     for line in lines {
         require(
@@ -40,7 +40,7 @@ pub(crate) fn own_target(units: &[&str]) -> Result<Target, Stop> {
 }
 
 /// Runs `count` I/Os of our load generator on the unit at `url` and fails unless all of them went
-/// well. Gives what it printed.
+/// well. returns what it printed.
 pub(crate) fn load(url: &str, count: u64, arguments: &[&str]) -> Result<Value, Stop> {
     let count_text = count.to_string();
     let arguments = [&["--count", &count_text][..], arguments].concat();

@@ -1,5 +1,5 @@
 //! Which packets towards the side that is asked say that they are ECN-capable, under a law that signals ECE:
-//! none of a connection that has no ECN, where a mark would be in vain, and no SYN (RFC 3168 §6.1.1).
+//! none of a connection that has no ECN, where a mark would be without effect, and no SYN (RFC 3168 §6.1.1).
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

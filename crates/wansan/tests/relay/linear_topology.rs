@@ -140,7 +140,7 @@ impl LinearTopology {
         Topology::address(network, node)
     }
 
-    /// Ends it, and gives what its emulator has counted.
+    /// Ends it, and returns what its emulator has counted.
     pub(crate) fn end(self) -> Result<Statistics, String> {
         let report = self.emulator.stop().map_err(text)?;
         Ok(report.statistics)

@@ -98,7 +98,7 @@ fn is_explained(lab: &Lab, cause: &str) -> Result<(), Failed> {
         check(text.contains(words), || format!("no '{words}' in {text}"))?;
     }
     check(!text.contains("Nothing stalls"), || text.clone())?;
-    // Without the login, what PDUs there are has to be told from sequence numbers.
+    // Without the login, what PDUs there are has to be derived from sequence numbers.
     filter(&whole, &left, LOGIN_FRAMES)?;
     let told = explained(lab, &left)?;
     let [later, all] = [&told, &own].map(|of| number(of, "/summary/total/ios"));
@@ -114,7 +114,7 @@ fn is_alike(told: &Value, own: &Value, cause: &str) -> Result<(), String> {
     let hold = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
     let is_filtered = [told, own].map(|of| of["connections"][0]["filtered"] == true);
     hold(is_filtered == [true, false], format!("{is_filtered:?}"))?;
-    // A header that stands in two segments may have lost its second half.
+    // A header that is in two segments may have lost its second half.
     let ios = [told, own].map(|of| number(of, "/summary/total/ios"));
     let (unpaired, hidden) = (
         number(told, "/unpaired"),

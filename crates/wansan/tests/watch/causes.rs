@@ -173,7 +173,7 @@ pub(crate) fn a_silent_path(sight: Sight) -> Result<(), String> {
 const LATE: Duration = Duration::from_millis(400);
 
 /// Nothing is lost: segments are late, the timer runs out, and then their acknowledgements, whose
-/// timestamps are older than what was sent again (RFC 3522 §3.2), take back what it made of the window.
+/// timestamps are older than what was resent (RFC 3522 §3.2), take back what it made of the window.
 pub(crate) fn a_late_path(sight: Sight) -> Result<(), String> {
     let world = build(false)?;
     let emulator = emulate(&world, &path())?;

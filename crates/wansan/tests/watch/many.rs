@@ -115,7 +115,7 @@ pub(crate) fn a_device_goes(sight: Sight) -> Result<(), String> {
     told.until(&watch, |told| told.devices_gone == ["wan"])?;
     let samples = told.count(TcpEvent::Sample);
     told.until(&watch, |told| told.count(TcpEvent::Sample) > samples + 5)?;
-    // It tries in vain until the kernel gives up; nobody waits for that.
+    // It tries without effect until the kernel gives up; nobody waits for that.
     drop(sender);
     Ok(())
 }

@@ -73,7 +73,7 @@ impl Ss {
         Ok(())
     }
 
-    /// Segments that are sent again and on their way, and those that ever were.
+    /// Segments that are resent and on their way, and those that ever were.
     fn sent_again(&self) -> (u64, u64) {
         let both = self.word("retrans").and_then(|value| value.split_once('/'));
         both.and_then(|(now, ever)| Some((now.parse().ok()?, ever.parse().ok()?)))
@@ -248,7 +248,7 @@ pub(crate) fn in_motion(sight: Sight) -> Result<(), String> {
         }
         check(began.elapsed() < LONG, format!("no rest: {}", after.0))?;
     }
-    // It tries in vain until the kernel gives up; nobody waits for that.
+    // It tries without effect until the kernel gives up; nobody waits for that.
     drop(sender);
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::scsi::command::COMMANDS;
 
 const SMALL_BLOCKS: u64 = 1 << 21;
 
-/// CDBs of the commands that there are, with everything else random, and wholly random ones.
+/// CDBs of known commands, with everything else random, and wholly random ones.
 fn any_cdb() -> impl Strategy<Value = Cdb> {
     let opcodes: Vec<u8> = COMMANDS.iter().map(|command| command.opcode).collect();
     let known = (proptest::sample::select(opcodes), any::<Cdb>()).prop_map(|(opcode, mut cdb)| {

@@ -46,7 +46,7 @@ settings! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoutingBy {
-    /// The initiator's TCP port: each connection has its own. What no rule tells apart takes the
+    /// The initiator's TCP port: each connection has its own. What no rule distinguishes takes the
     /// route that is written first.
     #[default]
     Port,

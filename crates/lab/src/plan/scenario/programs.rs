@@ -17,7 +17,7 @@ const MAX_CONTROL_BYTES: usize = 15;
 /// The greatest buffer that the kernel's settings take.
 const MAX_BUFFER_BYTES: u64 = i32::MAX as u64;
 
-/// Checks what the programs of a cell with so many initiators are told.
+/// Checks the arguments of a cell's programs, of which so many are initiators.
 pub(super) fn check(document: &Document, initiators: usize) -> Result<(), Wrong> {
     if let Some(table) = &document.target {
         target(table)?;

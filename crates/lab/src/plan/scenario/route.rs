@@ -46,7 +46,7 @@ pub struct Tunnel {
     pub near: TunnelEnd,
     /// Its end on the target's side.
     pub far: TunnelEnd,
-    /// The initiators' ports of the packets that go into it, when routes are told apart by them.
+    /// The initiators' ports of the packets that go into it, when routes are distinguished by them.
     pub ports: Option<RangeInclusive<u16>>,
     /// The longest IP packet that goes into it, in bytes.
     pub mtu_bytes: u32,
@@ -72,7 +72,7 @@ pub struct TunnelEnd {
 pub struct InnerRoute {
     /// The only address that it leads to.
     pub destination: Ipv4Addr,
-    /// The router's table that it stands in.
+    /// The router's table that it is in.
     pub table: u32,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! All three kinds of routing are one scheme. On each node of a route stand a route to the target's
 //! address by the next node and, for the way back, one to the initiator's address by the node before.
-//! They stand in a table of the `[[route]]`'s own, which rules choose by port or by the initiator's
+//! They are in a table of the `[[route]]`'s own, which rules choose by port or by the initiator's
 //! address; or in the main table, when the target's address tells the routes apart.
 //!
 //! | by | initiator | target | rules |
@@ -46,7 +46,7 @@ impl Classifier {
     }
 
     /// The place of the route in [`super::Scenario::routes`], for a TCP segment between these ends.
-    /// Packets inside of a tunnel cannot be told apart.
+    /// Packets inside of a tunnel cannot be distinguished.
     #[must_use]
     pub fn route(&self, source: SocketAddrV4, destination: SocketAddrV4) -> Option<usize> {
         let route = |end: SocketAddrV4| match self.by {
@@ -234,7 +234,7 @@ impl Routing {
         }
     }
 
-    /// The tables that lead over a route: its own, and the main one, for what no rule tells apart.
+    /// The tables that lead over a route: its own, and the main one, for what no rule distinguishes.
     fn tables(&self, route: usize) -> impl Iterator<Item = u32> + use<> {
         let own = self.table(route);
         [own, MAIN_TABLE]

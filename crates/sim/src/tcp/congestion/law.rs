@@ -106,7 +106,7 @@ impl Law {
         [reno.name(), highspeed.name(), scalable.name()]
     };
 
-    /// All names that there are laws of.
+    /// The names of all laws.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         [&Law::KERNEL[..], &Law::LOADED].concat()

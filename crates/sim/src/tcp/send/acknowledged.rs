@@ -299,7 +299,7 @@ impl Sender {
         self.buffer.free(data(ack) - data(prior_una));
     }
 
-    /// Measures the round trip (`tcp_ack_update_rtt`); gives what congestion control sees of it.
+    /// Measures the round trip (`tcp_ack_update_rtt`); returns what congestion control sees of it.
     fn take_round_trip(
         &mut self,
         now_ns: u64,

@@ -61,7 +61,7 @@ impl Buffer {
         held + held.div_ceil(PACKET_BYTES) * PACKET_MEMORY
     }
 
-    /// Takes what there is room for: a packet may begin while the memory is below the limit, and while less than
+    /// Takes as much as fits: a packet may begin while the memory is below the limit, and while less than
     /// `room` was taken, and is then filled (`sk_stream_memory_free`).
     pub(super) fn take(&mut self, bytes: u64, room: u64) -> u64 {
         let mut taken = 0;

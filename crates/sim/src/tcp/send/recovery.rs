@@ -25,7 +25,7 @@ impl Sender {
     }
 
     /// Looks for losses when something has arrived that was sent later (`tcp_rack_mark_lost`).
-    /// Whether something was that had been sent again.
+    /// Whether something was that had been retransmitted.
     fn find_lost(&mut self, now_ns: u64) -> bool {
         let resent = self.board.resent;
         if std::mem::take(&mut self.rack.advanced) {
@@ -149,7 +149,7 @@ impl Sender {
         }
     }
 
-    /// Whether the reduction was for nothing: all that was sent again arrived twice, or the acknowledgement is of the
+    /// Whether the reduction was for nothing: all that was retransmitted arrived twice, or the acknowledgement is of the
     /// first transmission (`tcp_may_undo`).
     fn may_undo(&self, flags: Flags) -> bool {
         self.undo_from.is_some() && (self.undo_resent == 0 || self.is_of_first(flags))
@@ -228,14 +228,14 @@ impl Sender {
         self.has_reordered = true;
     }
 
-    /// Once nothing that was sent again is under way, a later retransmission begins the account anew.
+    /// Once nothing that was retransmitted is under way, a later retransmission begins the account anew.
     fn forget_resent(&mut self) {
         if !self.has_resent() {
             self.resent_ms = None;
         }
     }
 
-    /// Whether anything that was sent again is not acknowledged (`tcp_any_retrans_done`).
+    /// Whether anything that was retransmitted is not acknowledged (`tcp_any_retrans_done`).
     fn has_resent(&self) -> bool {
         let head = self.board.head();
         self.board.resent > 0 || head.is_some_and(|head| head.was_resent)
@@ -303,7 +303,7 @@ impl Sender {
         self.enter_recovery(now_ns, flags.ece);
     }
 
-    /// All that was sent again arrived twice (`tcp_try_undo_dsack`).
+    /// All that was retransmitted arrived twice (`tcp_try_undo_dsack`).
     fn undo_dsack(&mut self, now_ns: u64) -> bool {
         let is_for_nothing = self.undo_from.is_some() && self.undo_resent == 0;
         if is_for_nothing {

@@ -29,7 +29,7 @@ pub(super) struct Packet {
     pub(super) is_lost: bool,
     /// Whether it is on its way again.
     pub(super) is_resent: bool,
-    /// Whether it was ever sent again.
+    /// Whether it was ever retransmitted.
     pub(super) was_resent: bool,
     /// Its neighbours in the order of sending.
     before: Id,
@@ -92,7 +92,7 @@ impl Scoreboard {
         self.packets.len() as u32
     }
 
-    /// Packets on their way: neither sacked nor lost, and those that were sent again
+    /// Packets on their way: neither sacked nor lost, and those that were retransmitted
     /// (`tcp_packets_in_flight`; RFC 6675 §4 calls it pipe).
     #[must_use]
     pub(super) fn in_flight(&self) -> u32 {
@@ -199,7 +199,7 @@ impl Scoreboard {
         (after != NONE).then_some(after)
     }
 
-    /// Marks a packet as lost: also once more, when it was sent again and that was lost as well. Whether it
+    /// Marks a packet as lost: also once more, when it was retransmitted and that was lost as well. Whether it
     /// was not before.
     pub(super) fn lose(&mut self, id: Id) -> bool {
         let packet = *self.at(id);
@@ -217,7 +217,7 @@ impl Scoreboard {
         is_new || was_on_its_way
     }
 
-    /// Marks a packet as sent again.
+    /// Marks a packet as retransmitted.
     pub(super) fn resend(&mut self, id: Id, sent_ns: u64, snapshot: Snapshot) {
         self.unlink(id);
         let packet = self.at(id);

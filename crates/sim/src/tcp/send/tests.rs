@@ -86,7 +86,7 @@ fn it_is_used_at_once_when_it_ends_a_packet_of_the_buffer() {
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 1);
 }
 
-/// What was sent again counts as the last transmission too.
+/// What was retransmitted counts as the last transmission too.
 #[test]
 fn a_retransmission_is_a_transmission() {
     let mut sender = sender();

@@ -91,7 +91,7 @@ fn missing() -> libbpf_rs::Error {
 }
 
 fn prepare(object: &mut OpenObject, room_bytes: u32) -> libbpf_rs::Result<()> {
-    // Namespaces are told apart by the number of the file that stands for them.
+    // Namespaces are distinguished by the number of the file that stands for them.
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino() as u32;
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();

@@ -164,7 +164,7 @@ impl Guest {
         Err(self.failure("boot", "qemu ended", &printed))
     }
 
-    /// Carries out one line of shell, and gives what it printed.
+    /// Carries out one line of shell, and returns what it printed.
     ///
     /// # Errors
     /// When it does not exit with status 0, or takes longer than [`COMMAND_LIMIT`].
