@@ -130,7 +130,7 @@ export interface LayerSamples {
 export interface ConnectionSamples {
   /** Which host sends to which. */
   name: string;
-  /** The congestion window in segments. Where there are more samples than steps, the least and the greatest of two steps stand in them, in their order; a value holds until the next. */
+  /** The congestion window in segments. Where there are more samples than steps, the least and the greatest of two steps are in them, in their order; a value holds until the next. */
   cwnd_packets: (number | null)[];
   /** The slow-start threshold, in the same way; `None` while none is set. Empty for all but the busiest ends. */
   ssthresh_packets: (number | null)[];

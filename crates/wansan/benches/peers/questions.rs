@@ -18,7 +18,7 @@ use crate::loads::{PARALLEL, SAMPLE, SMALL_RANDOM, TURNS, WANSAN, our_iops};
 use crate::targets;
 
 /// Turns where the difference looked for is far below what one sample differs from the next.
-const MANY_TURNS: usize = 28;
+const MANY_TURNS: usize = 18;
 
 /// Every question, in the order in which they are asked.
 pub(crate) const QUESTIONS: [Question; 7] = [
