@@ -16,6 +16,7 @@
 
 mod congestion_window;
 pub mod conversation;
+mod outstanding;
 pub mod sender;
 pub mod session;
 pub mod view;

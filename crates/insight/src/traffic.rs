@@ -2,7 +2,7 @@
 
 use foldhash::HashMap;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use wansan_trace::event::{Packet, Pdu};
 use wansan_trace::file::Row;
@@ -62,12 +62,25 @@ pub struct Flow {
     pub target: SocketAddr,
 }
 
+/// The addresses and ports of a source and a destination as numbers, which hash in three steps: each packet is looked
+/// up.
+type Ends = (u128, u128, u32);
+
+fn key(source: SocketAddr, destination: SocketAddr) -> Ends {
+    let address = |end: SocketAddr| match end.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(ip) => ip.to_bits(),
+    };
+    let ports = u32::from(source.port()) << 16 | u32::from(destination.port());
+    (address(source), address(destination), ports)
+}
+
 /// The flows of a cell.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Those of sessions first.
     pub flows: Vec<Flow>,
-    of: HashMap<(SocketAddr, SocketAddr), (usize, FlowDirection)>,
+    of: HashMap<Ends, (usize, FlowDirection)>,
 }
 
 impl Traffic {
@@ -98,7 +111,9 @@ impl Traffic {
                     Some((_, back)) => *back += bytes,
                     None => tunnels.entry(ends).or_default().0 += bytes,
                 }
-            } else if packet.flags & (SYN | ACK) == SYN && !traffic.of.contains_key(&ends) {
+            } else if packet.flags & (SYN | ACK) == SYN
+                && !traffic.of.contains_key(&key(ends.0, ends.1))
+            {
                 traffic.add(Flow {
                     content: Content::Tcp,
                     initiator: ends.0,
@@ -125,17 +140,18 @@ impl Traffic {
     /// The place of a packet's flow in [`Traffic::flows`], and its way.
     #[must_use]
     pub fn flow(&self, packet: &Packet) -> Option<(usize, FlowDirection)> {
-        let ends = (packet.source, packet.destination);
-        self.of.get(&ends).copied()
+        self.of
+            .get(&key(packet.source, packet.destination))
+            .copied()
     }
 
     fn add(&mut self, flow: Flow) {
         let place = self.flows.len();
         let (initiator, target) = (flow.initiator, flow.target);
         self.of
-            .insert((initiator, target), (place, FlowDirection::ToTarget));
+            .insert(key(initiator, target), (place, FlowDirection::ToTarget));
         let back = (place, FlowDirection::ToInitiator);
-        self.of.insert((target, initiator), back);
+        self.of.insert(key(target, initiator), back);
         self.flows.push(flow);
     }
 }

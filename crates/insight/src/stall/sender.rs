@@ -7,6 +7,7 @@ use crate::traffic::FlowDirection;
 
 use super::congestion_window::{Bounds, CongestionWindow};
 use super::conversation::{Announced, Conversation, Segment, Times};
+use super::outstanding::{Acknowledged, Outstanding, Sent};
 use super::{Cause, Role, Shown, Stall};
 
 /// Shorter waits are not distinguished from what a busy computer takes.
@@ -36,15 +37,6 @@ pub fn stalls(conversation: &Conversation) -> Vec<Stall> {
     ways.into_iter().flat_map(of_way).collect()
 }
 
-/// A transmission that is not acknowledged.
-#[derive(Debug, Clone, Copy)]
-struct Sent {
-    segment: Segment,
-    /// When it left at the earliest.
-    since_ns: u64,
-    is_again: bool,
-}
-
 /// One acknowledgement, or several that came together, and what was known before the first.
 #[derive(Debug, Clone, Copy)]
 struct Release {
@@ -69,18 +61,6 @@ struct Release {
     /// When TCP had said last before the first of them that it had sent all that it had been given. What it
     /// says behind that may be of what they released.
     all_sent_ns: Option<u64>,
-}
-
-/// What an acknowledgement covers of what was out.
-#[derive(Debug, Clone, Copy, Default)]
-struct Acknowledged {
-    segments: u64,
-    /// The one that was sent last.
-    newest: Option<Segment>,
-    /// When the first of them arrived.
-    oldest_ns: Option<u64>,
-    /// Whether a short one was out before.
-    short_was_out: bool,
 }
 
 /// A loss that is being recovered from.
@@ -126,7 +106,7 @@ struct Sender<'a> {
     edge: Option<Announced>,
     /// How far it reached before each of the newest acknowledgements, with their times.
     edges: VecDeque<(u64, Option<Announced>)>,
-    out: Vec<Sent>,
+    out: Outstanding,
     released: Option<Release>,
     /// When something comes from the receiver, and up to where it acknowledges.
     heard: Vec<(u64, u64)>,
@@ -167,7 +147,7 @@ impl<'a> Sender<'a> {
             next: 0,
             edge: None,
             edges: VecDeque::new(),
-            out: Vec::new(),
+            out: Outstanding::new(conversation.mss_bytes(way)),
             released: None,
             heard: Vec::new(),
             sent_ns: 0,
@@ -235,7 +215,7 @@ impl<'a> Sender<'a> {
             return;
         }
         let out = self.out.len() as u64;
-        let acknowledged = self.acknowledge(segment.acked);
+        let acknowledged = self.out.acknowledge(segment.acked);
         let Acknowledged {
             newest, oldest_ns, ..
         } = acknowledged;
@@ -287,33 +267,6 @@ impl<'a> Sender<'a> {
             self.episode = None;
             self.recovered_ns = now_ns;
         }
-    }
-
-    /// What is acknowledged up to that place is out no more. One pass, as there may be a thousand of them.
-    fn acknowledge(&mut self, acked: u64) -> Acknowledged {
-        let mut found = Acknowledged::default();
-        let mss = self.mss;
-        self.out.retain(|sent| {
-            let segment = &sent.segment;
-            found.short_was_out |= segment.payload_bytes < mss;
-            if segment.end() > acked {
-                return true;
-            }
-            found.segments += 1;
-            let age = |segment: &Segment| (segment.end(), segment.sent_ns);
-            if found
-                .newest
-                .is_none_or(|newest| age(segment) >= age(&newest))
-            {
-                found.newest = Some(*segment);
-            }
-            found.oldest_ns = match (found.oldest_ns, segment.arrived_ns) {
-                (Some(oldest_ns), Some(arrived_ns)) => Some(arrived_ns.min(oldest_ns)),
-                (known, new) => known.or(new),
-            };
-            false
-        });
-        found
     }
 
     /// New data leave.
