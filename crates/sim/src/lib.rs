@@ -6,7 +6,10 @@
 //!
 //! Nothing here asks for the time, draws a number that no seed gave, or touches a socket or a thread.
 
+mod caught;
 pub mod network;
 mod observe;
 pub mod storage;
 pub mod tcp;
+
+pub use caught::caught;

@@ -1,9 +1,7 @@
 //! Simulated cells, on all processors. None knows of another, so what a cell gives does not depend on how many
 //! run at a time.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -11,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use wansan_insight::report::Detail;
 use wansan_schema::CellResult;
+use wansan_sim::caught;
 
 use super::CellError;
 use super::cell::{Measured, seed};
@@ -154,9 +153,8 @@ fn one(
         done.set(share);
         goes_on() && exceeded().is_none()
     };
-    // A fault of the simulator in one cell says nothing of the others, which share nothing with it.
-    let outcome = catch_unwind(AssertUnwindSafe(|| simulate(work, &mut watch)));
-    let outcome = outcome.unwrap_or_else(|panic| Err(CellError::Panicked(said(&*panic))));
+    let outcome = caught(|| simulate(work, &mut watch));
+    let outcome = outcome.unwrap_or_else(|panic| Err(CellError::Panicked(panic)));
     let outcome = outcome.and_then(|ended| match (ended, exceeded()) {
         (Some(ended), _) => Ok(ended),
         (None, Some(budget)) => Err(CellError::Budget {
@@ -201,13 +199,6 @@ fn simulate(
     };
     let explained = conclude(cell, folder, detail, measured, &mut result)?;
     Ok(Some(Ended { result, explained }))
-}
-
-/// What a panic says, on one line.
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("no reason given").replace('\n', " ")
 }
 
 #[cfg(test)]
@@ -317,12 +308,5 @@ mod tests {
         for (place, is_there) in folders.into_iter().enumerate() {
             assert_eq!(is_there, whole.contains(&place), "cell {place}");
         }
-    }
-
-    #[test]
-    fn a_panic_is_told_on_one_line() {
-        let of = |work: fn()| catch_unwind(work).expect_err("it panics");
-        assert_eq!(said(&*of(|| panic!("one\ntwo {}", 3))), "one two 3");
-        assert_eq!(said(&*of(|| panic!("whole"))), "whole");
     }
 }
