@@ -32,15 +32,26 @@ pub fn unless_disturbed(
     name: &str,
     mut test: impl FnMut() -> Result<(), Failed>,
 ) -> Result<Completion, Failed> {
+    unless_disturbed_as_seen(name, || test().map_err(|wrong| (wrong, None)))
+}
+
+/// The same of a test that may have measured a disturbance itself, and returns it beside its failure.
+///
+/// # Errors
+/// As [`unless_disturbed`].
+pub fn unless_disturbed_as_seen(
+    name: &str,
+    mut test: impl FnMut() -> Result<(), (Failed, Option<String>)>,
+) -> Result<Completion, Failed> {
     if has_one_processor() {
         let failed = test().err();
-        return Ok(failed.map_or(Completion::Completed, |wrong| {
+        return Ok(failed.map_or(Completion::Completed, |(wrong, _)| {
             not_measurable(name, wrong.message().unwrap_or_default())
         }));
     }
     judged(name, || {
         let machine = Machine::watch();
-        test().map_err(|wrong| (wrong, machine.disturbance()))
+        test().map_err(|(wrong, seen)| (wrong, machine.disturbance().or(seen)))
     })?;
     Ok(Completion::Completed)
 }

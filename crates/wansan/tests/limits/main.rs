@@ -7,13 +7,14 @@
 //! Papers take ten minutes: `make test-papers` runs them, and an ordinary run only the [`CANARIES`].
 //! What a machine does not allow is counted as ignored, with the reason.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use wansan_arms::{Arm, one_arm, open_to_all};
-use wansan_peers::machine::unless_disturbed;
+use wansan_peers::machine::{unless_disturbed, unless_disturbed_as_seen};
 use wansan_tcp::control::Algorithm;
 use wansan_tcp::ebpf::{self, EbpfError};
 
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
         let simulated = plan.clone();
         let test = move || comes_out_as_expected(&title, &plan, &[], arm);
         trials.insert(0, arm.trial(&name, test));
-        let test = move || meets_expectations(&simulated, &["--world", "sim"], Arm::of_suite());
+        let test = move || comes_out_simulated(&simulated, &["--world", "sim"]);
         trials.push(Trial::test(format!("{name}, simulated"), test));
     }
     for plan in plans("plans/topologies") {
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     for plan in plans("plans/limits") {
         let name = name(&plan);
         let simulated = plan.clone();
-        let test = move || meets_expectations(&simulated, &["--world", "sim"], Arm::of_suite());
+        let test = move || comes_out_simulated(&simulated, &["--world", "sim"]);
         trials.push(Trial::test(format!("{name}, simulated"), test));
         let title = arm.name_of(&name);
         let test = move || alone(|| comes_out_as_expected(&title, &plan, &[], arm));
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
             true => &["--quick", "--world", "sim"],
             false => &["--world", "sim"],
         };
-        let test = move || meets_expectations(&plan, form, Arm::of_suite());
+        let test = move || comes_out_simulated(&plan, form);
         trials.push(Trial::test(format!("{name}, simulated"), test));
     }
     let mut predicted = |name: &str, test: fn(Arm) -> Result<Option<f64>, Failed>| {
@@ -105,6 +106,8 @@ fn main() -> ExitCode {
     };
     let name = "a command window before a store is predicted";
     predicted(name, prediction::a_window_before_a_store);
+    let name = "a captured command window is predicted";
+    predicted(name, prediction::a_captured_window);
     let name = "a command window before a store is found and confirmed";
     predicted(name, prediction::tuning);
     trials.push(Trial::test(
@@ -325,19 +328,37 @@ fn comes_out_as_expected(
     form: &[&str],
     arm: Arm,
 ) -> Result<Completion, Failed> {
-    unless_disturbed(title, || meets_expectations(plan, form, arm))
+    unless_disturbed_as_seen(title, || {
+        let scratch = tempfile::tempdir().map_err(|error| (error.into(), None))?;
+        let met = meets_expectations(plan, form, arm, scratch.path());
+        // Of a run that did not come out, the paths say whether the machine was busy.
+        met.map_err(|wrong| (wrong, lateness(scratch.path())))
+    })
+}
+
+/// Runs a plan once in a simulated world, which nothing disturbs.
+fn comes_out_simulated(plan: &Path, form: &[&str]) -> Result<(), Failed> {
+    let scratch = tempfile::tempdir()?;
+    meets_expectations(plan, form, Arm::of_suite(), scratch.path())
+}
+
+/// That the emulator was late in one of the cells of the only run in a folder, if it was.
+fn lateness(out: &Path) -> Option<String> {
+    let plan = fs::read_dir(out.join("runs")).ok()?.next()?.ok()?.path();
+    let run = fs::read_dir(plan).ok()?.next()?.ok()?.path();
+    let late_ms = prediction::late([&run]).ok()??;
+    Some(format!("the emulator was {late_ms:.1} ms late at p99"))
 }
 
 /// Runs a plan once, which has to meet all that it expects.
-fn meets_expectations(plan: &Path, form: &[&str], arm: Arm) -> Result<(), Failed> {
-    let scratch = tempfile::tempdir()?;
-    open_to_all(scratch.path())?;
+fn meets_expectations(plan: &Path, form: &[&str], arm: Arm, out: &Path) -> Result<(), Failed> {
+    open_to_all(out)?;
     let output = wansan(arm)
         .args(["lab", "run"])
         .args(form)
         .arg(plan)
         .arg("--out")
-        .arg(scratch.path().join("runs"))
+        .arg(out.join("runs"))
         .output()?;
     told(&output, output.status.success())
 }
