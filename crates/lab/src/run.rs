@@ -208,8 +208,8 @@ pub enum CellError {
         /// How much of its measurement was done by then, from 0 to 1.
         done: f64,
     },
-    /// The simulator has a fault.
-    #[error("the simulator failed, which is a fault in it: {0}; please report it with the plan")]
+    /// The simulator has a defect.
+    #[error("the simulator failed, which is a defect: {0}; please report it with the plan")]
     Panicked(String),
     /// Its records could not be written or joined.
     #[error(transparent)]

@@ -179,6 +179,7 @@ impl Case {
                 operation: self.operation,
                 pattern: Pattern::Random,
                 block_bytes: self.block_bytes,
+                listed: Default::default(),
                 parallel: self.parallel,
                 batch: false,
                 limit: LoadLimit::Time(self.time),

@@ -1,5 +1,6 @@
 //! What the records of a run show of what a twin is made of. A plan is never looked at.
 
+mod captured;
 mod load;
 mod paths;
 mod sessions;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use wansan_insight::opcode::{DATA_IN, STATUS_BIT};
 use wansan_insight::{Cell, CellSummary, Window, summarise};
+use wansan_iscsi::initiator::Schedule;
 use wansan_trace::event::{Role, Tcp};
 use wansan_trace::{ConnectionId, Kinds, Layer, SessionId};
 
@@ -20,6 +22,10 @@ use crate::setup::Setup;
 pub const MOST_WARMUP: Duration = Duration::from_secs(10);
 /// The longest measurement that is simulated.
 pub const MOST_TIME: Duration = Duration::from_secs(10);
+
+/// The warm-up of a capture, where its connections may begin: this part of it, and so long at most.
+const CAPTURE_WARMUP_PART: u64 = 4;
+const CAPTURE_WARMUP_NS: u64 = 1_000_000_000;
 
 /// Why a recording cannot be simulated. Each is one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +87,9 @@ pub enum Unfit {
     /// Connections came and went.
     #[error("session {0} lost connections or began anew: recovery is not simulated")]
     Recovery(SessionId),
+    /// A capture of headers alone.
+    #[error("the capture has no acknowledgements: without a display filter, it can be simulated")]
+    Filtered,
     /// The simulator has no such congestion control.
     #[error("the connections use the congestion control `{0}`, which is not simulated")]
     CongestionControl(String),
@@ -91,6 +100,8 @@ pub enum Unfit {
 pub struct Reading {
     /// What the twin is made of.
     pub setup: Setup,
+    /// What the records allow as well: what comes first of all that fits is taken.
+    pub alternatives: Vec<Setup>,
     /// The numbers of the recording, over as much time as the twin measures.
     pub recorded: CellSummary,
     /// What the records do not show, and what was taken instead, a line each.
@@ -100,6 +111,29 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Of the cell that packets captured at one point of a path tell.
+    ///
+    /// # Errors
+    /// [`Unfit`] when it cannot be simulated.
+    pub fn of_capture(mut cell: Cell) -> Result<Reading, Unfit> {
+        let mut unknown = Vec::new();
+        cell.connection = Some(captured::connections(&cell, &mut unknown)?);
+        let busy = cell.joined.busy_window();
+        let warmup_ns = (busy.length_ns() / CAPTURE_WARMUP_PART).min(CAPTURE_WARMUP_NS);
+        let window = Window {
+            from_ns: busy.from_ns + warmup_ns,
+            ..busy
+        };
+        let mut reading = Reading::of(&cell, Some(window))?;
+        let rates: [Option<u64>; 2] =
+            [true, false].map(|is_there| captured::rate_bits_per_s(&cell, is_there));
+        let each = std::iter::once(&reading.setup).chain(&reading.alternatives);
+        let full: Vec<Setup> = each.map(|setup| with_rates(setup, rates)).collect();
+        reading.alternatives.extend(full);
+        reading.unknown.splice(0..0, unknown);
+        Ok(reading)
+    }
+
     /// Of a cell, in the window that was measured.
     ///
     /// # Errors
@@ -149,12 +183,32 @@ impl Reading {
             has_rival: false,
         };
         Ok(Reading {
+            alternatives: by_turns(&setup).into_iter().collect(),
             setup,
             recorded,
             unknown,
             shortened,
         })
     }
+}
+
+/// The same with commands that go round-robin over the connections of a session, which is not recorded; `None` where no
+/// session has several.
+fn by_turns(setup: &Setup) -> Option<Setup> {
+    let mut changed = setup.clone();
+    let several = changed.initiators.iter_mut();
+    let several = several.filter(|it| it.connections.len() > 1);
+    let count = several.map(|it| it.schedule = Schedule::RoundRobin).count();
+    (count > 0).then_some(changed)
+}
+
+/// The same over a path that carries no more than this, there and back, in bits per second.
+fn with_rates(setup: &Setup, rates: [Option<u64>; 2]) -> Setup {
+    let mut changed = setup.clone();
+    for (direction, rate) in changed.directions.iter_mut().zip(rates) {
+        direction.rate_bits_per_s = rate;
+    }
+    changed
 }
 
 /// What no twin can be made of.
@@ -180,7 +234,8 @@ fn check(cell: &Cell) -> Result<(), Unfit> {
     if has(Role::Stream) {
         return Err(Unfit::Others);
     }
-    if cell.joined.top() != Some(Layer::App) {
+    // A capture shows commands from when they leave.
+    if !matches!(cell.joined.top(), Some(Layer::App | Layer::Window)) {
         return Err(Unfit::NoInitiator);
     }
     Ok(())

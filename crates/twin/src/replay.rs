@@ -14,6 +14,7 @@ use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::wire::Lun;
 use wansan_path::rate::Rate;
 use wansan_path::{Capacity, Effects, EffectsError};
+use wansan_sim::caught;
 use wansan_sim::network::{Hop, Latency, Network};
 use wansan_sim::storage::{
     ConnectionConfig, EndConfig, InitiatorConfig, Patience, Storage, StorageError, TargetConfig,
@@ -73,6 +74,9 @@ pub enum ReplayError {
     /// Its records are more than it has memory for.
     #[error("the records of the simulation take more than {} MiB", RECORDS_BYTES >> 20)]
     Memory,
+    /// The simulator has a defect.
+    #[error("the simulator failed, which is a defect: {0}; please report it with the recording")]
+    Panicked(String),
     /// It was asked to stop.
     #[error("the simulation was interrupted")]
     Interrupted,
@@ -99,6 +103,11 @@ pub struct Replay {
 /// # Errors
 /// [`ReplayError`].
 pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Replay, ReplayError> {
+    caught(|| simulate(setup, seed, goes_on))
+        .unwrap_or_else(|panic| Err(ReplayError::Panicked(panic)))
+}
+
+fn simulate(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Replay, ReplayError> {
     let memory = Budget::of(RECORDS_BYTES);
     let recorder = || Recorder::within(setup.kinds, &memory);
     let mut network = Network::recording(recorder());

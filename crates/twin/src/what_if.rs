@@ -12,7 +12,6 @@ use crate::pool;
 use crate::reading::{Reading, by_chance};
 use crate::replay::{Replay, ReplayError, replay};
 use crate::setup::Setup;
-use wansan_iscsi::initiator::Schedule;
 
 /// Runs with which chance is sounded.
 pub const SEEDS: u64 = 3;
@@ -173,32 +172,22 @@ impl Twin {
         mut reading: Reading,
         goes_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<Twin, ReplayError> {
-        // What is not recorded of schedules is taken as what fits better.
-        let is_shared_out = reading
-            .setup
-            .initiators
-            .iter()
-            .any(|it| it.connections.len() > 1);
-        let schedules: &[Schedule] = match is_shared_out {
-            true => &[Schedule::LeastInFlight, Schedule::RoundRobin],
-            false => &[Schedule::LeastInFlight],
-        };
-        let mut best: Option<(f64, Schedule, Replay, Vec<Compared>)> = None;
-        for &schedule in schedules {
-            for initiator in &mut reading.setup.initiators {
-                initiator.schedule = schedule;
-            }
-            let replay = replay(&reading.setup, FIRST_SEED, goes_on)?;
+        let setups = std::iter::once(reading.setup.clone()).chain(reading.alternatives.drain(..));
+        let mut best: Option<(f64, Setup, Replay, Vec<Compared>)> = None;
+        for setup in setups {
+            let replay = replay(&setup, FIRST_SEED, goes_on)?;
             let compared = compare(&reading.recorded, &replay.summary);
             let off = worst(&compared);
             if best.as_ref().is_none_or(|(least, ..)| off < *least) {
-                best = Some((off, schedule, replay, compared));
+                let fits = compared.iter().all(Compared::fits);
+                best = Some((off, setup, replay, compared));
+                if fits {
+                    break;
+                }
             }
         }
-        let (_, schedule, replay, compared) = best.expect("there is a schedule");
-        for initiator in &mut reading.setup.initiators {
-            initiator.schedule = schedule;
-        }
+        let (_, setup, replay, compared) = best.expect("there is a setup");
+        reading.setup = setup;
         Ok(Twin {
             reading,
             replay,

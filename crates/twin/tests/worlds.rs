@@ -1,5 +1,7 @@
 //! The worlds for which a formula for the binding limit alone is wrong: there, another one binds next.
 
+use std::collections::BTreeSet;
+
 use wansan_twin::knob::{Setting, set, settings, tries};
 use wansan_twin::{Bounds, Twin};
 
@@ -211,6 +213,28 @@ fn a_congestion_control_at_the_end_that_sends() {
         &world(target, RENO),
         &[("target.congestion_control", "bbr")],
         &world(target, "[tcp]\ncongestion_control = \"bbr\""),
+    );
+}
+
+#[test]
+fn reads_and_writes_of_several_lengths() {
+    // Each write goes in parts of 64 KiB, each read in one piece.
+    let world = |target| World {
+        path: "delay = \"10ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"",
+        target,
+        initiator: "",
+        workload: "op = \"mix\"\nblock = \"256KiB\"\nparallel = 16",
+        more: "[session]\nmax_burst = \"64KiB\"\nfirst_burst = \"64KiB\"",
+    };
+    let recorded = world("luns = [\"memory:64MiB\"]\ncommand_window = 8");
+    let setup = recorded.record().1.unwrap().setup;
+    let listed = &setup.initiators[0].load.listed;
+    let lengths: BTreeSet<(bool, u32)> = listed.iter().map(|io| (io.write, io.bytes)).collect();
+    assert!(lengths.len() > 1, "{lengths:?}");
+    holds(
+        &recorded,
+        &[("target.command_window", "64")],
+        &world("luns = [\"memory:64MiB\"]\ncommand_window = 64"),
     );
 }
 

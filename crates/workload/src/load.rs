@@ -1,5 +1,6 @@
 //! The loop of the load generator.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
@@ -12,7 +13,7 @@ use wansan_trace::Instant;
 use crate::content;
 use crate::meter::Meter;
 use crate::pace::Pace;
-use crate::sequence::{Operation, Pattern, Request, Workload};
+use crate::sequence::{Listed, Operation, Pattern, Request, Workload};
 use crate::written::Written;
 
 /// The end of a load.
@@ -31,8 +32,11 @@ pub struct LoadConfig {
     pub operation: Operation,
     /// Where.
     pub pattern: Pattern,
-    /// Bytes per I/O: a multiple of the LUN's block.
+    /// Bytes per I/O, of the longest if any are listed: a multiple of the LUN's block.
     pub block_bytes: u32,
+    /// I/Os to ask for in turn, from the first one again after the last, in place of those that `operation` and
+    /// `block_bytes` give; none of them where empty. They are not verified.
+    pub listed: Arc<[Listed]>,
     /// I/Os in flight: as many as this in a closed loop, at most this many when paced.
     pub parallel: usize,
     /// Batch mode: submits the next `parallel` I/Os only when all of the last ones have completed,
@@ -120,7 +124,8 @@ enum Stage {
 pub struct Load {
     config: LoadConfig,
     lun: Lun,
-    blocks_per_io: u32,
+    /// Bytes of the LUN's block.
+    lun_block_bytes: u32,
     slots: Vec<Slot>,
     /// Slots without an I/O.
     idle: Vec<usize>,
@@ -159,13 +164,13 @@ impl Load {
         };
         Load {
             lun,
-            blocks_per_io: config.block_bytes / capacity.block_bytes,
+            lun_block_bytes: capacity.block_bytes,
             slots: (0..config.parallel).map(|_| Slot::default()).collect(),
             idle: (0..config.parallel).rev().collect(),
             gathering: false,
             written: config.verify.then(|| Written::new(pieces)),
             meter: Meter::new(),
-            workload: Workload::new(config.operation, config.pattern, pieces, config.seed),
+            workload: Workload::new(config, pieces),
             pace: config.rate_per_s.map(|rate| Pace::new(now, rate)),
             begun: now,
             from,
@@ -264,6 +269,7 @@ impl Load {
                 Request {
                     write: false,
                     piece,
+                    bytes: self.config.block_bytes,
                 }
             }
             _ => return None,
@@ -306,24 +312,20 @@ impl Load {
         let slot = &mut self.slots[place];
         let mut buffer = std::mem::take(&mut slot.buffer);
         let fresh = buffer.is_empty();
-        buffer.resize(self.config.block_bytes as usize, 0);
+        buffer.resize(request.bytes as usize, 0);
         slot.request = Some(request);
         slot.submitted = now;
-        let lba = request.piece * u64::from(self.blocks_per_io);
+        let blocks_per_piece = self.config.block_bytes / self.lun_block_bytes;
+        let lba = request.piece * u64::from(blocks_per_piece);
+        let blocks = request.bytes / self.lun_block_bytes;
         let (cdb, transfer) = if request.write {
             if fresh || self.config.verify {
                 let offset = request.piece * u64::from(self.config.block_bytes);
                 content::fill(&mut buffer, offset, self.config.seed);
             }
-            (
-                cdb::write(lba, self.blocks_per_io, false),
-                Transfer::Write(buffer),
-            )
+            (cdb::write(lba, blocks, false), Transfer::Write(buffer))
         } else {
-            (
-                cdb::read(lba, self.blocks_per_io, false),
-                Transfer::Read(buffer),
-            )
+            (cdb::read(lba, blocks, false), Transfer::Read(buffer))
         };
         Command {
             lun: self.lun,
@@ -354,8 +356,8 @@ impl Load {
             self.meter.failed(failed);
         } else if is_measured {
             let latency = now.since(self.slots[place].submitted);
-            self.meter
-                .completed(wansan_trace::time::duration_ns(latency));
+            let latency_ns = wansan_trace::time::duration_ns(latency);
+            self.meter.completed(request.bytes, latency_ns);
         }
     }
 
@@ -387,7 +389,7 @@ impl Load {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use wansan_iscsi::initiator::{Answer, TaskError};
     use wansan_trace::TaskTag;
 
@@ -399,11 +401,12 @@ mod tests {
         physical_block_exponent: 0,
     };
 
-    fn config() -> LoadConfig {
+    pub(crate) fn config() -> LoadConfig {
         LoadConfig {
             operation: Operation::Read,
             pattern: Pattern::Sequential,
             block_bytes: 4096,
+            listed: Arc::default(),
             parallel: 4,
             batch: false,
             limit: Limit::Time(Duration::from_millis(100)),

@@ -27,6 +27,7 @@ pub fn connections_between(
 #[derive(Debug)]
 pub(crate) struct Meter {
     histogram: Histogram<u64>,
+    bytes: u64,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
     pub(crate) verified: u64,
@@ -41,6 +42,7 @@ impl Meter {
         Meter {
             histogram: Histogram::new_with_bounds(1, LONGEST_NS, 3)
                 .expect("the bounds and three digits are within what a histogram allows"),
+            bytes: 0,
             errors: 0,
             first_error: None,
             verified: 0,
@@ -48,7 +50,8 @@ impl Meter {
         }
     }
 
-    pub(crate) fn completed(&mut self, latency_ns: u64) {
+    pub(crate) fn completed(&mut self, bytes: u32, latency_ns: u64) {
+        self.bytes += u64::from(bytes);
         self.histogram.saturating_record(latency_ns.max(1));
     }
 
@@ -77,7 +80,7 @@ impl Meter {
         BenchReport {
             ios,
             iops: per_second(ios as f64),
-            bytes_per_s: per_second(ios as f64 * f64::from(block_bytes)),
+            bytes_per_s: per_second(self.bytes as f64),
             errors: self.errors,
             first_error: self.first_error.clone(),
             verified: self.verified,

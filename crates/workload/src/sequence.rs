@@ -1,8 +1,12 @@
 //! The load generator's workload: a seeded sequence of I/Os.
 
+use std::sync::Arc;
+
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
+
+use crate::load::LoadConfig;
 
 /// Reads, writes or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +37,17 @@ pub struct Request {
     pub write: bool,
     /// Which of the LUN's pieces of the workload's block size, from 0.
     pub piece: u64,
+    /// How much of that, from its beginning, in bytes.
+    pub bytes: u32,
+}
+
+/// What a recorded application asked for: an I/O without its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed {
+    /// A write, else a read.
+    pub write: bool,
+    /// Its length in bytes.
+    pub bytes: u32,
 }
 
 /// Seven of ten I/Os of [`Operation::Mix`] are reads.
@@ -44,6 +59,10 @@ pub struct Workload {
     operation: Operation,
     pattern: Pattern,
     pieces: u64,
+    block_bytes: u32,
+    /// The I/Os to ask for in turn, in place of what the operation and the block size give; none of them where empty.
+    listed: Arc<[Listed]>,
+    turn: usize,
     next: u64,
     random: Pcg64Mcg,
 }
@@ -51,23 +70,29 @@ pub struct Workload {
 impl Workload {
     /// A workload over `pieces` pieces (at least 1).
     #[must_use]
-    pub fn new(operation: Operation, pattern: Pattern, pieces: u64, seed: u64) -> Self {
+    pub fn new(config: &LoadConfig, pieces: u64) -> Self {
         Workload {
-            operation,
-            pattern,
+            operation: config.operation,
+            pattern: config.pattern,
             pieces,
+            block_bytes: config.block_bytes,
+            listed: config.listed.clone(),
+            turn: 0,
             next: 0,
-            random: Pcg64Mcg::seed_from_u64(seed),
+            random: Pcg64Mcg::seed_from_u64(config.seed),
         }
     }
 
     /// The next I/O.
     pub fn next_request(&mut self) -> Request {
-        let write = match self.operation {
-            Operation::Read => false,
-            Operation::Write => true,
-            Operation::Mix => self.below(10) >= MIX_READS_OF_TEN,
-        };
+        let Listed { write, bytes } = self.next_listed().unwrap_or_else(|| Listed {
+            write: match self.operation {
+                Operation::Read => false,
+                Operation::Write => true,
+                Operation::Mix => self.below(10) >= MIX_READS_OF_TEN,
+            },
+            bytes: self.block_bytes,
+        });
         let piece = match self.pattern {
             Pattern::Sequential => {
                 let piece = self.next;
@@ -76,7 +101,17 @@ impl Workload {
             }
             Pattern::Random => self.below(self.pieces),
         };
-        Request { write, piece }
+        Request {
+            write,
+            piece,
+            bytes,
+        }
+    }
+
+    fn next_listed(&mut self) -> Option<Listed> {
+        let listed = self.listed.get(self.turn).copied();
+        self.turn = (self.turn + 1) % self.listed.len().max(1);
+        listed
     }
 
     /// Evenly from `0..bound`: the high half of a 128-bit product (Lemire 2019), whose bias is
@@ -89,10 +124,21 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::tests::config;
+
+    fn workload(operation: Operation, pattern: Pattern, pieces: u64, seed: u64) -> Workload {
+        let config = LoadConfig {
+            operation,
+            pattern,
+            seed,
+            ..config()
+        };
+        Workload::new(&config, pieces)
+    }
 
     #[test]
     fn sequential_wraps() {
-        let mut workload = Workload::new(Operation::Read, Pattern::Sequential, 3, 0);
+        let mut workload = workload(Operation::Read, Pattern::Sequential, 3, 0);
         let pieces: Vec<u64> = (0..5).map(|_| workload.next_request().piece).collect();
         assert_eq!(pieces, [0, 1, 2, 0, 1]);
     }
@@ -100,7 +146,7 @@ mod tests {
     #[test]
     fn random_is_seeded_and_reaches_every_piece() {
         let draw = |seed| {
-            let mut workload = Workload::new(Operation::Mix, Pattern::Random, 16, seed);
+            let mut workload = workload(Operation::Mix, Pattern::Random, 16, seed);
             (0..1000)
                 .map(|_| workload.next_request())
                 .collect::<Vec<_>>()
@@ -111,5 +157,24 @@ mod tests {
         assert!((0..16).all(|piece| drawn.iter().any(|request| request.piece == piece)));
         let writes = drawn.iter().filter(|request| request.write).count();
         assert!((200..400).contains(&writes), "{writes}");
+    }
+
+    #[test]
+    fn listed_ios_come_in_turn() {
+        let [read, write] =
+            [(false, 512), (true, 1024)].map(|(write, bytes)| Listed { write, bytes });
+        let config = LoadConfig {
+            listed: [read, write, write].into(),
+            ..config()
+        };
+        let mut workload = Workload::new(&config, 8);
+        let asked: Vec<Listed> = (0..4)
+            .map(|_| workload.next_request())
+            .map(|request| Listed {
+                write: request.write,
+                bytes: request.bytes,
+            })
+            .collect();
+        assert_eq!(asked, [read, write, write, read]);
     }
 }

@@ -178,6 +178,7 @@ pub(super) fn initiator(
             operation: load.op,
             pattern: load.pattern,
             block_bytes: u32::try_from(load.block.0).unwrap_or(u32::MAX),
+            listed: Default::default(),
             parallel: load.parallel as usize,
             batch: load.batch,
             limit: Limit::Time(document.workload.time.0),

@@ -78,6 +78,7 @@ impl BenchSettings {
             operation: load.op,
             pattern: load.pattern,
             block_bytes: u32::try_from(load.block.0).unwrap_or(u32::MAX),
+            listed: Default::default(),
             parallel: load.parallel as usize,
             batch: load.batch,
             limit: match self.count {

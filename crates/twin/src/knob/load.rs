@@ -28,7 +28,12 @@ pub(super) static KNOBS: &[Knob] = &[
     },
     Knob {
         name: "workload.block",
-        get: |setup| Some(Size(setup.initiators[0].load.block_bytes.into()).to_string()),
+        get: |setup| {
+            let load = &setup.initiators[0].load;
+            // Listed I/Os keep their lengths.
+            let has_one = load.listed.is_empty();
+            has_one.then(|| Size(load.block_bytes.into()).to_string())
+        },
         set: |setup, text| {
             let bytes = size(text, 512, MOST_BLOCK_BYTES)?;
             if !bytes.is_multiple_of(512) {

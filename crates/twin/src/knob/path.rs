@@ -64,7 +64,7 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
                 .max(4096);
             let now = direction.queue.bytes;
             let mut bounds = vec![product];
-            bounds.extend((now < 1 << 32).then_some(2 * now));
+            bounds.extend((now < 1 << 32).then(|| 2 * now));
             bounds.dedup();
             bounds.retain(|bytes| *bytes != now);
             bounds

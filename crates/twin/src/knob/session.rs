@@ -40,11 +40,23 @@ pub(super) static KNOBS: &[Knob] = &[
                 .min(MOST_COMMAND_WINDOW);
             let window = u64::from(setup.command_window);
             let doubled = (2 * window).min(MOST_COMMAND_WINDOW);
-            one_each(
+            let mut tries = one_each(
                 "target.command_window",
                 [doubled, wanted.max(doubled)],
                 window,
-            )
+            );
+            if setup
+                .initiators
+                .iter()
+                .any(|it| it.load.parallel as u64 == window)
+            {
+                // The load may have more than the window admits: a capture does not show it.
+                tries.push(vec![
+                    Setting::new("target.command_window", doubled),
+                    Setting::new("workload.parallel", doubled),
+                ]);
+            }
+            tries
         },
     },
     Knob {

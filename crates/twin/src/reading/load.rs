@@ -1,6 +1,7 @@
 //! What the applications asked for, and when.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use wansan_insight::join::Task;
 use wansan_insight::load::load_use;
@@ -10,16 +11,18 @@ use wansan_insight::{Cell, Window};
 use wansan_iscsi::initiator::part_bytes;
 use wansan_iscsi::record::keys_of;
 use wansan_trace::event::{Pdu, PduDirection, Role};
-use wansan_trace::{Layer, SessionId, TaskTag};
-use wansan_workload::sequence::{Operation, Pattern};
+use wansan_trace::{SessionId, TaskTag};
+use wansan_workload::sequence::{Listed, Operation, Pattern};
 use wansan_workload::{Limit, LoadConfig};
 
 use super::Unfit;
 
 /// The share of a load's I/Os that may have another length: those of its set-up.
 const OTHER_SHARE: f64 = 0.01;
-/// Reads among the I/Os of a mix: from and to.
-const MIX_READS: (f64, f64) = (0.6, 0.8);
+/// I/Os of several lengths or of both directions that are asked for in turn, at most; what came later is left out.
+const MOST_LISTED: usize = 65_536;
+/// What their lengths are multiples of.
+const LEAST_BLOCK_BYTES: u64 = 512;
 /// I/Os that are submitted within this time of each other are submitted together.
 const TOGETHER_NS: u64 = 20_000;
 
@@ -52,7 +55,7 @@ pub(super) fn loads(cell: &Cell, window: Window) -> Result<Vec<SessionLoad>, Unf
         let in_window = |io: &Io| window.overlap_ns(io.submitted_ns, io.done_ns) > 0;
         ios.iter()
             .any(in_window)
-            .then(|| load(cell, session, &ios, window))
+            .then(|| load(session, &whole(cell, session, ios), window))
     });
     let loads: Vec<SessionLoad> = loads.collect::<Result<_, _>>()?;
     match loads.is_empty() {
@@ -85,7 +88,7 @@ impl Moved {
     fn io(&self, cell: &Cell, task: &Task) -> Option<Io> {
         let moved = self.of.get(&(task.session, task.tag))?;
         let [read, written] = moved.map(|ends| ends[0].max(ends[1]));
-        let (submitted_ns, done_ns) = task.span_ns(Layer::App, cell.joined.records)?;
+        let (submitted_ns, done_ns) = task.span_ns(cell.joined.top()?, cell.joined.records)?;
         Some(Io {
             submitted_ns,
             done_ns,
@@ -104,7 +107,7 @@ fn way(pdu: &Pdu) -> Option<usize> {
     }
 }
 
-fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, Unfit> {
+fn load(session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, Unfit> {
     let unfit = |what: String| Unfit::Load { session, what };
     // Not those whose data was still on its way when the recording ended.
     let done: Vec<&Io> = ios
@@ -116,42 +119,37 @@ fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<S
         *lengths.entry(io.bytes).or_default() += 1;
     }
     let usual = lengths.iter().max_by_key(|(_, count)| **count);
-    let (&bytes, &count) = usual.ok_or_else(|| unfit("completed no I/O".to_owned()))?;
-    if (done.len() - count) as f64 > OTHER_SHARE * done.len() as f64 {
-        let by_parts = match done.iter().any(|io| io.is_write) {
-            true => " (long writes count by the parts that the initiator makes of them)",
-            false => "",
-        };
-        return Err(unfit(format!(
-            "has I/Os of {} lengths{by_parts}",
-            lengths.len()
-        )));
-    }
-    let reads = done.iter().filter(|io| !io.is_write).count() as f64 / done.len() as f64;
-    let operation = match reads {
-        1.0 => Operation::Read,
-        0.0 => Operation::Write,
-        share if share > MIX_READS.0 && share < MIX_READS.1 => Operation::Mix,
-        share => return Err(unfit(format!("is a mix with {:.0} % reads", share * 100.0))),
+    let (&usual_bytes, &count) = usual.ok_or_else(|| unfit("completed no I/O".to_owned()))?;
+    let has_one_length = (done.len() - count) as f64 <= OTHER_SHARE * done.len() as f64;
+    let writes = done.iter().filter(|io| io.is_write).count();
+    let operation = match writes {
+        0 => Operation::Read,
+        all if all == done.len() => Operation::Write,
+        _ => Operation::Mix,
+    };
+    let is_listed = !has_one_length || operation == Operation::Mix;
+    let bytes = match is_listed {
+        true => lengths.keys().copied().max().unwrap_or(usual_bytes),
+        false => usual_bytes,
     };
     // What set the session up came before, with other lengths.
     let own: Vec<&Io> = ios
         .iter()
-        .filter(|io| io.bytes == bytes || io.done_ns >= window.to_ns)
+        .filter(|io| is_listed || io.bytes == bytes || io.done_ns >= window.to_ns)
         .collect();
-    let parts = match operation {
-        Operation::Write => parts(cell, session, bytes, &own),
-        _ => 1,
+    let listed = match is_listed {
+        true => listed(&done).map_err(unfit)?,
+        false => Arc::default(),
     };
     let spans: Vec<(u64, u64)> = own.iter().map(|io| (io.submitted_ns, io.done_ns)).collect();
     let shape = load_use(&spans, window);
     let most = Population::of(spans.iter().copied()).max(window);
-    let parallel = usize::try_from(most.div_ceil(parts)).unwrap_or(usize::MAX);
+    let parallel = usize::try_from(most).unwrap_or(usize::MAX);
     let begun = spans
         .iter()
         .filter(|(from_ns, _)| window.contains(*from_ns));
-    let rate_per_s = begun.count() as f64 / parts as f64 / window.seconds().max(1e-9);
-    let is_closed = shape.closed_loop || shape.batches || parts > 1;
+    let rate_per_s = begun.count() as f64 / window.seconds().max(1e-9);
+    let is_closed = shape.closed_loop || shape.batches;
     Ok(SessionLoad {
         session,
         began_ns: spans
@@ -162,10 +160,11 @@ fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<S
         config: LoadConfig {
             operation,
             pattern: Pattern::Random,
-            block_bytes: u32::try_from(bytes * parts)
+            block_bytes: u32::try_from(bytes)
                 .map_err(|_| unfit("has I/Os beyond 4 GiB".to_owned()))?,
+            listed,
             parallel,
-            batch: shape.batches && parts == 1 && parallel > 1,
+            batch: shape.batches && parallel > 1,
             limit: Limit::Count(0),
             warmup: std::time::Duration::ZERO,
             drain: None,
@@ -176,24 +175,61 @@ fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<S
     })
 }
 
-/// How many parts the initiator has made of each write: its [`Splitter`](wansan_iscsi::initiator::Splitter)
-/// submits those of one write together.
-fn parts(cell: &Cell, session: SessionId, bytes: u64, ios: &[&Io]) -> u64 {
+/// These I/Os, in their order.
+fn listed(ios: &[&Io]) -> Result<Arc<[Listed]>, String> {
+    let listed = ios.iter().take(MOST_LISTED).map(|io| {
+        let bytes = u32::try_from(io.bytes).ok();
+        let bytes = bytes.filter(|_| io.bytes.is_multiple_of(LEAST_BLOCK_BYTES));
+        Ok(Listed {
+            write: io.is_write,
+            bytes: bytes.ok_or_else(|| format!("has an I/O of {} bytes", io.bytes))?,
+        })
+    });
+    listed.collect()
+}
+
+/// The I/Os in the order in which they were submitted. Of each write that the initiator has made parts of, which its
+/// [`Splitter`](wansan_iscsi::initiator::Splitter) submits together, the parts are one I/O.
+fn whole(cell: &Cell, session: SessionId, mut ios: Vec<Io>) -> Vec<Io> {
+    ios.sort_by_key(|io| io.submitted_ns);
     let connections = cell.connection.iter().flat_map(|table| &table.rows);
     let mut keys = connections
         .map(|row| &row.record)
         .filter(|record| record.session == session && record.role == Role::Initiator);
-    let keys = keys.find_map(keys_of);
-    if keys.is_none_or(|(keys, _)| part_bytes(&keys) as u64 != bytes) {
-        return 1;
-    }
-    let mut submitted_ns: Vec<u64> = ios.iter().map(|io| io.submitted_ns).collect();
-    submitted_ns.sort_unstable();
+    let Some((keys, _)) = keys.find_map(keys_of) else {
+        return ios;
+    };
+    let is_part = |io: &Io| io.is_write && io.bytes == part_bytes(&keys) as u64;
+    let submitted_ns: Vec<u64> = ios
+        .iter()
+        .filter(|io| is_part(io))
+        .map(|io| io.submitted_ns)
+        .collect();
     let together = submitted_ns.chunk_by(|one, next| next - one <= TOGETHER_NS);
-    together
+    let parts = together
         .map(<[u64]>::len)
-        .fold(0, |all, size| divisor(all, size as u64))
-        .max(1)
+        .fold(0, |all, size| divisor(all, size as u64));
+    if parts <= 1 {
+        return ios;
+    }
+    let mut whole: Vec<Io> = Vec::new();
+    // Where the write is that parts are missing of, and how many.
+    let mut open = (0, 0);
+    for io in ios {
+        match (is_part(&io), open) {
+            (true, (place, missing @ 1..)) => {
+                whole[place].bytes += io.bytes;
+                whole[place].done_ns = whole[place].done_ns.max(io.done_ns);
+                open = (place, missing - 1);
+            }
+            (true, _) => {
+                open = (whole.len(), parts - 1);
+                whole.push(io);
+            }
+            (false, _) => whole.push(io),
+        }
+    }
+    whole
 }
 
 /// The greatest common divisor.

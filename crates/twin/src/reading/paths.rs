@@ -10,7 +10,7 @@ use wansan_path::{Limit, Listed, LossModel, Probability};
 use wansan_trace::event::{Packet, Path, Verdict};
 use wansan_trace::file::Table;
 
-use super::Unfit;
+use super::{Unfit, captured};
 use crate::setup::Direction;
 
 /// Bytes of an Ethernet header.
@@ -158,27 +158,45 @@ impl Passed {
     }
 }
 
-/// One path for all, with the least round-trip time that TCP saw.
+/// One path for all, with the least round-trip time that TCP saw, or by what captured packets show.
 fn by_round_trips(cell: &Cell, unknown: &mut Vec<String>) -> Result<Vec<Direction>, Unfit> {
     let samples = cell.tcp.iter().flat_map(|table| &table.rows);
     let seen_ns = samples
         .map(|row| row.record.min_rtt_ns)
         .filter(|ns| *ns > 0);
-    let least_ns = seen_ns.min().ok_or(Unfit::Missing("path"))?;
-    unknown.push(format!(
-        "the path: it is taken to have the least round-trip time of TCP ({:.3} ms), the same each way, without a rate, a queue or losses",
-        least_ns as f64 / 1e6,
-    ));
-    let direction = |name: &str| Direction {
+    let direction = |name: &str, delay_ns, loss_share| Direction {
         name: name.to_owned(),
-        delay: Duration::from_nanos(least_ns / 2),
+        delay: Duration::from_nanos(delay_ns),
         rate_bits_per_s: None,
         queue: Limit::bytes(u64::MAX),
-        loss: LossModel::NONE,
-        loss_share: 0.0,
+        loss: match loss_share > 0.0 {
+            true => by_chance(loss_share),
+            false => LossModel::NONE,
+        },
+        loss_share,
         overhead_bytes: 0,
     };
-    Ok(vec![direction("path:forward"), direction("path:back")])
+    let ways = [("path:forward", true), ("path:back", false)];
+    let (directions, how) = match (seen_ns.min(), cell.carriers.is_empty()) {
+        (Some(least_ns), _) => (
+            ways.map(|(name, _)| direction(name, least_ns / 2, 0.0)),
+            "the same each way, without a rate, a queue or losses",
+        ),
+        (None, false) => (
+            ways.map(|(name, is_there)| {
+                let delay_ns = captured::least_transit_ns(cell, is_there);
+                direction(name, delay_ns, captured::loss_share(cell, is_there))
+            }),
+            "with its share of lost packets; without a queue, and without a rate unless only that fits at which data was acknowledged",
+        ),
+        (None, true) => return Err(Unfit::Missing("path")),
+    };
+    let round_trip: Duration = directions.iter().map(|it| it.delay).sum();
+    unknown.push(format!(
+        "the path: it is taken to have the least round-trip time of TCP ({:.3} ms), {how}",
+        round_trip.as_secs_f64() * 1e3,
+    ));
+    Ok(directions.into())
 }
 
 /// Which directions packets pass between two addresses, in their order.

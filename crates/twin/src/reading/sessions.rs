@@ -7,14 +7,17 @@ use wansan_iscsi::record::keys_of;
 use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::BufferConfig;
+use wansan_trace::SessionId;
 use wansan_trace::event::{self, Ecn, Role};
 use wansan_trace::file::{Row, Table};
-use wansan_trace::{Layer, SessionId};
 
 use super::load::SessionLoad;
 use super::paths::Routes;
 use super::{Unfit, samples};
 use crate::setup::{Connection, Direction, End, Initiator};
+
+/// The congestion control that is taken where a capture does not say it.
+const TAKEN_CONTROL: &str = "cubic";
 
 /// The initiators, in the order of their loads.
 pub(super) fn initiators(
@@ -50,7 +53,7 @@ pub(super) fn initiators(
         let connections: Vec<Connection> = connections.collect::<Result<_, _>>()?;
         if connections.len() > 1 {
             unknown.push(format!(
-                "how session {session} distributes commands over its {} connections: round-robin or to the one with the fewest outstanding is taken, whichever fits better",
+                "how session {session} distributes commands over its {} connections: to the one with the fewest outstanding is taken, or round-robin if only that fits",
                 connections.len(),
             ));
         }
@@ -81,6 +84,7 @@ pub(super) fn initiators(
             load: load.config,
         });
         paced(
+            cell,
             recorded,
             session,
             &initiators[initiators.len() - 1],
@@ -98,6 +102,7 @@ pub(super) fn initiators(
 
 /// Says what is not known of a load at a rate.
 fn paced(
+    cell: &Cell,
     recorded: &CellSummary,
     session: SessionId,
     initiator: &Initiator,
@@ -109,7 +114,8 @@ fn paced(
     let named = session.to_string();
     let own = recorded.sessions.iter().find(|it| it.session == named);
     let most = own
-        .and_then(|it| it.scope.layer(Layer::App))
+        .zip(cell.joined.top())
+        .and_then(|(it, top)| it.scope.layer(top))
         .map_or(0, |it| it.in_flight_max);
     unknown.push(format!(
         "how many I/Os the load of session {session} ({rate:.0} IOPS) would keep in flight: {most} is the most that it did, and taken"
@@ -166,7 +172,10 @@ fn end(
     row: &Row<event::Connection>,
 ) -> Result<End, Unfit> {
     let record = &row.record;
-    let congestion_control = table.names.get(record.congestion_control).to_owned();
+    let congestion_control = match table.names.get(record.congestion_control) {
+        "" => TAKEN_CONTROL.to_owned(),
+        name => name.to_owned(),
+    };
     if !Law::names().contains(&congestion_control.as_str()) {
         return Err(Unfit::CongestionControl(congestion_control));
     }

@@ -51,6 +51,7 @@ pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<BenchReport>
                 operation: load.operation,
                 pattern: load.pattern,
                 block_bytes: load.block_bytes,
+                listed: Default::default(),
                 parallel: load.parallel,
                 batch: false,
                 limit: load.limit,

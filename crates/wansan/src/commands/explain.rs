@@ -44,8 +44,8 @@ pub(crate) struct ExplainArgs {
     /// Print the finding and all numbers as JSON
     #[arg(long)]
     json: bool,
-    /// Predict what the run would have done with something changed, by simulating it: ranked by gain. Of a
-    /// run with several cells, the one that the finding speaks of. Exit status 1 when nothing is predicted:
+    /// Predict what the run or the capture would have done with something changed, by simulating it: ranked by gain.
+    /// Of a run with several cells, the one that the finding speaks of. Exit status 1 when nothing is predicted:
     /// the simulation does not do what was recorded, or no change could be simulated
     #[arg(long)]
     what_if: bool,
@@ -84,10 +84,7 @@ struct Explanation {
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     match std::fs::metadata(&args.place).map(|place| place.file_type()) {
         Ok(kind) if kind.is_file() && args.what_if => {
-            bail!(
-                "{}: --what-if takes the folder of a run, not a capture",
-                args.place.display()
-            )
+            return what_if::of_capture(&args.place, &args.set, args.json);
         }
         Ok(kind) if kind.is_file() => return capture::explain(&args.place, args.json),
         Ok(kind) if !kind.is_dir() => bail!(
@@ -103,7 +100,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     };
     let run = Run::read(&folder)?;
     if args.what_if {
-        return what_if::what_if(&folder, &run, &args.set, args.json);
+        return what_if::of_run(&folder, &run, &args.set, args.json);
     }
     if let Some(table) = run.tcp_alone()? {
         return watched::explain(&folder, &table, args.json);

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use wansan_insight::capture::Capture;
 use wansan_insight::run::RunCell;
 use wansan_insight::{Cell, Run, explain};
 use wansan_trace::units::format_bytes;
 use wansan_twin::fit::Compared;
 use wansan_twin::knob::{self, Setting};
-use wansan_twin::{Bounds, MOST_SIMULATED, Prediction, Range, Reading, Twin, WhatIf};
+use wansan_twin::{Bounds, MOST_SIMULATED, Prediction, Range, Reading, Twin, Unfit, WhatIf};
 
 use crate::commands::grid::{grid, right};
 use crate::commands::measuring::bar;
@@ -26,33 +27,40 @@ const NOTHING_PREDICTED: u8 = 1;
 
 /// Carries it out for a run, or for the cell that its folder names: with these changes together, or with each
 /// that is worth a try.
-pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> Result<ExitCode> {
-    let set: Vec<Setting> = set
-        .iter()
-        .map(|text| setting(text))
-        .collect::<Result<_>>()?;
-    for (place, Setting { parameter, .. }) in set.iter().enumerate() {
-        if set[..place].iter().any(|it| it.parameter == *parameter) {
-            bail!("--set: `{parameter}` is given twice: give each parameter one value");
-        }
-    }
+pub(super) fn of_run(folder: &Path, run: &Run, set: &[String], json: bool) -> Result<ExitCode> {
+    let set = settings(set)?;
     let cell = chosen(folder, run)?;
     let at = run.cell_folder(cell)?;
     let records = Cell::read(&at)?;
     if let Some(measured) = cell.window {
         records.check_measured(&at, measured)?;
     }
-    let cannot = || {
-        format!(
-            "{}: cell {} cannot be simulated",
-            folder.display(),
-            cell.cell
-        )
-    };
+    let what = format!("{}: cell {}", folder.display(), cell.cell);
     if !cell.changes.is_empty() {
-        bail!("{}: its paths were changed while it ran", cannot());
+        bail!("{what} cannot be simulated: its paths were changed while it ran");
     }
-    let reading = Reading::of(&records, cell.window).with_context(cannot)?;
+    let reading = Reading::of(&records, cell.window);
+    predict(&what, &format!("Cell {}", cell.cell), reading, set, json)
+}
+
+/// The same for a capture.
+pub(super) fn of_capture(file: &Path, set: &[String], json: bool) -> Result<ExitCode> {
+    let set = settings(set)?;
+    let reading = Reading::of_capture(Capture::read(file)?.cell);
+    let what = file.display().to_string();
+    predict(&what, "The capture", reading, set, json)
+}
+
+/// Predicts what the changes bring to what was read of `what`, which tables call `name`.
+fn predict(
+    what: &str,
+    name: &str,
+    reading: Result<Reading, Unfit>,
+    set: Vec<Setting>,
+    json: bool,
+) -> Result<ExitCode> {
+    let cannot = || format!("{what} cannot be simulated");
+    let reading = reading.with_context(cannot)?;
     // A change that cannot be made is said before anything takes long.
     let mut setup = reading.setup.clone();
     for setting in &set {
@@ -83,12 +91,26 @@ pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> R
     let told = told?;
     match json {
         true => print_json(&serde_json::to_string_pretty(&told)?)?,
-        false => print_text(|out| print(out, cell.cell, &told))?,
+        false => print_text(|out| print(out, name, &told))?,
     }
     Ok(match told.predictions.is_empty() {
         true => ExitCode::from(NOTHING_PREDICTED),
         false => ExitCode::SUCCESS,
     })
+}
+
+/// The changes as they are typed, each of another parameter.
+fn settings(set: &[String]) -> Result<Vec<Setting>> {
+    let set: Vec<Setting> = set
+        .iter()
+        .map(|text| setting(text))
+        .collect::<Result<_>>()?;
+    for (place, Setting { parameter, .. }) in set.iter().enumerate() {
+        if set[..place].iter().any(|it| it.parameter == *parameter) {
+            bail!("--set: `{parameter}` is given twice: give each parameter one value");
+        }
+    }
+    Ok(set)
 }
 
 /// A change as it is typed: `NAME=VALUE`.
@@ -120,7 +142,7 @@ fn chosen<'r>(folder: &Path, run: &'r Run) -> Result<&'r RunCell> {
     }
 }
 
-fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
+fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
     for line in &told.unknown {
         writeln!(out, "Not recorded: {line}.")?;
     }
@@ -144,7 +166,7 @@ fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
     }
     writeln!(
         out,
-        "Cell {cell}: {}, {}; its twin is within {:.1} %.",
+        "{name}: {}, {}; its twin is within {:.1} %.",
         rate(told.bytes_per_s),
         limit(&told.binds),
         told.compared

@@ -153,3 +153,48 @@ fn error(real: Option<f64>, simulated: Option<f64>) -> Option<f64> {
 fn percent(error: Option<f64>) -> String {
     error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use wansan_schema::PathResult;
+
+    use super::*;
+
+    fn cell(asked_and_achieved_ns: &[(u64, u64)]) -> CellResult {
+        let path = |&(asked, achieved)| PathResult {
+            delay_asked_p99_ns: Some(asked),
+            delay_achieved_p99_ns: Some(achieved),
+            ..PathResult::default()
+        };
+        CellResult {
+            paths: asked_and_achieved_ns.iter().map(path).collect(),
+            ..CellResult::default()
+        }
+    }
+
+    #[test]
+    fn a_cell_is_late_by_its_worst_direction() {
+        let on_time = cell(&[(10_000_000, 10_900_000), (10_000_000, 9_000_000)]);
+        assert_eq!(on_time.late_p99_ns(), Some(900_000));
+        assert!(!is_late(&on_time));
+        assert!(is_late(&cell(&[(10_000_000, 10_000_000), (0, 1_000_001)])));
+        // Nothing was delayed.
+        assert_eq!(cell(&[]).late_p99_ns(), None);
+    }
+
+    #[test]
+    fn cells_that_were_left_out_are_counted() {
+        let text = summary(vec![0.1, 0.02], 3);
+        assert!(
+            text.starts_with("Throughput of 2 cell(s) is off by 6.0 % on average"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with(
+                "Left out: 3 cell(s) in which the emulator was more than 1 ms late at p99."
+            ),
+            "{text}"
+        );
+        assert!(summary(Vec::new(), 1).starts_with("No cell can be compared. Left out: 1 "));
+    }
+}
