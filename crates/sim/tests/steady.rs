@@ -128,7 +128,8 @@ fn equal_flows_share_evenly() {
 }
 
 /// In a queue of two packets, the second burst of a round trip meets the first, which its host sent later than the
-/// second as it had slept. So every window of five packets loses one: Linux 6.18 gets 17 packets through in 130 ms here.
+/// second as it had slept. So every window of five packets loses one: Linux 6.18 got 1.62 Mbit/s in 20 s here, over an
+/// emulator that was 0.3 ms late at p99.
 #[test]
 fn the_second_burst_finds_a_short_queue_full() {
     for seed in 0..5 {
@@ -139,7 +140,7 @@ fn the_second_burst_finds_a_short_queue_full() {
             seed,
             ..World::default()
         };
-        let ratio = world.goodput(5, 60) / (17.0 * MSS as f64 / 0.13);
+        let ratio = world.goodput(5, 60) / (1.62e6 / 8.0);
         assert!((0.9..1.1).contains(&ratio), "{seed}: {ratio}");
     }
 }

@@ -217,10 +217,12 @@ impl Connection {
         if std::mem::take(&mut self.owes_last) {
             return Some((self.acknowledgement(now_ns), Ecn::NotCapable));
         }
+        let next = self.sender.window().next;
         if let Some(mut segment) = self.sender.transmit(now_ns) {
             self.receiver.fill(now_ns, &mut segment);
             self.receiver.on_sent_data(now_ns);
-            let capable = self.sender.uses_ecn() && segment.bytes > 0;
+            // Retransmissions are not marked (RFC 3168 §6.1.5).
+            let capable = self.sender.uses_ecn() && segment.bytes > 0 && segment.seq >= next;
             let ecn = if capable {
                 Ecn::Capable0
             } else {

@@ -156,6 +156,10 @@ pub struct Sender {
     owed_ns: u64,
     /// The end of the highest packet that a SACK covers.
     highest_sacked: u64,
+    /// Whether the acknowledgement at hand has set the timer of reordering.
+    waits_for_reordering: bool,
+    /// Whether the burst under way has several packets.
+    is_long_burst: bool,
     // Validation of the window (RFC 7661's predecessor, RFC 2861, as Linux has it).
     usage_until: u64,
     most_out: u32,
@@ -215,6 +219,8 @@ impl Sender {
             window_probe_due: false,
             owed_ns: 0,
             highest_sacked: 0,
+            waits_for_reordering: false,
+            is_long_burst: false,
             usage_until: 0,
             most_out: 0,
             used: 0,

@@ -297,7 +297,7 @@ impl Bbr {
         let now = self.hz.at(acked.now_ns);
         let is_old = now > self.min_rtt_at + MIN_RTT_S * u64::from(self.hz.0);
         if let Some(rtt_us) = sample.rtt_us
-            && (self.min_rtt_us.is_none_or(|least| rtt_us <= least)
+            && (self.min_rtt_us.is_none_or(|least| rtt_us < least)
                 || (is_old && !sample.is_ack_delayed))
         {
             self.min_rtt_us = Some(rtt_us);

@@ -30,6 +30,8 @@ pub(super) struct Flags {
 /// What is gathered of the packets that an acknowledgement covers.
 #[derive(Debug, Default)]
 struct Gathered {
+    /// The end of the highest selected packet before this acknowledgement (`prior_fack`).
+    prior_highest_sacked: u64,
     /// When the first and the last that were sent once and are acknowledged cumulatively were sent.
     first_ns: Option<u64>,
     last_ns: Option<u64>,
@@ -83,7 +85,11 @@ impl Sender {
             ..Flags::default()
         };
         let has_new_window = ack >= prior_una && self.take_window(segment);
-        let mut gathered = Gathered::default();
+        // What this acknowledgement selects itself is no sign that what it covers was overtaken.
+        let mut gathered = Gathered {
+            prior_highest_sacked: self.highest_sacked,
+            ..Gathered::default()
+        };
         self.take_sack(now_ns, segment, &mut flags, &mut gathered);
         if ack < prior_una {
             return;
@@ -114,7 +120,6 @@ impl Sender {
         if flags.advanced {
             self.timeouts = 0;
             self.trips.backoff = 0;
-            self.rearm(now_ns);
         } else if self.board.is_empty() && prior_in_flight == 0 && has_new_window {
             self.trips.backoff = 0;
             self.timer = None;
@@ -138,8 +143,12 @@ impl Sender {
             || flags.ece
             || flags.dsack
             || self.window.state != State::Open;
+        self.waits_for_reordering = false;
         if is_dubious {
             self.alert(now_ns, flags);
+        }
+        if flags.advanced && !self.waits_for_reordering {
+            self.rearm(now_ns);
         }
         sample.losses = self.window.lost.wrapping_sub(prior_lost);
         self.refresh();
@@ -284,7 +293,7 @@ impl Sender {
             } else if !packet.is_sacked {
                 gathered.first_ns.get_or_insert(packet.sent_ns);
                 gathered.last_ns = Some(packet.sent_ns);
-                if packet.seq < self.highest_sacked {
+                if packet.seq < gathered.prior_highest_sacked {
                     gathered.reordered(packet.seq);
                 }
                 flags.original_arrived |= packet.end() <= self.high;
@@ -313,8 +322,9 @@ impl Sender {
             let now_ms = Segment::timestamp_ms(now_ns);
             rtt_us = Some(u64::from(now_ms.wrapping_sub(segment.ts_echo).max(1)) * 1_000);
         }
-        let for_law = since(gathered.last_ns).or(since(gathered.sacked_last_ns));
         let rtt_us = rtt_us?;
+        let for_law = since(gathered.sacked_last_ns).or(since(gathered.last_ns));
+        let for_law = for_law.or(Some(rtt_us));
         self.trips.measure(
             now_ns,
             rtt_us,
@@ -361,7 +371,9 @@ impl Sender {
         if matches!(self.window.state, State::Cwr | State::Recovery) {
             self.reduce(sample.acked_sacked, sample.losses, flags);
         } else if flags.advanced || (self.reordering > super::REORDERING && flags.data_sacked) {
+            self.window.is_limited = self.is_limited();
             self.law.avoid(&mut self.window, &acked);
+            self.used_ns = now_ns;
         }
         self.pace();
     }

@@ -3,6 +3,7 @@
 use super::Sender;
 use super::chrono::Busy;
 use super::scoreboard::Packet;
+use super::timeout::Timer;
 use crate::tcp::congestion::{Event, State, pacing};
 use crate::tcp::segment::Segment;
 
@@ -11,6 +12,9 @@ const WORTHWHILE: u64 = 3;
 
 /// A round trip's logarithm by which bursts become smaller (`tcp_tso_rtt_log`).
 const BURST_RTT_LOG: u32 = 9;
+
+/// So many segments of a connection are not paced.
+const UNPACED_SEGMENTS: u64 = 10;
 
 /// For so long after the last packet a burst may wait for more.
 const DEFER_NS: u64 = 1_000_000;
@@ -57,10 +61,11 @@ impl Sender {
         self.new_first = false;
         self.paused_ns = now_ns;
         let is_limited = self.was_limited || self.board.in_flight() >= self.window.cwnd;
-        if std::mem::take(&mut self.has_sent) {
-            if !std::mem::take(&mut self.has_probed) {
-                self.schedule_probe(now_ns, false);
-            }
+        let has_sent = std::mem::take(&mut self.has_sent);
+        if has_sent && !std::mem::take(&mut self.has_probed) {
+            self.schedule_probe(now_ns, false);
+        }
+        if has_sent || is_limited {
             self.validate(now_ns, is_limited);
         }
         self.was_limited = false;
@@ -104,7 +109,12 @@ impl Sender {
             }
             self.hint = self.hint.wrapping_add(1);
         }
-        self.resend(now_ns, self.hint)
+        let segment = self.resend(now_ns, self.hint);
+        // The timeout counts from the head's newest transmission.
+        if self.hint == first && !matches!(self.timer, Some((Timer::Reordering, _))) {
+            self.restart_timeout(now_ns);
+        }
+        segment
     }
 
     /// Sends a packet again.
@@ -145,9 +155,16 @@ impl Sender {
         }
         if self.burst == 0 {
             self.burst = self.next_burst(now_ns, unsent, is_fin)?;
+            self.is_long_burst = self.burst > 1;
         }
         self.burst -= 1;
-        Some(self.send(now_ns, bytes, is_fin))
+        let segment = self.send(now_ns, bytes, is_fin);
+        // The end of what goes down as one packet (`__tcp_transmit_skb`).
+        let ends_burst = self.burst == 0 && self.is_long_burst;
+        Some(Segment {
+            push: segment.push || ends_burst,
+            ..segment
+        })
     }
 
     /// Sends new data.
@@ -177,7 +194,10 @@ impl Sender {
         }
         self.window.in_flight = self.board.in_flight();
         self.window.outstanding = self.board.packets_out();
-        self.out(now_ns, seq, bytes, length)
+        Segment {
+            cwr: self.uses_ecn && std::mem::take(&mut self.must_say_cwr),
+            ..self.out(now_ns, seq, bytes, length)
+        }
     }
 
     /// A segment of data on its way.
@@ -185,27 +205,24 @@ impl Sender {
         self.counts.sent += 1;
         self.window.last_sent_ns = now_ns;
         if let (true, Some(rate)) = (self.window.is_paced, self.window.pacing_bytes_per_s) {
-            let header = 66;
-            let took_ns = u64::from(bytes + header) * 1_000_000_000 / rate.max(1);
-            // A burst goes at once, and is paid for afterwards.
-            self.window.departure_ns = match self.burst {
-                0 => {
-                    now_ns.max(self.window.departure_ns)
-                        + took_ns
-                        + std::mem::take(&mut self.owed_ns)
+            let took_ns = u64::from(bytes) * 1_000_000_000 / rate.max(1);
+            self.owed_ns += took_ns;
+            // A burst goes at once, and is paid for afterwards: the first segments of a connection are not, and what goes
+            // late costs half as much at least (`tcp_update_skb_after_send`).
+            if self.burst == 0 {
+                let owed_ns = std::mem::take(&mut self.owed_ns);
+                let late_ns = now_ns.saturating_sub(self.window.departure_ns);
+                self.window.departure_ns = now_ns.max(self.window.departure_ns);
+                if self.counts.sent >= UNPACED_SEGMENTS {
+                    self.window.departure_ns += owed_ns - late_ns.min(owed_ns / 2);
                 }
-                _ => {
-                    self.owed_ns += took_ns;
-                    self.window.departure_ns
-                }
-            };
+            }
         }
         Segment {
             seq,
             bytes,
             fin: length > bytes,
             push: seq + u64::from(bytes) == self.written,
-            cwr: self.uses_ecn && std::mem::take(&mut self.must_say_cwr),
             ..Segment::default()
         }
     }
@@ -309,9 +326,7 @@ impl Sender {
             self.most_out = out;
             self.usage_until = self.window.next;
         }
-        self.window.is_limited = self.usage_was_limited
-            || (self.window.in_slow_start() && self.window.cwnd < 2 * self.most_out);
-        if self.window.is_limited {
+        if self.is_limited() {
             self.used = 0;
             self.used_ns = now_ns;
             return;
@@ -321,6 +336,12 @@ impl Sender {
         if self.config.slow_start_after_idle && is_over && !self.law.sends_paced() {
             self.shrink_to_used(now_ns);
         }
+    }
+
+    /// Whether the window holds the sender, or would soon (`tcp_is_cwnd_limited`).
+    pub(super) fn is_limited(&self) -> bool {
+        self.usage_was_limited
+            || (self.window.in_slow_start() && self.window.cwnd < 2 * self.most_out)
     }
 
     /// For a timeout the application has not used the window: it goes half the way to what was used

@@ -106,7 +106,7 @@ impl Rack {
     #[must_use]
     pub(super) fn left_us(&self, now_ns: u64, packet: &Packet, window_us: u64) -> u64 {
         let age = now_ns.saturating_sub(packet.sent_ns) / 1_000;
-        (self.rtt_us + window_us + 1).saturating_sub(age)
+        (self.rtt_us + window_us).saturating_sub(age)
     }
 
     /// Marks what is lost (§6.2 step 5); says how many packets are newly so, and after how long some more might be.

@@ -44,6 +44,7 @@ impl Sender {
                 .hz
                 .expiry_ns(now_ns, wait_us + super::rtt::TIMEOUT_MIN_US);
             self.timer = Some((Timer::Reordering, at_ns));
+            self.waits_for_reordering = true;
         }
     }
 

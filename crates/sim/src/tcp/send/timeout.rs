@@ -76,6 +76,11 @@ impl Sender {
         self.set(now_ns, Timer::Timeout, delay_us);
     }
 
+    /// Begins the timeout anew.
+    pub(super) fn restart_timeout(&mut self, now_ns: u64) {
+        self.set(now_ns, Timer::Timeout, self.trips.backed_off_us());
+    }
+
     /// What is left of the timeout of the first packet (`tcp_rto_delta_us`).
     fn timeout_left_us(&self, now_ns: u64) -> u64 {
         let sent_ns = self.board.head().map_or(now_ns, |head| head.sent_ns);
@@ -154,13 +159,13 @@ impl Sender {
 
     fn enter_loss(&mut self, now_ns: u64) {
         let reneged = self.board.head().is_some_and(|head| head.is_sacked);
-        let window_us = self.rack.window_us(&self.reordering(), self.board.sacked);
+        self.probe = None;
         let first = self.board.first_id();
         for id in self.board.ids() {
             let packet = *self.board.get(id).expect("it is there");
             if reneged && packet.is_sacked {
                 self.board.forget_sack(id);
-            } else if id != first && self.rack.left_us(now_ns, &packet, window_us) > 0 {
+            } else if id != first && self.rack.left_us(now_ns, &packet, 0) > 0 {
                 continue;
             }
             self.lose(id);
