@@ -66,11 +66,11 @@ fn of_cell(
     changed(&reading.setup, change).ok()?;
     let twin = Twin::of(reading, goes_on).ok()?;
     let told = twin.gain(change, MOST_SIMULATED, goes_on).ok()??;
-    // What the cell's own losses did to it is no part of what the change brings.
+    // What the cell's own losses did to it is not foretold of the advised run.
     let ratio = told.bytes_per_s / twin.recorded_bytes_per_s().max(1e-9);
     Some(Prediction {
         predicted_iops: bound.iops * ratio,
-        gain: ratio - 1.0,
+        gain: told.gain.median,
         bound: Limit::named(&told.binds_next).unwrap_or(Limit::Nothing),
         source: PredictionSource::Simulation,
         ..bound.clone()

@@ -8,6 +8,7 @@ mod store;
 
 use std::time::Duration;
 
+use wansan_insight::capture::Capture;
 use wansan_insight::opcode::{DATA_IN, STATUS_BIT};
 use wansan_insight::{Cell, CellSummary, Window, summarise};
 use wansan_iscsi::initiator::Schedule;
@@ -50,7 +51,7 @@ pub enum Unfit {
     #[error("the sessions have negotiated different keys: a twin's target has the same for all")]
     Keys,
     /// A relay is in between.
-    #[error("a relay is between initiator and target: a twin has no relays")]
+    #[error("a relay is between initiator and target: recordings with one are not simulated")]
     Relay,
     /// Packets are encrypted.
     #[error("the packets are encrypted: a twin has no tunnels")]
@@ -90,6 +91,15 @@ pub enum Unfit {
     /// A capture of headers alone.
     #[error("the capture has no acknowledgements: without a display filter, it can be simulated")]
     Filtered,
+    /// A capture of one direction.
+    #[error("the capture holds one direction of a connection only: capture both")]
+    OneDirection,
+    /// A capture without a complete I/O.
+    #[error("the capture shows no complete I/O")]
+    NoIos,
+    /// A capture, or samples, without a round-trip time.
+    #[error("no round-trip time is known of the connections")]
+    NoRoundTrip,
     /// The simulator has no such congestion control.
     #[error("the connections use the congestion control `{0}`, which is not simulated")]
     CongestionControl(String),
@@ -100,6 +110,8 @@ pub enum Unfit {
 pub struct Reading {
     /// What the twin is made of.
     pub setup: Setup,
+    /// Bytes of data per second.
+    pub bytes_per_s: f64,
     /// What the records allow as well: what comes first of all that fits is taken.
     pub alternatives: Vec<Setup>,
     /// The numbers of the recording, over as much time as the twin measures.
@@ -111,12 +123,23 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Of the cell that packets captured at one point of a path tell.
+    /// Of what packets captured at one point of a path tell.
     ///
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
-    pub fn of_capture(mut cell: Cell) -> Result<Reading, Unfit> {
-        let mut unknown = Vec::new();
+    pub fn of_capture(capture: Capture) -> Result<Reading, Unfit> {
+        let connections = capture.connections.iter();
+        if connections.clone().any(|it| it.unheard.is_some()) {
+            return Err(Unfit::OneDirection);
+        }
+        if { connections }.any(|it| it.filtered) {
+            return Err(Unfit::Filtered);
+        }
+        let mut unknown = captured::lacks(&capture);
+        // Where sequence numbers are missing, it knows better than the cell.
+        let sessions = capture.summarise().sessions;
+        let has_window = sessions.iter().all(|it| it.command_window.is_some());
+        let mut cell = capture.cell;
         cell.connection = Some(captured::connections(&cell, &mut unknown)?);
         let busy = cell.joined.busy_window();
         let warmup_ns = (busy.length_ns() / CAPTURE_WARMUP_PART).min(CAPTURE_WARMUP_NS);
@@ -124,12 +147,34 @@ impl Reading {
             from_ns: busy.from_ns + warmup_ns,
             ..busy
         };
-        let mut reading = Reading::of(&cell, Some(window))?;
-        let rates: [Option<u64>; 2] =
-            [true, false].map(|is_there| captured::rate_bits_per_s(&cell, is_there));
-        let each = std::iter::once(&reading.setup).chain(&reading.alternatives);
-        let full: Vec<Setup> = each.map(|setup| with_rates(setup, rates)).collect();
-        reading.alternatives.extend(full);
+        let reading = Reading::of(&cell, Some(window));
+        let mut reading = reading.map_err(|unfit| match unfit {
+            Unfit::NoInitiator => Unfit::NoIos,
+            other => other,
+        })?;
+        reading.setup.hides_queue = true;
+        if !has_window {
+            let initiators = reading.setup.initiators.iter();
+            let most = initiators.map(|it| it.load.parallel).max().unwrap_or(1);
+            reading.setup.command_window = u32::try_from(most).unwrap_or(u32::MAX);
+            unknown.push(format!(
+                "the command window: the most commands under way are taken, {most}"
+            ));
+        }
+        let mut unrated: Vec<Setup> = vec![reading.setup];
+        unrated.append(&mut reading.alternatives);
+        let rates = [true, false].map(|is_there| captured::rate_bits_per_s(&cell, is_there));
+        let rated: Vec<Setup> = unrated.iter().map(|it| with_rates(it, rates)).collect();
+        let is_full = asks_for_more(&unrated[0], rates);
+        let all = match is_full {
+            true => rated,
+            false => [unrated, rated].concat(),
+        };
+        let mut all = all.into_iter();
+        reading.setup = all
+            .next()
+            .expect("there is one for each of the recording's");
+        reading.alternatives = all.collect();
         reading.unknown.splice(0..0, unknown);
         Ok(reading)
     }
@@ -142,7 +187,9 @@ impl Reading {
         check(cell)?;
         let window = window.unwrap_or_else(|| cell.joined.busy_window());
         let (mut unknown, mut shortened) = (Vec::new(), Vec::new());
-        let loads = load::loads(cell, window)?;
+        let moved = load::Moved::of(cell);
+        let loads = load::loads(cell, &moved, window)?;
+        let measured = window;
         let began_ns = loads
             .iter()
             .map(|load| load.began_ns)
@@ -165,13 +212,19 @@ impl Reading {
             to_ns: window.from_ns + time.as_nanos() as u64,
         };
         let recorded = summarise(cell, Some(window));
+        let done_bytes: u64 = loads.iter().map(|load| load.done_bytes).sum();
         let directions = paths::directions(cell, window, &mut unknown)?;
         let initiators = sessions::initiators(cell, &recorded, &directions, loads, &mut unknown)?;
         let windows = recorded.sessions.iter();
         let windows = windows.filter_map(|session| Some(session.command_window?.slots));
         let command_window = windows.max().ok_or(Unfit::Missing("pdu"))?;
         let setup = Setup {
-            store: store::service(cell, &recorded, &mut unknown),
+            store: store::service(
+                cell,
+                &|task| moved.is_read(cell, task),
+                &recorded,
+                &mut unknown,
+            ),
             directions,
             command_window: u32::try_from(command_window).unwrap_or(u32::MAX),
             separate_status: has_separate_status(cell),
@@ -180,9 +233,11 @@ impl Reading {
             time,
             kinds: kinds(cell),
             relays: [None, None],
+            hides_queue: false,
             has_rival: false,
         };
         Ok(Reading {
+            bytes_per_s: done_bytes as f64 / measured.seconds().max(1e-9),
             alternatives: by_turns(&setup).into_iter().collect(),
             setup,
             recorded,
@@ -200,6 +255,18 @@ fn by_turns(setup: &Setup) -> Option<Setup> {
     let several = several.filter(|it| it.connections.len() > 1);
     let count = several.map(|it| it.schedule = Schedule::RoundRobin).count();
     (count > 0).then_some(changed)
+}
+
+/// Whether the loads would fill a path that carries no more than this, there or back, in bits per second.
+fn asks_for_more(setup: &Setup, rates: [Option<u64>; 2]) -> bool {
+    let round_trip: Duration = setup.directions.iter().map(|it| it.delay).sum();
+    let loads = setup.initiators.iter().map(|it| &it.load);
+    let in_flight = loads.map(|load| load.parallel as f64 * f64::from(load.block_bytes));
+    let most_bits_per_s = in_flight.sum::<f64>() * 8.0 / round_trip.as_secs_f64();
+    let rates = rates.into_iter().flatten();
+    rates
+        .min()
+        .is_some_and(|rate| most_bits_per_s > rate as f64)
 }
 
 /// The same over a path that carries no more than this, there and back, in bits per second.

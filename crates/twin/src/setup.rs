@@ -40,6 +40,8 @@ pub struct Setup {
     /// The congestion controls with which relays send over the path: of one at the initiators' edge, and of one at the
     /// target's. `None` where there is no relay.
     pub relays: [Option<String>; 2],
+    /// Whether the application may have more I/Os than the command window admits, which a capture does not show.
+    pub hides_queue: bool,
     /// Whether a flow by Reno's congestion control goes where the first connection's data do, beside the load.
     pub has_rival: bool,
 }

@@ -174,8 +174,16 @@ impl Twin {
     ) -> Result<Twin, ReplayError> {
         let setups = std::iter::once(reading.setup.clone()).chain(reading.alternatives.drain(..));
         let mut best: Option<(f64, Setup, Replay, Vec<Compared>)> = None;
+        let mut failed = None;
         for setup in setups {
-            let replay = replay(&setup, FIRST_SEED, goes_on)?;
+            let replay = match replay(&setup, FIRST_SEED, goes_on) {
+                Ok(replay) => replay,
+                Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
+            };
             let compared = compare(&reading.recorded, &replay.summary);
             let off = worst(&compared);
             if best.as_ref().is_none_or(|(least, ..)| off < *least) {
@@ -186,7 +194,9 @@ impl Twin {
                 }
             }
         }
-        let (_, setup, replay, compared) = best.expect("there is a setup");
+        let Some((_, setup, replay, compared)) = best else {
+            return Err(failed.expect("there is a setup, which ran or failed"));
+        };
         reading.setup = setup;
         Ok(Twin {
             reading,
@@ -324,12 +334,12 @@ impl Twin {
     }
 
     pub(crate) fn recorded_bytes_per_s(&self) -> f64 {
-        self.replay.bytes_per_s * self.above_twin()
+        self.reading.bytes_per_s
     }
 
-    /// The recording's throughput ÷ the twin's. Parts of writes count as I/Os in both.
+    /// The recording's throughput ÷ the twin's.
     fn above_twin(&self) -> f64 {
-        self.reading.recorded.total.iops / self.replay.summary.total.iops.max(1e-9)
+        self.reading.bytes_per_s / self.replay.bytes_per_s.max(1e-9)
     }
 
     /// The median throughput of runs, in bytes per second, as the recording's is to the twin's.

@@ -13,7 +13,7 @@ use crate::sink::Sink;
 /// What a CoDel queue goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoDelParameters {
-    /// Sojourn time that may be in the queue (RFC 8289 §4.4: 5 ms).
+    /// Sojourn time that a standing queue may have (RFC 8289 §4.4: 5 ms).
     pub target: Duration,
     /// How long it may be exceeded, about the longest usual round-trip time (§4.3: 100 ms).
     pub interval: Duration,

@@ -45,12 +45,7 @@ pub(super) static KNOBS: &[Knob] = &[
                 [doubled, wanted.max(doubled)],
                 window,
             );
-            if setup
-                .initiators
-                .iter()
-                .any(|it| it.load.parallel as u64 == window)
-            {
-                // The load may have more than the window admits: a capture does not show it.
+            if setup.hides_queue {
                 tries.push(vec![
                     Setting::new("target.command_window", doubled),
                     Setting::new("workload.parallel", doubled),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wansan_insight::Cell;
+use wansan_insight::capture::{Capture, CaptureEnd, MOST_SEGMENTS};
 use wansan_insight::opcode::{DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND};
 use wansan_insight::wire::Carrier;
 use wansan_iscsi::keys::Wanted;
@@ -26,12 +27,41 @@ const RUN_BYTES: u32 = 64 * 1448;
 const LEAST_RATE_BITS_PER_S: u64 = 64_000;
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: u64 = 14;
+/// TCP flags.
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+/// The greatest shift of a window (RFC 7323 §2.3).
+const MOST_SHIFT: u32 = 14;
+/// The least MSS that hosts have to take (RFC 9293 §3.7.1), and that of Ethernet with time stamps.
+const LEAST_MSS_BYTES: u64 = 536;
+const USUAL_MSS_BYTES: u64 = 1448;
 /// What is taken for a session of which the capture shows no more.
 const TAKEN: [&str; 3] = [
     "TCP's settings at both ends: CUBIC, no Nagle's algorithm, delayed acknowledgements and Linux's send buffers are taken",
     "the negotiated keys: what the PDUs show of them is taken, and no digests",
     "how many I/Os the application would keep in flight: as many as the initiator had under way are taken",
 ];
+
+/// What is known to be missing of a capture.
+pub(super) fn lacks(capture: &Capture) -> Vec<String> {
+    let end = match &capture.end {
+        CaptureEnd::Whole => None,
+        CaptureEnd::CutOff => Some("the end of the capture, in the middle of a frame".to_owned()),
+        CaptureEnd::Damaged(how) => Some(format!("the capture behind a damage: {how}")),
+        CaptureEnd::Full => Some(format!(
+            "the capture behind its first {MOST_SEGMENTS} segments"
+        )),
+    };
+    let mut lacks: Vec<String> = end.into_iter().collect();
+    if capture.unpaired > 0 {
+        lacks.push(format!(
+            "{} I/Os of which the capture has missed the command or the status",
+            capture.unpaired
+        ));
+    }
+    lacks
+}
 
 /// A record for each end of each captured connection.
 pub(super) fn connections(
@@ -65,6 +95,11 @@ fn end(cell: &Cell, carrier: &Carrier, role: Role, keys: &Keys) -> Connection {
     let (local, remote) = (addresses[own], addresses[1 - own]);
     let scale = |end: usize| carrier.shifts[end].unwrap_or(0) as u8;
     let mss_bytes = carrier.begin.map_or(0, |begin| begin.mss_bytes[own]);
+    // An end that sends short commands only, and whose SYN was not captured, shows none.
+    let mss_bytes = match mss_bytes {
+        LEAST_MSS_BYTES.. => mss_bytes,
+        _ => USUAL_MSS_BYTES,
+    };
     let [_, _, send_most] = BufferConfig::default().wmem_bytes;
     let most_sent = [keys.longest_sent_bytes, keys.longest_received_bytes];
     Connection {
@@ -91,21 +126,24 @@ fn end(cell: &Cell, carrier: &Carrier, role: Role, keys: &Keys) -> Connection {
 }
 
 /// What the receive buffer of an end may grow to: twice the widest window that it has offered where that no longer
-/// grew in the second half of the capture, else Linux's.
+/// grew in the second half of the capture, else Linux's. Windows of SYNs are not scaled (RFC 7323 §2.2), and others say
+/// nothing where no SYN was captured.
 fn receive_buffer_bytes(cell: &Cell, carrier: &Carrier, own: usize) -> u64 {
+    let [_, _, usual] = ReceiveConfig::default().rmem_bytes;
+    let Some(shift) = carrier.shifts[own] else {
+        return usual;
+    };
     let address = [carrier.initiator, carrier.target][own];
-    let shift = carrier.shifts[own].unwrap_or(0);
     let rows = cell.packet.iter().flat_map(|table| &table.rows);
     let offered: Vec<u64> = rows
         .map(|row| &row.record)
-        .filter(|packet| packet.source == address)
-        .map(|packet| u64::from(packet.window) << shift)
+        .filter(|packet| packet.source == address && packet.flags & SYN == 0)
+        .map(|packet| u64::from(packet.window) << shift.min(MOST_SHIFT))
         .collect();
     let widest = |offered: &[u64]| offered.iter().copied().max().unwrap_or(0);
     let (first, second) = offered.split_at(offered.len() / 2);
     let bytes = BUFFER_OF_WINDOW * widest(&offered);
-    let [_, _, usual] = ReceiveConfig::default().rmem_bytes;
-    match widest(first) >= widest(second) {
+    match widest(first) >= widest(second) && bytes > 0 {
         true => bytes,
         false => bytes.max(usual),
     }
@@ -135,23 +173,38 @@ fn keys(cell: &Cell) -> Keys {
             false => bytes.max(usual.max_recv_data_bytes),
         }
     };
-    let mut unasked: BTreeMap<_, u32> = BTreeMap::new();
-    let mut bursts: BTreeMap<_, u32> = BTreeMap::new();
+    // Tags are used again: a command, or an R2T, begins a new sum.
+    let (mut unasked, mut bursts) = (BTreeMap::new(), BTreeMap::new());
+    let (mut first_burst, mut asked_burst) = (0_u32, 0_u32);
     for pdu in &sent {
         let task = (pdu.session, pdu.task);
-        match pdu.opcode {
-            SCSI_COMMAND => *unasked.entry(task).or_default() = pdu.data_bytes,
-            DATA_OUT if pdu.transfer_tag == UNASKED => {
-                *unasked.entry(task).or_default() += pdu.data_bytes;
+        let sum: &mut u32 = match pdu.opcode {
+            SCSI_COMMAND => {
+                unasked.insert(task, 0);
+                unasked.entry(task).or_default()
             }
-            DATA_OUT => *bursts.entry((task, pdu.transfer_tag)).or_default() += pdu.data_bytes,
-            _ => {}
-        }
+            R2T => {
+                bursts.insert((task, pdu.transfer_tag), 0);
+                continue;
+            }
+            DATA_OUT if pdu.transfer_tag == UNASKED => unasked.entry(task).or_default(),
+            DATA_OUT => bursts.entry((task, pdu.transfer_tag)).or_default(),
+            _ => continue,
+        };
+        *sum = sum.saturating_add(pdu.data_bytes);
+        let is_asked = pdu.opcode == DATA_OUT && pdu.transfer_tag != UNASKED;
+        let most = if is_asked {
+            &mut asked_burst
+        } else {
+            &mut first_burst
+        };
+        *most = (*most).max(*sum);
     }
     let of = |opcode: u8| sent.iter().filter(move |pdu| pdu.opcode == opcode);
-    let first_burst = unasked.values().copied().max().unwrap_or(0);
-    let max_burst = bursts.values().copied().max();
-    let max_burst = max_burst.unwrap_or(usual.max_burst_bytes).max(first_burst);
+    let max_burst = match asked_burst {
+        0 => usual.max_burst_bytes,
+        most => most,
+    };
     Keys {
         longest_sent_bytes: longest(&[SCSI_COMMAND, DATA_OUT]),
         longest_received_bytes: longest(&[DATA_IN]),
@@ -159,7 +212,7 @@ fn keys(cell: &Cell) -> Keys {
             initial_r2t: !of(DATA_OUT).any(|pdu| pdu.transfer_tag == UNASKED),
             immediate_data: of(SCSI_COMMAND).any(|pdu| pdu.data_bytes > 0),
             first_burst_bytes: first_burst.max(512),
-            max_burst_bytes: max_burst,
+            max_burst_bytes: max_burst.max(first_burst),
             max_outstanding_r2t: most_outstanding_r2t(&sent),
             ..usual
         },
@@ -197,10 +250,12 @@ fn packets(cell: &Cell, is_there: bool) -> impl Iterator<Item = &Packet> {
     packets.filter(move |packet| is_target(packet.destination) == is_there)
 }
 
-/// The share of the packets that was lost on a way, 0 to 1.
-pub(super) fn loss_share(cell: &Cell, is_there: bool) -> f64 {
-    let lost = packets(cell, is_there).filter(|packet| packet.verdict != Verdict::Delivered);
-    lost.count() as f64 / packets(cell, is_there).count().max(1) as f64
+/// The packets that were lost on a way, by their numbers from 1, and how many there were.
+pub(super) fn lost(cell: &Cell, is_there: bool) -> (Vec<u64>, u64) {
+    let numbered = packets(cell, is_there).zip(1..);
+    let lost = numbered.filter(|(packet, _)| packet.verdict != Verdict::Delivered);
+    let lost = lost.map(|(_, number)| number).collect();
+    (lost, packets(cell, is_there).count() as u64)
 }
 
 /// The least time that a packet took on a way, in ns; 0 where none tells.
@@ -213,11 +268,16 @@ pub(super) fn least_transit_ns(cell: &Cell, is_there: bool) -> u64 {
 /// The rate at which the receiver on a way acknowledged data that came close together, in bits of layer 2 per second: what
 /// the way can carry, where more was ever sent than that. `None` where less came together than tells.
 pub(super) fn rate_bits_per_s(cell: &Cell, is_there: bool) -> Option<u64> {
-    let mut acks: BTreeMap<SocketAddr, Vec<(u64, u32)>> = BTreeMap::new();
-    for packet in packets(cell, !is_there) {
-        acks.entry(packet.source)
+    let mut acks: BTreeMap<(SocketAddr, SocketAddr), Vec<Acked>> = BTreeMap::new();
+    let tells = |packet: &&Packet| packet.flags & (SYN | RST | ACK) == ACK;
+    for packet in packets(cell, !is_there).filter(tells) {
+        acks.entry((packet.source, packet.destination))
             .or_default()
-            .push((packet.time.ns(), packet.ack));
+            .push(Acked {
+                at_ns: packet.time.ns(),
+                ack: packet.ack,
+                is_pure: packet.payload_bytes == 0,
+            });
     }
     let data = packets(cell, is_there).filter(|packet| packet.payload_bytes > 0);
     let (payload, frames) = data.fold((0, 0), |(payload, frames), packet| {
@@ -230,22 +290,74 @@ pub(super) fn rate_bits_per_s(cell: &Cell, is_there: bool) -> Option<u64> {
     Some((bits as u64).max(LEAST_RATE_BITS_PER_S))
 }
 
-/// The most bytes per second of any [`RUN_BYTES`] that were acknowledged one after the other.
-fn fastest_run(acks: &[(u64, u32)]) -> Option<f64> {
+/// An acknowledgement.
+#[derive(Clone, Copy)]
+struct Acked {
+    at_ns: u64,
+    ack: u32,
+    is_pure: bool,
+}
+
+/// The most bytes per second of any [`RUN_BYTES`] that were acknowledged one after the other. What is acknowledged
+/// behind a duplicate had come before, so that a run begins anew there.
+fn fastest_run(acks: &[Acked]) -> Option<f64> {
     let mut first = 0;
     let mut fastest: Option<f64> = None;
-    for (last, &(at_ns, ack)) in acks.iter().enumerate() {
+    let mut was_duplicate = false;
+    for (last, acked) in acks.iter().enumerate() {
         // Sequence numbers wrap.
-        let since = |place: usize| (ack.wrapping_sub(acks[place].1) as i32).max(0) as u32;
+        let since = |place: usize| (acked.ack.wrapping_sub(acks[place].ack) as i32).max(0) as u32;
+        let is_duplicate = last > 0 && acked.is_pure && since(last - 1) == 0;
+        if was_duplicate && !is_duplicate {
+            first = last;
+        }
+        was_duplicate = is_duplicate;
         while first + 1 < last && since(first + 1) >= RUN_BYTES {
             first += 1;
         }
         let bytes = since(first);
         if bytes >= RUN_BYTES {
-            let took_ns = at_ns.saturating_sub(acks[first].0).max(1);
+            let took_ns = acked.at_ns.saturating_sub(acks[first].at_ns).max(1);
             let rate = f64::from(bytes) * 1e9 / took_ns as f64;
             fastest = Some(fastest.map_or(rate, |fastest| fastest.max(rate)));
         }
     }
     fastest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Acknowledgements of two segments each, 200 µs apart, from that sequence number on.
+    fn steady(from: u32, count: u32) -> Vec<Acked> {
+        let each = (0..count).map(|n| Acked {
+            at_ns: u64::from(n) * 200_000,
+            ack: from.wrapping_add(n * 2896),
+            is_pure: true,
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn the_rate_is_that_of_a_run_also_where_sequence_numbers_wrap() {
+        for from in [0, u32::MAX - 50_000] {
+            let rate = fastest_run(&steady(from, 100)).unwrap();
+            assert!((rate / (2896.0 * 5000.0) - 1.0).abs() < 0.01, "{rate}");
+        }
+        // Too few to tell.
+        assert_eq!(fastest_run(&steady(0, 20)), None);
+        assert_eq!(fastest_run(&[]), None);
+    }
+
+    #[test]
+    fn what_a_retransmission_releases_is_no_rate() {
+        let mut acks = steady(0, 100);
+        // The 50th segment is lost for 20 acknowledgements, and all comes at once then.
+        for place in 50..70 {
+            acks[place].ack = acks[49].ack;
+        }
+        let rate = fastest_run(&acks).unwrap();
+        assert!((rate / (2896.0 * 5000.0) - 1.0).abs() < 0.05, "{rate}");
+    }
 }

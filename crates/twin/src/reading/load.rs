@@ -31,6 +31,8 @@ pub(super) struct SessionLoad {
     pub(super) session: SessionId,
     /// When its first I/O was submitted.
     pub(super) began_ns: u64,
+    /// Data of the I/Os that were completed in the window.
+    pub(super) done_bytes: u64,
     pub(super) config: LoadConfig,
 }
 
@@ -43,8 +45,7 @@ struct Io {
 }
 
 /// The loads of all sessions that had I/Os in the window.
-pub(super) fn loads(cell: &Cell, window: Window) -> Result<Vec<SessionLoad>, Unfit> {
-    let moved = Moved::of(cell);
+pub(super) fn loads(cell: &Cell, moved: &Moved, window: Window) -> Result<Vec<SessionLoad>, Unfit> {
     let mut sessions: BTreeMap<SessionId, Vec<Io>> = BTreeMap::new();
     for task in &cell.joined.tasks {
         if let Some(io) = moved.io(cell, task) {
@@ -64,32 +65,64 @@ pub(super) fn loads(cell: &Cell, window: Window) -> Result<Vec<SessionLoad>, Unf
     }
 }
 
-/// Data of each task, by its PDUs.
-struct Moved {
-    /// Read and written, as the sender and as the receiver recorded it.
-    of: HashMap<(SessionId, TaskTag), [[u64; 2]; 2]>,
+/// The data of each task, by its PDUs. Initiators use a tag again as soon as its task is over: the time tells whose PDU
+/// one is.
+pub(super) struct Moved {
+    /// In the order of their times.
+    of: HashMap<(SessionId, TaskTag), Vec<Segment>>,
+}
+
+/// A data segment of a PDU.
+struct Segment {
+    at_ns: u64,
+    /// Of data that is read, or written.
+    way: usize,
+    /// Where it was recorded: as sent, or as received.
+    end: usize,
+    bytes: u64,
 }
 
 impl Moved {
-    fn of(cell: &Cell) -> Moved {
-        let mut of: HashMap<_, [[u64; 2]; 2]> = HashMap::new();
+    pub(super) fn of(cell: &Cell) -> Moved {
+        let mut of: HashMap<_, Vec<Segment>> = HashMap::new();
         let pdus = cell.pdu.iter().flat_map(|table| &table.rows);
         for pdu in pdus.map(|row| &row.record).filter(|pdu| pdu.data_bytes > 0) {
             if let Some(way) = way(pdu) {
-                let end = usize::from(pdu.direction == PduDirection::Received);
-                let bytes = of.entry((pdu.session, pdu.task)).or_default();
-                bytes[way][end] += u64::from(pdu.data_bytes);
+                of.entry((pdu.session, pdu.task))
+                    .or_default()
+                    .push(Segment {
+                        at_ns: pdu.time.ns(),
+                        way,
+                        end: usize::from(pdu.direction == PduDirection::Received),
+                        bytes: u64::from(pdu.data_bytes),
+                    });
             }
+        }
+        for segments in of.values_mut() {
+            segments.sort_by_key(|segment| segment.at_ns);
         }
         Moved { of }
     }
 
+    /// Whether a task reads data.
+    pub(super) fn is_read(&self, cell: &Cell, task: &Task) -> bool {
+        self.io(cell, task).is_some_and(|io| !io.is_write)
+    }
+
     /// A task as an I/O; `None` of one that moves no data.
     fn io(&self, cell: &Cell, task: &Task) -> Option<Io> {
-        let moved = self.of.get(&(task.session, task.tag))?;
-        let [read, written] = moved.map(|ends| ends[0].max(ends[1]));
+        let segments = self.of.get(&(task.session, task.tag))?;
         let (submitted_ns, done_ns) = task.span_ns(cell.joined.top()?, cell.joined.records)?;
-        Some(Io {
+        let first = segments.partition_point(|segment| segment.at_ns < submitted_ns);
+        let own = segments[first..]
+            .iter()
+            .take_while(|segment| segment.at_ns <= done_ns);
+        let mut moved = [[0_u64; 2]; 2];
+        for segment in own {
+            moved[segment.way][segment.end] += segment.bytes;
+        }
+        let [read, written] = moved.map(|ends| ends[0].max(ends[1]));
+        (read.max(written) > 0).then_some(Io {
             submitted_ns,
             done_ns,
             is_write: written > 0,
@@ -114,6 +147,18 @@ fn load(session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, U
         .iter()
         .filter(|io| window.contains(io.done_ns))
         .collect();
+    let done_bytes = done.iter().map(|io| io.bytes).sum();
+    // What multipath asks in between, say, is no part of the load.
+    let all = done.len();
+    let done: Vec<&Io> = done
+        .into_iter()
+        .filter(|io| io.bytes.is_multiple_of(LEAST_BLOCK_BYTES))
+        .collect();
+    if (all - done.len()) as f64 > OTHER_SHARE * all as f64 {
+        return Err(unfit(format!(
+            "has I/Os that are no multiple of {LEAST_BLOCK_BYTES} bytes"
+        )));
+    }
     let mut lengths: BTreeMap<u64, usize> = BTreeMap::new();
     for io in &done {
         *lengths.entry(io.bytes).or_default() += 1;
@@ -157,6 +202,7 @@ fn load(session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, U
             .map(|span| span.0)
             .min()
             .unwrap_or(window.from_ns),
+        done_bytes,
         config: LoadConfig {
             operation,
             pattern: Pattern::Random,
@@ -178,11 +224,9 @@ fn load(session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, U
 /// These I/Os, in their order.
 fn listed(ios: &[&Io]) -> Result<Arc<[Listed]>, String> {
     let listed = ios.iter().take(MOST_LISTED).map(|io| {
-        let bytes = u32::try_from(io.bytes).ok();
-        let bytes = bytes.filter(|_| io.bytes.is_multiple_of(LEAST_BLOCK_BYTES));
         Ok(Listed {
             write: io.is_write,
-            bytes: bytes.ok_or_else(|| format!("has an I/O of {} bytes", io.bytes))?,
+            bytes: u32::try_from(io.bytes).map_err(|_| "has I/Os beyond 4 GiB".to_owned())?,
         })
     });
     listed.collect()

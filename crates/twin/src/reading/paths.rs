@@ -164,34 +164,37 @@ fn by_round_trips(cell: &Cell, unknown: &mut Vec<String>) -> Result<Vec<Directio
     let seen_ns = samples
         .map(|row| row.record.min_rtt_ns)
         .filter(|ns| *ns > 0);
-    let direction = |name: &str, delay_ns, loss_share| Direction {
+    let direction = |name: &str, delay_ns, (lost, all): (Vec<u64>, u64)| Direction {
         name: name.to_owned(),
         delay: Duration::from_nanos(delay_ns),
         rate_bits_per_s: None,
         queue: Limit::bytes(u64::MAX),
-        loss: match loss_share > 0.0 {
-            true => by_chance(loss_share),
-            false => LossModel::NONE,
+        loss_share: lost.len() as f64 / all.max(1) as f64,
+        loss: match lost.is_empty() {
+            true => LossModel::NONE,
+            false => Listed::new(lost).map_or(LossModel::NONE, LossModel::Listed),
         },
-        loss_share,
         overhead_bytes: 0,
     };
     let ways = [("path:forward", true), ("path:back", false)];
     let (directions, how) = match (seen_ns.min(), cell.carriers.is_empty()) {
         (Some(least_ns), _) => (
-            ways.map(|(name, _)| direction(name, least_ns / 2, 0.0)),
+            ways.map(|(name, _)| direction(name, least_ns / 2, (Vec::new(), 0))),
             "the same each way, without a rate, a queue or losses",
         ),
         (None, false) => (
             ways.map(|(name, is_there)| {
                 let delay_ns = captured::least_transit_ns(cell, is_there);
-                direction(name, delay_ns, captured::loss_share(cell, is_there))
+                direction(name, delay_ns, captured::lost(cell, is_there))
             }),
-            "with its share of lost packets; without a queue, and without a rate unless only that fits at which data was acknowledged",
+            "with the losses that the packets show; without a queue, and without a rate unless the load asks for more than that at which data was acknowledged, or only that fits",
         ),
         (None, true) => return Err(Unfit::Missing("path")),
     };
     let round_trip: Duration = directions.iter().map(|it| it.delay).sum();
+    if round_trip.is_zero() {
+        return Err(Unfit::NoRoundTrip);
+    }
     unknown.push(format!(
         "the path: it is taken to have the least round-trip time of TCP ({:.3} ms), {how}",
         round_trip.as_secs_f64() * 1e3,

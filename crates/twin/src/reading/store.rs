@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use wansan_insight::join::Task;
 use wansan_insight::population::Population;
 use wansan_insight::{Cell, CellSummary, Window};
 use wansan_trace::Layer;
@@ -26,6 +27,7 @@ const TELLING_PART: usize = 20;
 /// The times that the store took for operations, and its servers.
 pub(super) fn service(
     cell: &Cell,
+    is_read: &dyn Fn(&Task) -> bool,
     recorded: &CellSummary,
     unknown: &mut Vec<String>,
 ) -> Option<Service> {
@@ -39,7 +41,7 @@ pub(super) fn service(
     let took_ns = took_ns.map(|(enter, leave)| leave.saturating_sub(*enter));
     let in_turn_ns: Vec<u64> = took_ns.take(MOST_TIMES).collect();
     if in_turn_ns.is_empty() {
-        return by_answers(cell, recorded, unknown);
+        return by_answers(cell, is_read, recorded, unknown);
     }
     let at_once = in_turn_ns.iter().filter(|ns| **ns < AT_ONCE_NS).count();
     if at_once * 20 >= in_turn_ns.len() * 19 {
@@ -67,11 +69,18 @@ pub(super) fn service(
     })
 }
 
-/// Where the store recorded nothing, by when the target answered: what the fastest took is taken for all, as the others
+/// Where the store recorded nothing, by when the target answered reads: what the fastest took is taken for all, as the others
 /// may have waited for each other or for room in TCP.
-fn by_answers(cell: &Cell, recorded: &CellSummary, unknown: &mut Vec<String>) -> Option<Service> {
+fn by_answers(
+    cell: &Cell,
+    is_read: &dyn Fn(&Task) -> bool,
+    recorded: &CellSummary,
+    unknown: &mut Vec<String>,
+) -> Option<Service> {
     let tasks = cell.joined.tasks.iter();
-    let spans = tasks.filter_map(|task| task.both_ns(Layer::Target));
+    // A write waits for its data, which is no work of the store.
+    let reads = tasks.filter(|task| is_read(task));
+    let spans = reads.filter_map(|task| task.both_ns(Layer::Target));
     let spans: Vec<(u64, u64)> = spans
         .filter(|(_, leave_ns)| recorded.window.contains(*leave_ns))
         .collect();

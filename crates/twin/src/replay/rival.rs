@@ -2,6 +2,7 @@
 
 use wansan_sim::storage::{ConnectionConfig, ReceiverConfig, StreamConfig};
 use wansan_trace::Recorder;
+use wansan_workload::LoadConfig;
 use wansan_workload::sequence::Operation;
 
 use super::{ReplayError, end, hops};
@@ -21,7 +22,7 @@ pub(super) fn sender(setup: &Setup, links: &[u32], seed: u64) -> Result<StreamCo
     } = setup.first_connection();
     let route = |places: &Vec<usize>| hops(places, links);
     let [there, back] = routes;
-    let reads = setup.initiators[0].load.operation != Operation::Write;
+    let reads = reads_most(&setup.initiators[0].load);
     let (routes, mut addresses) = match reads {
         true => ([route(back), route(there)], [addresses[1], addresses[0]]),
         false => ([route(there), route(back)], *addresses),
@@ -45,6 +46,18 @@ pub(super) fn sender(setup: &Setup, links: &[u32], seed: u64) -> Result<StreamCo
         time: setup.time,
         trace: Recorder::off(),
     })
+}
+
+/// Whether more of the load's data is read than written.
+fn reads_most(load: &LoadConfig) -> bool {
+    let bytes = |write: bool| -> u64 {
+        let of_way = load.listed.iter().filter(|io| io.write == write);
+        of_way.map(|io| u64::from(io.bytes)).sum()
+    };
+    match load.listed.is_empty() {
+        true => load.operation != Operation::Write,
+        false => bytes(false) >= bytes(true),
+    }
 }
 
 /// Who receives what that sender sends.

@@ -49,7 +49,8 @@ pub(crate) struct ExplainArgs {
     /// the simulation does not do what was recorded, or no change could be simulated
     #[arg(long)]
     what_if: bool,
-    /// With --what-if: predict this change alone, under its name in plans; repeat for changes made together
+    /// With --what-if: predict this change alone, under its name in plans, or as docs/how-to/predict-a-change.md has it;
+    /// repeat for changes made together
     #[arg(long, value_name = "NAME=VALUE", requires = "what_if")]
     set: Vec<String>,
 }

@@ -208,7 +208,7 @@ pub enum QueueTable {
         /// What it holds at most.
         #[serde(default = "limit")]
         limit: QueueBound,
-        /// Sojourn time that may be in the queue.
+        /// Sojourn time that a standing queue may have.
         #[serde(default = "codel_target")]
         target: Span,
         /// How long it may be exceeded.

@@ -46,7 +46,7 @@ pub(super) fn of_run(folder: &Path, run: &Run, set: &[String], json: bool) -> Re
 /// The same for a capture.
 pub(super) fn of_capture(file: &Path, set: &[String], json: bool) -> Result<ExitCode> {
     let set = settings(set)?;
-    let reading = Reading::of_capture(Capture::read(file)?.cell);
+    let reading = Reading::of_capture(Capture::read(file)?);
     let what = file.display().to_string();
     predict(&what, "The capture", reading, set, json)
 }
@@ -179,7 +179,7 @@ fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
     if (expected / told.bytes_per_s - 1.0).abs() > NOTABLE {
         writeln!(
             out,
-            "With other losses of the same share it does {}; gains are relative to that.",
+            "With other losses of the same share, and in the time simulated, it does {}; gains are relative to that.",
             rate(expected),
         )?;
     }
