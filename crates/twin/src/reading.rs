@@ -135,11 +135,21 @@ impl Reading {
         if { connections }.any(|it| it.filtered) {
             return Err(Unfit::Filtered);
         }
-        let mut unknown = captured::lacks(&capture);
         // Where sequence numbers are missing, it knows better than the cell.
         let sessions = capture.summarise().sessions;
         let has_window = sessions.iter().all(|it| it.command_window.is_some());
-        let mut cell = capture.cell;
+        let lacks = captured::lacks(&capture);
+        let mut reading = Reading::of_packets(capture.cell, has_window)?;
+        reading.unknown.splice(0..0, lacks);
+        Ok(reading)
+    }
+
+    /// Of packets and PDUs alone; `has_window` says whether these show the command window.
+    ///
+    /// # Errors
+    /// [`Unfit`] when it cannot be simulated.
+    pub fn of_packets(mut cell: Cell, has_window: bool) -> Result<Reading, Unfit> {
+        let mut unknown = Vec::new();
         cell.connection = Some(captured::connections(&cell, &mut unknown)?);
         let busy = cell.joined.busy_window();
         let warmup_ns = (busy.length_ns() / CAPTURE_WARMUP_PART).min(CAPTURE_WARMUP_NS);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use wansan_insight::{Cell, Run};
+use wansan_insight::{Cell, Run, Window};
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::run::{Observer, Options, run};
 use wansan_lab::world::Rights;
@@ -58,6 +58,12 @@ impl World<'_> {
 
     /// Bytes of data per second, and what the records show.
     pub(crate) fn record(&self) -> (f64, Result<Reading, Unfit>) {
+        let (bytes_per_s, cell, window) = self.cell();
+        (bytes_per_s, Reading::of(&cell, window))
+    }
+
+    /// Bytes of data per second, the records, and the window that was measured.
+    pub(crate) fn cell(&self) -> (f64, Cell, Option<Window>) {
         let scratch = tempfile::tempdir().unwrap();
         let options = Options {
             program: "none runs in a simulated world".into(),
@@ -71,9 +77,7 @@ impl World<'_> {
         let index = Run::read(&outcome.folder).unwrap();
         let folder = index.cell_folder(&index.cells[0]).unwrap();
         let cell = Cell::read(&folder).unwrap();
-        (
-            result.bytes_per_s.expect("the cell was measured"),
-            Reading::of(&cell, index.cells[0].window),
-        )
+        let bytes_per_s = result.bytes_per_s.expect("the cell was measured");
+        (bytes_per_s, cell, index.cells[0].window)
     }
 }

@@ -1,0 +1,104 @@
+//! Twins of what packets and PDUs alone show.
+
+use wansan_insight::Cell;
+use wansan_trace::NameId;
+use wansan_twin::knob::Setting;
+use wansan_twin::{Reading, Twin, Unfit};
+
+use super::recording::World;
+
+/// How far a prediction may be from the run of the changed plan.
+const MOST_OFF: f64 = 0.1;
+
+/// The records of a world without those that a capture does not give.
+fn captured(world: &World<'_>) -> Cell {
+    let (_, mut cell, _) = world.cell();
+    (
+        cell.connection,
+        cell.tcp,
+        cell.path,
+        cell.stamp,
+        cell.thread,
+    ) = (None, None, None, None, None);
+    for row in cell.packet.iter_mut().flat_map(|table| &mut table.rows) {
+        row.record.path = NameId::NONE;
+    }
+    cell
+}
+
+fn world<'a>(target: &'a str, workload: &'a str) -> World<'a> {
+    World {
+        path: "delay = \"20ms\"\nrate = \"300Mbit/s\"\nqueue = \"4MiB\"",
+        target,
+        initiator: "",
+        workload,
+        more: "",
+    }
+}
+
+/// Predicts a window of 64 for a load of 64 from what packets show of one of 16.
+fn holds(operation: &str, change: impl FnOnce(&mut Cell)) {
+    let workload =
+        |parallel: u32| format!("op = \"{operation}\"\nblock = \"16KiB\"\nparallel = {parallel}");
+    let (few, many) = (workload(16), workload(64));
+    let mut cell = captured(&world(
+        "luns = [\"memory:64MiB\"]\ncommand_window = 16",
+        &few,
+    ));
+    change(&mut cell);
+    let twin = Twin::of(Reading::of_packets(cell, true).unwrap(), &|| true).unwrap();
+    let change = [("target.command_window", "64"), ("workload.parallel", "64")];
+    let change = change.map(|(parameter, value)| Setting {
+        parameter: parameter.to_owned(),
+        value: value.to_owned(),
+    });
+    let told = twin.predict(&[change.to_vec()], &|_, _| true).unwrap();
+    assert!(told.fits, "{operation}: {:#?}", told.compared);
+    let (after, ..) = world("luns = [\"memory:64MiB\"]\ncommand_window = 64", &many).cell();
+    let off = told.predictions[0].bytes_per_s / after - 1.0;
+    assert!(
+        off.abs() <= MOST_OFF,
+        "{operation}: {:+.1} % off",
+        off * 100.0
+    );
+}
+
+#[test]
+fn a_window_that_is_full_of_reads_or_writes() {
+    holds("read", |_| ());
+    holds("write", |_| ());
+}
+
+#[test]
+fn a_session_that_logged_in_before_the_capture_began() {
+    holds("read", |cell| {
+        for carrier in &mut cell.carriers {
+            (carrier.shifts, carrier.begin) = ([None; 2], None);
+        }
+    });
+}
+
+#[test]
+fn a_load_that_fills_the_path_has_the_rate_at_which_data_is_acknowledged() {
+    let cell = captured(&world(
+        "luns = [\"memory:64MiB\"]",
+        "op = \"read\"\nblock = \"256KiB\"\nparallel = 16",
+    ));
+    let setup = Reading::of_packets(cell, true).unwrap().setup;
+    let rates = setup.directions.iter().filter_map(|it| it.rate_bits_per_s);
+    let rate = rates.max().unwrap() as f64;
+    assert!((rate / 300e6 - 1.0).abs() < 0.1, "{rate}");
+}
+
+#[test]
+fn what_is_no_connection_of_a_session_is_refused() {
+    let mut cell = captured(&world(
+        "luns = [\"memory:64MiB\"]",
+        "op = \"read\"\nblock = \"4KiB\"\nparallel = 1",
+    ));
+    cell.carriers.clear();
+    assert_eq!(
+        Reading::of_packets(cell, true).unwrap_err(),
+        Unfit::Filtered
+    );
+}
