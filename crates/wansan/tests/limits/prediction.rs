@@ -11,6 +11,9 @@ use wansan_schema::Results;
 
 use super::{told, wansan};
 
+/// Why a trial has not measured anything, if it has not.
+pub(super) type Unless = Result<Option<String>, Failed>;
+
 /// How far a prediction may be from what the changed plan then did.
 const MOST_OFF: f64 = 0.1;
 
@@ -84,30 +87,32 @@ warmup = "1s"
 time = "3s"
 "#;
 
-/// Predicts another window from a recording, and then tries it; by how many ms the emulator was late, if that kept
+/// Predicts another window from a recording, and then tries it; that the emulator was late, if that kept
 /// the twin from fitting or the prediction from being right.
-pub(super) fn a_window_before_a_store(arm: Arm) -> Result<Option<f64>, Failed> {
+pub(super) fn a_window_before_a_store(arm: Arm) -> Unless {
     let change = ["target.command_window=96"];
     let changed = PLAN.replace("command_window = 24", "command_window = 96");
-    holds(arm, PLAN, Path::to_owned, &change, &changed)
+    holds(arm, PLAN, Path::to_owned, &change, &changed, |_| None)
 }
 
 /// The same from a capture, which does not show that the load has more I/Os than the window admits.
-pub(super) fn a_captured_window(arm: Arm) -> Result<Option<f64>, Failed> {
+pub(super) fn a_captured_window(arm: Arm) -> Unless {
     let change = ["target.command_window=64", "workload.parallel=64"];
     let changed = LONG_PLAN.replace("command_window = 16", "command_window = 64");
     let capture = |run: &Path| run.join("cell-000/wan.pcapng");
-    holds(arm, LONG_PLAN, capture, &change, &changed)
+    holds(arm, LONG_PLAN, capture, &change, &changed, only_the_slowest)
 }
 
-/// Runs a plan, predicts a change from what `recording` finds in its run folder, and runs the changed plan.
+/// Runs a plan, predicts a change from what `recording` finds in its run folder, and runs the changed plan. What
+/// `explain` prints of a twin that does not fit may have an excuse.
 fn holds(
     arm: Arm,
     plan: &str,
     recording: fn(&Path) -> PathBuf,
     change: &[&str],
     changed: &str,
-) -> Result<Option<f64>, Failed> {
+    excuse: fn(&[u8]) -> Option<String>,
+) -> Unless {
     let scratch = tempfile::tempdir()?;
     open_to_all(scratch.path())?;
     let recorded = run(arm, scratch.path(), "recorded", plan)?;
@@ -117,8 +122,8 @@ fn holds(
         .arg(recording(&recorded))
         .output()?;
     if !output.status.success() {
-        return late([&recorded])?
-            .map_or_else(|| told(&output, false).map(|()| None), |ms| Ok(Some(ms)));
+        let why = late([&recorded])?.or_else(|| excuse(&output.stdout));
+        return why.map_or_else(|| told(&output, false).map(|()| None), |why| Ok(Some(why)));
     }
     let predicted: Value = serde_json::from_slice(&output.stdout)?;
     let predicted = predicted["predictions"][0]["bytes_per_s"].as_f64();
@@ -130,11 +135,11 @@ fn holds(
         return Ok(None);
     }
     let wrong = format!("{predicted:.0} B/s were predicted and {measured:.0} measured");
-    late([&recorded, &changed])?.map_or(Err(wrong.into()), |ms| Ok(Some(ms)))
+    late([&recorded, &changed])?.map_or(Err(wrong.into()), |why| Ok(Some(why)))
 }
 
-/// By how many ms the emulator was late in a cell of one of these runs with one packet in a hundred, if it was too late.
-pub(super) fn late<'a>(runs: impl IntoIterator<Item = &'a PathBuf>) -> Result<Option<f64>, Failed> {
+/// That the emulator was late in a cell of one of these runs with one packet in a hundred, if it was too late.
+pub(super) fn late<'a>(runs: impl IntoIterator<Item = &'a PathBuf>) -> Unless {
     let mut most_ms = 0.0_f64;
     for folder in runs {
         let results: Results = serde_json::from_value(results(folder)?)?;
@@ -142,7 +147,25 @@ pub(super) fn late<'a>(runs: impl IntoIterator<Item = &'a PathBuf>) -> Result<Op
             most_ms = most_ms.max(cell.late_p99_ns().unwrap_or(0) as f64 / 1e6);
         }
     }
-    Ok((most_ms > MOST_LATE_MS).then_some(most_ms))
+    let why = format!("the emulator was {most_ms:.1} ms late at p99");
+    Ok((most_ms > MOST_LATE_MS).then_some(why))
+}
+
+/// That a twin differs in nothing but the slowest I/Os of its recording, which a pause of the machine makes: throughput,
+/// the median and what I/Os waited for are as recorded.
+fn only_the_slowest(explained: &[u8]) -> Option<String> {
+    let explained: Value = serde_json::from_slice(explained).ok()?;
+    let compared = explained["compared"].as_array()?;
+    let off = |it: &Value| it["off"].as_f64().unwrap_or(0.0).abs();
+    let is_off = |it: &&Value| off(it) > it["most_off"].as_f64().unwrap_or(0.0);
+    let wrong: Vec<&Value> = compared.iter().filter(is_off).collect();
+    match wrong[..] {
+        [only] if only["name"] == "latency_p99_ns" => Some(format!(
+            "the slowest I/Os of the recording differ from the twin's by {:.0} %",
+            off(only) * 100.0
+        )),
+        _ => None,
+    }
 }
 
 fn results(folder: &Path) -> Result<Value, Failed> {
@@ -151,9 +174,9 @@ fn results(folder: &Path) -> Result<Value, Failed> {
     )?)?)
 }
 
-/// Has the window found by simulation, and confirmed; by how many ms the emulator was late, if that kept what was
+/// Has the window found by simulation, and confirmed; that the emulator was late, if that kept what was
 /// measured from what was simulated.
-pub(super) fn tuning(arm: Arm) -> Result<Option<f64>, Failed> {
+pub(super) fn tuning(arm: Arm) -> Unless {
     let scratch = tempfile::tempdir()?;
     open_to_all(scratch.path())?;
     let plan = scratch.path().join("plan.toml");
