@@ -30,6 +30,8 @@ pub(super) struct Flags {
 /// What is gathered of the packets that an acknowledgement covers.
 #[derive(Debug, Default)]
 struct Gathered {
+    /// Whether it acknowledges a packet that was retransmitted.
+    has_resent: bool,
     /// The end of the highest selected packet before this acknowledgement (`prior_fack`).
     prior_highest_sacked: u64,
     /// When the first and the last that were sent once and are acknowledged cumulatively were sent.
@@ -287,6 +289,7 @@ impl Sender {
         while let Some(packet) = self.board.pop(ack) {
             gathered.packets += 1;
             if packet.was_resent {
+                gathered.has_resent = true;
                 if packet.is_resent || !packet.is_sacked {
                     self.rack.arrived(now_ns, &packet, self.trips.least_us());
                 }
@@ -317,13 +320,17 @@ impl Sender {
         gathered: &Gathered,
     ) -> Option<u64> {
         let since = |sent_ns: Option<u64>| sent_ns.map(|sent_ns| elapsed_us(now_ns, sent_ns));
-        let mut rtt_us = since(gathered.first_ns).or(since(gathered.sacked_first_ns));
+        // Karn's rule is about the whole acknowledgement (`FLAG_RETRANS_DATA_ACKED`).
+        let unless_resent = |sent_ns: Option<u64>| sent_ns.filter(|_| !gathered.has_resent);
+        let first_ns = unless_resent(gathered.first_ns);
+        let last_ns = unless_resent(gathered.last_ns);
+        let mut rtt_us = since(first_ns).or(since(gathered.sacked_first_ns));
         if rtt_us.is_none() && flags.advanced && segment.ts_echo > 0 {
             let now_ms = Segment::timestamp_ms(now_ns);
             rtt_us = Some(u64::from(now_ms.wrapping_sub(segment.ts_echo).max(1)) * 1_000);
         }
         let rtt_us = rtt_us?;
-        let for_law = since(gathered.sacked_last_ns).or(since(gathered.last_ns));
+        let for_law = since(gathered.sacked_last_ns).or(since(last_ns));
         let for_law = for_law.or(Some(rtt_us));
         self.trips.measure(
             now_ns,
