@@ -1,6 +1,6 @@
 /**
  * A run as the lab would hand it to the page, made up from a queueing picture of the command
- * window: N asked for, at most the window admitted, one round trip of 32 ms each way of it.
+ * window: N submitted, at most the window in flight, one round trip of 32 ms each way of it.
  * It stands for no measurement; the same seed gives the same run.
  */
 

@@ -41,7 +41,7 @@ pub struct Request {
     pub bytes: u32,
 }
 
-/// What a recorded application asked for: an I/O without its place.
+/// A recorded I/O: its direction and length, without its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
     /// A write, else a read.

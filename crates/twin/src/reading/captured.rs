@@ -16,8 +16,8 @@ use wansan_trace::file::{Names, Row, Table};
 
 use super::Unfit;
 
-/// The transfer tag of data that nobody asked for (RFC 7143 §11.7.4).
-const UNASKED: u32 = u32::MAX;
+/// The Target Transfer Tag of unsolicited data (RFC 7143 §11.7.4).
+const UNSOLICITED: u32 = u32::MAX;
 /// Linux counts as much memory for a segment as for its data again: a receive buffer offers half of itself
 /// (`tcp_adv_win_scale`).
 const BUFFER_OF_WINDOW: u64 = 2;
@@ -187,12 +187,12 @@ fn keys(cell: &Cell) -> Keys {
                 bursts.insert((task, pdu.transfer_tag), 0);
                 continue;
             }
-            DATA_OUT if pdu.transfer_tag == UNASKED => unasked.entry(task).or_default(),
+            DATA_OUT if pdu.transfer_tag == UNSOLICITED => unasked.entry(task).or_default(),
             DATA_OUT => bursts.entry((task, pdu.transfer_tag)).or_default(),
             _ => continue,
         };
         *sum = sum.saturating_add(pdu.data_bytes);
-        let is_asked = pdu.opcode == DATA_OUT && pdu.transfer_tag != UNASKED;
+        let is_asked = pdu.opcode == DATA_OUT && pdu.transfer_tag != UNSOLICITED;
         let most = if is_asked {
             &mut asked_burst
         } else {
@@ -209,7 +209,7 @@ fn keys(cell: &Cell) -> Keys {
         longest_sent_bytes: longest(&[SCSI_COMMAND, DATA_OUT]),
         longest_received_bytes: longest(&[DATA_IN]),
         wanted: Wanted {
-            initial_r2t: !of(DATA_OUT).any(|pdu| pdu.transfer_tag == UNASKED),
+            initial_r2t: !of(DATA_OUT).any(|pdu| pdu.transfer_tag == UNSOLICITED),
             immediate_data: of(SCSI_COMMAND).any(|pdu| pdu.data_bytes > 0),
             first_burst_bytes: first_burst.max(512),
             max_burst_bytes: max_burst.max(first_burst),
@@ -232,7 +232,7 @@ fn most_outstanding_r2t(sent: &[&Pdu]) -> u16 {
                 *count = count.saturating_add(1);
                 most = most.max(*count);
             }
-            DATA_OUT if pdu.transfer_tag != UNASKED && pdu.flags & FINAL_BIT != 0 => {
+            DATA_OUT if pdu.transfer_tag != UNSOLICITED && pdu.flags & FINAL_BIT != 0 => {
                 let count = count.or_default();
                 *count = count.saturating_sub(1);
             }

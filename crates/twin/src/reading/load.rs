@@ -19,7 +19,7 @@ use super::Unfit;
 
 /// The share of a load's I/Os that may have another length: those of its set-up.
 const OTHER_SHARE: f64 = 0.01;
-/// I/Os of several lengths or of both directions that are asked for in turn, at most; what came later is left out.
+/// The most I/Os of several lengths or of both directions that are listed and submitted in turn; later ones are dropped.
 const MOST_LISTED: usize = 65_536;
 /// What their lengths are multiples of.
 const LEAST_BLOCK_BYTES: u64 = 512;

@@ -84,11 +84,7 @@ fn by_answers(
     let spans: Vec<(u64, u64)> = spans
         .filter(|(_, leave_ns)| recorded.window.contains(*leave_ns))
         .collect();
-    let mut took_ns: Vec<u64> = spans
-        .iter()
-        .map(|(enter, leave)| leave.saturating_sub(*enter))
-        .collect();
-    took_ns.sort_unstable();
+    let took_ns = sorted_times_ns(&spans);
     let fast_ns = took_ns.get(took_ns.len() / FAST_PART).copied();
     let fast_ns = fast_ns.filter(|ns| *ns >= AT_ONCE_NS);
     let Some(fast_ns) = fast_ns else {
@@ -106,14 +102,20 @@ fn by_answers(
     })
 }
 
-/// The most operations that were served at once. Where all take about as long, each is taken to have taken a little less
-/// than the shortest: the rest is how late the program heard that it was over, while the next one had begun.
-fn most_at_once(spans: &[(u64, u64)]) -> u64 {
+/// How long each span took, the shortest first.
+fn sorted_times_ns(spans: &[(u64, u64)]) -> Vec<u64> {
     let mut took_ns: Vec<u64> = spans
         .iter()
         .map(|(enter, leave)| leave.saturating_sub(*enter))
         .collect();
     took_ns.sort_unstable();
+    took_ns
+}
+
+/// The most operations that were served at once. Where all take about as long, each is taken to have taken a little less
+/// than the shortest: the rest is how late the program heard that it was over, while the next one had begun.
+fn most_at_once(spans: &[(u64, u64)]) -> u64 {
+    let took_ns = sorted_times_ns(spans);
     let (least_ns, median_ns) = (took_ns[0], took_ns[took_ns.len() / 2]);
     let longest_ns = match median_ns <= least_ns + least_ns / ALIKE_PART {
         true => least_ns - least_ns / (4 * ALIKE_PART),

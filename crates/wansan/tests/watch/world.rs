@@ -244,7 +244,7 @@ pub(crate) fn under_way(world: &World, sight: Sight) -> Result<(Watch, Observed,
 }
 
 /// Watches in the client while it sends, from when the watch has found the connection, which takes a
-/// tenth of a second where it is sampled; returns what was told until the connection's end.
+/// tenth of a second where it is sampled; returns the events until the connection's end.
 pub(crate) fn watched(
     world: &World,
     config: WatchConfig,
