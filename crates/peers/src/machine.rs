@@ -15,6 +15,8 @@ use rustix::param::clock_ticks_per_second;
 /// How often a disturbed test is run at most.
 const TRIES: u32 = 5;
 
+const ONE_PROCESSOR: &str = "there is one processor only";
+
 /// The processor time of others, and the time that a hypervisor took, that a measurement bears: as a share
 /// of its own time, of one processor. It is more than suites use that mostly wait.
 const BEARABLE: f64 = 0.2;
@@ -23,11 +25,11 @@ const BEARABLE: f64 = 0.2;
 const OF_KERNEL: u32 = 0x0020_0000;
 
 /// Runs a test, and again while it fails on a disturbed machine. Each repetition is reported on a line
-/// `run again: NAME: ...`, which the suite's closing lines count. On one processor a test that fails is
-/// not measurable.
+/// `run again: NAME: ...`, which the suite's closing lines count. A test that fails on one processor, or that
+/// was disturbed five times, is not measurable: it has said nothing of wansan, good or bad.
 ///
 /// # Errors
-/// The test's, when nothing disturbed it, or when it was disturbed five times.
+/// The test's, when nothing disturbed it.
 pub fn unless_disturbed(
     name: &str,
     mut test: impl FnMut() -> Result<(), Failed>,
@@ -46,14 +48,16 @@ pub fn unless_disturbed_as_seen(
     if has_one_processor() {
         let failed = test().err();
         return Ok(failed.map_or(Completion::Completed, |(wrong, _)| {
-            not_measurable(name, wrong.message().unwrap_or_default())
+            not_measurable(name, ONE_PROCESSOR, wrong.message().unwrap_or_default())
         }));
     }
     judged(name, || {
         let machine = Machine::watch();
-        test().map_err(|(wrong, seen)| (wrong, machine.disturbance().or(seen)))
-    })?;
-    Ok(Completion::Completed)
+        test().map_err(|(wrong, seen)| {
+            let wrong = wrong.message().unwrap_or_default().to_owned();
+            (wrong, machine.disturbance().or(seen))
+        })
+    })
 }
 
 /// Whether the programs under test have one processor only: they take it from each other all the time.
@@ -62,32 +66,38 @@ pub fn has_one_processor() -> bool {
     available_parallelism().is_ok_and(|processors| processors.get() == 1)
 }
 
-/// How a test ends that failed with `wrong` on one processor: as one that could not run.
-#[must_use]
-pub fn not_measurable(name: &str, wrong: &str) -> Completion {
-    let reason = "not measurable: there is one processor only";
+/// How a test ends that failed with `wrong` for a reason that is not wansan's: as one that could not run.
+fn not_measurable(name: &str, reason: &str, wrong: &str) -> Completion {
+    let reason = format!("not measurable: {reason}");
     eprintln!("not run: {name}: {reason}\n{}", wrong.trim());
     Completion::ignored_with(reason)
 }
 
-fn judged(
+/// Runs a test that returns with its failure what disturbed it, if anything did, as [`unless_disturbed`] does.
+///
+/// # Errors
+/// The test's, when nothing disturbed it.
+pub fn judged(
     name: &str,
-    mut test: impl FnMut() -> Result<(), (Failed, Option<String>)>,
-) -> Result<(), Failed> {
-    for attempt in 1.. {
+    mut test: impl FnMut() -> Result<(), (String, Option<String>)>,
+) -> Result<Completion, Failed> {
+    for tries in 1.. {
         let Err((wrong, disturbance)) = test() else {
             break;
         };
         let Some(disturbance) = disturbance else {
-            return Err(wrong);
+            return Err(wrong.into());
         };
-        let wrong = wrong.message().unwrap_or_default();
-        if attempt == TRIES {
-            return Err(format!("{wrong}\ndisturbed {TRIES} times: {disturbance}").into());
+        if has_one_processor() {
+            return Ok(not_measurable(name, ONE_PROCESSOR, &wrong));
+        }
+        if tries == TRIES {
+            let reason = format!("disturbed {TRIES} times: {disturbance}");
+            return Ok(not_measurable(name, &reason, &wrong));
         }
         eprintln!("run again: {name}: {disturbance}: {wrong}");
     }
-    Ok(())
+    Ok(Completion::Completed)
 }
 
 /// The machine from a moment on.
@@ -236,7 +246,7 @@ mod tests {
     }
 
     /// How often a test runs that fails each time, and is disturbed as often as told.
-    fn runs(disturbed: u32) -> (u32, Result<(), Failed>) {
+    fn runs(disturbed: u32) -> (u32, Result<Completion, Failed>) {
         let mut runs = 0;
         let outcome = judged("wrong", || {
             runs += 1;
@@ -247,11 +257,18 @@ mod tests {
 
     #[test]
     fn only_a_disturbed_test_is_run_again() {
-        for (disturbed, expected) in [(0, 1), (2, 3), (100, TRIES)] {
+        for (disturbed, expected) in [(0, 1), (2, 3)] {
             let (runs, outcome) = runs(disturbed);
             assert_eq!(runs, expected);
             assert!(outcome.is_err());
         }
+    }
+
+    #[test]
+    fn what_is_always_disturbed_is_not_measurable() {
+        let (runs, outcome) = runs(100);
+        assert_eq!(runs, TRIES);
+        assert!(matches!(outcome, Ok(Completion::Ignored { .. })));
     }
 
     #[test]
@@ -264,7 +281,7 @@ mod tests {
                 _ => Ok(()),
             }
         });
-        assert!(outcome.is_ok());
+        assert!(matches!(outcome, Ok(Completion::Completed)));
         assert_eq!(runs, 2);
     }
 

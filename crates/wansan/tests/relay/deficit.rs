@@ -124,7 +124,7 @@ impl Scene {
     }
 
     /// Asks for ECE as soon as `bound_bytes` wait and the backlog is growing.
-    fn measure(&self, bound_bytes: f64) -> Result<(Measured, Option<String>), String> {
+    fn measure(&self, bound_bytes: f64) -> Result<(Measured, Option<String>), Trouble> {
         let pair = Pair::build(self.sender.control, self.round_trip)?;
         let ends = pair.connect(|mut stream| {
             // Until the receiver has seen enough.
@@ -133,7 +133,10 @@ impl Scene {
         })?;
         let measured = self.drain(&ends.to, &ends.from, &pair.signal, bound_bytes);
         let disturbance = pair.end(ends)?;
-        Ok((measured?, disturbance))
+        match measured {
+            Ok(measured) => Ok((measured, disturbance)),
+            Err(what) => Err(Trouble::of(what, disturbance)),
+        }
     }
 
     fn drain(

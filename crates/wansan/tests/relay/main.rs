@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use wansan_arms::{Arm, ROLE, end, one_arm};
 use wansan_lab::world::isolate;
-use wansan_peers::machine::{has_one_processor, not_measurable};
+use wansan_peers::machine::judged;
 use wansan_peers::program::find;
 
 use machine::Trouble;
@@ -185,26 +185,20 @@ const EX_TEMPFAIL: u8 = 75;
 /// Plays a role that measures, and again only where the machine disturbed it: what a busy machine does to a
 /// path is not the relay's doing.
 fn measured(arm: Arm, name: &str) -> Result<Completion, Failed> {
-    const TRIES: usize = 5;
-    for attempt in 1.. {
-        let output = arm.role(&[name]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    judged(&arm.name_of(name), || {
+        let output = arm.role(&[name]).output();
+        let output = output.map_err(|error| (error.to_string(), None))?;
         if output.status.success() {
-            break;
+            return Ok(());
         }
-        let disturbed = output.status.code() == Some(EX_TEMPFAIL.into());
-        if disturbed && has_one_processor() {
-            return Ok(not_measurable(&arm.name_of(name), &said));
-        }
-        if !disturbed || attempt == TRIES {
-            return Err(said.into());
-        }
-        eprintln!(
-            "run again: {name}, as {arm}: {}",
-            said.trim().replace('\n', ", ")
-        );
-    }
-    Ok(Completion::Completed)
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        // Its last line says why it failed, those before it what it measured.
+        let (measured, why) = stderr.trim().rsplit_once('\n').unwrap_or(("", &stderr));
+        Err(match output.status.code() == Some(EX_TEMPFAIL.into()) {
+            true => (measured.replace('\n', ", "), Some(why.to_owned())),
+            false => (format!("{why}\n{measured}"), None),
+        })
+    })
 }
 
 fn play(name: &str) -> ExitCode {
@@ -218,7 +212,7 @@ fn play(name: &str) -> ExitCode {
     match measuring.find(|(role, _)| *role == name) {
         Some((_, play)) => match play() {
             Err(Trouble::Disturbed(what, disturbance)) => {
-                eprintln!("{what}\nbut {disturbance}");
+                eprintln!("{what}\n{disturbance}");
                 ExitCode::from(EX_TEMPFAIL)
             }
             Err(Trouble::Failed(what)) => end(Err(what)),

@@ -82,7 +82,8 @@ pub(crate) fn held() -> Result<(), Trouble> {
     // The segment before the pause may have been later on its way than the one behind it.
     if loops < PAUSE.as_nanos() as u64 / 2 {
         let most = Duration::from_nanos(loops);
-        return Err(format!("the pause is in no answer, of {most:?} at most: {signals:?}").into());
+        let what = format!("the pause is in no answer, of {most:?} at most: {signals:?}");
+        return Err(Trouble::of(what, disturbance));
     }
     // A cycle of the saw-tooth is some 120 ms.
     if signals.signals < 5 || most > 2 * BOUND_BYTES {
