@@ -233,6 +233,8 @@ fn plan(seed: u64, values: [&str; KNOBS.len()]) -> String {
                 "[[path]]" => "between = [\"client\", \"storage\"]\n",
                 "[target]" => "host = \"storage\"\n",
                 "[[initiator]]" => "host = \"client\"\n",
+                // No longer than the shortest burst that is drawn.
+                "[session]" => "first_burst = \"64KiB\"\n",
                 "[workload]" => "warmup = \"1s\"\ntime = \"3s\"\n",
                 _ => "",
             };
