@@ -1,0 +1,259 @@
+//! The machine between a program's requests and a disk's operations.
+
+mod reads;
+mod writes;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use wansan_trace::Instant;
+
+use self::reads::{Fetch, Read};
+use self::writes::{Flush, Held, Sent};
+use crate::action::{Action, Answer, Failure, Outcome};
+use crate::ahead::Ahead;
+use crate::clean::Clean;
+use crate::config::{CacheConfig, Counters};
+use crate::dirty::Dirty;
+use crate::estimate::Estimate;
+use crate::range::Range;
+
+/// What the disk is to do now.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// For [`Cache::completed`].
+    pub tag: u64,
+    /// What.
+    pub action: Action,
+}
+
+/// A request of the program that is done.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The caller's number of [`Cache::submit`].
+    pub request: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// An operation that the disk was given.
+#[derive(Debug)]
+struct InFlight {
+    range: Range,
+    since: Instant,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Fetch(Fetch),
+    Write(Sent),
+    /// The requests that it answers.
+    Flush(Vec<u64>),
+    /// A request that goes to the disk as it is.
+    Through {
+        request: u64,
+        then_flush: bool,
+    },
+}
+
+impl InFlight {
+    /// Whether it changes data of a range.
+    fn changes(&self, range: &Range) -> bool {
+        match self.what {
+            What::Write(_) | What::Through { .. } => self.range.overlaps(range),
+            What::Fetch(_) | What::Flush(_) => false,
+        }
+    }
+}
+
+/// A cache of one disk. Into it go requests ([`Cache::submit`]) and completions of operations
+/// ([`Cache::completed`]); after either, and at [`Cache::deadline`], operations
+/// ([`Cache::poll_operation`]) and answers ([`Cache::poll_done`]) come out, each until `None`.
+///
+/// Operations that are out at the same time and change data never overlap, so the disk may carry them out in any
+/// order, and any of them may be repeated after a session was lost.
+#[derive(Debug)]
+pub struct Cache {
+    config: CacheConfig,
+    counters: Counters,
+    in_flight: BTreeMap<u64, InFlight>,
+    next_tag: u64,
+    operations: VecDeque<Operation>,
+    done: VecDeque<Done>,
+
+    reads: BTreeMap<u64, Read>,
+    next_read: u64,
+    ahead: Ahead,
+    clean: Clean,
+    /// Bytes that are being read ahead.
+    fetching_bytes: u64,
+    estimate: Estimate,
+
+    dirty: Dirty,
+    /// Bytes of the writes that the disk was given, and how many there are.
+    sent_bytes: u64,
+    sent_writes: usize,
+    /// The next write's number.
+    next_write: u64,
+    /// All writes up to, not including, that number are to be at the disk soon.
+    urgent: u64,
+    /// Writes that wait for memory, in order.
+    waiting: VecDeque<(u64, Action)>,
+    flushes: VecDeque<Flush>,
+    /// Requests that wait until nothing overlaps them.
+    held: VecDeque<Held>,
+    /// How a write failed that had been acknowledged, until a flush says so.
+    lost: Option<Failure>,
+}
+
+impl Cache {
+    /// An empty one.
+    #[must_use]
+    pub fn new(config: CacheConfig) -> Cache {
+        Cache {
+            config,
+            counters: Counters::default(),
+            in_flight: BTreeMap::new(),
+            next_tag: 0,
+            operations: VecDeque::new(),
+            done: VecDeque::new(),
+            reads: BTreeMap::new(),
+            next_read: 0,
+            ahead: Ahead::default(),
+            clean: Clean::default(),
+            fetching_bytes: 0,
+            estimate: Estimate::default(),
+            dirty: Dirty::new(config.burst_bytes),
+            sent_bytes: 0,
+            sent_writes: 0,
+            next_write: 0,
+            urgent: 0,
+            waiting: VecDeque::new(),
+            flushes: VecDeque::new(),
+            held: VecDeque::new(),
+            lost: None,
+        }
+    }
+
+    /// A request, with a number of the caller's that no other open one has. It must be inside the disk.
+    pub fn submit(&mut self, request: u64, action: Action, now: Instant) {
+        match action {
+            Action::Read { range } => self.read(request, range, now),
+            Action::Write { .. } => self.write(request, action, now),
+            Action::Flush => self.flush(request),
+            Action::Prefetch { range } => {
+                self.prefetch(range, now);
+                self.finish(request, Ok(Answer::Done));
+            }
+            Action::Trim { .. } | Action::Zero { .. } | Action::Status { .. } => {
+                self.hold(request, action);
+            }
+        }
+    }
+
+    /// An operation has ended.
+    pub fn completed(&mut self, tag: u64, outcome: Outcome, now: Instant) {
+        let Some(InFlight { range, since, what }) = self.in_flight.remove(&tag) else {
+            return;
+        };
+        match what {
+            What::Fetch(fetch) => self.fetched(&fetch, range, outcome, now - since, now),
+            What::Write(sent) => self.written(sent, range, outcome.err()),
+            What::Flush(requests) => self.flushed(&requests, outcome.err()),
+            What::Through {
+                request,
+                then_flush,
+            } => match outcome {
+                Ok(_) if then_flush => self.send(
+                    Range::new(0, 0),
+                    What::Flush(vec![request]),
+                    Action::Flush,
+                    now,
+                ),
+                outcome => self.finish(request, outcome),
+            },
+        }
+    }
+
+    /// What the disk is to do now, if there is anything.
+    pub fn poll_operation(&mut self, now: Instant) -> Option<Operation> {
+        if self.operations.is_empty() {
+            self.advance_writes(now);
+        }
+        self.operations.pop_front()
+    }
+
+    /// The next request that is done, if there is one.
+    pub fn poll_done(&mut self) -> Option<Done> {
+        self.done.pop_front()
+    }
+
+    /// When [`Cache::poll_operation`], which has returned `None` at `now`, may have something although nothing has
+    /// come in.
+    #[must_use]
+    pub fn deadline(&self, now: Instant) -> Instant {
+        if self.sent_writes >= self.writes_in_flight() {
+            return Instant::FAR_FUTURE;
+        }
+        let next = self.dirty.next_due(self.due(now));
+        next.map_or(Instant::FAR_FUTURE, |since| since + self.config.merge_time)
+    }
+
+    /// Others have changed the disk: what was read ahead of them is thrown away.
+    pub fn invalidate(&mut self) {
+        let all = Range {
+            start: 0,
+            end: u64::MAX,
+        };
+        self.forget_clean(&all);
+        self.ahead.forget();
+    }
+
+    /// Bytes that were acknowledged and are not at the disk yet.
+    #[must_use]
+    pub fn behind_bytes(&self) -> u64 {
+        self.dirty.bytes() + self.sent_bytes
+    }
+
+    /// When the oldest write came that is not on its way to the disk.
+    #[must_use]
+    pub fn behind_since(&self) -> Option<Instant> {
+        Some(self.dirty.oldest()?.1)
+    }
+
+    /// Bytes that were read ahead or are being so.
+    #[must_use]
+    pub fn ahead_bytes(&self) -> u64 {
+        self.clean.bytes() + self.fetching_bytes
+    }
+
+    /// Whether no request is open and everything is at the disk.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+            && self.operations.is_empty()
+            && self.done.is_empty()
+            && self.dirty.bytes() == 0
+            && self.waiting.is_empty()
+            && self.flushes.is_empty()
+            && self.held.is_empty()
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn finish(&mut self, request: u64, outcome: Outcome) {
+        self.done.push_back(Done { request, outcome });
+    }
+
+    fn send(&mut self, range: Range, what: What, action: Action, now: Instant) {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        let since = now;
+        self.in_flight.insert(tag, InFlight { range, since, what });
+        self.operations.push_back(Operation { tag, action });
+    }
+}

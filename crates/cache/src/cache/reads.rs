@@ -1,0 +1,244 @@
+//! Reads: what is at hand, what is on its way, what the disk is asked for.
+
+use std::time::Duration;
+
+use wansan_trace::Instant;
+
+use super::{Cache, What};
+use crate::action::{Action, Answer, Failure, Outcome};
+use crate::range::{Range, fill};
+
+/// One stream has so many bandwidth-delay products at hand or on its way, at most: one on its way and one to
+/// compare with.
+const PRODUCTS: u64 = 2;
+
+/// What one stream may always have, in bytes: while no product is known, and where it is small.
+const LEAST_WINDOW_BYTES: u64 = 1 << 20;
+
+/// A read of the program that lacks data.
+#[derive(Debug)]
+pub(super) struct Read {
+    request: u64,
+    range: Range,
+    data: Vec<u8>,
+    /// Parts that have not come.
+    missing: usize,
+}
+
+/// A read of the disk.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    /// The reads of the program that wait for parts of it.
+    waiting: Vec<(u64, Range)>,
+    /// Whether the data are kept for reads to come.
+    keeps: bool,
+    /// Whether any of the data is wanted still: since it was asked for, the program has changed none of them.
+    is_current: bool,
+}
+
+impl Cache {
+    pub(super) fn read(&mut self, request: u64, range: Range, now: Instant) {
+        let mut data = vec![0; range.bytes() as usize];
+        let mut gaps = vec![range];
+        self.fill_from_writes(&range, &mut gaps, &mut data);
+        for piece in self.clean.overlapping(&range) {
+            fill(&mut gaps, &piece, |part| {
+                let at = range.places(&part);
+                self.clean.read(piece.start, &part, &mut data[at]);
+            });
+        }
+        if gaps.is_empty() {
+            self.counters.read_hits += 1;
+            self.finish(request, Ok(Answer::Data(data)));
+            self.read_ahead(range, false, now);
+            return;
+        }
+        let key = self.next_read;
+        self.next_read += 1;
+        let mut missing = 0;
+        for in_flight in self.in_flight.values_mut() {
+            if let What::Fetch(fetch) = &mut in_flight.what
+                && fetch.keeps
+                && fetch.is_current
+            {
+                fill(&mut gaps, &in_flight.range, |part| {
+                    fetch.waiting.push((key, part));
+                    missing += 1;
+                });
+            }
+        }
+        if let (Some(first), Some(last)) = (gaps.first(), gaps.last()) {
+            self.counters.read_misses += 1;
+            missing += gaps.len();
+            let whole = Range {
+                start: first.start,
+                end: last.end,
+            };
+            let fetch = Fetch {
+                waiting: gaps.iter().map(|gap| (key, *gap)).collect(),
+                keeps: false,
+                is_current: true,
+            };
+            self.fetch(whole, fetch, now);
+        } else {
+            self.counters.read_waits += 1;
+        }
+        let read = Read {
+            request,
+            range,
+            data,
+            missing,
+        };
+        self.reads.insert(key, read);
+        self.read_ahead(range, true, now);
+    }
+
+    /// The latest data first: what waits, then what is on its way.
+    fn fill_from_writes(&self, range: &Range, gaps: &mut Vec<Range>, data: &mut [u8]) {
+        let waiting = self
+            .dirty
+            .overlapping(range)
+            .map(|burst| (burst.range(), &burst.data));
+        let sent = self
+            .in_flight
+            .values()
+            .filter_map(|in_flight| match &in_flight.what {
+                What::Write(sent) => Some((in_flight.range, &sent.data)),
+                _ => None,
+            });
+        for (written, from) in waiting.chain(sent) {
+            fill(gaps, &written, |part| {
+                data[range.places(&part)].copy_from_slice(&from[written.places(&part)]);
+            });
+        }
+    }
+
+    fn fetch(&mut self, range: Range, fetch: Fetch, now: Instant) {
+        self.send(range, What::Fetch(fetch), Action::Read { range }, now);
+    }
+
+    fn read_ahead(&mut self, range: Range, waits: bool, now: Instant) {
+        let bound = self.config.read_ahead_bytes;
+        if bound == 0 {
+            return;
+        }
+        let product = PRODUCTS * self.estimate.product_bytes();
+        let most = product.max(LEAST_WINDOW_BYTES).min(bound);
+        for piece in self.ahead.read(range, waits, most, self.config.size_bytes) {
+            self.fetch_ahead(piece, now);
+        }
+    }
+
+    /// Reads as much of a range as there is memory for.
+    pub(super) fn prefetch(&mut self, range: Range, now: Instant) {
+        let mut start = range.start;
+        while start < range.end && self.ahead_bytes() < self.config.read_ahead_bytes {
+            let piece = Range::new(start, LEAST_WINDOW_BYTES.min(range.end - start));
+            self.fetch_ahead(piece, now);
+            start = piece.end;
+        }
+    }
+
+    /// Reads a range that nobody has asked for, if there is memory for it and none of it is at hand, on its way or
+    /// about to change.
+    fn fetch_ahead(&mut self, range: Range, now: Instant) {
+        let bytes = range.bytes();
+        let bound = self.config.read_ahead_bytes;
+        let is_known = self.dirty.overlapping(&range).next().is_some()
+            || !self.clean.overlapping(&range).is_empty()
+            || self
+                .in_flight
+                .values()
+                .any(|in_flight| match &in_flight.what {
+                    What::Fetch(fetch) => fetch.keeps && in_flight.range.overlaps(&range),
+                    _ => in_flight.changes(&range),
+                });
+        if range.is_empty() || is_known || self.fetching_bytes + bytes > bound {
+            return;
+        }
+        while self.ahead_bytes() + bytes > bound {
+            let Some(wasted) = self.clean.drop_oldest() else {
+                return;
+            };
+            self.counters.wasted_bytes += wasted;
+        }
+        self.counters.ahead_bytes += bytes;
+        self.fetching_bytes += bytes;
+        let fetch = Fetch {
+            waiting: Vec::new(),
+            keeps: true,
+            is_current: true,
+        };
+        self.fetch(range, fetch, now);
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        fetch: &Fetch,
+        range: Range,
+        outcome: Outcome,
+        took: Duration,
+        now: Instant,
+    ) {
+        if fetch.keeps {
+            self.fetching_bytes -= range.bytes();
+        }
+        let data = match outcome {
+            Ok(Answer::Data(data)) if data.len() as u64 == range.bytes() => Ok(data),
+            Ok(_) => Err(Failure::Io),
+            Err(failure) => Err(failure),
+        };
+        if data.is_ok() {
+            self.estimate.came(range.bytes(), took, now);
+        }
+        let mut read_bytes = 0;
+        for (key, part) in &fetch.waiting {
+            let Some(read) = self.reads.get_mut(key) else {
+                continue;
+            };
+            match &data {
+                Ok(data) => {
+                    read_bytes += part.bytes();
+                    let at = read.range.places(part);
+                    read.data[at].copy_from_slice(&data[range.places(part)]);
+                    read.missing -= 1;
+                    if read.missing > 0 {
+                        continue;
+                    }
+                    let read = self.reads.remove(key);
+                    let done = read.map(|read| (read.request, Ok(Answer::Data(read.data))));
+                    done.into_iter()
+                        .for_each(|(request, outcome)| self.finish(request, outcome));
+                }
+                Err(failure) => {
+                    let request = read.request;
+                    self.reads.remove(key);
+                    self.finish(request, Err(*failure));
+                }
+            }
+        }
+        if fetch.keeps
+            && let Ok(data) = data
+        {
+            match fetch.is_current {
+                true => {
+                    self.clean.keep(range.start, data);
+                    self.clean.was_read(range.start, read_bytes);
+                }
+                false => self.counters.wasted_bytes += range.bytes().saturating_sub(read_bytes),
+            }
+        }
+    }
+
+    /// Data of a range change, or may have: what was read before is of no use.
+    pub(super) fn forget_clean(&mut self, range: &Range) {
+        self.counters.wasted_bytes += self.clean.invalidate(range);
+        for in_flight in self.in_flight.values_mut() {
+            if let What::Fetch(fetch) = &mut in_flight.what
+                && in_flight.range.overlaps(range)
+            {
+                fetch.is_current = false;
+            }
+        }
+    }
+}

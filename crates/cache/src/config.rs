@@ -1,0 +1,47 @@
+//! How much a cache may keep, and what it has done.
+
+use std::time::Duration;
+
+/// How a [`Cache`](crate::Cache) works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// The disk's size, in bytes.
+    pub size_bytes: u64,
+    /// Bytes of writes that may be acknowledged before they are at the disk; 0: none, all are written through.
+    pub write_behind_bytes: u64,
+    /// Bytes that may be read ahead and not yet have been asked for; 0: nothing is read ahead.
+    pub read_ahead_bytes: u64,
+    /// The longest write that adjacent ones are merged to, in bytes.
+    pub burst_bytes: u64,
+    /// How long a write that was acknowledged waits for others to merge with.
+    pub merge_time: Duration,
+    /// Writes at the disk at once, at most; at least 1.
+    pub writes_in_flight: usize,
+}
+
+/// What a cache has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Reads that were answered from memory.
+    pub read_hits: u64,
+    /// Reads that waited for data that were already on their way.
+    pub read_waits: u64,
+    /// Reads that the disk was asked for.
+    pub read_misses: u64,
+    /// Bytes that were asked for ahead of a read.
+    pub ahead_bytes: u64,
+    /// Of these, those that were thrown away before anybody read them.
+    pub wasted_bytes: u64,
+    /// Writes that were acknowledged before they were at the disk.
+    pub early_acks: u64,
+    /// Writes that waited for memory.
+    pub held_writes: u64,
+    /// Writes by the program.
+    pub writes: u64,
+    /// Writes to the disk.
+    pub bursts: u64,
+    /// Flushes by the program.
+    pub flushes: u64,
+    /// Writes that had been acknowledged and then failed at the disk.
+    pub lost_writes: u64,
+}

@@ -1,0 +1,360 @@
+//! A cache over a disk that carries operations out in any order and may lose power: whatever a program reads, and
+//! whatever is left, is what a disk with a volatile cache may give.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use wansan_cache::{Action, Answer, Cache, CacheConfig, Operation, Outcome, Range};
+use wansan_trace::Instant;
+
+const SIZE: u64 = 96;
+
+/// What happens next.
+#[derive(Debug, Clone)]
+enum Step {
+    Read(u64, u64),
+    Write(u64, u64, bool),
+    Zero(u64, u64, bool),
+    Flush,
+    Prefetch(u64, u64),
+    /// The disk carries out one of the operations that it was given.
+    Work(prop::sample::Index),
+    /// The answer to one that it has carried out arrives.
+    Arrive(prop::sample::Index),
+    /// Time passes, in ms.
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let range = || (0..SIZE).prop_flat_map(|start| (Just(start), 1..=(SIZE - start).min(24)));
+    prop_oneof![
+        4 => range().prop_map(|(start, bytes)| Step::Read(start, bytes)),
+        4 => (range(), prop::bool::weighted(0.2)).prop_map(|((start, bytes), fua)| Step::Write(start, bytes, fua)),
+        1 => (range(), any::<bool>()).prop_map(|((start, bytes), fua)| Step::Zero(start, bytes, fua)),
+        1 => Just(Step::Flush),
+        1 => range().prop_map(|(start, bytes)| Step::Prefetch(start, bytes)),
+        6 => any::<prop::sample::Index>().prop_map(Step::Work),
+        6 => any::<prop::sample::Index>().prop_map(Step::Arrive),
+        2 => (0_u64..10).prop_map(Step::Wait),
+    ]
+}
+
+/// A change of one byte, by the steps at which it was asked for and acknowledged.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    value: u8,
+    asked: usize,
+    acknowledged: usize,
+    /// Acknowledged once it was on the medium.
+    is_durable: bool,
+}
+
+const NEVER: usize = usize::MAX;
+
+#[derive(Debug)]
+enum Open {
+    Read(Range),
+    /// A change of that range, the value, and whether it is on the medium when it is answered.
+    Change(Range, u8, bool),
+    Flush,
+    Other,
+}
+
+struct World {
+    cache: Cache,
+    now: Instant,
+    step: usize,
+    /// Of each byte, its changes.
+    bytes: Vec<Vec<Change>>,
+    open: BTreeMap<u64, (usize, Open)>,
+    /// Flushes that were acknowledged, by the step at which they were asked for.
+    flushed: Vec<usize>,
+    operations: Vec<Operation>,
+    answers: Vec<(u64, Range, Outcome)>,
+    disk: Vec<u8>,
+    /// Of each byte, what the medium may hold after a loss of power.
+    medium: Vec<Vec<u8>>,
+}
+
+impl World {
+    fn new(write_behind_bytes: u64) -> World {
+        let config = CacheConfig {
+            size_bytes: SIZE,
+            write_behind_bytes,
+            read_ahead_bytes: 64,
+            burst_bytes: 16,
+            merge_time: Duration::from_millis(4),
+            writes_in_flight: 3,
+        };
+        World {
+            cache: Cache::new(config),
+            now: Instant::from_ns(1_000_000_000),
+            step: 0,
+            bytes: vec![Vec::new(); SIZE as usize],
+            open: BTreeMap::new(),
+            flushed: Vec::new(),
+            operations: Vec::new(),
+            answers: Vec::new(),
+            disk: vec![0; SIZE as usize],
+            medium: vec![vec![0]; SIZE as usize],
+        }
+    }
+
+    fn ask(&mut self, action: Action, open: Open) {
+        let request = self.step as u64;
+        if let Open::Change(range, value, is_durable) = open {
+            for at in range.start..range.end {
+                self.bytes[at as usize].push(Change {
+                    value,
+                    asked: self.step,
+                    acknowledged: NEVER,
+                    is_durable,
+                });
+            }
+        }
+        self.open.insert(request, (self.step, open));
+        self.cache.submit(request, action, self.now);
+    }
+
+    /// Whether a byte may have a value that is looked at from `asked` to `answered`: no other change has surely
+    /// come after the one that made it.
+    fn may_be(&self, at: usize, value: u8, asked: usize, answered: usize) -> bool {
+        let changes = &self.bytes[at];
+        let is_hidden = |acknowledged: usize| {
+            changes
+                .iter()
+                .any(|other| other.asked > acknowledged && other.acknowledged < asked)
+        };
+        let first = value == 0 && changes.iter().all(|change| change.acknowledged >= asked);
+        first
+            || changes.iter().any(|change| {
+                change.value == value && change.asked < answered && !is_hidden(change.acknowledged)
+            })
+    }
+
+    /// Whether the medium may have a value: no other change is surely on it that came later.
+    fn may_be_left(&self, at: usize, value: u8) -> bool {
+        let changes = &self.bytes[at];
+        let is_safe = |change: &Change| {
+            change.acknowledged != NEVER
+                && (change.is_durable
+                    || self
+                        .flushed
+                        .iter()
+                        .any(|flush| *flush > change.acknowledged))
+        };
+        let is_hidden = |acknowledged: usize| {
+            changes
+                .iter()
+                .any(|other| other.asked > acknowledged && is_safe(other))
+        };
+        let first = value == 0 && !changes.iter().any(is_safe);
+        first
+            || changes
+                .iter()
+                .any(|change| change.value == value && !is_hidden(change.acknowledged))
+    }
+
+    fn settle(&mut self) -> Result<(), TestCaseError> {
+        while let Some(operation) = self.cache.poll_operation(self.now) {
+            let range = operation.action.range();
+            if !matches!(operation.action, Action::Read { .. } | Action::Flush) {
+                for other in &self.operations {
+                    let overlaps = !matches!(other.action, Action::Read { .. })
+                        && other.action.range().overlaps(&range);
+                    prop_assert!(!overlaps, "{operation:?} overlaps {other:?}");
+                }
+                for (_, changed, _) in &self.answers {
+                    prop_assert!(
+                        !changed.overlaps(&range),
+                        "{operation:?} overlaps {changed:?}"
+                    );
+                }
+            }
+            self.operations.push(operation);
+        }
+        while let Some(done) = self.cache.poll_done() {
+            // An answer comes between two steps: what is asked at one step is asked before what is answered there.
+            let answered = self.step;
+            let Some((asked, open)) = self.open.remove(&done.request) else {
+                return Err(TestCaseError::fail("answered twice"));
+            };
+            match (open, done.outcome) {
+                (Open::Read(range), Ok(Answer::Data(data))) => {
+                    for (at, value) in (range.start..).zip(data) {
+                        let is_right = self.may_be(at as usize, value, asked, answered + 1);
+                        prop_assert!(
+                            is_right,
+                            "byte {at} read as {value}: {:?}",
+                            self.bytes[at as usize]
+                        );
+                    }
+                }
+                (Open::Change(range, ..), Ok(Answer::Done)) => {
+                    for at in range.start..range.end {
+                        let change = self.bytes[at as usize]
+                            .iter_mut()
+                            .find(|change| change.asked == asked);
+                        change.expect("it was asked for").acknowledged = answered;
+                    }
+                }
+                (Open::Flush, Ok(Answer::Done)) => self.flushed.push(asked),
+                (Open::Other, Ok(Answer::Done)) => {}
+                (open, outcome) => {
+                    return Err(TestCaseError::fail(format!("{open:?}: {outcome:?}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, at: usize) {
+        let Operation { tag, action } = self.operations.swap_remove(at);
+        let changed = match action {
+            Action::Read { .. } => Range::new(0, 0),
+            _ => action.range(),
+        };
+        let outcome: Outcome = Ok(match action {
+            Action::Read { range } => {
+                Answer::Data(self.disk[range.start as usize..range.end as usize].to_vec())
+            }
+            Action::Write {
+                offset_bytes,
+                data,
+                fua,
+            } => {
+                self.change(offset_bytes, &data, fua);
+                Answer::Done
+            }
+            Action::Zero { range, .. } => {
+                self.change(range.start, &vec![0; range.bytes() as usize], false);
+                Answer::Done
+            }
+            Action::Flush => {
+                self.medium = self.disk.iter().map(|byte| vec![*byte]).collect();
+                Answer::Done
+            }
+            other => panic!("the disk is asked for {other:?}"),
+        });
+        self.answers.push((tag, changed, outcome));
+    }
+
+    fn arrive(&mut self, at: usize) {
+        let (tag, _, outcome) = self.answers.swap_remove(at);
+        self.cache.completed(tag, outcome, self.now);
+    }
+
+    fn change(&mut self, start: u64, data: &[u8], is_durable: bool) {
+        for (at, value) in (start as usize..).zip(data) {
+            self.disk[at] = *value;
+            match is_durable {
+                true => self.medium[at] = vec![*value],
+                false => self.medium[at].push(*value),
+            }
+        }
+    }
+
+    fn play(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        self.step += 1;
+        let value = (self.step % 251) as u8 + 1;
+        match *step {
+            Step::Read(start, bytes) => {
+                let range = Range::new(start, bytes);
+                self.ask(Action::Read { range }, Open::Read(range));
+            }
+            Step::Write(offset_bytes, bytes, fua) => {
+                let range = Range::new(offset_bytes, bytes);
+                let data = vec![value; bytes as usize];
+                let is_durable = fua;
+                self.ask(
+                    Action::Write {
+                        offset_bytes,
+                        data,
+                        fua,
+                    },
+                    Open::Change(range, value, is_durable),
+                );
+            }
+            Step::Zero(start, bytes, fua) => {
+                let range = Range::new(start, bytes);
+                let (may_unmap, fast) = (true, false);
+                self.ask(
+                    Action::Zero {
+                        range,
+                        fua,
+                        may_unmap,
+                        fast,
+                    },
+                    Open::Change(range, 0, fua),
+                );
+            }
+            Step::Flush => self.ask(Action::Flush, Open::Flush),
+            Step::Prefetch(start, bytes) => {
+                let range = Range::new(start, bytes);
+                self.ask(Action::Prefetch { range }, Open::Other);
+            }
+            Step::Work(at) if !self.operations.is_empty() => {
+                self.work(at.index(self.operations.len()));
+            }
+            Step::Arrive(at) if !self.answers.is_empty() => {
+                self.arrive(at.index(self.answers.len()));
+            }
+            Step::Work(_) | Step::Arrive(_) => {}
+            Step::Wait(ms) => self.now += Duration::from_millis(ms),
+        }
+        self.settle()
+    }
+
+    /// The disk carries out all that is left.
+    fn drain(&mut self) -> Result<(), TestCaseError> {
+        for _ in 0..10_000 {
+            self.step += 1;
+            self.now += Duration::from_millis(1);
+            if !self.operations.is_empty() {
+                self.work(0);
+            }
+            if !self.answers.is_empty() {
+                self.arrive(0);
+            }
+            self.settle()?;
+            if self.cache.is_idle() {
+                return Ok(());
+            }
+        }
+        Err(TestCaseError::fail("it never comes to rest"))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_program_sees_a_disk_with_a_volatile_cache(
+        steps in prop::collection::vec(step(), 1..120),
+        write_behind_bytes in prop::sample::select(vec![0, 8, 40, 1000]),
+        loses_power in any::<bool>(),
+    ) {
+        let mut world = World::new(write_behind_bytes);
+        for step in steps {
+            world.play(&step)?;
+        }
+        if loses_power {
+            for at in 0..SIZE as usize {
+                for value in &world.medium[at] {
+                    let is_right = world.may_be_left(at, *value);
+                    prop_assert!(is_right, "byte {at} is left as {value}: {:?}, flushed {:?}", world.bytes[at], world.flushed);
+                }
+            }
+            return Ok(());
+        }
+        world.drain()?;
+        prop_assert!(world.open.is_empty());
+        let end = world.step + 1;
+        for at in 0..SIZE as usize {
+            let value = world.disk[at];
+            prop_assert!(world.may_be(at, value, end, end), "byte {at} is {value}: {:?}", world.bytes[at]);
+        }
+        prop_assert_eq!(world.cache.behind_bytes(), 0);
+    }
+}
