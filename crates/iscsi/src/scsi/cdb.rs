@@ -110,6 +110,69 @@ pub fn synchronize_cache(lba: u64, blocks: u32, immediate: bool) -> Cdb {
     cdb
 }
 
+/// UNMAP, with a parameter list of one descriptor ([`unmap_list`]).
+#[must_use]
+pub fn unmap() -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::UNMAP;
+    cdb[7..9].copy_from_slice(&(UNMAP_LIST_BYTES as u16).to_be_bytes());
+    cdb
+}
+
+/// The header and one descriptor.
+const UNMAP_LIST_BYTES: usize = 24;
+
+/// The parameter list of [`unmap`]: `blocks` from `lba` on.
+#[must_use]
+pub fn unmap_list(lba: u64, blocks: u32) -> Vec<u8> {
+    let mut list = vec![0; UNMAP_LIST_BYTES];
+    // UNMAP DATA LENGTH and UNMAP BLOCK DESCRIPTOR DATA LENGTH count what follows them.
+    list[1] = UNMAP_LIST_BYTES as u8 - 2;
+    list[3] = UNMAP_LIST_BYTES as u8 - 8;
+    list[8..16].copy_from_slice(&lba.to_be_bytes());
+    list[16..20].copy_from_slice(&blocks.to_be_bytes());
+    list
+}
+
+/// WRITE SAME (16) of one block of data to `blocks`, at least one, from `lba` on. With `unmap` they may become
+/// unmapped.
+#[must_use]
+pub fn write_same_16(lba: u64, blocks: u32, unmap: bool) -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::WRITE_SAME_16;
+    cdb[1] = if unmap { UNMAP_BIT } else { 0 };
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+    cdb
+}
+
+/// UNMAP in byte 1 of WRITE SAME.
+const UNMAP_BIT: u8 = 0x08;
+
+/// GET LBA STATUS from `lba` on; [`parse_runs`](super::parse_runs) reads the answer.
+#[must_use]
+pub fn get_lba_status(lba: u64, allocation_bytes: u32) -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::SERVICE_ACTION_IN_16;
+    cdb[1] = opcode::GET_LBA_STATUS;
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&allocation_bytes.to_be_bytes());
+    cdb
+}
+
+/// MODE SENSE (10) for the current values of a page, without block descriptors;
+/// [`WriteModes::parse_10`](super::WriteModes::parse_10) reads the answer.
+#[must_use]
+pub fn mode_sense_10(page: u8, allocation_bytes: u16) -> Cdb {
+    const DBD: u8 = 0x08;
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::MODE_SENSE_10;
+    cdb[1] = DBD;
+    cdb[2] = page;
+    cdb[7..9].copy_from_slice(&allocation_bytes.to_be_bytes());
+    cdb
+}
+
 /// READ, WRITE and SYNCHRONIZE CACHE keep their range in the same places.
 fn ranged(opcode_10: u8, opcode_16: u8, lba: u64, blocks: u32) -> Cdb {
     let mut cdb = [0; 16];
@@ -155,6 +218,26 @@ mod tests {
         assert_eq!(
             synchronize_cache(0, 0, true)[..10],
             [0x35, 0x02, 0, 0, 0, 0, 0, 0, 0, 0]
+        );
+    }
+
+    #[test]
+    fn known_bytes_of_provisioning() {
+        assert_eq!(unmap()[..10], [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0]);
+        let list = unmap_list(0x0102, 0x0304);
+        assert_eq!(list[..8], [0, 22, 0, 16, 0, 0, 0, 0]);
+        assert_eq!(list[8..], [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0, 0, 0, 0]);
+        assert_eq!(
+            write_same_16(1, 2, true),
+            [0x93, 0x08, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0]
+        );
+        assert_eq!(
+            get_lba_status(1, 24),
+            [0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 24, 0, 0]
+        );
+        assert_eq!(
+            mode_sense_10(8, 64)[..10],
+            [0x5a, 8, 8, 0, 0, 0, 0, 0, 64, 0]
         );
     }
 

@@ -1,6 +1,6 @@
 //! The parameter data of GET LBA STATUS (SBC-3 5.6.2).
 
-use super::be64;
+use super::{Malformed, be32, be64};
 
 /// Bytes ahead of the runs.
 pub(super) const HEADER_BYTES: usize = 8;
@@ -34,7 +34,7 @@ impl LbaStatus {
         let status = if mapped { MAPPED } else { DEALLOCATED };
         if self.goes_on(mapped) {
             let at = self.data.len() - 8;
-            let before = u64::from(super::be32(&self.data, at));
+            let before = u64::from(be32(&self.data, at));
             let blocks = u32::try_from(before + blocks).unwrap_or(u32::MAX);
             self.data[at..at + 4].copy_from_slice(&blocks.to_be_bytes());
             self.next_lba = be64(&self.data, at - 8) + u64::from(blocks);
@@ -76,6 +76,33 @@ impl LbaStatus {
     }
 }
 
+/// A run of blocks with one provisioning status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LbaRun {
+    /// The first block.
+    pub lba: u64,
+    /// How many there are.
+    pub blocks: u32,
+    /// Whether they are mapped, anchored ones among them.
+    pub is_mapped: bool,
+}
+
+/// The runs of an answer to GET LBA STATUS.
+///
+/// # Errors
+/// When it is shorter than its header.
+pub fn parse_runs(data: &[u8]) -> Result<Vec<LbaRun>, Malformed> {
+    Malformed::check_bytes("LBA status", data, HEADER_BYTES)?;
+    let end = data.len().min((be32(data, 0) as usize).saturating_add(4));
+    let runs = data[HEADER_BYTES.min(end)..end].chunks_exact(RUN_BYTES);
+    let runs = runs.map(|run| LbaRun {
+        lba: be64(run, 0),
+        blocks: be32(run, 8),
+        is_mapped: run[12] & 0x0f != DEALLOCATED,
+    });
+    Ok(runs.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +117,16 @@ mod tests {
         let mut expected = vec![0, 0, 0, 36, 0, 0, 0, 0];
         expected.extend([0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 5, 0, 0, 0, 0]);
         expected.extend([0, 0, 0, 0, 0, 0, 0, 0x15, 255, 255, 255, 255, 1, 0, 0, 0]);
-        assert_eq!(status.into_data(), expected);
+        let data = status.into_data();
+        assert_eq!(data, expected);
+        let run = |lba, blocks, is_mapped| LbaRun {
+            lba,
+            blocks,
+            is_mapped,
+        };
+        let runs = [run(0x10, 5, true), run(0x15, u32::MAX, false)];
+        assert_eq!(parse_runs(&data), Ok(runs.to_vec()));
+        assert_eq!(parse_runs(&data[..30]), Ok(runs[..1].to_vec()));
+        assert!(parse_runs(&data[..7]).is_err());
     }
 }

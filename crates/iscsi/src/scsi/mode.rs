@@ -4,10 +4,10 @@
 use super::answer::{Reply, cut};
 use super::command::{Call, Delivery, Outcome, Refused};
 use super::nexus::ModeParameters;
-use super::{AdditionalSense, LogicalUnit, Sense, UnitAttention, be16, be32, be64};
+use super::{AdditionalSense, LogicalUnit, Malformed, Sense, UnitAttention, be16, be32, be64};
 
-/// Caching (SBC-3).
-const CACHING: u8 = 0x08;
+/// The Caching page (SBC-3).
+pub const CACHING: u8 = 0x08;
 /// Control (SPC-4).
 const CONTROL: u8 = 0x0a;
 /// Informational Exceptions Control (SPC-4).
@@ -296,4 +296,33 @@ fn changed_by(
         _ => {}
     }
     Ok(after)
+}
+
+/// How a disk takes writes, from the answer to MODE SENSE (10) for the [`CACHING`] page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteModes {
+    /// WP: nothing can be written.
+    pub is_write_protected: bool,
+    /// DPOFUA: it obeys FUA.
+    pub has_fua: bool,
+    /// WCE: a write may be answered before it is on the medium.
+    pub has_write_cache: bool,
+}
+
+impl WriteModes {
+    /// Reads the answer. A disk without the page, or with a short one, is taken for one with a write cache.
+    ///
+    /// # Errors
+    /// When it is shorter than its header.
+    pub fn parse_10(data: &[u8]) -> Result<WriteModes, Malformed> {
+        const HEADER_BYTES: usize = 8;
+        Malformed::check_bytes("MODE SENSE (10) data", data, HEADER_BYTES)?;
+        let page = data.get(HEADER_BYTES + usize::from(be16(data, 6))..);
+        let caching = page.filter(|page| page.len() > 2 && page[0] & 0x3f == CACHING);
+        Ok(WriteModes {
+            is_write_protected: data[3] & WP != 0,
+            has_fua: data[3] & DPOFUA != 0,
+            has_write_cache: caching.is_none_or(|page| page[2] & WCE != 0),
+        })
+    }
 }

@@ -2,22 +2,22 @@
 
 use super::answer::cut;
 use super::unit::VENDOR;
-use super::{Cdb, LogicalUnit, Sense, copy, inquiry, medium};
+use super::{Cdb, LogicalUnit, Malformed, Sense, be16, be32, be64, copy, inquiry, medium};
 
 /// Supported VPD Pages.
-const SUPPORTED_PAGES: u8 = 0x00;
+pub const SUPPORTED_PAGES: u8 = 0x00;
 /// Unit Serial Number.
-const SERIAL_NUMBER: u8 = 0x80;
+pub const SERIAL_NUMBER: u8 = 0x80;
 /// Device Identification.
 const IDENTIFICATION: u8 = 0x83;
 /// Third-party Copy.
 const THIRD_PARTY_COPY: u8 = 0x8f;
 /// Block Limits (SBC-3).
-const BLOCK_LIMITS: u8 = 0xb0;
+pub const BLOCK_LIMITS: u8 = 0xb0;
 /// Block Device Characteristics (SBC-3).
 const CHARACTERISTICS: u8 = 0xb1;
 /// Logical Block Provisioning (SBC-3).
-const PROVISIONING: u8 = 0xb2;
+pub const PROVISIONING: u8 = 0xb2;
 
 /// All pages, in ascending order as page 00h lists them.
 const PAGES: [u8; 7] = [
@@ -32,6 +32,12 @@ const PAGES: [u8; 7] = [
 
 /// Length of the Block Limits and the Block Device Characteristics page without their headers.
 const LONG_PAGE_BYTES: usize = 0x3c;
+
+/// In byte 5 of page B2h.
+const LBPU: u8 = 0x80;
+const LBPWS: u8 = 0x40;
+const LBPWS10: u8 = 0x20;
+const LBPRZ: u8 = 0x04;
 
 /// INQUIRY with EVPD.
 pub(super) fn page(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
@@ -137,7 +143,7 @@ fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
 /// reported, and blocks cannot be anchored.
 fn provisioning(unit: &LogicalUnit) -> Vec<u8> {
     match unit.thin {
-        true => vec![0, 0x80 | 0x40 | 0x20 | 0x04, 0x02, 0],
+        true => vec![0, LBPU | LBPWS | LBPWS10 | LBPRZ, 0x02, 0],
         false => vec![0; 4],
     }
 }
@@ -147,4 +153,83 @@ fn characteristics() -> Vec<u8> {
     let mut data = vec![0; LONG_PAGE_BYTES];
     data[1] = 0x01; // MEDIUM ROTATION RATE 0001h: does not rotate
     data
+}
+
+/// The bytes ahead of a page's own.
+const HEADER_BYTES: usize = 4;
+
+/// The body of a page.
+fn body<'a>(what: &'static str, data: &'a [u8], code: u8) -> Result<&'a [u8], Malformed> {
+    Malformed::check_bytes(what, data, HEADER_BYTES)?;
+    if data[1] != code {
+        return Err(Malformed::value(what, "page code", data[1]));
+    }
+    let end = data.len().min(HEADER_BYTES + usize::from(be16(data, 2)));
+    Ok(&data[HEADER_BYTES..end])
+}
+
+/// The pages that a logical unit has, from page 00h.
+///
+/// # Errors
+/// When it is shorter than its header, or another page.
+pub fn supported_pages(data: &[u8]) -> Result<&[u8], Malformed> {
+    body("list of VPD pages", data, SUPPORTED_PAGES)
+}
+
+/// What a logical unit takes at once, from page B0h (SBC-3 6.6.4); 0 where it reports no limit, or has no such
+/// command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlockLimits {
+    /// MAXIMUM TRANSFER LENGTH, in blocks.
+    pub transfer_blocks: u32,
+    /// MAXIMUM UNMAP LBA COUNT, in blocks.
+    pub unmap_blocks: u32,
+    /// MAXIMUM WRITE SAME LENGTH, in blocks.
+    pub write_same_blocks: u64,
+}
+
+impl BlockLimits {
+    /// Reads page B0h; what SBC-2's shorter page does not have is 0.
+    ///
+    /// # Errors
+    /// When it is shorter than 12 bytes, or another page.
+    pub fn parse(data: &[u8]) -> Result<BlockLimits, Malformed> {
+        const WHAT: &str = "Block Limits page";
+        let mut body = body(WHAT, data, BLOCK_LIMITS)?.to_vec();
+        Malformed::check_bytes(WHAT, &body, 8)?;
+        body.resize(LONG_PAGE_BYTES, 0);
+        Ok(BlockLimits {
+            transfer_blocks: be32(&body, 4),
+            unmap_blocks: be32(&body, 16),
+            write_same_blocks: be64(&body, 32),
+        })
+    }
+}
+
+/// How blocks of a logical unit can be unmapped, from page B2h (SBC-3 6.6.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Provisioning {
+    /// LBPU: by UNMAP.
+    pub by_unmap: bool,
+    /// LBPWS: by WRITE SAME (16) with its UNMAP bit.
+    pub by_write_same: bool,
+    /// LBPRZ: blocks that are not mapped read as zeros.
+    pub reads_zeros: bool,
+}
+
+impl Provisioning {
+    /// Reads page B2h.
+    ///
+    /// # Errors
+    /// When it is shorter than 6 bytes, or another page.
+    pub fn parse(data: &[u8]) -> Result<Provisioning, Malformed> {
+        const WHAT: &str = "Logical Block Provisioning page";
+        let body = body(WHAT, data, PROVISIONING)?;
+        Malformed::check_bytes(WHAT, body, 2)?;
+        Ok(Provisioning {
+            by_unmap: body[1] & LBPU != 0,
+            by_write_same: body[1] & LBPWS != 0,
+            reads_zeros: body[1] & LBPRZ != 0,
+        })
+    }
 }
