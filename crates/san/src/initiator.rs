@@ -7,6 +7,7 @@ mod route;
 mod socket;
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,6 +204,8 @@ pub struct Initiator {
     next_look: Instant,
     /// The session is being left: what fails now is not set up again.
     is_leaving: bool,
+    /// Ends a wait when it becomes readable.
+    waker: Option<OwnedFd>,
 }
 
 /// Something failed: the connection at a place, or all of them.
@@ -261,6 +264,7 @@ impl Initiator {
             next_tcp_sample: now,
             next_look: now,
             is_leaving: false,
+            waker: None,
         };
         initiator.look_at_new_lines(now);
         initiator
@@ -357,6 +361,12 @@ impl Initiator {
             .expect("the session was made for as many tasks as the splitter gives it");
     }
 
+    /// From now on [`Initiator::turn`] also returns when `waker` is readable. An epoll instance has it wait for
+    /// all that a caller waits for.
+    pub fn wake_by(&mut self, waker: OwnedFd) {
+        self.waker = Some(waker);
+    }
+
     /// The next event, if there is one.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.session.poll_event()
@@ -413,7 +423,7 @@ impl Initiator {
         self.flush(now)?;
         self.sample_tcp(now);
         let left = deadline.since(clock::now()).min(LONGEST_WAIT);
-        if self.sockets.len() != 1 || !self.recovery.is_idle() {
+        if self.sockets.len() != 1 || !self.recovery.is_idle() || self.waker.is_some() {
             return self.wait_for_any(left);
         }
         let is_blocked = self.sockets[0].is_blocked;
@@ -473,8 +483,10 @@ impl Initiator {
         let now = clock::now();
         let left = left.min(self.recovery.wakes_at::<Dials<'_>>().since(now));
         let sockets = self.sockets.iter().map(Socket::awaited);
+        let waker = self.waker.as_ref().map(AsFd::as_fd);
         let mut fds: Vec<PollFd<'_>> = sockets
             .chain(self.recovery.dials().map(Dial::awaited))
+            .chain(waker.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)))
             .collect();
         wait(&mut fds, left)?;
         let is_ready =

@@ -49,7 +49,7 @@ pub fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadErr
     Err(LoadError::Unusable { lun, problem })
 }
 
-pub(super) fn address(lun: u16) -> Result<Lun, LoadError> {
+pub fn address(lun: u16) -> Result<Lun, LoadError> {
     Lun::single_level(lun).ok_or_else(|| LoadError::Unusable {
         lun,
         problem: "16383 is the highest LUN there is".to_owned(),
