@@ -53,15 +53,26 @@ fn bench(options: &[String], seeds: &[String]) -> Result<()> {
         false => seeds.iter().map(seed).collect::<Result<_>>()?,
     };
     let mut trials = Vec::new();
+    let mut unusable = 0;
     for seed in seeds {
-        let trial = Trial::run(&World::of_seed(seed)).with_context(|| format!("world {seed}"))?;
+        let trial = match Trial::run(&World::of_seed(seed)) {
+            Ok(trial) => trial,
+            // Such as one in which no I/O completes in the time that is measured.
+            Err(error) => {
+                unusable += 1;
+                let why = format!("{error:#}");
+                let why = why.lines().rfind(|line| !line.is_empty());
+                eprintln!("{seed:4}  cannot be measured: {}", why.unwrap_or_default());
+                continue;
+            }
+        };
         match json {
             true => println!("{}", serde_json::to_string(&trial)?),
             false => println!("{}", line(&trial)),
         }
         trials.push(trial);
     }
-    judge(trials, json);
+    judge(trials, unusable, json);
     Ok(())
 }
 
@@ -88,7 +99,7 @@ fn line(trial: &Trial) -> String {
 }
 
 /// Holds the predictions to the bounds; those of worlds that the machine disturbed do not count.
-fn judge(trials: Vec<Trial>, json: bool) {
+fn judge(trials: Vec<Trial>, unusable: usize, json: bool) {
     let all = trials.len();
     let (disturbed, trials): (Vec<_>, Vec<_>) = trials
         .into_iter()
@@ -108,7 +119,7 @@ fn judge(trials: Vec<Trial>, json: bool) {
         let holds = count > 0 && within(most) as f64 >= share * count as f64;
         let verdict = Verdict::of(holds, disturbance);
         let figure = format!(
-            "{} of {count}, bound {:.0} %; {} of {all} worlds not predicted, {} disturbed",
+            "{} of {count}, bound {:.0} %; {} of {all} worlds not predicted, {} disturbed, {unusable} not measurable",
             within(most),
             100.0 * share,
             trials.len() - count,
