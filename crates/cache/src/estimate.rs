@@ -10,7 +10,7 @@ const SAMPLES: usize = 10;
 
 /// The bandwidth-delay product as reads show it: the best rate of late by the shortest latency.
 #[derive(Debug, Default)]
-pub(crate) struct Estimate {
+pub struct Estimate {
     least: Option<Duration>,
     /// The sample that is being taken: since when, and how much has come.
     since: Instant,
@@ -20,7 +20,7 @@ pub(crate) struct Estimate {
 
 impl Estimate {
     /// So much has come, and took so long.
-    pub(crate) fn came(&mut self, bytes: u64, took: Duration, now: Instant) {
+    pub fn came(&mut self, bytes: u64, took: Duration, now: Instant) {
         let least = self.least.map_or(took, |least| least.min(took));
         self.least = Some(least);
         self.bytes += bytes;
@@ -38,7 +38,8 @@ impl Estimate {
     }
 
     /// In bytes; 0 while nothing is known.
-    pub(crate) fn product_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn product_bytes(&self) -> u64 {
         let rate = self.rates.iter().copied().fold(0.0, f64::max);
         let least = self.least.unwrap_or_default();
         (rate * least.as_secs_f64()) as u64

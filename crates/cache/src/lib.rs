@@ -20,4 +20,5 @@ mod range;
 pub use action::{Action, Answer, Extent, Failure, Outcome};
 pub use cache::{Cache, Done, Operation};
 pub use config::{CacheConfig, Counters};
+pub use estimate::Estimate;
 pub use range::Range;

@@ -46,7 +46,7 @@ fn is_executable(file: &Path) -> bool {
 fn package_of(program: &str) -> &'static str {
     match program {
         "tgtd" | "tgtadm" => "tgt",
-        "qemu-img" | "qemu-io" => "qemu-utils",
+        "qemu-img" | "qemu-io" | "qemu-nbd" => "qemu-utils",
         "qemu-system-x86_64" => "qemu-system-x86",
         "apt-get" => "apt",
         "tc" | "ip" => "iproute2",
@@ -59,6 +59,8 @@ fn package_of(program: &str) -> &'static str {
         "pkg-config" => "pkg-config",
         "c++" => "g++",
         "tcpdump" => "tcpdump",
+        "nbdinfo" | "nbdcopy" => "libnbd-bin",
+        "fio" => "fio",
         name if name.starts_with("iscsi-") => "libiscsi-bin",
         _ => "coreutils",
     }

@@ -40,53 +40,20 @@ impl Target {
     /// # Errors
     /// As [`Target::start`].
     pub fn start_at(binary: &Path, portal: &str, arguments: &[&str]) -> Result<Self, PeerError> {
-        let system = |source| PeerError::System {
-            program: "wansan target".to_owned(),
-            source,
-        };
-        let folder = TempDir::with_prefix("wansan-target-").map_err(system)?;
-        let mut command = Command::new(binary);
-        command
-            .args([
-                "target",
-                "--json",
-                "--listen",
-                portal,
-                "--name",
-                TARGET_NAME,
-            ])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(log(folder.path())).map_err(system)?);
-        let mut process = Running::start(&mut command)?;
-        let stdout = process.take_stdout().expect("the command was given a pipe");
-        let (sender, first_line) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut lines = BufReader::new(stdout).lines();
-            // The caller may have stopped waiting; the pipe is read to its end all the same, so
-            // that the target never blocks on it.
-            let _ = sender.send(lines.next());
-            lines.for_each(drop);
-        });
-        let line = first_line.recv_timeout(START_LIMIT);
-        let listening = match &line {
-            Ok(Some(Ok(line))) => listening(line),
-            _ => None,
-        };
-        match listening {
-            Some(listening) => Ok(Self {
-                process,
-                listening,
-                folder,
-            }),
-            None => Err(PeerError::TimedOut {
-                program: "wansan target".to_owned(),
-                awaited: "listening",
-                limit: START_LIMIT,
-                output: format!("{line:?}\n{}", read_log(folder.path())),
-            }),
-        }
+        let own = [
+            "target",
+            "--json",
+            "--listen",
+            portal,
+            "--name",
+            TARGET_NAME,
+        ];
+        let (process, listening, folder) = start(binary, &[&own, arguments].concat(), "listening")?;
+        Ok(Self {
+            process,
+            listening,
+            folder,
+        })
     }
 
     /// Its portal, `ADDRESS:PORT`.
@@ -131,10 +98,115 @@ fn read_log(folder: &Path) -> String {
     std::fs::read_to_string(log(folder)).unwrap_or_default()
 }
 
-/// The line that `wansan target --json` prints once it listens.
-fn listening(line: &str) -> Option<Value> {
-    let event: Value = serde_json::from_str(line).ok()?;
-    (event["event"] == "listening" && event["address"].is_string()).then_some(event)
+/// A running `wansan attach` of one disk. It ends when dropped.
+#[derive(Debug)]
+pub struct Attach {
+    process: Running,
+    attached: Value,
+    folder: TempDir,
+    _sockets: TempDir,
+}
+
+impl Attach {
+    /// Starts `binary attach` of the disk at `url` with `arguments`, served at a Unix socket, and waits until it is
+    /// there.
+    ///
+    /// # Errors
+    /// When it does not come up; the error carries what it printed.
+    pub fn start(binary: &Path, url: &str, arguments: &[&str]) -> Result<Self, PeerError> {
+        let sockets =
+            TempDir::with_prefix("wansan-attach-").map_err(|source| PeerError::System {
+                program: "wansan attach".to_owned(),
+                source,
+            })?;
+        let place = format!("unix:{}", sockets.path().join("disk").display());
+        let own = ["attach", url, "--json", "--nbd", &place];
+        let (process, attached, folder) = start(binary, &[&own, arguments].concat(), "attached")?;
+        Ok(Self {
+            process,
+            attached,
+            folder,
+            _sockets: sockets,
+        })
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> &str {
+        let place = self.attached["nbd"].as_str().unwrap_or_default();
+        place.strip_prefix("unix:").unwrap_or(place)
+    }
+
+    /// The URI by which NBD clients find it.
+    pub fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket())
+    }
+
+    /// What it says of the disk.
+    pub fn attached(&self) -> &Value {
+        &self.attached
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What it has written to its standard error so far.
+    pub fn log(&self) -> String {
+        read_log(self.folder.path())
+    }
+
+    /// Asks it to end (SIGTERM), as a user does, and says how it ended.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn stop(self) -> Result<ExitStatus, PeerError> {
+        self.process.stop()
+    }
+}
+
+/// Starts a server and waits for its first line, a JSON object with that `event`.
+fn start(
+    binary: &Path,
+    arguments: &[&str],
+    event: &'static str,
+) -> Result<(Running, Value, TempDir), PeerError> {
+    let program = format!("wansan {}", arguments.first().unwrap_or(&""));
+    let system = |source| PeerError::System {
+        program: program.clone(),
+        source,
+    };
+    let folder = TempDir::with_prefix("wansan-server-").map_err(system)?;
+    let mut command = Command::new(binary);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(log(folder.path())).map_err(system)?);
+    let mut process = Running::start(&mut command)?;
+    let stdout = process.take_stdout().expect("the command was given a pipe");
+    let (sender, first_line) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines();
+        // The caller may have stopped waiting; the pipe is read to its end all the same, so that
+        // the server never blocks on it.
+        let _ = sender.send(lines.next());
+        lines.for_each(drop);
+    });
+    let line = first_line.recv_timeout(START_LIMIT);
+    let started = match &line {
+        Ok(Some(Ok(line))) => serde_json::from_str::<Value>(line).ok(),
+        _ => None,
+    };
+    match started.filter(|line| line["event"] == event) {
+        Some(started) => Ok((process, started, folder)),
+        None => Err(PeerError::TimedOut {
+            program,
+            awaited: event,
+            limit: START_LIMIT,
+            output: format!("{line:?}\n{}", read_log(folder.path())),
+        }),
+    }
 }
 
 /// Runs `binary` with `arguments` to its end.
@@ -169,15 +241,6 @@ pub fn bench(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_listening_line_gives_the_address() {
-        let event = listening(r#"{"event":"listening","address":"127.0.0.1:3260"}"#);
-        assert_eq!(event.unwrap()["address"], "127.0.0.1:3260");
-        assert_eq!(listening(r#"{"event":"listening"}"#), None);
-        assert_eq!(listening(r#"{"event":"stopped"}"#), None);
-        assert_eq!(listening("listening on 127.0.0.1:3260"), None);
-    }
 
     #[test]
     fn a_program_that_is_no_target_is_reported_with_what_it_said() {

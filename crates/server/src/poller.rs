@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -32,6 +32,13 @@ pub struct Ready {
     pub ending: bool,
     /// The connection is gone in both directions.
     pub gone: bool,
+}
+
+/// Readable while anything that it waits for is ready, so that it can be waited for as well.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
 }
 
 impl Poller {

@@ -1,7 +1,9 @@
 //! One module per command, and what they share: how errors look.
 
+pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod cc;
+pub(crate) mod copy;
 pub(crate) mod explain;
 mod grid;
 pub(crate) mod initiator_check;

@@ -23,6 +23,10 @@ struct Arguments {
 enum Command {
     /// Serve disks over iSCSI
     Target(commands::target::TargetArgs),
+    /// Attach a disk over iSCSI: serve it to programs of this host, with its latency hidden
+    Attach(commands::attach::AttachArgs),
+    /// Copy disks: from and to files, iSCSI, NBD, standard input and output
+    Copy(commands::copy::CopyArgs),
     /// Load a disk over iSCSI and measure it
     Bench(commands::bench::BenchArgs),
     /// Log in to a disk and report which negotiated values limit it on a long path
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Target(args) => commands::target::run(&args),
+        Command::Attach(args) => commands::attach::run(&args),
+        Command::Copy(args) => commands::copy::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::InitiatorCheck(args) => commands::initiator_check::run(&args),
         Command::Relay(args) => commands::relay::run(&args),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use clap::CommandFactory;
 use serde_json::Value;
+use wansan_attach::settings::{self as attach, AttachFile, CopySettings};
 use wansan_relay::{self as relay, RelayFile};
 use wansan_san::settings::{self as san, BenchSettings, TargetFile};
 use wansan_settings::{Row, Settings, Shape};
@@ -46,7 +47,7 @@ fn add(text: &mut String, command: &clap::Command, path: &str) {
 fn settings() -> String {
     let mut text = String::from(
         "# Settings\n\n\
-         The keys of `target.toml`, of `relay.toml` and of plans, and those that programs take as JSON. Generated\n\
+         The keys of `target.toml`, of `attach.toml`, of `relay.toml` and of plans, and those that programs take as JSON. Generated\n\
          from the tables in the code that read them.\n\n\
          Values with a unit are text, such as `\"64KiB\"` or `\"10ms\"`; I/O rates are `\"500IOPS\"` or `500`. What\n\
          is on or off is `true`, `\"on\"` or `\"yes\"`, and `false`, `\"off\"` or `\"no\"`, in upper or lower case. The\n\
@@ -56,6 +57,11 @@ fn settings() -> String {
         &mut text,
         "target.toml",
         "Read by `wansan target --config`; SIGHUP reloads it.",
+    );
+    part::<AttachFile>(
+        &mut text,
+        "attach.toml",
+        "Read by `wansan attach --config`; SIGHUP reloads it.",
     );
     part::<RelayFile>(
         &mut text,
@@ -75,8 +81,10 @@ fn settings() -> String {
     );
     let file = "The keys of the file above, and:";
     program::<san::ProcessSettings>(&mut text, "wansan target", file);
+    program::<attach::ProcessSettings>(&mut text, "wansan attach", file);
     program::<relay::ProcessSettings>(&mut text, "wansan relay", file);
     program::<BenchSettings>(&mut text, "wansan bench", "");
+    program::<CopySettings>(&mut text, "wansan copy", "");
     program::<SendSettings>(&mut text, "wansan stream send", "");
     program::<ReceiveSettings>(&mut text, "wansan stream receive", "");
     text

@@ -49,6 +49,10 @@ pub fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadErr
     Err(LoadError::Unusable { lun, problem })
 }
 
+/// The address of a LUN by its number.
+///
+/// # Errors
+/// [`LoadError::Unusable`] when there is no such number.
 pub fn address(lun: u16) -> Result<Lun, LoadError> {
     Lun::single_level(lun).ok_or_else(|| LoadError::Unusable {
         lun,

@@ -1,0 +1,230 @@
+//! A disk with its cache, served to programs of this host.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use wansan_cache::{Cache, CacheConfig};
+use wansan_nbd::wire::BlockSizes;
+use wansan_nbd::{Abilities, Export};
+use wansan_san::InitiatorConfig;
+use wansan_san::url::IscsiUrl;
+use wansan_server::{Complaints, Poller};
+use wansan_trace::Recorder;
+
+use crate::disk::{Disk, DiskError, Facts};
+use crate::listen::{Listen, ListenError, Place};
+use crate::status::Status;
+use crate::worker::{Shared, Worker};
+
+/// Writes are merged to bursts of that length at most: longer ones gain nothing, and hold others up.
+const BURST_BYTES: u64 = 256 << 10;
+
+/// What a write that was acknowledged waits for others to merge with.
+const MERGE_TIME: Duration = Duration::from_millis(2);
+
+/// What programs may do to a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Read it.
+    Read,
+    /// Read and write it.
+    ReadWrite,
+}
+
+/// How a disk is attached.
+#[derive(Debug, Clone)]
+pub struct AttachConfig {
+    /// Which.
+    pub url: IscsiUrl,
+    /// How the session is to be set up.
+    pub initiator: InitiatorConfig,
+    /// Where programs find it.
+    pub listen: Place,
+    /// The name by which they ask for it; the empty one is right too.
+    pub export: String,
+    /// What they may do to it.
+    pub rights: Rights,
+    /// Bytes that may be read ahead; 0 for none.
+    pub read_ahead_bytes: u64,
+    /// Bytes of writes that may be acknowledged before they are at the disk; 0 for none.
+    pub write_behind_bytes: u64,
+    /// What is to be logged.
+    pub report: fn(&str),
+}
+
+/// A disk cannot be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// It is not there.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Nobody can be served.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The kernel provides no thread, or no descriptor.
+    #[error("cannot start a thread for the disk: {0}")]
+    Thread(io::Error),
+    /// NBD has no name for it.
+    #[error("the export cannot be offered: {0}")]
+    Export(#[from] wansan_nbd::ExportError),
+}
+
+/// An attached disk. Dropped, it ends at once: what was acknowledged and not flushed may be lost.
+#[derive(Debug)]
+pub struct Attached {
+    place: Place,
+    facts: Facts,
+    shared: Arc<Shared>,
+    orders: OwnedFd,
+    thread: Option<JoinHandle<Result<(), DiskError>>>,
+}
+
+impl Attached {
+    /// Attaches a disk.
+    ///
+    /// # Errors
+    /// [`AttachError`] says why it cannot be. Where somebody else is served is looked at first.
+    pub fn start(config: &AttachConfig) -> Result<Attached, AttachError> {
+        let listen = Listen::at(&config.listen)?;
+        let place = listen.place().clone();
+        let poller = Poller::new().map_err(AttachError::Thread)?;
+        let waker = poller
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(AttachError::Thread)?;
+        let initiator = config.initiator.clone();
+        let disk = Disk::connect(config.url.clone(), initiator, waker, Recorder::off())?;
+        let facts = disk.facts().clone();
+        let export = export(config, &facts);
+        export.check()?;
+        let cache = Cache::new(CacheConfig {
+            size_bytes: facts.capacity.bytes(),
+            write_behind_bytes: config.write_behind_bytes,
+            read_ahead_bytes: config.read_ahead_bytes,
+            burst_bytes: BURST_BYTES,
+            merge_time: MERGE_TIME,
+            writes_in_flight: config.initiator.tasks,
+        });
+        let orders = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let orders = orders.map_err(|errno| AttachError::Thread(errno.into()))?;
+        let heard = orders.try_clone().map_err(AttachError::Thread)?;
+        let shared = Arc::new(Shared::default());
+        let worker = Worker::new(
+            disk,
+            cache,
+            Arc::new([export]),
+            listen,
+            (poller, heard),
+            Arc::clone(&shared),
+            Complaints::new(config.report, Complaints::LINES_PER_TICK, "more like these"),
+        );
+        let worker = worker.map_err(AttachError::Thread)?;
+        let thread = std::thread::Builder::new().name("disk".to_owned());
+        let thread = thread.spawn(|| worker.run()).map_err(AttachError::Thread)?;
+        Ok(Attached {
+            place,
+            facts,
+            shared,
+            orders,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where programs find it.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What the disk says of itself.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let status = self.shared.status.lock();
+        status.map(|status| status.clone()).unwrap_or_default()
+    }
+
+    /// Whether its thread has ended by itself.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Serves no more programs, and detaches the disk once all open requests are answered and everything that was
+    /// acknowledged is on its medium; `hurries` gives that up. Returns how many bytes were.
+    ///
+    /// # Errors
+    /// What ended its thread.
+    pub fn detach(mut self, mut hurries: impl FnMut() -> bool) -> Result<u64, DiskError> {
+        const LOOK: Duration = Duration::from_millis(20);
+        self.shared.ends.store(true, Ordering::Relaxed);
+        self.wake();
+        while !self.has_ended() && !hurries() {
+            std::thread::sleep(LOOK);
+        }
+        let left = match self.has_ended() {
+            true => 0,
+            false => self.status().behind_bytes,
+        };
+        self.end()?;
+        Ok(left)
+    }
+
+    fn wake(&self) {
+        // A counter that is full wakes the thread as well.
+        let _ = rustix::io::write(&self.orders, &1_u64.to_ne_bytes());
+    }
+
+    fn end(&mut self) -> Result<(), DiskError> {
+        self.shared.gives_up.store(true, Ordering::Relaxed);
+        self.wake();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            // A panic has been reported by its hook.
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = self.end();
+    }
+}
+
+fn export(config: &AttachConfig, facts: &Facts) -> Export {
+    let read_only = config.rights == Rights::Read || facts.modes.is_write_protected;
+    let block = facts.capacity.block_bytes;
+    Export {
+        name: config.export.clone(),
+        description: format!("{} LUN {}", config.url.target, config.url.lun),
+        size_bytes: facts.capacity.bytes(),
+        block: BlockSizes {
+            minimum_bytes: block,
+            preferred_bytes: block.max(BlockSizes::DEFAULT.preferred_bytes),
+            ..BlockSizes::DEFAULT
+        },
+        abilities: Abilities {
+            read_only,
+            flush: true,
+            fua: true,
+            trim: facts.can_trim(),
+            write_zeroes: true,
+            fast_zero: true,
+            cache: config.read_ahead_bytes > 0,
+            // One cache serves all connections: a flush on any covers what was acknowledged on all.
+            multi_conn: true,
+        },
+    }
+}

@@ -1,0 +1,232 @@
+//! A program that uses a disk: its NBD connection.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use rustix::io::Errno as SystemErrno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::sync::Arc;
+use wansan_cache::{Action, Answer, Failure, Outcome, Range};
+use wansan_nbd::server::{Command, Event, Reply, Request, RequestId, Server, ServerError};
+use wansan_nbd::wire::Errno;
+use wansan_nbd::{Export, Extent};
+
+use crate::listen::Stream;
+
+/// Open requests of one program, and the bytes that they read and write: more are not read from its socket.
+const MOST_OPEN: usize = 512;
+const MOST_OPEN_BYTES: u64 = 64 << 20;
+
+/// Replies that a program has not read, in bytes: meanwhile nothing is read from it.
+const MOST_UNSENT_BYTES: usize = 16 << 20;
+
+/// A request, with what it is to the program.
+#[derive(Debug)]
+struct Open {
+    id: RequestId,
+    bytes: u64,
+}
+
+/// One program.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: Stream,
+    server: Server,
+    /// By the numbers that the disk's worker gave.
+    open: BTreeMap<u64, Open>,
+    open_bytes: u64,
+    /// The socket takes no more for now.
+    is_blocked: bool,
+    /// The program has sent all it will.
+    is_ended: bool,
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("{0}")]
+    Misbehaved(#[from] ServerError),
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+    /// As it should.
+    #[error("it was closed")]
+    Closed,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: Stream, exports: Arc<[Export]>) -> Connection {
+        Connection {
+            stream,
+            server: Server::new(exports),
+            open: BTreeMap::new(),
+            open_bytes: 0,
+            is_blocked: false,
+            is_ended: false,
+        }
+    }
+
+    /// Whether anything is read from it now.
+    pub(crate) fn reads(&self) -> bool {
+        !self.is_ended
+            && self.open.len() < MOST_OPEN
+            && self.open_bytes < MOST_OPEN_BYTES
+            && self.server.pending().len() < MOST_UNSENT_BYTES
+    }
+
+    /// Whether it waits for its socket to take more.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    pub(crate) fn open_requests(&self) -> impl Iterator<Item = u64> {
+        self.open.keys().copied()
+    }
+
+    /// Reads what has come and calls `ask` with each request; it returns the number of it.
+    pub(crate) fn receive(&mut self, mut ask: impl FnMut(Action) -> u64) -> Result<(), Ended> {
+        loop {
+            while self.reads() {
+                match self.server.poll_event()? {
+                    None => break,
+                    Some(Event::Request(request)) => self.take(request, &mut ask),
+                    Some(Event::Opened { .. }) => {}
+                    Some(Event::Disconnect) => self.is_ended = true,
+                }
+            }
+            if !self.reads() {
+                return Ok(());
+            }
+            match recv(&self.stream, self.server.space(), RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(Ended::Closed),
+                Ok((_, bytes)) => self.server.received(bytes),
+                Err(SystemErrno::AGAIN) => return Ok(()),
+                Err(SystemErrno::INTR) => {}
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+        }
+    }
+
+    fn take(&mut self, request: Request, ask: &mut impl FnMut(Action) -> u64) {
+        let Request { id, command } = request;
+        let action = action(command);
+        let bytes = match &action {
+            Action::Read { .. } | Action::Write { .. } => action.range().bytes(),
+            _ => 0,
+        };
+        let number = ask(action);
+        self.open_bytes += bytes;
+        self.open.insert(number, Open { id, bytes });
+    }
+
+    /// Answers a request; nothing happens if it is not open.
+    pub(crate) fn answer(&mut self, number: u64, outcome: &Outcome) {
+        let Some(Open { id, bytes }) = self.open.remove(&number) else {
+            return;
+        };
+        self.open_bytes -= bytes;
+        let extents: Vec<Extent>;
+        let reply = match outcome {
+            Err(failure) => Err(errno(*failure)),
+            Ok(Answer::Done) => Ok(Reply::Done),
+            Ok(Answer::Data(data)) => Ok(Reply::Data(data)),
+            Ok(Answer::Status(parts)) => {
+                let parts = parts.iter().map(|part| Extent {
+                    length_bytes: part.length_bytes,
+                    is_hole: part.is_hole,
+                    reads_zero: part.reads_zero,
+                });
+                extents = parts.collect();
+                Ok(Reply::Status(&extents))
+            }
+        };
+        self.server.reply(id, reply);
+    }
+
+    /// Sends what the socket takes.
+    pub(crate) fn send(&mut self) -> Result<(), Ended> {
+        self.is_blocked = false;
+        while !self.server.pending().is_empty() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.stream, self.server.pending(), flags) {
+                Ok(bytes) => self.server.sent(bytes),
+                Err(SystemErrno::AGAIN) => {
+                    self.is_blocked = true;
+                    return Ok(());
+                }
+                Err(SystemErrno::INTR) => {}
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+        }
+        match self.server.is_finished() {
+            true => Err(Ended::Closed),
+            false => Ok(()),
+        }
+    }
+}
+
+fn action(command: Command) -> Action {
+    match command {
+        Command::Read {
+            offset_bytes,
+            length_bytes,
+        } => Action::Read {
+            range: Range::new(offset_bytes, length_bytes.into()),
+        },
+        Command::Write {
+            offset_bytes,
+            data,
+            fua,
+        } => Action::Write {
+            offset_bytes,
+            data,
+            fua,
+        },
+        Command::Flush => Action::Flush,
+        Command::Trim {
+            offset_bytes,
+            length_bytes,
+            fua,
+        } => Action::Trim {
+            range: Range::new(offset_bytes, length_bytes),
+            fua,
+        },
+        Command::WriteZeroes {
+            offset_bytes,
+            length_bytes,
+            fua,
+            may_unmap,
+            fast,
+        } => Action::Zero {
+            range: Range::new(offset_bytes, length_bytes),
+            fua,
+            may_unmap,
+            fast,
+        },
+        Command::Cache {
+            offset_bytes,
+            length_bytes,
+        } => Action::Prefetch {
+            range: Range::new(offset_bytes, length_bytes),
+        },
+        Command::BlockStatus {
+            offset_bytes,
+            length_bytes,
+            one,
+        } => Action::Status {
+            range: Range::new(offset_bytes, length_bytes),
+            one,
+        },
+    }
+}
+
+/// The error numbers of the protocol.
+fn errno(failure: Failure) -> Errno {
+    match failure {
+        Failure::Io => Errno::Io,
+        Failure::NotPermitted => Errno::Perm,
+        Failure::NoSpace => Errno::NoSpc,
+        Failure::NotSupported => Errno::NotSup,
+        Failure::Invalid => Errno::Inval,
+        Failure::ShuttingDown => Errno::Shutdown,
+    }
+}

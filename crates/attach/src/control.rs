@@ -1,0 +1,162 @@
+//! Speaking to a `wansan attach` that runs: a Unix socket for each process, which its user alone can open.
+//!
+//! A client sends one line of JSON, a [`Request`], and gets one back, an [`Answer`].
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::listen::private;
+
+/// Longest message, in bytes.
+const MAX_MESSAGE_BYTES: u64 = 1 << 20;
+
+/// How long a client may take to ask.
+const ASKING: Duration = Duration::from_secs(1);
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// How the disks stand.
+    List,
+    /// Detach the disk with this URL, or served at this place.
+    Detach(String),
+}
+
+/// What it gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The disks of the process.
+    List(Vec<Listed>),
+    /// So many disks were detached; 0 when it has none of that name.
+    Detached(usize),
+    /// What went wrong, in one line.
+    Failed(String),
+}
+
+/// A disk that is attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The process.
+    pub process: u32,
+    /// Which.
+    pub url: String,
+    /// Where programs find it.
+    pub nbd: String,
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+    /// `connected`, `recovering` or `lost`.
+    pub standing: String,
+    /// Programs that are connected.
+    pub clients: usize,
+    /// Bytes acknowledged and not at the target yet.
+    pub behind_bytes: u64,
+    /// Age of the oldest such byte that is not on its way, in ns.
+    pub behind_ns: u64,
+}
+
+/// A process that attaches disks is spoken to at this socket; it goes when this is dropped.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+}
+
+impl Control {
+    /// Answers requests by `answer`, in a thread of its own.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub fn serve(
+        mut answer: impl FnMut(Request) -> Answer + Send + 'static,
+    ) -> io::Result<Control> {
+        let folder = folder();
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&folder)?;
+        let path = folder.join(format!("attach-{}", std::process::id()));
+        let socket = private(&path)?;
+        let thread = thread::Builder::new().name("control".to_owned());
+        thread.spawn(move || {
+            for stream in socket.incoming().flatten() {
+                // A client that does not ask as it should gets nothing.
+                let _ = converse(&stream, &mut answer);
+            }
+        })?;
+        Ok(Control { path })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Whoever removed it before us did what we want.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn converse(stream: &UnixStream, answer: &mut impl FnMut(Request) -> Answer) -> io::Result<()> {
+    stream.set_read_timeout(Some(ASKING))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
+    send(stream, &answer(serde_json::from_str(&line)?))
+}
+
+fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_string(message)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+/// Asks every `wansan attach` of this user that runs, and returns their answers. Sockets that a crash has left are
+/// removed.
+///
+/// # Errors
+/// When the folder with their sockets cannot be read.
+pub fn ask_all(request: &Request) -> io::Result<Vec<Answer>> {
+    let entries = match fs::read_dir(folder()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("attach-"))
+    });
+    paths.sort();
+    let answers = paths
+        .iter()
+        .filter_map(|path| ask(path, request).transpose());
+    answers.collect()
+}
+
+/// `None` when nobody listens there any more.
+fn ask(path: &Path, request: &Request) -> io::Result<Option<Answer>> {
+    let Ok(stream) = UnixStream::connect(path) else {
+        // Nobody needs it, whether it is there or not.
+        let _ = fs::remove_file(path);
+        return Ok(None);
+    };
+    send(&stream, request)?;
+    let mut line = String::new();
+    // To detach a disk takes as long as its writes do.
+    BufReader::new((&stream).take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_str(&line)?))
+}
+
+/// Where the sockets are: in the user's runtime folder, or in that of the system.
+fn folder() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(runtime) if !runtime.is_empty() => Path::new(&runtime).join("wansan"),
+        _ if rustix::process::geteuid().is_root() => "/run/wansan".into(),
+        _ => std::env::temp_dir().join(format!("wansan-{}", rustix::process::geteuid().as_raw())),
+    }
+}

@@ -1,0 +1,201 @@
+//! Where a copy comes from and where it goes.
+
+use std::fmt;
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use wansan_san::url::IscsiUrl;
+
+/// The port of NBD (IANA).
+const NBD_PORT: u16 = 10809;
+
+/// One end of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyPlace {
+    /// Standard input or standard output: `-`.
+    Standard,
+    /// A file or a block device, by its path.
+    File(PathBuf),
+    /// A LUN: `iscsi://HOST[:PORT]/TARGET-IQN/LUN`.
+    Iscsi(IscsiUrl),
+    /// An NBD export, by the URIs of NBD: `nbd://HOST[:PORT]/[EXPORT]` and `nbd+unix:///[EXPORT]?socket=PATH`.
+    Nbd(NbdPlace),
+}
+
+/// An export, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NbdPlace {
+    /// Its name; empty for the default one.
+    pub export: String,
+    /// Where.
+    pub at: NbdAddress,
+}
+
+/// Where an NBD server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NbdAddress {
+    /// At a host's port.
+    Tcp {
+        /// Host name or address.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+    /// At a socket in the file system.
+    Unix(PathBuf),
+}
+
+impl FromStr for CopyPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CopyPlace, String> {
+        if text == "-" {
+            return Ok(CopyPlace::Standard);
+        }
+        match text.split_once("://") {
+            Some(("iscsi", _)) => {
+                let url = text.parse().map(CopyPlace::Iscsi);
+                url.map_err(|error: wansan_san::url::UrlError| error.to_string())
+            }
+            Some(("nbd", rest)) => nbd_tcp(rest).map(CopyPlace::Nbd),
+            Some(("nbd+unix", rest)) => nbd_unix(rest).map(CopyPlace::Nbd),
+            Some((scheme, _))
+                if scheme
+                    .chars()
+                    .all(|char| char.is_ascii_alphanumeric() || char == '+') =>
+            {
+                Err(format!(
+                    "`{scheme}://` is not known: write iscsi://, nbd://, nbd+unix://, a path, or - for standard input or output"
+                ))
+            }
+            _ if text.is_empty() => Err("a place must not be empty".to_owned()),
+            _ => Ok(CopyPlace::File(text.into())),
+        }
+    }
+}
+
+fn nbd_tcp(rest: &str) -> Result<NbdPlace, String> {
+    let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => {
+            let port = port.parse().map_err(|_| format!("`{port}` is no port"))?;
+            (host, port)
+        }
+        _ => (authority, NBD_PORT),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() {
+        return Err("nbd:// needs a host, as in nbd://127.0.0.1:10809/EXPORT".to_owned());
+    }
+    Ok(NbdPlace {
+        export: export.to_owned(),
+        at: NbdAddress::Tcp {
+            host: host.to_owned(),
+            port,
+        },
+    })
+}
+
+fn nbd_unix(rest: &str) -> Result<NbdPlace, String> {
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let socket = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("socket="));
+    let socket = socket.filter(|socket| !socket.is_empty());
+    let socket = socket
+        .ok_or("nbd+unix:// needs its socket, as in nbd+unix:///EXPORT?socket=/run/disk.sock")?;
+    Ok(NbdPlace {
+        export: path.strip_prefix('/').unwrap_or(path).to_owned(),
+        at: NbdAddress::Unix(socket.into()),
+    })
+}
+
+impl fmt::Display for CopyPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CopyPlace::Standard => f.write_str("-"),
+            CopyPlace::File(path) => path.display().fmt(f),
+            CopyPlace::Iscsi(url) => url.fmt(f),
+            CopyPlace::Nbd(place) => place.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for NbdPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let export = &self.export;
+        match &self.at {
+            NbdAddress::Tcp { host, port } if host.contains(':') => {
+                write!(f, "nbd://[{host}]:{port}/{export}")
+            }
+            NbdAddress::Tcp { host, port } => write!(f, "nbd://{host}:{port}/{export}"),
+            NbdAddress::Unix(path) => write!(f, "nbd+unix:///{export}?socket={}", path.display()),
+        }
+    }
+}
+
+impl NbdAddress {
+    /// Connects to it.
+    pub(super) fn connect(&self) -> std::io::Result<crate::listen::Stream> {
+        use std::net::TcpStream;
+        use std::os::unix::net::UnixStream;
+
+        use crate::listen::Stream;
+
+        match self {
+            NbdAddress::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path)?)),
+            NbdAddress::Tcp { host, port } => {
+                let mut last = None;
+                for address in (host.as_str(), *port).to_socket_addrs()? {
+                    match TcpStream::connect(address) {
+                        Ok(stream) => {
+                            stream.set_nodelay(true)?;
+                            return Ok(Stream::Tcp(stream));
+                        }
+                        Err(error) => last = Some(error),
+                    }
+                }
+                Err(last.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_they_are_written() {
+        for text in [
+            "-",
+            "/dev/sdb",
+            "disk.img",
+            "iscsi://192.0.2.1:3260/iqn.2026-01.net.example:disk/0",
+            "nbd://127.0.0.1:10809/",
+            "nbd://[::1]:10810/backup",
+            "nbd+unix:///?socket=/run/disk.sock",
+            "nbd+unix:///disk?socket=/run/disk.sock",
+        ] {
+            let place: CopyPlace = text.parse().expect(text);
+            assert_eq!(place.to_string(), text);
+        }
+        let usual: CopyPlace = "nbd://host/x".parse().expect("a port is not needed");
+        assert_eq!(usual.to_string(), "nbd://host:10809/x");
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for text in [
+            "",
+            "ftp://host/x",
+            "nbd:///x",
+            "nbd+unix:///x",
+            "nbd://host:x/",
+            "iscsi://host/",
+        ] {
+            assert!(text.parse::<CopyPlace>().is_err(), "{text}");
+        }
+    }
+}

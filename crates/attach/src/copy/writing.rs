@@ -1,0 +1,215 @@
+//! The sink of a copy: parts go out as they come, and what is done is known.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use wansan_cache::{Action, Range};
+use wansan_trace::{Instant, clock};
+
+use super::end::End;
+use super::{CopyError, PIECE_BYTES, Part};
+
+/// What of a piece of data may be zeros that are not sent, at least, in bytes.
+const ZEROS_BYTES: usize = 64 << 10;
+
+/// Bytes that wait for the sink, at most.
+const MOST_OPEN_BYTES: u64 = 64 << 20;
+
+/// A sink that is being written.
+pub(super) struct Writing {
+    end: Box<dyn End>,
+    name: String,
+    open: BTreeMap<u64, Range>,
+    next_tag: u64,
+    open_bytes: u64,
+    /// Where the parts end that it was given.
+    given: u64,
+    /// Bytes of data that were sent.
+    pub(super) data_bytes: u64,
+    /// The flush that is under way, and up to where everything had been written when it was asked for.
+    flush: Option<(u64, u64)>,
+    /// Up to where everything is on the medium.
+    pub(super) durable: u64,
+}
+
+impl Writing {
+    pub(super) fn new(end: Box<dyn End>, name: String, from: u64) -> Writing {
+        Writing {
+            end,
+            name,
+            open: BTreeMap::new(),
+            next_tag: 0,
+            open_bytes: 0,
+            given: from,
+            data_bytes: 0,
+            flush: None,
+            durable: from,
+        }
+    }
+
+    /// Whether it takes another part now.
+    pub(super) fn has_room(&self) -> bool {
+        self.open_bytes < MOST_OPEN_BYTES
+    }
+
+    /// Whether it works on something.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.open.is_empty() || self.flush.is_some()
+    }
+
+    /// Up to where everything is written.
+    pub(super) fn written(&self) -> u64 {
+        self.open
+            .values()
+            .map(|range| range.start)
+            .min()
+            .unwrap_or(self.given)
+    }
+
+    /// Gives it the next part.
+    pub(super) fn give(&mut self, part: Part) {
+        self.given = part.range().end;
+        match part {
+            Part::Zero(range) => self.zero(range),
+            Part::Data { offset_bytes, data } => {
+                let block = usize::try_from(self.end.block_bytes()).unwrap_or(usize::MAX);
+                for (is_zero, at) in runs(&data) {
+                    let range = Range::new(offset_bytes + at.start as u64, at.len() as u64);
+                    let mut data = data[at].to_vec();
+                    if is_zero && data.len().is_multiple_of(block) {
+                        self.zero(range);
+                        continue;
+                    }
+                    // The last block of a disk whose blocks are longer than the data's rest.
+                    data.resize(data.len().next_multiple_of(block), 0);
+                    self.data_bytes += range.bytes();
+                    let offset_bytes = range.start;
+                    self.submit(
+                        range,
+                        Action::Write {
+                            offset_bytes,
+                            data,
+                            fua: false,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    fn zero(&mut self, range: Range) {
+        if self.end.is_blank() {
+            return;
+        }
+        self.submit(
+            range,
+            Action::Zero {
+                range,
+                fua: false,
+                may_unmap: true,
+                fast: false,
+            },
+        );
+    }
+
+    fn submit(&mut self, range: Range, action: Action) {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.open_bytes += range.bytes().min(PIECE_BYTES);
+        self.open.insert(tag, range);
+        self.end.submit(tag, action);
+    }
+
+    /// Has everything that is written go to the medium, unless that is under way.
+    pub(super) fn flush(&mut self) {
+        if self.flush.is_none() {
+            let tag = self.next_tag;
+            self.next_tag += 1;
+            self.flush = Some((tag, self.written()));
+            self.end.submit(tag, Action::Flush);
+        }
+    }
+
+    /// Works until `deadline` or until something is done.
+    pub(super) fn turn(&mut self, deadline: Instant) -> Result<(), CopyError> {
+        if self.take_done()? {
+            return Ok(());
+        }
+        self.end.turn(deadline)?;
+        self.take_done().map(|_| ())
+    }
+
+    fn take_done(&mut self) -> Result<bool, CopyError> {
+        let mut has_come = false;
+        while let Some((tag, outcome)) = self.end.poll_done() {
+            has_come = true;
+            let range = match self.flush {
+                Some((flush, written)) if flush == tag => {
+                    self.flush = None;
+                    self.durable = written;
+                    Range::new(written, 0)
+                }
+                _ => self.open.remove(&tag).unwrap_or(Range::new(0, 0)),
+            };
+            self.open_bytes -= range.bytes().min(PIECE_BYTES);
+            if let Err(failure) = outcome {
+                self.end.turn(clock::now())?;
+                return Err(CopyError::Write {
+                    place: self.name.clone(),
+                    offset_bytes: range.start,
+                    failure,
+                });
+            }
+        }
+        Ok(has_come)
+    }
+
+    /// Waits until everything is on the medium, and ends the use of the sink.
+    pub(super) fn finish(mut self) -> Result<(), CopyError> {
+        const LOOK: Duration = Duration::from_millis(200);
+        while self.durable < self.given || self.is_busy() {
+            if self.open.is_empty() {
+                self.flush();
+            }
+            self.turn(clock::now() + LOOK)?;
+        }
+        self.end.close()
+    }
+}
+
+/// Stretches of data, and whether they are zeros.
+fn runs(data: &[u8]) -> Vec<(bool, std::ops::Range<usize>)> {
+    let mut runs: Vec<(bool, std::ops::Range<usize>)> = Vec::new();
+    let mut at = 0;
+    for chunk in data.chunks(ZEROS_BYTES) {
+        let is_zero = chunk.iter().all(|byte| *byte == 0);
+        let end = at + chunk.len();
+        match runs.last_mut() {
+            Some((same, run)) if *same == is_zero => run.end = end,
+            _ => runs.push((is_zero, at..end)),
+        }
+        at = end;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_found_between_data() {
+        let mut data = vec![0; 5 * ZEROS_BYTES + 7];
+        data[ZEROS_BYTES] = 1;
+        data[4 * ZEROS_BYTES - 1] = 1;
+        let expected = [
+            (true, 0..ZEROS_BYTES),
+            (false, ZEROS_BYTES..2 * ZEROS_BYTES),
+            (true, 2 * ZEROS_BYTES..3 * ZEROS_BYTES),
+            (false, 3 * ZEROS_BYTES..4 * ZEROS_BYTES),
+            (true, 4 * ZEROS_BYTES..data.len()),
+        ];
+        assert_eq!(runs(&data), expected);
+        assert_eq!(runs(&[]), []);
+    }
+}

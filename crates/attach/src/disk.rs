@@ -1,0 +1,529 @@
+//! A logical unit as a disk: operations of any length, on a session that comes back.
+
+mod facts;
+mod piece;
+mod verdict;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wansan_cache::{Action, Answer, Extent, Failure, Operation, Outcome, Range};
+use wansan_iscsi::initiator::{Completion, Recoveries, Transfer};
+use wansan_iscsi::scsi::{Cdb, opcode, parse_runs};
+use wansan_iscsi::wire::{Lun, Residual};
+use wansan_san::initiator::InitiatorError;
+use wansan_san::load::LoadError;
+use wansan_san::url::IscsiUrl;
+use wansan_san::{Initiator, InitiatorConfig};
+use wansan_trace::{Instant, Recorder, clock};
+
+pub use self::facts::Facts;
+use self::piece::{Piece, Pieces, command};
+use self::verdict::{Verdict, verdict};
+
+/// Answers that say nothing of a command before it counts as failed.
+const TRIES: u8 = 8;
+
+/// Between two attempts to log in to a target that a session was lost with, and how often it is looked whether one
+/// has succeeded.
+const RELOGIN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A disk could not be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// There is no session.
+    #[error(transparent)]
+    Session(#[from] InitiatorError),
+    /// The LUN is not there or does not answer.
+    #[error(transparent)]
+    Unit(#[from] LoadError),
+    /// Another disk is where this one was.
+    #[error("{url} is another disk now, or has another size: detach it and attach it again")]
+    OtherDisk {
+        /// Where.
+        url: String,
+    },
+    /// The kernel has no descriptor left.
+    #[error("cannot wait for the session: {0}")]
+    Wait(#[from] std::io::Error),
+}
+
+/// A disk on a target. [`Disk::submit`] gives it operations, [`Disk::turn`] sends, waits and receives, and
+/// [`Disk::poll_done`] returns what is done. A session that is lost for good is replaced by a new one, to which
+/// everything is sent that was not answered; until then nothing fails.
+#[derive(Debug)]
+pub struct Disk {
+    url: IscsiUrl,
+    at: Lun,
+    config: InitiatorConfig,
+    facts: Facts,
+    link: Link,
+    waker: OwnedFd,
+    operations: BTreeMap<u64, Open>,
+    commands: BTreeMap<u64, Sent>,
+    next_command: u64,
+    /// Commands that the session has not been given, by their numbers.
+    waiting: VecDeque<(u64, Piece)>,
+    done: VecDeque<(u64, Outcome)>,
+    events: VecDeque<DiskEvent>,
+}
+
+/// What has happened to a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskEvent {
+    /// Others may have changed it.
+    Changed,
+    /// The session is lost, and why. The disk waits for a new one.
+    Lost(String),
+    /// An attempt to log in again has failed, and why.
+    StillLost(String),
+    /// A new session has taken its place.
+    Back,
+    /// An operation failed, and why.
+    Failed(String),
+}
+
+/// What comes of a login: the session, and what the disk says of itself now.
+type LoggedIn = Result<(Box<Initiator>, Facts), DiskError>;
+
+#[derive(Debug)]
+enum Link {
+    Up(Box<Initiator>),
+    Down {
+        since: Instant,
+        attempt: Option<Receiver<LoggedIn>>,
+        next: Instant,
+    },
+}
+
+/// An operation that is under way.
+#[derive(Debug)]
+struct Open {
+    kind: Kind,
+    range: Range,
+    /// Commands that are not answered.
+    left: usize,
+    /// A flush is still to follow.
+    then_flush: bool,
+    /// Of a read, what has come; a read of one command has it in that one's buffer.
+    data: Vec<u8>,
+    extents: Vec<Extent>,
+    failure: Option<Failure>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Status { one: bool },
+    Zero { fast: bool },
+    Other,
+}
+
+/// A command that the session was given, or is to be given.
+#[derive(Debug)]
+struct Sent {
+    tag: u64,
+    range: Range,
+    cdb: Cdb,
+    tries: u8,
+}
+
+impl Disk {
+    /// Logs in and asks the disk what it is. `waker` ends a [`Disk::turn`] when it becomes readable.
+    ///
+    /// # Errors
+    /// [`DiskError`] says why it cannot be used.
+    pub fn connect(
+        url: IscsiUrl,
+        config: InitiatorConfig,
+        waker: OwnedFd,
+        trace: Recorder,
+    ) -> Result<Disk, DiskError> {
+        let at = wansan_san::load::address(url.lun)?;
+        let (initiator, facts) = log_in(&url, at, &config, trace)?;
+        let mut disk = Disk {
+            url,
+            at,
+            config,
+            facts,
+            link: Link::Up(initiator),
+            waker,
+            operations: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            next_command: 0,
+            waiting: VecDeque::new(),
+            done: VecDeque::new(),
+            events: VecDeque::new(),
+        };
+        disk.watch_waker()?;
+        Ok(disk)
+    }
+
+    fn watch_waker(&mut self) -> std::io::Result<()> {
+        if let Link::Up(initiator) = &mut self.link {
+            initiator.wake_by(self.waker.try_clone()?);
+        }
+        Ok(())
+    }
+
+    /// What the disk says of itself.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// How long there has been no connection to the target; zero while there is one.
+    #[must_use]
+    pub fn cut_off(&self, now: Instant) -> Duration {
+        match &self.link {
+            Link::Up(initiator) => initiator.cut_off(now),
+            Link::Down { since, .. } => now - *since,
+        }
+    }
+
+    /// Whether there is no session, and the time to recover it is over.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        matches!(self.link, Link::Down { .. })
+    }
+
+    /// Recoveries of the session that there is now.
+    #[must_use]
+    pub fn recoveries(&self) -> Recoveries {
+        match &self.link {
+            Link::Up(initiator) => initiator.recoveries(),
+            Link::Down { .. } => Recoveries::default(),
+        }
+    }
+
+    /// Gives it an operation.
+    pub fn submit(&mut self, operation: Operation) {
+        let Operation { tag, action } = operation;
+        let range = action.range();
+        let kind = match &action {
+            Action::Read { .. } => Kind::Read,
+            Action::Status { one, .. } => Kind::Status { one: *one },
+            Action::Zero { fast, .. } => Kind::Zero { fast: *fast },
+            _ => Kind::Other,
+        };
+        let Pieces { pieces, then_flush } = match Pieces::of(action, &self.facts) {
+            Ok(pieces) => pieces,
+            Err(failure) => return self.done.push_back((tag, Err(failure))),
+        };
+        let has_parts = kind == Kind::Read && pieces.len() != 1;
+        let open = Open {
+            kind,
+            range,
+            left: pieces.len(),
+            then_flush,
+            data: vec![0; if has_parts { range.bytes() as usize } else { 0 }],
+            extents: Vec::new(),
+            failure: None,
+        };
+        self.operations.insert(tag, open);
+        self.enqueue(tag, pieces);
+        self.settle(tag);
+    }
+
+    fn enqueue(&mut self, tag: u64, pieces: Vec<Piece>) {
+        for piece in pieces {
+            let number = self.next_command;
+            self.next_command += 1;
+            let sent = Sent {
+                tag,
+                range: piece.range,
+                cdb: piece.cdb,
+                tries: 0,
+            };
+            self.commands.insert(number, sent);
+            self.waiting.push_back((number, piece));
+        }
+    }
+
+    /// The next operation that is done.
+    pub fn poll_done(&mut self) -> Option<(u64, Outcome)> {
+        self.done.pop_front()
+    }
+
+    /// The next of what has happened.
+    pub fn poll_event(&mut self) -> Option<DiskEvent> {
+        self.events.pop_front()
+    }
+
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.operations.is_empty() && self.done.is_empty()
+    }
+
+    /// Sends what may be sent, waits until `deadline`, for an answer or for the waker, and takes what has come.
+    ///
+    /// # Errors
+    /// The kernel does not let it wait.
+    pub fn turn(&mut self, deadline: Instant) -> Result<(), DiskError> {
+        self.hand_over();
+        if let Link::Up(initiator) = &mut self.link {
+            if let Err(error) = initiator.turn(deadline) {
+                self.take_completions();
+                self.lose(&error);
+                return Ok(());
+            }
+            self.take_completions();
+            return Ok(());
+        }
+        self.await_session(deadline)
+    }
+
+    /// Gives the session what it takes.
+    fn hand_over(&mut self) {
+        let Link::Up(initiator) = &mut self.link else {
+            return;
+        };
+        let now = clock::now();
+        while let Some((number, piece)) = self.waiting.pop_front() {
+            let Piece {
+                range,
+                cdb,
+                transfer,
+            } = piece;
+            let command = command(self.at, cdb, transfer, number);
+            if let Err(full) = initiator.submit(command, now) {
+                let transfer = full.0.transfer;
+                let piece = Piece {
+                    range,
+                    cdb,
+                    transfer,
+                };
+                self.waiting.push_front((number, piece));
+                return;
+            }
+        }
+    }
+
+    fn take_completions(&mut self) {
+        while let Link::Up(initiator) = &mut self.link
+            && let Some(done) = initiator.poll_completion(clock::now())
+        {
+            self.complete(done);
+        }
+        if let Link::Up(initiator) = &mut self.link {
+            while initiator.poll_event().is_some() {}
+        }
+    }
+
+    fn complete(&mut self, done: Completion) {
+        let number = done.user;
+        let Some(sent) = self.commands.get_mut(&number) else {
+            return;
+        };
+        let (tag, range) = (sent.tag, sent.range);
+        let verdict = verdict(&done.outcome);
+        if let Verdict::Again { .. } | Verdict::Lost = verdict
+            && sent.tries < TRIES
+        {
+            sent.tries += u8::from(verdict != Verdict::Lost);
+            let piece = Piece {
+                range,
+                cdb: sent.cdb,
+                transfer: done.transfer,
+            };
+            self.waiting.push_back((number, piece));
+            if verdict == (Verdict::Again { changed: true }) {
+                self.events.push_back(DiskEvent::Changed);
+            }
+            return;
+        }
+        let cdb = sent.cdb;
+        self.commands.remove(&number);
+        let Some(open) = self.operations.get_mut(&tag) else {
+            return;
+        };
+        open.left -= 1;
+        match verdict {
+            Verdict::Good => {
+                let is_short = done
+                    .outcome
+                    .is_ok_and(|answer| answer.residual != Residual::None);
+                let taken = match open.kind == Kind::Read && is_short {
+                    true => Err(Failure::Io),
+                    false => open.take(range, done.transfer, &self.facts),
+                };
+                if let Err(failure) = taken {
+                    open.failure.get_or_insert(failure);
+                }
+            }
+            Verdict::Failed(Failure::NotSupported, _) if cdb[0] == opcode::SERVICE_ACTION_IN_16 => {
+                open.extents.push(Extent::data(range.bytes()));
+            }
+            Verdict::Failed(Failure::NotSupported, _) if cdb[0] == opcode::WRITE_SAME_16 => {
+                return self.write_zeros(tag, range);
+            }
+            Verdict::Failed(failure, why) => {
+                open.failure.get_or_insert(failure);
+                self.events.push_back(DiskEvent::Failed(why));
+            }
+            Verdict::Again { .. } | Verdict::Lost => {
+                open.failure.get_or_insert(Failure::Io);
+                let why = "the target answers with unit attentions only".to_owned();
+                self.events.push_back(DiskEvent::Failed(why));
+            }
+        }
+        self.settle(tag);
+    }
+
+    /// The disk has no WRITE SAME: zeros are written, a part at a time, unless they are to be fast.
+    fn write_zeros(&mut self, tag: u64, range: Range) {
+        let Some(open) = self.operations.get_mut(&tag) else {
+            return;
+        };
+        if open.kind != (Kind::Zero { fast: false }) {
+            open.failure.get_or_insert(Failure::NotSupported);
+            return self.settle(tag);
+        }
+        let pieces = Pieces::of_zeros(range, &self.facts);
+        open.left += pieces.len();
+        self.enqueue(tag, pieces);
+    }
+
+    /// Ends an operation all of whose commands are answered.
+    fn settle(&mut self, tag: u64) {
+        let Some(open) = self.operations.get_mut(&tag) else {
+            return;
+        };
+        if open.left > 0 {
+            return;
+        }
+        if std::mem::take(&mut open.then_flush) && open.failure.is_none() {
+            open.left = 1;
+            return self.enqueue(tag, vec![Piece::flush()]);
+        }
+        if let Some(open) = self.operations.remove(&tag) {
+            self.done.push_back((tag, open.outcome()));
+        }
+    }
+
+    fn lose(&mut self, why: &InitiatorError) {
+        let now = clock::now();
+        self.events.push_back(DiskEvent::Lost(why.to_string()));
+        self.link = Link::Down {
+            since: now,
+            attempt: None,
+            next: now,
+        };
+    }
+
+    /// Waits for the waker while another thread logs in.
+    fn await_session(&mut self, deadline: Instant) -> Result<(), DiskError> {
+        let now = clock::now();
+        let Link::Down { attempt, next, .. } = &mut self.link else {
+            return Ok(());
+        };
+        match attempt.as_ref().map(Receiver::try_recv) {
+            None if now >= *next => {
+                let (to, from) = channel();
+                let (url, at, config) = (self.url.clone(), self.at, self.config.clone());
+                thread::Builder::new()
+                    .name("log in".to_owned())
+                    .spawn(move || {
+                        // Nobody waits for it when the disk is detached.
+                        let _ = to.send(log_in(&url, at, &config, Recorder::off()));
+                    })?;
+                *attempt = Some(from);
+            }
+            None | Some(Err(TryRecvError::Empty)) => {}
+            Some(Ok(Ok((initiator, facts)))) if facts.is_same_disk(&self.facts) => {
+                self.facts = facts;
+                self.link = Link::Up(initiator);
+                self.watch_waker()?;
+                // Another may have had it meanwhile.
+                self.events.push_back(DiskEvent::Changed);
+                self.events.push_back(DiskEvent::Back);
+                return Ok(());
+            }
+            Some(failed) => {
+                let url = self.url.to_string();
+                let why = match failed {
+                    Ok(Err(error)) => error.to_string(),
+                    Ok(Ok(_)) => DiskError::OtherDisk { url }.to_string(),
+                    Err(_) => "the login has panicked".to_owned(),
+                };
+                self.events.push_back(DiskEvent::StillLost(why));
+                (*attempt, *next) = (None, now + RELOGIN);
+            }
+        }
+        let left = (deadline - now).min(LOOK);
+        let mut fds = [PollFd::new(&self.waker, PollFlags::IN)];
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(std::io::Error::from(errno).into()),
+        }
+    }
+
+    /// Logs out; what is under way is given up.
+    pub fn detach(self) {
+        if let Link::Up(initiator) = self.link {
+            let _records = initiator.logout();
+        }
+    }
+}
+
+fn log_in(url: &IscsiUrl, at: Lun, config: &InitiatorConfig, trace: Recorder) -> LoggedIn {
+    let mut initiator = Initiator::connect(url, config, trace)?;
+    let facts = Facts::ask(&mut initiator, url.lun, at)?;
+    Ok((Box::new(initiator), facts))
+}
+
+impl Open {
+    /// What a command has brought.
+    fn take(&mut self, part: Range, transfer: Transfer, facts: &Facts) -> Result<(), Failure> {
+        match (self.kind, transfer) {
+            (Kind::Read, Transfer::Read(data)) if part == self.range => self.data = data,
+            (Kind::Read, Transfer::Read(data)) => {
+                let at = (part.start - self.range.start) as usize;
+                self.data[at..at + data.len()].copy_from_slice(&data);
+            }
+            (Kind::Status { .. }, Transfer::Read(data)) => {
+                let runs = parse_runs(&data).map_err(|_| Failure::Io)?;
+                for run in runs {
+                    let is_hole = !run.is_mapped;
+                    let start = run.lba.saturating_mul(facts.block_bytes());
+                    let run = Range::new(start, u64::from(run.blocks) * facts.block_bytes());
+                    let length_bytes = run.intersection(&self.range).bytes();
+                    if length_bytes > 0 {
+                        self.extents.push(Extent {
+                            length_bytes,
+                            is_hole,
+                            reads_zero: is_hole && facts.provisioning.reads_zeros,
+                        });
+                    }
+                }
+                if self.extents.is_empty() {
+                    self.extents.push(Extent::data(self.range.bytes()));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn outcome(self) -> Outcome {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        Ok(match self.kind {
+            Kind::Read => Answer::Data(self.data),
+            Kind::Status { one } => {
+                let mut extents = self.extents;
+                extents.truncate(if one { 1 } else { usize::MAX });
+                Answer::Status(extents)
+            }
+            Kind::Zero { .. } | Kind::Other => Answer::Done,
+        })
+    }
+}

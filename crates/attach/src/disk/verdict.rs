@@ -1,0 +1,64 @@
+//! What a target's answer means to whoever asked the disk.
+
+use wansan_cache::Failure;
+use wansan_iscsi::initiator::{Answer, TaskError};
+use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey};
+use wansan_iscsi::wire::ScsiStatus;
+
+/// What is to be done about an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is done.
+    Good,
+    /// The answer says nothing of the command: it is to be sent again. `changed` when it says that others may have
+    /// changed the disk.
+    Again { changed: bool },
+    /// The session went before there was an answer.
+    Lost,
+    /// It failed, and why, in words.
+    Failed(Failure, String),
+}
+
+/// ADDITIONAL SENSE CODES of unit attentions after which data that were read may be old: PARAMETERS CHANGED, among
+/// them reservations and the capacity, and INQUIRY DATA or LUNS CHANGED (SPC-4 Annex D).
+const CHANGED: [u8; 2] = [0x2a, 0x3f];
+
+/// The logical unit's reference tag, thin provisioning and snapshots: SPACE ALLOCATION FAILED WRITE PROTECT.
+const NO_SPACE: AdditionalSense = AdditionalSense::SPACE_ALLOCATION_FAILED;
+
+pub(super) fn verdict(outcome: &Result<Answer, TaskError>) -> Verdict {
+    let answer = match outcome {
+        Ok(answer) => answer,
+        // Commands that are asked of a disk may all be repeated.
+        Err(TaskError::Unsure | TaskError::SessionEnded) => return Verdict::Lost,
+        Err(error) => return Verdict::Failed(Failure::Io, error.to_string()),
+    };
+    match answer.status {
+        ScsiStatus::Good => Verdict::Good,
+        ScsiStatus::CheckCondition => match Sense::parse(&answer.sense) {
+            Ok(sense) => of_sense(&sense),
+            Err(_) => Verdict::Failed(Failure::Io, "CHECK CONDITION without sense data".to_owned()),
+        },
+        ScsiStatus::ReservationConflict => {
+            let what = "another initiator has reserved the disk";
+            Verdict::Failed(Failure::NotPermitted, what.to_owned())
+        }
+        status => Verdict::Failed(Failure::Io, format!("{status:?}")),
+    }
+}
+
+fn of_sense(sense: &Sense) -> Verdict {
+    let failure = match (sense.key, sense.additional) {
+        (SenseKey::NoSense | SenseKey::RecoveredError, _) => return Verdict::Good,
+        (SenseKey::UnitAttention, AdditionalSense { code, .. }) => {
+            let changed = CHANGED.contains(&code);
+            return Verdict::Again { changed };
+        }
+        (_, NO_SPACE) | (_, AdditionalSense::LBA_OUT_OF_RANGE) => Failure::NoSpace,
+        (SenseKey::DataProtect, _) => Failure::NotPermitted,
+        (_, AdditionalSense::INVALID_OPERATION_CODE) => Failure::NotSupported,
+        (SenseKey::IllegalRequest, _) => Failure::Invalid,
+        _ => Failure::Io,
+    };
+    Verdict::Failed(failure, format!("{:?}: {}", sense.key, sense.additional))
+}

@@ -1,0 +1,22 @@
+//! Remote disks to work on.
+//!
+//! - [`Disk`]: a logical unit as a disk, on a session that comes back;
+//! - [`Attached`]: a disk with its cache, served to programs of this host by the NBD protocol;
+//! - [`control`]: speaking to a process that attaches disks;
+//! - [`copy`]: copies between disks, files and streams;
+//! - [`settings`]: what `wansan attach` is asked to do.
+
+mod attached;
+mod connection;
+pub mod control;
+pub mod copy;
+mod disk;
+mod listen;
+pub mod settings;
+mod status;
+mod worker;
+
+pub use attached::{AttachConfig, AttachError, Attached, Rights};
+pub use disk::{Disk, DiskError, DiskEvent, Facts};
+pub use listen::{Listen, ListenError, Place};
+pub use status::{Standing, Status};

@@ -1,0 +1,209 @@
+//! Where programs of this host find a disk: a Unix socket, or a TCP port.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// Where to listen: `unix:PATH`, or `ADDRESS:PORT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// At a socket in the file system.
+    Unix(PathBuf),
+    /// At a TCP port; port 0 is any that is free.
+    Tcp(SocketAddr),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err("expected a path after unix:".to_owned()),
+                path => Ok(Place::Unix(path.into())),
+            };
+        }
+        let address = text.parse().map_err(|_| {
+            format!("`{text}` is neither unix:PATH nor ADDRESS:PORT, such as 127.0.0.1:10809")
+        });
+        Ok(Place::Tcp(address?))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Unix(path) => write!(f, "unix:{}", path.display()),
+            Place::Tcp(address) => address.fmt(f),
+        }
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Nobody can be served there.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The kernel does not let us.
+    #[error("cannot listen at {place}: {source}")]
+    Listen {
+        /// Where.
+        place: Place,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program listens there.
+    #[error("a program serves at {0} already")]
+    Busy(Place),
+}
+
+/// A socket that listens. One in the file system goes when it is dropped.
+#[derive(Debug)]
+pub struct Listen {
+    socket: Socket,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listen {
+    /// Listens at a place. A Unix socket that nobody listens at any more is replaced; only this user can connect to
+    /// it.
+    ///
+    /// # Errors
+    /// [`ListenError`] says why it cannot be.
+    pub fn at(place: &Place) -> Result<Listen, ListenError> {
+        let failed = |source| ListenError::Listen {
+            place: place.clone(),
+            source,
+        };
+        let (socket, place) = match place {
+            Place::Unix(path) => {
+                remove_stale(path).map_err(|error| match error.kind() {
+                    ErrorKind::AddrInUse => ListenError::Busy(place.clone()),
+                    _ => failed(error),
+                })?;
+                let socket = private(path).map_err(failed)?;
+                socket.set_nonblocking(true).map_err(failed)?;
+                (Socket::Unix(socket), place.clone())
+            }
+            Place::Tcp(address) => {
+                let socket = TcpListener::bind(address).map_err(failed)?;
+                socket.set_nonblocking(true).map_err(failed)?;
+                let address = socket.local_addr().map_err(failed)?;
+                (Socket::Tcp(socket), Place::Tcp(address))
+            }
+        };
+        Ok(Listen { socket, place })
+    }
+
+    /// Where it listens, with the port that the kernel chose.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The next program that has connected, as a socket that does not block; `None` when nobody waits.
+    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
+        let accepted = match &self.socket {
+            Socket::Unix(socket) => socket.accept().map(|(stream, _)| Stream::Unix(stream)),
+            Socket::Tcp(socket) => socket.accept().map(|(stream, _)| Stream::Tcp(stream)),
+        };
+        match accepted {
+            Ok(stream) => {
+                stream.prepare()?;
+                Ok(Some(stream))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Listen {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Unix(socket) => socket.as_fd(),
+            Socket::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listen {
+    fn drop(&mut self) {
+        if let Place::Unix(path) = &self.place {
+            // Whoever removed it before us did what we want.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A socket to a program.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn prepare(&self) -> io::Result<()> {
+        match self {
+            Stream::Unix(stream) => stream.set_nonblocking(true),
+            Stream::Tcp(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)
+            }
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// Removes a socket that nobody listens at.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
+            Ok(_) => Err(ErrorKind::AddrInUse.into()),
+            Err(_) => std::fs::remove_file(path),
+        },
+        Ok(_) => Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "the file is no socket",
+        )),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A socket that only this user can connect to, from the beginning on.
+pub(crate) fn private(path: &Path) -> io::Result<UnixListener> {
+    use rustix::fs::Mode;
+    use rustix::process::umask;
+
+    let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
+    let socket = UnixListener::bind(path);
+    umask(before);
+    socket
+}

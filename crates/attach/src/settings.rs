@@ -1,0 +1,189 @@
+//! What `wansan attach` and `wansan copy` are asked to do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wansan_san::settings::{
+    ChapSettings, ChapSettingsError, ConnectionSettings, InitiatorSettings, NegotiationSettings,
+};
+use wansan_settings::address::ListenAddress;
+use wansan_settings::quantity::{Rate, Size};
+use wansan_settings::{Text, settings, usual};
+
+use crate::attached::{AttachConfig, Rights};
+use crate::copy::{CopyConfig, CopyEnd, CopyPlace};
+use crate::listen::Place;
+
+settings! {
+    /// Disks to attach: an `attach.toml`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct AttachFile {
+        /// The disks; at least one
+        pub disk: Vec<DiskSettings>, of DiskSettings;
+    }
+}
+
+settings! {
+    /// Of `wansan attach` as a process.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ProcessSettings {
+        /// Serve Prometheus metrics at this address; a port alone is on loopback
+        pub metrics: Option<Text<ListenAddress>>, "ADDRESS:PORT";
+        /// Print events as JSON, one per line
+        pub json: bool = false;
+    }
+}
+
+settings! {
+    /// All that `wansan attach` is asked to do.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct AttachSettings {
+        with file: AttachFile;
+        with process: ProcessSettings;
+    }
+}
+
+settings! {
+    /// A disk to attach.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct DiskSettings {
+        /// Where to serve the disk by the NBD protocol: unix:PATH, or ADDRESS:PORT
+        pub nbd: Text<Place>, "PLACE";
+        /// Name of the NBD export; the empty name always works
+        pub export: String = String::new(), "NAME";
+        with rights: RightsSettings;
+        with cache: CacheSettings, "Latency";
+        with initiator: InitiatorSettings;
+    }
+}
+
+settings! {
+    /// What programs may do.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RightsSettings {
+        /// Refuse writes
+        pub read_only: bool = false;
+    }
+}
+
+settings! {
+    /// How latency is hidden.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct CacheSettings {
+        /// Memory for data read ahead of sequential and strided reads; 0B reads nothing ahead
+        pub read_ahead: Size = Size(64 << 20), in Size(0)..=Size(1 << 40), "BYTES";
+        /// Memory for writes that are acknowledged before they reach the target. A flush or FUA waits for
+        /// the target's medium, as on any disk with a volatile write cache
+        pub write_behind: Size = Size(64 << 20), in Size(0)..=Size(1 << 40), "BYTES";
+        /// Acknowledge a write only when the target has
+        pub write_through: bool = false, without write_behind;
+    }
+}
+
+/// Commands of a session that may be queued or outstanding at once.
+const TASKS: usize = 256;
+
+impl DiskSettings {
+    /// How to attach it. Secrets are read from their files; `report` is given what is to be logged.
+    ///
+    /// # Errors
+    /// When they cannot be.
+    pub fn config(&self, report: fn(&str)) -> Result<AttachConfig, ChapSettingsError> {
+        let CacheSettings {
+            read_ahead,
+            write_behind,
+            write_through,
+        } = self.cache;
+        Ok(AttachConfig {
+            url: self.initiator.url.0.clone(),
+            initiator: self.initiator.config(TASKS, Duration::MAX)?,
+            listen: self.nbd.0.clone(),
+            export: self.export.clone(),
+            rights: match self.rights.read_only {
+                true => Rights::Read,
+                false => Rights::ReadWrite,
+            },
+            read_ahead_bytes: read_ahead.0,
+            write_behind_bytes: if write_through { 0 } else { write_behind.0 },
+            report,
+        })
+    }
+}
+
+settings! {
+    /// All that `wansan copy` is asked to do.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CopySettings {
+        /// What to copy: a path, iscsi://HOST[:PORT]/TARGET-IQN/LUN, nbd://HOST[:PORT]/EXPORT,
+        /// nbd+unix:///EXPORT?socket=PATH, or - for standard input
+        pub from: Text<CopyPlace>, "FROM", as "";
+        /// Where to: the same, or - for standard output. WHAT IS THERE IS OVERWRITTEN
+        pub to: Text<CopyPlace>, "TO", as "";
+        /// Read the destination again and compare SHA-256
+        pub verify: bool = false;
+        /// Read the source at this rate at most
+        pub bandwidth: Rate = Rate(None), "RATE";
+        /// Keep in this file what is done, so that the same command resumes an interrupted copy
+        /// [default: TO.wansan-copy where TO is a path]
+        pub journal: Option<PathBuf>, "FILE";
+        /// Print the result as JSON
+        pub json: bool = false;
+        with session: CopySessionSettings;
+    }
+}
+
+settings! {
+    /// The session with a target that a copy reads or writes.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CopySessionSettings {
+        /// This initiator's iSCSI name
+        pub initiator_name: String = "iqn.2026-01.net.wansan:copy".to_owned(), "IQN";
+        /// TCP congestion control of the connections, by its kernel name
+        pub congestion_control: Option<String>, "NAME";
+        /// How it authenticates itself
+        pub chap: ChapSettings = usual(), of ChapSettings, "CHAP (RFC 7143 §12.1.3)";
+        /// What it negotiates for
+        pub negotiation: NegotiationSettings = usual(), of NegotiationSettings,
+            "Negotiation (RFC 7143 §13)";
+        with connections: ConnectionSettings, "Connections (RFC 7143 §4.2.1)";
+    }
+}
+
+impl CopySettings {
+    /// What to copy, and how. Secrets are read from their files.
+    ///
+    /// # Errors
+    /// When they cannot be.
+    pub fn config(&self) -> Result<CopyConfig, ChapSettingsError> {
+        Ok(CopyConfig {
+            from: self.session.end(&self.from.0)?,
+            to: self.session.end(&self.to.0)?,
+            journal: self.journal.clone(),
+            verify: self.verify,
+            bandwidth: self.bandwidth.0.map(|bits_per_s| (bits_per_s / 8).max(1)),
+        })
+    }
+}
+
+impl CopySessionSettings {
+    fn end(&self, place: &CopyPlace) -> Result<CopyEnd, ChapSettingsError> {
+        let initiator = match place {
+            CopyPlace::Iscsi(url) => {
+                let settings = InitiatorSettings {
+                    initiator_name: self.initiator_name.clone(),
+                    congestion_control: self.congestion_control.clone(),
+                    chap: self.chap.clone(),
+                    negotiation: self.negotiation.clone(),
+                    connections: self.connections.clone(),
+                    ..InitiatorSettings::new(url.clone())
+                };
+                Some(settings.config(TASKS, Duration::MAX)?)
+            }
+            _ => None,
+        };
+        Ok(CopyEnd {
+            place: place.clone(),
+            initiator,
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! How an attached disk stands.
+
+use serde::Serialize;
+use wansan_cache::Counters;
+
+/// Whether there is a way to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// There is.
+    #[default]
+    Connected,
+    /// The session has no connection and is being recovered: requests wait.
+    Recovering,
+    /// The session is lost: requests fail until there is a new one.
+    Lost,
+}
+
+impl Standing {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Connected => "connected",
+            Standing::Recovering => "recovering",
+            Standing::Lost => "lost",
+        }
+    }
+}
+
+/// An attached disk at a moment.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    /// Whether there is a way to it.
+    pub standing: Standing,
+    /// Programs that are connected.
+    pub clients: usize,
+    /// Their requests that are not answered.
+    pub open_requests: usize,
+    /// Bytes that were acknowledged and are not at the disk yet.
+    pub behind_bytes: u64,
+    /// For how long the oldest of them that is not on its way has waited, in ns.
+    pub behind_ns: u64,
+    /// Bytes that were read ahead and not asked for yet.
+    pub ahead_bytes: u64,
+    /// What the cache has done.
+    pub counters: Counters,
+    /// Recoveries of the session, and new sessions.
+    pub recoveries: u64,
+    /// Requests that failed.
+    pub failed_requests: u64,
+}

@@ -1,0 +1,372 @@
+//! The thread of an attached disk: it owns the session, the cache and the programs' connections.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use wansan_cache::{Action, Cache, Done, Failure, Outcome};
+use wansan_nbd::Export;
+use wansan_server::{Complaints, Poller, Ready};
+use wansan_trace::{Instant, clock};
+
+use crate::connection::{Connection, Ended};
+use crate::disk::{Disk, DiskError, DiskEvent};
+use crate::listen::Listen;
+use crate::status::{Standing, Status};
+
+/// Programs that may be connected at once.
+const MOST_CLIENTS: usize = 256;
+
+/// How often the status is renewed at most.
+const STATUS_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The longest wait: silence is noticed, and the status renewed.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+
+/// Sources of the poller that are not programs.
+const ORDERS: u64 = 0;
+const LISTENER: u64 = 1;
+const FIRST_CLIENT: u64 = 2;
+
+/// What others share with the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// It is to end once everything is at the disk.
+    pub(crate) ends: AtomicBool,
+    /// It is to end at once.
+    pub(crate) gives_up: AtomicBool,
+    pub(crate) status: Mutex<Status>,
+}
+
+/// The thread's state.
+pub(crate) struct Worker {
+    pub(crate) disk: Disk,
+    pub(crate) cache: Cache,
+    pub(crate) exports: Arc<[Export]>,
+    pub(crate) listen: Listen,
+    pub(crate) poller: Poller,
+    /// Becomes readable when `shared` asks for something.
+    pub(crate) orders: OwnedFd,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) complaints: Complaints,
+    clients: BTreeMap<u64, Client>,
+    next_client: u64,
+    /// Which program each open request is of.
+    requests: BTreeMap<u64, u64>,
+    next_request: u64,
+    recoveries: u64,
+    failed_requests: u64,
+    next_status: Instant,
+    next_tick: Instant,
+}
+
+struct Client {
+    connection: Connection,
+    /// What the poller waits for: to read, and to write.
+    interest: (bool, bool),
+}
+
+impl Worker {
+    pub(crate) fn new(
+        disk: Disk,
+        cache: Cache,
+        exports: Arc<[Export]>,
+        listen: Listen,
+        (poller, orders): (Poller, OwnedFd),
+        shared: Arc<Shared>,
+        complaints: Complaints,
+    ) -> io::Result<Worker> {
+        poller.add(&orders, ORDERS)?;
+        poller.add(&listen, LISTENER)?;
+        Ok(Worker {
+            disk,
+            cache,
+            exports,
+            listen,
+            poller,
+            orders,
+            shared,
+            complaints,
+            clients: BTreeMap::new(),
+            next_client: FIRST_CLIENT,
+            requests: BTreeMap::new(),
+            next_request: 0,
+            recoveries: 0,
+            failed_requests: 0,
+            next_status: Instant::ZERO,
+            next_tick: Instant::ZERO,
+        })
+    }
+
+    /// Serves until it is told to end.
+    pub(crate) fn run(mut self) -> Result<(), DiskError> {
+        let mut ready = Vec::new();
+        loop {
+            self.advance();
+            if self.is_over() {
+                break;
+            }
+            let now = clock::now();
+            self.publish(now);
+            let deadline = self.cache.deadline(now).min(now + LONGEST_WAIT);
+            self.disk.turn(deadline)?;
+            self.poller.wait(now, Some(now), &mut ready)?;
+            for event in &ready {
+                self.react(*event);
+            }
+        }
+        self.disk.detach();
+        Ok(())
+    }
+
+    /// Takes what the disk has done to the cache, what the cache wants to the disk, and answers to programs, until
+    /// nothing is left.
+    fn advance(&mut self) {
+        let now = clock::now();
+        while let Some(event) = self.disk.poll_event() {
+            self.report(&event);
+        }
+        while let Some((tag, outcome)) = self.disk.poll_done() {
+            self.cache.completed(tag, outcome, now);
+        }
+        loop {
+            let mut is_quiet = true;
+            while let Some(operation) = self.cache.poll_operation(now) {
+                self.disk.submit(operation);
+            }
+            while let Some((tag, outcome)) = self.disk.poll_done() {
+                self.cache.completed(tag, outcome, now);
+                is_quiet = false;
+            }
+            while let Some(Done { request, outcome }) = self.cache.poll_done() {
+                is_quiet = false;
+                self.answer(request, &outcome);
+            }
+            if is_quiet {
+                break;
+            }
+        }
+        if self.disk.is_down() {
+            self.fail_all();
+        }
+        self.send();
+    }
+
+    fn answer(&mut self, request: u64, outcome: &Outcome) {
+        self.failed_requests += u64::from(outcome.is_err());
+        if let Some(client) = self.requests.remove(&request)
+            && let Some(client) = self.clients.get_mut(&client)
+        {
+            client.connection.answer(request, outcome);
+        }
+    }
+
+    /// Programs are told that the disk is gone; what the cache has acknowledged stays in it.
+    fn fail_all(&mut self) {
+        for request in std::mem::take(&mut self.requests)
+            .into_keys()
+            .collect::<Vec<_>>()
+        {
+            for client in self.clients.values_mut() {
+                client.connection.answer(request, &Err(Failure::Io));
+            }
+            self.failed_requests += 1;
+        }
+    }
+
+    /// Sends replies, and takes up again what was not read because too much was open.
+    fn send(&mut self) {
+        let mut ended = Vec::new();
+        let ids: Vec<u64> = self.clients.keys().copied().collect();
+        for id in ids {
+            let Some(client) = self.clients.get_mut(&id) else {
+                continue;
+            };
+            let mut sent = client.connection.send();
+            if sent.is_ok() && client.connection.reads() && !client.interest.0 {
+                sent = self.receive(id);
+            }
+            match sent {
+                Ok(()) => self.choose_interest(id),
+                Err(end) => ended.push((id, end)),
+            }
+        }
+        for (id, end) in ended {
+            self.close(id, &end);
+        }
+    }
+
+    fn choose_interest(&mut self, id: u64) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let connection = &client.connection;
+        let interest = (connection.reads(), connection.is_blocked());
+        if interest != client.interest {
+            client.interest = interest;
+            let (read, write) = interest;
+            if let Err(error) = self.poller.interest(&connection.stream, id, read, write) {
+                self.close(id, &error.into());
+            }
+        }
+    }
+
+    fn react(&mut self, event: Ready) {
+        match event.source {
+            ORDERS => self.drain_orders(),
+            LISTENER => self.accept(),
+            id if event.read => {
+                if let Err(end) = self.receive(id) {
+                    self.close(id, &end);
+                }
+            }
+            // Replies are sent in each round.
+            _ => {}
+        }
+    }
+
+    fn receive(&mut self, id: u64) -> Result<(), Ended> {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return Ok(());
+        };
+        let now = clock::now();
+        let (cache, requests, next) = (&mut self.cache, &mut self.requests, &mut self.next_request);
+        let is_down = self.disk.is_down();
+        let mut refused = Vec::new();
+        let received = client.connection.receive(|action| {
+            let request = *next;
+            *next += 1;
+            match is_down {
+                true => refused.push(request),
+                false => {
+                    requests.insert(request, id);
+                    cache.submit(request, action, now);
+                }
+            }
+            request
+        });
+        for request in refused {
+            self.failed_requests += 1;
+            client.connection.answer(request, &Err(Failure::Io));
+        }
+        received
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let stream = match self.listen.accept() {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return,
+                Err(error) => return self.complaints.add(|| format!("cannot accept: {error}")),
+            };
+            if self.clients.len() >= MOST_CLIENTS || self.shared.ends.load(Ordering::Relaxed) {
+                self.complaints
+                    .add(|| format!("{MOST_CLIENTS} programs are connected: no more are accepted"));
+                continue;
+            }
+            let id = self.next_client;
+            self.next_client += 1;
+            if let Err(error) = self.poller.add(&stream, id) {
+                self.complaints
+                    .add(|| format!("cannot wait for a program: {error}"));
+                continue;
+            }
+            let client = Client {
+                connection: Connection::new(stream, Arc::clone(&self.exports)),
+                interest: (true, false),
+            };
+            self.clients.insert(id, client);
+        }
+    }
+
+    fn close(&mut self, id: u64, end: &Ended) {
+        let Some(client) = self.clients.remove(&id) else {
+            return;
+        };
+        if !matches!(end, Ended::Closed) {
+            self.complaints
+                .add(|| format!("the connection of a program ended: {end}"));
+        }
+        for request in client.connection.open_requests() {
+            self.requests.remove(&request);
+        }
+        // A socket that the poller does not know any more is as good as one that it forgets.
+        let _ = self.poller.remove(&client.connection.stream);
+    }
+
+    fn drain_orders(&self) {
+        // What it says is in `shared`.
+        let _ = rustix::io::read(&self.orders, &mut [0; 8]);
+    }
+
+    /// Whether it is to end, and may: everything that was acknowledged is at the disk.
+    fn is_over(&mut self) -> bool {
+        if self.shared.gives_up.load(Ordering::Relaxed) {
+            return true;
+        }
+        if !self.shared.ends.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Nobody hears the answer: it has the cache send what it has.
+        if self.cache.behind_bytes() > 0 && self.requests.is_empty() {
+            let request = self.next_request;
+            self.next_request += 1;
+            self.requests.insert(request, ORDERS);
+            self.cache.submit(request, Action::Flush, clock::now());
+            self.advance();
+        }
+        self.cache.is_idle() && self.disk.is_idle()
+    }
+
+    fn report(&mut self, event: &DiskEvent) {
+        let line = match event {
+            DiskEvent::Changed => return self.cache.invalidate(),
+            DiskEvent::Back => {
+                self.recoveries += 1;
+                "the session is back".to_owned()
+            }
+            DiskEvent::Lost(why) => {
+                format!("the session is lost, and requests fail until there is a new one: {why}")
+            }
+            DiskEvent::StillLost(why) => format!("no new session yet: {why}"),
+            DiskEvent::Failed(why) => format!("the disk failed a request: {why}"),
+        };
+        self.complaints.add(|| line);
+    }
+
+    fn publish(&mut self, now: Instant) {
+        if now < self.next_status {
+            return;
+        }
+        self.next_status = now + STATUS_INTERVAL;
+        if now >= self.next_tick {
+            self.next_tick = now + Duration::from_secs(1);
+            self.complaints.tick();
+        }
+        let standing = match (self.disk.is_down(), self.disk.cut_off(now).is_zero()) {
+            (true, _) => Standing::Lost,
+            (false, false) => Standing::Recovering,
+            (false, true) => Standing::Connected,
+        };
+        let status = Status {
+            standing,
+            clients: self.clients.len(),
+            open_requests: self.requests.len(),
+            behind_bytes: self.cache.behind_bytes(),
+            behind_ns: self
+                .cache
+                .behind_since()
+                .map_or(0, |since| (now - since).as_nanos() as u64),
+            ahead_bytes: self.cache.ahead_bytes(),
+            counters: self.cache.counters(),
+            recoveries: self.recoveries + self.disk.recoveries().sessions,
+            failed_requests: self.failed_requests,
+        };
+        if let Ok(mut shared) = self.shared.status.lock() {
+            *shared = status;
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `wansan attach`: serves remote disks to programs of this host.
+
+mod list;
+mod metrics;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use wansan_attach::control::Control;
+use wansan_attach::settings::{AttachFile, AttachSettings, DiskSettings, ProcessSettings};
+use wansan_attach::{AttachConfig, Attached};
+use wansan_mistake::Mistake;
+
+use super::options::{Elsewhere, FileOr, Options};
+use super::settings_file::{self, Origin};
+use super::{one_line, print_json, print_text, remark, service};
+
+/// Arguments of `wansan attach`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct AttachArgs {
+    #[command(subcommand)]
+    command: Option<AttachCommand>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum AttachCommand {
+    /// List the disks that this user has attached
+    List(list::ListArgs),
+    /// Detach a disk, once what was acknowledged is on its medium
+    Detach(list::DetachArgs),
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    #[command(flatten)]
+    file: FileOr<DiskSettings>,
+    #[command(flatten)]
+    process: Options<ProcessSettings>,
+    #[command(flatten)]
+    elsewhere: Elsewhere,
+}
+
+/// A disk that is served, and as what.
+struct Disk {
+    settings: DiskSettings,
+    attached: Attached,
+}
+
+/// The disks of this process, for whoever looks at them.
+type Disks = Arc<Mutex<Vec<Disk>>>;
+
+fn locked(disks: &Disks) -> MutexGuard<'_, Vec<Disk>> {
+    disks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Program {
+    process: ProcessSettings,
+    origin: Origin,
+    disks: Disks,
+}
+
+/// Carries out `wansan attach`: serves until SIGINT or SIGTERM, then writes what was acknowledged to the disks. A
+/// second signal gives that up. SIGHUP reads the file again.
+///
+/// # Errors
+/// What makes it impossible to serve.
+pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode> {
+    match &args.command {
+        Some(AttachCommand::List(args)) => list::list(args),
+        Some(AttachCommand::Detach(args)) => list::detach(args),
+        None => serve(&args.serve),
+    }
+}
+
+fn serve(args: &ServeArgs) -> Result<ExitCode> {
+    let (settings, origin) = match args.elsewhere.settings()? {
+        Some(settings) => (settings, Origin::StandardInput),
+        None => {
+            let origin = args.file.origin();
+            let file = match origin.file() {
+                Some(path) => settings_file::read(path)?,
+                None => AttachFile {
+                    disk: vec![args.file.settings()?],
+                },
+            };
+            let process = args.process.settings()?;
+            (AttachSettings { file, process }, origin)
+        }
+    };
+    let mut orders = service::Orders::new()?;
+    let program = Program {
+        process: settings.process,
+        origin,
+        disks: Disks::default(),
+    };
+    program.start(&settings.file)?;
+    let disks = Arc::clone(&program.disks);
+    let control = Control::serve(move |request| list::answer(&disks, &request));
+    if let Err(error) = &control {
+        remark(&format!(
+            "wansan attach: `wansan attach list` will not see it: {error}"
+        ));
+    }
+    let reloads = program.origin.file().is_some();
+    orders.obey(reloads, |again| {
+        if again {
+            program.reload()?;
+        }
+        Ok(program.summary())
+    })?;
+    program.detach_all(|| orders.hurries())
+}
+
+impl Program {
+    fn disks(&self) -> MutexGuard<'_, Vec<Disk>> {
+        locked(&self.disks)
+    }
+
+    fn start(&self, file: &AttachFile) -> Result<()> {
+        if file.disk.is_empty() {
+            let mistake = Mistake::new("at least one disk must be given");
+            return Err(self.origin.locate(Some("disk"), mistake));
+        }
+        for (place, settings) in file.disk.iter().enumerate() {
+            let attached = self.attach(settings, place)?;
+            self.disks().push(Disk {
+                settings: settings.clone(),
+                attached,
+            });
+        }
+        let metrics = match self.process.metrics {
+            Some(listen) => Some(metrics::serve(listen.0.0, Arc::clone(&self.disks))?),
+            None => None,
+        };
+        for disk in &*self.disks() {
+            self.announce(disk)?;
+        }
+        match metrics {
+            Some(metrics) if self.process.json => {
+                let event =
+                    serde_json::json!({ "event": "metrics", "metrics": metrics.to_string() });
+                print_json(&event.to_string())
+            }
+            Some(metrics) => print_text(|out| writeln!(out, "metrics at http://{metrics}/metrics")),
+            None => Ok(()),
+        }
+    }
+
+    fn attach(&self, settings: &DiskSettings, place: usize) -> Result<Attached> {
+        let locate = |error: String| {
+            let place = self.origin.file().map(|_| format!("disk[{place}]"));
+            self.origin.locate(place.as_deref(), Mistake::new(error))
+        };
+        let config: AttachConfig = settings
+            .config(|line| remark(&format!("wansan attach: {line}")))
+            .map_err(|error| locate(error.to_string()))?;
+        Attached::start(&config).map_err(|error| locate(error.to_string()))
+    }
+
+    fn announce(&self, disk: &Disk) -> Result<()> {
+        let Disk { settings, attached } = disk;
+        let (facts, place) = (attached.facts(), attached.place());
+        let (url, bytes) = (&settings.initiator.url, facts.capacity.bytes());
+        if self.process.json {
+            let event = serde_json::json!({
+                "event": "attached", "url": url.to_string(), "nbd": place.to_string(),
+                "size_bytes": bytes, "block_bytes": facts.block_bytes(), "model": facts.model,
+            });
+            return print_json(&event.to_string());
+        }
+        print_text(|out| {
+            let gib = bytes as f64 / f64::from(1 << 30);
+            writeln!(out, "{url}, {gib:.2} GiB, at {place}")
+        })
+    }
+
+    /// One line for `systemctl status`.
+    fn summary(&self) -> String {
+        let disks = self.disks();
+        let places = disks.iter().map(|disk| disk.attached.place().to_string());
+        format!("serves {}", places.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Reads the file again: disks that are new in it are attached, those that are gone are detached, others stay.
+    fn reload(&self) -> Result<()> {
+        let path = self.origin.file().context("only a file is read again")?;
+        let file: AttachFile = match settings_file::read(path) {
+            Ok(file) => file,
+            Err(error) => {
+                remark(&format!(
+                    "wansan attach: not reloaded: {}",
+                    one_line(&error)
+                ));
+                return Ok(());
+            }
+        };
+        let (stay, gone): (Vec<Disk>, Vec<Disk>) = std::mem::take(&mut *self.disks())
+            .into_iter()
+            .partition(|disk| file.disk.contains(&disk.settings));
+        let (stays, removed) = (stay.len(), gone.len());
+        *self.disks() = stay;
+        for disk in gone {
+            detach(disk, || false)?;
+        }
+        let mut added = 0;
+        for (place, settings) in file.disk.iter().enumerate() {
+            if self.disks().iter().any(|disk| disk.settings == *settings) {
+                continue;
+            }
+            match self.attach(settings, place) {
+                Ok(attached) => {
+                    let settings = settings.clone();
+                    let disk = Disk { settings, attached };
+                    self.announce(&disk)?;
+                    self.disks().push(disk);
+                    added += 1;
+                }
+                Err(error) => remark(&format!("wansan attach: {}", one_line(&error))),
+            }
+        }
+        if self.process.json {
+            let event = serde_json::json!({ "event": "reloaded", "added": added, "removed": removed, "unchanged": stays });
+            return print_json(&event.to_string());
+        }
+        print_text(|out| {
+            writeln!(
+                out,
+                "reloaded: {added} added, {removed} removed, {stays} unchanged"
+            )
+        })
+    }
+
+    fn detach_all(&self, mut hurries: impl FnMut() -> bool) -> Result<ExitCode> {
+        let mut left = 0;
+        for disk in std::mem::take(&mut *self.disks()) {
+            left += detach(disk, &mut hurries)?;
+        }
+        Ok(if left > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+/// Detaches a disk; returns the bytes that were acknowledged and have not reached it.
+fn detach(disk: Disk, hurries: impl FnMut() -> bool) -> Result<u64> {
+    let url = disk.settings.initiator.url.to_string();
+    let left = disk.attached.detach(hurries).with_context(|| url.clone())?;
+    if left > 0 {
+        remark(&format!(
+            "wansan attach: {left} bytes that were acknowledged have not reached {url}"
+        ));
+    }
+    Ok(left)
+}

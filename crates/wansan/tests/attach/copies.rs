@@ -1,0 +1,231 @@
+//! `wansan copy`: from anywhere to anywhere.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use wansan_peers::trial::{Stop, require, trial};
+
+use crate::stage::{DISK_BYTES, Stage, WANSAN, pattern, wansan};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "copies between files, disks and NBD are verified",
+            everywhere,
+        ),
+        trial("copies keep holes", holes),
+        trial("standard input and output are copied", streams),
+        trial("an interrupted copy is resumed", resumed),
+        trial("a copy of something else is not resumed", not_resumed),
+        trial("a bandwidth bounds a copy", bandwidth),
+        trial("copies that cannot be are told in one line", refusals),
+    ]
+}
+
+fn copy(from: &str, to: &str, more: &[&str]) -> Result<serde_json::Value, Stop> {
+    let finished = wansan(&[&["copy", from, to, "--json"], more].concat())?;
+    let finished = finished.success()?;
+    serde_json::from_str(&finished.stdout)
+        .map_err(|error| Stop::Failed(format!("{error}: {}", finished.output())))
+}
+
+fn everywhere() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let attach = stage.attach(&[])?;
+    let (image, back) = (stage.path("image"), stage.path("back"));
+    let places = [stage.target.url(0), attach.uri()];
+    let (image_name, back_name) = (image.display().to_string(), back.display().to_string());
+    for (seed, place) in places.iter().enumerate() {
+        let data = pattern(DISK_BYTES, seed as u64 + 10);
+        fs::write(&image, &data)?;
+        let there = copy(&image_name, place, &["--verify"])?;
+        require(there["data_bytes"] == DISK_BYTES, || there.to_string())?;
+        require(stage.disk()? == data, || {
+            format!("{place}: the target has other data")
+        })?;
+        let again = copy(place, &back_name, &["--verify"])?;
+        require(again["sha256"] == there["sha256"], || again.to_string())?;
+        require(fs::read(&back)? == data, || {
+            format!("{place}: other data came back")
+        })?;
+    }
+    Ok(())
+}
+
+fn holes() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let image = stage.path("image");
+    let file = File::create(&image)?;
+    file.set_len(DISK_BYTES)?;
+    let data = pattern(1 << 20, 4);
+    file.write_all_at(&data, 8 << 20)?;
+    // Old data on the disk where the image has a hole.
+    let old = stage.path("old");
+    fs::write(&old, pattern(DISK_BYTES, 5))?;
+    let url = stage.target.url(0);
+    copy(&old.display().to_string(), &url, &[])?;
+    let there = copy(&image.display().to_string(), &url, &["--verify"])?;
+    require(there["data_bytes"] == 1 << 20, || there.to_string())?;
+    require(stage.disk()? == fs::read(&image)?, || {
+        "the target has other data".to_owned()
+    })?;
+    let back = stage.path("back");
+    copy(&url, &back.display().to_string(), &["--verify"])?;
+    require(fs::read(&back)? == fs::read(&image)?, || {
+        "other data came back".to_owned()
+    })?;
+    let allocated = fs::metadata(&back)?.blocks() * 512;
+    require(allocated < 4 << 20, || {
+        format!("{allocated} bytes are allocated")
+    })
+}
+
+fn streams() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    // No whole number of blocks.
+    let data = pattern(3_000_008, 6);
+    let mut child = Command::new(WANSAN)
+        .args(["copy", "-", &stage.target.url(0)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let mut stdin = child
+        .stdin
+        .take()
+        .ok_or(Stop::Failed("no pipe".to_owned()))?;
+    stdin.write_all(&data)?;
+    drop(stdin);
+    require(child.wait()?.success(), || "the copy failed".to_owned())?;
+    let out = Command::new(WANSAN)
+        .args(["copy", &stage.target.url(0), "-"])
+        .output()?;
+    require(out.status.success(), || {
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    })?;
+    require(out.stdout.len() as u64 == DISK_BYTES, || {
+        format!("{} bytes came", out.stdout.len())
+    })?;
+    require(out.stdout[..data.len()] == data, || {
+        "other data came".to_owned()
+    })?;
+    require(
+        out.stdout[data.len()..].iter().all(|byte| *byte == 0),
+        || "no zeros follow".to_owned(),
+    )
+}
+
+fn resumed() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (image, journal) = (stage.path("image"), stage.path("journal"));
+    let data = pattern(DISK_BYTES, 7);
+    fs::write(&image, &data)?;
+    let (url, image, journal_name) = (
+        stage.target.url(0),
+        image.display().to_string(),
+        journal.display().to_string(),
+    );
+    let arguments = ["copy", &image, &url, "--journal", &journal_name];
+    let mut child = Command::new(WANSAN)
+        .args(arguments)
+        .args(["--bandwidth", "80Mbit/s"])
+        .spawn()?;
+    let began = Instant::now();
+    let done = loop {
+        let kept = fs::read_to_string(&journal).unwrap_or_default();
+        let kept: serde_json::Value = serde_json::from_str(&kept).unwrap_or_default();
+        match kept["done_bytes"].as_u64() {
+            Some(done) if done > 0 => break done,
+            _ => require(began.elapsed() < Duration::from_secs(60), || {
+                "nothing is kept".to_owned()
+            })?,
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    child.kill()?;
+    child.wait()?;
+    let rest = copy(&image, &url, &["--journal", &journal_name, "--verify"])?;
+    let resumed = rest["resumed_bytes"].as_u64().unwrap_or_default();
+    require(resumed >= done && resumed < DISK_BYTES, || rest.to_string())?;
+    require(rest["data_bytes"] == DISK_BYTES - resumed, || {
+        rest.to_string()
+    })?;
+    require(!journal.exists(), || {
+        "the journal is still there".to_owned()
+    })?;
+    require(stage.disk()? == data, || {
+        "the target has other data".to_owned()
+    })
+}
+
+fn not_resumed() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (image, to) = (stage.path("image"), stage.path("to"));
+    fs::write(&image, pattern(4 << 20, 8))?;
+    let journal = stage.path("to.wansan-copy");
+    let (image, to) = (image.display().to_string(), to.display().to_string());
+    for (kept, says) in [
+        ("{", "no journal of a copy"),
+        (
+            r#"{"from":"x","to":"y","size_bytes":4194304,"changed_ns":null,"done_bytes":7}"#,
+            "it is of a copy from x to y",
+        ),
+    ] {
+        fs::write(&journal, kept)?;
+        let refused = wansan(&["copy", &image, &to])?;
+        require(refused.status.code() == Some(2), || refused.output())?;
+        require(refused.stderr.contains(says), || refused.output())?;
+    }
+    Ok(())
+}
+
+fn bandwidth() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (image, to) = (stage.path("image"), stage.path("to"));
+    fs::write(&image, pattern(8 << 20, 9))?;
+    let copied = copy(
+        &image.display().to_string(),
+        &to.display().to_string(),
+        &["--bandwidth", "32Mbit/s"],
+    )?;
+    // 8 MiB at 4 MB/s are 2.1 s; the first piece need not wait.
+    let time = copied["time_s"].as_f64().unwrap_or_default();
+    require(time > 1.5, || copied.to_string())
+}
+
+fn refusals() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let large = stage.path("large");
+    File::create(&large)?.set_len(2 * DISK_BYTES)?;
+    let (large, url) = (large.display().to_string(), stage.target.url(0));
+    let missing = stage.path("missing").display().to_string();
+    for (arguments, says) in [
+        (vec!["copy", &large, &url], "fewer than the"),
+        (vec!["copy", &missing, &url], "No such file"),
+        (vec!["copy", &large, &large], "the same"),
+        (vec!["copy", "ftp://x/y", &url], "`ftp://` is not known"),
+        (vec!["copy", &large, "-", "--verify"], "standard output"),
+        (
+            vec!["copy", "nbd+unix:///?socket=/nowhere/x", &missing],
+            "No such file",
+        ),
+        (
+            vec!["copy", "/dev/null", &missing],
+            "neither a file nor a block device",
+        ),
+    ] {
+        let refused = wansan(&arguments)?;
+        require(refused.status.code() == Some(2), || refused.output())?;
+        require(refused.stderr.contains(says), || {
+            format!("no `{says}` in {}", refused.output())
+        })?;
+        require(refused.stderr.trim().lines().count() == 1, || {
+            refused.output()
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What the tests share: a target with a disk in a file, and what is in it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use wansan_peers::process::{Finished, run};
+use wansan_peers::program::find;
+use wansan_peers::trial::Stop;
+use wansan_peers::wansan::{Attach, Target, command};
+
+pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const DISK_BYTES: u64 = 64 << 20;
+
+/// A target with one disk, thin, in a file.
+pub(crate) struct Stage {
+    pub(crate) target: Target,
+    pub(crate) folder: TempDir,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Result<Stage, Stop> {
+        let folder = TempDir::with_prefix("wansan-test-attach-")?;
+        File::create(folder.path().join("disk.img"))?.set_len(DISK_BYTES)?;
+        let target = Self::serve(folder.path(), "127.0.0.1:0")?;
+        Ok(Stage { target, folder })
+    }
+
+    pub(crate) fn serve(folder: &Path, portal: &str) -> Result<Target, Stop> {
+        let lun = format!("file:{},thin", folder.join("disk.img").display());
+        Ok(Target::start_at(
+            Path::new(WANSAN),
+            portal,
+            &["--lun", &lun],
+        )?)
+    }
+
+    pub(crate) fn attach(&self, arguments: &[&str]) -> Result<Attach, Stop> {
+        Ok(Attach::start(
+            Path::new(WANSAN),
+            &self.target.url(0),
+            arguments,
+        )?)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What the target has in its file.
+    pub(crate) fn disk(&self) -> Result<Vec<u8>, Stop> {
+        Ok(fs::read(self.path("disk.img"))?)
+    }
+}
+
+/// Runs `wansan`.
+pub(crate) fn wansan(arguments: &[&str]) -> Result<Finished, Stop> {
+    Ok(command(Path::new(WANSAN), arguments, LIMIT)?)
+}
+
+/// Runs a program of others, which has to succeed.
+pub(crate) fn peer(program: &str, arguments: &[&str]) -> Result<String, Stop> {
+    let program = find(program)?;
+    let finished = run(Command::new(program).args(arguments), LIMIT)?;
+    Ok(finished.success()?.output())
+}
+
+/// Bytes that say where they belong: no two blocks of 512 are alike.
+pub(crate) fn pattern(bytes: u64, seed: u64) -> Vec<u8> {
+    let word = |at: u64| {
+        (at ^ seed << 32)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .to_le_bytes()
+    };
+    (0..bytes / 8).flat_map(word).collect()
+}
