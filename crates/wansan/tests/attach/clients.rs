@@ -187,6 +187,7 @@ fn fio() -> Result<(), Stop> {
             "--fsync=64",
             "--do_verify=1",
             "--verify_fatal=1",
+            "--verify_state_save=0",
         ];
         peer("fio", &arguments)?;
     }
