@@ -1,0 +1,376 @@
+//! Writes kept in a file on this host until they are at the disk.
+
+mod drain;
+mod index;
+mod record;
+mod ring;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use wansan_trace::Instant;
+
+use self::drain::Drain;
+use self::index::Index;
+use self::record::Kind;
+pub use self::record::{Identity, Superblock};
+use self::ring::Ring;
+pub use self::ring::{JournalFile, OpenError};
+use crate::action::{Action, Answer, Extent, Failure, Outcome};
+use crate::cache::{Done, Operation};
+use crate::range::{Range, fill};
+
+/// How a journal works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// Which disk it belongs to.
+    pub identity: Identity,
+    /// The length of its ring, in bytes: a multiple of 4096, and more than any write.
+    pub ring_bytes: u64,
+    /// The longest write that adjacent ones are merged to, in bytes.
+    pub burst_bytes: u64,
+    /// Operations of the disk at once, at most; at least 1.
+    pub operations: usize,
+}
+
+/// A read that lacks data of the disk.
+#[derive(Debug)]
+struct Read {
+    request: u64,
+    range: Range,
+    data: Vec<u8>,
+    gaps: Vec<Range>,
+}
+
+/// An operation of the disk.
+#[derive(Debug)]
+enum InFlight {
+    Read(Read),
+    /// A request that goes to the disk as it is.
+    Through(u64),
+    Drain,
+}
+
+/// A journal between a program and a disk. Into it go requests ([`Journal::submit`]), completions of the disk's
+/// operations ([`Journal::completed`]) and of syncs of its file ([`Journal::synced`]); after each, and at
+/// [`Journal::deadline`], operations, a sync and answers come out ([`Journal::poll_operation`], [`Journal::poll_sync`],
+/// [`Journal::poll_done`]), each until there is none.
+///
+/// A write is answered when it is in the file, a flush when the file is durable. Records go to the disk in epochs, which
+/// flushes divide: all of one before any of the next, so that the disk holds at any time what a disk with a volatile
+/// cache might after a loss of power at some past moment. Operations that overlap must take effect in the order in
+/// which they come out, which a [`Cache`](crate::Cache) below sees to.
+#[derive(Debug)]
+pub struct Journal<F> {
+    ring: Ring<F>,
+    index: Index,
+    drain: Drain,
+    /// Of new records.
+    epoch: u64,
+    in_flight: BTreeMap<u64, InFlight>,
+    next_tag: u64,
+    operations: VecDeque<Operation>,
+    done: VecDeque<Done>,
+    /// Writes that wait for room in the ring.
+    waiting: VecDeque<(u64, Action)>,
+    /// Requests that wait for the file, with the count of what must be durable.
+    flushes: VecDeque<(u64, u64)>,
+}
+
+impl<F: JournalFile> Journal<F> {
+    /// A new journal in an empty file.
+    ///
+    /// # Errors
+    /// The file's.
+    pub fn create(file: F, config: JournalConfig) -> Result<Journal<F>, Failure> {
+        let ring = Ring::create(file, config.identity, config.ring_bytes)?;
+        Ok(Journal::over(
+            ring,
+            config,
+            Index::default(),
+            VecDeque::new(),
+        ))
+    }
+
+    /// The journal that is in a file, with what is not at the disk.
+    ///
+    /// # Errors
+    /// [`OpenError`] when it is of another disk, or none.
+    pub fn open(file: F, config: JournalConfig) -> Result<Journal<F>, OpenError> {
+        let (ring, records) = Ring::open(file, config.identity)?;
+        let mut index = Index::default();
+        records.iter().for_each(|record| index.add(record));
+        Ok(Journal::over(ring, config, index, records.into()))
+    }
+
+    fn over(
+        ring: Ring<F>,
+        config: JournalConfig,
+        index: Index,
+        records: VecDeque<record::Record>,
+    ) -> Journal<F> {
+        let epoch = records.back().map_or(0, |last| last.epoch + 1);
+        Journal {
+            drain: Drain::new(
+                records,
+                ring.bytes() / 8,
+                config.burst_bytes,
+                config.operations.max(1),
+            ),
+            ring,
+            index,
+            epoch,
+            in_flight: BTreeMap::new(),
+            next_tag: 0,
+            operations: VecDeque::new(),
+            done: VecDeque::new(),
+            waiting: VecDeque::new(),
+            flushes: VecDeque::new(),
+        }
+    }
+
+    /// A request, with a number of the caller's that no other open one has. It must be inside the disk.
+    pub fn submit(&mut self, request: u64, action: Action, now: Instant) {
+        match action {
+            Action::Read { range } => self.read(request, range),
+            Action::Write { .. } | Action::Zero { .. } | Action::Trim { .. } => {
+                self.waiting.push_back((request, action));
+                self.take_waiting(now);
+            }
+            Action::Flush => {
+                self.epoch += 1;
+                self.flushes.push_back((request, self.ring.written()));
+                self.answer_flushes();
+            }
+            // What is in the journal counts as data.
+            Action::Status { range, .. } if !self.index.overlapping(&range).is_empty() => {
+                let extents = vec![Extent::data(range.bytes())];
+                self.finish(request, Ok(Answer::Status(extents)));
+            }
+            Action::Status { .. } | Action::Prefetch { .. } => {
+                self.send(InFlight::Through(request), action);
+            }
+        }
+    }
+
+    fn finish(&mut self, request: u64, outcome: Outcome) {
+        self.done.push_back(Done { request, outcome });
+    }
+
+    fn send(&mut self, what: InFlight, action: Action) {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.in_flight.insert(tag, what);
+        self.operations.push_back(Operation { tag, action });
+    }
+
+    fn read(&mut self, request: u64, range: Range) {
+        let mut data = vec![0; range.bytes() as usize];
+        let mut gaps = vec![range];
+        let mut failure = None;
+        for entry in self.index.overlapping(&range) {
+            let ring = &mut self.ring;
+            fill(&mut gaps, &entry.range, |part| {
+                // Zeros are there already.
+                if let Some(place) = entry.place {
+                    let at = range.places(&part);
+                    let place = place + (part.start - entry.range.start);
+                    if let Err(failed) = ring.read(place, &mut data[at]) {
+                        failure = Some(failed);
+                    }
+                }
+            });
+        }
+        match (failure, gaps.first(), gaps.last()) {
+            (Some(failure), ..) => self.finish(request, Err(failure)),
+            (None, Some(first), Some(last)) => {
+                let whole = Range {
+                    start: first.start,
+                    end: last.end,
+                };
+                let read = Read {
+                    request,
+                    range,
+                    data,
+                    gaps,
+                };
+                self.send(InFlight::Read(read), Action::Read { range: whole });
+            }
+            _ => self.finish(request, Ok(Answer::Data(data))),
+        }
+    }
+
+    /// Takes writes for which there is room.
+    fn take_waiting(&mut self, now: Instant) {
+        while let Some((request, action)) = self.waiting.pop_front() {
+            match self.append(&action, now) {
+                Ok(true) => self.acknowledge(request, &action),
+                Ok(false) => return self.waiting.push_front((request, action)),
+                Err(failure) => self.finish(request, Err(failure)),
+            }
+        }
+    }
+
+    /// Whether there was room.
+    fn append(&mut self, action: &Action, now: Instant) -> Result<bool, Failure> {
+        let (kind, data) = match action {
+            Action::Write { data, .. } => (Kind::Write, &data[..]),
+            Action::Zero { may_unmap, .. } => {
+                let may_unmap = *may_unmap;
+                (Kind::Zero { may_unmap }, &[][..])
+            }
+            _ => (Kind::Trim, &[][..]),
+        };
+        let Some(record) = self.ring.append(kind, self.epoch, action.range(), data)? else {
+            return Ok(false);
+        };
+        self.index.add(&record);
+        self.drain.add(record, now);
+        Ok(true)
+    }
+
+    fn acknowledge(&mut self, request: u64, action: &Action) {
+        let is_fua = matches!(
+            action,
+            Action::Write { fua: true, .. }
+                | Action::Zero { fua: true, .. }
+                | Action::Trim { fua: true, .. }
+        );
+        match is_fua {
+            true => {
+                self.epoch += 1;
+                self.flushes.push_back((request, self.ring.written()));
+                self.answer_flushes();
+            }
+            false => self.finish(request, Ok(Answer::Done)),
+        }
+    }
+
+    fn answer_flushes(&mut self) {
+        while let Some((request, written)) = self.flushes.front().copied()
+            && (written <= self.ring.durable() || self.ring.is_broken())
+        {
+            self.flushes.pop_front();
+            let outcome = match self.ring.is_broken() {
+                true => Err(Failure::Io),
+                false => Ok(Answer::Done),
+            };
+            self.finish(request, outcome);
+        }
+    }
+
+    /// Whether the file is to be synced now; [`Journal::synced`] follows.
+    pub fn poll_sync(&mut self) -> bool {
+        let for_flushes = self.flushes.back().map(|(_, written)| *written);
+        let for_head = self.drain.awaits_sync();
+        let wanted = for_flushes.into_iter().chain(for_head).max();
+        wanted.is_some_and(|written| self.ring.begin_sync(written))
+    }
+
+    /// The file was synced, or could not be: then nothing is kept any more.
+    pub fn synced(&mut self, result: Result<(), Failure>) {
+        self.ring.end_sync(result.is_ok());
+        self.answer_flushes();
+    }
+
+    /// An operation of the disk has ended.
+    pub fn completed(&mut self, tag: u64, outcome: Outcome, now: Instant) {
+        match self.in_flight.remove(&tag) {
+            Some(InFlight::Read(read)) => self.read_is_done(read, outcome),
+            Some(InFlight::Through(request)) => self.finish(request, outcome),
+            Some(InFlight::Drain) => self.drain.completed(outcome.is_ok(), now),
+            None => {}
+        }
+    }
+
+    fn read_is_done(&mut self, read: Read, outcome: Outcome) {
+        let Read {
+            request,
+            range,
+            mut data,
+            gaps,
+        } = read;
+        let outcome = match outcome {
+            Ok(Answer::Data(below)) => {
+                let start = gaps.first().map_or(range.start, |gap| gap.start);
+                let whole = Range::new(start, below.len() as u64);
+                for gap in gaps {
+                    data[range.places(&gap)].copy_from_slice(&below[whole.places(&gap)]);
+                }
+                Ok(Answer::Data(data))
+            }
+            outcome => outcome,
+        };
+        self.finish(request, outcome);
+    }
+
+    /// What the disk is to do now, if there is anything.
+    pub fn poll_operation(&mut self, now: Instant) -> Option<Operation> {
+        if self.operations.is_empty() {
+            self.advance(now);
+        }
+        self.operations.pop_front()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        let actions = self.drain.advance(&mut self.ring, now);
+        for action in actions {
+            self.send(InFlight::Drain, action);
+        }
+        let at_disk = self.drain.take_sealed(self.ring.durable());
+        if !at_disk.is_empty() {
+            at_disk.iter().for_each(|record| self.index.remove(record));
+            self.take_waiting(now);
+        }
+    }
+
+    /// When [`Journal::poll_operation`] may have something although nothing has come in.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.drain.retries_at()
+    }
+
+    /// The next request that is done, if there is one.
+    pub fn poll_done(&mut self) -> Option<Done> {
+        self.done.pop_front()
+    }
+
+    /// The disk may have lost what was not flushed: what is in the journal goes to it again.
+    pub fn again(&mut self) {
+        self.drain.again();
+    }
+
+    /// Bytes of records that are not at the disk.
+    #[must_use]
+    pub fn behind_bytes(&self) -> u64 {
+        self.drain.behind_bytes()
+    }
+
+    /// When the oldest record came that is not at the disk; of those that were there at the start, never.
+    #[must_use]
+    pub fn behind_since(&self) -> Option<Instant> {
+        self.drain.behind_since()
+    }
+
+    /// Whether its file could not be synced or read: nothing is kept any more.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.ring.is_broken()
+    }
+
+    /// Whether no request is open and everything is at the disk.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+            && self.operations.is_empty()
+            && self.done.is_empty()
+            && self.waiting.is_empty()
+            && self.flushes.is_empty()
+            && self.drain.behind_bytes() == 0
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn into_file(self) -> F {
+        self.ring.into_file()
+    }
+}

@@ -1,0 +1,334 @@
+//! The ring of records in a file: where it begins, where it ends, what of it is durable.
+
+use super::record::{
+    Identity, Kind, RING_AT_BYTES, Record, SECTOR_BYTES, SUPERBLOCK_BYTES, Superblock,
+    header_bytes, ring_bytes,
+};
+use crate::action::Failure;
+use crate::range::Range;
+
+/// A file on this host.
+pub trait JournalFile {
+    /// Writes at a place of the file; what is written may be lost until the file is synced.
+    ///
+    /// # Errors
+    /// The file's.
+    fn write_at(&mut self, place: u64, data: &[u8]) -> Result<(), Failure>;
+
+    /// Reads at a place of the file.
+    ///
+    /// # Errors
+    /// The file's, also when it ends before.
+    fn read_at(&mut self, place: u64, into: &mut [u8]) -> Result<(), Failure>;
+
+    /// Has all that was written be durable, at once.
+    ///
+    /// # Errors
+    /// The file's.
+    fn sync(&mut self) -> Result<(), Failure>;
+}
+
+/// A file is no journal of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenError {
+    /// It is none, or both of its superblocks are torn.
+    NoJournal,
+    /// It is one of another disk.
+    OtherDisk,
+    /// It cannot be read or written.
+    File(Failure),
+}
+
+impl From<Failure> for OpenError {
+    fn from(failure: Failure) -> OpenError {
+        OpenError::File(failure)
+    }
+}
+
+/// The ring. Places in it only grow.
+#[derive(Debug)]
+pub(super) struct Ring<F> {
+    file: F,
+    superblock: Superblock,
+    /// Where the next record goes, and its number.
+    tail: u64,
+    number: u64,
+    /// How often the file was written, and how much of that is durable or being made so.
+    written: u64,
+    durable: u64,
+    syncing: Option<u64>,
+    is_broken: bool,
+}
+
+impl<F: JournalFile> Ring<F> {
+    pub(super) fn create(file: F, identity: Identity, ring_bytes: u64) -> Result<Ring<F>, Failure> {
+        let superblock = Superblock {
+            identity,
+            ring_bytes,
+            generation: 0,
+            head: 0,
+            head_number: 0,
+            incarnation: 0,
+        };
+        Ring::over(file, superblock, 0, 0)
+    }
+
+    /// Begins another incarnation, which is durable before any record of it.
+    fn over(file: F, superblock: Superblock, tail: u64, number: u64) -> Result<Ring<F>, Failure> {
+        let mut ring = Ring {
+            file,
+            superblock: Superblock {
+                incarnation: superblock.incarnation + 1,
+                ..superblock
+            },
+            tail,
+            number,
+            written: 0,
+            durable: 0,
+            syncing: None,
+            is_broken: false,
+        };
+        ring.write_superblock()?;
+        ring.file.sync()?;
+        ring.durable = ring.written;
+        Ok(ring)
+    }
+
+    /// The ring in a file, and its records from the head up to the first that is not whole.
+    pub(super) fn open(
+        mut file: F,
+        identity: Identity,
+    ) -> Result<(Ring<F>, Vec<Record>), OpenError> {
+        let mut found = None::<Superblock>;
+        for slot in 0..2 {
+            let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
+            if file.read_at(slot * SUPERBLOCK_BYTES, &mut bytes).is_err() {
+                continue;
+            }
+            let other = Superblock::parse(&bytes)
+                .filter(|superblock| superblock.place() == slot * SUPERBLOCK_BYTES);
+            if let Some(other) = other
+                && found.is_none_or(|found| other.generation > found.generation)
+            {
+                found = Some(other);
+            }
+        }
+        let superblock = found.ok_or(OpenError::NoJournal)?;
+        if superblock.identity != identity {
+            return Err(OpenError::OtherDisk);
+        }
+        let is_sane = superblock.ring_bytes >= SECTOR_BYTES
+            && superblock.ring_bytes.is_multiple_of(SECTOR_BYTES)
+            && superblock.head.is_multiple_of(SECTOR_BYTES);
+        if !is_sane {
+            return Err(OpenError::NoJournal);
+        }
+        let mut scan = Scan {
+            file: &mut file,
+            ring_bytes: superblock.ring_bytes,
+            place: superblock.head,
+            number: superblock.head_number,
+            incarnation: 0,
+            end: superblock.head + superblock.ring_bytes,
+        };
+        let mut records = Vec::new();
+        while let Some(record) = scan.next() {
+            records.push(record);
+        }
+        let (tail, number, seen) = (scan.place, scan.number, scan.incarnation);
+        let superblock = Superblock {
+            incarnation: superblock.incarnation.max(seen),
+            ..superblock
+        };
+        Ok((Ring::over(file, superblock, tail, number)?, records))
+    }
+
+    /// Appends a record; `None` when there is no room.
+    pub(super) fn append(
+        &mut self,
+        kind: Kind,
+        epoch: u64,
+        range: Range,
+        data: &[u8],
+    ) -> Result<Option<Record>, Failure> {
+        if self.is_broken {
+            return Err(Failure::Io);
+        }
+        let needed = ring_bytes(kind, range.bytes());
+        if needed > self.bytes() {
+            return Err(Failure::NoSpace);
+        }
+        let left = self.bytes() - self.tail % self.bytes();
+        let skipped = if left < needed { left } else { 0 };
+        if self.tail + skipped + needed > self.superblock.head + self.bytes() {
+            return Ok(None);
+        }
+        if skipped > 0 {
+            let record = self.record(Kind::Wrap, epoch, Range::new(0, 0));
+            self.write(record.place, &record.emit(&[]))?;
+            self.number += 1;
+            self.tail += skipped;
+        }
+        let record = self.record(kind, epoch, range);
+        self.write(record.place, &record.emit(data))?;
+        self.number += 1;
+        self.tail += needed;
+        Ok(Some(record))
+    }
+
+    fn record(&self, kind: Kind, epoch: u64, range: Range) -> Record {
+        Record {
+            kind,
+            number: self.number,
+            incarnation: self.superblock.incarnation,
+            epoch,
+            range,
+            place: self.tail,
+        }
+    }
+
+    fn write(&mut self, place: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let at = RING_AT_BYTES + place % self.bytes();
+        self.file.write_at(at, bytes)?;
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Data of a record.
+    pub(super) fn read(&mut self, place: u64, into: &mut [u8]) -> Result<(), Failure> {
+        let at = RING_AT_BYTES + place % self.bytes();
+        let read = self.file.read_at(at, into);
+        self.is_broken |= read.is_err();
+        read
+    }
+
+    /// From now on the oldest record is that one, or the next that comes; returns the count of what must be durable
+    /// before its room is used again.
+    pub(super) fn write_head(&mut self, oldest: Option<&Record>) -> Result<u64, Failure> {
+        let next = (self.tail, self.number);
+        let (head, head_number) = oldest.map_or(next, |record| (record.place, record.number));
+        // Its room is not free before the head is durable.
+        let kept = self.superblock;
+        self.superblock = Superblock {
+            head,
+            head_number,
+            ..kept
+        };
+        let written = self.write_superblock();
+        let new = self.superblock;
+        self.superblock = Superblock {
+            generation: new.generation,
+            ..kept
+        };
+        match written {
+            Ok(()) => Ok(self.written),
+            Err(failure) => {
+                self.is_broken = true;
+                Err(failure)
+            }
+        }
+    }
+
+    /// The head that was written is durable: room up to it is free.
+    pub(super) fn free(&mut self, oldest: Option<&Record>) {
+        let next = (self.tail, self.number);
+        let (head, number) = oldest.map_or(next, |record| (record.place, record.number));
+        self.superblock.head = head;
+        self.superblock.head_number = number;
+    }
+
+    fn write_superblock(&mut self) -> Result<(), Failure> {
+        self.superblock.generation += 1;
+        let superblock = self.superblock;
+        self.file.write_at(superblock.place(), &superblock.emit())?;
+        self.written += 1;
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.superblock.ring_bytes
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Whether a sync is to begin, after which the first `wanted` writes are durable.
+    pub(super) fn begin_sync(&mut self, wanted: u64) -> bool {
+        let begins = wanted > self.durable && self.syncing.is_none() && !self.is_broken;
+        if begins {
+            self.syncing = Some(self.written);
+        }
+        begins
+    }
+
+    pub(super) fn end_sync(&mut self, is_durable: bool) {
+        match (self.syncing.take(), is_durable) {
+            (Some(written), true) => self.durable = self.durable.max(written),
+            // What the kernel could not write it may have dropped: no later sync would say so.
+            (_, false) => self.is_broken = true,
+            (None, true) => {}
+        }
+    }
+
+    pub(super) fn into_file(self) -> F {
+        self.file
+    }
+}
+
+/// Reads records one after the other.
+struct Scan<'a, F> {
+    file: &'a mut F,
+    ring_bytes: u64,
+    place: u64,
+    number: u64,
+    incarnation: u64,
+    /// Where the ring would come round to its head.
+    end: u64,
+}
+
+impl<F: JournalFile> Scan<'_, F> {
+    fn next(&mut self) -> Option<Record> {
+        loop {
+            let record = self.read()?;
+            self.number += 1;
+            self.incarnation = record.incarnation;
+            if record.kind == Kind::Wrap {
+                self.place += self.ring_bytes - self.place % self.ring_bytes;
+                continue;
+            }
+            self.place += record.ring_bytes();
+            return Some(record);
+        }
+    }
+
+    fn read(&mut self) -> Option<Record> {
+        let within = self.place % self.ring_bytes;
+        let at = RING_AT_BYTES + within;
+        let mut header = vec![0; header_bytes()];
+        self.file.read_at(at, &mut header).ok()?;
+        let record = Record::parse(&header)?;
+        let is_next = record.number == self.number
+            && record.place == self.place
+            && record.incarnation >= self.incarnation
+            && record.data_bytes() <= self.ring_bytes
+            && within + record.ring_bytes() <= self.ring_bytes
+            && self.place + record.ring_bytes() <= self.end;
+        if !is_next {
+            return None;
+        }
+        let mut data = vec![0; record.data_bytes() as usize];
+        self.file
+            .read_at(at + header.len() as u64, &mut data)
+            .ok()?;
+        Record::is_whole(&header, &data).then_some(record)
+    }
+}
