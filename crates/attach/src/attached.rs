@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -17,7 +18,9 @@ use wansan_server::{Complaints, Poller};
 use wansan_trace::Recorder;
 
 use crate::disk::{Disk, DiskError, Facts};
+use crate::journal_file::{self, JournalError};
 use crate::listen::{Listen, ListenError, Place};
+use crate::stack::Stack;
 use crate::status::Status;
 use crate::worker::{Shared, Worker};
 
@@ -53,6 +56,8 @@ pub struct AttachConfig {
     pub read_ahead_bytes: u64,
     /// Bytes of writes that may be acknowledged before they are at the disk; 0 for none.
     pub write_behind_bytes: u64,
+    /// Where to keep writes until they are at the disk, and how many bytes of them, instead of in memory.
+    pub journal: Option<(PathBuf, u64)>,
     /// What is to be logged.
     pub report: fn(&str),
 }
@@ -69,9 +74,21 @@ pub enum AttachError {
     /// The kernel provides no thread, or no descriptor.
     #[error("cannot start a thread for the disk: {0}")]
     Thread(io::Error),
+    /// Writes cannot be kept on this host.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// NBD has no name for it.
     #[error("the export cannot be offered: {0}")]
     Export(#[from] wansan_nbd::ExportError),
+}
+
+/// What became of what was acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detached {
+    /// Bytes that have not reached the disk.
+    pub left_bytes: u64,
+    /// Whether these are in a journal, and nothing was lost.
+    pub is_safe: bool,
 }
 
 /// An attached disk. Dropped, it ends at once: what was acknowledged and not flushed may be lost.
@@ -102,21 +119,34 @@ impl Attached {
         let facts = disk.facts().clone();
         let export = export(config, &facts);
         export.check()?;
-        let cache = Cache::new(CacheConfig {
-            size_bytes: facts.capacity.bytes(),
-            write_behind_bytes: config.write_behind_bytes,
-            read_ahead_bytes: config.read_ahead_bytes,
-            burst_bytes: BURST_BYTES,
-            merge_time: MERGE_TIME,
-            writes_in_flight: config.initiator.tasks,
-        });
         let orders = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let orders = orders.map_err(|errno| AttachError::Thread(errno.into()))?;
         let heard = orders.try_clone().map_err(AttachError::Thread)?;
+        let tasks = config.initiator.tasks;
+        let journal = match &config.journal {
+            Some((path, ring_bytes)) => {
+                let waker = orders.try_clone().map_err(AttachError::Thread)?;
+                let sizes = (*ring_bytes, BURST_BYTES, tasks);
+                Some(journal_file::open(path, &config.url, &facts, sizes, waker)?)
+            }
+            None => None,
+        };
+        let cache = Cache::new(CacheConfig {
+            size_bytes: facts.capacity.bytes(),
+            // What a journal has given out is at the disk when it is answered.
+            write_behind_bytes: match journal {
+                Some(_) => 0,
+                None => config.write_behind_bytes,
+            },
+            read_ahead_bytes: config.read_ahead_bytes,
+            burst_bytes: BURST_BYTES,
+            merge_time: MERGE_TIME,
+            writes_in_flight: tasks,
+        });
         let shared = Arc::new(Shared::default());
         let worker = Worker::new(
             disk,
-            cache,
+            Stack::new(cache, journal),
             Arc::new([export]),
             listen,
             (poller, heard),
@@ -161,23 +191,28 @@ impl Attached {
     }
 
     /// Serves no more programs, and detaches the disk once all open requests are answered and everything that was
-    /// acknowledged is on its medium; `hurries` gives that up. Returns how many bytes were.
+    /// acknowledged is on its medium, or in a journal that is not to be emptied; `hurries` gives that up.
     ///
     /// # Errors
     /// What ended its thread.
-    pub fn detach(mut self, mut hurries: impl FnMut() -> bool) -> Result<u64, DiskError> {
+    pub fn detach(
+        mut self,
+        drains: bool,
+        mut hurries: impl FnMut() -> bool,
+    ) -> Result<Detached, DiskError> {
         const LOOK: Duration = Duration::from_millis(20);
+        self.shared.drains.store(drains, Ordering::Relaxed);
         self.shared.ends.store(true, Ordering::Relaxed);
         self.wake();
         while !self.has_ended() && !hurries() {
             std::thread::sleep(LOOK);
         }
-        let left = match self.has_ended() {
-            true => 0,
-            false => self.status().behind_bytes,
-        };
+        let has_ended = self.has_ended();
         self.end()?;
-        Ok(left)
+        Ok(Detached {
+            left_bytes: self.status().behind_bytes,
+            is_safe: has_ended && !self.shared.has_failed.load(Ordering::Relaxed),
+        })
     }
 
     fn wake(&self) {

@@ -11,12 +11,15 @@ mod connection;
 pub mod control;
 pub mod copy;
 mod disk;
+mod journal_file;
 mod listen;
 pub mod settings;
+mod stack;
 mod status;
 mod worker;
 
-pub use attached::{AttachConfig, AttachError, Attached, Rights};
+pub use attached::{AttachConfig, AttachError, Attached, Detached, Rights};
 pub use disk::{Disk, DiskError, DiskEvent, Facts};
+pub use journal_file::JournalError;
 pub use listen::{Listen, ListenError, Place};
 pub use status::{Standing, Status};

@@ -68,15 +68,20 @@ settings! {
 
 settings! {
     /// How latency is hidden.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CacheSettings {
         /// Memory for data read ahead of sequential and strided reads; 0B reads nothing ahead
         pub read_ahead: Size = Size(64 << 20), in Size(0)..=Size(1 << 40), "BYTES";
         /// Memory for writes that are acknowledged before they reach the target. A flush or FUA waits for
         /// the target's medium, as on any disk with a volatile write cache
-        pub write_behind: Size = Size(64 << 20), in Size(0)..=Size(1 << 40), "BYTES";
+        pub write_behind: Size = Size(64 << 20), in Size(0)..=Size(1 << 40), "BYTES", without write_through;
+        /// Keep writes in this file until they are at the target, instead of in memory: they survive a crash
+        /// of this host. A flush waits for this file only, and the target follows in order
+        pub journal: Option<PathBuf>, "FILE", without write_behind;
+        /// Length of a new journal: writes that it has no room for wait
+        pub journal_size: Size = Size(1 << 30), in Size(64 << 20)..=Size(1 << 44), "BYTES";
         /// Acknowledge a write only when the target has
-        pub write_through: bool = false, without write_behind;
+        pub write_through: bool = false, without journal;
     }
 }
 
@@ -92,8 +97,10 @@ impl DiskSettings {
         let CacheSettings {
             read_ahead,
             write_behind,
+            journal,
+            journal_size,
             write_through,
-        } = self.cache;
+        } = &self.cache;
         Ok(AttachConfig {
             url: self.initiator.url.0.clone(),
             initiator: self.initiator.config(TASKS, Duration::MAX)?,
@@ -104,7 +111,8 @@ impl DiskSettings {
                 false => Rights::ReadWrite,
             },
             read_ahead_bytes: read_ahead.0,
-            write_behind_bytes: if write_through { 0 } else { write_behind.0 },
+            write_behind_bytes: if *write_through { 0 } else { write_behind.0 },
+            journal: journal.clone().map(|path| (path, journal_size.0)),
             report,
         })
     }

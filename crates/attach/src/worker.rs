@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use wansan_cache::{Action, Cache, Done, Failure, Outcome};
+use wansan_cache::{Action, Done, Failure, Outcome};
 use wansan_nbd::Export;
 use wansan_server::{Complaints, Poller, Ready};
 use wansan_trace::{Instant, clock};
@@ -15,6 +15,7 @@ use wansan_trace::{Instant, clock};
 use crate::connection::{Connection, Ended};
 use crate::disk::{Disk, DiskError, DiskEvent};
 use crate::listen::Listen;
+use crate::stack::Stack;
 use crate::status::{Standing, Status};
 
 /// Programs that may be connected at once.
@@ -36,6 +37,10 @@ const FIRST_CLIENT: u64 = 2;
 pub(crate) struct Shared {
     /// It is to end once everything is at the disk.
     pub(crate) ends: AtomicBool,
+    /// Before, a journal is to be emptied.
+    pub(crate) drains: AtomicBool,
+    /// What was acknowledged could not be written.
+    pub(crate) has_failed: AtomicBool,
     /// It is to end at once.
     pub(crate) gives_up: AtomicBool,
     pub(crate) status: Mutex<Status>,
@@ -44,7 +49,7 @@ pub(crate) struct Shared {
 /// The thread's state.
 pub(crate) struct Worker {
     pub(crate) disk: Disk,
-    pub(crate) cache: Cache,
+    pub(crate) stack: Stack,
     pub(crate) exports: Arc<[Export]>,
     pub(crate) listen: Listen,
     pub(crate) poller: Poller,
@@ -58,9 +63,15 @@ pub(crate) struct Worker {
     requests: BTreeMap<u64, u64>,
     next_request: u64,
     recoveries: u64,
+    /// Of the session that there is now.
+    sessions: u64,
     failed_requests: u64,
     next_status: Instant,
     next_tick: Instant,
+    /// The flush before it ends.
+    last_flush: Option<u64>,
+    /// That the journal failed has been said.
+    has_complained: bool,
 }
 
 struct Client {
@@ -72,7 +83,7 @@ struct Client {
 impl Worker {
     pub(crate) fn new(
         disk: Disk,
-        cache: Cache,
+        stack: Stack,
         exports: Arc<[Export]>,
         listen: Listen,
         (poller, orders): (Poller, OwnedFd),
@@ -83,7 +94,7 @@ impl Worker {
         poller.add(&listen, LISTENER)?;
         Ok(Worker {
             disk,
-            cache,
+            stack,
             exports,
             listen,
             poller,
@@ -95,9 +106,12 @@ impl Worker {
             requests: BTreeMap::new(),
             next_request: 0,
             recoveries: 0,
+            sessions: 0,
             failed_requests: 0,
             next_status: Instant::ZERO,
             next_tick: Instant::ZERO,
+            last_flush: None,
+            has_complained: false,
         })
     }
 
@@ -111,13 +125,15 @@ impl Worker {
             }
             let now = clock::now();
             self.publish(now);
-            let deadline = self.cache.deadline(now).min(now + LONGEST_WAIT);
+            let deadline = self.stack.deadline(now).min(now + LONGEST_WAIT);
             self.disk.turn(deadline)?;
             self.poller.wait(now, Some(now), &mut ready)?;
             for event in &ready {
                 self.react(*event);
             }
         }
+        self.next_status = Instant::ZERO;
+        self.publish(clock::now());
         self.disk.detach();
         Ok(())
     }
@@ -130,18 +146,18 @@ impl Worker {
             self.report(&event);
         }
         while let Some((tag, outcome)) = self.disk.poll_done() {
-            self.cache.completed(tag, outcome, now);
+            self.stack.completed(tag, outcome, now);
         }
         loop {
             let mut is_quiet = true;
-            while let Some(operation) = self.cache.poll_operation(now) {
+            while let Some(operation) = self.stack.poll_operation(now) {
                 self.disk.submit(operation);
             }
             while let Some((tag, outcome)) = self.disk.poll_done() {
-                self.cache.completed(tag, outcome, now);
+                self.stack.completed(tag, outcome, now);
                 is_quiet = false;
             }
-            while let Some(Done { request, outcome }) = self.cache.poll_done() {
+            while let Some(Done { request, outcome }) = self.stack.poll_done() {
                 is_quiet = false;
                 self.answer(request, &outcome);
             }
@@ -149,7 +165,7 @@ impl Worker {
                 break;
             }
         }
-        if self.disk.is_down() {
+        if self.is_cut_off() {
             self.fail_all();
         }
         self.send();
@@ -157,11 +173,19 @@ impl Worker {
 
     fn answer(&mut self, request: u64, outcome: &Outcome) {
         self.failed_requests += u64::from(outcome.is_err());
+        if Some(request) == self.last_flush && outcome.is_err() {
+            self.shared.has_failed.store(true, Ordering::Relaxed);
+        }
         if let Some(client) = self.requests.remove(&request)
             && let Some(client) = self.clients.get_mut(&client)
         {
             client.connection.answer(request, outcome);
         }
+    }
+
+    /// Whether requests fail: with a journal writes go on, and what it does not have is waited for.
+    fn is_cut_off(&self) -> bool {
+        self.disk.is_down() && !self.stack.has_journal()
     }
 
     /// Programs are told that the disk is gone; what the cache has acknowledged stays in it.
@@ -229,28 +253,33 @@ impl Worker {
     }
 
     fn receive(&mut self, id: u64) -> Result<(), Ended> {
+        let now = clock::now();
+        let is_cut_off = self.is_cut_off();
         let Some(client) = self.clients.get_mut(&id) else {
             return Ok(());
         };
-        let now = clock::now();
-        let (cache, requests, next) = (&mut self.cache, &mut self.requests, &mut self.next_request);
-        let is_down = self.disk.is_down();
+        let (stack, requests, next) = (&mut self.stack, &mut self.requests, &mut self.next_request);
+        let refusal = match (self.shared.ends.load(Ordering::Relaxed), is_cut_off) {
+            (true, _) => Some(Failure::ShuttingDown),
+            (false, true) => Some(Failure::Io),
+            (false, false) => None,
+        };
         let mut refused = Vec::new();
         let received = client.connection.receive(|action| {
             let request = *next;
             *next += 1;
-            match is_down {
-                true => refused.push(request),
-                false => {
+            match refusal {
+                Some(failure) => refused.push((request, failure)),
+                None => {
                     requests.insert(request, id);
-                    cache.submit(request, action, now);
+                    stack.submit(request, action, now);
                 }
             }
             request
         });
-        for request in refused {
+        for (request, failure) in refused {
             self.failed_requests += 1;
-            client.connection.answer(request, &Err(Failure::Io));
+            client.connection.answer(request, &Err(failure));
         }
         received
     }
@@ -310,22 +339,26 @@ impl Worker {
         if !self.shared.ends.load(Ordering::Relaxed) {
             return false;
         }
-        // Nobody hears the answer: it has the cache send what it has.
-        if self.cache.behind_bytes() > 0 && self.requests.is_empty() {
+        // Nobody hears the answer.
+        if self.last_flush.is_none() {
             let request = self.next_request;
             self.next_request += 1;
+            self.last_flush = Some(request);
             self.requests.insert(request, ORDERS);
-            self.cache.submit(request, Action::Flush, clock::now());
+            self.stack.submit(request, Action::Flush, clock::now());
             self.advance();
         }
-        self.cache.is_idle() && self.disk.is_idle()
+        // What is in a journal is safe there.
+        let may_leave = self.stack.has_journal() && !self.shared.drains.load(Ordering::Relaxed);
+        self.requests.is_empty() && (may_leave || self.stack.is_idle() && self.disk.is_idle())
     }
 
     fn report(&mut self, event: &DiskEvent) {
         let line = match event {
-            DiskEvent::Changed => return self.cache.invalidate(),
+            DiskEvent::Changed => return self.stack.invalidate(),
             DiskEvent::Back => {
                 self.recoveries += 1;
+                self.stack.again();
                 "the session is back".to_owned()
             }
             DiskEvent::Lost(why) => {
@@ -346,6 +379,15 @@ impl Worker {
             self.next_tick = now + Duration::from_secs(1);
             self.complaints.tick();
         }
+        let sessions = self.disk.recoveries().sessions;
+        if sessions != std::mem::replace(&mut self.sessions, sessions) {
+            self.stack.again();
+        }
+        if let Some(broken) = self.stack.broken()
+            && !std::mem::replace(&mut self.has_complained, true)
+        {
+            self.complaints.add(|| broken);
+        }
         let standing = match (self.disk.is_down(), self.disk.cut_off(now).is_zero()) {
             (true, _) => Standing::Lost,
             (false, false) => Standing::Recovering,
@@ -355,13 +397,13 @@ impl Worker {
             standing,
             clients: self.clients.len(),
             open_requests: self.requests.len(),
-            behind_bytes: self.cache.behind_bytes(),
+            behind_bytes: self.stack.behind_bytes(),
             behind_ns: self
-                .cache
+                .stack
                 .behind_since()
                 .map_or(0, |since| (now - since).as_nanos() as u64),
-            ahead_bytes: self.cache.ahead_bytes(),
-            counters: self.cache.counters(),
+            ahead_bytes: self.stack.ahead_bytes(),
+            counters: self.stack.counters(),
             recoveries: self.recoveries + self.disk.recoveries().sessions,
             failed_requests: self.failed_requests,
         };

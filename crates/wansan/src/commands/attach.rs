@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use wansan_attach::control::Control;
 use wansan_attach::settings::{AttachFile, AttachSettings, DiskSettings, ProcessSettings};
-use wansan_attach::{AttachConfig, Attached};
+use wansan_attach::{AttachConfig, Attached, Detached};
 use wansan_mistake::Mistake;
 
 use super::options::{Elsewhere, FileOr, Options};
@@ -205,7 +205,7 @@ impl Program {
         let (stays, removed) = (stay.len(), gone.len());
         *self.disks() = stay;
         for disk in gone {
-            detach(disk, || false)?;
+            detach(disk, true, || false)?;
         }
         let mut added = 0;
         for (place, settings) in file.disk.iter().enumerate() {
@@ -236,26 +236,33 @@ impl Program {
     }
 
     fn detach_all(&self, mut hurries: impl FnMut() -> bool) -> Result<ExitCode> {
-        let mut left = 0;
+        let mut is_safe = true;
         for disk in std::mem::take(&mut *self.disks()) {
-            left += detach(disk, &mut hurries)?;
+            is_safe &= detach(disk, false, &mut hurries)?;
         }
-        Ok(if left > 0 {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
+        Ok(match is_safe {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
         })
     }
 }
 
-/// Detaches a disk; returns the bytes that were acknowledged and have not reached it.
-fn detach(disk: Disk, hurries: impl FnMut() -> bool) -> Result<u64> {
+/// Detaches a disk; a journal is emptied only if that `drains` it. Whether nothing was lost.
+fn detach(disk: Disk, drains: bool, hurries: impl FnMut() -> bool) -> Result<bool> {
     let url = disk.settings.initiator.url.to_string();
-    let left = disk.attached.detach(hurries).with_context(|| url.clone())?;
-    if left > 0 {
-        remark(&format!(
-            "wansan attach: {left} bytes that were acknowledged have not reached {url}"
-        ));
+    let detached = disk.attached.detach(drains, hurries);
+    let Detached {
+        left_bytes,
+        is_safe,
+    } = detached.with_context(|| url.clone())?;
+    match is_safe {
+        true if left_bytes == 0 => {}
+        true => remark(&format!(
+            "wansan attach: {left_bytes} bytes for {url} are in its journal, and reach it when it is attached again"
+        )),
+        false => remark(&format!(
+            "wansan attach: not all that was acknowledged has reached {url}"
+        )),
     }
-    Ok(left)
+    Ok(is_safe)
 }

@@ -1,6 +1,7 @@
 //! What goes wrong below an attached disk, and beside it.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use wansan_peers::process::run;
 use wansan_peers::program::find;
 use wansan_peers::trial::{Stop, require, trial};
+use wansan_peers::wansan::{Attach, Target};
 
 use crate::stage::{LIMIT, Stage, WANSAN, pattern, peer, wansan};
 
@@ -27,6 +29,15 @@ pub(crate) fn trials() -> Vec<Trial> {
             "what was acknowledged is at the disk when attach ends",
             ends,
         ),
+        trial(
+            "a journal survives kills of attach and of the target",
+            journal,
+        ),
+        trial(
+            "a journal takes writes while the target is away",
+            journal_alone,
+        ),
+        trial("a foreign or torn journal is refused", journal_refused),
         trial(
             "a socket is served once, and a stale one is replaced",
             socket,
@@ -221,4 +232,116 @@ fn garbage() -> Result<(), Stop> {
     require(attach.log().lines().count() < 100, || {
         "the log is flooded".to_owned()
     })
+}
+
+/// A program writes and flushes; attach is killed now and then, and the target as well. What was flushed is there.
+fn journal() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let journal = stage.path("journal").display().to_string();
+    let way = ["--journal", &journal, "--journal-size", "64MiB"];
+    let (portal, url) = (stage.target.address().to_owned(), stage.target.url(0));
+    let (folder, mut target) = (stage.folder, Some(stage.target));
+    let mut expected = vec![0; 4 << 20];
+    for round in 0..12_u8 {
+        let attach = Attach::start(Path::new(WANSAN), &url, &way)?;
+        // What was flushed before is there, from the journal or from the target.
+        let read = folder.path().join("read");
+        let (from, to) = (
+            format!("if={}", attach.uri()),
+            format!("of={}", read.display()),
+        );
+        let dd = ["dd", "-f", "raw", "-O", "raw", "bs=1M", "count=4"];
+        peer("qemu-img", &[&dd[..], &[&from, &to]].concat())?;
+        let is_right = fs::read(&read)? == expected;
+        require(is_right, || {
+            format!("round {round}: flushed data are lost: {}", attach.log())
+        })?;
+        let value = round + 1;
+        for place in 0..8_usize {
+            let at = (usize::from(round) * 7 + place * 13) % 60 * (64 << 10);
+            let write = format!("write -P {value} {at} 64k");
+            let qemu = ["-f", "raw", "-t", "none", "-c", &write, "-c", "flush"];
+            peer("qemu-io", &[&qemu[..], &[&attach.uri()]].concat())?;
+            expected[at..at + (64 << 10)].fill(value);
+        }
+        if round % 3 == 2
+            && let Some(gone) = target.take()
+        {
+            kill(gone.id())?;
+            drop(gone);
+        }
+        kill(attach.id())?;
+        drop(attach);
+        if target.is_none() {
+            target = Some(Stage::serve(folder.path(), &portal)?);
+        }
+    }
+    // Detached, all of it is at the target.
+    let attach = Attach::start(Path::new(WANSAN), &url, &way)?;
+    wansan(&["attach", "detach", &url])?.success()?;
+    drop(attach);
+    let disk = fs::read(folder.path().join("disk.img"))?;
+    require(disk[..expected.len()] == expected, || {
+        "the target has other data".to_owned()
+    })
+}
+
+fn journal_alone() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let journal = stage.path("journal").display().to_string();
+    let attach = stage.attach(&["--journal", &journal, "--replacement-timeout", "1s"])?;
+    let portal = stage.target.address().to_owned();
+    kill(stage.target.id())?;
+    let (folder, gone) = (stage.folder, stage.target);
+    drop(gone);
+    let began = Instant::now();
+    while !attach.log().contains("the session is lost") {
+        require(began.elapsed() < LIMIT, || attach.log())?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    let write = ["write -P 5 1M 1M", "flush", "read -P 5 1M 1M"];
+    let mut arguments = vec!["-f", "raw", "-t", "none"];
+    write
+        .iter()
+        .for_each(|command| arguments.extend(["-c", command]));
+    let uri = attach.uri();
+    arguments.push(&uri);
+    let said = peer("qemu-io", &arguments)?;
+    require(!said.contains("failed"), || said.clone())?;
+    let _target = Stage::serve(folder.path(), &portal)?;
+    loop {
+        let disk = fs::read(folder.path().join("disk.img"))?;
+        if disk[1 << 20..2 << 20].iter().all(|byte| *byte == 5) {
+            return Ok(());
+        }
+        require(began.elapsed() < LIMIT, || {
+            format!("it never gets there: {}", attach.log())
+        })?;
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn journal_refused() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (torn, own) = (stage.path("torn"), stage.path("own"));
+    fs::write(&torn, pattern(64 << 10, 1))?;
+    let (torn, own) = (torn.display().to_string(), own.display().to_string());
+    let url = stage.target.url(0);
+    let refuse = |url: &str, journal: &str, says: &str| {
+        let arguments = ["attach", url, "--nbd", "127.0.0.1:0", "--journal", journal];
+        let refused = wansan(&arguments)?;
+        require(refused.status.code() == Some(2), || refused.output())?;
+        require(refused.stderr.contains(says), || {
+            format!("no `{says}` in {}", refused.output())
+        })
+    };
+    refuse(&url, &torn, "it is no journal")?;
+    let attach = stage.attach(&["--journal", &own])?;
+    refuse(&url, &own, "another process uses it")?;
+    require(attach.stop()?.success(), || "attach failed".to_owned())?;
+    let other = stage.path("other.img");
+    fs::File::create(&other)?.set_len(32 << 20)?;
+    let lun = format!("file:{}", other.display());
+    let other = Target::start(Path::new(WANSAN), &["--lun", &lun])?;
+    refuse(&other.url(0), &own, "it belongs to another disk")
 }

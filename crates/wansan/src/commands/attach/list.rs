@@ -103,8 +103,11 @@ pub(super) fn answer(disks: &Disks, request: &Request) -> Answer {
             let (detached, ends) = (gone.len(), stay.is_empty());
             *locked(disks) = stay;
             for disk in gone {
-                if let Err(error) = super::detach(disk, || false) {
-                    return Answer::Failed(format!("{error:#}"));
+                let url = disk.settings.initiator.url.to_string();
+                match super::detach(disk, true, || false) {
+                    Ok(true) => {}
+                    Ok(false) => return Answer::Failed(format!("not all has reached {url}")),
+                    Err(error) => return Answer::Failed(format!("{error:#}")),
                 }
             }
             if detached > 0 && ends {
