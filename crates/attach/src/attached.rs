@@ -17,6 +17,7 @@ use wansan_san::url::IscsiUrl;
 use wansan_server::{Complaints, Poller};
 use wansan_trace::Recorder;
 
+use crate::device::{Device, DeviceError, DeviceName};
 use crate::disk::{Disk, DiskError, Facts};
 use crate::journal_file::{self, JournalError};
 use crate::listen::{Listen, ListenError, Place};
@@ -48,6 +49,8 @@ pub struct AttachConfig {
     pub initiator: InitiatorConfig,
     /// Where programs find it.
     pub listen: Place,
+    /// The block device that it is to become.
+    pub device: Option<DeviceName>,
     /// The name by which they ask for it; the empty one is right too.
     pub export: String,
     /// What they may do to it.
@@ -77,6 +80,9 @@ pub enum AttachError {
     /// Writes cannot be kept on this host.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The kernel does not make it a device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// NBD has no name for it.
     #[error("the export cannot be offered: {0}")]
     Export(#[from] wansan_nbd::ExportError),
@@ -96,6 +102,7 @@ pub struct Detached {
 pub struct Attached {
     place: Place,
     facts: Facts,
+    device: Option<Device>,
     shared: Arc<Shared>,
     orders: OwnedFd,
     thread: Option<JoinHandle<Result<(), DiskError>>>,
@@ -156,13 +163,18 @@ impl Attached {
         let worker = worker.map_err(AttachError::Thread)?;
         let thread = std::thread::Builder::new().name("disk".to_owned());
         let thread = thread.spawn(|| worker.run()).map_err(AttachError::Thread)?;
-        Ok(Attached {
+        let mut attached = Attached {
             place,
             facts,
+            device: None,
             shared,
             orders,
             thread: Some(thread),
-        })
+        };
+        if let Some(name) = config.device {
+            attached.device = Some(Device::set_up(name, &attached.place)?);
+        }
+        Ok(attached)
     }
 
     /// Where programs find it.
@@ -175,6 +187,12 @@ impl Attached {
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// The block device that it is, if it is one.
+    #[must_use]
+    pub fn device(&self) -> Option<&Device> {
+        self.device.as_ref()
     }
 
     /// How it stands.
@@ -201,6 +219,8 @@ impl Attached {
         mut hurries: impl FnMut() -> bool,
     ) -> Result<Detached, DiskError> {
         const LOOK: Duration = Duration::from_millis(20);
+        // What the kernel still has of it is written first.
+        drop(self.device.take());
         self.shared.drains.store(drains, Ordering::Relaxed);
         self.shared.ends.store(true, Ordering::Relaxed);
         self.wake();
@@ -233,6 +253,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        drop(self.device.take());
         // Nobody is left to be told.
         let _ = self.end();
     }

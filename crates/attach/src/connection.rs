@@ -84,6 +84,7 @@ impl Connection {
 
     /// Reads what has come and calls `ask` with each request; it returns the number of it.
     pub(crate) fn receive(&mut self, mut ask: impl FnMut(Action) -> u64) -> Result<(), Ended> {
+        let mut has_more = true;
         loop {
             while self.reads() {
                 match self.server.poll_event()? {
@@ -93,12 +94,18 @@ impl Connection {
                     Some(Event::Disconnect) => self.is_ended = true,
                 }
             }
-            if !self.reads() {
+            if !self.reads() || !has_more {
                 return Ok(());
             }
-            match recv(&self.stream, self.server.space(), RecvFlags::DONTWAIT) {
+            let space = self.server.space();
+            let room = space.len();
+            match recv(&self.stream, space, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(Ended::Closed),
-                Ok((_, bytes)) => self.server.received(bytes),
+                Ok((_, bytes)) => {
+                    self.server.received(bytes);
+                    // What comes later is told of again.
+                    has_more = bytes == room;
+                }
                 Err(SystemErrno::AGAIN) => return Ok(()),
                 Err(SystemErrno::INTR) => {}
                 Err(errno) => return Err(io::Error::from(errno).into()),

@@ -17,6 +17,9 @@ use crate::listen::private;
 /// Longest message, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 
+/// How long a process may take to list its disks; one that takes longer is left out.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// How long a client may take to ask.
 const ASKING: Duration = Duration::from_secs(1);
 
@@ -70,12 +73,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Answers requests by `answer`, in a thread of its own.
+    /// Answers requests by `answer`, in a thread of its own; `then` follows when an answer was sent.
     ///
     /// # Errors
     /// When the socket cannot be made.
     pub fn serve(
         mut answer: impl FnMut(Request) -> Answer + Send + 'static,
+        mut then: impl FnMut() + Send + 'static,
     ) -> io::Result<Control> {
         let folder = folder();
         let mut builder = fs::DirBuilder::new();
@@ -87,6 +91,7 @@ impl Control {
             for stream in socket.incoming().flatten() {
                 // A client that does not ask as it should gets nothing.
                 let _ = converse(&stream, &mut answer);
+                then();
             }
         })?;
         Ok(Control { path })
@@ -143,9 +148,15 @@ fn ask(path: &Path, request: &Request) -> io::Result<Option<Answer>> {
         return Ok(None);
     };
     send(&stream, request)?;
+    if *request == Request::List {
+        // To detach a disk takes as long as its writes do, and meanwhile nothing else is answered.
+        stream.set_read_timeout(Some(PATIENCE))?;
+    }
     let mut line = String::new();
-    // To detach a disk takes as long as its writes do.
-    BufReader::new((&stream).take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
+    match BufReader::new((&stream).take(MAX_MESSAGE_BYTES)).read_line(&mut line) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+        read => read?,
+    };
     if line.is_empty() {
         return Ok(None);
     }

@@ -98,24 +98,44 @@ pub enum CopyError {
         why: String,
     },
     /// The source failed.
-    #[error("{place}: reading at {offset_bytes} failed{}", failure.map_or("; it is shorter than it was", words))]
+    #[error("{place}: reading at byte {offset_bytes} failed: {why}")]
     Read {
         /// Which.
         place: String,
         /// Where, in bytes.
         offset_bytes: u64,
-        /// Why; `None` when the data have ended.
-        failure: Option<Failure>,
+        /// Why.
+        why: String,
     },
-    /// The sink failed.
-    #[error("{place}: writing at {offset_bytes} failed{}", words(*failure))]
+    /// The source is shorter than it said.
+    #[error(
+        "{place} ends at byte {offset_bytes}, before the size that it had when the copy started"
+    )]
+    Ended {
+        /// Which.
+        place: String,
+        /// Where, in bytes.
+        offset_bytes: u64,
+    },
+    /// The destination failed.
+    #[error("{place}: writing at byte {offset_bytes} failed: {why}")]
     Write {
         /// Which.
         place: String,
         /// Where, in bytes.
         offset_bytes: u64,
         /// Why.
-        failure: Failure,
+        why: String,
+    },
+    /// The destination may have lost what it had not been asked to flush.
+    #[error(
+        "the session with {place} was lost, and what it had not flushed since byte {durable_bytes} may be lost as well: copy again"
+    )]
+    Unsure {
+        /// Which.
+        place: String,
+        /// Up to there everything is on its medium.
+        durable_bytes: u64,
     },
     /// The sink is too small.
     #[error("{to} has {has_bytes} bytes, fewer than the {needs_bytes} of {from}")]
@@ -166,12 +186,12 @@ pub enum CopyError {
 
 fn words(failure: Failure) -> &'static str {
     match failure {
-        Failure::Io => " with an I/O error",
-        Failure::NotPermitted => ": it may not be written, or another initiator has reserved it",
-        Failure::NoSpace => ": no space is left",
-        Failure::NotSupported => ": it has no such operation",
-        Failure::Invalid => ": it refused the request",
-        Failure::ShuttingDown => ": it is shutting down",
+        Failure::Io => "I/O error",
+        Failure::NotPermitted => "write-protected, or reserved by another initiator",
+        Failure::NoSpace => "no space left",
+        Failure::NotSupported => "operation not supported",
+        Failure::Invalid => "the request was refused",
+        Failure::ShuttingDown => "it is shutting down",
     }
 }
 
@@ -189,6 +209,16 @@ enum Part {
 }
 
 impl Part {
+    /// Takes away what is behind `end`.
+    fn cut(&mut self, end: u64) {
+        match self {
+            Part::Zero(range) => range.end = range.end.min(end.max(range.start)),
+            Part::Data { offset_bytes, data } => {
+                data.truncate(end.saturating_sub(*offset_bytes) as usize);
+            }
+        }
+    }
+
     fn range(&self) -> Range {
         match self {
             Part::Zero(range) => *range,
@@ -203,7 +233,8 @@ struct Read {
     digest: Option<[u8; 32]>,
 }
 
-/// Copies, and calls `progress` now and then.
+/// Copies, and calls `progress` now and then. A destination that may have lost what it had not flushed, as it was away,
+/// has it written again, where the source can be read again.
 ///
 /// # Errors
 /// [`CopyError`] says what went wrong. A copy with a journal goes on where it was when it is asked for again.
@@ -213,12 +244,59 @@ pub fn copy(
 ) -> Result<CopyReport, CopyError> {
     let began = clock::now();
     check(config)?;
+    let mut copied = Copied::default();
+    let mut again = None;
+    let (read, journal) = loop {
+        match attempt(config, again, &mut copied, &mut progress) {
+            Err(CopyError::Unsure { durable_bytes, .. })
+                if config.from.place != CopyPlace::Standard =>
+            {
+                again = Some(durable_bytes);
+            }
+            ended => break ended?,
+        }
+    };
+    let time = clock::now() - began;
+    let sha256 = match config.verify {
+        true => Some(verify(config, &read, progress)?),
+        false => None,
+    };
+    if let Some(journal) = journal {
+        journal.remove()?;
+    }
+    Ok(CopyReport {
+        size_bytes: read.size_bytes,
+        resumed_bytes: copied.resumed_bytes,
+        data_bytes: copied.data_bytes,
+        time,
+        sha256,
+    })
+}
+
+/// What the attempts of a copy have done.
+#[derive(Debug, Default)]
+struct Copied {
+    resumed_bytes: u64,
+    data_bytes: u64,
+}
+
+/// Copies from where the journal says, or `again` from there.
+fn attempt(
+    config: &CopyConfig,
+    again: Option<u64>,
+    copied: &mut Copied,
+    progress: &mut impl FnMut(CopyProgress),
+) -> Result<(Read, Option<Journal>), CopyError> {
     let from = source(&config.from)?;
     let size_bytes = from.size_bytes();
-    let mut journal = open_journal(config, size_bytes)?;
-    let resumed_bytes = journal.as_ref().map_or(0, Journal::done_bytes);
+    let path = journal_path(config, size_bytes);
+    let kept = path.as_deref().map(Journal::read).transpose()?.flatten();
+    if let (Some(path), Some(kept)) = (&path, &kept) {
+        kept.check_names(path, &config.from.place, &config.to.place)?;
+    }
+    let has_begun = again.is_some() || kept.as_ref().is_some_and(|kept| kept.done_bytes > 0);
     let waker = Waker::new()?;
-    let to = sink(&config.to, size_bytes, resumed_bytes > 0, &waker)?;
+    let to = sink(&config.to, size_bytes, has_begun, &waker)?;
     if let (Some(needs_bytes), Some(has_bytes)) = (size_bytes, to.size_bytes())
         && has_bytes < needs_bytes
     {
@@ -229,23 +307,45 @@ pub fn copy(
             needs_bytes,
         });
     }
+    let mut journal = match (path, size_bytes) {
+        (Some(path), Some(size_bytes)) => Some(Journal::open(
+            path,
+            kept,
+            Progress {
+                from: config.from.place.to_string(),
+                source: from.identity(),
+                to: config.to.place.to_string(),
+                destination: to.identity(),
+                size_bytes,
+                done_bytes: 0,
+            },
+        )?),
+        _ => None,
+    };
+    let resumed = journal.as_ref().map_or(0, Journal::done_bytes);
+    let begin = again.unwrap_or(resumed);
+    if again.is_none() {
+        copied.resumed_bytes = begin;
+    }
     if let Some(journal) = &mut journal {
-        journal.keep(resumed_bytes)?;
+        journal.keep(begin)?;
     }
     let (parts, taken) = sync_channel(QUEUED_PARTS);
     let name = config.from.place.to_string();
+    let shape = (to.block_bytes(), to.most_bytes());
     let reading = Reading::new(
         from,
         name.clone(),
-        resumed_bytes,
+        begin,
         size_bytes,
+        shape,
         config.bandwidth,
     );
-    let digests = config.verify && resumed_bytes == 0;
+    let digests = config.verify && begin == 0;
     let ring = waker.clone()?;
     let reader = std::thread::Builder::new().name("read".to_owned());
     let reader = reader.spawn(move || read(reading, &parts, &ring, digests))?;
-    let mut writing = Writing::new(to, config.to.place.to_string(), resumed_bytes);
+    let mut writing = Writing::new(to, config.to.place.to_string(), begin);
     let written = write(&mut writing, &taken, journal.as_mut(), |done_bytes| {
         progress(CopyProgress {
             verifies: false,
@@ -253,84 +353,71 @@ pub fn copy(
             size_bytes,
         });
     });
-    // The reader ends when nobody takes its parts.
+    copied.data_bytes += writing.data_bytes;
+    // The reader ends at its next part; it may have to wait for that for any time.
     drop(taken);
-    let read = reader.join().map_err(|_| CopyError::Panicked(name))?;
-    let (data_bytes, read) = match (written, read) {
-        // The sink's failure is what ended the reader.
-        (Err(error), _) | (Ok(()), Err(error)) => return Err(error),
-        (Ok(()), Ok(read)) => (writing.data_bytes, read),
-    };
+    written?;
+    let read = reader.join().map_err(|_| CopyError::Panicked(name))??;
     writing.finish()?;
-    if let Some(journal) = journal {
-        journal.remove()?;
-    }
-    let time = clock::now() - began;
-    let sha256 = match config.verify {
-        true => Some(verify(config, &read, progress)?),
-        false => None,
-    };
-    Ok(CopyReport {
-        size_bytes: read.size_bytes,
-        resumed_bytes,
-        data_bytes,
-        time,
-        sha256,
-    })
+    writing.close();
+    Ok((read, journal))
 }
 
 fn check(config: &CopyConfig) -> Result<(), CopyError> {
     let senseless = |what| Err(CopyError::Senseless(what));
-    if config.from.place == config.to.place && config.from.place != CopyPlace::Standard {
+    let (from, to) = (&config.from.place, &config.to.place);
+    if from != &CopyPlace::Standard && (from == to || is_same_file(from, to)) {
         return senseless("source and destination are the same");
     }
-    if config.to.place == CopyPlace::Standard && config.verify {
+    if *to == CopyPlace::Standard && config.verify {
+        return senseless("--verify cannot be used with standard output");
+    }
+    let Some(journal) = &config.journal else {
+        return Ok(());
+    };
+    if [from, to].contains(&&CopyPlace::Standard) {
         return senseless(
-            "what goes to standard output cannot be read again: --verify makes no sense",
+            "a copy of standard input or to standard output cannot be resumed: --journal cannot be used",
         );
     }
-    let streams =
-        config.from.place == CopyPlace::Standard || config.to.place == CopyPlace::Standard;
-    if streams && config.journal.is_some() {
-        return senseless("standard input and output cannot be resumed: --journal makes no sense");
+    let journal = CopyPlace::File(journal.clone());
+    if [from, to]
+        .into_iter()
+        .any(|end| *end == journal || is_same_file(end, &journal))
+    {
+        return senseless("the journal is the source or the destination");
     }
     Ok(())
 }
 
-fn open_journal(
-    config: &CopyConfig,
-    size_bytes: Option<u64>,
-) -> Result<Option<Journal>, CopyError> {
-    let Some(size_bytes) = size_bytes else {
-        return Ok(None);
+/// Whether both are one file, or one device, under whatever names.
+fn is_same_file(one: &CopyPlace, other: &CopyPlace) -> bool {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+    let (CopyPlace::File(one), CopyPlace::File(other)) = (one, other) else {
+        return false;
     };
-    let path = match (&config.journal, &config.to.place) {
-        (Some(path), _) => path.clone(),
-        (None, CopyPlace::File(path)) => {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".wansan-copy");
-            name.into()
-        }
-        (None, _) => return Ok(None),
+    let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
+        return false;
     };
-    let changed_ns = match &config.from.place {
-        CopyPlace::File(path) => {
-            let changed = std::fs::metadata(path)
-                .and_then(|found| found.modified())
-                .ok();
-            let since = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-            since.map(|time| time.as_nanos() as i128)
-        }
-        _ => None,
+    let are_devices = one.file_type().is_block_device() && other.file_type().is_block_device();
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+        || are_devices && one.rdev() == other.rdev()
+}
+
+/// Where the journal is: beside a destination that is a file, unless something else was asked for.
+fn journal_path(config: &CopyConfig, size_bytes: Option<u64>) -> Option<PathBuf> {
+    size_bytes?;
+    if config.journal.is_some() {
+        return config.journal.clone();
+    }
+    let CopyPlace::File(path) = &config.to.place else {
+        return None;
     };
-    let progress = Progress {
-        from: config.from.place.to_string(),
-        to: config.to.place.to_string(),
-        size_bytes,
-        changed_ns,
-        done_bytes: 0,
-    };
-    Journal::open(path, progress).map(Some)
+    let is_file = std::fs::metadata(path).map_or(true, |found| found.is_file());
+    let mut name = path.as_os_str().to_owned();
+    name.push(".wansan-copy");
+    is_file.then(|| name.into())
 }
 
 /// Wakes the thread that writes when a part has come.
@@ -356,7 +443,7 @@ impl Waker {
 
 fn source(end: &CopyEnd) -> Result<Box<dyn End>, CopyError> {
     Ok(match &end.place {
-        CopyPlace::Standard => Box::new(StandardInput::new()),
+        CopyPlace::Standard => Box::<StandardInput>::default(),
         CopyPlace::File(path) => Box::new(FileEnd::source(path)?),
         CopyPlace::Iscsi(_) | CopyPlace::Nbd(_) => remote(end, &Waker::new()?)?,
     })
@@ -369,10 +456,23 @@ fn sink(
     waker: &Waker,
 ) -> Result<Box<dyn End>, CopyError> {
     Ok(match &end.place {
-        CopyPlace::Standard => Box::new(StandardOutput::new()),
+        CopyPlace::Standard => Box::<StandardOutput>::default(),
         CopyPlace::File(path) => {
+            let stranger = || CopyError::End {
+                place: path.display().to_string(),
+                why:
+                    "it is not the file that was being copied to; delete the journal to start over"
+                        .to_owned(),
+            };
+            if resumes && !path.exists() {
+                return Err(stranger());
+            }
             let mut file = FileEnd::sink(path, resumes)?;
             if let Some(size_bytes) = size_bytes {
+                // A file that is resumed has its size already.
+                if resumes && file.size_bytes() < Some(size_bytes) {
+                    return Err(stranger());
+                }
                 file.resize(size_bytes)?;
             }
             Box::new(file)
@@ -394,7 +494,13 @@ fn remote(end: &CopyEnd, waker: &Waker) -> Result<Box<dyn End>, CopyError> {
             let (name, own) = (place.to_string(), waker.try_clone()?);
             let disk = Disk::connect(url.clone(), initiator.clone(), own, Recorder::off());
             let disk = disk.map_err(|error| failed(error.to_string()))?;
-            Ok(Box::new(IscsiEnd { disk, name, waker }))
+            let reason = None;
+            Ok(Box::new(IscsiEnd {
+                disk,
+                name,
+                waker,
+                reason,
+            }))
         }
         _ => Err(failed("it cannot be used here".to_owned())),
     }
@@ -408,7 +514,7 @@ fn read(
     digests: bool,
 ) -> Result<Read, CopyError> {
     let mut digest = digests.then(Sha256::new);
-    let mut size_bytes = 0;
+    let mut size_bytes = reading.position();
     while let Some(part) = reading.next_part()? {
         size_bytes = part.range().end;
         if let Some(digest) = &mut digest {
@@ -419,7 +525,7 @@ fn read(
         }
         waker.ring();
     }
-    reading.close()?;
+    reading.close();
     Ok(Read {
         size_bytes,
         digest: digest.map(|digest| digest.finalize().into()),
@@ -463,11 +569,11 @@ fn write(
             reports_at = now + REPORT;
             progress(writing.written());
         }
-        if let Some(journal) = journal.as_deref_mut()
-            && now >= keeps_at
-        {
+        if now >= keeps_at {
             keeps_at = now + KEEP;
-            journal.keep(writing.durable)?;
+            if let Some(journal) = journal.as_deref_mut() {
+                journal.keep(writing.durable)?;
+            }
             writing.flush();
         }
         if writing.is_busy() {
@@ -513,11 +619,14 @@ fn digest_of(
     progress: &mut impl FnMut(CopyProgress),
 ) -> Result<[u8; 32], CopyError> {
     let end = source(of)?;
-    let size = Some(size_bytes);
-    let mut reading = Reading::new(end, of.place.to_string(), 0, size, config.bandwidth);
+    // A disk is read in whole blocks.
+    let size = Some(size_bytes.next_multiple_of(end.block_bytes()));
+    let shape = (1, u64::MAX);
+    let mut reading = Reading::new(end, of.place.to_string(), 0, size, shape, config.bandwidth);
     let mut digest = Sha256::new();
     let mut reports_at = Instant::ZERO;
-    while let Some(part) = reading.next_part()? {
+    while let Some(mut part) = reading.next_part()? {
+        part.cut(size_bytes);
         add(&mut digest, &part);
         let now = clock::now();
         if now >= reports_at {
@@ -525,10 +634,10 @@ fn digest_of(
             progress(CopyProgress {
                 verifies: true,
                 done_bytes: part.range().end,
-                size_bytes: size,
+                size_bytes: Some(size_bytes),
             });
         }
     }
-    reading.close()?;
+    reading.close();
     Ok(digest.finalize().into())
 }

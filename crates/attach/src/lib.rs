@@ -10,6 +10,7 @@ mod attached;
 mod connection;
 pub mod control;
 pub mod copy;
+mod device;
 mod disk;
 mod journal_file;
 mod listen;
@@ -19,6 +20,7 @@ mod status;
 mod worker;
 
 pub use attached::{AttachConfig, AttachError, Attached, Detached, Rights};
+pub use device::{Device, DeviceError, DeviceName};
 pub use disk::{Disk, DiskError, DiskEvent, Facts};
 pub use journal_file::JournalError;
 pub use listen::{Listen, ListenError, Place};

@@ -12,6 +12,7 @@ use wansan_settings::{Text, settings, usual};
 
 use crate::attached::{AttachConfig, Rights};
 use crate::copy::{CopyConfig, CopyEnd, CopyPlace};
+use crate::device::DeviceName;
 use crate::listen::Place;
 
 settings! {
@@ -49,6 +50,8 @@ settings! {
     pub struct DiskSettings {
         /// Where to serve the disk by the NBD protocol: unix:PATH, or ADDRESS:PORT
         pub nbd: Text<Place>, "PLACE";
+        /// Make the disk a block device of this host as well: /dev/nbd0 or another number, or any
+        pub device: Option<Text<DeviceName>>, "DEVICE";
         /// Name of the NBD export; the empty name always works
         pub export: String = String::new(), "NAME";
         with rights: RightsSettings;
@@ -105,6 +108,7 @@ impl DiskSettings {
             url: self.initiator.url.0.clone(),
             initiator: self.initiator.config(TASKS, Duration::MAX)?,
             listen: self.nbd.0.clone(),
+            device: self.device.map(|name| name.0),
             export: self.export.clone(),
             rights: match self.rights.read_only {
                 true => Rights::Read,

@@ -6,7 +6,7 @@ mod standard;
 
 use std::os::fd::OwnedFd;
 
-use wansan_cache::{Action, Outcome};
+use wansan_cache::{Action, Operation, Outcome};
 use wansan_trace::Instant;
 
 use super::CopyError;
@@ -15,6 +15,9 @@ pub(super) use file::FileEnd;
 pub(super) use nbd::NbdEnd;
 pub(super) use standard::{StandardInput, StandardOutput};
 
+/// The longest stretch of zeros that one operation is about, in bytes.
+const ZERO_BYTES: u64 = 1 << 30;
+
 /// One end. Operations go in by [`End::submit`]; [`End::turn`] works on them until `deadline` or until the waker that
 /// it was made with is readable; what is done comes out of [`End::poll_done`].
 pub(super) trait End: Send {
@@ -22,10 +25,29 @@ pub(super) trait End: Send {
     fn size_bytes(&self) -> Option<u64>;
 
     /// What its operations have to be multiples of, in bytes.
-    fn block_bytes(&self) -> u64;
+    fn block_bytes(&self) -> u64 {
+        1
+    }
 
-    /// Whether all of it reads as zeros still.
-    fn is_blank(&self) -> bool;
+    /// The most data that one operation takes, in bytes.
+    fn most_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// The longest stretch that one operation zeroes, in bytes.
+    fn zero_bytes(&self) -> u64 {
+        ZERO_BYTES
+    }
+
+    /// What tells it from another one under the same name, as far as that is known.
+    fn identity(&self) -> String {
+        String::new()
+    }
+
+    /// How often what had not been flushed may have been lost.
+    fn losses(&self) -> u64 {
+        0
+    }
 
     fn submit(&mut self, tag: u64, action: Action);
 
@@ -33,8 +55,11 @@ pub(super) trait End: Send {
 
     fn poll_done(&mut self) -> Option<(u64, Outcome)>;
 
+    /// What it said of the last operation that failed.
+    fn take_reason(&mut self) -> Option<String>;
+
     /// Ends the use of it.
-    fn close(self: Box<Self>) -> Result<(), CopyError>;
+    fn close(self: Box<Self>);
 }
 
 /// A LUN.
@@ -42,6 +67,7 @@ pub(super) struct IscsiEnd {
     pub(super) disk: Disk,
     pub(super) name: String,
     pub(super) waker: OwnedFd,
+    pub(super) reason: Option<String>,
 }
 
 impl End for IscsiEnd {
@@ -53,12 +79,17 @@ impl End for IscsiEnd {
         self.disk.facts().block_bytes()
     }
 
-    fn is_blank(&self) -> bool {
-        false
+    fn identity(&self) -> String {
+        let serial = String::from_utf8_lossy(&self.disk.facts().serial);
+        serial.escape_default().to_string()
+    }
+
+    fn losses(&self) -> u64 {
+        self.disk.recoveries().sessions
     }
 
     fn submit(&mut self, tag: u64, action: Action) {
-        self.disk.submit(wansan_cache::Operation { tag, action });
+        self.disk.submit(Operation { tag, action });
     }
 
     fn turn(&mut self, deadline: Instant) -> Result<(), CopyError> {
@@ -66,12 +97,13 @@ impl End for IscsiEnd {
             place: self.name.clone(),
             why,
         };
-        self.disk
-            .turn(deadline)
-            .map_err(|error| failed(error.to_string()))?;
+        let turned = self.disk.turn(deadline);
+        turned.map_err(|error| failed(error.to_string()))?;
         while let Some(event) = self.disk.poll_event() {
-            if let DiskEvent::Lost(why) = event {
-                return Err(failed(why));
+            match event {
+                DiskEvent::Lost(why) => return Err(failed(why)),
+                DiskEvent::Failed(why) => self.reason = Some(why),
+                _ => {}
             }
         }
         drain(&self.waker);
@@ -82,9 +114,12 @@ impl End for IscsiEnd {
         self.disk.poll_done()
     }
 
-    fn close(self: Box<Self>) -> Result<(), CopyError> {
+    fn take_reason(&mut self) -> Option<String> {
+        self.reason.take()
+    }
+
+    fn close(self: Box<Self>) {
         self.disk.detach();
-        Ok(())
     }
 }
 

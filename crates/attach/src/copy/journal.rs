@@ -6,20 +6,43 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::CopyError;
+use super::{CopyError, CopyPlace};
 
 /// What is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Progress {
     pub(super) from: String,
+    /// What tells the source from another one under that name, as far as that is known.
+    pub(super) source: String,
     pub(super) to: String,
+    /// The same of the destination.
+    pub(super) destination: String,
     /// The source's size, in bytes.
     pub(super) size_bytes: u64,
-    /// When the source was changed last, where that is known, in ns since 1970.
-    pub(super) changed_ns: Option<i128>,
     /// Up to where everything is on the sink's medium.
     pub(super) done_bytes: u64,
+}
+
+impl Progress {
+    /// Whether it is of a copy between places of these names.
+    pub(super) fn check_names(
+        &self,
+        path: &Path,
+        from: &CopyPlace,
+        to: &CopyPlace,
+    ) -> Result<(), CopyError> {
+        if self.from == from.to_string() && self.to == to.to_string() {
+            return Ok(());
+        }
+        Err(CopyError::Journal {
+            path: path.to_owned(),
+            why: format!(
+                "it is of a copy from {} to {}; delete it to start over",
+                self.from, self.to
+            ),
+        })
+    }
 }
 
 /// A journal at its place.
@@ -30,37 +53,54 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// The journal at `path`, of the copy that `progress` describes from its beginning.
+    /// What is at `path`, if anything is.
     ///
     /// # Errors
-    /// When one is there that is of another copy, or that cannot be read.
-    pub(super) fn open(path: PathBuf, progress: Progress) -> Result<Journal, CopyError> {
-        let kept = match fs::read(&path) {
-            Ok(text) => {
-                serde_json::from_slice::<Progress>(&text).map_err(|error| CopyError::Journal {
-                    path: path.clone(),
-                    why: format!("it is no journal of a copy ({error}); remove it to begin anew"),
-                })?
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => progress.clone(),
-            Err(error) => {
-                let why = error.to_string();
-                return Err(CopyError::Journal { path, why });
-            }
+    /// When it is no journal, or cannot be read.
+    pub(super) fn read(path: &Path) -> Result<Option<Progress>, CopyError> {
+        let failed = |why: String| CopyError::Journal {
+            path: path.to_owned(),
+            why,
         };
-        let done_bytes = kept.done_bytes.min(kept.size_bytes);
+        match fs::read(path) {
+            Ok(text) => match serde_json::from_slice(&text) {
+                Ok(progress) => Ok(Some(progress)),
+                Err(error) => Err(failed(format!(
+                    "not a copy journal ({error}); delete it to start over"
+                ))),
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    /// The journal at `path`, of the copy that `progress` describes, where that one has `kept` something.
+    ///
+    /// # Errors
+    /// When what was kept is of another copy.
+    pub(super) fn open(
+        path: PathBuf,
+        kept: Option<Progress>,
+        progress: Progress,
+    ) -> Result<Journal, CopyError> {
+        // A copy that has done nothing is none to resume.
+        let kept = kept.filter(|kept| kept.done_bytes > 0);
+        let done_bytes = kept
+            .as_ref()
+            .map_or(0, |kept| kept.done_bytes.min(kept.size_bytes));
         let same = Progress {
             done_bytes,
             ..progress
         };
-        if kept != same {
-            let why = match (&kept.from, &kept.to) == (&same.from, &same.to) {
-                true => "the source has changed since; remove it to begin anew".to_owned(),
-                false => format!(
-                    "it is of a copy from {} to {}; remove it to begin anew",
-                    kept.from, kept.to
-                ),
+        if let Some(kept) = kept
+            && kept != same
+        {
+            let why = if kept.destination != same.destination {
+                "the destination is not the one that was written".to_owned()
+            } else {
+                "the source has changed since".to_owned()
             };
+            let why = format!("{why}; delete it to start over");
             return Err(CopyError::Journal { path, why });
         }
         Ok(Journal {

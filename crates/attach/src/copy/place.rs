@@ -70,6 +70,14 @@ impl FromStr for CopyPlace {
                 ))
             }
             _ if text.is_empty() => Err("a place must not be empty".to_owned()),
+            _ if ["nbd:", "iscsi:"]
+                .iter()
+                .any(|scheme| text.starts_with(scheme)) =>
+            {
+                Err(format!(
+                    "`{text}` is neither a URI nor a path: write nbd://HOST/EXPORT, iscsi://HOST/TARGET-IQN/LUN, or ./{text} for a file"
+                ))
+            }
             _ => Ok(CopyPlace::File(text.into())),
         }
     }
@@ -194,6 +202,7 @@ mod tests {
             "nbd+unix:///x",
             "nbd://host:x/",
             "iscsi://host/",
+            "nbd:host:10809",
         ] {
             assert!(text.parse::<CopyPlace>().is_err(), "{text}");
         }

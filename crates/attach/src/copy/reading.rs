@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use wansan_cache::{Action, Answer, Estimate, Extent, Range};
+use wansan_cache::{Action, Answer, Estimate, Extent, Failure, Range};
 use wansan_trace::{Instant, clock};
 
 use super::end::End;
-use super::{CopyError, PIECE_BYTES, Part};
+use super::{CopyError, PIECE_BYTES, Part, words};
 
 /// What one question about holes is about, in bytes.
 const STATUS_BYTES: u64 = 1 << 30;
@@ -33,6 +33,8 @@ enum Asked {
 pub(super) struct Reading {
     end: Box<dyn End>,
     name: String,
+    block_bytes: u64,
+    piece_bytes: u64,
     /// Where the data end; of a stream, once they have.
     size_bytes: Option<u64>,
     /// Parts to be read, in order.
@@ -56,16 +58,22 @@ pub(super) struct Reading {
 }
 
 impl Reading {
+    /// Reads `end` from `from` on. Parts are cut at multiples of `block_bytes` and have `most_bytes` of data at most.
     pub(super) fn new(
         end: Box<dyn End>,
         name: String,
         from: u64,
         size_bytes: Option<u64>,
+        (block_bytes, most_bytes): (u64, u64),
         bandwidth: Option<u64>,
     ) -> Reading {
+        let block_bytes = block_bytes.max(end.block_bytes());
+        let most_bytes = most_bytes.min(end.most_bytes()).min(PIECE_BYTES);
         Reading {
             end,
             name,
+            block_bytes,
+            piece_bytes: (most_bytes / block_bytes).max(1) * block_bytes,
             size_bytes,
             extents: VecDeque::new(),
             next: from,
@@ -118,8 +126,13 @@ impl Reading {
         self.take_done().map(|_| ())
     }
 
-    pub(super) fn close(self) -> Result<(), CopyError> {
-        self.end.close()
+    /// Where the next part begins.
+    pub(super) fn position(&self) -> u64 {
+        self.ready
+    }
+
+    pub(super) fn close(self) {
+        self.end.close();
     }
 
     /// Asks for as much as the path needs.
@@ -136,14 +149,14 @@ impl Reading {
             let Some(extent) = self.extents.front_mut() else {
                 return;
             };
-            if extent.is_hole && extent.reads_zero {
+            if extent.reads_zero {
                 let range = Range::new(self.next, extent.length_bytes);
                 self.extents.pop_front();
                 self.next = range.end;
                 self.come.insert(range.start, Part::Zero(range));
                 continue;
             }
-            let range = Range::new(self.next, extent.length_bytes.min(PIECE_BYTES));
+            let range = Range::new(self.next, extent.length_bytes.min(self.piece_bytes));
             extent.length_bytes -= range.bytes();
             if extent.length_bytes == 0 {
                 self.extents.pop_front();
@@ -191,12 +204,12 @@ impl Reading {
                     self.keep(range, data)?;
                 }
                 (Some(Asked::Read(range, _)), outcome) => {
-                    // The end says why, if it knows more.
-                    self.end.turn(clock::now())?;
+                    let failure = outcome.err().unwrap_or(Failure::Io);
+                    let reason = self.end.take_reason();
                     return Err(CopyError::Read {
                         place: self.name.clone(),
                         offset_bytes: range.start,
-                        failure: outcome.err(),
+                        why: reason.unwrap_or_else(|| words(failure).to_owned()),
                     });
                 }
                 (None, _) => {}
@@ -205,20 +218,43 @@ impl Reading {
         Ok(has_come)
     }
 
+    /// Holes keep their whole blocks only: what is around these is data.
     fn learn(&mut self, range: Range, extents: Vec<Extent>) {
-        let mut left = range.bytes();
-        for mut extent in extents {
-            extent.length_bytes = extent.length_bytes.min(left);
-            left -= extent.length_bytes;
-            if extent.length_bytes > 0 {
-                self.extents.push_back(extent);
+        let block = self.block_bytes;
+        let mut at = range.start;
+        for extent in extents {
+            let end = (at + extent.length_bytes).min(range.end);
+            let (first, last) = (at.next_multiple_of(block), end / block * block);
+            match extent.reads_zero && first < last {
+                true => {
+                    self.push(first - at, false);
+                    self.push(last - first, true);
+                    self.push(end - last, false);
+                }
+                false => self.push(end - at, false),
             }
+            at = end;
         }
-        self.known = range.end - left;
-        if left == range.bytes() {
-            // An answer of no use.
-            self.extents.push_back(Extent::data(left));
-            self.known = range.end;
+        // An answer may end before the question does, but on a block: what is behind it is asked for again.
+        let is_of_use = at > range.start && (at == range.end || at.is_multiple_of(block));
+        if !is_of_use {
+            self.push(range.end - at, false);
+            at = range.end;
+        }
+        self.known = at;
+    }
+
+    fn push(&mut self, length_bytes: u64, reads_zero: bool) {
+        if length_bytes == 0 {
+            return;
+        }
+        match self.extents.back_mut() {
+            Some(last) if last.reads_zero == reads_zero => last.length_bytes += length_bytes,
+            _ => self.extents.push_back(Extent {
+                length_bytes,
+                is_hole: reads_zero,
+                reads_zero,
+            }),
         }
     }
 
@@ -231,10 +267,9 @@ impl Reading {
         let missing = range.bytes().saturating_sub(data.len() as u64);
         if missing > 0 {
             if self.size_bytes.is_some() {
-                return Err(CopyError::Read {
+                return Err(CopyError::Ended {
                     place: self.name.clone(),
                     offset_bytes: range.end - missing,
-                    failure: None,
                 });
             }
             self.size_bytes = Some(range.end - missing);

@@ -1,13 +1,13 @@
 //! The sink of a copy: parts go out as they come, and what is done is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use wansan_cache::{Action, Range};
 use wansan_trace::{Instant, clock};
 
 use super::end::End;
-use super::{CopyError, PIECE_BYTES, Part};
+use super::{CopyError, PIECE_BYTES, Part, words};
 
 /// What of a piece of data may be zeros that are not sent, at least, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;
@@ -19,6 +19,8 @@ const MOST_OPEN_BYTES: u64 = 64 << 20;
 pub(super) struct Writing {
     end: Box<dyn End>,
     name: String,
+    /// Zeros that wait for room, in order.
+    zeros: VecDeque<Range>,
     open: BTreeMap<u64, Range>,
     next_tag: u64,
     open_bytes: u64,
@@ -30,13 +32,17 @@ pub(super) struct Writing {
     flush: Option<(u64, u64)>,
     /// Up to where everything is on the medium.
     pub(super) durable: u64,
+    /// The end's losses that are made up for.
+    losses: u64,
 }
 
 impl Writing {
     pub(super) fn new(end: Box<dyn End>, name: String, from: u64) -> Writing {
         Writing {
+            losses: end.losses(),
             end,
             name,
+            zeros: VecDeque::new(),
             open: BTreeMap::new(),
             next_tag: 0,
             open_bytes: 0,
@@ -49,35 +55,32 @@ impl Writing {
 
     /// Whether it takes another part now.
     pub(super) fn has_room(&self) -> bool {
-        self.open_bytes < MOST_OPEN_BYTES
+        self.open_bytes < MOST_OPEN_BYTES && self.zeros.is_empty()
     }
 
     /// Whether it works on something.
     pub(super) fn is_busy(&self) -> bool {
-        !self.open.is_empty() || self.flush.is_some()
+        !self.open.is_empty() || !self.zeros.is_empty() || self.flush.is_some()
     }
 
     /// Up to where everything is written.
     pub(super) fn written(&self) -> u64 {
-        self.open
-            .values()
-            .map(|range| range.start)
-            .min()
-            .unwrap_or(self.given)
+        let open = self.open.values().chain(&self.zeros);
+        open.map(|range| range.start).min().unwrap_or(self.given)
     }
 
     /// Gives it the next part.
     pub(super) fn give(&mut self, part: Part) {
         self.given = part.range().end;
         match part {
-            Part::Zero(range) => self.zero(range),
+            Part::Zero(range) => self.zeros.push_back(range),
             Part::Data { offset_bytes, data } => {
                 let block = usize::try_from(self.end.block_bytes()).unwrap_or(usize::MAX);
                 for (is_zero, at) in runs(&data) {
                     let range = Range::new(offset_bytes + at.start as u64, at.len() as u64);
                     let mut data = data[at].to_vec();
                     if is_zero && data.len().is_multiple_of(block) {
-                        self.zero(range);
+                        self.zeros.push_back(range);
                         continue;
                     }
                     // The last block of a disk whose blocks are longer than the data's rest.
@@ -95,21 +98,30 @@ impl Writing {
                 }
             }
         }
+        self.zero();
     }
 
-    fn zero(&mut self, range: Range) {
-        if self.end.is_blank() {
-            return;
-        }
-        self.submit(
-            range,
-            Action::Zero {
+    /// Zeroes what waits for it, as far as there is room.
+    fn zero(&mut self) {
+        let most = self.end.zero_bytes();
+        while self.open_bytes < MOST_OPEN_BYTES
+            && let Some(zeros) = self.zeros.front_mut()
+        {
+            let range = Range::new(zeros.start, zeros.bytes().min(most));
+            zeros.start = range.end;
+            if zeros.is_empty() {
+                self.zeros.pop_front();
+            }
+            self.submit(
                 range,
-                fua: false,
-                may_unmap: true,
-                fast: false,
-            },
-        );
+                Action::Zero {
+                    range,
+                    fua: false,
+                    may_unmap: true,
+                    fast: false,
+                },
+            );
+        }
     }
 
     fn submit(&mut self, range: Range, action: Action) {
@@ -136,6 +148,13 @@ impl Writing {
             return Ok(());
         }
         self.end.turn(deadline)?;
+        let losses = self.end.losses();
+        if losses != std::mem::replace(&mut self.losses, losses) && self.durable < self.given {
+            return Err(CopyError::Unsure {
+                place: self.name.clone(),
+                durable_bytes: self.durable,
+            });
+        }
         self.take_done().map(|_| ())
     }
 
@@ -153,19 +172,20 @@ impl Writing {
             };
             self.open_bytes -= range.bytes().min(PIECE_BYTES);
             if let Err(failure) = outcome {
-                self.end.turn(clock::now())?;
+                let reason = self.end.take_reason();
                 return Err(CopyError::Write {
                     place: self.name.clone(),
                     offset_bytes: range.start,
-                    failure,
+                    why: reason.unwrap_or_else(|| words(failure).to_owned()),
                 });
             }
         }
+        self.zero();
         Ok(has_come)
     }
 
-    /// Waits until everything is on the medium, and ends the use of the sink.
-    pub(super) fn finish(mut self) -> Result<(), CopyError> {
+    /// Waits until everything is on the medium.
+    pub(super) fn finish(&mut self) -> Result<(), CopyError> {
         const LOOK: Duration = Duration::from_millis(200);
         while self.durable < self.given || self.is_busy() {
             if self.open.is_empty() {
@@ -173,7 +193,11 @@ impl Writing {
             }
             self.turn(clock::now() + LOOK)?;
         }
-        self.end.close()
+        Ok(())
+    }
+
+    pub(super) fn close(self) {
+        self.end.close();
     }
 }
 

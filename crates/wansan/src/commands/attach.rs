@@ -4,6 +4,7 @@ mod list;
 mod metrics;
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
@@ -100,7 +101,16 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
     };
     program.start(&settings.file)?;
     let disks = Arc::clone(&program.disks);
-    let control = Control::serve(move |request| list::answer(&disks, &request));
+    let is_last = Arc::new(AtomicBool::new(false));
+    let was_last = Arc::clone(&is_last);
+    let control = Control::serve(
+        move |request| list::answer(&disks, &request, &is_last),
+        move || {
+            if was_last.load(Ordering::Relaxed) {
+                list::end();
+            }
+        },
+    );
     if let Err(error) = &control {
         remark(&format!(
             "wansan attach: `wansan attach list` will not see it: {error}"
@@ -167,15 +177,20 @@ impl Program {
         let (facts, place) = (attached.facts(), attached.place());
         let (url, bytes) = (&settings.initiator.url, facts.capacity.bytes());
         if self.process.json {
+            let device = attached.device().map(|device| device.name().to_string());
             let event = serde_json::json!({
-                "event": "attached", "url": url.to_string(), "nbd": place.to_string(),
+                "event": "attached", "url": url.to_string(), "nbd": place.to_string(), "device": device,
                 "size_bytes": bytes, "block_bytes": facts.block_bytes(), "model": facts.model,
             });
             return print_json(&event.to_string());
         }
         print_text(|out| {
             let gib = bytes as f64 / f64::from(1 << 30);
-            writeln!(out, "{url}, {gib:.2} GiB, at {place}")
+            write!(out, "{url}, {gib:.2} GiB, at {place}")?;
+            match attached.device() {
+                Some(device) => writeln!(out, " and {}", device.name()),
+                None => writeln!(out),
+            }
         })
     }
 

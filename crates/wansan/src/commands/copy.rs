@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use wansan_attach::copy::{CopyPlace, CopyProgress, CopyReport, copy, hex};
+use wansan_attach::copy::{CopyError, CopyPlace, CopyProgress, CopyReport, copy, hex};
 use wansan_attach::settings::CopySettings;
 
 use super::options::{Elsewhere, Options};
@@ -31,7 +31,13 @@ pub(crate) fn run(args: &CopyArgs) -> Result<ExitCode> {
     let bar = bar(settings.json);
     let copied = copy(&config, |progress| show(&bar, progress));
     bar.finish_and_clear();
-    let report = copied?;
+    let report = match copied {
+        Err(error @ CopyError::Differs { .. }) => {
+            remark(&format!("wansan: {error}"));
+            return Ok(ExitCode::FAILURE);
+        }
+        copied => copied?,
+    };
     // The data are on standard output.
     let to_standard_output = settings.to.0 == CopyPlace::Standard;
     if settings.json {

@@ -19,6 +19,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             everywhere,
         ),
         trial("copies keep holes", holes),
+        trial("what ends in zeros or between blocks is copied", odd_ends),
+        trial(
+            "nothing is copied to itself, or resumed to another file",
+            traps,
+        ),
         trial("standard input and output are copied", streams),
         trial("an interrupted copy is resumed", resumed),
         trial("a copy of something else is not resumed", not_resumed),
@@ -169,9 +174,9 @@ fn not_resumed() -> Result<(), Stop> {
     let journal = stage.path("to.wansan-copy");
     let (image, to) = (image.display().to_string(), to.display().to_string());
     for (kept, says) in [
-        ("{", "no journal of a copy"),
+        ("{", "not a copy journal"),
         (
-            r#"{"from":"x","to":"y","size_bytes":4194304,"changed_ns":null,"done_bytes":7}"#,
+            r#"{"from":"x","source":"","to":"y","destination":"","size_bytes":4194304,"done_bytes":7}"#,
             "it is of a copy from x to y",
         ),
     ] {
@@ -228,4 +233,109 @@ fn refusals() -> Result<(), Stop> {
         })?;
     }
     Ok(())
+}
+
+/// Images that end in a hole, between two blocks, or both, to a file and to a disk with other data.
+fn odd_ends() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let url = stage.target.url(0);
+    let (image, old) = (stage.path("image"), stage.path("old"));
+    fs::write(&old, pattern(DISK_BYTES, 3))?;
+    let (image_name, old) = (image.display().to_string(), old.display().to_string());
+    let data = pattern(1 << 20, 11);
+    for (at, bytes) in [
+        (0, 3_000_008),
+        (1 << 20, 2 << 20),
+        (0, 1_000_100),
+        (4096 + 512, 2_500_001),
+    ] {
+        let file = File::create(&image)?;
+        file.set_len(bytes)?;
+        let room = usize::try_from(bytes.saturating_sub(at)).unwrap_or(0);
+        file.write_all_at(&data[..data.len().min(room)], at)?;
+        let expected = fs::read(&image)?;
+        copy(&old, &url, &[])?;
+        copy(&image_name, &url, &["--verify"])?;
+        let disk = stage.disk()?;
+        let is_right = disk[..expected.len()] == expected;
+        require(is_right, || {
+            format!("{bytes} bytes: the target has other data")
+        })?;
+        // The rest of the last block is zeroed, what is behind it stays.
+        let behind = expected.len().next_multiple_of(512);
+        require(
+            disk[expected.len()..behind].iter().all(|byte| *byte == 0),
+            || "no zeros".to_owned(),
+        )?;
+        require(disk[behind..] == fs::read(&old)?[behind..], || {
+            "more was written".to_owned()
+        })?;
+        let to = stage.path("to");
+        let mut child = Command::new(WANSAN)
+            .args(["copy", "-", &to.display().to_string()])
+            .stdin(File::open(&image)?)
+            .stdout(Stdio::null())
+            .spawn()?;
+        require(child.wait()?.success(), || "the copy failed".to_owned())?;
+        require(fs::read(&to)? == expected, || {
+            format!("{bytes} bytes: the file is another")
+        })?;
+    }
+    Ok(())
+}
+
+fn traps() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (image, link, to) = (stage.path("image"), stage.path("link"), stage.path("to"));
+    let data = pattern(8 << 20, 12);
+    fs::write(&image, &data)?;
+    fs::hard_link(&image, &link)?;
+    let (image_name, link, to_name) = (
+        image.display().to_string(),
+        link.display().to_string(),
+        to.display().to_string(),
+    );
+    let refused = wansan(&["copy", &image_name, &link])?;
+    require(
+        refused.status.code() == Some(2) && refused.stderr.contains("the same"),
+        || refused.output(),
+    )?;
+    require(fs::read(&image)? == data, || {
+        "the source was written".to_owned()
+    })?;
+    // A copy that is interrupted, and whose destination is removed.
+    let mut child = Command::new(WANSAN)
+        .args(["copy", &image_name, &to_name, "--bandwidth", "16Mbit/s"])
+        .stdout(Stdio::null())
+        .spawn()?;
+    let journal = stage.path("to.wansan-copy");
+    let began = Instant::now();
+    loop {
+        let kept = fs::read_to_string(&journal).unwrap_or_default();
+        let kept: serde_json::Value = serde_json::from_str(&kept).unwrap_or_default();
+        if kept["done_bytes"].as_u64().is_some_and(|done| done > 0) {
+            break;
+        }
+        require(began.elapsed() < Duration::from_secs(60), || {
+            "nothing is kept".to_owned()
+        })?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill()?;
+    child.wait()?;
+    fs::remove_file(&to)?;
+    let refused = wansan(&["copy", &image_name, &to_name])?;
+    let is_told = refused.status.code() == Some(2) && refused.stderr.contains("delete");
+    require(is_told, || refused.output())?;
+    fs::write(&to, [])?;
+    let refused = wansan(&["copy", &image_name, &to_name])?;
+    require(
+        refused.status.code() == Some(2) && refused.stderr.contains("delete"),
+        || refused.output(),
+    )?;
+    fs::remove_file(&journal)?;
+    copy(&image_name, &to_name, &["--verify"])?;
+    require(fs::read(&to)? == data, || {
+        "other data were copied".to_owned()
+    })
 }

@@ -3,6 +3,7 @@
 mod clients;
 mod copies;
 mod faults;
+mod life;
 mod stage;
 
 use std::process::ExitCode;
@@ -10,6 +11,11 @@ use std::process::ExitCode;
 use wansan_peers::trial::run;
 
 fn main() -> ExitCode {
-    let trials = [clients::trials(), faults::trials(), copies::trials()];
+    let trials = [
+        clients::trials(),
+        faults::trials(),
+        life::trials(),
+        copies::trials(),
+    ];
     run(trials.into_iter().flatten().collect())
 }

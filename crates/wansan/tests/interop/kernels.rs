@@ -5,6 +5,7 @@
 //! These take minutes where the machine has no KVM, so they run only when asked for:
 //! `make test-kernels`.
 
+mod attached;
 mod cpio;
 mod files;
 mod guest;
@@ -29,6 +30,7 @@ use crate::stage::Stop;
 
 pub(crate) fn trials() -> Vec<Trial> {
     [
+        attached::trials(),
         open_iscsi::trials(),
         lio::trials(),
         multipath::trials(),

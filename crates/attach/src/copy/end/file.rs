@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
 use wansan_cache::{Action, Answer, Extent, Failure, Outcome, Range};
 use wansan_trace::Instant;
 
@@ -16,110 +16,132 @@ use crate::copy::CopyError;
 /// A file that is read or written where it is asked for.
 pub(in crate::copy) struct FileEnd {
     file: File,
-    name: String,
     size_bytes: u64,
-    /// It is a file that has just been made: what is not written reads as zeros.
+    /// It is a file that has just been emptied: what is not written reads as zeros.
     is_blank: bool,
     is_device: bool,
+    identity: String,
     done: VecDeque<(u64, Outcome)>,
-    /// What the system said when something failed.
-    failed: Option<io::Error>,
+    reason: Option<String>,
 }
 
 impl FileEnd {
     /// To read it.
     pub(in crate::copy) fn source(path: &Path) -> Result<FileEnd, CopyError> {
         let opened = File::open(path).and_then(|file| {
-            let is_device = is_device(&file)?;
-            let size = seek(&file, SeekFrom::End(0))?;
-            Ok((file, is_device, size))
+            FileEnd::of(file, |found| {
+                // A file that was changed is another source.
+                format!(
+                    "{}:{} {}.{:09}",
+                    found.dev(),
+                    found.ino(),
+                    found.mtime(),
+                    found.mtime_nsec()
+                )
+            })
         });
-        FileEnd::of(path, opened, false)
+        opened.map_err(|error| unusable(path, &error))
     }
 
-    /// To write it. A file that is not there is made; with `resumes` one that is there is taken as it is, else it is
-    /// emptied first.
+    /// To write it. A file that is not there is made, and one that is there is emptied, unless that `resumes` a copy.
     pub(in crate::copy) fn sink(path: &Path, resumes: bool) -> Result<FileEnd, CopyError> {
         let opened = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
+            .create(!resumes)
             .truncate(false)
-            .open(path)
-            .and_then(|file| {
-                let is_device = is_device(&file)?;
-                if !is_device && !resumes {
-                    file.set_len(0)?;
-                }
-                let size = seek(&file, SeekFrom::End(0))?;
-                Ok((file, is_device, size))
-            });
-        FileEnd::of(path, opened, !resumes)
+            .open(path);
+        let opened = opened.and_then(|file| {
+            let mut end = FileEnd::of(file, |found| format!("{}:{}", found.dev(), found.ino()))?;
+            if !end.is_device && !resumes {
+                end.file.set_len(0)?;
+                end.size_bytes = 0;
+                end.is_blank = true;
+            }
+            Ok(end)
+        });
+        opened.map_err(|error| unusable(path, &error))
     }
 
-    fn of(
-        path: &Path,
-        opened: io::Result<(File, bool, u64)>,
-        is_new: bool,
-    ) -> Result<FileEnd, CopyError> {
-        let name = path.display().to_string();
-        let (file, is_device, size_bytes) = opened.map_err(|error| CopyError::End {
-            place: name.clone(),
-            why: error.to_string(),
-        })?;
+    fn of(file: File, identity: impl Fn(&std::fs::Metadata) -> String) -> io::Result<FileEnd> {
+        let found = file.metadata()?;
+        let is_device = found.file_type().is_block_device();
+        if !is_device && !found.is_file() {
+            let what = "it is neither a file nor a block device";
+            return Err(io::Error::new(ErrorKind::InvalidInput, what));
+        }
         Ok(FileEnd {
-            file,
-            name,
-            size_bytes,
-            is_blank: is_new && !is_device,
+            size_bytes: seek(&file, SeekFrom::End(0))?,
+            is_blank: false,
             is_device,
+            // The inode of a device says nothing of what is behind it.
+            identity: match is_device {
+                true => String::new(),
+                false => identity(&found),
+            },
+            file,
             done: VecDeque::new(),
-            failed: None,
+            reason: None,
         })
     }
 
     /// Makes it as large as that, if it is a file.
-    pub(in crate::copy) fn resize(&mut self, size_bytes: u64) -> Result<(), CopyError> {
+    pub(in crate::copy) fn resize(&mut self, size_bytes: u64) -> io::Result<()> {
         if !self.is_device && self.size_bytes != size_bytes {
-            self.file
-                .set_len(size_bytes)
-                .map_err(|error| self.error(&error))?;
+            self.file.set_len(size_bytes)?;
             self.size_bytes = size_bytes;
         }
         Ok(())
     }
 
-    fn error(&self, error: &io::Error) -> CopyError {
-        CopyError::End {
-            place: self.name.clone(),
-            why: error.to_string(),
-        }
-    }
-
     fn work(&mut self, action: Action) -> io::Result<Answer> {
         match action {
-            Action::Read { range } => {
-                let mut data = vec![0; range.bytes() as usize];
-                self.file.read_exact_at(&mut data, range.start)?;
-                return Ok(Answer::Data(data));
-            }
+            Action::Read { range } => return self.read(range).map(Answer::Data),
             Action::Write {
                 offset_bytes, data, ..
-            } => self.file.write_all_at(&data, offset_bytes)?,
+            } => {
+                self.file.write_all_at(&data, offset_bytes)?;
+                self.size_bytes = self.size_bytes.max(offset_bytes + data.len() as u64);
+            }
             Action::Zero { range, .. } | Action::Trim { range, .. } => self.zero(range)?,
-            Action::Flush => self.file.sync_data()?,
+            Action::Flush => {
+                self.file.sync_data()?;
+                // Verification is to read the medium. It does without where the kernel does not oblige.
+                let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
+            }
             Action::Status { range, .. } => return self.status(range).map(Answer::Status),
             Action::Prefetch { .. } => {}
         }
         Ok(Answer::Done)
     }
 
+    /// The data of a range, as far as the file goes.
+    fn read(&self, range: Range) -> io::Result<Vec<u8>> {
+        let mut data = vec![0; range.bytes() as usize];
+        let mut filled = 0;
+        while filled < data.len() {
+            match self
+                .file
+                .read_at(&mut data[filled..], range.start + filled as u64)
+            {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        data.truncate(filled);
+        Ok(data)
+    }
+
     fn zero(&mut self, range: Range) -> io::Result<()> {
         if self.is_blank {
-            return Ok(());
+            return self.resize(self.size_bytes.max(range.end));
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if fallocate(&self.file, flags, range.start, range.bytes()).is_ok() {
+        if range.end <= self.size_bytes
+            && fallocate(&self.file, flags, range.start, range.bytes()).is_ok()
+        {
             return Ok(());
         }
         // Neither all file systems nor all devices have holes.
@@ -133,14 +155,15 @@ impl FileEnd {
         Ok(())
     }
 
-    /// The parts with data, and the holes between them.
+    /// The parts with data, and the holes between them. What is behind the end counts as data, which reading misses.
     fn status(&self, range: Range) -> io::Result<Vec<Extent>> {
+        let end = range.end.min(self.size_bytes);
         let mut extents = Vec::new();
         let mut at = range.start;
-        while at < range.end {
+        while at < end {
             let data = match seek(&self.file, SeekFrom::Data(at)) {
-                Ok(data) => data.min(range.end),
-                Err(rustix::io::Errno::NXIO) => range.end,
+                Ok(data) => data.min(end),
+                Err(rustix::io::Errno::NXIO) => end,
                 // What has no holes, or does not tell.
                 Err(rustix::io::Errno::INVAL) => at,
                 Err(errno) => return Err(errno.into()),
@@ -152,28 +175,27 @@ impl FileEnd {
                     reads_zero: true,
                 });
             }
-            if data >= range.end {
-                break;
+            if data < end {
+                let hole = seek(&self.file, SeekFrom::Hole(data)).unwrap_or(end);
+                let hole = hole.clamp(data + 1, end);
+                extents.push(Extent::data(hole - data));
+                at = hole;
+            } else {
+                at = end;
             }
-            let hole = seek(&self.file, SeekFrom::Hole(data))
-                .unwrap_or(range.end)
-                .min(range.end);
-            extents.push(Extent::data(hole.max(data + 1) - data));
-            at = hole.max(data + 1);
+        }
+        if range.end > at {
+            extents.push(Extent::data(range.end - at));
         }
         Ok(extents)
     }
 }
 
-fn is_device(file: &File) -> io::Result<bool> {
-    let kind = file.metadata()?.file_type();
-    if kind.is_file() || kind.is_block_device() {
-        return Ok(kind.is_block_device());
+fn unusable(path: &Path, error: &io::Error) -> CopyError {
+    CopyError::End {
+        place: path.display().to_string(),
+        why: error.to_string(),
     }
-    Err(io::Error::new(
-        ErrorKind::InvalidInput,
-        "it is neither a file nor a block device",
-    ))
 }
 
 impl End for FileEnd {
@@ -181,39 +203,32 @@ impl End for FileEnd {
         Some(self.size_bytes)
     }
 
-    fn block_bytes(&self) -> u64 {
-        1
-    }
-
-    fn is_blank(&self) -> bool {
-        self.is_blank
+    fn identity(&self) -> String {
+        self.identity.clone()
     }
 
     fn submit(&mut self, tag: u64, action: Action) {
         let outcome = self.work(action).map_err(|error| {
-            let is_full = error.kind() == ErrorKind::StorageFull;
-            self.failed.get_or_insert(error);
-            if is_full {
-                Failure::NoSpace
-            } else {
-                Failure::Io
+            self.reason = Some(error.to_string());
+            match error.kind() {
+                ErrorKind::StorageFull => Failure::NoSpace,
+                _ => Failure::Io,
             }
         });
         self.done.push_back((tag, outcome));
     }
 
     fn turn(&mut self, _deadline: Instant) -> Result<(), CopyError> {
-        match self.failed.take() {
-            Some(error) => Err(self.error(&error)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn poll_done(&mut self) -> Option<(u64, Outcome)> {
         self.done.pop_front()
     }
 
-    fn close(self: Box<Self>) -> Result<(), CopyError> {
-        Ok(())
+    fn take_reason(&mut self) -> Option<String> {
+        self.reason.take()
     }
+
+    fn close(self: Box<Self>) {}
 }

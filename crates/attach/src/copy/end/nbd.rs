@@ -9,16 +9,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as SystemErrno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_cache::{Action, Answer, Extent, Failure, Outcome};
-use wansan_nbd::client::{Client, Command, Done, Event, ExportInfo, Wants};
+use wansan_nbd::client::{Client, Command, Done, Event, ExportInfo, SubmitError, Wants};
 use wansan_nbd::wire::Errno;
 use wansan_trace::{Instant, clock};
 
 use super::{End, drain};
-use crate::copy::CopyError;
 use crate::copy::place::NbdPlace;
+use crate::copy::{CopyError, PIECE_BYTES};
 use crate::listen::Stream;
 
-/// What a server may take to open an export, or to say anything while something is asked of it.
+/// What a server may take to open an export. Afterwards an attached disk may wait for its path for any time, and TCP
+/// notices a host that is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An export of an NBD server.
@@ -28,8 +29,7 @@ pub(in crate::copy) struct NbdEnd {
     info: Option<ExportInfo>,
     name: String,
     waker: OwnedFd,
-    open: usize,
-    heard_at: Instant,
+    reason: Option<String>,
     done: VecDeque<(u64, Outcome)>,
 }
 
@@ -52,12 +52,15 @@ impl NbdEnd {
             info: None,
             name: name.clone(),
             waker,
-            open: 0,
-            heard_at: clock::now(),
+            reason: None,
             done: VecDeque::new(),
         };
+        let deadline = clock::now() + PATIENCE;
         while end.info.is_none() {
-            end.turn(clock::now() + PATIENCE)?;
+            if clock::now() >= deadline {
+                return Err(end.error("the server does not open the export"));
+            }
+            end.turn(deadline)?;
         }
         Ok(end)
     }
@@ -93,10 +96,7 @@ impl NbdEnd {
             }
             match recv(&self.stream, self.client.space(), RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(self.error("the server closed the connection")),
-                Ok((_, bytes)) => {
-                    self.client.received(bytes);
-                    self.heard_at = clock::now();
-                }
+                Ok((_, bytes)) => self.client.received(bytes),
                 Err(SystemErrno::AGAIN) => return Ok(()),
                 Err(SystemErrno::INTR) => {}
                 Err(errno) => return Err(self.error(&io::Error::from(errno))),
@@ -110,7 +110,6 @@ impl NbdEnd {
             Event::Refused(refusal) => return Err(self.error(&refusal)),
             Event::Listed(_) => {}
             Event::Done { user, result } => {
-                self.open -= 1;
                 let outcome = match result {
                     Ok(Done::Plain) => Ok(Answer::Done),
                     Ok(Done::Data(data)) => Ok(Answer::Data(data)),
@@ -122,12 +121,10 @@ impl NbdEnd {
                         });
                         Ok(Answer::Status(extents.collect()))
                     }
-                    Err(failure) => Err(match failure.errno {
-                        Errno::NoSpc => Failure::NoSpace,
-                        Errno::Perm => Failure::NotPermitted,
-                        Errno::NotSup => Failure::NotSupported,
-                        _ => Failure::Io,
-                    }),
+                    Err(failed) => {
+                        self.reason = Some(failed.to_string());
+                        Err(failure(failed.errno))
+                    }
                 };
                 self.done.push_back((user, outcome));
             }
@@ -151,8 +148,17 @@ impl End for NbdEnd {
         info.map_or(1, |info| info.export.block.minimum_bytes.into())
     }
 
-    fn is_blank(&self) -> bool {
-        false
+    fn most_bytes(&self) -> u64 {
+        let info = self.info.as_ref();
+        info.map_or(u64::MAX, |info| info.export.block.maximum_bytes.into())
+    }
+
+    fn zero_bytes(&self) -> u64 {
+        match self.abilities().write_zeroes {
+            true => super::ZERO_BYTES,
+            // Zeros are written.
+            false => self.most_bytes().min(PIECE_BYTES),
+        }
     }
 
     fn submit(&mut self, tag: u64, action: Action) {
@@ -179,7 +185,7 @@ impl End for NbdEnd {
                 may_unmap: *may_unmap,
                 fast: false,
             },
-            Action::Zero { .. } if length_bytes <= crate::copy::PIECE_BYTES => {
+            Action::Zero { .. } => {
                 zeros = vec![0; length_bytes as usize];
                 Command::Write {
                     offset_bytes,
@@ -196,28 +202,25 @@ impl End for NbdEnd {
             Action::Flush => return self.done.push_back((tag, Ok(Answer::Done))),
             _ => return self.done.push_back((tag, Err(Failure::NotSupported))),
         };
-        match self.client.submit(command, tag) {
-            Ok(()) => self.open += 1,
-            Err(_) => self.done.push_back((tag, Err(Failure::Invalid))),
+        if let Err(error) = self.client.submit(command, tag) {
+            let why = match &error {
+                SubmitError::NotAllowed { errno, .. } => failure(*errno),
+                _ => Failure::Invalid,
+            };
+            self.reason = Some(error.to_string());
+            self.done.push_back((tag, Err(why)));
         }
     }
 
     fn turn(&mut self, deadline: Instant) -> Result<(), CopyError> {
         self.send()?;
-        let now = clock::now();
-        let is_owed = self.open > 0 || self.info.is_none();
-        if !is_owed {
-            self.heard_at = now;
-        } else if now - self.heard_at > PATIENCE {
-            return Err(self.error("the server does not respond"));
-        }
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, !self.client.pending().is_empty());
         let mut fds = [
             PollFd::new(&self.stream, wanted),
             PollFd::new(&self.waker, PollFlags::IN),
         ];
-        let left = (deadline - now).min(Duration::from_secs(1));
+        let left = (deadline - clock::now()).min(Duration::from_secs(1));
         match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
             Ok(_) | Err(SystemErrno::INTR) => {}
             Err(errno) => return Err(self.error(&io::Error::from(errno))),
@@ -231,10 +234,24 @@ impl End for NbdEnd {
         self.done.pop_front()
     }
 
-    fn close(mut self: Box<Self>) -> Result<(), CopyError> {
+    fn take_reason(&mut self) -> Option<String> {
+        self.reason.take()
+    }
+
+    fn close(mut self: Box<Self>) {
         self.client.disconnect();
         // A server that has closed first has heard it.
         let _ = self.send();
-        Ok(())
+    }
+}
+
+/// What an error number of the protocol means.
+fn failure(errno: Errno) -> Failure {
+    match errno {
+        Errno::NoSpc => Failure::NoSpace,
+        Errno::Perm => Failure::NotPermitted,
+        Errno::NotSup => Failure::NotSupported,
+        Errno::Inval => Failure::Invalid,
+        _ => Failure::Io,
     }
 }

@@ -10,21 +10,14 @@ use super::End;
 use crate::copy::CopyError;
 
 /// Reads in sequence; what is behind the end is missing in the answer.
+#[derive(Default)]
 pub(in crate::copy) struct StandardInput {
     done: VecDeque<(u64, Outcome)>,
     at: u64,
-    failed: Option<io::Error>,
+    reason: Option<String>,
 }
 
 impl StandardInput {
-    pub(in crate::copy) fn new() -> StandardInput {
-        StandardInput {
-            done: VecDeque::new(),
-            at: 0,
-            failed: None,
-        }
-    }
-
     fn read(&mut self, range: Range) -> io::Result<Vec<u8>> {
         let mut data = Vec::new();
         // Behind the end.
@@ -45,23 +38,12 @@ impl End for StandardInput {
         None
     }
 
-    fn block_bytes(&self) -> u64 {
-        1
-    }
-
-    fn is_blank(&self) -> bool {
-        false
-    }
-
     fn submit(&mut self, tag: u64, action: Action) {
         let outcome = match action {
-            Action::Read { range } => match self.read(range) {
-                Ok(data) => Ok(Answer::Data(data)),
-                Err(error) => {
-                    self.failed = Some(error);
-                    Err(Failure::Io)
-                }
-            },
+            Action::Read { range } => self.read(range).map(Answer::Data).map_err(|error| {
+                self.reason = Some(error.to_string());
+                Failure::Io
+            }),
             Action::Status { range, .. } => Ok(Answer::Status(vec![Extent::data(range.bytes())])),
             _ => Err(Failure::NotSupported),
         };
@@ -69,64 +51,39 @@ impl End for StandardInput {
     }
 
     fn turn(&mut self, _deadline: Instant) -> Result<(), CopyError> {
-        match self.failed.take() {
-            Some(error) => Err(CopyError::End {
-                place: "standard input".to_owned(),
-                why: error.to_string(),
-            }),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn poll_done(&mut self) -> Option<(u64, Outcome)> {
         self.done.pop_front()
     }
 
-    fn close(self: Box<Self>) -> Result<(), CopyError> {
-        Ok(())
+    fn take_reason(&mut self) -> Option<String> {
+        self.reason.take()
     }
+
+    fn close(self: Box<Self>) {}
 }
 
-/// Writes in sequence; zeros are written.
+/// Writes in sequence, zeros as well.
+#[derive(Default)]
 pub(in crate::copy) struct StandardOutput {
     done: VecDeque<(u64, Outcome)>,
-    at: u64,
-    failed: Option<io::Error>,
+    reason: Option<String>,
 }
 
 impl StandardOutput {
-    pub(in crate::copy) fn new() -> StandardOutput {
-        StandardOutput {
-            done: VecDeque::new(),
-            at: 0,
-            failed: None,
-        }
-    }
-
-    fn write(&mut self, action: Action) -> io::Result<()> {
+    fn write(action: Action) -> io::Result<()> {
         let range = action.range();
         let mut out = io::stdout().lock();
+        // Parts come in order.
         match action {
-            Action::Write { data, .. } => {
-                self.follow(range)?;
-                out.write_all(&data)
-            }
+            Action::Write { data, .. } => out.write_all(&data),
             Action::Zero { .. } => {
-                self.follow(range)?;
                 io::copy(&mut io::repeat(0).take(range.bytes()), &mut out).map(|_| ())
             }
             _ => out.flush(),
         }
-    }
-
-    fn follow(&mut self, range: Range) -> io::Result<()> {
-        if range.start != self.at {
-            return Err(io::Error::other(
-                "standard output is written in sequence only",
-            ));
-        }
-        self.at = range.end;
-        Ok(())
     }
 }
 
@@ -135,37 +92,25 @@ impl End for StandardOutput {
         None
     }
 
-    fn block_bytes(&self) -> u64 {
-        1
-    }
-
-    fn is_blank(&self) -> bool {
-        false
-    }
-
     fn submit(&mut self, tag: u64, action: Action) {
-        let outcome = self.write(action).map_err(|error| {
-            self.failed = Some(error);
+        let outcome = StandardOutput::write(action).map_err(|error| {
+            self.reason = Some(error.to_string());
             Failure::Io
         });
         self.done.push_back((tag, outcome.map(|()| Answer::Done)));
     }
 
     fn turn(&mut self, _deadline: Instant) -> Result<(), CopyError> {
-        match self.failed.take() {
-            Some(error) => Err(CopyError::End {
-                place: "standard output".to_owned(),
-                why: error.to_string(),
-            }),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn poll_done(&mut self) -> Option<(u64, Outcome)> {
         self.done.pop_front()
     }
 
-    fn close(self: Box<Self>) -> Result<(), CopyError> {
-        Ok(())
+    fn take_reason(&mut self) -> Option<String> {
+        self.reason.take()
     }
+
+    fn close(self: Box<Self>) {}
 }

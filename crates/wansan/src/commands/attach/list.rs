@@ -1,6 +1,7 @@
 //! `wansan attach list` and `wansan attach detach`.
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -92,15 +93,23 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers a request to this process. With its last disk the process ends as well.
-pub(super) fn answer(disks: &Disks, request: &Request) -> Answer {
+/// Answers a request to this process; `is_last` is set when its last disk was detached.
+pub(super) fn answer(disks: &Disks, request: &Request, is_last: &AtomicBool) -> Answer {
     match request {
         Request::List => Answer::List(locked(disks).iter().map(listed).collect()),
         Request::Detach(name) => {
+            let used = locked(disks).iter().find_map(|disk| {
+                let device = disk.attached.device()?;
+                (is_called(disk, name) && device.is_used()).then(|| device.name())
+            });
+            if let Some(device) = used {
+                return Answer::Failed(format!("{device} is in use: unmount it first"));
+            }
             let (gone, stay): (Vec<Disk>, Vec<Disk>) = std::mem::take(&mut *locked(disks))
                 .into_iter()
                 .partition(|disk| is_called(disk, name));
-            let (detached, ends) = (gone.len(), stay.is_empty());
+            let detached = gone.len();
+            is_last.store(detached > 0 && stay.is_empty(), Ordering::Relaxed);
             *locked(disks) = stay;
             for disk in gone {
                 let url = disk.settings.initiator.url.to_string();
@@ -110,17 +119,25 @@ pub(super) fn answer(disks: &Disks, request: &Request) -> Answer {
                     Err(error) => return Answer::Failed(format!("{error:#}")),
                 }
             }
-            if detached > 0 && ends {
-                // The main thread waits for signals.
-                let _ = kill_process(getpid(), Signal::TERM);
-            }
             Answer::Detached(detached)
         }
     }
 }
 
+/// Ends this process as its user would: the main thread waits for signals.
+pub(super) fn end() {
+    // A process may always signal itself.
+    let _ = kill_process(getpid(), Signal::TERM);
+}
+
 fn is_called(disk: &Disk, name: &str) -> bool {
-    name == disk.settings.initiator.url.to_string() || name == disk.attached.place().to_string()
+    let device = disk
+        .attached
+        .device()
+        .map(|device| device.name().to_string());
+    name == disk.settings.initiator.url.to_string()
+        || name == disk.attached.place().to_string()
+        || Some(name) == device.as_deref()
 }
 
 fn listed(disk: &Disk) -> Listed {

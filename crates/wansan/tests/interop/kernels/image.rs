@@ -16,11 +16,12 @@ const INIT: &str = include_str!("init");
 
 /// The modules that guests may load, with all that these depend on: how their paths below the
 /// kernel's folder of modules begin.
-const MODULES: [&str; 26] = [
+const MODULES: [&str; 27] = [
     "modules.",
     "kernel/arch/x86/crypto/crc32c",
     "kernel/block/",
     "kernel/crypto/",
+    "kernel/drivers/block/nbd.",
     "kernel/drivers/block/virtio_blk.",
     "kernel/drivers/md/dm-",
     "kernel/drivers/md/persistent-data/",

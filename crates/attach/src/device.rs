@@ -1,0 +1,232 @@
+//! The kernel's block devices for NBD disks: `/dev/nbdN`, set up by netlink (linux/nbd-netlink.h).
+
+mod netlink;
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use serde::Serialize;
+use wansan_nbd::client::{Client, Event, ExportInfo, Wants};
+
+use self::netlink::{Attributes, Family};
+use crate::listen::{Place, Stream};
+
+/// Connections of a device: as many requests as these are sent at the same time.
+const CONNECTIONS: usize = 4;
+
+/// What a request may take before the kernel gives up its connection: the attached disk decides itself how long one
+/// may take, and a connection that the kernel has closed stays closed.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The generic netlink family, and what is used of it.
+const FAMILY: &str = "nbd";
+const CONNECT: u8 = 1;
+const DISCONNECT: u8 = 2;
+const INDEX: u16 = 1;
+const SIZE_BYTES: u16 = 2;
+const BLOCK_SIZE_BYTES: u16 = 3;
+const TIMEOUT: u16 = 4;
+const SERVER_FLAGS: u16 = 5;
+const SOCKETS: u16 = 7;
+const SOCKET: u16 = 1;
+const SOCKET_FD: u16 = 1;
+
+/// Which device a disk is to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceName {
+    /// The first that is free.
+    Any,
+    /// `/dev/nbdN`.
+    Nbd(u32),
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceName, String> {
+        if text == "any" {
+            return Ok(DeviceName::Any);
+        }
+        let name = text.strip_prefix("/dev/").unwrap_or(text);
+        let number = name
+            .strip_prefix("nbd")
+            .and_then(|number| number.parse().ok());
+        number.map(DeviceName::Nbd).ok_or_else(|| {
+            format!("`{text}` is no device: write /dev/nbd0 or another number, or any")
+        })
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceName::Any => f.write_str("any"),
+            DeviceName::Nbd(number) => write!(f, "/dev/nbd{number}"),
+        }
+    }
+}
+
+impl Serialize for DeviceName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A disk cannot become a device.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The kernel has no NBD.
+    #[error(
+        "this kernel has no NBD devices: load them with `modprobe nbd`, or use a kernel with CONFIG_BLK_DEV_NBD"
+    )]
+    Missing,
+    /// The device is taken.
+    #[error("{0} is in use: choose another, or `any`")]
+    Busy(DeviceName),
+    /// The user may not.
+    #[error("{0} cannot be set up: only root (CAP_SYS_ADMIN) may")]
+    NotPermitted(DeviceName),
+    /// Anything else that the system says.
+    #[error("{device} cannot be set up: {source}")]
+    System {
+        /// Which.
+        device: DeviceName,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// A device. It is taken down when dropped.
+#[derive(Debug)]
+pub struct Device {
+    number: u32,
+}
+
+impl Device {
+    /// Has the kernel use the disk that is served at a place.
+    ///
+    /// # Errors
+    /// [`DeviceError`] says why it cannot be.
+    pub fn set_up(name: DeviceName, place: &Place) -> Result<Device, DeviceError> {
+        let failed = |source: io::Error| match (source.kind(), source.raw_os_error()) {
+            (io::ErrorKind::NotFound, _) => DeviceError::Missing,
+            (io::ErrorKind::PermissionDenied, _) => DeviceError::NotPermitted(name),
+            (io::ErrorKind::ResourceBusy, _) => DeviceError::Busy(name),
+            _ => DeviceError::System {
+                device: name,
+                source,
+            },
+        };
+        let mut family = Family::open(FAMILY).map_err(failed)?;
+        let connections = (0..CONNECTIONS).map(|_| negotiated(place));
+        let connections = connections
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(failed)?;
+        let Some((_, info)) = connections.first() else {
+            return Err(DeviceError::Missing);
+        };
+        let mut request = Attributes::default();
+        if let DeviceName::Nbd(number) = name {
+            request.u32(INDEX, number);
+        }
+        request.u64(SIZE_BYTES, info.export.size_bytes);
+        request.u64(
+            BLOCK_SIZE_BYTES,
+            info.export.block.minimum_bytes.max(512).into(),
+        );
+        request.u64(TIMEOUT, REQUEST_TIMEOUT.as_secs());
+        request.u64(
+            SERVER_FLAGS,
+            info.export.abilities.to_flags().to_wire().into(),
+        );
+        let descriptors: Vec<RawFd> = connections
+            .iter()
+            .map(|(stream, _)| stream.as_fd().as_raw_fd())
+            .collect();
+        request.nested(SOCKETS, |sockets| {
+            for descriptor in &descriptors {
+                sockets.nested(SOCKET, |socket| socket.u32(SOCKET_FD, *descriptor as u32));
+            }
+        });
+        let answer = family.ask(CONNECT, &request).map_err(failed)?;
+        let number = answer.and_then(|answer| answer.find_u32(INDEX));
+        let number = match (number, name) {
+            (Some(number), _) | (None, DeviceName::Nbd(number)) => number,
+            (None, DeviceName::Any) => {
+                return Err(failed(io::Error::other(
+                    "the kernel does not say which device it is",
+                )));
+            }
+        };
+        // The kernel has its own references to the sockets.
+        drop(connections);
+        Ok(Device { number })
+    }
+
+    /// Which it is.
+    #[must_use]
+    pub fn name(&self) -> DeviceName {
+        DeviceName::Nbd(self.number)
+    }
+
+    /// Whether something uses it exclusively: a mounted file system, a volume.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::EXCL.bits() as i32)
+            .open(self.name().to_string());
+        opened.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+    }
+
+    fn take_down(&self) -> io::Result<()> {
+        // What the kernel has in its page cache goes to the disk first.
+        if let Ok(device) = File::open(self.name().to_string()) {
+            device.sync_all()?;
+        }
+        let mut request = Attributes::default();
+        request.u32(INDEX, self.number);
+        Family::open(FAMILY)?.ask(DISCONNECT, &request).map(|_| ())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // A device that somebody else has taken down is down.
+        let _ = self.take_down();
+    }
+}
+
+/// A connection to the disk that is ready for requests, as the kernel takes it: with simple replies.
+fn negotiated(place: &Place) -> io::Result<(Stream, ExportInfo)> {
+    let mut stream = Stream::connect(place)?;
+    let wants = Wants {
+        extended_headers: false,
+        structured_replies: false,
+        block_status: false,
+    };
+    let mut client = Client::new("", wants).map_err(|error| io::Error::other(error.to_string()))?;
+    loop {
+        match client.poll_event().map_err(io::Error::other)? {
+            Some(Event::Ready(info)) => return Ok((stream, info)),
+            Some(Event::Refused(refusal)) => return Err(io::Error::other(refusal.to_string())),
+            Some(_) => {}
+            None => {
+                let sent = client.pending().len();
+                stream.write_all(client.pending())?;
+                client.sent(sent);
+                let received = stream.read(client.space())?;
+                if received == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                client.received(received);
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Several disks of one file, and speaking to a process that attaches disks.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use wansan_peers::trial::{Stop, require, trial};
+use wansan_peers::wansan::Target;
+
+use crate::stage::{LIMIT, Stage, WANSAN, wansan};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("attached disks are listed and detached", listed),
+        trial("a file of disks is reloaded", reloaded),
+        trial("metrics of attached disks are served", metrics),
+    ]
+}
+
+/// What `wansan attach list` says of the disks at that target.
+fn list(target: &Target) -> Result<Vec<Value>, Stop> {
+    let listed = wansan(&["attach", "list", "--json"])?.success()?;
+    let disks = listed.stdout.lines().map(serde_json::from_str);
+    let disks = disks.collect::<Result<Vec<Value>, _>>();
+    let mut disks = disks.map_err(|error| Stop::Failed(error.to_string()))?;
+    // Other tests attach disks as well.
+    disks.retain(|disk| {
+        disk["url"]
+            .as_str()
+            .is_some_and(|url| url.contains(target.address()))
+    });
+    Ok(disks)
+}
+
+fn listed() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let attach = stage.attach(&[])?;
+    let disks = list(&stage.target)?;
+    require(disks.len() == 1, || format!("{disks:?}"))?;
+    let disk = &disks[0];
+    let is_right = disk["nbd"] == format!("unix:{}", attach.socket())
+        && disk["standing"] == "connected"
+        && disk["process"] == attach.id()
+        && disk["size_bytes"] == 64 << 20;
+    require(is_right, || disk.to_string())?;
+    let table = wansan(&["attach", "list"])?.success()?;
+    require(table.stdout.contains(&stage.target.url(0)), || {
+        table.output()
+    })?;
+    let wrong = wansan(&[
+        "attach",
+        "detach",
+        "iscsi://192.0.2.1/iqn.2026-01.net.example:x/0",
+    ])?;
+    require(wrong.status.code() == Some(2), || wrong.output())?;
+    require(wrong.stderr.contains("attach list"), || wrong.output())?;
+    let place = format!("unix:{}", attach.socket());
+    wansan(&["attach", "detach", &place])?.success()?;
+    require(list(&stage.target)?.is_empty(), || {
+        "it is still there".to_owned()
+    })?;
+    let began = Instant::now();
+    while Path::new(attach.socket()).exists() {
+        require(began.elapsed() < LIMIT, || {
+            "its socket is still there".to_owned()
+        })?;
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn reloaded() -> Result<(), Stop> {
+    let folder = tempfile::tempdir()?;
+    let mut arguments = Vec::new();
+    for name in ["one", "two", "three"] {
+        let path = folder.path().join(name);
+        File::create(&path)?.set_len(8 << 20)?;
+        arguments.extend(["--lun".to_owned(), format!("file:{}", path.display())]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let target = Target::start(Path::new(WANSAN), &arguments)?;
+    let file = folder.path().join("attach.toml");
+    let write = |luns: &[u64]| {
+        let disks = luns.iter().map(|lun| {
+            let socket = folder.path().join(format!("socket-{lun}"));
+            format!(
+                "[[disk]]\nurl = \"{}\"\nnbd = \"unix:{}\"\n",
+                target.url(*lun),
+                socket.display()
+            )
+        });
+        fs::write(&file, disks.collect::<String>())
+    };
+    write(&[0, 1])?;
+    let mut child = Command::new(WANSAN)
+        .args(["attach", "--json", "--config"])
+        .arg(&file)
+        .stdout(Stdio::null())
+        .spawn()?;
+    let await_luns = |luns: &[u64]| -> Result<(), Stop> {
+        let expected: Vec<String> = luns.iter().map(|lun| target.url(*lun)).collect();
+        let began = Instant::now();
+        loop {
+            let mut urls: Vec<String> = list(&target)?
+                .iter()
+                .filter_map(|disk| Some(disk["url"].as_str()?.to_owned()))
+                .collect();
+            urls.sort();
+            if urls == expected {
+                return Ok(());
+            }
+            require(began.elapsed() < LIMIT, || {
+                format!("{urls:?} instead of {expected:?}")
+            })?;
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let signal = |signal| {
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or(Stop::Failed("no process id".to_owned()))?;
+        kill_process(id, signal).map_err(|errno| Stop::Failed(errno.to_string()))
+    };
+    let result = (|| {
+        await_luns(&[0, 1])?;
+        write(&[1, 2])?;
+        signal(Signal::HUP)?;
+        await_luns(&[1, 2])?;
+        // A mistake changes nothing.
+        fs::write(&file, "[[disk]]\nurll = 1\n")?;
+        signal(Signal::HUP)?;
+        thread::sleep(Duration::from_millis(200));
+        await_luns(&[1, 2])?;
+        signal(Signal::TERM)
+    })();
+    if result.is_err() {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    result?;
+    require(status.success(), || format!("{status}"))
+}
+
+fn metrics() -> Result<(), Stop> {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+
+    let stage = Stage::new()?;
+    let mut child = Command::new(WANSAN)
+        .args([
+            "attach",
+            &stage.target.url(0),
+            "--nbd",
+            "127.0.0.1:0",
+            "--metrics",
+            "0",
+            "--json",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = child
+        .stdout
+        .take()
+        .ok_or(Stop::Failed("no pipe".to_owned()))?;
+    let lines = BufReader::new(stdout)
+        .lines()
+        .take(2)
+        .collect::<Result<Vec<_>, _>>();
+    let scraped = lines.map_err(Stop::from).and_then(|lines| {
+        let metrics: Value = serde_json::from_str(&lines[1]).unwrap_or_default();
+        let mut stream = TcpStream::connect(metrics["metrics"].as_str().unwrap_or_default())?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n")?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let mut text = String::new();
+        // Some servers keep the connection.
+        let _ = stream.read_to_string(&mut text);
+        Ok(text)
+    });
+    child.kill()?;
+    child.wait()?;
+    let text = scraped?;
+    for name in [
+        "wansan_attach_connected{url=",
+        "wansan_attach_behind_bytes{url=",
+        "wansan_attach_read_hits_total{url=",
+    ] {
+        require(text.contains(name), || format!("no {name} in {text}"))?;
+    }
+    Ok(())
+}
