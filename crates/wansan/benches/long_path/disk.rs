@@ -14,8 +14,8 @@ use wansan_peers::tgtd::Tgtd;
 use wansan_peers::wansan;
 
 /// The binary that is measured: the one that cargo built for this benchmark.
-const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
-const DISK_BYTES: usize = 256 << 20;
+pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
+pub(crate) const DISK_BYTES: usize = 1 << 30;
 /// It lies in memory, so no disk is measured.
 const MEMORY_FOLDER: &str = "/dev/shm";
 const OUR_PORT: u16 = 3260;

@@ -7,6 +7,8 @@
 //! fail the run.
 
 mod answer;
+mod attached;
+mod client;
 mod disk;
 mod questions;
 mod session;

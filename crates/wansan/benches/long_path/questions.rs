@@ -13,6 +13,7 @@ use wansan_workload::Limit;
 use wansan_workload::sequence::{Operation, Pattern};
 
 use crate::answer::Answer;
+use crate::attached;
 use crate::disk::Disks;
 use crate::session::{self, Load};
 use crate::stream;
@@ -31,7 +32,7 @@ pub(crate) struct Question {
 }
 
 /// Every question, in the order in which they are asked.
-pub(crate) const QUESTIONS: [Question; 5] = [
+pub(crate) const QUESTIONS: [Question; 6] = [
     Question {
         name: "login",
         measure: login,
@@ -52,13 +53,17 @@ pub(crate) const QUESTIONS: [Question; 5] = [
         name: "sequential",
         measure: sequential,
     },
+    Question {
+        name: "attached",
+        measure: attached::measure,
+    },
 ];
 
 const PEER: &str = "tgtd + libiscsi";
 /// Turns of what takes a second. An even number, so that each side goes first as often as last.
 const SHORT_TURNS: usize = 4;
 /// Turns of loads of some seconds.
-const LONG_TURNS: usize = 2;
+pub(crate) const LONG_TURNS: usize = 2;
 /// One large I/O.
 const LARGE_BYTES: u32 = 4 << 20;
 /// One large I/O after the other that come before those that count. Slow start ends with the first
@@ -69,8 +74,8 @@ const WARM_IOS: u64 = 8;
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
 const SEQUENTIAL_PARALLEL: u32 = 32;
 /// Warm-up of each load, ours as the peer's: until slow start is over.
-const WARMUP: Duration = Duration::from_secs(2);
-const SAMPLE: Duration = Duration::from_secs(2);
+pub(crate) const WARMUP: Duration = Duration::from_secs(2);
+pub(crate) const SAMPLE: Duration = Duration::from_secs(2);
 /// The same for a program that counts I/Os: what the path carries in these times, and a little more.
 const WARMUP_IOS: u64 = 256;
 const SAMPLE_IOS: u64 = 256;
@@ -270,7 +275,7 @@ fn sequential(stage: &Stage) -> Result<Vec<Answer>> {
 
 impl Stage {
     /// Runs a peer's program on the client.
-    fn on_client<T: Send + 'static>(
+    pub(crate) fn on_client<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T, PeerError> + Send + 'static,
     ) -> Result<T> {
