@@ -149,6 +149,8 @@ impl Attached {
             burst_bytes: BURST_BYTES,
             merge_time: MERGE_TIME,
             writes_in_flight: tasks,
+            // A journal keeps it itself.
+            is_volatile: facts.modes.has_write_cache && config.journal.is_none(),
         });
         let shared = Arc::new(Shared::default());
         let worker = Worker::new(
@@ -162,7 +164,15 @@ impl Attached {
         );
         let worker = worker.map_err(AttachError::Thread)?;
         let thread = std::thread::Builder::new().name("disk".to_owned());
-        let thread = thread.spawn(|| worker.run()).map_err(AttachError::Thread)?;
+        let thread = thread.spawn(|| {
+            let ended = worker.run();
+            // A disk without its thread would hang whoever uses it: the program ends, and can be started again.
+            if let Err(error) = &ended {
+                panic!("the thread of a disk cannot go on: {error}");
+            }
+            ended
+        });
+        let thread = thread.map_err(AttachError::Thread)?;
         let mut attached = Attached {
             place,
             facts,
@@ -220,7 +230,11 @@ impl Attached {
     ) -> Result<Detached, DiskError> {
         const LOOK: Duration = Duration::from_millis(20);
         // What the kernel still has of it is written first.
-        drop(self.device.take());
+        let device = self.device.take();
+        let down = std::thread::spawn(move || drop(device));
+        while !down.is_finished() && !hurries() {
+            std::thread::sleep(LOOK);
+        }
         self.shared.drains.store(drains, Ordering::Relaxed);
         self.shared.ends.store(true, Ordering::Relaxed);
         self.wake();

@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     is_blocked: bool,
     /// The program has sent all it will.
     is_ended: bool,
+    /// Requests of it may wait here that were not looked at.
+    is_left: bool,
 }
 
 /// Why a connection ended.
@@ -62,6 +64,7 @@ impl Connection {
             open_bytes: 0,
             is_blocked: false,
             is_ended: false,
+            is_left: false,
         }
     }
 
@@ -73,18 +76,25 @@ impl Connection {
             && self.server.pending().len() < MOST_UNSENT_BYTES
     }
 
+    /// Whether requests may wait that no event of the socket tells of.
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left
+    }
+
     /// Whether it waits for its socket to take more.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked
     }
 
-    pub(crate) fn open_requests(&self) -> impl Iterator<Item = u64> {
-        self.open.keys().copied()
+    /// Its open requests, and the bytes that they read or write.
+    pub(crate) fn open_requests(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.open.iter().map(|(number, open)| (*number, open.bytes))
     }
 
     /// Reads what has come and calls `ask` with each request; it returns the number of it.
     pub(crate) fn receive(&mut self, mut ask: impl FnMut(Action) -> u64) -> Result<(), Ended> {
         let mut has_more = true;
+        self.is_left = true;
         loop {
             while self.reads() {
                 match self.server.poll_event()? {
@@ -94,7 +104,11 @@ impl Connection {
                     Some(Event::Disconnect) => self.is_ended = true,
                 }
             }
-            if !self.reads() || !has_more {
+            if !self.reads() {
+                return Ok(());
+            }
+            self.is_left = false;
+            if !has_more {
                 return Ok(());
             }
             let space = self.server.space();

@@ -4,15 +4,16 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::listen::private;
+use crate::listen::{private, remove_stale};
 
 /// Longest message, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;
@@ -73,27 +74,43 @@ pub struct Control {
 }
 
 impl Control {
-    /// Answers requests by `answer`, in a thread of its own; `then` follows when an answer was sent.
+    /// Answers requests by `answer`, each in a thread of its own; `then` follows when an answer was sent.
     ///
     /// # Errors
     /// When the socket cannot be made.
     pub fn serve(
-        mut answer: impl FnMut(Request) -> Answer + Send + 'static,
-        mut then: impl FnMut() + Send + 'static,
+        answer: impl Fn(Request) -> Answer + Send + Sync + 'static,
+        then: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Control> {
         let folder = folder();
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&folder)?;
+        let found = fs::metadata(&folder)?;
+        let is_own =
+            found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
+        if !is_own {
+            let what = format!("{} is not this user's alone", folder.display());
+            return Err(io::Error::new(ErrorKind::PermissionDenied, what));
+        }
         let path = folder.join(format!("attach-{}", std::process::id()));
+        remove_stale(&path)?;
         let socket = private(&path)?;
-        let thread = thread::Builder::new().name("control".to_owned());
-        thread.spawn(move || {
-            for stream in socket.incoming().flatten() {
-                // A client that does not ask as it should gets nothing.
-                let _ = converse(&stream, &mut answer);
-                then();
-            }
-        })?;
+        let work = Arc::new((answer, then));
+        thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || {
+                for stream in socket.incoming().flatten() {
+                    let work = Arc::clone(&work);
+                    let client = thread::Builder::new().name("control".to_owned());
+                    // Without a thread the client hears nothing, and asks again.
+                    let _ = client.spawn(move || {
+                        let (answer, then) = &*work;
+                        // A client that does not ask as it should gets nothing.
+                        let _ = converse(&stream, answer);
+                        then();
+                    });
+                }
+            })?;
         Ok(Control { path })
     }
 }
@@ -105,7 +122,7 @@ impl Drop for Control {
     }
 }
 
-fn converse(stream: &UnixStream, answer: &mut impl FnMut(Request) -> Answer) -> io::Result<()> {
+fn converse(stream: &UnixStream, answer: &impl Fn(Request) -> Answer) -> io::Result<()> {
     stream.set_read_timeout(Some(ASKING))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
@@ -165,9 +182,12 @@ fn ask(path: &Path, request: &Request) -> io::Result<Option<Answer>> {
 
 /// Where the sockets are: in the user's runtime folder, or in that of the system.
 fn folder() -> PathBuf {
+    // A service of root has no runtime folder of its user's.
+    if rustix::process::geteuid().is_root() {
+        return "/run/wansan".into();
+    }
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(runtime) if !runtime.is_empty() => Path::new(&runtime).join("wansan"),
-        _ if rustix::process::geteuid().is_root() => "/run/wansan".into(),
         _ => std::env::temp_dir().join(format!("wansan-{}", rustix::process::geteuid().as_raw())),
     }
 }

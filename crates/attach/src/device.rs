@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -24,16 +25,21 @@ const CONNECTIONS: usize = 4;
 /// may take, and a connection that the kernel has closed stays closed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// How long requests wait for a process that takes the place of one that has crashed.
+const RESTART_TIME: Duration = Duration::from_secs(300);
+
 /// The generic netlink family, and what is used of it.
 const FAMILY: &str = "nbd";
 const CONNECT: u8 = 1;
 const DISCONNECT: u8 = 2;
+const RECONFIGURE: u8 = 3;
 const INDEX: u16 = 1;
 const SIZE_BYTES: u16 = 2;
 const BLOCK_SIZE_BYTES: u16 = 3;
 const TIMEOUT: u16 = 4;
 const SERVER_FLAGS: u16 = 5;
 const SOCKETS: u16 = 7;
+const DEAD_CONNECTION_TIMEOUT: u16 = 8;
 const SOCKET: u16 = 1;
 const SOCKET_FD: u16 = 1;
 
@@ -131,6 +137,17 @@ impl Device {
         let Some((_, info)) = connections.first() else {
             return Err(DeviceError::Missing);
         };
+        let descriptors: Vec<RawFd> = connections
+            .iter()
+            .map(|(stream, _)| stream.as_fd().as_raw_fd())
+            .collect();
+        let sockets = |request: &mut Attributes| {
+            request.nested(SOCKETS, |sockets| {
+                for descriptor in &descriptors {
+                    sockets.nested(SOCKET, |socket| socket.u32(SOCKET_FD, *descriptor as u32));
+                }
+            });
+        };
         let mut request = Attributes::default();
         if let DeviceName::Nbd(number) = name {
             request.u32(INDEX, number);
@@ -141,21 +158,27 @@ impl Device {
             info.export.block.minimum_bytes.max(512).into(),
         );
         request.u64(TIMEOUT, REQUEST_TIMEOUT.as_secs());
+        request.u64(DEAD_CONNECTION_TIMEOUT, RESTART_TIME.as_secs());
         request.u64(
             SERVER_FLAGS,
             info.export.abilities.to_flags().to_wire().into(),
         );
-        let descriptors: Vec<RawFd> = connections
-            .iter()
-            .map(|(stream, _)| stream.as_fd().as_raw_fd())
-            .collect();
-        request.nested(SOCKETS, |sockets| {
-            for descriptor in &descriptors {
-                sockets.nested(SOCKET, |socket| socket.u32(SOCKET_FD, *descriptor as u32));
+        sockets(&mut request);
+        let answer = match (family.ask(CONNECT, &request), name) {
+            // A process before this one has left it: whoever uses it goes on.
+            (Err(error), DeviceName::Nbd(number))
+                if error.kind() == io::ErrorKind::ResourceBusy && is_abandoned(number) =>
+            {
+                let mut request = Attributes::default();
+                request.u32(INDEX, number);
+                sockets(&mut request);
+                family.ask(RECONFIGURE, &request)
             }
-        });
-        let answer = family.ask(CONNECT, &request).map_err(failed)?;
-        let number = answer.and_then(|answer| answer.find_u32(INDEX));
+            (answer, _) => answer,
+        };
+        let number = answer
+            .map_err(failed)?
+            .and_then(|answer| answer.find_u32(INDEX));
         let number = match (number, name) {
             (Some(number), _) | (None, DeviceName::Nbd(number)) => number,
             (None, DeviceName::Any) => {
@@ -164,6 +187,9 @@ impl Device {
                 )));
             }
         };
+        // Without the note a process after this one cannot take the device over.
+        let _ = std::fs::create_dir_all(RUNTIME_FOLDER);
+        let _ = std::fs::write(note(number), std::process::id().to_string());
         // The kernel has its own references to the sockets.
         drop(connections);
         Ok(Device { number })
@@ -186,13 +212,13 @@ impl Device {
     }
 
     fn take_down(&self) -> io::Result<()> {
-        // What the kernel has in its page cache goes to the disk first.
-        if let Ok(device) = File::open(self.name().to_string()) {
-            device.sync_all()?;
-        }
+        // What the kernel has in its page cache goes to the disk first. The device goes in any case.
+        let synced = File::open(self.name().to_string()).and_then(|device| device.sync_all());
         let mut request = Attributes::default();
         request.u32(INDEX, self.number);
-        Family::open(FAMILY)?.ask(DISCONNECT, &request).map(|_| ())
+        let down = Family::open(FAMILY)?.ask(DISCONNECT, &request).map(|_| ());
+        let _ = std::fs::remove_file(note(self.number));
+        synced.and(down)
     }
 }
 
@@ -201,6 +227,19 @@ impl Drop for Device {
         // A device that somebody else has taken down is down.
         let _ = self.take_down();
     }
+}
+
+/// Where it stands which process has set a device up: the kernel does not tell.
+const RUNTIME_FOLDER: &str = "/run/wansan";
+
+fn note(number: u32) -> PathBuf {
+    Path::new(RUNTIME_FOLDER).join(format!("nbd{number}"))
+}
+
+/// Whether the device was set up by a process of ours that is no more.
+fn is_abandoned(number: u32) -> bool {
+    let process = std::fs::read_to_string(note(number));
+    process.is_ok_and(|process| !Path::new("/proc").join(process.trim()).exists())
 }
 
 /// A connection to the disk that is ready for requests, as the kernel takes it: with simple replies.

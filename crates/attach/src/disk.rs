@@ -22,11 +22,18 @@ use wansan_san::{Initiator, InitiatorConfig};
 use wansan_trace::{Instant, Recorder, clock};
 
 pub use self::facts::Facts;
-use self::piece::{Piece, Pieces, command};
+use self::piece::{How, Piece, Pieces, Rest, command};
 use self::verdict::{Verdict, verdict};
 
 /// Answers that say nothing of a command before it counts as failed.
 const TRIES: u8 = 8;
+
+/// Times that a command is given again to a disk that will take it later, and how long after each other.
+const LATER_TRIES: u8 = 60;
+const LATER: Duration = Duration::from_millis(500);
+
+/// Commands of one operation on a long stretch that are under way at once.
+const MOST_PIECES: usize = 8;
 
 /// Between two attempts to log in to a target that a session was lost with, and how often it is looked whether one
 /// has succeeded.
@@ -69,6 +76,10 @@ pub struct Disk {
     next_command: u64,
     /// Commands that the session has not been given, by their numbers.
     waiting: VecDeque<(u64, Piece)>,
+    /// Those that the disk will take later, and when.
+    delayed: VecDeque<(Instant, u64, Piece)>,
+    /// Whether the disk has WRITE SAME, as far as is known.
+    writes_same: bool,
     done: VecDeque<(u64, Outcome)>,
     events: VecDeque<DiskEvent>,
 }
@@ -108,6 +119,8 @@ struct Open {
     range: Range,
     /// Commands that are not answered.
     left: usize,
+    /// What is still to be cut into commands.
+    rest: VecDeque<Rest>,
     /// A flush is still to follow.
     then_flush: bool,
     /// Of a read, what has come; a read of one command has it in that one's buffer.
@@ -157,6 +170,8 @@ impl Disk {
             commands: BTreeMap::new(),
             next_command: 0,
             waiting: VecDeque::new(),
+            delayed: VecDeque::new(),
+            writes_same: true,
             done: VecDeque::new(),
             events: VecDeque::new(),
         };
@@ -211,7 +226,12 @@ impl Disk {
             Action::Zero { fast, .. } => Kind::Zero { fast: *fast },
             _ => Kind::Other,
         };
-        let Pieces { pieces, then_flush } = match Pieces::of(action, &self.facts) {
+        let made = Pieces::of(action, &self.facts, self.writes_same);
+        let Pieces {
+            pieces,
+            rest,
+            then_flush,
+        } = match made {
             Ok(pieces) => pieces,
             Err(failure) => return self.done.push_back((tag, Err(failure))),
         };
@@ -220,12 +240,33 @@ impl Disk {
             kind,
             range,
             left: pieces.len(),
+            rest: rest.into_iter().collect(),
             then_flush,
             data: vec![0; if has_parts { range.bytes() as usize } else { 0 }],
             extents: Vec::new(),
             failure: None,
         };
         self.operations.insert(tag, open);
+        self.enqueue(tag, pieces);
+        self.go_on(tag);
+    }
+
+    /// Has the next commands of an operation follow, as far as it may have any, or ends it.
+    fn go_on(&mut self, tag: u64) {
+        let Some(open) = self.operations.get_mut(&tag) else {
+            return;
+        };
+        let mut pieces = Vec::new();
+        while open.left + pieces.len() < MOST_PIECES
+            && open.failure.is_none()
+            && let Some(rest) = open.rest.front_mut()
+        {
+            match rest.next(&self.facts) {
+                Some(piece) => pieces.push(piece),
+                None => drop(open.rest.pop_front()),
+            }
+        }
+        open.left += pieces.len();
         self.enqueue(tag, pieces);
         self.settle(tag);
     }
@@ -266,6 +307,18 @@ impl Disk {
     /// # Errors
     /// The kernel does not let it wait.
     pub fn turn(&mut self, deadline: Instant) -> Result<(), DiskError> {
+        let now = clock::now();
+        while let Some((at, ..)) = self.delayed.front()
+            && *at <= now
+            && let Some((_, number, piece)) = self.delayed.pop_front()
+        {
+            self.waiting.push_back((number, piece));
+        }
+        let later = self
+            .delayed
+            .front()
+            .map_or(Instant::FAR_FUTURE, |(at, ..)| *at);
+        let deadline = deadline.min(later);
         self.hand_over();
         if let Link::Up(initiator) = &mut self.link {
             if let Err(error) = initiator.turn(deadline) {
@@ -338,6 +391,19 @@ impl Disk {
             }
             return;
         }
+        if let Verdict::Later(_) = verdict
+            && sent.tries < LATER_TRIES
+        {
+            sent.tries += 1;
+            let piece = Piece {
+                range,
+                cdb: sent.cdb,
+                transfer: done.transfer,
+            };
+            self.delayed
+                .push_back((clock::now() + LATER, number, piece));
+            return;
+        }
         let cdb = sent.cdb;
         self.commands.remove(&number);
         let Some(open) = self.operations.get_mut(&tag) else {
@@ -357,12 +423,22 @@ impl Disk {
                     open.failure.get_or_insert(failure);
                 }
             }
-            Verdict::Failed(Failure::NotSupported, _) if cdb[0] == opcode::SERVICE_ACTION_IN_16 => {
+            // The disk does not tell: all may be data.
+            Verdict::Failed(Failure::NotSupported | Failure::Invalid, _)
+                if cdb[0] == opcode::SERVICE_ACTION_IN_16 =>
+            {
                 open.extents.push(Extent::data(range.bytes()));
             }
-            Verdict::Failed(Failure::NotSupported, _) if cdb[0] == opcode::WRITE_SAME_16 => {
-                return self.write_zeros(tag, range);
+            Verdict::Failed(Failure::NotSupported | Failure::Invalid, _)
+                if cdb[0] == opcode::WRITE_SAME_16 && matches!(open.kind, Kind::Zero { .. }) =>
+            {
+                self.writes_same = false;
+                open.write_zeros(range);
             }
+            // One without a cache need not know how to flush it.
+            Verdict::Failed(Failure::NotSupported, _)
+                if [opcode::SYNCHRONIZE_CACHE_10, opcode::SYNCHRONIZE_CACHE_16]
+                    .contains(&cdb[0]) => {}
             Verdict::Failed(failure, why) => {
                 open.failure.get_or_insert(failure);
                 self.events.push_back(DiskEvent::Failed(why));
@@ -372,22 +448,12 @@ impl Disk {
                 let why = "the target answers with unit attentions only".to_owned();
                 self.events.push_back(DiskEvent::Failed(why));
             }
+            Verdict::Later(why) => {
+                open.failure.get_or_insert(Failure::Io);
+                self.events.push_back(DiskEvent::Failed(why));
+            }
         }
-        self.settle(tag);
-    }
-
-    /// The disk has no WRITE SAME: zeros are written, a part at a time, unless they are to be fast.
-    fn write_zeros(&mut self, tag: u64, range: Range) {
-        let Some(open) = self.operations.get_mut(&tag) else {
-            return;
-        };
-        if open.kind != (Kind::Zero { fast: false }) {
-            open.failure.get_or_insert(Failure::NotSupported);
-            return self.settle(tag);
-        }
-        let pieces = Pieces::of_zeros(range, &self.facts);
-        open.left += pieces.len();
-        self.enqueue(tag, pieces);
+        self.go_on(tag);
     }
 
     /// Ends an operation all of whose commands are answered.
@@ -395,7 +461,7 @@ impl Disk {
         let Some(open) = self.operations.get_mut(&tag) else {
             return;
         };
-        if open.left > 0 {
+        if open.left > 0 || open.failure.is_none() && !open.rest.is_empty() {
             return;
         }
         if std::mem::take(&mut open.then_flush) && open.failure.is_none() {
@@ -427,13 +493,19 @@ impl Disk {
             None if now >= *next => {
                 let (to, from) = channel();
                 let (url, at, config) = (self.url.clone(), self.at, self.config.clone());
-                thread::Builder::new()
-                    .name("log in".to_owned())
-                    .spawn(move || {
-                        // Nobody waits for it when the disk is detached.
-                        let _ = to.send(log_in(&url, at, &config, Recorder::off()));
-                    })?;
-                *attempt = Some(from);
+                let login = thread::Builder::new().name("log in".to_owned());
+                let spawned = login.spawn(move || {
+                    // Nobody waits for it when the disk is detached.
+                    let _ = to.send(log_in(&url, at, &config, Recorder::off()));
+                });
+                match spawned {
+                    Ok(_) => *attempt = Some(from),
+                    Err(error) => {
+                        *next = now + RELOGIN;
+                        self.events
+                            .push_back(DiskEvent::StillLost(error.to_string()));
+                    }
+                }
             }
             None | Some(Err(TryRecvError::Empty)) => {}
             Some(Ok(Ok((initiator, facts)))) if facts.is_same_disk(&self.facts) => {
@@ -480,6 +552,17 @@ fn log_in(url: &IscsiUrl, at: Lun, config: &InitiatorConfig, trace: Recorder) ->
 }
 
 impl Open {
+    /// The disk has no WRITE SAME: zeros are written to this part and to what is left, unless they are to be fast.
+    fn write_zeros(&mut self, range: Range) {
+        if self.kind == (Kind::Zero { fast: true }) {
+            self.failure.get_or_insert(Failure::NotSupported);
+            return;
+        }
+        let how = How::Zeros;
+        self.rest.iter_mut().for_each(|rest| rest.how = how);
+        self.rest.push_front(Rest { range, how });
+    }
+
     /// What a command has brought.
     fn take(&mut self, part: Range, transfer: Transfer, facts: &Facts) -> Result<(), Failure> {
         match (self.kind, transfer) {
@@ -490,17 +573,23 @@ impl Open {
             }
             (Kind::Status { .. }, Transfer::Read(data)) => {
                 let runs = parse_runs(&data).map_err(|_| Failure::Io)?;
+                let mut at = self.range.start;
                 for run in runs {
-                    let is_hole = !run.is_mapped;
                     let start = run.lba.saturating_mul(facts.block_bytes());
-                    let run = Range::new(start, u64::from(run.blocks) * facts.block_bytes());
-                    let length_bytes = run.intersection(&self.range).bytes();
-                    if length_bytes > 0 {
+                    let end = start.saturating_add(u64::from(run.blocks) * facts.block_bytes());
+                    // What is between is unknown.
+                    if start > at {
+                        break;
+                    }
+                    let end = end.min(self.range.end);
+                    if end > at {
+                        let is_hole = !run.is_mapped;
                         self.extents.push(Extent {
-                            length_bytes,
+                            length_bytes: end - at,
                             is_hole,
                             reads_zero: is_hole && facts.provisioning.reads_zeros,
                         });
+                        at = end;
                     }
                 }
                 if self.extents.is_empty() {

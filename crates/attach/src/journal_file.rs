@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{
+    CWD, FallocateFlags, FlockOperation, RenameFlags, fallocate, flock, renameat_with,
+};
 use sha2::{Digest, Sha256};
 use wansan_cache::{Failure, Identity, Journal, JournalConfig, JournalFile, OpenError};
 use wansan_san::url::IscsiUrl;
@@ -113,48 +115,70 @@ pub(crate) fn open(
         why,
     };
     let system = |error: io::Error| failed(error.to_string());
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(system)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| failed("another process uses it".to_owned()))?;
     let config = JournalConfig {
         identity: identity(url, facts),
         ring_bytes: ring_bytes.next_multiple_of(4096),
         burst_bytes,
         operations,
     };
-    let own = file.try_clone().map_err(system)?;
-    let syncer = Syncer::start(own, waker, path.display().to_string()).map_err(system)?;
-    let is_new = file.metadata().map_err(system)?.len() == 0;
-    let local = LocalFile(file);
-    let journal = match is_new {
-        true => {
-            // Room that is there from the beginning cannot run out later.
-            let bytes = config.ring_bytes + MARGIN_BYTES;
-            fallocate(&local.0, FallocateFlags::empty(), 0, bytes)
-                .map_err(|errno| system(errno.into()))?;
-            Journal::create(local, config)
-                .map_err(|failure| failed(format!("it cannot be written: {failure:?}")))?
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let journal = match options.open(path) {
+        Ok(file) => {
+            lock(&file).map_err(&system)?;
+            Journal::open(LocalFile(file), config).map_err(|error| failed(refusal(error, url)))?
         }
-        false => Journal::open(local, config).map_err(|error| {
-            failed(match error {
-                OpenError::NoJournal => {
-                    "it is no journal, or torn; if it holds nothing of worth, remove it".to_owned()
-                }
-                OpenError::OtherDisk => {
-                    format!("it belongs to another disk than {url}, or to one of another size")
-                }
-                OpenError::File(failure) => format!("it cannot be read: {failure:?}"),
-            })
-        })?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create(path, &options, config).map_err(&system)?
+        }
+        Err(error) => return Err(system(error)),
     };
+    let own = journal.file().0.try_clone().map_err(&system)?;
+    let syncer = Syncer::start(own, waker, path.display().to_string()).map_err(&system)?;
     Ok((journal, syncer))
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    let locked = flock(file, FlockOperation::NonBlockingLockExclusive);
+    locked.map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another process uses it"))
+}
+
+/// Makes a journal: under another name, so that one under its own is whole.
+fn create(
+    path: &Path,
+    options: &OpenOptions,
+    config: JournalConfig,
+) -> io::Result<Journal<LocalFile>> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let file = options.clone().create(true).truncate(true).open(&new)?;
+    lock(&file)?;
+    // Room that is there from the beginning cannot run out later.
+    let bytes = config.ring_bytes + MARGIN_BYTES;
+    fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+    let journal = Journal::create(LocalFile(file), config);
+    let journal = journal
+        .map_err(|failure| io::Error::other(format!("it cannot be written: {failure:?}")))?;
+    renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE)?;
+    // The name is to be there after a crash as well.
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(journal)
+}
+
+fn refusal(error: OpenError, url: &IscsiUrl) -> String {
+    match error {
+        OpenError::NoJournal => {
+            "it is no journal, or torn; if it holds nothing of worth, remove it".to_owned()
+        }
+        OpenError::OtherDisk => {
+            format!("it belongs to another disk than {url}, or to one of another size")
+        }
+        OpenError::File(failure) => format!("it cannot be read: {failure:?}"),
+    }
 }
 
 /// What tells a disk from all others: its serial number, or its URL where it has none, and its size.

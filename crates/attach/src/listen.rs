@@ -216,7 +216,7 @@ impl Write for Stream {
 }
 
 /// Removes a socket that nobody listens at.
-fn remove_stale(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
             Ok(_) => Err(ErrorKind::AddrInUse.into()),

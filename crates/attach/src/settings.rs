@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use wansan_san::settings::{
     ChapSettings, ChapSettingsError, ConnectionSettings, InitiatorSettings, NegotiationSettings,
 };
@@ -88,6 +89,29 @@ settings! {
     }
 }
 
+impl DiskSettings {
+    /// The ISID of this disk on this host. It is the same whenever the disk is attached again, so that the target ends
+    /// what a session before it has left (RFC 7143 §6.3.5): an old write of that one must not land after a new one. Only
+    /// one process at a time has the place where it is served.
+    fn isid(&self) -> [u8; 6] {
+        let host = std::fs::read("/etc/machine-id").unwrap_or_default();
+        let digest = Sha256::new()
+            .chain_update(host)
+            .chain_update(&self.initiator.initiator_name)
+            .chain_update(self.initiator.url.to_string())
+            .chain_update(self.nbd.to_string())
+            .chain_update(match &self.nbd.0 {
+                // Any port: only the process tells it from others.
+                Place::Tcp(address) if address.port() == 0 => std::process::id().to_string(),
+                _ => String::new(),
+            })
+            .finalize();
+        let [a, b, c, d, e, ..]: [u8; 32] = digest.into();
+        // The random format of RFC 7143 §11.12.5.
+        [0x80, a, b, c, d, e]
+    }
+}
+
 /// Commands of a session that may be queued or outstanding at once.
 const TASKS: usize = 256;
 
@@ -104,9 +128,11 @@ impl DiskSettings {
             journal_size,
             write_through,
         } = &self.cache;
+        let mut initiator = self.initiator.config(TASKS, Duration::MAX)?;
+        initiator.isid = self.isid();
         Ok(AttachConfig {
             url: self.initiator.url.0.clone(),
-            initiator: self.initiator.config(TASKS, Duration::MAX)?,
+            initiator,
             listen: self.nbd.0.clone(),
             device: self.device.map(|name| name.0),
             export: self.export.clone(),

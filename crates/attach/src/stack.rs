@@ -67,9 +67,10 @@ impl Stack {
     }
 
     /// The target may have lost what was not flushed.
-    pub(crate) fn again(&mut self) {
-        if let Some((journal, _)) = &mut self.journal {
-            journal.again();
+    pub(crate) fn again(&mut self, now: Instant) {
+        match &mut self.journal {
+            Some((journal, _)) => journal.again(),
+            None => self.cache.again(now),
         }
     }
 

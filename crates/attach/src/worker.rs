@@ -21,6 +21,9 @@ use crate::status::{Standing, Status};
 /// Programs that may be connected at once.
 const MOST_CLIENTS: usize = 256;
 
+/// Bytes of requests that programs have left behind; with more no others are accepted.
+const MOST_ORPHAN_BYTES: u64 = 256 << 20;
+
 /// How often the status is renewed at most.
 const STATUS_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -62,6 +65,10 @@ pub(crate) struct Worker {
     /// Which program each open request is of.
     requests: BTreeMap<u64, u64>,
     next_request: u64,
+    /// Requests of programs that have gone, and their bytes.
+    orphans: BTreeMap<u64, u64>,
+    orphan_bytes: u64,
+    accepts: bool,
     recoveries: u64,
     /// Of the session that there is now.
     sessions: u64,
@@ -105,6 +112,9 @@ impl Worker {
             next_client: FIRST_CLIENT,
             requests: BTreeMap::new(),
             next_request: 0,
+            orphans: BTreeMap::new(),
+            orphan_bytes: 0,
+            accepts: true,
             recoveries: 0,
             sessions: 0,
             failed_requests: 0,
@@ -119,11 +129,11 @@ impl Worker {
     pub(crate) fn run(mut self) -> Result<(), DiskError> {
         let mut ready = Vec::new();
         loop {
-            self.advance();
-            if self.is_over() {
+            let now = clock::now();
+            self.advance(now);
+            if self.is_over(now) {
                 break;
             }
-            let now = clock::now();
             self.publish(now);
             let deadline = self.stack.deadline(now).min(now + LONGEST_WAIT);
             self.disk.turn(deadline)?;
@@ -138,16 +148,34 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes what the disk has done to the cache, what the cache wants to the disk, and answers to programs, until
-    /// nothing is left.
-    fn advance(&mut self) {
-        let now = clock::now();
+    /// Does all that can be done without waiting.
+    fn advance(&mut self, now: Instant) {
+        // Before anything that a new session has answered.
+        let sessions = self.disk.recoveries().sessions;
+        if sessions != std::mem::replace(&mut self.sessions, sessions) {
+            self.recoveries += 1;
+            self.stack.again(now);
+        }
         while let Some(event) = self.disk.poll_event() {
-            self.report(&event);
+            self.report(&event, now);
         }
         while let Some((tag, outcome)) = self.disk.poll_done() {
             self.stack.completed(tag, outcome, now);
         }
+        loop {
+            self.work(now);
+            if self.is_cut_off() {
+                self.fail_all();
+            }
+            if !self.send(now) {
+                return;
+            }
+        }
+    }
+
+    /// Takes what the disk has done to the cache, what the cache wants to the disk, and answers to programs, until
+    /// nothing is left.
+    fn work(&mut self, now: Instant) {
         loop {
             let mut is_quiet = true;
             while let Some(operation) = self.stack.poll_operation(now) {
@@ -162,13 +190,9 @@ impl Worker {
                 self.answer(request, &outcome);
             }
             if is_quiet {
-                break;
+                return;
             }
         }
-        if self.is_cut_off() {
-            self.fail_all();
-        }
-        self.send();
     }
 
     fn answer(&mut self, request: u64, outcome: &Outcome) {
@@ -176,6 +200,7 @@ impl Worker {
         if Some(request) == self.last_flush && outcome.is_err() {
             self.shared.has_failed.store(true, Ordering::Relaxed);
         }
+        self.orphan_bytes -= self.orphans.remove(&request).unwrap_or(0);
         if let Some(client) = self.requests.remove(&request)
             && let Some(client) = self.clients.get_mut(&client)
         {
@@ -201,8 +226,9 @@ impl Worker {
         }
     }
 
-    /// Sends replies, and takes up again what was not read because too much was open.
-    fn send(&mut self) {
+    /// Sends replies, and takes up again what was not read because too much was open; whether that has brought requests.
+    fn send(&mut self, now: Instant) -> bool {
+        let mut has_received = false;
         let mut ended = Vec::new();
         let ids: Vec<u64> = self.clients.keys().copied().collect();
         for id in ids {
@@ -210,8 +236,9 @@ impl Worker {
                 continue;
             };
             let mut sent = client.connection.send();
-            if sent.is_ok() && client.connection.reads() && !client.interest.0 {
-                sent = self.receive(id);
+            if sent.is_ok() && client.connection.reads() && client.connection.is_left() {
+                sent = self.receive(id, now);
+                has_received = true;
             }
             match sent {
                 Ok(()) => self.choose_interest(id),
@@ -221,6 +248,7 @@ impl Worker {
         for (id, end) in ended {
             self.close(id, &end);
         }
+        has_received
     }
 
     fn choose_interest(&mut self, id: u64) {
@@ -243,7 +271,16 @@ impl Worker {
             ORDERS => self.drain_orders(),
             LISTENER => self.accept(),
             id if event.read => {
-                if let Err(end) = self.receive(id) {
+                let reads = self
+                    .clients
+                    .get(&id)
+                    .is_some_and(|client| client.connection.reads());
+                let received = match event.gone && !reads {
+                    // Nobody is left to be answered, and the kernel says so until the socket is closed.
+                    true => Err(Ended::Closed),
+                    false => self.receive(id, clock::now()),
+                };
+                if let Err(end) = received {
                     self.close(id, &end);
                 }
             }
@@ -252,8 +289,7 @@ impl Worker {
         }
     }
 
-    fn receive(&mut self, id: u64) -> Result<(), Ended> {
-        let now = clock::now();
+    fn receive(&mut self, id: u64, now: Instant) -> Result<(), Ended> {
         let is_cut_off = self.is_cut_off();
         let Some(client) = self.clients.get_mut(&id) else {
             return Ok(());
@@ -289,11 +325,17 @@ impl Worker {
             let stream = match self.listen.accept() {
                 Ok(Some(stream)) => stream,
                 Ok(None) => return,
-                Err(error) => return self.complaints.add(|| format!("cannot accept: {error}")),
+                Err(error) => {
+                    self.complaints.add(|| format!("cannot accept: {error}"));
+                    return self.await_clients(false);
+                }
             };
-            if self.clients.len() >= MOST_CLIENTS || self.shared.ends.load(Ordering::Relaxed) {
+            if self.shared.ends.load(Ordering::Relaxed) {
+                continue;
+            }
+            if self.clients.len() >= MOST_CLIENTS || self.orphan_bytes >= MOST_ORPHAN_BYTES {
                 self.complaints
-                    .add(|| format!("{MOST_CLIENTS} programs are connected: no more are accepted"));
+                    .add(|| "too many programs are connected: no more are accepted".to_owned());
                 continue;
             }
             let id = self.next_client;
@@ -311,6 +353,15 @@ impl Worker {
         }
     }
 
+    /// Whether programs that connect are accepted: not for a while where the system lacks what that takes.
+    fn await_clients(&mut self, accepts: bool) {
+        self.accepts = accepts;
+        if let Err(error) = self.poller.interest(&self.listen, LISTENER, accepts, false) {
+            self.complaints
+                .add(|| format!("cannot wait for programs: {error}"));
+        }
+    }
+
     fn close(&mut self, id: u64, end: &Ended) {
         let Some(client) = self.clients.remove(&id) else {
             return;
@@ -319,8 +370,11 @@ impl Worker {
             self.complaints
                 .add(|| format!("the connection of a program ended: {end}"));
         }
-        for request in client.connection.open_requests() {
+        // Its writes go on all the same.
+        for (request, bytes) in client.connection.open_requests() {
             self.requests.remove(&request);
+            self.orphans.insert(request, bytes);
+            self.orphan_bytes += bytes;
         }
         // A socket that the poller does not know any more is as good as one that it forgets.
         let _ = self.poller.remove(&client.connection.stream);
@@ -332,7 +386,7 @@ impl Worker {
     }
 
     /// Whether it is to end, and may: everything that was acknowledged is at the disk.
-    fn is_over(&mut self) -> bool {
+    fn is_over(&mut self, now: Instant) -> bool {
         if self.shared.gives_up.load(Ordering::Relaxed) {
             return true;
         }
@@ -345,20 +399,21 @@ impl Worker {
             self.next_request += 1;
             self.last_flush = Some(request);
             self.requests.insert(request, ORDERS);
-            self.stack.submit(request, Action::Flush, clock::now());
-            self.advance();
+            self.stack.submit(request, Action::Flush, now);
+            self.advance(now);
         }
         // What is in a journal is safe there.
         let may_leave = self.stack.has_journal() && !self.shared.drains.load(Ordering::Relaxed);
         self.requests.is_empty() && (may_leave || self.stack.is_idle() && self.disk.is_idle())
     }
 
-    fn report(&mut self, event: &DiskEvent) {
+    fn report(&mut self, event: &DiskEvent, now: Instant) {
         let line = match event {
             DiskEvent::Changed => return self.stack.invalidate(),
             DiskEvent::Back => {
                 self.recoveries += 1;
-                self.stack.again();
+                self.sessions = 0;
+                self.stack.again(now);
                 "the session is back".to_owned()
             }
             DiskEvent::Lost(why) => {
@@ -378,10 +433,9 @@ impl Worker {
         if now >= self.next_tick {
             self.next_tick = now + Duration::from_secs(1);
             self.complaints.tick();
-        }
-        let sessions = self.disk.recoveries().sessions;
-        if sessions != std::mem::replace(&mut self.sessions, sessions) {
-            self.stack.again();
+            if !self.accepts {
+                self.await_clients(true);
+            }
         }
         if let Some(broken) = self.stack.broken()
             && !std::mem::replace(&mut self.has_complained, true)
@@ -404,7 +458,7 @@ impl Worker {
                 .map_or(0, |since| (now - since).as_nanos() as u64),
             ahead_bytes: self.stack.ahead_bytes(),
             counters: self.stack.counters(),
-            recoveries: self.recoveries + self.disk.recoveries().sessions,
+            recoveries: self.recoveries,
             failed_requests: self.failed_requests,
         };
         if let Ok(mut shared) = self.shared.status.lock() {

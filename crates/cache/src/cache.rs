@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use wansan_trace::Instant;
 
 use self::reads::{Fetch, Read};
-use self::writes::{Flush, Held, Sent};
-use crate::action::{Action, Answer, Failure, Outcome};
+use self::writes::{Flush, Flushing, Held, Kept, Lost, Sent};
+use crate::action::{Action, Answer, Outcome};
 use crate::ahead::Ahead;
 use crate::clean::Clean;
 use crate::config::{CacheConfig, Counters};
@@ -47,8 +47,7 @@ struct InFlight {
 enum What {
     Fetch(Fetch),
     Write(Sent),
-    /// The requests that it answers.
-    Flush(Vec<u64>),
+    Flush(Flushing),
     /// A request that goes to the disk as it is.
     Through {
         request: u64,
@@ -93,7 +92,7 @@ pub struct Cache {
     /// Bytes of the writes that the disk was given, and how many there are.
     sent_bytes: u64,
     sent_writes: usize,
-    /// The next write's number.
+    /// The next write's number, from 1 on: a flush of what came before 0 is of none.
     next_write: u64,
     /// All writes up to, not including, that number are to be at the disk soon.
     urgent: u64,
@@ -102,8 +101,13 @@ pub struct Cache {
     flushes: VecDeque<Flush>,
     /// Requests that wait until nothing overlaps them.
     held: VecDeque<Held>,
-    /// How a write failed that had been acknowledged, until a flush says so.
-    lost: Option<Failure>,
+    /// Writes that had been acknowledged and failed, until a flush says so.
+    lost: Option<Lost>,
+    /// What the disk has answered and not flushed, in the order of the answers, and its bytes.
+    kept: Vec<Kept>,
+    kept_bytes: u64,
+    /// How often the disk may have lost that.
+    losses: u64,
 }
 
 impl Cache {
@@ -126,12 +130,15 @@ impl Cache {
             dirty: Dirty::new(config.burst_bytes),
             sent_bytes: 0,
             sent_writes: 0,
-            next_write: 0,
+            next_write: 1,
             urgent: 0,
             waiting: VecDeque::new(),
             flushes: VecDeque::new(),
             held: VecDeque::new(),
             lost: None,
+            kept: Vec::new(),
+            kept_bytes: 0,
+            losses: 0,
         }
     }
 
@@ -159,17 +166,13 @@ impl Cache {
         match what {
             What::Fetch(fetch) => self.fetched(&fetch, range, outcome, now - since, now),
             What::Write(sent) => self.written(sent, range, outcome.err()),
-            What::Flush(requests) => self.flushed(&requests, outcome.err()),
+            What::Flush(flushing) => self.flushed(flushing, outcome.err()),
             What::Through {
                 request,
                 then_flush,
             } => match outcome {
-                Ok(_) if then_flush => self.send(
-                    Range::new(0, 0),
-                    What::Flush(vec![request]),
-                    Action::Flush,
-                    now,
-                ),
+                // What failed before is no business of this request.
+                Ok(_) if then_flush => self.send_flush_of(vec![Flush { request, before: 0 }], now),
                 outcome => self.finish(request, outcome),
             },
         }
@@ -209,10 +212,10 @@ impl Cache {
         self.ahead.forget();
     }
 
-    /// Bytes that were acknowledged and are not at the disk yet.
+    /// Bytes that were acknowledged and are not at the disk yet, or not on its medium where that is volatile.
     #[must_use]
     pub fn behind_bytes(&self) -> u64 {
-        self.dirty.bytes() + self.sent_bytes
+        self.dirty.bytes() + self.sent_bytes + self.kept_bytes
     }
 
     /// When the oldest write came that is not on its way to the disk.

@@ -17,6 +17,9 @@ pub struct CacheConfig {
     pub merge_time: Duration,
     /// Writes at the disk at once, at most; at least 1.
     pub writes_in_flight: usize,
+    /// Whether the disk may lose what it has answered and not flushed, when it loses power: that is kept in memory
+    /// until it is flushed, for [`Cache::again`](crate::Cache::again).
+    pub is_volatile: bool,
 }
 
 /// What a cache has done.

@@ -132,6 +132,20 @@ impl Dirty {
         self.put(new);
     }
 
+    /// The bursts with data of a range stand for older ones as well, whose oldest write has that number.
+    pub(crate) fn stand_for(&mut self, range: &Range, first: u64) {
+        let places: Vec<u64> = self
+            .overlapping(range)
+            .map(|burst| burst.offset_bytes)
+            .collect();
+        for place in places {
+            if let Some(mut burst) = self.take(place) {
+                burst.first = burst.first.min(first);
+                self.put(burst);
+            }
+        }
+    }
+
     /// The place of the burst that has data for all of a range.
     fn around(&self, range: &Range) -> Option<u64> {
         let (&place, burst) = self.bursts.range(..=range.start).next_back()?;

@@ -312,14 +312,19 @@ impl<F: JournalFile> Journal<F> {
     }
 
     fn advance(&mut self, now: Instant) {
-        let actions = self.drain.advance(&mut self.ring, now);
-        for action in actions {
-            self.send(InFlight::Drain, action);
-        }
-        let at_disk = self.drain.take_sealed(self.ring.durable());
-        if !at_disk.is_empty() {
+        loop {
+            let actions = self.drain.advance(&mut self.ring, now);
+            for action in actions {
+                self.send(InFlight::Drain, action);
+            }
+            let at_disk = self.drain.take_sealed(self.ring.durable());
             at_disk.iter().for_each(|record| self.index.remove(record));
-            self.take_waiting(now);
+            if !at_disk.is_empty() || self.ring.is_broken() {
+                self.take_waiting(now);
+            }
+            if at_disk.is_empty() {
+                return;
+            }
         }
     }
 
@@ -370,7 +375,7 @@ impl<F: JournalFile> Journal<F> {
 
     /// The file.
     #[must_use]
-    pub fn into_file(self) -> F {
-        self.ring.into_file()
+    pub fn file(&self) -> &F {
+        self.ring.file()
     }
 }

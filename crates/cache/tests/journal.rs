@@ -62,6 +62,15 @@ impl Content {
 #[derive(Debug, Clone, Default)]
 struct File(Rc<RefCell<Content>>);
 
+impl File {
+    /// Gives the file its length, as whoever makes a journal does.
+    fn allocate(&self) {
+        let mut content = self.0.borrow_mut();
+        content.bytes = vec![0; RING_BYTES as usize + (16 << 10)];
+        content.durable = content.bytes.clone();
+    }
+}
+
 impl JournalFile for File {
     fn write_at(&mut self, place: u64, data: &[u8]) -> Result<(), Failure> {
         let mut content = self.0.borrow_mut();
@@ -193,12 +202,15 @@ fn cache() -> Cache {
         burst_bytes: 16 * BLOCK,
         merge_time: Duration::ZERO,
         writes_in_flight: 3,
+        // The journal keeps what is not flushed.
+        is_volatile: false,
     })
 }
 
 impl World {
     fn new() -> World {
         let file = File::default();
+        file.allocate();
         World {
             journal: Journal::create(file.clone(), config()).expect("a file in memory"),
             file,
@@ -553,8 +565,11 @@ proptest! {
     #[test]
     fn what_is_no_journal_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..20_000)) {
         let file = File::default();
-        file.0.borrow_mut().bytes = bytes;
-        prop_assert_eq!(Journal::open(file, config()).err(), Some(OpenError::NoJournal));
+        file.allocate();
+        file.0.borrow_mut().bytes[..bytes.len()].copy_from_slice(&bytes);
+        prop_assert_eq!(Journal::open(file.clone(), config()).err(), Some(OpenError::NoJournal));
+        file.0.borrow_mut().bytes = Vec::new();
+        prop_assert!(matches!(Journal::open(file, config()).err(), Some(OpenError::File(_))));
     }
 }
 

@@ -146,7 +146,7 @@ fn ask(
         match verdict(&done.outcome) {
             Verdict::Good => return Ok(Some(data(done))),
             Verdict::Again { .. } => {}
-            Verdict::Failed(..) | Verdict::Lost => break,
+            Verdict::Failed(..) | Verdict::Later(_) | Verdict::Lost => break,
         }
     }
     Ok(None)

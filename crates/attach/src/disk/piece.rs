@@ -20,11 +20,65 @@ pub(super) struct Piece {
 }
 
 /// What an operation is made of.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pieces {
     pub(super) pieces: Vec<Piece>,
+    /// What is cut into pieces as others are done.
+    pub(super) rest: Option<Rest>,
     /// Whether a flush follows, which makes up for FUA.
     pub(super) then_flush: bool,
+}
+
+/// A stretch of a disk to which the same is done all along; it may be the whole disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    pub(super) range: Range,
+    pub(super) how: How,
+}
+
+/// What is done to a stretch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Unmap,
+    WriteSame {
+        unmap: bool,
+    },
+    /// Zeros are written.
+    Zeros,
+}
+
+impl Rest {
+    /// Cuts the next piece off.
+    pub(super) fn next(&mut self, facts: &Facts) -> Option<Piece> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let most = match self.how {
+            How::Unmap => facts.unmap_bytes(),
+            How::WriteSame { .. } => facts.write_same_bytes(),
+            How::Zeros => facts.transfer_bytes(),
+        };
+        let part = Range::new(self.range.start, self.range.bytes().min(most));
+        self.range.start = part.end;
+        let blocks = Blocks(facts);
+        let (lba, count) = (blocks.lba(&part), blocks.count(&part));
+        let (cdb, data) = match self.how {
+            How::Unmap => (cdb::unmap(), cdb::unmap_list(lba, count)),
+            How::WriteSame { unmap } => {
+                let block = vec![0; facts.block_bytes() as usize];
+                (cdb::write_same_16(lba, count, unmap), block)
+            }
+            How::Zeros => (
+                cdb::write(lba, count, false),
+                vec![0; part.bytes() as usize],
+            ),
+        };
+        Some(Piece {
+            range: part,
+            cdb,
+            transfer: Transfer::Write(data),
+        })
+    }
 }
 
 /// A command as the session takes it.
@@ -39,47 +93,45 @@ pub(super) fn command(at: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Comma
 }
 
 impl Pieces {
-    /// The commands of an operation; none when there is nothing to do.
-    pub(super) fn of(action: Action, facts: &Facts) -> Result<Pieces, Failure> {
+    /// The commands of an operation; none when there is nothing to do. `writes_same` unless the disk has refused WRITE
+    /// SAME before.
+    pub(super) fn of(action: Action, facts: &Facts, writes_same: bool) -> Result<Pieces, Failure> {
         let blocks = Blocks(facts);
-        let pieces = match action {
-            Action::Read { range } => blocks.reads(range),
+        let range = action.range();
+        if !range.start.is_multiple_of(facts.block_bytes())
+            || !range.end.is_multiple_of(facts.block_bytes())
+        {
+            return Err(Failure::Invalid);
+        }
+        let mut pieces = Pieces::default();
+        let rest = |how| Some(Rest { range, how });
+        match action {
+            Action::Read { range } => pieces.pieces = blocks.reads(range),
             Action::Write {
                 offset_bytes,
                 data,
                 fua,
             } => {
                 let obeys = fua && facts.modes.has_fua;
-                return Ok(Pieces {
-                    pieces: blocks.writes(offset_bytes, data, obeys),
-                    then_flush: fua && !obeys && facts.modes.has_write_cache,
-                });
+                pieces.pieces = blocks.writes(offset_bytes, data, obeys);
+                pieces.then_flush = fua && !obeys && facts.modes.has_write_cache;
             }
-            Action::Flush if !facts.modes.has_write_cache => Vec::new(),
-            Action::Flush => vec![Piece::flush()],
-            Action::Trim { range, .. } => {
-                match (facts.unmaps(), facts.provisioning.by_write_same) {
-                    (true, _) => blocks.unmaps(range),
-                    (false, true) => blocks.zeros(range, true),
-                    (false, false) => return Err(Failure::NotSupported),
-                }
+            Action::Flush if facts.modes.has_write_cache => pieces.pieces.push(Piece::flush()),
+            Action::Trim { .. } if facts.unmaps() => pieces.rest = rest(How::Unmap),
+            Action::Trim { .. } if facts.provisioning.by_write_same => {
+                pieces.rest = rest(How::WriteSame { unmap: true });
             }
-            Action::Zero {
-                range, may_unmap, ..
-            } => blocks.zeros(range, may_unmap && facts.provisioning.by_write_same),
-            Action::Status { range, .. } => vec![blocks.status(range)],
-            Action::Prefetch { .. } => Vec::new(),
-        };
-        Ok(Pieces {
-            pieces,
-            then_flush: false,
-        })
-    }
-
-    /// Zeros for a disk that has no WRITE SAME.
-    pub(super) fn of_zeros(range: Range, facts: &Facts) -> Vec<Piece> {
-        let data = vec![0; range.bytes() as usize];
-        Blocks(facts).writes(range.start, data, false)
+            Action::Trim { .. } => return Err(Failure::NotSupported),
+            Action::Zero { may_unmap, .. } if writes_same => {
+                let unmap = may_unmap && facts.provisioning.by_write_same;
+                pieces.rest = rest(How::WriteSame { unmap });
+            }
+            Action::Zero { fast: true, .. } => return Err(Failure::NotSupported),
+            Action::Zero { .. } => pieces.rest = rest(How::Zeros),
+            Action::Status { range, .. } => pieces.pieces.push(blocks.status(range)),
+            Action::Flush | Action::Prefetch { .. } => {}
+        }
+        Ok(pieces)
     }
 }
 
@@ -144,22 +196,6 @@ impl Blocks<'_> {
         self.each(range, most, |part| {
             let at = (part.start - range.start) as usize..(part.end - range.start) as usize;
             write(part, data[at].to_vec())
-        })
-    }
-
-    fn unmaps(&self, range: Range) -> Vec<Piece> {
-        self.each(range, self.0.unmap_bytes(), |part| Piece {
-            range: part,
-            cdb: cdb::unmap(),
-            transfer: Transfer::Write(cdb::unmap_list(self.lba(&part), self.count(&part))),
-        })
-    }
-
-    fn zeros(&self, range: Range, unmap: bool) -> Vec<Piece> {
-        self.each(range, self.0.write_same_bytes(), |part| Piece {
-            range: part,
-            cdb: cdb::write_same_16(self.lba(&part), self.count(&part), unmap),
-            transfer: Transfer::Write(vec![0; self.0.block_bytes() as usize]),
         })
     }
 

@@ -13,6 +13,8 @@ pub(super) enum Verdict {
     /// The answer says nothing of the command: it is to be sent again. `changed` when it says that others may have
     /// changed the disk.
     Again { changed: bool },
+    /// The disk will take the command later.
+    Later(String),
     /// The session went before there was an answer.
     Lost,
     /// It failed, and why, in words.
@@ -23,7 +25,7 @@ pub(super) enum Verdict {
 /// them reservations and the capacity, and INQUIRY DATA or LUNS CHANGED (SPC-4 Annex D).
 const CHANGED: [u8; 2] = [0x2a, 0x3f];
 
-/// The logical unit's reference tag, thin provisioning and snapshots: SPACE ALLOCATION FAILED WRITE PROTECT.
+/// A thin disk that is full, or a snapshot of one.
 const NO_SPACE: AdditionalSense = AdditionalSense::SPACE_ALLOCATION_FAILED;
 
 pub(super) fn verdict(outcome: &Result<Answer, TaskError>) -> Verdict {
@@ -53,6 +55,17 @@ fn of_sense(sense: &Sense) -> Verdict {
         (SenseKey::UnitAttention, AdditionalSense { code, .. }) => {
             let changed = CHANGED.contains(&code);
             return Verdict::Again { changed };
+        }
+        // It is becoming ready, or gave the command up for a reason of its own.
+        (
+            SenseKey::NotReady,
+            AdditionalSense {
+                code: 4,
+                qualifier: 1,
+            },
+        )
+        | (SenseKey::AbortedCommand, _) => {
+            return Verdict::Later(format!("{:?}: {}", sense.key, sense.additional));
         }
         (_, NO_SPACE) | (_, AdditionalSense::LBA_OUT_OF_RANGE) => Failure::NoSpace,
         (SenseKey::DataProtect, _) => Failure::NotPermitted,

@@ -34,6 +34,8 @@ pub(super) struct Fetch {
     keeps: bool,
     /// Whether any of the data is wanted still: since it was asked for, the program has changed none of them.
     is_current: bool,
+    /// The disk may have lost some of the data before it answered: they are on their way to it again.
+    pub(super) is_void: bool,
 }
 
 impl Cache {
@@ -78,6 +80,7 @@ impl Cache {
                 waiting: gaps.iter().map(|gap| (key, *gap)).collect(),
                 keeps: false,
                 is_current: true,
+                is_void: false,
             };
             self.fetch(whole, fetch, now);
         } else {
@@ -168,6 +171,7 @@ impl Cache {
             waiting: Vec::new(),
             keeps: true,
             is_current: true,
+            is_void: false,
         };
         self.fetch(range, fetch, now);
     }
@@ -182,6 +186,10 @@ impl Cache {
     ) {
         if fetch.keeps {
             self.fetching_bytes -= range.bytes();
+        }
+        if fetch.is_void {
+            self.ask_again(&fetch.waiting, now);
+            return;
         }
         let data = match outcome {
             Ok(Answer::Data(data)) if data.len() as u64 == range.bytes() => Ok(data),
@@ -210,6 +218,16 @@ impl Cache {
                     done.into_iter()
                         .for_each(|(request, outcome)| self.finish(request, outcome));
                 }
+                // Another part of what was read ahead may be what failed.
+                Err(_) if fetch.keeps => {
+                    let alone = Fetch {
+                        waiting: vec![(*key, *part)],
+                        keeps: false,
+                        is_current: true,
+                        is_void: false,
+                    };
+                    self.fetch(*part, alone, now);
+                }
                 Err(failure) => {
                     let request = read.request;
                     self.reads.remove(key);
@@ -226,6 +244,33 @@ impl Cache {
                     self.clean.was_read(range.start, read_bytes);
                 }
                 false => self.counters.wasted_bytes += range.bytes().saturating_sub(read_bytes),
+            }
+        }
+    }
+
+    /// Parts of reads whose data the disk may have answered before it had again what it lost.
+    fn ask_again(&mut self, waiting: &[(u64, Range)], now: Instant) {
+        for (key, part) in waiting {
+            let Some(mut read) = self.reads.remove(key) else {
+                continue;
+            };
+            let mut gaps = vec![*part];
+            let at = read.range.places(part);
+            self.fill_from_writes(part, &mut gaps, &mut read.data[at]);
+            read.missing = read.missing - 1 + gaps.len();
+            if read.missing == 0 {
+                self.finish(read.request, Ok(Answer::Data(read.data)));
+                continue;
+            }
+            self.reads.insert(*key, read);
+            for gap in gaps {
+                let fetch = Fetch {
+                    waiting: vec![(*key, gap)],
+                    keeps: false,
+                    is_current: true,
+                    is_void: false,
+                };
+                self.fetch(gap, fetch, now);
             }
         }
     }

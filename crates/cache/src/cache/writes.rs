@@ -7,7 +7,7 @@ use wansan_trace::Instant;
 use super::{Cache, What};
 use crate::action::{Action, Answer, Failure};
 use crate::dirty::{Burst, Due, Ticket};
-use crate::range::Range;
+use crate::range::{Range, fill};
 
 /// A write that the disk was given.
 #[derive(Debug)]
@@ -19,14 +19,45 @@ pub(super) struct Sent {
     tickets: Vec<Arc<Ticket>>,
     /// Whether some of it was acknowledged.
     has_early: bool,
+    /// Whether it is on the medium when it is answered.
+    is_durable: bool,
 }
 
 /// A flush that waits for writes.
 #[derive(Debug)]
 pub(super) struct Flush {
-    request: u64,
+    pub(super) request: u64,
     /// All writes up to, not including, that number have to be at the disk before.
-    before: u64,
+    pub(super) before: u64,
+}
+
+/// A flush of the disk.
+#[derive(Debug)]
+pub(super) struct Flushing {
+    flushes: Vec<Flush>,
+    /// So many of what is kept were answered before it.
+    kept: usize,
+    /// The losses before it.
+    losses: u64,
+}
+
+/// A write that the disk has answered and not flushed.
+#[derive(Debug)]
+pub(super) struct Kept {
+    range: Range,
+    data: Vec<u8>,
+    first: u64,
+    /// What is on the medium since replaces these parts.
+    replaced: Vec<Range>,
+}
+
+/// Acknowledged writes that failed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lost {
+    /// The numbers of the oldest and the youngest of them.
+    oldest: u64,
+    youngest: u64,
+    failure: Failure,
 }
 
 /// A request that is held until nothing overlaps it.
@@ -112,6 +143,14 @@ impl Cache {
         self.held.push_back(Held { request, action });
     }
 
+    /// Whether what it zeroes must be on the medium before: zeros are not kept, and what they replace must not be lost
+    /// before they are there.
+    fn awaits_flush(&self, held: &Held) -> bool {
+        let range = held.action.range();
+        matches!(held.action, Action::Zero { .. })
+            && self.kept.iter().any(|kept| kept.range.overlaps(&range))
+    }
+
     fn has_writes(&self, range: &Range) -> bool {
         self.dirty.overlapping(range).next().is_some()
             || self
@@ -171,6 +210,7 @@ impl Cache {
             first: burst.first,
             tickets: burst.tickets,
             has_early: burst.has_early,
+            is_durable: burst.fua,
         };
         let action = Action::Write {
             offset_bytes: burst.offset_bytes,
@@ -183,13 +223,94 @@ impl Cache {
     pub(super) fn written(&mut self, sent: Sent, range: Range, failure: Option<Failure>) {
         self.sent_writes -= 1;
         self.sent_bytes -= range.bytes();
-        if let Some(failure) = failure
-            && sent.has_early
-        {
-            self.counters.lost_writes += 1;
-            self.lost.get_or_insert(failure);
+        match failure {
+            Some(failure) if sent.has_early => {
+                self.counters.lost_writes += 1;
+                let lost = self.lost.get_or_insert(Lost {
+                    oldest: sent.first,
+                    youngest: sent.first,
+                    failure,
+                });
+                lost.oldest = lost.oldest.min(sent.first);
+                lost.youngest = lost.youngest.max(sent.first);
+            }
+            None if self.config.is_volatile && !sent.is_durable => {
+                self.kept_bytes += range.bytes();
+                self.kept.push(Kept {
+                    range,
+                    data: sent.data,
+                    first: sent.first,
+                    replaced: Vec::new(),
+                });
+            }
+            None => self.replace_kept(&range),
+            Some(_) => {}
         }
         self.answer(sent.tickets, failure);
+    }
+
+    /// The disk may have lost what it had answered and not flushed: all of it is written again, but for what younger
+    /// writes replace.
+    pub fn again(&mut self, now: Instant) {
+        self.losses += 1;
+        self.kept_bytes = 0;
+        let kept = std::mem::take(&mut self.kept);
+        for in_flight in self.in_flight.values_mut() {
+            if let What::Fetch(fetch) = &mut in_flight.what {
+                fetch.is_void |= kept
+                    .iter()
+                    .any(|kept| kept.range.overlaps(&in_flight.range));
+            }
+        }
+        for kept in kept.into_iter().rev() {
+            let Kept {
+                range,
+                data,
+                first,
+                replaced,
+            } = kept;
+            let mut gaps = vec![range];
+            replaced
+                .iter()
+                .for_each(|known| fill(&mut gaps, known, |_| {}));
+            // What is younger is flushed in its place.
+            self.dirty.stand_for(&range, first);
+            let mut younger: Vec<Range> =
+                self.dirty.overlapping(&range).map(Burst::range).collect();
+            for in_flight in self.in_flight.values_mut() {
+                if let What::Write(sent) = &mut in_flight.what
+                    && in_flight.range.overlaps(&range)
+                {
+                    sent.first = sent.first.min(first);
+                    younger.push(in_flight.range);
+                }
+            }
+            younger
+                .iter()
+                .for_each(|known| fill(&mut gaps, known, |_| {}));
+            for gap in gaps {
+                self.dirty.write(Burst {
+                    offset_bytes: gap.start,
+                    data: data[range.places(&gap)].to_vec(),
+                    first,
+                    since: now,
+                    fua: false,
+                    has_early: true,
+                    tickets: Vec::new(),
+                });
+            }
+        }
+        // What was flushed meanwhile was flushed without it.
+        self.urgent = self.next_write;
+    }
+
+    /// Something younger is on the medium in a range: what is kept of it must not be written again.
+    fn replace_kept(&mut self, range: &Range) {
+        for kept in &mut self.kept {
+            if kept.range.overlaps(range) {
+                kept.replaced.push(*range);
+            }
+        }
     }
 
     /// Answers the requests of which this was the last part.
@@ -219,9 +340,13 @@ impl Cache {
         sent.chain(waiting).min().unwrap_or(u64::MAX)
     }
 
-    /// One flush of the disk answers all whose writes are there.
+    /// One flush of the disk answers all whose writes are there. Without any, it makes room where much is kept.
     fn send_flush(&mut self, now: Instant) {
-        if self.flushes.is_empty() {
+        let is_all = self.dirty.bytes() + self.sent_bytes == 0;
+        let is_full = self.kept_bytes > self.config.write_behind_bytes / 2
+            || !self.waiting.is_empty() && self.kept_bytes > 0 && is_all
+            || self.held.iter().any(|held| self.awaits_flush(held));
+        if self.flushes.is_empty() && !is_full {
             return;
         }
         let oldest = self.oldest();
@@ -230,35 +355,86 @@ impl Cache {
             .iter()
             .take_while(|flush| flush.before <= oldest)
             .count();
-        let requests: Vec<u64> = self
-            .flushes
-            .drain(..ready)
-            .map(|flush| flush.request)
-            .collect();
-        if !requests.is_empty() {
-            self.send(Range::new(0, 0), What::Flush(requests), Action::Flush, now);
+        let flushes: Vec<Flush> = self.flushes.drain(..ready).collect();
+        let is_under_way = self
+            .in_flight
+            .values()
+            .any(|in_flight| matches!(in_flight.what, What::Flush(_)));
+        if !flushes.is_empty() || is_full && !is_under_way {
+            self.send_flush_of(flushes, now);
         }
     }
 
-    /// A flush that follows the loss of a write says so, once.
-    pub(super) fn flushed(&mut self, requests: &[u64], failure: Option<Failure>) {
-        let failure = failure.or(self.lost.take());
-        for request in requests {
-            self.finish(*request, failure.map_or(Ok(Answer::Done), Err));
+    pub(super) fn send_flush_of(&mut self, flushes: Vec<Flush>, now: Instant) {
+        let flushing = Flushing {
+            flushes,
+            kept: self.kept.len(),
+            losses: self.losses,
+        };
+        self.send(Range::new(0, 0), What::Flush(flushing), Action::Flush, now);
+    }
+
+    /// A flush that follows the loss of a write says so, once. One that the disk may have carried out without what it
+    /// lost before is carried out again.
+    pub(super) fn flushed(&mut self, flushing: Flushing, failure: Option<Failure>) {
+        let Flushing {
+            flushes,
+            kept,
+            losses,
+        } = flushing;
+        if losses != self.losses && failure.is_none() {
+            for flush in flushes.into_iter().rev() {
+                match flush.before {
+                    // It follows a request that is not kept.
+                    0 => self.finish(flush.request, Err(Failure::Io)),
+                    _ => self.flushes.push_front(flush),
+                }
+            }
+            return;
+        }
+        if failure.is_none() {
+            let flushed = self.kept.drain(..kept.min(self.kept.len()));
+            self.kept_bytes -= flushed.map(|kept| kept.range.bytes()).sum::<u64>();
+            // Others that are under way were sent when more was kept.
+            self.forget_flushed(kept);
+        }
+        let lost = self.lost;
+        for Flush { request, before } in flushes {
+            let missed = lost.filter(|lost| lost.oldest < before);
+            if let (Some(missed), Some(lost)) = (missed, &mut self.lost) {
+                lost.oldest = lost.oldest.max(before);
+                if lost.oldest > missed.youngest {
+                    self.lost = None;
+                }
+            }
+            let failure = failure.or(missed.map(|missed| missed.failure));
+            self.finish(request, failure.map_or(Ok(Answer::Done), Err));
+        }
+    }
+
+    fn forget_flushed(&mut self, count: usize) {
+        for in_flight in self.in_flight.values_mut() {
+            if let What::Flush(flushing) = &mut in_flight.what {
+                flushing.kept = flushing.kept.saturating_sub(count);
+            }
         }
     }
 
     fn release_held(&mut self, now: Instant) {
         for Held { request, action } in std::mem::take(&mut self.held) {
             let range = action.range();
-            if self.has_writes(&range) {
-                self.held.push_back(Held { request, action });
+            let held = Held { request, action };
+            if self.has_writes(&range) || self.awaits_flush(&held) {
+                self.held.push_back(held);
                 continue;
             }
-            let then_flush = matches!(
-                action,
-                Action::Trim { fua: true, .. } | Action::Zero { fua: true, .. }
-            );
+            let Held { request, action } = held;
+            let then_flush = match action {
+                // Zeros are not kept until a flush.
+                Action::Zero { fua, .. } => fua || self.config.is_volatile,
+                Action::Trim { fua, .. } => fua,
+                _ => false,
+            };
             if !matches!(action, Action::Status { .. }) {
                 self.forget_clean(&range);
             }

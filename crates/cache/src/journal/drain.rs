@@ -89,7 +89,7 @@ impl Drain {
     }
 
     pub(super) fn retries_at(&self) -> Instant {
-        match self.has_failed {
+        match self.has_failed && self.in_flight == 0 {
             true => self.retries_at,
             false => Instant::FAR_FUTURE,
         }
@@ -138,7 +138,7 @@ impl Drain {
         if let Phase::Sealing(written) = self.phase
             && written <= ring.durable()
         {
-            ring.free(self.records.get(self.taken).map(|(record, _)| record));
+            ring.free();
         }
         self.in_flight += actions.len();
         actions

@@ -53,6 +53,8 @@ pub(super) struct Ring<F> {
     /// Where the next record goes, and its number.
     tail: u64,
     number: u64,
+    /// The place and the number of the oldest record as they were written last.
+    new_head: (u64, u64),
     /// How often the file was written, and how much of that is durable or being made so.
     written: u64,
     durable: u64,
@@ -83,6 +85,7 @@ impl<F: JournalFile> Ring<F> {
             },
             tail,
             number,
+            new_head: (superblock.head, superblock.head_number),
             written: 0,
             durable: 0,
             syncing: None,
@@ -102,9 +105,7 @@ impl<F: JournalFile> Ring<F> {
         let mut found = None::<Superblock>;
         for slot in 0..2 {
             let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
-            if file.read_at(slot * SUPERBLOCK_BYTES, &mut bytes).is_err() {
-                continue;
-            }
+            file.read_at(slot * SUPERBLOCK_BYTES, &mut bytes)?;
             let other = Superblock::parse(&bytes)
                 .filter(|superblock| superblock.place() == slot * SUPERBLOCK_BYTES);
             if let Some(other) = other
@@ -132,7 +133,7 @@ impl<F: JournalFile> Ring<F> {
             end: superblock.head + superblock.ring_bytes,
         };
         let mut records = Vec::new();
-        while let Some(record) = scan.next() {
+        while let Some(record) = scan.next()? {
             records.push(record);
         }
         let (tail, number, seen) = (scan.place, scan.number, scan.incarnation);
@@ -155,7 +156,8 @@ impl<F: JournalFile> Ring<F> {
             return Err(Failure::Io);
         }
         let needed = ring_bytes(kind, range.bytes());
-        if needed > self.bytes() {
+        // With another before it that does not leave it the rest of a round, it needs twice as much.
+        if 2 * needed > self.bytes() {
             return Err(Failure::NoSpace);
         }
         let left = self.bytes() - self.tail % self.bytes();
@@ -203,38 +205,28 @@ impl<F: JournalFile> Ring<F> {
     }
 
     /// From now on the oldest record is that one, or the next that comes; returns the count of what must be durable
-    /// before its room is used again.
+    /// before [`Ring::free`].
     pub(super) fn write_head(&mut self, oldest: Option<&Record>) -> Result<u64, Failure> {
         let next = (self.tail, self.number);
-        let (head, head_number) = oldest.map_or(next, |record| (record.place, record.number));
-        // Its room is not free before the head is durable.
-        let kept = self.superblock;
-        self.superblock = Superblock {
-            head,
-            head_number,
-            ..kept
+        let head = oldest.map_or(next, |record| (record.place, record.number));
+        let superblock = Superblock {
+            generation: self.superblock.generation + 1,
+            head: head.0,
+            head_number: head.1,
+            ..self.superblock
         };
-        let written = self.write_superblock();
-        let new = self.superblock;
-        self.superblock = Superblock {
-            generation: new.generation,
-            ..kept
-        };
-        match written {
-            Ok(()) => Ok(self.written),
-            Err(failure) => {
-                self.is_broken = true;
-                Err(failure)
-            }
-        }
+        self.new_head = head;
+        self.superblock.generation = superblock.generation;
+        let written = self.file.write_at(superblock.place(), &superblock.emit());
+        self.is_broken |= written.is_err();
+        written?;
+        self.written += 1;
+        Ok(self.written)
     }
 
-    /// The head that was written is durable: room up to it is free.
-    pub(super) fn free(&mut self, oldest: Option<&Record>) {
-        let next = (self.tail, self.number);
-        let (head, number) = oldest.map_or(next, |record| (record.place, record.number));
-        self.superblock.head = head;
-        self.superblock.head_number = number;
+    /// The head that was written is durable: what is before it is free.
+    pub(super) fn free(&mut self) {
+        (self.superblock.head, self.superblock.head_number) = self.new_head;
     }
 
     fn write_superblock(&mut self) -> Result<(), Failure> {
@@ -279,8 +271,8 @@ impl<F: JournalFile> Ring<F> {
         }
     }
 
-    pub(super) fn into_file(self) -> F {
-        self.file
+    pub(super) fn file(&self) -> &F {
+        &self.file
     }
 }
 
@@ -296,9 +288,12 @@ struct Scan<'a, F> {
 }
 
 impl<F: JournalFile> Scan<'_, F> {
-    fn next(&mut self) -> Option<Record> {
+    /// The next record; `None` behind the last one. A file that cannot be read has an end of its own making.
+    fn next(&mut self) -> Result<Option<Record>, Failure> {
         loop {
-            let record = self.read()?;
+            let Some(record) = self.read()? else {
+                return Ok(None);
+            };
             self.number += 1;
             self.incarnation = record.incarnation;
             if record.kind == Kind::Wrap {
@@ -306,16 +301,18 @@ impl<F: JournalFile> Scan<'_, F> {
                 continue;
             }
             self.place += record.ring_bytes();
-            return Some(record);
+            return Ok(Some(record));
         }
     }
 
-    fn read(&mut self) -> Option<Record> {
+    fn read(&mut self) -> Result<Option<Record>, Failure> {
         let within = self.place % self.ring_bytes;
         let at = RING_AT_BYTES + within;
         let mut header = vec![0; header_bytes()];
-        self.file.read_at(at, &mut header).ok()?;
-        let record = Record::parse(&header)?;
+        self.file.read_at(at, &mut header)?;
+        let Some(record) = Record::parse(&header) else {
+            return Ok(None);
+        };
         let is_next = record.number == self.number
             && record.place == self.place
             && record.incarnation >= self.incarnation
@@ -323,12 +320,10 @@ impl<F: JournalFile> Scan<'_, F> {
             && within + record.ring_bytes() <= self.ring_bytes
             && self.place + record.ring_bytes() <= self.end;
         if !is_next {
-            return None;
+            return Ok(None);
         }
         let mut data = vec![0; record.data_bytes() as usize];
-        self.file
-            .read_at(at + header.len() as u64, &mut data)
-            .ok()?;
-        Record::is_whole(&header, &data).then_some(record)
+        self.file.read_at(at + header.len() as u64, &mut data)?;
+        Ok(Record::is_whole(&header, &data).then_some(record))
     }
 }

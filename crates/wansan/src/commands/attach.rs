@@ -1,19 +1,22 @@
 //! `wansan attach`: serves remote disks to programs of this host.
 
+mod disks;
 mod list;
 mod metrics;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use wansan_attach::control::Control;
 use wansan_attach::settings::{AttachFile, AttachSettings, DiskSettings, ProcessSettings};
-use wansan_attach::{AttachConfig, Attached, Detached};
+use wansan_attach::{AttachConfig, Attached, Device};
 use wansan_mistake::Mistake;
 
+use self::disks::{Disk, Disks};
 use super::options::{Elsewhere, FileOr, Options};
 use super::settings_file::{self, Origin};
 use super::{one_line, print_json, print_text, remark, service};
@@ -46,24 +49,14 @@ struct ServeArgs {
     elsewhere: Elsewhere,
 }
 
-/// A disk that is served, and as what.
-struct Disk {
-    settings: DiskSettings,
-    attached: Attached,
-}
-
-/// The disks of this process, for whoever looks at them.
-type Disks = Arc<Mutex<Vec<Disk>>>;
-
-fn locked(disks: &Disks) -> MutexGuard<'_, Vec<Disk>> {
-    disks.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Program {
     process: ProcessSettings,
     origin: Origin,
     disks: Disks,
 }
+
+/// How long a reload waits for disks that are gone from the file, before others take their places.
+const RELOAD_TIME: Duration = Duration::from_secs(30);
 
 /// Carries out `wansan attach`: serves until SIGINT or SIGTERM, then writes what was acknowledged to the disks. A
 /// second signal gives that up. SIGHUP reads the file again.
@@ -100,7 +93,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
         disks: Disks::default(),
     };
     program.start(&settings.file)?;
-    let disks = Arc::clone(&program.disks);
+    let disks = program.disks.clone();
     let is_last = Arc::new(AtomicBool::new(false));
     let was_last = Arc::clone(&is_last);
     let control = Control::serve(
@@ -117,20 +110,22 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
         ));
     }
     let reloads = program.origin.file().is_some();
-    orders.obey(reloads, |again| {
+    let obeyed = orders.obey(reloads, |again| {
         if again {
             program.reload()?;
         }
         Ok(program.summary())
-    })?;
-    program.detach_all(|| orders.hurries())
+    });
+    // Whatever went wrong, what was acknowledged is written.
+    let is_safe = program.disks.end(|| orders.hurries());
+    obeyed?;
+    Ok(match is_safe {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 impl Program {
-    fn disks(&self) -> MutexGuard<'_, Vec<Disk>> {
-        locked(&self.disks)
-    }
-
     fn start(&self, file: &AttachFile) -> Result<()> {
         if file.disk.is_empty() {
             let mistake = Mistake::new("at least one disk must be given");
@@ -138,16 +133,16 @@ impl Program {
         }
         for (place, settings) in file.disk.iter().enumerate() {
             let attached = self.attach(settings, place)?;
-            self.disks().push(Disk {
+            self.disks.served().push(Disk {
                 settings: settings.clone(),
                 attached,
             });
         }
         let metrics = match self.process.metrics {
-            Some(listen) => Some(metrics::serve(listen.0.0, Arc::clone(&self.disks))?),
+            Some(listen) => Some(metrics::serve(listen.0.0, self.disks.clone())?),
             None => None,
         };
-        for disk in &*self.disks() {
+        for disk in &*self.disks.served() {
             self.announce(disk)?;
         }
         match metrics {
@@ -196,7 +191,7 @@ impl Program {
 
     /// One line for `systemctl status`.
     fn summary(&self) -> String {
-        let disks = self.disks();
+        let disks = self.disks.served();
         let places = disks.iter().map(|disk| disk.attached.place().to_string());
         format!("serves {}", places.collect::<Vec<_>>().join(", "))
     }
@@ -214,17 +209,26 @@ impl Program {
                 return Ok(());
             }
         };
-        let (stay, gone): (Vec<Disk>, Vec<Disk>) = std::mem::take(&mut *self.disks())
-            .into_iter()
-            .partition(|disk| file.disk.contains(&disk.settings));
-        let (stays, removed) = (stay.len(), gone.len());
-        *self.disks() = stay;
-        for disk in gone {
-            detach(disk, true, || false)?;
+        let is_used = |disk: &Disk| disk.attached.device().is_some_and(Device::is_used);
+        for disk in &*self.disks.served() {
+            if !file.disk.contains(&disk.settings) && is_used(disk) {
+                let url = &disk.settings.initiator.url;
+                remark(&format!(
+                    "wansan attach: {url} stays as it is: its device is in use"
+                ));
+            }
         }
+        let gone = self
+            .disks
+            .take(|disk| !file.disk.contains(&disk.settings) && !is_used(disk));
+        let removed = gone.len();
+        // One that takes longer goes on in the background.
+        self.disks.detach_within(gone, RELOAD_TIME);
+        let stays = self.disks.served().len();
         let mut added = 0;
         for (place, settings) in file.disk.iter().enumerate() {
-            if self.disks().iter().any(|disk| disk.settings == *settings) {
+            let is_known = |disk: &Disk| disk.settings == *settings;
+            if self.disks.served().iter().any(is_known) {
                 continue;
             }
             match self.attach(settings, place) {
@@ -232,7 +236,7 @@ impl Program {
                     let settings = settings.clone();
                     let disk = Disk { settings, attached };
                     self.announce(&disk)?;
-                    self.disks().push(disk);
+                    self.disks.served().push(disk);
                     added += 1;
                 }
                 Err(error) => remark(&format!("wansan attach: {}", one_line(&error))),
@@ -249,35 +253,4 @@ impl Program {
             )
         })
     }
-
-    fn detach_all(&self, mut hurries: impl FnMut() -> bool) -> Result<ExitCode> {
-        let mut is_safe = true;
-        for disk in std::mem::take(&mut *self.disks()) {
-            is_safe &= detach(disk, false, &mut hurries)?;
-        }
-        Ok(match is_safe {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
-    }
-}
-
-/// Detaches a disk; a journal is emptied only if that `drains` it. Whether nothing was lost.
-fn detach(disk: Disk, drains: bool, hurries: impl FnMut() -> bool) -> Result<bool> {
-    let url = disk.settings.initiator.url.to_string();
-    let detached = disk.attached.detach(drains, hurries);
-    let Detached {
-        left_bytes,
-        is_safe,
-    } = detached.with_context(|| url.clone())?;
-    match is_safe {
-        true if left_bytes == 0 => {}
-        true => remark(&format!(
-            "wansan attach: {left_bytes} bytes for {url} are in its journal, and reach it when it is attached again"
-        )),
-        false => remark(&format!(
-            "wansan attach: not all that was acknowledged has reached {url}"
-        )),
-    }
-    Ok(is_safe)
 }

@@ -55,7 +55,7 @@ impl Orders {
 
     /// Whether a signal has come since: whoever sends a second one does not want to wait.
     pub(super) fn hurries(&mut self) -> bool {
-        self.0.pending().next().is_some()
+        self.0.pending().any(|signal| signal != SIGHUP)
     }
 }
 

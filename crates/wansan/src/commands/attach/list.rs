@@ -10,7 +10,7 @@ use wansan_attach::control::{Answer, Listed, Request, ask_all};
 
 use super::super::grid::{grid, right};
 use super::super::{print_json, print_text};
-use super::{Disk, Disks, locked};
+use super::disks::{Disk, Disks};
 
 /// Arguments of `wansan attach list`.
 #[derive(Debug, Args)]
@@ -96,30 +96,26 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
 /// Answers a request to this process; `is_last` is set when its last disk was detached.
 pub(super) fn answer(disks: &Disks, request: &Request, is_last: &AtomicBool) -> Answer {
     match request {
-        Request::List => Answer::List(locked(disks).iter().map(listed).collect()),
+        Request::List => Answer::List(disks.served().iter().map(listed).collect()),
         Request::Detach(name) => {
-            let used = locked(disks).iter().find_map(|disk| {
+            let used = disks.served().iter().find_map(|disk| {
                 let device = disk.attached.device()?;
                 (is_called(disk, name) && device.is_used()).then(|| device.name())
             });
             if let Some(device) = used {
                 return Answer::Failed(format!("{device} is in use: unmount it first"));
             }
-            let (gone, stay): (Vec<Disk>, Vec<Disk>) = std::mem::take(&mut *locked(disks))
-                .into_iter()
-                .partition(|disk| is_called(disk, name));
+            let gone = disks.take(|disk| is_called(disk, name));
             let detached = gone.len();
-            is_last.store(detached > 0 && stay.is_empty(), Ordering::Relaxed);
-            *locked(disks) = stay;
-            for disk in gone {
-                let url = disk.settings.initiator.url.to_string();
-                match super::detach(disk, true, || false) {
-                    Ok(true) => {}
-                    Ok(false) => return Answer::Failed(format!("not all has reached {url}")),
-                    Err(error) => return Answer::Failed(format!("{error:#}")),
-                }
+            is_last.store(detached > 0 && disks.served().is_empty(), Ordering::Relaxed);
+            let wrong: Vec<String> = gone
+                .into_iter()
+                .filter_map(|disk| disks.detach(disk, true))
+                .collect();
+            match wrong.first() {
+                Some(wrong) => Answer::Failed(wrong.clone()),
+                None => Answer::Detached(detached),
             }
-            Answer::Detached(detached)
         }
     }
 }

@@ -9,7 +9,7 @@ use wansan_attach::{Standing, Status};
 use wansan_metrics::family::{Labels, Row, counters, gauges, openmetrics};
 use wansan_metrics::http::ServeError;
 
-use super::{Disks, locked};
+use super::disks::Disks;
 
 /// Serves the metrics of `disks` at `listen` until the program ends; returns the address.
 ///
@@ -17,7 +17,7 @@ use super::{Disks, locked};
 /// When it cannot listen there.
 pub(super) fn serve(listen: SocketAddr, disks: Disks) -> Result<SocketAddr, ServeError> {
     wansan_metrics::serve(listen, move || {
-        let disks = locked(&disks);
+        let disks = disks.served();
         let each = disks.iter().map(|disk| {
             let labels = vec![("url", disk.settings.initiator.url.to_string())];
             (labels, disk.attached.status())

@@ -48,15 +48,14 @@ fn outlives(how: &[&str]) -> Result<(), Stop> {
         relay.address().port()
     );
     let how = how.join(" ");
-    guest.run(&format!(
+    let start = format!(
         "wansan attach {url} --nbd unix:/run/disk --device /dev/nbd0 --json {how} >/run/attach 2>&1 & \
-         echo $! >/run/attach.pid"
-    ))?;
-    guest.run(
-        "until grep -q attached /run/attach; do \
-           [ -d /proc/$(cat /run/attach.pid) ] || { cat /run/attach; exit 1; }; sleep 0.1; \
-         done",
-    )?;
+         echo $! >/run/attach.pid; \
+         until grep -q attached /run/attach; do \
+           [ -d /proc/$(cat /run/attach.pid) ] || {{ cat /run/attach; exit 1; }}; sleep 0.1; \
+         done"
+    );
+    guest.run(&start)?;
     guest.run("mkfs.ext4 -q /dev/nbd0 && mount /dev/nbd0 /mnt")?;
 
     files::write(&mut guest)?;
@@ -67,6 +66,12 @@ fn outlives(how: &[&str]) -> Result<(), Stop> {
     let _target = serve(&address)?;
     guest.run(&format!("sleep {CUT_S}"))?;
     relay.mend();
+    if !how.is_empty() {
+        // What a journal has survives the process, and the device waits for the next one.
+        files::until_written(&mut guest, 14)?;
+        guest.run("kill -9 $(cat /run/attach.pid); sleep 2")?;
+        guest.run(&start)?;
+    }
     files::all_written(&mut guest)?;
     // What is mounted is not detached.
     let refused = guest.run("wansan attach detach /dev/nbd0 2>&1; [ $? = 2 ]")?;

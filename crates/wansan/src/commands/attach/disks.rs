@@ -1,0 +1,116 @@
+//! The disks of a process: those that are served, and those that are being detached.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use wansan_attach::settings::DiskSettings;
+use wansan_attach::{Attached, Detached};
+
+use super::super::remark;
+
+/// How often it is looked whether disks are detached.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A disk that is served, and as what.
+pub(super) struct Disk {
+    pub(super) settings: DiskSettings,
+    pub(super) attached: Attached,
+}
+
+/// All of them, for several threads.
+#[derive(Clone, Default)]
+pub(super) struct Disks(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    served: Mutex<Vec<Disk>>,
+    /// How many are being detached.
+    leaving: AtomicUsize,
+    /// Something that was acknowledged is lost.
+    is_unsafe: AtomicBool,
+    /// Whoever detaches a disk is to be quick.
+    hurries: AtomicBool,
+}
+
+impl Disks {
+    pub(super) fn served(&self) -> MutexGuard<'_, Vec<Disk>> {
+        self.0.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes those that are `meant` out of service.
+    pub(super) fn take(&self, meant: impl Fn(&Disk) -> bool) -> Vec<Disk> {
+        let mut served = self.served();
+        let (taken, left) = std::mem::take(&mut *served).into_iter().partition(meant);
+        *served = left;
+        // Before anybody can think that nothing is left.
+        let taken: Vec<Disk> = taken;
+        self.0.leaving.fetch_add(taken.len(), Ordering::SeqCst);
+        taken
+    }
+
+    /// Detaches a disk that was taken; a journal is emptied only if that `drains` it. What is wrong with it, if anything.
+    pub(super) fn detach(&self, disk: Disk, drains: bool) -> Option<String> {
+        let url = disk.settings.initiator.url.to_string();
+        let detached = disk
+            .attached
+            .detach(drains, || self.0.hurries.load(Ordering::Relaxed));
+        let wrong = match detached {
+            Ok(Detached {
+                left_bytes: 0,
+                is_safe: true,
+            }) => None,
+            Ok(Detached {
+                left_bytes,
+                is_safe: true,
+            }) => {
+                remark(&format!(
+                    "wansan attach: {left_bytes} bytes for {url} are in its journal, and reach it when it is attached again"
+                ));
+                None
+            }
+            Ok(Detached { is_safe: false, .. }) => {
+                Some(format!("not all that was acknowledged has reached {url}"))
+            }
+            Err(error) => Some(format!("{url}: {error}")),
+        };
+        if let Some(wrong) = &wrong {
+            self.0.is_unsafe.store(true, Ordering::Relaxed);
+            remark(&format!("wansan attach: {wrong}"));
+        }
+        self.0.leaving.fetch_sub(1, Ordering::SeqCst);
+        wrong
+    }
+
+    /// Detaches disks that were taken, in threads of their own, and waits for them for so long.
+    pub(super) fn detach_within(&self, taken: Vec<Disk>, time: Duration) {
+        let began = std::time::Instant::now();
+        let threads: Vec<_> = taken
+            .into_iter()
+            .map(|disk| {
+                let disks = self.clone();
+                thread::spawn(move || disks.detach(disk, true))
+            })
+            .collect();
+        while threads.iter().any(|thread| !thread.is_finished()) && began.elapsed() < time {
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Detaches all that is served, and waits for all that is being detached; whether nothing was lost.
+    pub(super) fn end(&self, mut hurries: impl FnMut() -> bool) -> bool {
+        let threads = self.take(|_| true).into_iter().map(|disk| {
+            let disks = self.clone();
+            thread::spawn(move || disks.detach(disk, false))
+        });
+        let _threads: Vec<_> = threads.collect();
+        while self.0.leaving.load(Ordering::SeqCst) > 0 {
+            if hurries() {
+                self.0.hurries.store(true, Ordering::Relaxed);
+            }
+            thread::sleep(LOOK);
+        }
+        !self.0.is_unsafe.load(Ordering::Relaxed)
+    }
+}
