@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::listen::{private, remove_stale};
+use crate::runtime::{folder, own_folder};
 
 /// Longest message, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;
@@ -82,16 +82,7 @@ impl Control {
         answer: impl Fn(Request) -> Answer + Send + Sync + 'static,
         then: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Control> {
-        let folder = folder();
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&folder)?;
-        let found = fs::metadata(&folder)?;
-        let is_own =
-            found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
-        if !is_own {
-            let what = format!("{} is not this user's alone", folder.display());
-            return Err(io::Error::new(ErrorKind::PermissionDenied, what));
-        }
+        let folder = own_folder()?;
         let path = folder.join(format!("attach-{}", std::process::id()));
         remove_stale(&path)?;
         let socket = private(&path)?;
@@ -178,16 +169,4 @@ fn ask(path: &Path, request: &Request) -> io::Result<Option<Answer>> {
         return Ok(None);
     }
     Ok(Some(serde_json::from_str(&line)?))
-}
-
-/// Where the sockets are: in the user's runtime folder, or in that of the system.
-fn folder() -> PathBuf {
-    // A service of root has no runtime folder of its user's.
-    if rustix::process::geteuid().is_root() {
-        return "/run/wansan".into();
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(runtime) if !runtime.is_empty() => Path::new(&runtime).join("wansan"),
-        _ => std::env::temp_dir().join(format!("wansan-{}", rustix::process::geteuid().as_raw())),
-    }
 }

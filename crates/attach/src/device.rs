@@ -17,6 +17,7 @@ use wansan_nbd::client::{Client, Event, ExportInfo, Wants};
 
 use self::netlink::{Attributes, Family};
 use crate::listen::{Place, Stream};
+use crate::runtime::{folder, own_folder};
 
 /// Connections of a device: as many requests as these are sent at the same time.
 const CONNECTIONS: usize = 4;
@@ -188,8 +189,8 @@ impl Device {
             }
         };
         // Without the note a process after this one cannot take the device over.
-        let _ = std::fs::create_dir_all(RUNTIME_FOLDER);
-        let _ = std::fs::write(note(number), std::process::id().to_string());
+        let _ =
+            own_folder().and_then(|_| std::fs::write(note(number), std::process::id().to_string()));
         // The kernel has its own references to the sockets.
         drop(connections);
         Ok(Device { number })
@@ -230,10 +231,8 @@ impl Drop for Device {
 }
 
 /// Where it stands which process has set a device up: the kernel does not tell.
-const RUNTIME_FOLDER: &str = "/run/wansan";
-
 fn note(number: u32) -> PathBuf {
-    Path::new(RUNTIME_FOLDER).join(format!("nbd{number}"))
+    folder().join(format!("nbd{number}"))
 }
 
 /// Whether the device was set up by a process of ours that is no more.

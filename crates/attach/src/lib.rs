@@ -14,6 +14,7 @@ mod device;
 mod disk;
 mod journal_file;
 mod listen;
+mod runtime;
 pub mod settings;
 mod stack;
 mod status;

@@ -152,17 +152,17 @@ settings! {
     /// All that `wansan copy` is asked to do.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CopySettings {
-        /// What to copy: a path, iscsi://HOST[:PORT]/TARGET-IQN/LUN, nbd://HOST[:PORT]/EXPORT,
+        /// Source: a path, iscsi://HOST[:PORT]/TARGET-IQN/LUN, nbd://HOST[:PORT]/EXPORT,
         /// nbd+unix:///EXPORT?socket=PATH, or - for standard input
         pub from: Text<CopyPlace>, "FROM", as "";
-        /// Where to: the same, or - for standard output. WHAT IS THERE IS OVERWRITTEN
+        /// Destination, in the same forms; - is standard output. Its contents are overwritten
         pub to: Text<CopyPlace>, "TO", as "";
         /// Read the destination again and compare SHA-256
         pub verify: bool = false;
         /// Read the source at this rate at most
         pub bandwidth: Rate = Rate(None), "RATE";
-        /// Keep in this file what is done, so that the same command resumes an interrupted copy
-        /// [default: TO.wansan-copy where TO is a path]
+        /// Record progress in this file, so that the same command can resume an interrupted copy
+        /// [default: TO.wansan-copy where TO is a regular file]
         pub journal: Option<PathBuf>, "FILE";
         /// Print the result as JSON
         pub json: bool = false;

@@ -91,7 +91,11 @@ impl Comparison {
     /// What comes of it on a machine that was disturbed so, if at all; also in the table of verdicts.
     pub fn judge(&self, disturbance: Option<&str>) -> Verdict {
         let median = self.ratio().median();
-        let verdict = Verdict::of(self.bound.holds(median), disturbance);
+        let verdict = match median.is_finite() {
+            true => Verdict::of(self.bound.holds(median), disturbance),
+            // Such as of what the kernel does in the time of others.
+            false => Verdict::NotMeasurable("the peer has no figure".to_owned()),
+        };
         let figure = format!("ratio {median:.2}, bound {}", self.bound.text());
         verdict.record(&self.question, &figure);
         verdict

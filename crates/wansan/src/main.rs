@@ -23,9 +23,9 @@ struct Arguments {
 enum Command {
     /// Serve disks over iSCSI
     Target(commands::target::TargetArgs),
-    /// Attach a disk over iSCSI: serve it to programs of this host, with its latency hidden
+    /// Attach an iSCSI LUN: export it over NBD or as a block device, with read-ahead and write-back caching
     Attach(commands::attach::AttachArgs),
-    /// Copy disks: from and to files, iSCSI, NBD, standard input and output
+    /// Copy a disk: files, iSCSI LUNs, NBD exports, standard input and output
     Copy(commands::copy::CopyArgs),
     /// Load a disk over iSCSI and measure it
     Bench(commands::bench::BenchArgs),
