@@ -15,7 +15,7 @@ use wansan_nbd::{Abilities, Export};
 use wansan_san::InitiatorConfig;
 use wansan_san::url::IscsiUrl;
 use wansan_server::{Complaints, Poller};
-use wansan_trace::Recorder;
+use wansan_trace::{Kinds, Recorder};
 
 use crate::device::{Device, DeviceError, DeviceName};
 use crate::disk::{Disk, DiskError, Facts};
@@ -61,6 +61,10 @@ pub struct AttachConfig {
     pub write_behind_bytes: u64,
     /// Where to keep writes until they are at the disk, and how many bytes of them, instead of in memory.
     pub journal: Option<(PathBuf, u64)>,
+    /// What is recorded of the session, and the bytes that it may take.
+    pub kinds: Kinds,
+    /// See `kinds`.
+    pub record_bytes: usize,
     /// What is to be logged.
     pub report: fn(&str),
 }
@@ -89,12 +93,14 @@ pub enum AttachError {
 }
 
 /// What became of what was acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Detached {
     /// Bytes that have not reached the disk.
     pub left_bytes: u64,
     /// Whether these are in a journal, and nothing was lost.
     pub is_safe: bool,
+    /// What was recorded.
+    pub records: Vec<Recorder>,
 }
 
 /// An attached disk. Dropped, it ends at once: what was acknowledged and not flushed may be lost.
@@ -105,7 +111,7 @@ pub struct Attached {
     device: Option<Device>,
     shared: Arc<Shared>,
     orders: OwnedFd,
-    thread: Option<JoinHandle<Result<(), DiskError>>>,
+    thread: Option<JoinHandle<Result<Vec<Recorder>, DiskError>>>,
 }
 
 impl Attached {
@@ -122,7 +128,8 @@ impl Attached {
             .try_clone_to_owned()
             .map_err(AttachError::Thread)?;
         let initiator = config.initiator.clone();
-        let disk = Disk::connect(config.url.clone(), initiator, waker, Recorder::off())?;
+        let trace = Recorder::new(config.kinds, config.record_bytes);
+        let disk = Disk::connect(config.url.clone(), initiator, waker, trace)?;
         let facts = disk.facts().clone();
         let export = export(config, &facts);
         export.check()?;
@@ -242,8 +249,9 @@ impl Attached {
             std::thread::sleep(LOOK);
         }
         let has_ended = self.has_ended();
-        self.end()?;
+        let records = self.end()?;
         Ok(Detached {
+            records,
             left_bytes: self.status().behind_bytes,
             is_safe: has_ended && !self.shared.has_failed.load(Ordering::Relaxed),
         })
@@ -254,13 +262,13 @@ impl Attached {
         let _ = rustix::io::write(&self.orders, &1_u64.to_ne_bytes());
     }
 
-    fn end(&mut self) -> Result<(), DiskError> {
+    fn end(&mut self) -> Result<Vec<Recorder>, DiskError> {
         self.shared.gives_up.store(true, Ordering::Relaxed);
         self.wake();
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended,
             // A panic has been reported by its hook.
-            Some(Err(_)) | None => Ok(()),
+            Some(Err(_)) | None => Ok(Vec::new()),
         }
     }
 }

@@ -142,31 +142,22 @@ pub fn ask_all(request: &Request) -> io::Result<Vec<Answer>> {
         name.is_some_and(|name| name.starts_with("attach-"))
     });
     paths.sort();
-    let answers = paths
-        .iter()
-        .filter_map(|path| ask(path, request).transpose());
-    answers.collect()
+    Ok(paths.iter().filter_map(|path| ask(path, request)).collect())
 }
 
-/// `None` when nobody listens there any more.
-fn ask(path: &Path, request: &Request) -> io::Result<Option<Answer>> {
+/// `None` when nobody listens there any more, or ends before it has answered.
+fn ask(path: &Path, request: &Request) -> Option<Answer> {
     let Ok(stream) = UnixStream::connect(path) else {
         // Nobody needs it, whether it is there or not.
         let _ = fs::remove_file(path);
-        return Ok(None);
+        return None;
     };
-    send(&stream, request)?;
     if *request == Request::List {
-        // To detach a disk takes as long as its writes do, and meanwhile nothing else is answered.
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
     }
+    send(&stream, request).ok()?;
     let mut line = String::new();
-    match BufReader::new((&stream).take(MAX_MESSAGE_BYTES)).read_line(&mut line) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-        read => read?,
-    };
-    if line.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(serde_json::from_str(&line)?))
+    let mut answer = BufReader::new((&stream).take(MAX_MESSAGE_BYTES));
+    answer.read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
 }

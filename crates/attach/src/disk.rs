@@ -82,6 +82,8 @@ pub struct Disk {
     writes_same: bool,
     done: VecDeque<(u64, Outcome)>,
     events: VecDeque<DiskEvent>,
+    /// Of sessions that were lost.
+    records: Vec<Recorder>,
 }
 
 /// What has happened to a disk.
@@ -174,6 +176,7 @@ impl Disk {
             writes_same: true,
             done: VecDeque::new(),
             events: VecDeque::new(),
+            records: Vec::new(),
         };
         disk.watch_waker()?;
         Ok(disk)
@@ -476,11 +479,14 @@ impl Disk {
     fn lose(&mut self, why: &InitiatorError) {
         let now = clock::now();
         self.events.push_back(DiskEvent::Lost(why.to_string()));
-        self.link = Link::Down {
+        let down = Link::Down {
             since: now,
             attempt: None,
             next: now,
         };
+        if let Link::Up(initiator) = std::mem::replace(&mut self.link, down) {
+            self.records.push(initiator.into_records());
+        }
     }
 
     /// Waits for the waker while another thread logs in.
@@ -537,11 +543,13 @@ impl Disk {
         }
     }
 
-    /// Logs out; what is under way is given up.
-    pub fn detach(self) {
+    /// Logs out; what is under way is given up. Returns what was recorded, up to the loss of the first session.
+    #[must_use]
+    pub fn detach(mut self) -> Vec<Recorder> {
         if let Link::Up(initiator) = self.link {
-            let _records = initiator.logout();
+            self.records.push(initiator.logout());
         }
+        self.records
     }
 }
 

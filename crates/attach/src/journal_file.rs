@@ -156,7 +156,11 @@ fn create(
     lock(&file)?;
     // Room that is there from the beginning cannot run out later.
     let bytes = config.ring_bytes + MARGIN_BYTES;
-    fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        // The file system gives none in advance.
+        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes)?,
+        allocated => allocated?,
+    }
     let journal = Journal::create(LocalFile(file), config);
     let journal = journal
         .map_err(|failure| io::Error::other(format!("it cannot be written: {failure:?}")))?;

@@ -9,6 +9,7 @@ use wansan_san::settings::{
 };
 use wansan_settings::address::ListenAddress;
 use wansan_settings::quantity::{Rate, Size};
+use wansan_settings::record::{KindSettings, TcpSettings};
 use wansan_settings::{Text, settings, usual};
 
 use crate::attached::{AttachConfig, Rights};
@@ -33,6 +34,9 @@ settings! {
         pub metrics: Option<Text<ListenAddress>>, "ADDRESS:PORT";
         /// Print events as JSON, one per line
         pub json: bool = false;
+        /// What is recorded of the sessions, and where
+        pub record: KindSettings = usual(), of KindSettings;
+        with tcp: TcpSettings;
     }
 }
 
@@ -116,11 +120,16 @@ impl DiskSettings {
 const TASKS: usize = 256;
 
 impl DiskSettings {
-    /// How to attach it. Secrets are read from their files; `report` is given what is to be logged.
+    /// How to attach it in a process of such settings. Secrets are read from their files; `report` is given what is to be
+    /// logged.
     ///
     /// # Errors
     /// When they cannot be.
-    pub fn config(&self, report: fn(&str)) -> Result<AttachConfig, ChapSettingsError> {
+    pub fn config(
+        &self,
+        process: &ProcessSettings,
+        report: fn(&str),
+    ) -> Result<AttachConfig, ChapSettingsError> {
         let CacheSettings {
             read_ahead,
             write_behind,
@@ -128,7 +137,7 @@ impl DiskSettings {
             journal_size,
             write_through,
         } = &self.cache;
-        let mut initiator = self.initiator.config(TASKS, Duration::MAX)?;
+        let mut initiator = self.initiator.config(TASKS, process.tcp.tcp_interval.0)?;
         initiator.isid = self.isid();
         Ok(AttachConfig {
             url: self.initiator.url.0.clone(),
@@ -143,6 +152,8 @@ impl DiskSettings {
             read_ahead_bytes: read_ahead.0,
             write_behind_bytes: if *write_through { 0 } else { write_behind.0 },
             journal: journal.clone().map(|path| (path, journal_size.0)),
+            kinds: process.record.kinds(),
+            record_bytes: process.record.place.memory_bytes(),
             report,
         })
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use wansan_cache::{Action, Done, Failure, Outcome};
 use wansan_nbd::Export;
 use wansan_server::{Complaints, Poller, Ready};
-use wansan_trace::{Instant, clock};
+use wansan_trace::{Instant, Recorder, clock};
 
 use crate::connection::{Connection, Ended};
 use crate::disk::{Disk, DiskError, DiskEvent};
@@ -125,8 +125,8 @@ impl Worker {
         })
     }
 
-    /// Serves until it is told to end.
-    pub(crate) fn run(mut self) -> Result<(), DiskError> {
+    /// Serves until it is told to end; returns what was recorded.
+    pub(crate) fn run(mut self) -> Result<Vec<Recorder>, DiskError> {
         let mut ready = Vec::new();
         loop {
             let now = clock::now();
@@ -144,8 +144,7 @@ impl Worker {
         }
         self.next_status = Instant::ZERO;
         self.publish(clock::now());
-        self.disk.detach();
-        Ok(())
+        Ok(self.disk.detach())
     }
 
     /// Does all that can be done without waiting.

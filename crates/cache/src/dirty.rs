@@ -105,6 +105,9 @@ impl Dirty {
     /// burst and both together are not too long, they become one.
     pub(crate) fn write(&mut self, new: Burst) {
         let range = new.range();
+        let Err(new) = self.extend(new) else {
+            return;
+        };
         if let Some(around) = self.around(&range) {
             self.overwrite(around, new);
             return;
@@ -144,6 +147,30 @@ impl Dirty {
                 self.put(burst);
             }
         }
+    }
+
+    /// Appends a write to the burst that ends where it begins, as it stands: so a program writes that writes in sequence.
+    fn extend(&mut self, mut new: Burst) -> Result<(), Burst> {
+        let range = new.range();
+        let is_alone =
+            !self.bursts.contains_key(&range.end) && self.overlapping(&range).next().is_none();
+        let before = self.bursts.range_mut(..range.start).next_back();
+        let Some((place, before)) = before.filter(|(_, before)| {
+            let is_short = before.data.len() as u64 + range.bytes() <= self.burst_bytes;
+            is_alone && is_short && before.range().end == range.start && before.first <= new.first
+        }) else {
+            return Err(new);
+        };
+        let key = (before.first, *place);
+        let tickets = std::mem::take(&mut new.tickets);
+        before.adopt(&new, tickets);
+        before.data.extend_from_slice(&new.data);
+        let is_whole = before.fua || before.data.len() as u64 >= self.burst_bytes;
+        self.bytes += range.bytes();
+        if is_whole {
+            self.whole.insert(key);
+        }
+        Ok(())
     }
 
     /// The place of the burst that has data for all of a range.

@@ -58,7 +58,8 @@ fn left_behind() -> Vec<String> {
         let number = name.strip_prefix("wan").or(name.strip_prefix('h'));
         number.is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit() || b == b'-'))
     };
-    let is_ours = |name: &String| name.contains("wansan");
+    // /run/wansan is the folder of attached disks, and no lab's.
+    let is_ours = |name: &String| name.contains("wansan") && name != "wansan";
     list("/sys/class/net")
         .filter(is_end)
         .chain(list("/run/netns").filter(is_ours))

@@ -119,7 +119,7 @@ impl End for IscsiEnd {
     }
 
     fn close(self: Box<Self>) {
-        self.disk.detach();
+        let _nothing = self.disk.detach();
     }
 }
 

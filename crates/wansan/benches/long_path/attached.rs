@@ -50,6 +50,7 @@ pub(crate) fn measure(stage: &Stage) -> Result<Vec<Answer>> {
     }
     answers.push(random_reads(stage)?);
     answers.push(random_writes(stage)?);
+    answers.push(flushes(stage)?);
     Ok(answers)
 }
 
@@ -113,6 +114,7 @@ fn sequence(
         writes,
         random: false,
         block_bytes,
+        flush_every: None,
         warmup: WARMUP,
         time: SAMPLE,
     };
@@ -148,6 +150,7 @@ fn random_reads(stage: &Stage) -> Result<Answer> {
         writes: false,
         random: true,
         block_bytes: 4 << 10,
+        flush_every: None,
         warmup: Duration::ZERO,
         time: SAMPLE,
     };
@@ -182,6 +185,7 @@ fn random_writes(stage: &Stage) -> Result<Answer> {
         writes: true,
         random: true,
         block_bytes: 4 << 10,
+        flush_every: None,
         warmup: Duration::ZERO,
         time: Duration::from_millis(200),
     };
@@ -209,6 +213,53 @@ fn random_writes(stage: &Stage) -> Result<Answer> {
         question: "attached, random writes of 4 KiB without a flush, beside qemu-nbd on a file in local memory",
         unit: "of it",
         bound: Bound::AtLeast(1.0),
+        got: ratios.collect(),
+        other: None,
+    })
+}
+
+/// A program that flushes often, with a journal on this host and without.
+fn flushes(stage: &Stage) -> Result<Answer> {
+    let used = Use {
+        writes: true,
+        random: true,
+        block_bytes: 4 << 10,
+        flush_every: Some(16),
+        warmup: Duration::ZERO,
+        time: SAMPLE,
+    };
+    let folder = TempDir::with_prefix("wansan-bench-")?;
+    let journal = folder.path().join("journal");
+    let arguments = ["--journal".to_owned(), journal.display().to_string()];
+    let [with, without] = in_turns(
+        LONG_TURNS,
+        [
+            &mut || {
+                // What is left of the last turn would be written first.
+                if journal.exists() {
+                    std::fs::remove_file(&journal)?;
+                }
+                let (url, arguments) = (stage.disks.our_url(), arguments.clone());
+                let attach = stage.on_client(move || {
+                    Attach::start(
+                        Path::new(WANSAN),
+                        &url,
+                        &arguments.each_ref().map(String::as_str),
+                    )
+                })?;
+                bytes_per_s(Path::new(attach.socket()), used)
+            },
+            &mut || bytes_per_s(Path::new(ours(stage, &[])?.socket()), used),
+        ],
+    )?;
+    let ratios = with
+        .iter()
+        .zip(&without)
+        .map(|(with, without)| with / without);
+    Ok(Answer {
+        question: "attached, random writes of 4 KiB, a flush after every 16, with a journal beside without",
+        unit: "of it",
+        bound: Bound::AtLeast(50.0),
         got: ratios.collect(),
         other: None,
     })

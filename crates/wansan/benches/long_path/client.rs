@@ -16,6 +16,8 @@ pub(crate) struct Use {
     pub(crate) writes: bool,
     pub(crate) random: bool,
     pub(crate) block_bytes: usize,
+    /// A flush follows every so many writes.
+    pub(crate) flush_every: Option<u64>,
     pub(crate) warmup: Duration,
     pub(crate) time: Duration,
 }
@@ -69,6 +71,7 @@ pub(crate) fn bytes_per_s(socket: &Path, r#use: Use) -> Result<f64> {
         writes,
         random,
         block_bytes,
+        flush_every,
         warmup,
         time,
     } = r#use;
@@ -97,6 +100,9 @@ pub(crate) fn bytes_per_s(socket: &Path, r#use: Use) -> Result<f64> {
             buffer: std::mem::take(&mut buffer),
         })? {
             buffer = data;
+        }
+        if flush_every.is_some_and(|every| place.is_multiple_of(every)) {
+            program.execute(Command::Flush)?;
         }
         let elapsed = began.elapsed();
         match measured {

@@ -15,11 +15,12 @@ use wansan_attach::control::Control;
 use wansan_attach::settings::{AttachFile, AttachSettings, DiskSettings, ProcessSettings};
 use wansan_attach::{AttachConfig, Attached, Device};
 use wansan_mistake::Mistake;
+use wansan_trace::Recorder;
 
 use self::disks::{Disk, Disks};
 use super::options::{Elsewhere, FileOr, Options};
 use super::settings_file::{self, Origin};
-use super::{one_line, print_json, print_text, remark, service};
+use super::{one_line, print_json, print_text, record, remark, service};
 
 /// Arguments of `wansan attach`.
 #[derive(Debug, Args)]
@@ -86,6 +87,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
             (AttachSettings { file, process }, origin)
         }
     };
+    let recording = record::prepare(&settings.process.record.place, "initiator")?;
     let mut orders = service::Orders::new()?;
     let program = Program {
         process: settings.process,
@@ -119,6 +121,14 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
     // Whatever went wrong, what was acknowledged is written.
     let is_safe = program.disks.end(|| orders.hurries());
     obeyed?;
+    let recorders = program.disks.take_records();
+    recording.write(&recorders)?;
+    let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();
+    if dropped > 0 {
+        remark(&format!(
+            "wansan attach: {dropped} records dropped: raise --record-memory"
+        ));
+    }
     Ok(match is_safe {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -162,7 +172,9 @@ impl Program {
             self.origin.locate(place.as_deref(), Mistake::new(error))
         };
         let config: AttachConfig = settings
-            .config(|line| remark(&format!("wansan attach: {line}")))
+            .config(&self.process, |line| {
+                remark(&format!("wansan attach: {line}"));
+            })
             .map_err(|error| locate(error.to_string()))?;
         Attached::start(&config).map_err(|error| locate(error.to_string()))
     }

@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("attached disks are listed and detached", listed),
         trial("a file of disks is reloaded", reloaded),
         trial("metrics of attached disks are served", metrics),
+        trial("what attached disks wait for is recorded", recorded),
     ]
 }
 
@@ -191,4 +192,25 @@ fn metrics() -> Result<(), Stop> {
         require(text.contains(name), || format!("no {name} in {text}"))?;
     }
     Ok(())
+}
+
+fn recorded() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let records = stage.path("records").display().to_string();
+    let attach = stage.attach(&["--record", &records])?;
+    crate::stage::peer(
+        "qemu-io",
+        &[
+            "-f",
+            "raw",
+            "-c",
+            "write 0 1M",
+            "-c",
+            "flush",
+            &attach.uri(),
+        ],
+    )?;
+    require(attach.stop()?.success(), || "attach failed".to_owned())?;
+    let explained = wansan(&["explain", &records, "--json"])?;
+    require(explained.status.success(), || explained.output())
 }

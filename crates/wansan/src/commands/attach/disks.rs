@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use wansan_attach::settings::DiskSettings;
 use wansan_attach::{Attached, Detached};
+use wansan_trace::Recorder;
 
 use super::super::remark;
 
@@ -30,6 +31,8 @@ struct Inner {
     leaving: AtomicUsize,
     /// Something that was acknowledged is lost.
     is_unsafe: AtomicBool,
+    /// Of those that were detached.
+    records: Mutex<Vec<Recorder>>,
     /// Whoever detaches a disk is to be quick.
     hurries: AtomicBool,
 }
@@ -37,6 +40,18 @@ struct Inner {
 impl Disks {
     pub(super) fn served(&self) -> MutexGuard<'_, Vec<Disk>> {
         self.0.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn records(&self) -> MutexGuard<'_, Vec<Recorder>> {
+        self.0
+            .records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was recorded of the disks that were detached.
+    pub(super) fn take_records(&self) -> Vec<Recorder> {
+        std::mem::take(&mut *self.records())
     }
 
     /// Takes those that are `meant` out of service.
@@ -58,20 +73,17 @@ impl Disks {
             .detach(drains, || self.0.hurries.load(Ordering::Relaxed));
         let wrong = match detached {
             Ok(Detached {
-                left_bytes: 0,
-                is_safe: true,
-            }) => None,
-            Ok(Detached {
                 left_bytes,
-                is_safe: true,
+                is_safe,
+                records,
             }) => {
-                remark(&format!(
-                    "wansan attach: {left_bytes} bytes for {url} are in its journal, and reach it when it is attached again"
-                ));
-                None
-            }
-            Ok(Detached { is_safe: false, .. }) => {
-                Some(format!("not all that was acknowledged has reached {url}"))
+                self.records().extend(records);
+                if is_safe && left_bytes > 0 {
+                    remark(&format!(
+                        "wansan attach: {left_bytes} bytes for {url} are in its journal, and reach it when it is attached again"
+                    ));
+                }
+                (!is_safe).then(|| format!("not all that was acknowledged has reached {url}"))
             }
             Err(error) => Some(format!("{url}: {error}")),
         };
