@@ -28,6 +28,8 @@ pub(crate) struct Stage {
 /// A question by its short name, for choosing it on the command line.
 pub(crate) struct Question {
     pub(crate) name: &'static str,
+    /// Asked only by its name: it takes three minutes.
+    pub(crate) on_request: bool,
     pub(crate) measure: fn(&Stage) -> Result<Vec<Answer>>,
 }
 
@@ -35,26 +37,32 @@ pub(crate) struct Question {
 pub(crate) const QUESTIONS: [Question; 6] = [
     Question {
         name: "login",
+        on_request: false,
         measure: login,
     },
     Question {
         name: "one",
+        on_request: false,
         measure: one,
     },
     Question {
         name: "foreign",
+        on_request: false,
         measure: foreign,
     },
     Question {
         name: "random",
+        on_request: false,
         measure: random,
     },
     Question {
         name: "sequential",
+        on_request: false,
         measure: sequential,
     },
     Question {
         name: "attached",
+        on_request: true,
         measure: attached::measure,
     },
 ];
