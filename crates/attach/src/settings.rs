@@ -61,7 +61,7 @@ settings! {
         pub export: String = String::new(), "NAME";
         with rights: RightsSettings;
         with cache: CacheSettings, "Latency";
-        with initiator: InitiatorSettings;
+        with initiator: InitiatorSettings, but initiator_name = "iqn.2026-01.net.wansan:attach".to_owned();
     }
 }
 
