@@ -276,7 +276,7 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         drop(self.device.take());
-        // Nobody is left to be told.
+        // Nobody is left to report to.
         let _ = self.end();
     }
 }

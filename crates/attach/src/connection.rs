@@ -117,7 +117,7 @@ impl Connection {
                 Ok((_, 0)) => return Err(Ended::Closed),
                 Ok((_, bytes)) => {
                     self.server.received(bytes);
-                    // What comes later is told of again.
+                    // The next event reports what follows.
                     has_more = bytes == room;
                 }
                 Err(SystemErrno::AGAIN) => return Ok(()),

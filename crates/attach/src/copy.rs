@@ -237,7 +237,7 @@ struct Read {
 /// has it written again, where the source can be read again.
 ///
 /// # Errors
-/// [`CopyError`] says what went wrong. A copy with a journal goes on where it was when it is asked for again.
+/// [`CopyError`] says what went wrong. The same copy with its journal resumes where it was.
 pub fn copy(
     config: &CopyConfig,
     mut progress: impl FnMut(CopyProgress),
@@ -405,7 +405,7 @@ fn is_same_file(one: &CopyPlace, other: &CopyPlace) -> bool {
         || are_devices && one.rdev() == other.rdev()
 }
 
-/// Where the journal is: beside a destination that is a file, unless something else was asked for.
+/// Where the journal is: beside a destination that is a file, unless another place is set.
 fn journal_path(config: &CopyConfig, size_bytes: Option<u64>) -> Option<PathBuf> {
     size_bytes?;
     if config.journal.is_some() {
