@@ -19,7 +19,7 @@ use crate::runtime::{folder, own_folder};
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 
 /// How long a process may take to list its disks; one that takes longer is left out.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a client may take to ask.
 const ASKING: Duration = Duration::from_secs(1);

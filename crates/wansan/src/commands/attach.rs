@@ -112,11 +112,13 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
         ));
     }
     let reloads = program.origin.file().is_some();
-    let obeyed = orders.obey(reloads, |again| {
-        if again {
-            program.reload()?;
-        }
-        Ok(program.summary())
+    let obeyed = program.announce_all().and_then(|()| {
+        orders.obey(reloads, |again| {
+            if again {
+                program.reload()?;
+            }
+            Ok(program.summary())
+        })
     });
     // Whatever went wrong, what was acknowledged is written.
     let is_safe = program.disks.end(|| orders.hurries());
@@ -148,6 +150,11 @@ impl Program {
                 attached,
             });
         }
+        Ok(())
+    }
+
+    /// Says what is served where, once it can be listed and detached.
+    fn announce_all(&self) -> Result<()> {
         let metrics = match self.process.metrics {
             Some(listen) => Some(metrics::serve(listen.0.0, self.disks.clone())?),
             None => None,
