@@ -34,7 +34,7 @@ help:
 	@echo 'make conformance   libiscsi'"'"'s suite on our target and on tgtd, as a page of Markdown; LIBISCSI_SOURCE=DIR for the current suite too'
 	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'
 	@echo 'make check   format, lints, types, dependency licences and advisories'
-	@echo 'make bench   every number that wansan promises, beside its peers; bench-peers, -long_path, -relay, -emulator, -vpn, -read_io for one; bench-sim and bench-predictions take half an hour each'
+	@echo 'make bench   every number that wansan promises, beside its peers; bench-peers, -long_path, -relay, -emulator, -vpn, -read_io for one; bench-sim and bench-predictions take half an hour each; attached disks: cargo bench -p wansan --bench long_path -- attached'
 	@echo 'make build   the release binary, $(WANSAN)'
 	@echo 'make web     the page of the reports, $(PAGE)'
 	@echo 'make setup   install (or name) what building and testing need'

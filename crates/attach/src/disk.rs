@@ -210,7 +210,7 @@ impl Disk {
         matches!(self.link, Link::Down { .. })
     }
 
-    /// Recoveries of the session that there is now.
+    /// Recoveries of the current session.
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {
         match &self.link {

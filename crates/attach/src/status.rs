@@ -41,7 +41,7 @@ pub struct Status {
     pub behind_bytes: u64,
     /// For how long the oldest of them that is not on its way has waited, in ns.
     pub behind_ns: u64,
-    /// Bytes that were read ahead and not asked for yet.
+    /// Bytes read ahead and not requested yet.
     pub ahead_bytes: u64,
     /// What the cache has done.
     pub counters: Counters,

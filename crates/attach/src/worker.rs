@@ -70,7 +70,7 @@ pub(crate) struct Worker {
     orphan_bytes: u64,
     accepts: bool,
     recoveries: u64,
-    /// Of the session that there is now.
+    /// Of the current session.
     sessions: u64,
     failed_requests: u64,
     next_status: Instant,

@@ -34,7 +34,7 @@ struct Stream {
     confirmed: u32,
     /// How much is to be on its way or at hand, in bytes.
     window_bytes: u64,
-    /// Where the data end that were asked for ahead; of strides, where the next one begins.
+    /// Where the data end that were read ahead; of strides, where the next one begins.
     ahead: u64,
     used: u64,
 }
@@ -197,7 +197,7 @@ impl Stream {
         let most = (self.window_bytes / read).clamp(1, MOST_STRIDES);
         let (start, stride) = (self.last.start, self.stride);
         let place = |reads: u64| start.checked_add_signed(stride.checked_mul(reads as i64)?);
-        // How many strides ahead were asked for.
+        // How many strides have been read ahead.
         let asked = match self.ahead {
             0 => 0,
             ahead => {

@@ -1,4 +1,4 @@
-//! Data that were read ahead and that nobody has asked for yet.
+//! Data that were read ahead and not requested yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,7 +9,7 @@ pub struct CacheConfig {
     pub size_bytes: u64,
     /// Bytes of writes that may be acknowledged before they are at the disk; 0: none, all are written through.
     pub write_behind_bytes: u64,
-    /// Bytes that may be read ahead and not yet have been asked for; 0: nothing is read ahead.
+    /// Bytes that may be read ahead and not requested yet; 0: nothing is read ahead.
     pub read_ahead_bytes: u64,
     /// The longest write that adjacent ones are merged to, in bytes.
     pub burst_bytes: u64,
@@ -29,9 +29,9 @@ pub struct Counters {
     pub read_hits: u64,
     /// Reads that waited for data that were already on their way.
     pub read_waits: u64,
-    /// Reads that the disk was asked for.
+    /// Reads that went to the disk.
     pub read_misses: u64,
-    /// Bytes that were asked for ahead of a read.
+    /// Bytes read ahead.
     pub ahead_bytes: u64,
     /// Of these, those that were thrown away before anybody read them.
     pub wasted_bytes: u64,

@@ -6,7 +6,7 @@
 //! - [`CacheConfig`]: how much it may keep; [`Counters`]: what it has done.
 //!
 //! The disk that the program sees is one with a volatile write cache, as SBC-3 §4.15 and NBD have it: a write
-//! without FUA may be lost until a flush that was asked for after its acknowledgement has completed, and requests
+//! without FUA may be lost until a flush issued after its acknowledgement has completed, and requests
 //! that overlap in time and place take effect in any order.
 
 mod action;

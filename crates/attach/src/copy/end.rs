@@ -1,4 +1,4 @@
-//! The ends of a copy, as disks that are asked for operations.
+//! The ends of a copy, as disks that carry out operations.
 
 mod file;
 mod nbd;

@@ -49,10 +49,10 @@ pub(super) struct Reading {
     come: BTreeMap<u64, Part>,
     /// The place of the next part to hand out.
     ready: u64,
-    /// Bytes that are asked for or wait in `come`.
+    /// Bytes requested, or waiting in `come`.
     open_bytes: u64,
     estimate: Estimate,
-    /// Bytes per second, at most; and when the next may be asked for.
+    /// Bytes per second, at most; and when the next read may be issued.
     bandwidth: Option<u64>,
     resumes_at: Instant,
 }
@@ -111,7 +111,7 @@ impl Reading {
         }
     }
 
-    /// Waits for an answer, or until more may be asked for.
+    /// Waits for an answer, or until another read may be issued.
     fn wait(&mut self) -> Result<(), CopyError> {
         let now = clock::now();
         let mut deadline = now + LONGEST_WAIT;
@@ -235,7 +235,7 @@ impl Reading {
             }
             at = end;
         }
-        // An answer may end before the question does, but on a block: what is behind it is asked for again.
+        // An answer may end before the question does, but on a block: the rest is requested again.
         let is_of_use = at > range.start && (at == range.end || at.is_multiple_of(block));
         if !is_of_use {
             self.push(range.end - at, false);
@@ -260,7 +260,7 @@ impl Reading {
 
     fn keep(&mut self, range: Range, mut data: Vec<u8>) -> Result<(), CopyError> {
         if self.size_bytes.is_some_and(|size| range.start >= size) {
-            // It was asked for before a stream was known to have ended.
+            // It was issued before the stream was known to have ended.
             self.open_bytes -= range.bytes();
             return Ok(());
         }

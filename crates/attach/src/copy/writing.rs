@@ -28,7 +28,7 @@ pub(super) struct Writing {
     given: u64,
     /// Bytes of data that were sent.
     pub(super) data_bytes: u64,
-    /// The flush that is under way, and up to where everything had been written when it was asked for.
+    /// The flush that is under way, and up to where everything had been written when it was issued.
     flush: Option<(u64, u64)>,
     /// Up to where everything is on the medium.
     pub(super) durable: u64,

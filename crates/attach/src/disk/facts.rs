@@ -46,7 +46,7 @@ impl Facts {
         let model = model.map(|it| format!("{} {} {}", it.vendor, it.product, it.revision));
         let sense = ask(initiator, at, cdb::mode_sense_10(mode::CACHING, 64), 64)?;
         let modes = sense.and_then(|data| WriteModes::parse_10(&data).ok());
-        // One that does not tell may be written, has a cache, and is flushed rather than asked for FUA.
+        // A disk that does not say is taken for writable, with a cache and without FUA.
         let modes = modes.unwrap_or(WriteModes {
             is_write_protected: false,
             has_fua: false,

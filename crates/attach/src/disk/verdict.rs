@@ -10,7 +10,7 @@ use wansan_iscsi::wire::ScsiStatus;
 pub(super) enum Verdict {
     /// It is done.
     Good,
-    /// The answer says nothing of the command: it is to be sent again. `changed` when it says that others may have
+    /// The answer says nothing of the command: retry it. `changed` when it says that others may have
     /// changed the disk.
     Again { changed: bool },
     /// The disk will take the command later.

@@ -1,4 +1,4 @@
-//! Reads: what is at hand, what is on its way, what the disk is asked for.
+//! Reads: what is at hand, what is on its way, what is requested from the disk.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct Fetch {
     waiting: Vec<(u64, Range)>,
     /// Whether the data are kept for reads to come.
     keeps: bool,
-    /// Whether any of the data is wanted still: since it was asked for, the program has changed none of them.
+    /// Whether any of the data is wanted still: the program has changed none of them since it was issued.
     is_current: bool,
     /// The disk may have lost some of the data before it answered: they are on their way to it again.
     pub(super) is_void: bool,
@@ -142,7 +142,7 @@ impl Cache {
         }
     }
 
-    /// Reads a range that nobody has asked for, if there is memory for it and none of it is at hand, on its way or
+    /// Reads a range ahead, if there is memory for it and none of it is at hand, on its way or
     /// about to change.
     fn fetch_ahead(&mut self, range: Range, now: Instant) {
         let bytes = range.bytes();

@@ -13,7 +13,7 @@ use wansan_trace::Instant;
 use super::End;
 use crate::copy::CopyError;
 
-/// A file that is read or written where it is asked for.
+/// A file that is read and written at any offset.
 pub(in crate::copy) struct FileEnd {
     file: File,
     size_bytes: u64,
