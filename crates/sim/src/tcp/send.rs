@@ -142,6 +142,8 @@ pub struct Sender {
     /// Packets left of a burst that was decided on, and whether one was sent since the last pause.
     burst: u32,
     has_sent: bool,
+    /// Something was acknowledged: there may be room for the program.
+    checks_space: bool,
     has_probed: bool,
     /// When there was nothing to be sent last.
     paused_ns: u64,
@@ -210,6 +212,7 @@ impl Sender {
             small: 0,
             burst: 0,
             has_sent: false,
+            checks_space: false,
             has_probed: false,
             paused_ns: 0,
             was_limited: false,
@@ -251,6 +254,7 @@ impl Sender {
         }
         self.refresh();
         self.law.init(&mut self.window, now_ns);
+        self.expand_buffer();
         self.pace();
     }
 

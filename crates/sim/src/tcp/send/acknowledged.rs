@@ -155,13 +155,7 @@ impl Sender {
         sample.losses = self.window.lost.wrapping_sub(prior_lost);
         self.refresh();
         self.control(now_ns, sample, flags);
-        self.buffer.expand(
-            self.law.sndbuf_expand(),
-            self.window
-                .cwnd
-                .max(crate::tcp::congestion::INITIAL_WINDOW)
-                .max(self.reordering + 1),
-        );
+        self.checks_space = true;
         if self.window.next == self.window.una && self.timer.is_some() && self.board.is_empty() {
             self.timer = None;
         }

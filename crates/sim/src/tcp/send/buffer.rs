@@ -101,15 +101,16 @@ impl Buffer {
         self.was_full
     }
 
-    /// Room for so many windows of so many packets (`tcp_sndbuf_expand`), once the program waits for it.
+    /// Room for so many windows of so many packets (`tcp_sndbuf_expand`).
     pub(super) fn expand(&mut self, windows: u32, packets: u32) {
-        if !self.was_full {
-            return;
-        }
         if !self.is_fixed {
             let wanted = u64::from(windows) * u64::from(packets) * self.per_packet;
             self.limit = self.limit.max(wanted.min(self.most));
         }
+    }
+
+    /// The program need not wait any more once there is room (`sk_stream_write_space`).
+    pub(super) fn settle(&mut self) {
         if self.is_writable() {
             self.was_full = false;
         }

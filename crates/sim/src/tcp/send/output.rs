@@ -4,7 +4,7 @@ use super::Sender;
 use super::chrono::Busy;
 use super::scoreboard::Packet;
 use super::timeout::Timer;
-use crate::tcp::congestion::{Event, State, pacing};
+use crate::tcp::congestion::{Event, INITIAL_WINDOW, State, pacing};
 use crate::tcp::segment::Segment;
 
 /// Of the window, the part that is worth sending at once (`tcp_tso_win_divisor`).
@@ -69,9 +69,27 @@ impl Sender {
             self.validate(now_ns, is_limited);
         }
         self.was_limited = false;
+        if std::mem::take(&mut self.checks_space) && self.buffer.was_full() {
+            self.make_room();
+        }
         let waits = self.waits_for();
         self.chrono.set(now_ns, waits);
         self.probe_window(now_ns);
+    }
+
+    /// The program waits for room: the buffer grows, unless the window is full and more of it would only be queued
+    /// (`tcp_new_space`, `tcp_should_expand_sndbuf`).
+    fn make_room(&mut self) {
+        if self.board.in_flight() < self.window.cwnd {
+            self.expand_buffer();
+        }
+        self.buffer.settle();
+    }
+
+    /// Room for as many packets as the window may need (`tcp_sndbuf_expand`).
+    pub(super) fn expand_buffer(&mut self) {
+        let packets = self.window.cwnd.max(INITIAL_WINDOW).max(self.reordering + 1);
+        self.buffer.expand(self.law.sndbuf_expand(), packets);
     }
 
     /// What holds it when it has sent all that it may.
