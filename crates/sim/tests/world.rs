@@ -45,7 +45,7 @@ impl Default for World {
             send: SendConfig {
                 buffer: BufferConfig {
                     wmem_bytes: [4_096, 16_384, most],
-                    so_sndbuf_bytes: None,
+                    ..BufferConfig::default()
                 },
                 ..SendConfig::default()
             },

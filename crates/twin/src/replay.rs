@@ -305,6 +305,7 @@ fn end(end: &End, seed: u64) -> Result<EndConfig, ReplayError> {
             mss: end.mss_bytes,
             buffer: BufferConfig {
                 wmem_bytes: sized(end.send_buffer_bytes, send.wmem_bytes[0]),
+                header_bytes: end.header_bytes,
                 ..send
             },
             nodelay: !end.nagle,

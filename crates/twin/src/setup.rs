@@ -108,6 +108,8 @@ pub struct End {
     pub ecn: bool,
     /// The send buffer: first and greatest size, in bytes.
     pub send_buffer_bytes: [u64; 2],
+    /// What its kernel sets aside for headers in front of a packet ([`BufferConfig::header_bytes`]).
+    pub header_bytes: u64,
     /// The receive buffer: the same.
     pub receive_buffer_bytes: [u64; 2],
 }
@@ -116,7 +118,8 @@ impl End {
     /// One of a program that sets nothing but the congestion control, on Linux as it comes.
     #[must_use]
     pub fn plain(congestion_control: String, mss_bytes: u32) -> End {
-        let [_, first_send, most_send] = BufferConfig::default().wmem_bytes;
+        let usual = BufferConfig::default();
+        let [_, first_send, most_send] = usual.wmem_bytes;
         let [_, first_receive, most_receive] = ReceiveConfig::default().rmem_bytes;
         End {
             congestion_control,
@@ -125,6 +128,7 @@ impl End {
             quick_ack: false,
             ecn: false,
             send_buffer_bytes: [first_send, most_send],
+            header_bytes: usual.header_bytes,
             receive_buffer_bytes: [first_receive, most_receive],
         }
     }

@@ -109,6 +109,7 @@ impl Socket<'_> {
                 buffer: BufferConfig {
                     wmem_bytes: bytes(tcp.wmem.0),
                     so_sndbuf_bytes: self.send_buffer.map(|size| size.0),
+                    ..BufferConfig::default()
                 },
                 nodelay: self.nodelay,
                 most_unsent_bytes: self.unsent.map(|size| size.0),

@@ -72,7 +72,7 @@ impl Dumbbell {
             let send = SendConfig {
                 buffer: BufferConfig {
                     wmem_bytes: [4_096, 16_384, 4 * buffer_bytes],
-                    so_sndbuf_bytes: None,
+                    ..BufferConfig::default()
                 },
                 ..SendConfig::default()
             };

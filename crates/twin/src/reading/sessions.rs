@@ -4,7 +4,8 @@ use wansan_insight::{Cell, CellSummary};
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::{DigestKind, Wanted};
 use wansan_iscsi::record::keys_of;
-use wansan_sim::tcp::congestion::Law;
+use wansan_sim::tcp::congestion::{INITIAL_WINDOW, Law};
+use wansan_sim::tcp::jiffies::Hz;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::BufferConfig;
 use wansan_trace::SessionId;
@@ -176,16 +177,27 @@ fn end(
         "" => TAKEN_CONTROL.to_owned(),
         name => name.to_owned(),
     };
-    if !Law::names().contains(&congestion_control.as_str()) {
+    let Some(law) = Law::named(&congestion_control, Hz::default(), 0) else {
         return Err(Unfit::CongestionControl(congestion_control));
-    }
+    };
     let host = table.names.get(row.host);
     let mut samples = samples(cell, host, record.session, record.connection).peekable();
     let first = samples
         .peek()
         .map_or(0, |sample| u64::from(sample.send_buffer_bytes));
     let ecn = samples.any(|sample| sample.ecn != Ecn::Off);
-    let [_, usual_send, _] = BufferConfig::default().wmem_bytes;
+    let usual = BufferConfig::default();
+    let [_, usual_send, _] = usual.wmem_bytes;
+    // What a buffer has at first, room for that many windows of ten packets or more, shows which kernel has it.
+    let mut headers = BufferConfig::HEADERS_BYTES.into_iter().rev();
+    let header_bytes = headers.find(|&header_bytes| {
+        let kernel = BufferConfig {
+            header_bytes,
+            ..usual
+        };
+        let packet = u64::from(law.sndbuf_expand()) * kernel.per_packet_bytes(record.mss_bytes);
+        first.is_multiple_of(packet) && first / packet >= u64::from(INITIAL_WINDOW)
+    });
     let [_, usual_receive, _] = ReceiveConfig::default().rmem_bytes;
     Ok(End {
         congestion_control,
@@ -197,6 +209,7 @@ fn end(
             if first > 0 { first } else { usual_send },
             record.send_buffer_max_bytes,
         ],
+        header_bytes: header_bytes.unwrap_or(usual.header_bytes),
         receive_buffer_bytes: [usual_receive, record.receive_buffer_max_bytes],
     })
 }

@@ -15,6 +15,22 @@ pub struct BufferConfig {
     pub wmem_bytes: [u64; 3],
     /// SO_SNDBUF as a program sets it; the buffer is twice that, and does not grow.
     pub so_sndbuf_bytes: Option<u64>,
+    /// What the kernel sets aside for headers in front of a packet (MAX_TCP_HEADER), one of
+    /// [`BufferConfig::HEADERS_BYTES`].
+    pub header_bytes: u64,
+}
+
+impl BufferConfig {
+    /// What MAX_TCP_HEADER may be: of a kernel without tunnels and wireless LAN, with either, and with both, as
+    /// distributions build it.
+    pub const HEADERS_BYTES: [u64; 3] = [192, 256, 320];
+
+    /// Memory of a packet on the path as the buffer reckons it when it grows: rounded up to a power of two with
+    /// timestamps, headers and shared info, and a `struct sk_buff`.
+    #[must_use]
+    pub fn per_packet_bytes(&self, mss: u32) -> u64 {
+        (u64::from(mss) + 12 + self.header_bytes + 320).next_power_of_two() + 256
+    }
 }
 
 impl Default for BufferConfig {
@@ -22,6 +38,7 @@ impl Default for BufferConfig {
         BufferConfig {
             wmem_bytes: [4_096, 16_384, 4_194_304],
             so_sndbuf_bytes: None,
+            header_bytes: Self::HEADERS_BYTES[2],
         }
     }
 }
@@ -34,7 +51,7 @@ pub(super) struct Buffer {
     limit: u64,
     /// Data in it.
     held: u64,
-    /// Memory of a packet on the path as the buffer reckons it when it grows.
+    /// [`BufferConfig::per_packet_bytes`].
     per_packet: u64,
     /// Whether the program found no room (SOCK_NOSPACE).
     was_full: bool,
@@ -42,8 +59,6 @@ pub(super) struct Buffer {
 
 impl Buffer {
     pub(super) fn new(config: BufferConfig, mss: u32) -> Buffer {
-        // Rounded up to a power of two with headers and shared info, and a `struct sk_buff`.
-        let per_packet = (u64::from(mss) + 320 + 320).next_power_of_two() + 256;
         let [least, initial, most] = config.wmem_bytes;
         let fixed = config.so_sndbuf_bytes.map(|bytes| (2 * bytes).max(least));
         Buffer {
@@ -51,7 +66,7 @@ impl Buffer {
             is_fixed: fixed.is_some(),
             limit: fixed.unwrap_or(initial),
             held: 0,
-            per_packet,
+            per_packet: config.per_packet_bytes(mss),
             was_full: false,
         }
     }
