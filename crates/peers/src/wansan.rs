@@ -104,7 +104,8 @@ pub struct Attach {
     process: Running,
     attached: Value,
     folder: TempDir,
-    _sockets: TempDir,
+    /// Where its socket is, if that is in a folder of its own.
+    _sockets: Option<TempDir>,
 }
 
 impl Attach {
@@ -119,14 +120,31 @@ impl Attach {
                 program: "wansan attach".to_owned(),
                 source,
             })?;
-        let place = format!("unix:{}", sockets.path().join("disk").display());
+        let attach = Self::start_at(binary, url, &sockets.path().join("disk"), arguments)?;
+        Ok(Self {
+            _sockets: Some(sockets),
+            ..attach
+        })
+    }
+
+    /// As [`Attach::start`], at that socket.
+    ///
+    /// # Errors
+    /// As [`Attach::start`].
+    pub fn start_at(
+        binary: &Path,
+        url: &str,
+        socket: &Path,
+        arguments: &[&str],
+    ) -> Result<Self, PeerError> {
+        let place = format!("unix:{}", socket.display());
         let own = ["attach", url, "--json", "--nbd", &place];
         let (process, attached, folder) = start(binary, &[&own, arguments].concat(), "attached")?;
         Ok(Self {
             process,
             attached,
             folder,
-            _sockets: sockets,
+            _sockets: None,
         })
     }
 

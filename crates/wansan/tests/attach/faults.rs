@@ -112,7 +112,8 @@ fn target_stays_away() -> Result<(), Stop> {
     })
 }
 
-fn kill(id: u32) -> Result<(), Stop> {
+/// Kills a process.
+pub(crate) fn kill(id: u32) -> Result<(), Stop> {
     let id = i32::try_from(id).ok().and_then(Pid::from_raw);
     let id = id.ok_or(Stop::Failed("no process id".to_owned()))?;
     kill_process(id, Signal::KILL).map_err(|errno| Stop::Failed(errno.to_string()))

@@ -212,5 +212,17 @@ fn recorded() -> Result<(), Stop> {
     )?;
     require(attach.stop()?.success(), || "attach failed".to_owned())?;
     let explained = wansan(&["explain", &records, "--json"])?;
-    require(explained.status.success(), || explained.output())
+    require(explained.status.success(), || explained.output())?;
+    let json: serde_json::Value = serde_json::from_str(&explained.stdout)
+        .map_err(|error| Stop::Failed(format!("{error}: {}", explained.output())))?;
+    let requests = &json["planned"][0]["summary"]["requests"];
+    let kinds = requests.as_array().into_iter().flatten();
+    let kinds: Vec<&str> = kinds.filter_map(|one| one["kind"].as_str()).collect();
+    require(kinds.contains(&"write") && kinds.contains(&"flush"), || {
+        requests.to_string()
+    })?;
+    let told = wansan(&["explain", &records])?;
+    require(told.stdout.contains("Cell 0: requests of programs"), || {
+        told.output()
+    })
 }

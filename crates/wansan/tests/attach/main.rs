@@ -2,8 +2,11 @@
 
 mod clients;
 mod copies;
+mod crashes;
 mod faults;
+mod history;
 mod life;
+mod program;
 mod stage;
 
 use std::process::ExitCode;
@@ -14,6 +17,7 @@ fn main() -> ExitCode {
     let trials = [
         clients::trials(),
         faults::trials(),
+        crashes::trials(),
         life::trials(),
         copies::trials(),
     ];

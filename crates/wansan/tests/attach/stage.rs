@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use wansan_peers::process::{Finished, run};
+use wansan_peers::process::{Finished, free_address, run};
 use wansan_peers::program::find;
 use wansan_peers::trial::Stop;
 use wansan_peers::wansan::{Attach, Target, command};
@@ -25,7 +25,8 @@ impl Stage {
     pub(crate) fn new() -> Result<Stage, Stop> {
         let folder = TempDir::with_prefix("wansan-test-attach-")?;
         File::create(folder.path().join("disk.img"))?.set_len(DISK_BYTES)?;
-        let target = Self::serve(folder.path(), "127.0.0.1:0")?;
+        // A port that nobody is given while the target is away.
+        let target = Self::serve(folder.path(), &free_address()?.to_string())?;
         Ok(Stage { target, folder })
     }
 

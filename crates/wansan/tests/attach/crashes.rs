@@ -1,0 +1,282 @@
+//! Crashes: `wansan attach` is killed while it serves a program, its journal loses what was not synced, its target
+//! restarts. What a program finds afterwards must be what a disk with a volatile cache may have kept.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use wansan_nbd::client::Command;
+use wansan_peers::trial::{Stop, trial, trial_on_request};
+use wansan_peers::wansan::{Attach, Target};
+
+use crate::faults::kill;
+use crate::history::{History, SECTOR_BYTES};
+use crate::program::Program;
+use crate::stage::{Stage, WANSAN, wansan};
+
+/// The part of the disk that is written: so small that writes meet.
+const SECTORS: usize = 512;
+/// The longest write, in sectors.
+const LONGEST: u32 = 32;
+/// Requests of a round, at most, and how many are open at once.
+const REQUESTS: u32 = 80;
+const OPEN: u32 = 16;
+/// Rounds of an ordinary run, of each way.
+const ROUNDS: u64 = 40;
+/// Rounds of all ways together when they are asked for.
+const MANY_ROUNDS: u64 = 1000;
+/// The superblocks of a journal, in bytes: what is behind them is its ring.
+const SUPERBLOCKS_BYTES: usize = 8192;
+
+/// How the disk is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Journal,
+    WriteBehind,
+    WriteThrough,
+}
+
+const WAYS: [Way; 3] = [Way::Journal, Way::WriteBehind, Way::WriteThrough];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials: Vec<Trial> = WAYS
+        .into_iter()
+        .map(|way| {
+            let name = format!("a disk keeps what was flushed when attach crashes: {way:?}");
+            trial(name, move || rounds(way, 0..ROUNDS))
+        })
+        .collect();
+    trials.push(trial_on_request(
+        "a disk keeps what was flushed in a thousand crashes",
+        "it takes minutes: ask with --ignored",
+        || {
+            // Journals have most to lose.
+            let [journal, others @ ..] = WAYS;
+            let tenth = MANY_ROUNDS / 10;
+            rounds(journal, 0..8 * tenth)?;
+            others.into_iter().try_for_each(|way| rounds(way, 0..tenth))
+        },
+    ));
+    trials
+}
+
+/// A disk through all of its crashes.
+struct World {
+    way: Way,
+    folder: tempfile::TempDir,
+    portal: String,
+    url: String,
+    target: Option<Target>,
+    history: History,
+    torn: u64,
+}
+
+fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let mut world = World {
+        way,
+        portal: stage.target.address().to_owned(),
+        url: stage.target.url(0),
+        target: Some(stage.target),
+        folder: stage.folder,
+        history: History::new(SECTORS),
+        torn: 0,
+    };
+    for seed in seeds.clone() {
+        let ran = world.round(&mut Pcg64Mcg::seed_from_u64(seed));
+        ran.map_err(|stop| Stop::Failed(format!("round {seed}: {stop}")))?;
+    }
+    // Some journals have lost something, or these rounds show less than they say.
+    if way == Way::Journal && world.torn == 0 {
+        return Err(Stop::Failed("no journal was torn".to_owned()));
+    }
+    world.end()
+}
+
+impl World {
+    fn attach(&self) -> Result<Attach, Stop> {
+        let journal = self.journal().display().to_string();
+        let arguments = match self.way {
+            Way::Journal => vec!["--journal", &journal, "--journal-size", "64MiB"],
+            Way::WriteBehind => vec![],
+            Way::WriteThrough => vec!["--write-through"],
+        };
+        // At the same place its session is the same, and the target ends the one before: no old write comes after.
+        let socket = self.folder.path().join("socket");
+        Ok(Attach::start_at(
+            Path::new(WANSAN),
+            &self.url,
+            &socket,
+            &arguments,
+        )?)
+    }
+
+    fn journal(&self) -> std::path::PathBuf {
+        self.folder.path().join("journal")
+    }
+
+    /// One crash, and a look at what is there after the one before.
+    fn round(&mut self, random: &mut Pcg64Mcg) -> Result<(), Stop> {
+        let attach = self.attach()?;
+        let mut program = Program::connect(attach.socket())?;
+        let disk = program.read(0, SECTORS * SECTOR_BYTES)?;
+        self.history.settle(&disk)?;
+        let tears = self.way == Way::Journal && random.next_u32().is_multiple_of(3);
+        let restarts = random.next_u32().is_multiple_of(8);
+        let requests = random.next_u32() % REQUESTS;
+        let restarts_at = restarts.then(|| random.next_u32() % REQUESTS);
+        for number in 0..requests {
+            if Some(number) == restarts_at {
+                self.restart_target(random)?;
+            }
+            self.request(&mut program, random, true)?;
+        }
+        let mut kept = None;
+        if tears {
+            // Nothing drains meanwhile, which would sync the journal.
+            self.kill_target()?;
+            kept = Some(self.flushed_journal(&mut program)?);
+            for _ in 0..random.next_u32() % REQUESTS {
+                self.request(&mut program, random, false)?;
+            }
+        }
+        thread::sleep(Duration::from_micros(u64::from(random.next_u32() % 3000)));
+        kill(attach.id())?;
+        drop(attach);
+        let target = self.target_settles()?;
+        if self.way == Way::Journal {
+            self.history.check_past(&target)?;
+        }
+        if let Some(kept) = kept {
+            self.tear(&kept, random)?;
+            self.serve()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request, once there is room for it.
+    fn request(
+        &mut self,
+        program: &mut Program,
+        random: &mut Pcg64Mcg,
+        flushes: bool,
+    ) -> Result<(), Stop> {
+        // What is only in a journal that is to be torn does not.
+        let survives = match self.way {
+            Way::Journal => flushes,
+            Way::WriteBehind => false,
+            Way::WriteThrough => true,
+        };
+        let open = 1 + random.next_u32() % OPEN;
+        while let Some((answered, _)) = program.poll_answer()? {
+            self.history.answered(answered, survives);
+        }
+        while program.open() >= open as usize {
+            let (answered, _) = program.answer()?;
+            self.history.answered(answered, survives);
+        }
+        if flushes && random.next_u32().is_multiple_of(8) {
+            let number = self.history.flush();
+            return program.submit(Command::Flush, number);
+        }
+        let count = 1 + (random.next_u32() % LONGEST) as usize;
+        let first = random.next_u32() as usize % (self.history.sectors() - count + 1);
+        let fua = flushes && random.next_u32().is_multiple_of(16);
+        while self.history.is_busy(first, count) {
+            let (answered, _) = program.answer()?;
+            self.history.answered(answered, survives);
+        }
+        let (number, data) = self.history.write(first, count, fua);
+        let write = Command::Write {
+            offset_bytes: (first * SECTOR_BYTES) as u64,
+            data: &data,
+            fua,
+        };
+        program.submit(write, number)
+    }
+
+    /// Flushes, and returns the journal as it is then: all that it has is on the local disk.
+    fn flushed_journal(&mut self, program: &mut Program) -> Result<Vec<u8>, Stop> {
+        let number = self.history.flush();
+        program.submit(Command::Flush, number)?;
+        while program.open() > 0 {
+            let (answered, _) = program.answer()?;
+            self.history.answered(answered, true);
+        }
+        Ok(fs::read(self.journal())?)
+    }
+
+    /// Takes away some of what the journal got since, as a loss of power may. Where its superblocks have changed, it
+    /// was synced meanwhile: then nothing tells what the local disk has.
+    fn tear(&mut self, kept: &[u8], random: &mut Pcg64Mcg) -> Result<(), Stop> {
+        let now = fs::read(self.journal())?;
+        if now[..SUPERBLOCKS_BYTES] != kept[..SUPERBLOCKS_BYTES] {
+            return Ok(());
+        }
+        let file = File::options().write(true).open(self.journal())?;
+        let before = kept.chunks(SECTOR_BYTES);
+        for (place, (before, now)) in before.zip(now.chunks(SECTOR_BYTES)).enumerate() {
+            if before != now && random.next_u32().is_multiple_of(3) {
+                file.write_all_at(before, (place * SECTOR_BYTES) as u64)?;
+                self.torn += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn restart_target(&mut self, random: &mut Pcg64Mcg) -> Result<(), Stop> {
+        self.kill_target()?;
+        thread::sleep(Duration::from_millis(u64::from(random.next_u32() % 50)));
+        self.serve()
+    }
+
+    fn kill_target(&mut self) -> Result<(), Stop> {
+        self.target
+            .take()
+            .map_or(Ok(()), |target| kill(target.id()))
+    }
+
+    fn serve(&mut self) -> Result<(), Stop> {
+        self.target = Some(Stage::serve(self.folder.path(), &self.portal)?);
+        Ok(())
+    }
+
+    /// What the target holds, read while it was not seen to write.
+    fn target_settles(&self) -> Result<Vec<u8>, Stop> {
+        let mut held = self.target_holds()?;
+        loop {
+            thread::sleep(Duration::from_millis(5));
+            let now = self.target_holds()?;
+            if now == held {
+                return Ok(held);
+            }
+            held = now;
+        }
+    }
+
+    fn target_holds(&self) -> Result<Vec<u8>, Stop> {
+        let mut held = vec![0; SECTORS * SECTOR_BYTES];
+        File::open(self.folder.path().join("disk.img"))?.read_exact_at(&mut held, 0)?;
+        Ok(held)
+    }
+
+    /// Detached, all of it is at the target.
+    fn end(mut self) -> Result<(), Stop> {
+        let attach = self.attach()?;
+        let mut program = Program::connect(attach.socket())?;
+        let disk = program.read(0, SECTORS * SECTOR_BYTES)?;
+        self.history.settle(&disk)?;
+        drop(program);
+        wansan(&["attach", "detach", &self.url])?.success()?;
+        drop(attach);
+        match self.target_holds()? == disk {
+            true => Ok(()),
+            false => Err(Stop::Failed("the target has other data".to_owned())),
+        }
+    }
+}
