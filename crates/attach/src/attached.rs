@@ -21,6 +21,7 @@ use crate::device::{Device, DeviceError, DeviceName};
 use crate::disk::{Disk, DiskError, Facts};
 use crate::journal_file::{self, JournalError};
 use crate::listen::{Listen, ListenError, Place};
+use crate::requests::Requests;
 use crate::stack::Stack;
 use crate::status::Status;
 use crate::worker::{Shared, Worker};
@@ -61,7 +62,8 @@ pub struct AttachConfig {
     pub write_behind_bytes: u64,
     /// Where to keep writes until they are at the disk, and how many bytes of them, instead of in memory.
     pub journal: Option<(PathBuf, u64)>,
-    /// What is recorded of the session, and the bytes that it may take.
+    /// What is recorded of the session, and the bytes that it may take. Requests are recorded where I/Os are, in as many
+    /// bytes more.
     pub kinds: Kinds,
     /// See `kinds`.
     pub record_bytes: usize,
@@ -129,7 +131,8 @@ impl Attached {
             .map_err(AttachError::Thread)?;
         let initiator = config.initiator.clone();
         let trace = Recorder::new(config.kinds, config.record_bytes);
-        let disk = Disk::connect(config.url.clone(), initiator, waker, trace)?;
+        let mut disk = Disk::connect(config.url.clone(), initiator, waker, trace)?;
+        disk.look_for_others();
         let facts = disk.facts().clone();
         let export = export(config, &facts);
         export.check()?;
@@ -137,11 +140,27 @@ impl Attached {
         let orders = orders.map_err(|errno| AttachError::Thread(errno.into()))?;
         let heard = orders.try_clone().map_err(AttachError::Thread)?;
         let tasks = config.initiator.tasks;
+        let recorded = config.kinds.io.then(|| {
+            let kinds = Kinds {
+                request: true,
+                ..Kinds::NONE
+            };
+            let recorder = Recorder::new(kinds, config.record_bytes);
+            Requests::new(recorder, &config.url.to_string())
+        });
         let journal = match &config.journal {
             Some((path, ring_bytes)) => {
                 let waker = orders.try_clone().map_err(AttachError::Thread)?;
                 let sizes = (*ring_bytes, BURST_BYTES, tasks);
-                Some(journal_file::open(path, &config.url, &facts, sizes, waker)?)
+                let marks = recorded.is_some();
+                Some(journal_file::open(
+                    path,
+                    &config.url,
+                    &facts,
+                    sizes,
+                    marks,
+                    waker,
+                )?)
             }
             None => None,
         };
@@ -158,11 +177,12 @@ impl Attached {
             writes_in_flight: tasks,
             // A journal keeps it itself.
             is_volatile: facts.modes.has_write_cache && config.journal.is_none(),
+            marks: recorded.is_some(),
         });
         let shared = Arc::new(Shared::default());
         let worker = Worker::new(
             disk,
-            Stack::new(cache, journal),
+            (Stack::new(cache, journal), recorded),
             Arc::new([export]),
             listen,
             (poller, heard),

@@ -1,6 +1,7 @@
 //! A logical unit as a disk: operations of any length, on a session that comes back.
 
 mod facts;
+mod others;
 mod piece;
 mod verdict;
 
@@ -19,9 +20,10 @@ use wansan_san::initiator::InitiatorError;
 use wansan_san::load::LoadError;
 use wansan_san::url::IscsiUrl;
 use wansan_san::{Initiator, InitiatorConfig};
-use wansan_trace::{Instant, Recorder, clock};
+use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
 
 pub use self::facts::Facts;
+use self::others::{News, Others, Reply};
 use self::piece::{How, Piece, Pieces, Rest, command};
 use self::verdict::{Verdict, verdict};
 
@@ -34,6 +36,9 @@ const LATER: Duration = Duration::from_millis(500);
 
 /// Commands of one operation on a long stretch that are under way at once.
 const MOST_PIECES: usize = 8;
+
+/// The operation of commands that ask about others.
+const OTHERS: u64 = u64::MAX;
 
 /// Between two attempts to log in to a target that a session was lost with, and how often it is looked whether one
 /// has succeeded.
@@ -80,10 +85,22 @@ pub struct Disk {
     delayed: VecDeque<(Instant, u64, Piece)>,
     /// Whether the disk has WRITE SAME, as far as is known.
     writes_same: bool,
-    done: VecDeque<(u64, Outcome)>,
+    others: Others,
+    done: VecDeque<Finished>,
     events: VecDeque<DiskEvent>,
     /// Of sessions that were lost.
     records: Vec<Recorder>,
+}
+
+/// An operation that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its number.
+    pub tag: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The command that was answered last, if there was any.
+    pub command: Option<(SessionId, TaskTag)>,
 }
 
 /// What has happened to a disk.
@@ -91,6 +108,9 @@ pub struct Disk {
 pub enum DiskEvent {
     /// Others may have changed it.
     Changed,
+    /// Others have registered with it and may use it, or the last of them has gone; only after
+    /// [`Disk::look_for_others`].
+    Shared(bool),
     /// The session is lost, and why. The disk waits for a new one.
     Lost(String),
     /// An attempt to log in again has failed, and why.
@@ -129,6 +149,8 @@ struct Open {
     data: Vec<u8>,
     extents: Vec<Extent>,
     failure: Option<Failure>,
+    /// The command that was answered last.
+    command: Option<(SessionId, TaskTag)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +196,7 @@ impl Disk {
             waiting: VecDeque::new(),
             delayed: VecDeque::new(),
             writes_same: true,
+            others: Others::new(),
             done: VecDeque::new(),
             events: VecDeque::new(),
             records: Vec::new(),
@@ -187,6 +210,11 @@ impl Disk {
             initiator.wake_by(self.waker.try_clone()?);
         }
         Ok(())
+    }
+
+    /// From now on looks whether other initiators use the disk, and tells by [`DiskEvent::Shared`].
+    pub fn look_for_others(&mut self) {
+        self.others.begin();
     }
 
     /// What the disk says of itself.
@@ -236,7 +264,13 @@ impl Disk {
             then_flush,
         } = match made {
             Ok(pieces) => pieces,
-            Err(failure) => return self.done.push_back((tag, Err(failure))),
+            Err(failure) => {
+                return self.done.push_back(Finished {
+                    tag,
+                    outcome: Err(failure),
+                    command: None,
+                });
+            }
         };
         let has_parts = kind == Kind::Read && pieces.len() != 1;
         let open = Open {
@@ -248,6 +282,7 @@ impl Disk {
             data: vec![0; if has_parts { range.bytes() as usize } else { 0 }],
             extents: Vec::new(),
             failure: None,
+            command: None,
         };
         self.operations.insert(tag, open);
         self.enqueue(tag, pieces);
@@ -290,7 +325,7 @@ impl Disk {
     }
 
     /// The next operation that is done.
-    pub fn poll_done(&mut self) -> Option<(u64, Outcome)> {
+    pub fn poll_done(&mut self) -> Option<Finished> {
         self.done.pop_front()
     }
 
@@ -322,6 +357,10 @@ impl Disk {
             .front()
             .map_or(Instant::FAR_FUTURE, |(at, ..)| *at);
         let deadline = deadline.min(later);
+        if now >= self.others.next() && !self.is_down() {
+            let ask = self.others.ask();
+            self.enqueue(OTHERS, vec![ask]);
+        }
         self.hand_over();
         if let Link::Up(initiator) = &mut self.link {
             if let Err(error) = initiator.turn(deadline) {
@@ -365,14 +404,15 @@ impl Disk {
         while let Link::Up(initiator) = &mut self.link
             && let Some(done) = initiator.poll_completion(clock::now())
         {
-            self.complete(done);
+            let session = initiator.session().id();
+            self.complete(done, session);
         }
         if let Link::Up(initiator) = &mut self.link {
             while initiator.poll_event().is_some() {}
         }
     }
 
-    fn complete(&mut self, done: Completion) {
+    fn complete(&mut self, done: Completion, session: SessionId) {
         let number = done.user;
         let Some(sent) = self.commands.get_mut(&number) else {
             return;
@@ -409,10 +449,14 @@ impl Disk {
         }
         let cdb = sent.cdb;
         self.commands.remove(&number);
+        if tag == OTHERS {
+            return self.take_others(&verdict, &done.transfer);
+        }
         let Some(open) = self.operations.get_mut(&tag) else {
             return;
         };
         open.left -= 1;
+        open.command = Some((session, done.task));
         match verdict {
             Verdict::Good => {
                 let is_short = done
@@ -459,6 +503,20 @@ impl Disk {
         self.go_on(tag);
     }
 
+    fn take_others(&mut self, verdict: &Verdict, transfer: &Transfer) {
+        let reply = match (verdict, transfer) {
+            (Verdict::Good, Transfer::Read(data)) => Reply::Keys(data),
+            (Verdict::Failed(Failure::NotPermitted, _), _) => Reply::Reserved,
+            (Verdict::Failed(Failure::NotSupported | Failure::Invalid, _), _) => Reply::Unsupported,
+            _ => Reply::Failed,
+        };
+        let news = self.others.answered(reply, clock::now());
+        self.events.extend(news.map(|news| match news {
+            News::AreThere(are_there) => DiskEvent::Shared(are_there),
+            News::Changed => DiskEvent::Changed,
+        }));
+    }
+
     /// Ends an operation all of whose commands are answered.
     fn settle(&mut self, tag: u64) {
         let Some(open) = self.operations.get_mut(&tag) else {
@@ -472,7 +530,13 @@ impl Disk {
             return self.enqueue(tag, vec![Piece::flush()]);
         }
         if let Some(open) = self.operations.remove(&tag) {
-            self.done.push_back((tag, open.outcome()));
+            let command = open.command;
+            let outcome = open.outcome();
+            self.done.push_back(Finished {
+                tag,
+                outcome,
+                command,
+            });
         }
     }
 

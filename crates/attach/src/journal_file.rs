@@ -108,6 +108,7 @@ pub(crate) fn open(
     url: &IscsiUrl,
     facts: &Facts,
     (ring_bytes, burst_bytes, operations): (u64, u64, usize),
+    marks: bool,
     waker: OwnedFd,
 ) -> Result<(Journal<LocalFile>, Syncer), JournalError> {
     let failed = |why: String| JournalError {
@@ -120,6 +121,7 @@ pub(crate) fn open(
         ring_bytes: ring_bytes.next_multiple_of(4096),
         burst_bytes,
         operations,
+        marks,
     };
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);

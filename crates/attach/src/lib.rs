@@ -14,6 +14,7 @@ mod device;
 mod disk;
 mod journal_file;
 mod listen;
+mod requests;
 mod runtime;
 pub mod settings;
 mod stack;
@@ -22,7 +23,7 @@ mod worker;
 
 pub use attached::{AttachConfig, AttachError, Attached, Detached, Rights};
 pub use device::{Device, DeviceError, DeviceName};
-pub use disk::{Disk, DiskError, DiskEvent, Facts};
+pub use disk::{Disk, DiskError, DiskEvent, Facts, Finished};
 pub use journal_file::JournalError;
 pub use listen::{Listen, ListenError, Place};
 pub use status::{Standing, Status};

@@ -96,18 +96,26 @@ settings! {
 impl DiskSettings {
     /// The ISID of this disk on this host. It is the same whenever the disk is attached again, so that the target ends
     /// what a session before it has left (RFC 7143 §6.3.5): an old write of that one must not land after a new one. Only
-    /// one process at a time has the place where it is served.
+    /// one process at a time has the journal, or the place where the disk is served.
     fn isid(&self) -> [u8; 6] {
         let host = std::fs::read("/etc/machine-id").unwrap_or_default();
         let digest = Sha256::new()
             .chain_update(host)
             .chain_update(&self.initiator.initiator_name)
             .chain_update(self.initiator.url.to_string())
-            .chain_update(self.nbd.to_string())
-            .chain_update(match &self.nbd.0 {
+            .chain_update(match (&self.cache.journal, &self.nbd.0) {
+                (Some(journal), _) => {
+                    let whole = std::fs::canonicalize(journal);
+                    whole
+                        .unwrap_or_else(|_| journal.clone())
+                        .display()
+                        .to_string()
+                }
                 // Any port: only the process tells it from others.
-                Place::Tcp(address) if address.port() == 0 => std::process::id().to_string(),
-                _ => String::new(),
+                (None, Place::Tcp(address)) if address.port() == 0 => {
+                    format!("{} {}", self.nbd, std::process::id())
+                }
+                (None, _) => self.nbd.to_string(),
             })
             .finalize();
         let [a, b, c, d, e, ..]: [u8; 32] = digest.into();

@@ -1,6 +1,8 @@
 //! What is between programs and a disk: a cache, with a journal above it or without.
 
-use wansan_cache::{Action, Cache, Counters, Done, Journal, Operation, Outcome};
+use std::collections::{BTreeMap, VecDeque};
+
+use wansan_cache::{Action, Cache, Counters, Done, Journal, Mark, Operation, Outcome};
 use wansan_trace::Instant;
 
 use crate::journal_file::{LocalFile, Syncer};
@@ -9,11 +11,20 @@ use crate::journal_file::{LocalFile, Syncer};
 pub(crate) struct Stack {
     cache: Cache,
     journal: Option<(Journal<LocalFile>, Syncer)>,
+    /// What the cache said of requests that the journal has passed on, under the program's numbers.
+    marks: VecDeque<Mark>,
+    /// The disk's operation that answered each of the journal's.
+    answered_by: BTreeMap<u64, u64>,
 }
 
 impl Stack {
     pub(crate) fn new(cache: Cache, journal: Option<(Journal<LocalFile>, Syncer)>) -> Stack {
-        Stack { cache, journal }
+        Stack {
+            cache,
+            journal,
+            marks: VecDeque::new(),
+            answered_by: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn submit(&mut self, request: u64, action: Action, now: Instant) {
@@ -39,19 +50,44 @@ impl Stack {
                 if journal.poll_sync() {
                     syncer.begin();
                 }
-                let Some(Done { request, outcome }) = self.cache.poll_done() else {
+                while let Some(mark) = self.cache.poll_mark() {
+                    let of = |request| Mark { request, ..mark };
+                    self.marks.extend(journal.request_of(mark.request).map(of));
+                }
+                let Some(done) = self.cache.poll_done() else {
                     break;
                 };
-                journal.completed(request, outcome, now);
+                if let Some(operation) = done.operation {
+                    self.answered_by.insert(done.request, operation);
+                }
+                journal.completed(done.request, done.outcome, now);
             }
         }
         self.cache.poll_operation(now)
     }
 
     pub(crate) fn poll_done(&mut self) -> Option<Done> {
+        let Some((journal, _)) = &mut self.journal else {
+            return self.cache.poll_done();
+        };
+        let done = journal.poll_done();
+        let Some(done) = done else {
+            // What is left answered no request.
+            self.answered_by.clear();
+            return None;
+        };
+        let operation = done.operation.as_ref();
+        Some(Done {
+            operation: operation.and_then(|tag| self.answered_by.remove(tag)),
+            ..done
+        })
+    }
+
+    /// The next change of what a request of a program waits for.
+    pub(crate) fn poll_mark(&mut self) -> Option<Mark> {
         match &mut self.journal {
-            Some((journal, _)) => journal.poll_done(),
-            None => self.cache.poll_done(),
+            Some((journal, _)) => journal.poll_mark().or_else(|| self.marks.pop_front()),
+            None => self.cache.poll_mark(),
         }
     }
 
@@ -64,6 +100,11 @@ impl Stack {
     /// Others may have changed the disk.
     pub(crate) fn invalidate(&mut self) {
         self.cache.invalidate();
+    }
+
+    /// Whether others may write to the disk from now on.
+    pub(crate) fn share(&mut self, is_shared: bool) {
+        self.cache.share(is_shared);
     }
 
     /// The target may have lost what was not flushed.

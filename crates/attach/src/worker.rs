@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use wansan_cache::{Action, Done, Failure, Outcome};
+use wansan_cache::{Action, Failure, Outcome};
 use wansan_nbd::Export;
 use wansan_server::{Complaints, Poller, Ready};
 use wansan_trace::{Instant, Recorder, clock};
 
 use crate::connection::{Connection, Ended};
-use crate::disk::{Disk, DiskError, DiskEvent};
+use crate::disk::{Disk, DiskError, DiskEvent, Finished};
 use crate::listen::Listen;
+use crate::requests::Requests;
 use crate::stack::Stack;
 use crate::status::{Standing, Status};
 
@@ -60,6 +61,8 @@ pub(crate) struct Worker {
     pub(crate) orders: OwnedFd,
     pub(crate) shared: Arc<Shared>,
     pub(crate) complaints: Complaints,
+    /// What is recorded of requests, if anything is.
+    recorded: Option<Requests>,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
     /// Which program each open request is of.
@@ -90,7 +93,7 @@ struct Client {
 impl Worker {
     pub(crate) fn new(
         disk: Disk,
-        stack: Stack,
+        (stack, recorded): (Stack, Option<Requests>),
         exports: Arc<[Export]>,
         listen: Listen,
         (poller, orders): (Poller, OwnedFd),
@@ -108,6 +111,7 @@ impl Worker {
             orders,
             shared,
             complaints,
+            recorded,
             clients: BTreeMap::new(),
             next_client: FIRST_CLIENT,
             requests: BTreeMap::new(),
@@ -144,7 +148,9 @@ impl Worker {
         }
         self.next_status = Instant::ZERO;
         self.publish(clock::now());
-        Ok(self.disk.detach())
+        let mut records = self.disk.detach();
+        records.extend(self.recorded.map(Requests::into_recorder));
+        Ok(records)
     }
 
     /// Does all that can be done without waiting.
@@ -157,9 +163,6 @@ impl Worker {
         }
         while let Some(event) = self.disk.poll_event() {
             self.report(&event, now);
-        }
-        while let Some((tag, outcome)) = self.disk.poll_done() {
-            self.stack.completed(tag, outcome, now);
         }
         loop {
             self.work(now);
@@ -177,19 +180,43 @@ impl Worker {
     fn work(&mut self, now: Instant) {
         loop {
             let mut is_quiet = true;
+            let mut commands = BTreeMap::new();
+            while let Some(finished) = self.disk.poll_done() {
+                is_quiet = false;
+                let Finished {
+                    tag,
+                    outcome,
+                    command,
+                } = finished;
+                if self.recorded.is_some() {
+                    commands.extend(command.map(|command| (tag, command)));
+                }
+                self.stack.completed(tag, outcome, now);
+            }
             while let Some(operation) = self.stack.poll_operation(now) {
+                // The disk may have nothing to do for it.
+                is_quiet = false;
                 self.disk.submit(operation);
             }
-            while let Some((tag, outcome)) = self.disk.poll_done() {
-                self.stack.completed(tag, outcome, now);
+            self.record_marks();
+            while let Some(done) = self.stack.poll_done() {
                 is_quiet = false;
-            }
-            while let Some(Done { request, outcome }) = self.stack.poll_done() {
-                is_quiet = false;
-                self.answer(request, &outcome);
+                if let Some(recorded) = &mut self.recorded {
+                    let command = done.operation.and_then(|tag| commands.get(&tag));
+                    recorded.done(done.request, command.copied(), now);
+                }
+                self.answer(done.request, &done.outcome);
             }
             if is_quiet {
                 return;
+            }
+        }
+    }
+
+    fn record_marks(&mut self) {
+        if let Some(recorded) = &mut self.recorded {
+            while let Some(mark) = self.stack.poll_mark() {
+                recorded.mark(mark);
             }
         }
     }
@@ -222,6 +249,9 @@ impl Worker {
                 client.connection.answer(request, &Err(Failure::Io));
             }
             self.failed_requests += 1;
+            if let Some(recorded) = &mut self.recorded {
+                recorded.done(request, None, clock::now());
+            }
         }
     }
 
@@ -294,6 +324,7 @@ impl Worker {
             return Ok(());
         };
         let (stack, requests, next) = (&mut self.stack, &mut self.requests, &mut self.next_request);
+        let recorded = &mut self.recorded;
         let refusal = match (self.shared.ends.load(Ordering::Relaxed), is_cut_off) {
             (true, _) => Some(Failure::ShuttingDown),
             (false, true) => Some(Failure::Io),
@@ -307,6 +338,9 @@ impl Worker {
                 Some(failure) => refused.push((request, failure)),
                 None => {
                     requests.insert(request, id);
+                    if let Some(recorded) = recorded {
+                        recorded.begin(request, &action, now);
+                    }
                     stack.submit(request, action, now);
                 }
             }
@@ -409,6 +443,16 @@ impl Worker {
     fn report(&mut self, event: &DiskEvent, now: Instant) {
         let line = match event {
             DiskEvent::Changed => return self.stack.invalidate(),
+            DiskEvent::Shared(is_shared) => {
+                self.stack.share(*is_shared);
+                match is_shared {
+                    true => {
+                        "another initiator has registered with the disk: no read-ahead and no write-behind"
+                    }
+                    false => "no other initiator is registered with the disk any more",
+                }
+                .to_owned()
+            }
             DiskEvent::Back => {
                 self.recoveries += 1;
                 self.sessions = 0;

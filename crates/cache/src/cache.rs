@@ -15,6 +15,7 @@ use crate::clean::Clean;
 use crate::config::{CacheConfig, Counters};
 use crate::dirty::Dirty;
 use crate::estimate::Estimate;
+use crate::mark::{Mark, Marks};
 use crate::range::Range;
 
 /// What the disk is to do now.
@@ -33,6 +34,8 @@ pub struct Done {
     pub request: u64,
     /// How it ended.
     pub outcome: Outcome,
+    /// The operation whose end answered it, if one did.
+    pub operation: Option<u64>,
 }
 
 /// An operation that the disk was given.
@@ -79,10 +82,15 @@ pub struct Cache {
     next_tag: u64,
     operations: VecDeque<Operation>,
     done: VecDeque<Done>,
+    marks: Marks,
+    /// The operation that has just ended.
+    ending: Option<u64>,
 
     reads: BTreeMap<u64, Read>,
     next_read: u64,
     ahead: Ahead,
+    /// Others use the disk.
+    is_shared: bool,
     clean: Clean,
     /// Bytes that are being read ahead.
     fetching_bytes: u64,
@@ -121,9 +129,12 @@ impl Cache {
             next_tag: 0,
             operations: VecDeque::new(),
             done: VecDeque::new(),
+            marks: Marks::new(config.marks),
+            ending: None,
             reads: BTreeMap::new(),
             next_read: 0,
             ahead: Ahead::default(),
+            is_shared: false,
             clean: Clean::default(),
             fetching_bytes: 0,
             estimate: Estimate::default(),
@@ -147,13 +158,13 @@ impl Cache {
         match action {
             Action::Read { range } => self.read(request, range, now),
             Action::Write { .. } => self.write(request, action, now),
-            Action::Flush => self.flush(request),
+            Action::Flush => self.flush(request, now),
             Action::Prefetch { range } => {
                 self.prefetch(range, now);
                 self.finish(request, Ok(Answer::Done));
             }
             Action::Trim { .. } | Action::Zero { .. } | Action::Status { .. } => {
-                self.hold(request, action);
+                self.hold(request, action, now);
             }
         }
     }
@@ -163,10 +174,11 @@ impl Cache {
         let Some(InFlight { range, since, what }) = self.in_flight.remove(&tag) else {
             return;
         };
+        self.ending = Some(tag);
         match what {
             What::Fetch(fetch) => self.fetched(&fetch, range, outcome, now - since, now),
             What::Write(sent) => self.written(sent, range, outcome.err()),
-            What::Flush(flushing) => self.flushed(flushing, outcome.err()),
+            What::Flush(flushing) => self.flushed(flushing, outcome.err(), now),
             What::Through {
                 request,
                 then_flush,
@@ -176,6 +188,7 @@ impl Cache {
                 outcome => self.finish(request, outcome),
             },
         }
+        self.ending = None;
     }
 
     /// What the disk is to do now, if there is anything.
@@ -189,6 +202,12 @@ impl Cache {
     /// The next request that is done, if there is one.
     pub fn poll_done(&mut self) -> Option<Done> {
         self.done.pop_front()
+    }
+
+    /// The next change of what a request waits for, if [`CacheConfig::marks`] are asked for. A request that was answered
+    /// without any has waited for nothing. Those of a request come before it does in [`Cache::poll_done`].
+    pub fn poll_mark(&mut self) -> Option<Mark> {
+        self.marks.poll()
     }
 
     /// When [`Cache::poll_operation`], which has returned `None` at `now`, may have something although nothing has
@@ -210,6 +229,14 @@ impl Cache {
         };
         self.forget_clean(&all);
         self.ahead.forget();
+    }
+
+    /// Whether others may read and write the disk at any time: then nothing is read ahead, as it might be old when it is
+    /// read, and no write is acknowledged before the disk has it, as others would not see it.
+    pub fn share(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
+        self.urgent = self.next_write;
+        self.invalidate();
     }
 
     /// Bytes that were acknowledged and are not at the disk yet, or not on its medium where that is volatile.
@@ -249,7 +276,11 @@ impl Cache {
     }
 
     fn finish(&mut self, request: u64, outcome: Outcome) {
-        self.done.push_back(Done { request, outcome });
+        self.done.push_back(Done {
+            request,
+            outcome,
+            operation: self.ending,
+        });
     }
 
     fn send(&mut self, range: Range, what: What, action: Action, now: Instant) {

@@ -20,6 +20,8 @@ pub struct CacheConfig {
     /// Whether the disk may lose what it has answered and not flushed, when it loses power: that is kept in memory
     /// until it is flushed, for [`Cache::again`](crate::Cache::again).
     pub is_volatile: bool,
+    /// Whether [`Cache::poll_mark`](crate::Cache::poll_mark) says what requests wait for; it is to be asked then.
+    pub marks: bool,
 }
 
 /// What a cache has done.

@@ -8,6 +8,7 @@ mod ring;
 use std::collections::{BTreeMap, VecDeque};
 
 use wansan_trace::Instant;
+use wansan_trace::event::RequestWait;
 
 use self::drain::Drain;
 use self::index::Index;
@@ -17,6 +18,7 @@ use self::ring::Ring;
 pub use self::ring::{JournalFile, OpenError};
 use crate::action::{Action, Answer, Extent, Failure, Outcome};
 use crate::cache::{Done, Operation};
+use crate::mark::{Mark, Marks};
 use crate::range::{Range, fill};
 
 /// How a journal works.
@@ -30,6 +32,8 @@ pub struct JournalConfig {
     pub burst_bytes: u64,
     /// Operations of the disk at once, at most; at least 1.
     pub operations: usize,
+    /// As in [`CacheConfig`](crate::CacheConfig).
+    pub marks: bool,
 }
 
 /// A read that lacks data of the disk.
@@ -70,6 +74,9 @@ pub struct Journal<F> {
     next_tag: u64,
     operations: VecDeque<Operation>,
     done: VecDeque<Done>,
+    marks: Marks,
+    /// The operation that has just ended.
+    ending: Option<u64>,
     /// Writes that wait for room in the ring.
     waiting: VecDeque<(u64, Action)>,
     /// Requests that wait for the file, with the count of what must be durable.
@@ -123,6 +130,8 @@ impl<F: JournalFile> Journal<F> {
             next_tag: 0,
             operations: VecDeque::new(),
             done: VecDeque::new(),
+            marks: Marks::new(config.marks),
+            ending: None,
             waiting: VecDeque::new(),
             flushes: VecDeque::new(),
         }
@@ -135,12 +144,13 @@ impl<F: JournalFile> Journal<F> {
             Action::Write { .. } | Action::Zero { .. } | Action::Trim { .. } => {
                 self.waiting.push_back((request, action));
                 self.take_waiting(now);
+                if let Some((last, _)) = self.waiting.back()
+                    && *last == request
+                {
+                    self.marks.add(request, RequestWait::JournalRoom, now);
+                }
             }
-            Action::Flush => {
-                self.epoch += 1;
-                self.flushes.push_back((request, self.ring.written()));
-                self.answer_flushes();
-            }
+            Action::Flush => self.await_file(request, now),
             // What is in the journal counts as data.
             Action::Status { range, .. } if !self.index.overlapping(&range).is_empty() => {
                 let extents = vec![Extent::data(range.bytes())];
@@ -153,7 +163,11 @@ impl<F: JournalFile> Journal<F> {
     }
 
     fn finish(&mut self, request: u64, outcome: Outcome) {
-        self.done.push_back(Done { request, outcome });
+        self.done.push_back(Done {
+            request,
+            outcome,
+            operation: self.ending,
+        });
     }
 
     fn send(&mut self, what: InFlight, action: Action) {
@@ -203,7 +217,7 @@ impl<F: JournalFile> Journal<F> {
     fn take_waiting(&mut self, now: Instant) {
         while let Some((request, action)) = self.waiting.pop_front() {
             match self.append(&action, now) {
-                Ok(true) => self.acknowledge(request, &action),
+                Ok(true) => self.acknowledge(request, &action, now),
                 Ok(false) => return self.waiting.push_front((request, action)),
                 Err(failure) => self.finish(request, Err(failure)),
             }
@@ -228,7 +242,7 @@ impl<F: JournalFile> Journal<F> {
         Ok(true)
     }
 
-    fn acknowledge(&mut self, request: u64, action: &Action) {
+    fn acknowledge(&mut self, request: u64, action: &Action, now: Instant) {
         let is_fua = matches!(
             action,
             Action::Write { fua: true, .. }
@@ -236,13 +250,17 @@ impl<F: JournalFile> Journal<F> {
                 | Action::Trim { fua: true, .. }
         );
         match is_fua {
-            true => {
-                self.epoch += 1;
-                self.flushes.push_back((request, self.ring.written()));
-                self.answer_flushes();
-            }
+            true => self.await_file(request, now),
             false => self.finish(request, Ok(Answer::Done)),
         }
+    }
+
+    /// Ends the epoch; the request is answered once its records are durable.
+    fn await_file(&mut self, request: u64, now: Instant) {
+        self.marks.add(request, RequestWait::Journal, now);
+        self.epoch += 1;
+        self.flushes.push_back((request, self.ring.written()));
+        self.answer_flushes();
     }
 
     fn answer_flushes(&mut self) {
@@ -274,11 +292,23 @@ impl<F: JournalFile> Journal<F> {
 
     /// An operation of the disk has ended.
     pub fn completed(&mut self, tag: u64, outcome: Outcome, now: Instant) {
+        self.ending = Some(tag);
         match self.in_flight.remove(&tag) {
             Some(InFlight::Read(read)) => self.read_is_done(read, outcome),
             Some(InFlight::Through(request)) => self.finish(request, outcome),
             Some(InFlight::Drain) => self.drain.completed(outcome.is_ok(), now),
             None => {}
+        }
+        self.ending = None;
+    }
+
+    /// The request that an operation is for, if it is for one.
+    #[must_use]
+    pub fn request_of(&self, operation: u64) -> Option<u64> {
+        match self.in_flight.get(&operation)? {
+            InFlight::Read(read) => Some(read.request),
+            InFlight::Through(request) => Some(*request),
+            InFlight::Drain => None,
         }
     }
 
@@ -337,6 +367,11 @@ impl<F: JournalFile> Journal<F> {
     /// The next request that is done, if there is one.
     pub fn poll_done(&mut self) -> Option<Done> {
         self.done.pop_front()
+    }
+
+    /// As [`Cache::poll_mark`](crate::Cache::poll_mark).
+    pub fn poll_mark(&mut self) -> Option<Mark> {
+        self.marks.poll()
     }
 
     /// The disk may have lost what was not flushed: what is in the journal goes to it again.

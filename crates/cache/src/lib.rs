@@ -17,6 +17,7 @@ mod config;
 mod dirty;
 mod estimate;
 mod journal;
+mod mark;
 mod range;
 
 pub use action::{Action, Answer, Extent, Failure, Outcome};
@@ -24,4 +25,5 @@ pub use cache::{Cache, Done, Operation};
 pub use config::{CacheConfig, Counters};
 pub use estimate::Estimate;
 pub use journal::{Identity, Journal, JournalConfig, JournalFile, OpenError, Superblock};
+pub use mark::Mark;
 pub use range::Range;

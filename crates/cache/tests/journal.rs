@@ -191,6 +191,7 @@ fn config() -> JournalConfig {
         ring_bytes: RING_BYTES,
         burst_bytes: 16 * BLOCK,
         operations: 4,
+        marks: false,
     }
 }
 
@@ -204,6 +205,7 @@ fn cache() -> Cache {
         writes_in_flight: 3,
         // The journal keeps what is not flushed.
         is_volatile: false,
+        marks: false,
     })
 }
 

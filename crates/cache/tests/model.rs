@@ -26,6 +26,8 @@ enum Step {
     Restart(u64),
     /// Time passes, in ms.
     Wait(u64),
+    /// Others come, or go.
+    Share(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -40,6 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => any::<prop::sample::Index>().prop_map(Step::Arrive),
         1 => any::<u64>().prop_map(Step::Restart),
         2 => (0_u64..10).prop_map(Step::Wait),
+        1 => any::<bool>().prop_map(Step::Share),
     ]
 }
 
@@ -90,6 +93,7 @@ impl World {
             merge_time: Duration::from_millis(4),
             writes_in_flight: 3,
             is_volatile: true,
+            marks: false,
         };
         World {
             cache: Cache::new(config),
@@ -322,6 +326,7 @@ impl World {
             Step::Work(_) | Step::Arrive(_) => {}
             Step::Restart(seed) => self.restart(seed),
             Step::Wait(ms) => self.now += Duration::from_millis(ms),
+            Step::Share(is_shared) => self.cache.share(is_shared),
         }
         self.settle()
     }

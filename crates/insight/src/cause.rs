@@ -100,6 +100,16 @@ causes! {
     StoreService = "store_service", TooFewIos, Store, "the store served it";
     /// It waited for the store, or the store served others meanwhile.
     StoreQueue = "store_queue", Store, Store, "it was queued for the store";
+    /// Writes that an attached disk had acknowledged early had reached their limit.
+    WriteBehindLimit = "write_behind_limit", Nothing, Program, "early acknowledged writes had reached their limit";
+    /// A write waited for others to merge with, or for its turn at the disk.
+    Merge = "merge", Nothing, Program, "it waited for other writes to merge with, or for its turn";
+    /// Writes that had to be at the disk before were not there.
+    Backlog = "backlog", Nothing, Program, "earlier writes had to be at the disk first";
+    /// The journal's file was not durable yet.
+    Journal = "journal", Nothing, Program, "the journal was being synced";
+    /// The journal was full.
+    JournalRoom = "journal_room", Nothing, Program, "the journal was full";
     /// Nothing that was recorded tells.
     Unknown = "unknown", Nothing, Unknown, "nothing that was recorded tells why";
 }
@@ -127,7 +137,7 @@ pub enum Family {
     Acknowledgement,
     /// Losses and their repair.
     Loss,
-    /// The programs at both ends.
+    /// The programs at both ends, caches in front of them among these.
     Program,
     /// The store.
     Store,

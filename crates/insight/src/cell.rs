@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wansan_trace::Recorder;
 use wansan_trace::event::{
-    Connection, Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread,
+    Connection, Crossing, Packet, Path as PathSample, Pdu, Request, Stamp, Tcp, Thread,
 };
 use wansan_trace::file::{self, Kind, Table};
 
@@ -36,6 +36,8 @@ pub struct Cell {
     pub path: Option<Table<PathSample>>,
     /// Samples of programs' threads.
     pub thread: Option<Table<Thread>>,
+    /// What programs asked attached disks for.
+    pub request: Option<Table<Request>>,
 }
 
 impl Cell {
@@ -54,6 +56,7 @@ impl Cell {
             carriers: Vec::new(),
             path: file::gather(recorders),
             thread: file::gather(recorders),
+            request: file::gather(recorders),
         };
         Some(cell.derive())
     }
@@ -86,6 +89,7 @@ impl Cell {
             of(self.packet.as_ref()),
             of(self.path.as_ref()),
             of(self.thread.as_ref()),
+            of(self.request.as_ref()),
         ]
         .into_iter()
         .filter_map(|(kind, dropped)| {

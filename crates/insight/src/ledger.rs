@@ -15,12 +15,16 @@
 //! What no producer explains is [`Cause::Unknown`](crate::cause::Cause::Unknown). The least that the path was seen to take is
 //! [`Cause::Propagation`](crate::cause::Cause::Propagation), and what the I/O's bytes take at the link's rate [`Cause::Transmission`](crate::cause::Cause::Transmission).
 //!
+//! Requests of programs to attached disks have accounts too ([`RequestAccount`]): while a request waits for the disk, it
+//! waits for what the I/O does that carries it.
+//!
 //! Findings, stalls, charts and sentences are sums over the ledger ([`WaitUse`]).
 
 mod base;
 mod bytes;
 mod overlays;
 mod paths;
+mod requests;
 mod senders;
 mod stalls;
 mod timeline;
@@ -47,6 +51,7 @@ use base::Base;
 use bytes::DataBytes;
 use overlays::Overlays;
 use paths::Paths;
+pub use requests::{RequestAccount, RequestUse, request_uses};
 use senders::Senders;
 pub use stalls::{NO_CAUSE, cost_of, stall_use};
 use timeline::Timeline;

@@ -66,6 +66,7 @@ impl Cell {
             carriers: Vec::new(),
             path: file::read_folder(folder)?,
             thread: file::read_folder(folder)?,
+            request: file::read_folder(folder)?,
         };
         Ok(cell.derive())
     }

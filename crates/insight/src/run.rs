@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use wansan_schema::{CellResult, Parameters, PathChange, Results};
-use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread};
+use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Request, Stamp, Tcp, Thread};
 use wansan_trace::file::{self, Kind as _, Table};
 
 use crate::cell::Cell;
@@ -239,6 +239,7 @@ fn kinds(folder: &Path) -> Result<BTreeSet<&'static str>, ReadError> {
         Packet::NAME,
         PathSample::NAME,
         Thread::NAME,
+        Request::NAME,
     ];
     let kind_of = |name: &String| {
         let kind = name.strip_suffix(".parquet")?.split('.').next()?;

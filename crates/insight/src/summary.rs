@@ -13,7 +13,7 @@ use crate::command_window::CommandWindowUse;
 use crate::connections::{ConnectionUse, connection_uses};
 use crate::join::{Joined, Task};
 use crate::latency::Latency;
-use crate::ledger::{WaitUse, stall_use};
+use crate::ledger::{RequestUse, WaitUse, request_uses, stall_use};
 use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
 use crate::packet_gap::{PacketGaps, packet_gaps};
@@ -129,6 +129,8 @@ pub struct CellSummary {
     pub packet_gaps: Option<PacketGaps>,
     /// What the I/Os waited for.
     pub waits: WaitUse,
+    /// What programs asked attached disks for, by what they asked, if that was recorded.
+    pub requests: Vec<RequestUse>,
     /// What stalls cost, if packets and PDUs were recorded.
     pub stalls: Option<StallUse>,
     /// Where the latency goes below the socket, if stamps and PDUs were recorded.
@@ -231,6 +233,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
             .map(|table| program_uses(table, window))
             .unwrap_or_default(),
         packet_gaps: packet_gaps(cell, &analysis.traffic, window),
+        requests: request_uses(&analysis.ledger),
         stalls: stall_use(cell, window, &analysis.stalls, &waits),
         waits,
         below_socket: below::below_socket(cell, window),

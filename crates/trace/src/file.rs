@@ -3,7 +3,7 @@
 //! A program that records calls [`write_part`] when its work is done: one file per kind and host,
 //! `io.initiator-0.part.parquet` say. [`merge_parts`] joins the parts of all hosts, sorted by time,
 //! into `io.parquet`, `pdu.parquet`, `connection.parquet`, `tcp.parquet`, `stamp.parquet`, `packet.parquet`,
-//! `path.parquet` and `thread.parquet`, which [`write_merged`] writes at once where one program has all. [`read`] (or [`Reader`], batch by batch) reads either,
+//! `path.parquet`, `thread.parquet` and `request.parquet`, which [`write_merged`] writes at once where one program has all. [`read`] (or [`Reader`], batch by batch) reads either,
 //! [`read_folder`] whichever a folder has.
 //!
 //! pandas, DuckDB and Spark read the files as they are. Columns are the fields of the record types

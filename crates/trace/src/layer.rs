@@ -8,6 +8,9 @@ named! {
     /// A layer that an I/O passes, top to bottom. A request enters layers downward and its answer
     /// leaves them upward; in flight at a layer = entered − left.
     Layer {
+        /// Entered when a program's request comes to an attached disk; left when its answer is queued. One request may
+        /// take several I/Os, one or none, so that [`crate::event::Request`] records it, and no crossing.
+        Cache = "cache",
         /// Entered when the caller submits the I/O; left when the caller has its result.
         App = "app",
         /// Entered when the CDB is built; left when status and residual are decoded.
@@ -38,7 +41,7 @@ named! {
 }
 
 impl Layer {
-    /// The layer's place from the top, 0 to 10.
+    /// The layer's place from the top, 0 to 11.
     #[must_use]
     pub const fn depth(self) -> usize {
         self as usize

@@ -1,6 +1,6 @@
 //! The bounded store of one thread's records.
 
-use crate::event::{Connection, Crossing, Packet, Path, Pdu, Stamp, Tcp, Thread};
+use crate::event::{Connection, Crossing, Packet, Path, Pdu, Request, Stamp, Tcp, Thread};
 use crate::kind::Kind;
 use crate::log::{BLOCK_BYTES, Budget, Log, Supply, Words};
 use crate::passage::Passage;
@@ -140,6 +140,8 @@ kinds! {
     path: Path,
     /// Samples of programs' threads.
     thread: Thread,
+    /// Requests to attached disks.
+    request: Request,
 }
 
 impl Recorder {

@@ -328,5 +328,10 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
   target: { family: "program", limit: "nothing", words: "the target's program had it" },
   store_service: { family: "store", limit: "too_few_ios", words: "the store served it" },
   store_queue: { family: "store", limit: "store", words: "it was queued for the store" },
+  write_behind_limit: { family: "program", limit: "nothing", words: "early acknowledged writes had reached their limit" },
+  merge: { family: "program", limit: "nothing", words: "it waited for other writes to merge with, or for its turn" },
+  backlog: { family: "program", limit: "nothing", words: "earlier writes had to be at the disk first" },
+  journal: { family: "program", limit: "nothing", words: "the journal was being synced" },
+  journal_room: { family: "program", limit: "nothing", words: "the journal was full" },
   unknown: { family: "unknown", limit: "nothing", words: "nothing that was recorded tells why" },
 };

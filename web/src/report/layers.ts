@@ -7,6 +7,7 @@ interface LayerFacts {
 }
 
 const LAYERS: Record<string, LayerFacts> = {
+  cache: { name: "cache", entered: "a program's request comes to an attached disk" },
   app: { name: "application", entered: "the caller submits the I/O" },
   scsi: { name: "SCSI", entered: "the CDB is built" },
   queue: { name: "iSCSI queue", entered: "it is put on the session's queue" },

@@ -111,7 +111,8 @@ impl End for IscsiEnd {
     }
 
     fn poll_done(&mut self) -> Option<(u64, Outcome)> {
-        self.disk.poll_done()
+        let finished = self.disk.poll_done()?;
+        Some((finished.tag, finished.outcome))
     }
 
     fn take_reason(&mut self) -> Option<String> {

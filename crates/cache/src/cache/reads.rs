@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use wansan_trace::Instant;
+use wansan_trace::event::RequestWait;
 
 use super::{Cache, What};
 use crate::action::{Action, Answer, Failure, Outcome};
@@ -82,8 +83,10 @@ impl Cache {
                 is_current: true,
                 is_void: false,
             };
+            self.marks.add(request, RequestWait::Disk, now);
             self.fetch(whole, fetch, now);
         } else {
+            self.marks.add(request, RequestWait::ReadAhead, now);
             self.counters.read_waits += 1;
         }
         let read = Read {
@@ -122,7 +125,7 @@ impl Cache {
 
     fn read_ahead(&mut self, range: Range, waits: bool, now: Instant) {
         let bound = self.config.read_ahead_bytes;
-        if bound == 0 {
+        if bound == 0 || self.is_shared {
             return;
         }
         let product = PRODUCTS * self.estimate.product_bytes();
@@ -156,7 +159,7 @@ impl Cache {
                     What::Fetch(fetch) => fetch.keeps && in_flight.range.overlaps(&range),
                     _ => in_flight.changes(&range),
                 });
-        if range.is_empty() || is_known || self.fetching_bytes + bytes > bound {
+        if range.is_empty() || is_known || self.is_shared || self.fetching_bytes + bytes > bound {
             return;
         }
         while self.ahead_bytes() + bytes > bound {
@@ -220,6 +223,8 @@ impl Cache {
                 }
                 // Another part of what was read ahead may be what failed.
                 Err(_) if fetch.keeps => {
+                    let request = read.request;
+                    self.marks.add(request, RequestWait::Disk, now);
                     let alone = Fetch {
                         waiting: vec![(*key, *part)],
                         keeps: false,
@@ -262,6 +267,7 @@ impl Cache {
                 self.finish(read.request, Ok(Answer::Data(read.data)));
                 continue;
             }
+            self.marks.add(read.request, RequestWait::Disk, now);
             self.reads.insert(*key, read);
             for gap in gaps {
                 let fetch = Fetch {

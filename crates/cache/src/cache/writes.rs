@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use wansan_trace::Instant;
+use wansan_trace::event::RequestWait;
 
 use super::{Cache, What};
 use crate::action::{Action, Answer, Failure};
@@ -75,11 +76,12 @@ impl Cache {
             return;
         }
         self.counters.held_writes += 1;
+        self.marks.add(request, RequestWait::WriteBehind, now);
         self.waiting.push_back((request, action));
     }
 
     fn is_early(&self, fua: bool) -> bool {
-        self.config.write_behind_bytes > 0 && !fua
+        self.config.write_behind_bytes > 0 && !fua && !self.is_shared
     }
 
     /// Writes that are acknowledged late are bounded by who asks for them. One that is longer than all memory is
@@ -109,6 +111,7 @@ impl Cache {
             self.finish(request, Ok(Answer::Done));
         } else {
             let failure = OnceLock::new();
+            self.marks.add(request, RequestWait::Merge, now);
             tickets.push(Arc::new(Ticket { request, failure }));
         }
         if data.is_empty() {
@@ -129,14 +132,16 @@ impl Cache {
         self.dirty.write(burst);
     }
 
-    pub(super) fn flush(&mut self, request: u64) {
+    pub(super) fn flush(&mut self, request: u64, now: Instant) {
         self.counters.flushes += 1;
+        self.marks.add(request, RequestWait::Backlog, now);
         let before = self.next_write;
         self.urgent = before;
         self.flushes.push_back(Flush { request, before });
     }
 
-    pub(super) fn hold(&mut self, request: u64, action: Action) {
+    pub(super) fn hold(&mut self, request: u64, action: Action, now: Instant) {
+        self.marks.add(request, RequestWait::Backlog, now);
         if self.has_writes(&action.range()) {
             self.urgent = self.next_write;
         }
@@ -183,7 +188,7 @@ impl Cache {
     /// The bursts that have waited for others to merge with for long enough, or that somebody waits for.
     pub(super) fn due(&self, now: Instant) -> Due {
         Due {
-            all: self.config.write_behind_bytes == 0 || !self.waiting.is_empty(),
+            all: self.config.write_behind_bytes == 0 || self.is_shared || !self.waiting.is_empty(),
             before: self.urgent,
             until: now - self.config.merge_time,
         }
@@ -205,6 +210,9 @@ impl Cache {
         self.counters.bursts += 1;
         self.sent_writes += 1;
         self.sent_bytes += range.bytes();
+        for ticket in &burst.tickets {
+            self.marks.add(ticket.request, RequestWait::Disk, now);
+        }
         let sent = Sent {
             data: burst.data.clone(),
             first: burst.first,
@@ -366,6 +374,9 @@ impl Cache {
     }
 
     pub(super) fn send_flush_of(&mut self, flushes: Vec<Flush>, now: Instant) {
+        for flush in &flushes {
+            self.marks.add(flush.request, RequestWait::Disk, now);
+        }
         let flushing = Flushing {
             flushes,
             kept: self.kept.len(),
@@ -376,7 +387,7 @@ impl Cache {
 
     /// A flush that follows the loss of a write says so, once. One that the disk may have carried out without what it
     /// lost before is carried out again.
-    pub(super) fn flushed(&mut self, flushing: Flushing, failure: Option<Failure>) {
+    pub(super) fn flushed(&mut self, flushing: Flushing, failure: Option<Failure>, now: Instant) {
         let Flushing {
             flushes,
             kept,
@@ -387,7 +398,10 @@ impl Cache {
                 match flush.before {
                     // It follows a request that is not kept.
                     0 => self.finish(flush.request, Err(Failure::Io)),
-                    _ => self.flushes.push_front(flush),
+                    _ => {
+                        self.marks.add(flush.request, RequestWait::Backlog, now);
+                        self.flushes.push_front(flush);
+                    }
                 }
             }
             return;
@@ -438,6 +452,7 @@ impl Cache {
             if !matches!(action, Action::Status { .. }) {
                 self.forget_clean(&range);
             }
+            self.marks.add(request, RequestWait::Disk, now);
             let what = What::Through {
                 request,
                 then_flush,

@@ -269,6 +269,7 @@ mod tests {
             carriers: Vec::new(),
             path: None,
             thread: None,
+            request: None,
         };
         let window = Window {
             from_ns: 0,

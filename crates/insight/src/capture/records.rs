@@ -147,6 +147,7 @@ pub(super) fn recorded(sessions: &[Session<'_>]) -> Recorded {
         carriers,
         path: None,
         thread: None,
+        request: None,
     };
     Recorded {
         cell,

@@ -145,7 +145,7 @@ impl Base {
     fn way_in(&self, task: &Task, layer: Layer) -> (Cause, Option<FlowDirection>) {
         let to_target = (Cause::Unknown, Some(FlowDirection::ToTarget));
         match layer {
-            Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
+            Layer::Cache | Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
             Layer::Window if self.is_closed(task.session) => (Cause::CommandWindow, None),
             // A command gets its CmdSN when TCP has room for it.
             Layer::Window => to_target,
@@ -168,7 +168,7 @@ impl Base {
     /// Why it took in the last layer of which anything was recorded.
     fn inside(&self, task: &Task, layer: Layer) -> (Cause, Option<FlowDirection>) {
         match layer {
-            Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
+            Layer::Cache | Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
             Layer::Target | Layer::Device => (Cause::Target, None),
             Layer::Store => (Cause::StoreService, None),
             _ if self.writes.contains(&task.session) => {
@@ -182,7 +182,9 @@ impl Base {
 /// Why it took from leaving this layer to leaving the one above.
 fn way_out(layer: Layer) -> (Cause, Option<FlowDirection>) {
     match layer {
-        Layer::App | Layer::Scsi | Layer::Queue | Layer::Window => (Cause::Initiator, None),
+        Layer::Cache | Layer::App | Layer::Scsi | Layer::Queue | Layer::Window => {
+            (Cause::Initiator, None)
+        }
         Layer::Device => (Cause::Target, None),
         // Data that the store has given and that TCP does not take keep the device server waiting.
         Layer::Store

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use wansan_schema::{WaitCause, WaitSum};
 use wansan_trace::Layer;
 
-use super::{Account, Ledger, Source};
+use super::{Ledger, Source, Wait};
 use crate::cause::{Cause, Limit};
 use crate::traffic::FlowDirection;
 
@@ -54,7 +54,7 @@ impl WaitUse {
     pub fn of(ledger: &Ledger<'_>) -> WaitUse {
         let mut adding = Adding::default();
         for account in ledger.accounts() {
-            adding.add(&account);
+            adding.add(account.latency_ns(), &account.waits);
         }
         adding.finish()
     }
@@ -128,18 +128,19 @@ type Key = (Layer, Option<FlowDirection>, Cause, Source);
 
 /// Sums over accounts.
 #[derive(Default)]
-struct Adding {
+pub(super) struct Adding {
     ios: u64,
     latency_ns: u128,
     sums: HashMap<Key, (u128, u128)>,
 }
 
 impl Adding {
-    fn add(&mut self, account: &Account) {
+    /// Adds one with that latency.
+    pub(super) fn add(&mut self, latency_ns: u64, waits: &[Wait]) {
         self.ios += 1;
-        self.latency_ns += u128::from(account.latency_ns());
+        self.latency_ns += u128::from(latency_ns);
         let mut all_ns = 0;
-        for wait in &account.waits {
+        for wait in waits {
             let (length_ns, uncertain_ns) = self
                 .sums
                 .entry((wait.layer, wait.way, wait.cause, wait.source))
@@ -148,14 +149,10 @@ impl Adding {
             *uncertain_ns += u128::from(wait.uncertain_ns);
             all_ns += wait.length_ns();
         }
-        assert_eq!(
-            all_ns,
-            account.latency_ns(),
-            "each moment of a latency has one cause"
-        );
+        assert_eq!(all_ns, latency_ns, "each moment of a latency has one cause");
     }
 
-    fn finish(self) -> WaitUse {
+    pub(super) fn finish(self) -> WaitUse {
         let mean = |sum_ns: u128| sum_ns as f64 / self.ios.max(1) as f64;
         let sums: BTreeMap<Key, (u128, u128)> = self.sums.into_iter().collect();
         let sums =

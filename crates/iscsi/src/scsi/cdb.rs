@@ -5,6 +5,7 @@
 //! their 16-byte form elsewhere.
 
 use super::opcode;
+use super::reserve_in::READ_KEYS;
 
 /// A command descriptor block, padded with zeros.
 pub type Cdb = [u8; 16];
@@ -169,6 +170,16 @@ pub fn mode_sense_10(page: u8, allocation_bytes: u16) -> Cdb {
     cdb[0] = opcode::MODE_SENSE_10;
     cdb[1] = DBD;
     cdb[2] = page;
+    cdb[7..9].copy_from_slice(&allocation_bytes.to_be_bytes());
+    cdb
+}
+
+/// PERSISTENT RESERVE IN for the generation and the registered keys (SPC-4 §6.15.2).
+#[must_use]
+pub fn persistent_reserve_in_keys(allocation_bytes: u16) -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::PERSISTENT_RESERVE_IN;
+    cdb[1] = READ_KEYS;
     cdb[7..9].copy_from_slice(&allocation_bytes.to_be_bytes());
     cdb
 }

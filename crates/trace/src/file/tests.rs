@@ -392,21 +392,26 @@ fn files_of_many_row_groups_come_back() {
     let mut recorder = Recorder::new(Kinds::ALL, 64 << 20);
     let total = 600_000;
     for ns in 0..total {
-        let layer = Layer::ALL[(ns % 11) as usize];
+        let layer = Layer::ALL[ns as usize % Layer::ALL.len()];
         record(&mut recorder, crossing(ns, layer, Direction::Leave));
     }
     write_part(&folder.0, "busy", &[recorder]).unwrap();
     merge_parts(&folder.0).unwrap();
     let io = read::<Crossing>(&merged_path::<Crossing>(&folder.0)).unwrap();
-    let expected =
-        (0..total).map(|ns| crossing(ns, Layer::ALL[(ns % 11) as usize], Direction::Leave));
+    let expected = (0..total).map(|ns| {
+        crossing(
+            ns,
+            Layer::ALL[ns as usize % Layer::ALL.len()],
+            Direction::Leave,
+        )
+    });
     assert!(io.rows.iter().map(|row| row.record).eq(expected));
 }
 
 fn small_file(folder: &Path) -> PathBuf {
     let mut recorder = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
     for ns in 0..300 {
-        let layer = Layer::ALL[(ns % 11) as usize];
+        let layer = Layer::ALL[ns as usize % Layer::ALL.len()];
         record(&mut recorder, crossing(ns, layer, Direction::Enter));
     }
     recorder.pdu(pdu(1));

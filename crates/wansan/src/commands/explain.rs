@@ -2,6 +2,7 @@
 //! a watch tells.
 
 mod capture;
+mod requests;
 mod stalls;
 mod watched;
 pub(in crate::commands) mod what_if;
@@ -34,7 +35,7 @@ use super::{print_json, print_text};
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// A run (its folder, a prefix of its name, or its plan's name for the newest), the folder of
-    /// one of its cells, a folder written by `--record` of target, bench or watch, or a capture of
+    /// one of its cells, a folder written by `--record` of target, bench, attach or watch, or a capture of
     /// iSCSI connections (pcap or pcapng)
     #[arg(value_name = "RUN|FOLDER|CAPTURE")]
     place: PathBuf,
@@ -201,6 +202,8 @@ fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
     writeln!(out, "{}\n", table(cells(), &layers, waiting))?;
 
     for observed in cells() {
+        let cell = format!("Cell {}: ", observed.cell);
+        requests::print(out, &cell, &observed.summary.requests)?;
         stalls::print(
             out,
             &format!("Cell {}: ", observed.cell),

@@ -87,6 +87,7 @@ fn alone(cell: &Cell, host: &str, layers: &[Layer]) -> Cell {
         carriers: Vec::new(),
         path: None,
         thread: None,
+        request: None,
     }
 }
 

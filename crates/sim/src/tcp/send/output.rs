@@ -88,7 +88,11 @@ impl Sender {
 
     /// Room for as many packets as the window may need (`tcp_sndbuf_expand`).
     pub(super) fn expand_buffer(&mut self) {
-        let packets = self.window.cwnd.max(INITIAL_WINDOW).max(self.reordering + 1);
+        let packets = self
+            .window
+            .cwnd
+            .max(INITIAL_WINDOW)
+            .max(self.reordering + 1);
         self.buffer.expand(self.law.sndbuf_expand(), packets);
     }
 
