@@ -115,7 +115,7 @@ impl<'a> Ledger<'a> {
             bytes: DataBytes::of(cell, &paths),
             senders,
             paths,
-            transits: Transits::new(changes_ns),
+            transits: Transits::new(cell, changes_ns),
         };
         // What the path takes at least shows in all I/Os together, also those before the window.
         let mut transits = std::mem::take(&mut ledger.transits);
@@ -154,7 +154,8 @@ impl<'a> Ledger<'a> {
         }
         let mut timeline = self.observed(task)?;
         let transmissions = self.transmissions(task, &timeline);
-        self.transits.settle(task, &mut timeline, &transmissions);
+        self.transits
+            .settle(task, &mut timeline, &transmissions, &self.paths);
         self.senders.explain(task, &mut timeline);
         self.paths.explain(task, &mut timeline);
         timeline.settle_programs();

@@ -51,6 +51,7 @@ pub mod r2t;
 mod read;
 pub mod report;
 pub mod run;
+pub mod served;
 pub mod stall;
 pub mod summary;
 pub mod traffic;

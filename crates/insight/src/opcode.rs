@@ -15,7 +15,7 @@ pub const DATA_IN: u8 = 0x25;
 pub const R2T: u8 = 0x31;
 /// The S bit of a Data-In: it carries the status, in place of a SCSI Response (§11.7.3).
 pub const STATUS_BIT: u8 = 0x01;
-/// The F bit of a Data-Out: the last of its sequence (§11.7.1).
+/// The F bit of a Data-Out or Data-In: the last of its sequence (§11.7.1).
 pub const FINAL_BIT: u8 = 0x80;
 
 /// Whether the initiator sends it: a target's opcodes have this bit set.

@@ -423,13 +423,13 @@ impl Initiator {
         self.flush(now)?;
         self.sample_tcp(now);
         let left = deadline.since(clock::now()).min(LONGEST_WAIT);
-        let is_alone =
-            self.sockets.len() == 1 && self.recovery.is_idle() && self.waker.is_none();
+        let is_alone = self.sockets.len() == 1 && self.recovery.is_idle() && self.waker.is_none();
         if is_alone && !self.sockets[0].is_blocked && left > BLOCKING_WAIT {
             // Nothing but an answer can be next: waiting for it and reading it is one system call.
             return self.receive(0, RecvFlags::empty());
         }
-        let left = match self.trace.tcp.is_kept() {
+        // Nothing changes while nothing is under way.
+        let left = match self.trace.tcp.is_kept() && self.session.in_flight() > 0 {
             true => left.min(self.next_tcp_sample.since(clock::now())),
             false => left,
         };

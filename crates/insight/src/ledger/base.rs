@@ -14,6 +14,7 @@ use crate::command_window::{CommandWindowUse, command_window_uses};
 use crate::join::Task;
 use crate::opcode::{DATA_OUT, SCSI_COMMAND};
 use crate::population::Population;
+use crate::served::Served;
 use crate::traffic::FlowDirection;
 use crate::waiting::Parts;
 use crate::window::Window;
@@ -36,11 +37,15 @@ pub(super) struct Base {
     /// The least time that the store took for an I/O of a session that has more than one in it on average,
     /// where it takes longer by far for most.
     crowded_least_ns: HashMap<SessionId, u64>,
+    served: Served,
 }
 
 impl Base {
     pub(super) fn of(cell: &Cell, window: Window) -> Base {
-        let mut base = Base::default();
+        let mut base = Base {
+            served: Served::of(cell.pdu.as_ref()),
+            ..Base::default()
+        };
         let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
         for pdu in pdus.iter().map(|row| &row.record) {
             let is_write = pdu.opcode == DATA_OUT
@@ -57,15 +62,17 @@ impl Base {
 
     fn see_store(&mut self, cell: &Cell, window: Window) {
         let joined = &cell.joined;
-        let spans = joined
-            .tasks
-            .iter()
-            .filter_map(|task| task.span_ns(Layer::Store, joined.records));
+        let spans = joined.tasks.iter().filter_map(|task| {
+            let (enter_ns, leave_ns) = task.span_ns(Layer::Store, joined.records)?;
+            // One that is not done at the end is there all the time.
+            let served_ns = self.served.length_ns(task);
+            let end_ns = served_ns.map_or(leave_ns, |ns| enter_ns.saturating_add(ns));
+            Some((enter_ns, end_ns))
+        });
         self.is_store_idle = Population::of(spans).mean(window) < IDLE_STORE_IN_FLIGHT;
         let mut served: HashMap<SessionId, (u64, u64, u64)> = HashMap::default();
         for task in &joined.tasks {
-            if let Some((enter_ns, leave_ns)) = task.both_ns(Layer::Store) {
-                let took_ns = leave_ns.saturating_sub(enter_ns);
+            if let Some(took_ns) = self.served.length_ns(task) {
                 let (least_ns, sum_ns, count) =
                     served.entry(task.session).or_insert((u64::MAX, 0, 0));
                 *least_ns = took_ns.min(*least_ns);
@@ -114,14 +121,17 @@ impl Base {
             above = layer;
         }
         let (last, last_ns) = parts.last;
-        match self.crowded_least_ns.get(&task.session) {
-            Some(least_ns) if last == Layer::Store => {
-                add(
-                    last_ns.saturating_sub(*least_ns),
-                    last,
-                    (Cause::StoreQueue, None),
-                );
-                add(last_ns.min(*least_ns), last, (Cause::StoreService, None));
+        match last {
+            Layer::Store => {
+                let served_ns = self.served.length_ns(task).unwrap_or(last_ns);
+                let served_ns = served_ns.min(last_ns);
+                let least_ns = self.crowded_least_ns.get(&task.session);
+                let queued_ns = least_ns.map_or(0, |least_ns| served_ns.saturating_sub(*least_ns));
+                add(queued_ns, last, (Cause::StoreQueue, None));
+                add(served_ns - queued_ns, last, (Cause::StoreService, None));
+                // It has data that TCP does not take.
+                let to_initiator = (Cause::Unknown, Some(FlowDirection::ToInitiator));
+                add(last_ns - served_ns, last, to_initiator);
             }
             _ => add(last_ns, last, self.inside(task, last)),
         }
@@ -170,7 +180,6 @@ impl Base {
         match layer {
             Layer::Cache | Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
             Layer::Target | Layer::Device => (Cause::Target, None),
-            Layer::Store => (Cause::StoreService, None),
             _ if self.writes.contains(&task.session) => {
                 (Cause::Unknown, Some(FlowDirection::ToTarget))
             }

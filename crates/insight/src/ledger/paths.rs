@@ -31,6 +31,8 @@ const CARRIED_PART: f64 = 0.5;
 struct Link {
     is_full: bool,
     bytes_per_s: Option<f64>,
+    /// Its configured delay, from when on.
+    delays: Vec<(u64, u64)>,
 }
 
 /// The shared resources of a cell.
@@ -74,10 +76,21 @@ impl Paths {
     fn see_links(&mut self, cell: &Cell, window: Window, senders: &Senders) {
         let Some(table) = &cell.path else { return };
         let mut rates: HashMap<&str, u64> = HashMap::default();
+        let mut delays: HashMap<&str, Vec<(u64, u64)>> = HashMap::default();
         for row in &table.rows {
             let name = table.names.get(row.record.path);
-            if Path::element(name).1.is_none() && window.contains(row.record.time.ns()) {
+            if Path::element(name).1.is_some() {
+                continue;
+            }
+            if window.contains(row.record.time.ns()) {
                 rates.insert(name, row.record.bits_per_s);
+            }
+            let of_link = delays.entry(name).or_default();
+            if of_link
+                .last()
+                .is_none_or(|(_, ns)| *ns != row.record.delay_ns)
+            {
+                of_link.push((row.record.time.ns(), row.record.delay_ns));
             }
         }
         let carried = Carried::of(cell);
@@ -86,6 +99,7 @@ impl Paths {
             let link = Link {
                 is_full: used.utilisation >= FULL_UTILISATION,
                 bytes_per_s: rate.map(|rate| *rate as f64 / 8.0),
+                delays: delays.remove(used.path.as_str()).unwrap_or_default(),
             };
             let bytes = used.out_bytes_per_s * window.seconds();
             for key in senders.keys() {
@@ -135,6 +149,25 @@ impl Paths {
         self.links(task, way)
             .filter_map(|link| link.bytes_per_s)
             .min_by(f64::total_cmp)
+    }
+
+    /// The longest delay that is configured in a stretch of time for what goes that way; `None` where none is known.
+    pub(super) fn delay_ns(
+        &self,
+        task: &Task,
+        way: FlowDirection,
+        (from_ns, to_ns): (u64, u64),
+    ) -> Option<u64> {
+        let of_link = |link: &Link| {
+            let first = link.delays.partition_point(|(at_ns, _)| *at_ns <= from_ns);
+            let first = first.saturating_sub(1);
+            let behind = link.delays.partition_point(|(at_ns, _)| *at_ns < to_ns);
+            let meanwhile = link.delays.get(first..behind.max(first + 1))?;
+            meanwhile.iter().map(|(_, delay_ns)| *delay_ns).max()
+        };
+        let delays: Option<Vec<u64>> = self.links(task, way).map(of_link).collect();
+        let all_ns = delays?.into_iter().fold(0, u64::saturating_add);
+        (all_ns > 0).then_some(all_ns)
     }
 
     fn is_full(&self, task: &Task, way: FlowDirection) -> bool {

@@ -18,6 +18,10 @@ use crate::window::Window;
 /// long at least.
 const COUNTED_NS: u64 = 20_000_000;
 
+/// A send buffer that was full is so again within so long, or a round trip, where it limits: samples may miss it for a
+/// while.
+const FULL_LATELY_NS: u64 = 100_000_000;
+
 /// The sending end of one direction of a session's connection.
 pub(super) type SenderKey = (SessionId, ConnectionId, FlowDirection);
 
@@ -140,6 +144,8 @@ impl Sender {
         let mut widest_bytes = 0;
         // The newest sample from which on TCP's counters say enough.
         let mut base = 0;
+        // When the send buffer was full last.
+        let mut full_ns = None;
         for (place, pair) in samples.windows(2).enumerate() {
             let (before, after) = (pair[0], pair[1]);
             widest_bytes = widest_bytes.max(before.rwnd_bytes);
@@ -151,12 +157,22 @@ impl Sender {
             while base < place && samples[base + 1].time.ns() + COUNTED_NS <= to_ns {
                 base += 1;
             }
-            let Some(cause) = stopped_by(samples[base], after, widest_bytes) else {
-                continue;
-            };
-            match sender.steps.last_mut() {
-                Some(last) if last.1 == from_ns && last.2 == cause => last.1 = to_ns,
-                _ => sender.steps.push((from_ns, to_ns, cause)),
+            if is_full(after) {
+                full_ns = Some(to_ns);
+            }
+            let lately_ns = FULL_LATELY_NS.max(after.srtt_ns);
+            let was_full =
+                full_ns.is_some_and(|full_ns| to_ns.saturating_sub(full_ns) <= lately_ns);
+            let mut start_ns = from_ns;
+            for (cause, share) in stops(samples[base], after, widest_bytes, was_full) {
+                let length_ns = ((to_ns - from_ns) as f64 * share).round() as u64;
+                let end_ns = start_ns.saturating_add(length_ns).min(to_ns);
+                match sender.steps.last_mut() {
+                    Some(last) if last.1 == start_ns && last.2 == cause => last.1 = end_ns,
+                    _ if start_ns < end_ns => sender.steps.push((start_ns, end_ns, cause)),
+                    _ => {}
+                }
+                start_ns = end_ns;
             }
         }
         if let (Some(first), Some(last)) = (samples.first(), samples.last()) {
@@ -186,40 +202,122 @@ impl Sender {
     }
 }
 
-/// Whether all that the send buffer has room for is on its way, so that the program waits for an
+/// Whether the send buffer has hardly any room left: the program has written until there was none, or soon will have.
+fn is_full(sample: &Tcp) -> bool {
+    u64::from(sample.send_memory_bytes) * 10 >= u64::from(sample.send_buffer_bytes) * 9
+}
+
+/// Whether all that a full send buffer had room for is on its way, so that the program waits for an
 /// acknowledgement before it can add to it: Linux wakes it when a third is free (`sk_stream_is_writeable`).
 fn is_all_of_a_full_buffer_sent(sample: &Tcp) -> bool {
-    let is_full =
+    let is_unwritable =
         u64::from(sample.send_memory_bytes) * 3 >= u64::from(sample.send_buffer_bytes) * 2;
-    is_full
+    is_unwritable
         && sample.send_buffer_bytes > 0
         && sample.in_flight_packets > 0
         && sample.unsent_bytes <= sample.mss_bytes
 }
 
-/// What stopped a sender for most of the time between two samples. Its own counters say it of the receive
-/// window and of the send buffer; with neither in the way, what waits unsent behind segments in flight
-/// waits for congestion control. With nothing in flight no window is full: it waits for a device or a timer
+/// What stopped a sender between two samples, each with its share of the time: by its own counters the receive window
+/// and the send buffer. In the rest, what waits unsent behind segments in flight waits for the window that is fuller,
+/// the peer's or that of congestion control. With nothing in flight no window is full: it waits for a device or a timer
 /// then.
 ///
 /// A window that is narrower by half than it was before shows a receiver that does not read what came.
-fn stopped_by(before: &Tcp, after: &Tcp, widest_bytes: u32) -> Option<Cause> {
-    let passed_ns = after.time.ns().saturating_sub(before.time.ns());
-    let most_of = |counter: fn(&Tcp) -> u64| {
-        counter(after).saturating_sub(counter(before)) * 2 >= passed_ns.max(1)
+///
+/// A program waits for room only after it has found none: `was_full` when the send buffer was of late.
+fn stops(
+    before: &Tcp,
+    after: &Tcp,
+    widest_bytes: u32,
+    was_full: bool,
+) -> impl Iterator<Item = (Cause, f64)> {
+    let passed_ns = after.time.ns().saturating_sub(before.time.ns()).max(1) as f64;
+    let share = |counter: fn(&Tcp) -> u64| {
+        counter(after).saturating_sub(counter(before)) as f64 / passed_ns
     };
-    if most_of(|sample| sample.rwnd_limited_ns) {
-        let is_narrow = after.rwnd_bytes < widest_bytes / 2;
-        Some(if is_narrow {
-            Cause::ReceiveBuffer
-        } else {
-            Cause::ReceiveWindow
-        })
-    } else if most_of(|sample| sample.sndbuf_limited_ns) || is_all_of_a_full_buffer_sent(after) {
+    let receiver = match after.rwnd_bytes < widest_bytes / 2 {
+        true => Cause::ReceiveBuffer,
+        false => Cause::ReceiveWindow,
+    };
+    let by_receiver = share(|sample| sample.rwnd_limited_ns).min(1.0);
+    let by_buffer = share(|sample| sample.sndbuf_limited_ns).min(1.0 - by_receiver);
+    let rest = if was_full && is_all_of_a_full_buffer_sent(after) {
         Some(Cause::SendBuffer)
     } else if after.unsent_bytes > after.mss_bytes && after.in_flight_packets > 0 {
-        Some(Cause::CongestionWindow)
+        let in_flight_bytes = f64::from(after.in_flight_packets) * f64::from(after.mss_bytes);
+        let of_peer = in_flight_bytes / f64::from(after.rwnd_bytes.max(1));
+        let of_own = f64::from(after.in_flight_packets) / f64::from(after.cwnd_packets.max(1));
+        Some(if of_peer > of_own {
+            receiver
+        } else {
+            Cause::CongestionWindow
+        })
     } else {
         None
+    };
+    let counted = [(receiver, by_receiver), (Cause::SendBuffer, by_buffer)];
+    let rest = rest.map(|cause| (cause, 1.0 - by_receiver - by_buffer));
+    counted
+        .into_iter()
+        .chain(rest)
+        .filter(|(_, share)| *share > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use wansan_trace::Instant;
+
+    use super::*;
+
+    /// Two samples 20 ms apart, of a sender that has more than it may send.
+    fn samples(rwnd_limited_ns: u64, in_flight_packets: u32) -> [Tcp; 2] {
+        let before = Tcp {
+            time: Instant::from_ns(0),
+            mss_bytes: 1000,
+            cwnd_packets: 100,
+            rwnd_bytes: 50_000,
+            in_flight_packets,
+            unsent_bytes: 90_000,
+            send_buffer_bytes: 200_000,
+            send_memory_bytes: 190_000,
+            ..Tcp::BLANK
+        };
+        let after = Tcp {
+            time: Instant::from_ns(20_000_000),
+            rwnd_limited_ns,
+            ..before
+        };
+        [before, after]
+    }
+
+    fn stopped(samples: [Tcp; 2], was_full: bool) -> Vec<(Cause, f64)> {
+        let [before, after] = samples;
+        stops(&before, &after, 50_000, was_full).collect()
+    }
+
+    #[test]
+    fn counters_have_their_share_and_the_fuller_window_the_rest() {
+        use Cause::{CongestionWindow, ReceiveWindow};
+        let of_peer = stopped(samples(5_000_000, 49), true);
+        assert_eq!(of_peer, [(ReceiveWindow, 0.25), (ReceiveWindow, 0.75)]);
+        let wide = |it: Tcp| Tcp {
+            rwnd_bytes: 500_000,
+            ..it
+        };
+        let of_own = stopped(samples(5_000_000, 99).map(wide), true);
+        assert_eq!(of_own, [(ReceiveWindow, 0.25), (CongestionWindow, 0.75)]);
+    }
+
+    #[test]
+    fn a_program_waits_for_room_only_after_it_found_none() {
+        let all_sent = |it: Tcp| Tcp {
+            unsent_bytes: 0,
+            send_memory_bytes: 150_000,
+            ..it
+        };
+        let waits = samples(0, 20).map(all_sent);
+        assert_eq!(stopped(waits, true), [(Cause::SendBuffer, 1.0)]);
+        assert_eq!(stopped(waits, false), []);
     }
 }

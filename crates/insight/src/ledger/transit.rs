@@ -2,12 +2,19 @@
 
 use foldhash::HashMap;
 
-use wansan_trace::{ConnectionId, Layer, SessionId};
+use wansan_trace::event::PduDirection;
+use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
+use super::paths::Paths;
 use super::timeline::Timeline;
 use crate::cause::Cause;
+use crate::cell::Cell;
 use crate::join::Task;
+use crate::opcode::R2T;
 use crate::traffic::FlowDirection;
+
+/// What hosts take to pass on what a path delays, at most.
+const HOSTS_NS: u64 = 500_000;
 
 const DIRECTIONS: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
 
@@ -15,6 +22,8 @@ const DIRECTIONS: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::
 #[derive(Debug, Default)]
 pub(super) struct Transits {
     changes_ns: Vec<u64>,
+    /// R2Ts of each I/O, by who recorded them: its target, and its initiator.
+    r2ts: HashMap<(SessionId, TaskTag), [u32; 2]>,
     least_ns: HashMap<(SessionId, ConnectionId, FlowDirection, Option<Layer>, usize), u64>,
 }
 
@@ -27,9 +36,18 @@ fn deepest(task: &Task) -> Option<Layer> {
 }
 
 impl Transits {
-    pub(super) fn new(changes_ns: Vec<u64>) -> Transits {
+    pub(super) fn new(cell: &Cell, changes_ns: Vec<u64>) -> Transits {
+        let mut r2ts: HashMap<(SessionId, TaskTag), [u32; 2]> = HashMap::default();
+        let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
+        for pdu in pdus.iter().map(|row| &row.record) {
+            if pdu.opcode == R2T {
+                let received = usize::from(pdu.direction == PduDirection::Received);
+                r2ts.entry((pdu.session, pdu.task)).or_default()[received] += 1;
+            }
+        }
         Transits {
             changes_ns,
+            r2ts,
             least_ns: HashMap::default(),
         }
     }
@@ -63,6 +81,28 @@ impl Transits {
         }
     }
 
+    /// What the delays of the paths let an I/O take that way: a write's data cross them after each R2T, and so do the R2Ts.
+    /// A queue that never empties is in the least that was seen, but not in this.
+    fn delayed_ns(
+        &self,
+        task: &Task,
+        way: FlowDirection,
+        span_ns: (u64, u64),
+        paths: &Paths,
+    ) -> Option<u64> {
+        let delay_ns = paths.delay_ns(task, way, span_ns)?;
+        let delay_ns = delay_ns.saturating_add(HOSTS_NS);
+        if way == FlowDirection::ToInitiator {
+            return Some(delay_ns);
+        }
+        let r2ts = self.r2ts.get(&(task.session, task.tag));
+        let r2ts = r2ts.map_or(0, |[sent, received]| u64::from(*sent.max(received)));
+        let back_ns = paths.delay_ns(task, FlowDirection::ToInitiator, span_ns);
+        let back_ns = back_ns.map_or(delay_ns, |back_ns| back_ns.saturating_add(HOSTS_NS));
+        let round_trips_ns = delay_ns.saturating_add(back_ns).saturating_mul(r2ts);
+        Some(delay_ns.saturating_add(round_trips_ns))
+    }
+
     /// Gives the path the least that it takes, and the link what the I/O's own bytes take. Senders and
     /// queues keep bytes before that, so it is the last of what is unknown.
     pub(super) fn settle(
@@ -70,13 +110,17 @@ impl Transits {
         task: &Task,
         timeline: &mut Timeline,
         links_ns: &HashMap<FlowDirection, u64>,
+        paths: &Paths,
     ) {
         let epoch = self.epoch(timeline);
+        let span_ns = timeline.span_ns();
         for way in DIRECTIONS {
             let key = |epoch| (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = epoch.and_then(|epoch| self.least_ns.get(&key(epoch)));
             // Of an I/O that was under way at a change nobody knows what it waited for.
             let least_ns = least_ns.copied().unwrap_or(u64::MAX);
+            let delayed_ns = self.delayed_ns(task, way, span_ns, paths);
+            let least_ns = least_ns.min(delayed_ns.unwrap_or(u64::MAX));
             timeline.take_last(way, least_ns, Cause::Propagation);
             let link_ns = links_ns.get(&way).copied().unwrap_or(0);
             timeline.take_last(way, link_ns, Cause::Transmission);

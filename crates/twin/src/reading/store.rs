@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wansan_insight::join::Task;
 use wansan_insight::population::Population;
+use wansan_insight::served::Served;
 use wansan_insight::{Cell, CellSummary, Window};
 use wansan_trace::Layer;
 use wansan_workload::service::{Service, ServiceTime};
@@ -32,9 +33,8 @@ pub(super) fn service(
     unknown: &mut Vec<String>,
 ) -> Option<Service> {
     let tasks = cell.joined.tasks.iter();
-    let mut spans: Vec<(u64, u64)> = tasks
-        .filter_map(|task| task.both_ns(Layer::Store))
-        .collect();
+    let shown = Served::of(cell.pdu.as_ref());
+    let mut spans: Vec<(u64, u64)> = tasks.filter_map(|task| shown.piece_ns(task)).collect();
     spans.sort_unstable();
     let done = |(_, leave_ns): &(u64, u64)| recorded.window.contains(*leave_ns);
     let took_ns = spans.iter().filter(|span| done(span));
@@ -48,7 +48,7 @@ pub(super) fn service(
         return None;
     }
     let mean_ns = in_turn_ns.iter().sum::<u64>() / in_turn_ns.len() as u64;
-    let servers = servers(cell, recorded.window, mean_ns / WAIT_PART).unwrap_or_else(|| {
+    let servers = servers(cell, &shown, recorded.window, mean_ns / WAIT_PART).unwrap_or_else(|| {
         let most = most_at_once(&spans);
         unknown.push(format!(
             "how many operations the store serves at once: {most} is the most that it was seen to, and taken as all"
@@ -165,7 +165,7 @@ fn ends_of_service(spans: &[(u64, u64)], servers: usize) -> Vec<u64> {
 /// How many operations the store serves while others wait for it, for `least_ns` or longer; `None` where they
 /// seldom do. The median counts: where a program hears late that an operation is over, the next one has begun
 /// already.
-fn servers(cell: &Cell, window: Window, least_ns: u64) -> Option<u64> {
+fn servers(cell: &Cell, shown: &Served, window: Window, least_ns: u64) -> Option<u64> {
     let tasks = || cell.joined.tasks.iter();
     let waits = tasks().filter_map(|task| {
         let (from_ns, to_ns) = (task.enter_ns(Layer::Device)?, task.enter_ns(Layer::Store)?);
@@ -179,7 +179,7 @@ fn servers(cell: &Cell, window: Window, least_ns: u64) -> Option<u64> {
         return None;
     }
     let waiting = Population::of(waits);
-    let served = Population::of(tasks().filter_map(|task| task.both_ns(Layer::Store)));
+    let served = Population::of(tasks().filter_map(|task| shown.piece_ns(task)));
     let mut served_ns: BTreeMap<u64, u64> = BTreeMap::new();
     for wait in waiting.steps(window).filter(|step| step.count > 0) {
         let meanwhile = Window {
@@ -235,7 +235,7 @@ mod tests {
             from_ns: 0,
             to_ns: 1000 * MS,
         };
-        servers(&cell, window, MS / 5)
+        servers(&cell, &Served::of(cell.pdu.as_ref()), window, MS / 5)
     }
 
     #[test]
