@@ -26,10 +26,16 @@ use crate::window::Window;
 /// A path carries a connection when it carries this part of its bytes.
 const CARRIED_PART: f64 = 0.5;
 
+/// A link is looked at over so long, and so many of the longest packets, at least: samples count packets that have left.
+const LOOK_NS: u64 = 100_000_000;
+const LOOK_PACKETS: f64 = 50.0;
+const PACKET_BITS: f64 = 1514.0 * 8.0;
+
 /// One direction of a path.
 #[derive(Debug)]
 struct Link {
-    is_full: bool,
+    /// When it was full, by time.
+    full: Vec<(u64, u64)>,
     bytes_per_s: Option<f64>,
     /// Its configured delay, from when on.
     delays: Vec<(u64, u64)>,
@@ -77,6 +83,7 @@ impl Paths {
         let Some(table) = &cell.path else { return };
         let mut rates: HashMap<&str, u64> = HashMap::default();
         let mut delays: HashMap<&str, Vec<(u64, u64)>> = HashMap::default();
+        let mut samples: HashMap<&str, Vec<&Path>> = HashMap::default();
         for row in &table.rows {
             let name = table.names.get(row.record.path);
             if Path::element(name).1.is_some() {
@@ -85,6 +92,7 @@ impl Paths {
             if window.contains(row.record.time.ns()) {
                 rates.insert(name, row.record.bits_per_s);
             }
+            samples.entry(name).or_default().push(&row.record);
             let of_link = delays.entry(name).or_default();
             if of_link
                 .last()
@@ -97,7 +105,9 @@ impl Paths {
         for used in path_use(table, window) {
             let rate = rates.get(used.path.as_str()).filter(|rate| **rate > 0);
             let link = Link {
-                is_full: used.utilisation >= FULL_UTILISATION,
+                full: samples
+                    .get(used.path.as_str())
+                    .map_or_else(Vec::new, |samples| full(samples)),
                 bytes_per_s: rate.map(|rate| *rate as f64 / 8.0),
                 delays: delays.remove(used.path.as_str()).unwrap_or_default(),
             };
@@ -170,10 +180,8 @@ impl Paths {
         (all_ns > 0).then_some(all_ns)
     }
 
-    fn is_full(&self, task: &Task, way: FlowDirection) -> bool {
-        if self.links(task, way).any(|link| link.is_full) {
-            return true;
-        }
+    /// Whether TCP shows that what goes that way is behind a full link, where no path was sampled.
+    fn seems_full(&self, task: &Task) -> bool {
         !self.behind_a_full_link.is_empty() && {
             let key = (task.session.to_string(), task.connection.0);
             self.behind_a_full_link.contains_key(&key)
@@ -182,22 +190,34 @@ impl Paths {
 
     /// Gives what waits for a full resource to that.
     pub(super) fn explain(&self, task: &Task, timeline: &mut Timeline) {
-        let is_full = [FlowDirection::ToTarget, FlowDirection::ToInitiator]
-            .map(|way| self.is_full(task, way));
-        timeline.each(|wait| {
-            let cause = match wait.way {
-                Some(way) => self.behind(
-                    wait,
-                    way,
-                    is_full[usize::from(way == FlowDirection::ToInitiator)],
-                ),
-                None => self.in_a_program(wait),
-            };
-            if let Some(cause) = cause.filter(|cause| *cause != wait.cause) {
-                wait.cause = cause;
-                wait.source = Source::Resources;
+        let (from_ns, to_ns) = timeline.span_ns();
+        for way in [FlowDirection::ToTarget, FlowDirection::ToInitiator] {
+            for link in self.links(task, way) {
+                let first = link.full.partition_point(|(_, end_ns)| *end_ns <= from_ns);
+                let meanwhile = link.full[first..].iter();
+                for &stretch in meanwhile.take_while(|(start_ns, _)| *start_ns < to_ns) {
+                    timeline.change(stretch, |wait| {
+                        if wait.way == Some(way) {
+                            self.tell(wait, true);
+                        }
+                    });
+                }
             }
-        });
+        }
+        let seems_full = self.seems_full(task);
+        timeline.each(|wait| self.tell(wait, seems_full));
+    }
+
+    /// Gives a wait to the resource that it waits for, if to any.
+    fn tell(&self, wait: &mut Wait, is_link_full: bool) {
+        let cause = match wait.way {
+            Some(way) => self.behind(wait, way, is_link_full),
+            None => self.in_a_program(wait),
+        };
+        if let Some(cause) = cause.filter(|cause| *cause != wait.cause) {
+            wait.cause = cause;
+            wait.source = Source::Resources;
+        }
     }
 
     /// The resource that bytes wait for.
@@ -243,6 +263,32 @@ impl Paths {
         };
         has_no_time.then_some(Cause::Processor)
     }
+}
+
+/// When a link with these samples was full, by time.
+fn full(samples: &[&Path]) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    let mut samples = samples.iter();
+    let Some(mut before) = samples.next() else {
+        return runs;
+    };
+    for after in samples {
+        let (from_ns, to_ns) = (before.time.ns(), after.time.ns());
+        let packets_ns = LOOK_PACKETS * PACKET_BITS * 1e9 / after.bits_per_s.max(1) as f64;
+        let passed_ns = to_ns.saturating_sub(from_ns);
+        if passed_ns < LOOK_NS || (passed_ns as f64) < packets_ns {
+            continue;
+        }
+        let busy_ns = after.busy_ns.saturating_sub(before.busy_ns);
+        if busy_ns as f64 >= passed_ns as f64 * FULL_UTILISATION {
+            match runs.last_mut() {
+                Some(last) if last.1 == from_ns => last.1 = to_ns,
+                _ => runs.push((from_ns, to_ns)),
+            }
+        }
+        before = after;
+    }
+    runs
 }
 
 /// Whose bytes each direction of each path carried, where packets were recorded.
