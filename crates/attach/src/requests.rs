@@ -6,8 +6,8 @@ use wansan_cache::{Action, Mark, Range};
 use wansan_trace::event::{Request, RequestKind, RequestWait};
 use wansan_trace::{Instant, NameId, Recorder, SessionId, TaskTag};
 
-/// Stretches of one request that are kept; the last one stands for all that follow. A request that is sent again and
-/// again, as sessions are lost, would have more.
+/// Stretches of one request that are kept; the last one stands for all that follow. A request that is retried
+/// as sessions are lost would have more.
 const MOST_STRETCHES: usize = 16;
 
 /// The open requests, and the recorder that has those that were answered.

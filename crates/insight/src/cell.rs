@@ -36,7 +36,7 @@ pub struct Cell {
     pub path: Option<Table<PathSample>>,
     /// Samples of programs' threads.
     pub thread: Option<Table<Thread>>,
-    /// What programs asked attached disks for.
+    /// What programs requested of attached disks.
     pub request: Option<Table<Request>>,
 }
 

@@ -129,7 +129,7 @@ pub struct CellSummary {
     pub packet_gaps: Option<PacketGaps>,
     /// What the I/Os waited for.
     pub waits: WaitUse,
-    /// What programs asked attached disks for, by what they asked, if that was recorded.
+    /// What programs requested of attached disks, by operation, if that was recorded.
     pub requests: Vec<RequestUse>,
     /// What stalls cost, if packets and PDUs were recorded.
     pub stalls: Option<StallUse>,

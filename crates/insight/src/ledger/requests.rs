@@ -16,7 +16,7 @@ use crate::population::Population;
 /// One request's waits: each moment from when it came to when it was answered, once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestAccount {
-    /// What was asked for.
+    /// The operation requested.
     pub kind: RequestKind,
     /// How much, in bytes.
     pub length_bytes: u64,
@@ -33,7 +33,7 @@ pub struct RequestAccount {
 /// What requests of one kind waited for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RequestUse {
-    /// What was asked for.
+    /// The operation requested.
     #[serde(serialize_with = "name_of")]
     pub kind: RequestKind,
     /// Requests that were answered in the window.
@@ -176,7 +176,7 @@ fn add_waits(
     waits.extend((from_ns < to_ns).then(|| own(from_ns, to_ns, cause)));
 }
 
-/// What the requests of a ledger waited for, by what was asked for.
+/// What the requests of a ledger waited for, by operation.
 #[must_use]
 pub fn request_uses(ledger: &Ledger<'_>) -> Vec<RequestUse> {
     let mut by_kind: BTreeMap<RequestKind, Vec<RequestAccount>> = BTreeMap::new();

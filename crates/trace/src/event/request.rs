@@ -5,7 +5,7 @@ use crate::record::record;
 use crate::{Instant, NameId, SessionId, TaskTag};
 
 named! {
-    /// What a program asks an attached disk for.
+    /// The operation that a program requests of an attached disk.
     RequestKind {
         /// Data.
         Read = "read",
@@ -31,7 +31,7 @@ named! {
         Nothing = "nothing",
         /// Data that are on their way already, as they are read ahead.
         ReadAhead = "read_ahead",
-        /// The disk, which was asked for it.
+        /// The disk: an operation was sent for it.
         Disk = "disk",
         /// Room under the limit of writes that are acknowledged early.
         WriteBehind = "write_behind",
@@ -57,7 +57,7 @@ record! {
         disk: NameId => Repeats,
         /// The request's number among those of the disk; they are in the order in which requests came.
         request: u64 => Varies,
-        /// What is asked for.
+        /// The operation requested.
         kind: RequestKind => Repeats,
         /// Where, in bytes.
         offset_bytes: u64 => Varies,
