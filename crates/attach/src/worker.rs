@@ -129,7 +129,7 @@ impl Worker {
         })
     }
 
-    /// Serves until it is told to end; returns what was recorded.
+    /// Serves until it is to end; returns the records.
     pub(crate) fn run(mut self) -> Result<Vec<Recorder>, DiskError> {
         let mut ready = Vec::new();
         loop {

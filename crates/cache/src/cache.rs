@@ -204,7 +204,7 @@ impl Cache {
         self.done.pop_front()
     }
 
-    /// The next change of what a request waits for, if [`CacheConfig::marks`] are asked for. A request that was answered
+    /// The next change of what a request waits for, if [`CacheConfig::marks`] is set. A request that was answered
     /// without any has waited for nothing. Those of a request come before it does in [`Cache::poll_done`].
     pub fn poll_mark(&mut self) -> Option<Mark> {
         self.marks.poll()

@@ -28,7 +28,7 @@ const REQUESTS: u32 = 80;
 const OPEN: u32 = 16;
 /// Rounds of an ordinary run, of each way.
 const ROUNDS: u64 = 40;
-/// Rounds of all ways together when they are asked for.
+/// Rounds of all ways together, on request.
 const MANY_ROUNDS: u64 = 1000;
 /// The superblocks of a journal, in bytes: what is behind them is its ring.
 const SUPERBLOCKS_BYTES: usize = 8192;

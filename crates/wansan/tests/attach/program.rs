@@ -75,7 +75,7 @@ impl Program {
 
     fn take(&mut self, event: Event) -> Result<Answered, Stop> {
         let Event::Done { user, result } = event else {
-            return Err(broken(format!("it is not asked for: {event:?}")));
+            return Err(broken(format!("unexpected event: {event:?}")));
         };
         self.open -= 1;
         match result.map_err(broken)? {
