@@ -53,7 +53,12 @@
     next
 }
 /^(failures:|test result: )/ { of = "" }
-of != "" && panicked && $0 != "" && !(of in panics) { panics[of] = place $0 }
+# What a program printed follows its error's line.
+of != "" && of in continues && $0 != "" { panics[of] = panics[of] " " $0; delete continues[of] }
+of != "" && panicked && $0 != "" && !(of in panics) {
+    panics[of] = place $0
+    if ($0 ~ /:$/) continues[of]
+}
 of != "" && / panicked at .*:$/ {
     place = $0
     sub(/.* panicked at /, "", place)

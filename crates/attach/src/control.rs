@@ -21,8 +21,11 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 /// How long a process may take to list its disks; one that takes longer is left out.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a client may take to ask.
+/// How long a client may take to ask, and to take its answer.
 const ASKING: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether all answers are given.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,42 +70,65 @@ pub struct Listed {
     pub behind_ns: u64,
 }
 
-/// A process that attaches disks is spoken to at this socket; it goes when this is dropped.
+/// What a process does once its answer is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Goes on.
+    Continue,
+    /// Ends: its last disk was detached.
+    End,
+}
+
+/// A process that attaches disks is spoken to at this socket; it goes when this is dropped, which waits for the answers
+/// that are being given.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
+    /// Every conversation has a share of it, and so has the thread that accepts them.
+    conversing: Arc<()>,
 }
 
 impl Control {
-    /// Answers requests by `answer`, each in a thread of its own; `then` follows when an answer was sent.
+    /// Answers requests by `answer`, each in a thread of its own; `end` follows when an answer was sent that ends the
+    /// process.
     ///
     /// # Errors
     /// When the socket cannot be made.
     pub fn serve(
-        answer: impl Fn(Request) -> Answer + Send + Sync + 'static,
-        then: impl Fn() + Send + Sync + 'static,
+        answer: impl Fn(Request) -> (Answer, Then) + Send + Sync + 'static,
+        end: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Control> {
         let folder = own_folder()?;
-        let path = folder.join(format!("attach-{}", std::process::id()));
-        remove_stale(&path)?;
-        let socket = private(&path)?;
-        let work = Arc::new((answer, then));
+        let process = std::process::id();
+        let path = folder.join(format!("attach-{process}"));
+        let new = folder.join(format!("new-{process}"));
+        remove_stale(&new)?;
+        let socket = private(&new)?;
+        // Under its name it listens: who finds it refused takes it for a crash's.
+        fs::rename(&new, &path)?;
+        let work = Arc::new((answer, end));
+        let conversing = Arc::new(());
+        let share = Arc::clone(&conversing);
         thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || {
                 for stream in socket.incoming().flatten() {
                     let work = Arc::clone(&work);
+                    let share = Arc::clone(&share);
                     let client = thread::Builder::new().name("control".to_owned());
                     // Without a thread the client hears nothing, and asks again.
                     let _ = client.spawn(move || {
-                        let (answer, then) = &*work;
+                        let (answer, end) = &*work;
                         // A client that does not ask as it should gets nothing.
-                        let _ = converse(&stream, answer);
-                        then();
+                        let then = converse(&stream, answer);
+                        drop(share);
+                        if then.is_ok_and(|then| then == Then::End) {
+                            end();
+                        }
                     });
                 }
             })?;
-        Ok(Control { path })
+        Ok(Control { path, conversing })
     }
 }
 
@@ -110,14 +136,22 @@ impl Drop for Control {
     fn drop(&mut self) {
         // Whoever removed it before us did what we want.
         let _ = fs::remove_file(&self.path);
+        // One share is ours, one the accepting thread's. A client that asks nothing is waited for no longer than that.
+        while Arc::strong_count(&self.conversing) > 2 {
+            thread::sleep(LOOK);
+        }
     }
 }
 
-fn converse(stream: &UnixStream, answer: &impl Fn(Request) -> Answer) -> io::Result<()> {
+fn converse(stream: &UnixStream, answer: &impl Fn(Request) -> (Answer, Then)) -> io::Result<Then> {
     stream.set_read_timeout(Some(ASKING))?;
+    stream.set_write_timeout(Some(ASKING))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
-    send(stream, &answer(serde_json::from_str(&line)?))
+    let (answer, then) = answer(serde_json::from_str(&line)?);
+    // Whoever asked may be gone: what was asked for is done.
+    let _ = send(stream, &answer);
+    Ok(then)
 }
 
 fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
@@ -147,10 +181,15 @@ pub fn ask_all(request: &Request) -> io::Result<Vec<Answer>> {
 
 /// `None` when nobody listens there any more, or ends before it has answered.
 fn ask(path: &Path, request: &Request) -> Option<Answer> {
-    let Ok(stream) = UnixStream::connect(path) else {
-        // Nobody needs it, whether it is there or not.
-        let _ = fs::remove_file(path);
-        return None;
+    let stream = match UnixStream::connect(path) {
+        Ok(stream) => stream,
+        Err(error) => {
+            if error.kind() == ErrorKind::ConnectionRefused {
+                // Nobody needs it, whether it is there or not.
+                let _ = fs::remove_file(path);
+            }
+            return None;
+        }
     };
     if *request == Request::List {
         stream.set_read_timeout(Some(PATIENCE)).ok()?;

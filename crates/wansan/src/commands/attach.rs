@@ -5,8 +5,6 @@ mod list;
 mod metrics;
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -96,16 +94,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
     };
     program.start(&settings.file)?;
     let disks = program.disks.clone();
-    let is_last = Arc::new(AtomicBool::new(false));
-    let was_last = Arc::clone(&is_last);
-    let control = Control::serve(
-        move |request| list::answer(&disks, &request, &is_last),
-        move || {
-            if was_last.load(Ordering::Relaxed) {
-                list::end();
-            }
-        },
-    );
+    let control = Control::serve(move |request| list::answer(&disks, &request), list::end);
     if let Err(error) = &control {
         remark(&format!(
             "wansan attach: `wansan attach list` will not see it: {error}"

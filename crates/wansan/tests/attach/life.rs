@@ -2,21 +2,27 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{self, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use wansan_nbd::client::Command;
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::Target;
 
-use crate::stage::{LIMIT, Stage, WANSAN, wansan};
+use crate::program::Program;
+use crate::stage::{LIMIT, Stage, WANSAN, peer, wansan};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("attached disks are listed and detached", listed),
+        trial(
+            "a disk is detached whole while others are listed",
+            listed_while_detached,
+        ),
         trial("a file of disks is reloaded", reloaded),
         trial("metrics of attached disks are served", metrics),
         trial("what attached disks wait for is recorded", recorded),
@@ -75,6 +81,46 @@ fn listed() -> Result<(), Stop> {
     Ok(())
 }
 
+fn signal(process: u32, signal: Signal) -> Result<(), Stop> {
+    let id = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let id = id.ok_or(Stop::Failed("no process id".to_owned()))?;
+    kill_process(id, signal).map_err(|errno| Stop::Failed(errno.to_string()))
+}
+
+/// A request that is answered while a disk is being detached does not end the process before it is.
+fn listed_while_detached() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let attach = stage.attach(&[])?;
+    let url = stage.target.url(0);
+    signal(stage.target.id(), Signal::STOP)?;
+    let mut program = Program::connect(attach.socket())?;
+    let write = Command::Write {
+        offset_bytes: 0,
+        data: &[7; 1 << 20],
+        fua: false,
+    };
+    program.submit(write, 0)?;
+    program.answer()?;
+    drop(program);
+    let detach = thread::spawn(move || wansan(&["attach", "detach", &url]));
+    let began = Instant::now();
+    let mut lists_since = 0;
+    while lists_since < 5 {
+        let is_taken = list(&stage.target)?.is_empty();
+        lists_since += u32::from(is_taken);
+        require(began.elapsed() < LIMIT, || "it is still listed".to_owned())?;
+    }
+    signal(stage.target.id(), Signal::CONT)?;
+    let detach = detach.join();
+    detach
+        .map_err(|_| Stop::Failed("detach panicked".to_owned()))??
+        .success()?;
+    let kept = stage.disk()?;
+    require(kept[..1 << 20].iter().all(|byte| *byte == 7), || {
+        "what was acknowledged is lost".to_owned()
+    })
+}
+
 fn reloaded() -> Result<(), Stop> {
     let folder = tempfile::tempdir()?;
     let mut arguments = Vec::new();
@@ -98,7 +144,7 @@ fn reloaded() -> Result<(), Stop> {
         fs::write(&file, disks.collect::<String>())
     };
     write(&[0, 1])?;
-    let mut child = Command::new(WANSAN)
+    let mut child = process::Command::new(WANSAN)
         .args(["attach", "--json", "--config"])
         .arg(&file)
         .stdout(Stdio::null())
@@ -121,11 +167,7 @@ fn reloaded() -> Result<(), Stop> {
             thread::sleep(Duration::from_millis(50));
         }
     };
-    let signal = |signal| {
-        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let id = id.ok_or(Stop::Failed("no process id".to_owned()))?;
-        kill_process(id, signal).map_err(|errno| Stop::Failed(errno.to_string()))
-    };
+    let signal = |order| signal(child.id(), order);
     let result = (|| {
         await_luns(&[0, 1])?;
         write(&[1, 2])?;
@@ -151,7 +193,7 @@ fn metrics() -> Result<(), Stop> {
     use std::net::TcpStream;
 
     let stage = Stage::new()?;
-    let mut child = Command::new(WANSAN)
+    let mut child = process::Command::new(WANSAN)
         .args([
             "attach",
             &stage.target.url(0),
@@ -198,7 +240,7 @@ fn recorded() -> Result<(), Stop> {
     let stage = Stage::new()?;
     let records = stage.path("records").display().to_string();
     let attach = stage.attach(&["--record", &records])?;
-    crate::stage::peer(
+    peer(
         "qemu-io",
         &[
             "-f",

@@ -1,12 +1,11 @@
 //! `wansan attach list` and `wansan attach detach`.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::{Signal, getpid, kill_process};
-use wansan_attach::control::{Answer, Listed, Request, ask_all};
+use wansan_attach::control::{Answer, Listed, Request, Then, ask_all};
 
 use super::super::grid::{grid, right};
 use super::super::{print_json, print_text};
@@ -93,31 +92,41 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers a request to this process; `is_last` is set when its last disk was detached.
-pub(super) fn answer(disks: &Disks, request: &Request, is_last: &AtomicBool) -> Answer {
+/// Answers a request to this process, which ends with its last disk.
+pub(super) fn answer(disks: &Disks, request: &Request) -> (Answer, Then) {
     match request {
-        Request::List => Answer::List(disks.served().iter().map(listed).collect()),
-        Request::Detach(name) => {
-            let used = disks.served().iter().find_map(|disk| {
-                let device = disk.attached.device()?;
-                (is_called(disk, name) && device.is_used()).then(|| device.name())
-            });
-            if let Some(device) = used {
-                return Answer::Failed(format!("{device} is in use: unmount it first"));
-            }
-            let gone = disks.take(|disk| is_called(disk, name));
-            let detached = gone.len();
-            is_last.store(detached > 0 && disks.served().is_empty(), Ordering::Relaxed);
-            let wrong: Vec<String> = gone
-                .into_iter()
-                .filter_map(|disk| disks.detach(disk, true))
-                .collect();
-            match wrong.first() {
-                Some(wrong) => Answer::Failed(wrong.clone()),
-                None => Answer::Detached(detached),
-            }
+        Request::List => {
+            let listed = disks.served().iter().map(listed).collect();
+            (Answer::List(listed), Then::Continue)
         }
+        Request::Detach(name) => take_and_detach(disks, name),
     }
+}
+
+fn take_and_detach(disks: &Disks, name: &str) -> (Answer, Then) {
+    let used = disks.served().iter().find_map(|disk| {
+        let device = disk.attached.device()?;
+        (is_called(disk, name) && device.is_used()).then(|| device.name())
+    });
+    if let Some(device) = used {
+        let why = format!("{device} is in use: unmount it first");
+        return (Answer::Failed(why), Then::Continue);
+    }
+    let gone = disks.take(|disk| is_called(disk, name));
+    let detached = gone.len();
+    let then = match detached > 0 && disks.served().is_empty() {
+        true => Then::End,
+        false => Then::Continue,
+    };
+    let wrong: Vec<String> = gone
+        .into_iter()
+        .filter_map(|disk| disks.detach(disk, true))
+        .collect();
+    let answer = match wrong.first() {
+        Some(wrong) => Answer::Failed(wrong.clone()),
+        None => Answer::Detached(detached),
+    };
+    (answer, then)
 }
 
 /// Ends this process as its user would: the main thread waits for signals.
