@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use wansan_trace::Kinds;
-
 use crate::knob::Setting;
-use crate::replay::replay;
+use crate::replay::measure;
 use crate::setup::Setup;
 use crate::what_if::{FIRST_SEED, Range, SEEDS, Twin, WhatIf, changed, with_losses_by_chance};
 
@@ -36,7 +34,7 @@ impl Twin {
         if !is_shared(&before) || !is_shared(&after) {
             return None;
         }
-        let rate = |setup, seed| replay(setup, seed, goes_on).ok()?.rival_bytes_per_s;
+        let rate = |setup, seed| measure(setup, seed, goes_on).ok()?.rival_bytes_per_s;
         let ratio = |seed| {
             let before = rate(&before, seed).filter(|rate| *rate > 0.0)?;
             Some(rate(&after, seed)? / before)
@@ -52,10 +50,6 @@ fn beside_reno(setup: &Setup) -> Setup {
         has_rival: true,
         warmup: WARMUP,
         time: TIME,
-        kinds: Kinds {
-            io: true,
-            ..Kinds::NONE
-        },
         ..with_losses_by_chance(setup)
     }
 }

@@ -6,6 +6,7 @@ use wansan_insight::Cell;
 use wansan_insight::finding::{Finding, Limit, Observed, Prediction, PredictionSource};
 
 use crate::knob::Setting;
+use crate::pool;
 use crate::reading::Reading;
 use crate::what_if::{Twin, changed};
 
@@ -14,27 +15,29 @@ use crate::what_if::{Twin, changed};
 const MOST_SIMULATED: Duration = Duration::from_secs(12);
 /// Where no limit lets more through than this, nothing is to be gained and nothing need be simulated.
 const LEAST_GAIN: f64 = 0.02;
+/// Cells of which all records are in memory at a time, at most.
+const CELLS_AT_A_TIME: usize = 2;
 
 /// The finding with predictions by simulation, as far as `planned` cells have twins that do what was recorded; the
 /// others stay the bounds that they are. `records` gives those of a cell whose paths stayed as they were.
 pub fn predict(
     finding: Finding,
     planned: &[Observed],
-    records: &dyn Fn(u64) -> Option<Cell>,
+    records: &(dyn Fn(u64) -> Option<Cell> + Sync),
     goes_on: &(dyn Fn() -> bool + Sync),
 ) -> Finding {
     let Some(bounds) = &finding.predicted else {
         return finding;
     };
     let change = advised(&finding);
-    let predicted = bounds.iter().map(|bound| {
+    let watch = |_, _| goes_on();
+    let predicted = pool::run_some(CELLS_AT_A_TIME, bounds, &watch, |bound, goes_on| {
         let observed = planned.iter().find(|it| it.cell == bound.cell);
         let simulated = observed
             .filter(|_| bound.gain >= LEAST_GAIN)
             .and_then(|observed| of_cell(bound, observed, &change, records, goes_on));
         simulated.unwrap_or_else(|| bound.clone())
     });
-    let predicted = predicted.collect();
     finding.predicting(predicted, planned)
 }
 

@@ -12,6 +12,16 @@ pub(crate) fn run<W: Sync, R: Send>(
     watch: &(dyn Fn(usize, usize) -> bool + Sync),
     one: impl Fn(&W, &dyn Fn() -> bool) -> R + Sync,
 ) -> Vec<R> {
+    run_some(usize::MAX, work, watch, |work, goes_on| one(work, goes_on))
+}
+
+/// As [`run`], at most so many pieces at a time.
+pub(crate) fn run_some<W: Sync, R: Send>(
+    at_a_time: usize,
+    work: &[W],
+    watch: &(dyn Fn(usize, usize) -> bool + Sync),
+    one: impl Fn(&W, &(dyn Fn() -> bool + Sync)) -> R + Sync,
+) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let is_left = AtomicBool::new(false);
     let goes_on = || {
@@ -23,7 +33,7 @@ pub(crate) fn run<W: Sync, R: Send>(
     let outcomes = Mutex::new(Vec::with_capacity(work.len()));
     let workers = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
-        for _ in 0..workers.min(work.len()) {
+        for _ in 0..workers.min(at_a_time).min(work.len()) {
             scope.spawn(|| {
                 while let place = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(work) = work.get(place)

@@ -17,13 +17,14 @@ use wansan_path::{Capacity, Effects, EffectsError};
 use wansan_sim::caught;
 use wansan_sim::network::{Hop, Latency, Network};
 use wansan_sim::storage::{
-    ConnectionConfig, EndConfig, InitiatorConfig, Patience, Storage, StorageError, TargetConfig,
+    ConnectionConfig, EndConfig, Ended, InitiatorConfig, Patience, Storage, StorageError,
+    TargetConfig,
 };
 use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::jiffies::Hz;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::{BufferConfig, SendConfig};
-use wansan_trace::{Budget, Recorder};
+use wansan_trace::{Budget, Kinds, Recorder};
 use wansan_workload::{Limit, LoadConfig};
 
 use crate::setup::{End, Initiator, Setup};
@@ -87,6 +88,13 @@ pub enum ReplayError {
 pub struct Replay {
     /// As its records have it, where parts of a write count as I/Os.
     pub summary: CellSummary,
+    /// What its loads measured.
+    pub measured: Measured,
+}
+
+/// What the loads of a twin's run measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured {
     /// Bytes of data per second of all loads together.
     pub bytes_per_s: f64,
     /// Half of the I/Os of the load that takes longest take at most this long.
@@ -103,13 +111,37 @@ pub struct Replay {
 /// # Errors
 /// [`ReplayError`].
 pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Replay, ReplayError> {
-    caught(|| simulate(setup, seed, goes_on))
+    let replay = || {
+        let ended = simulate(setup, setup.kinds, seed, goes_on)?;
+        Ok(Replay {
+            measured: measured(&ended),
+            summary: summary(setup, ended)?,
+        })
+    };
+    caught(replay).unwrap_or_else(|panic| Err(ReplayError::Panicked(panic)))
+}
+
+/// Runs a twin as [`replay`] does, and records nothing.
+///
+/// # Errors
+/// [`ReplayError`].
+pub fn measure(
+    setup: &Setup,
+    seed: u64,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Measured, ReplayError> {
+    caught(|| simulate(setup, Kinds::NONE, seed, goes_on).map(|ended| measured(&ended)))
         .unwrap_or_else(|panic| Err(ReplayError::Panicked(panic)))
 }
 
-fn simulate(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Replay, ReplayError> {
+fn simulate(
+    setup: &Setup,
+    kinds: Kinds,
+    seed: u64,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Ended, ReplayError> {
     let memory = Budget::of(RECORDS_BYTES);
-    let recorder = || Recorder::within(setup.kinds, &memory);
+    let recorder = || Recorder::within(kinds, &memory);
     let mut network = Network::recording(recorder());
     network.set_latency(Latency::default(), seed);
     let links = links(&mut network, setup, seed)?;
@@ -135,11 +167,25 @@ fn simulate(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Repl
     let limit = setup.warmup + setup.time + END_LIMIT;
     let ended = storage.run(limit, &mut |_| goes_on())?;
     let ended = ended.ok_or(ReplayError::Interrupted)?;
-    for (report, _) in &ended.initiators {
-        if let Some(problem) = report.problem() {
-            return Err(ReplayError::Load(problem));
-        }
+    let mut reports = ended.initiators.iter().map(|(report, _)| report);
+    match reports.find_map(|report| report.problem()) {
+        Some(problem) => Err(ReplayError::Load(problem)),
+        None => Ok(ended),
     }
+}
+
+fn measured(ended: &Ended) -> Measured {
+    let reports = || ended.initiators.iter().map(|(report, _)| report);
+    let latencies = || reports().filter_map(|report| report.latency_ns.as_ref());
+    Measured {
+        bytes_per_s: reports().map(|report| report.bytes_per_s).sum(),
+        latency_p50_ns: latencies().map(|it| it.p50).max().unwrap_or(0),
+        latency_p99_ns: latencies().map(|it| it.p99).max().unwrap_or(0),
+        rival_bytes_per_s: ended.streams.first().and_then(|(it, _)| it.bytes_per_s),
+    }
+}
+
+fn summary(setup: &Setup, ended: Ended) -> Result<CellSummary, ReplayError> {
     let began = ended.began + setup.warmup;
     let window = Window {
         from_ns: began.ns(),
@@ -159,15 +205,7 @@ fn simulate(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Repl
         return Err(ReplayError::Memory);
     }
     let cell = Cell::gather(&recorders).expect("a twin's I/Os are recorded");
-    let reports = || ended.initiators.iter().map(|(report, _)| report);
-    let latencies = || reports().filter_map(|report| report.latency_ns.as_ref());
-    Ok(Replay {
-        summary: summarise(&cell, Some(window)),
-        bytes_per_s: reports().map(|report| report.bytes_per_s).sum(),
-        latency_p50_ns: latencies().map(|it| it.p50).max().unwrap_or(0),
-        latency_p99_ns: latencies().map(|it| it.p99).max().unwrap_or(0),
-        rival_bytes_per_s: ended.streams.first().and_then(|(it, _)| it.bytes_per_s),
-    })
+    Ok(summarise(&cell, Some(window)))
 }
 
 /// The links of all directions, in their order.

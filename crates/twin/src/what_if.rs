@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use wansan_insight::explain;
 use wansan_insight::finding::Observed;
+use wansan_insight::{CellSummary, explain};
 
 use crate::fit::{Compared, compare, worst};
 use crate::knob::{KnobError, Setting, set};
 use crate::pool;
 use crate::reading::{Reading, by_chance};
-use crate::replay::{Replay, ReplayError, replay};
+use crate::replay::{Measured, Replay, ReplayError, measure, replay};
 use crate::setup::Setup;
 
 /// Runs with which chance is sounded.
@@ -124,6 +124,15 @@ pub(crate) struct Outcome {
     pub(crate) shortened: Option<String>,
 }
 
+/// The runs of a setup.
+#[derive(Debug, Default)]
+struct Runs {
+    /// One for each seed.
+    measured: Vec<Measured>,
+    /// What binds in the first, where it was recorded.
+    binds: Option<String>,
+}
+
 /// A setup that loses as many packets, but none by its position.
 pub(crate) fn with_losses_by_chance(setup: &Setup) -> Setup {
     let mut setup = setup.clone();
@@ -214,7 +223,7 @@ impl Twin {
     /// What binds in it.
     #[must_use]
     pub fn binds(&self) -> String {
-        binds(&self.replay)
+        binds(&self.replay.summary)
     }
 
     /// The numbers of the recording and of its twin.
@@ -278,30 +287,36 @@ impl Twin {
         for change in changes {
             setups.push(changed(&as_recorded, change)?);
         }
-        let runs: Vec<(&Setup, u64)> = setups
-            .iter()
-            .flat_map(|setup| (FIRST_SEED..FIRST_SEED + SEEDS).map(move |seed| (setup, seed)))
+        let runs: Vec<(usize, u64)> = (0..setups.len())
+            .flat_map(|place| (FIRST_SEED..FIRST_SEED + SEEDS).map(move |seed| (place, seed)))
             .collect();
-        let replays = pool::run(&runs, watch, |(setup, seed), goes_on| {
-            replay(setup, *seed, goes_on)
+        // What binds is looked for in the first run of each change.
+        let runs = pool::run(&runs, watch, |&(place, seed), goes_on| {
+            let setup = &setups[place];
+            if place == 0 || seed != FIRST_SEED {
+                return measure(setup, seed, goes_on).map(|measured| (measured, None));
+            }
+            let replay = replay(setup, seed, goes_on)?;
+            Ok((replay.measured, Some(binds(&replay.summary))))
         });
-        let mut replays = replays.into_iter();
-        let mut next = || -> Result<Vec<Replay>, ReplayError> {
-            let of_setup: Vec<_> = replays.by_ref().take(SEEDS as usize).collect();
-            of_setup.into_iter().collect()
+        let mut runs = runs.into_iter();
+        let mut next = || -> Result<Runs, ReplayError> {
+            let mut of_setup = Runs::default();
+            for run in runs.by_ref().take(SEEDS as usize).collect::<Vec<_>>() {
+                let (measured, binds) = run?;
+                of_setup.measured.push(measured);
+                of_setup.binds = of_setup.binds.or(binds);
+            }
+            Ok(of_setup)
         };
-        let unchanged = next()?;
+        let unchanged = next()?.measured;
         outcome.expected_bytes_per_s = Some(self.throughput(&unchanged));
         for (change, changed) in changes.iter().zip(&setups[1..]) {
             match next() {
-                Ok(replays) => {
+                Ok(runs) => {
                     let memory_bytes = changed.memory_bytes() - as_recorded.memory_bytes();
-                    outcome.predictions.push(self.prediction(
-                        change,
-                        &unchanged,
-                        &replays,
-                        memory_bytes,
-                    ));
+                    let prediction = self.prediction(change, &unchanged, runs, memory_bytes);
+                    outcome.predictions.push(prediction);
                 }
                 Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted.into()),
                 Err(error) => outcome.failed.push(Failed {
@@ -339,11 +354,11 @@ impl Twin {
 
     /// The recording's throughput ÷ the twin's.
     fn above_twin(&self) -> f64 {
-        self.reading.bytes_per_s / self.replay.bytes_per_s.max(1e-9)
+        self.reading.bytes_per_s / self.replay.measured.bytes_per_s.max(1e-9)
     }
 
     /// The median throughput of runs, in bytes per second, as the recording's is to the twin's.
-    fn throughput(&self, runs: &[Replay]) -> f64 {
+    fn throughput(&self, runs: &[Measured]) -> f64 {
         let rates = runs.iter().map(|run| run.bytes_per_s);
         Range::of(rates.collect()).median * self.above_twin()
     }
@@ -375,24 +390,25 @@ impl Twin {
     fn prediction(
         &self,
         change: &[Setting],
-        unchanged: &[Replay],
-        changed: &[Replay],
+        unchanged: &[Measured],
+        changed: Runs,
         memory_bytes: i64,
     ) -> Prediction {
-        let pairs = unchanged.iter().zip(changed);
+        let Runs { measured, binds } = changed;
+        let pairs = unchanged.iter().zip(&measured);
         let gains =
             pairs.map(|(before, after)| after.bytes_per_s / before.bytes_per_s.max(1e-9) - 1.0);
         let gain = Range::of(gains.collect());
-        let middle = |of: fn(&Replay) -> u64| {
-            Range::of(changed.iter().map(|it| of(it) as f64).collect()).median
+        let middle = |of: fn(&Measured) -> u64| {
+            Range::of(measured.iter().map(|it| of(it) as f64).collect()).median
         };
         Prediction {
             change: change.to_vec(),
-            bytes_per_s: self.throughput(changed),
+            bytes_per_s: self.throughput(&measured),
             gain,
             latency_p50_ns: middle(|it| it.latency_p50_ns),
             latency_p99_ns: middle(|it| it.latency_p99_ns),
-            binds_next: binds(&changed[0]),
+            binds_next: binds.unwrap_or_default(),
             memory_bytes,
             reno_share: None,
         }
@@ -400,11 +416,11 @@ impl Twin {
 }
 
 /// What binds in a run.
-fn binds(replay: &Replay) -> String {
+fn binds(summary: &CellSummary) -> String {
     let observed = Observed {
         cell: 0,
         parameters: std::collections::BTreeMap::new(),
-        summary: replay.summary.clone(),
+        summary: summary.clone(),
     };
     explain(&[observed]).limit.name().to_owned()
 }

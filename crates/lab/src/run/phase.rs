@@ -143,11 +143,11 @@ impl Run<'_> {
 
     /// The finding with what simulations of its cells predict.
     fn predicted(&self, finding: Finding, planned: &[Observed]) -> Finding {
+        let (cells, folder) = (&self.results.cells, &self.folder);
         let records = |cell: u64| {
-            let mut results = self.results.cells.iter();
             let is_it = |it: &&CellResult| it.cell == cell && it.timeline.is_empty();
-            results.find(is_it)?;
-            Records::read(self.folder.cell(cell).path()).ok()
+            cells.iter().find(is_it)?;
+            Records::read(folder.cell(cell).path()).ok()
         };
         let stop = self.options.stop;
         let goes_on = || !stop.load(Ordering::Relaxed);
