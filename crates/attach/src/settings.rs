@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use wansan_san::initiator::Portal;
 use wansan_san::settings::{
     ChapSettings, ChapSettingsError, ConnectionSettings, InitiatorSettings, NegotiationSettings,
 };
@@ -62,6 +63,17 @@ settings! {
         with rights: RightsSettings;
         with cache: CacheSettings, "Latency";
         with initiator: InitiatorSettings, but initiator_name = "iqn.2026-01.net.wansan:attach".to_owned();
+        with portals: PortalSettings;
+    }
+}
+
+settings! {
+    /// Where else the disk's target is.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PortalSettings {
+        /// Further portals of the target, HOST[:PORT]: the session has as many connections to each as to the
+        /// one in the URL (MC/S)
+        pub portal: Vec<Text<Portal>> = Vec::new(), "PORTAL", as "";
     }
 }
 
@@ -145,7 +157,9 @@ impl DiskSettings {
             journal_size,
             write_through,
         } = &self.cache;
-        let mut initiator = self.initiator.config(TASKS, process.tcp.tcp_interval.0)?;
+        let mut initiator = self.initiator.clone();
+        initiator.add_portals(self.portals.portal.iter().map(|portal| &portal.0));
+        let mut initiator = initiator.config(TASKS, process.tcp.tcp_interval.0)?;
         initiator.isid = self.isid();
         Ok(AttachConfig {
             url: self.initiator.url.0.clone(),

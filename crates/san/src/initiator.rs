@@ -25,7 +25,7 @@ use wansan_trace::{Instant, Recorder, clock};
 
 use self::dial::{Destination, Dial};
 use self::recovery::{Dials, Recovery};
-pub use self::route::{Route, RouteError};
+pub use self::route::{Portal, Route, RouteError};
 use self::socket::Socket;
 use crate::url::IscsiUrl;
 pub use wansan_iscsi::initiator::Recoveries;

@@ -19,6 +19,46 @@ pub struct Route {
     pub port: u16,
 }
 
+/// A portal: `HOST[:PORT]`, with an IPv6 address in brackets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Portal {
+    host: String,
+    port: u16,
+}
+
+impl FromStr for Portal {
+    type Err = String;
+
+    fn from_str(portal: &str) -> Result<Self, String> {
+        match split_portal(portal) {
+            Ok((host, port)) => Ok(Portal {
+                host: host.to_owned(),
+                port,
+            }),
+            Err(problem) => Err(format!(
+                "portal '{portal}': {problem}; expected HOST[:PORT]"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Portal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Route::from(self.clone()).portal())
+    }
+}
+
+/// From the kernel's choice of source.
+impl From<Portal> for Route {
+    fn from(Portal { host, port }: Portal) -> Route {
+        Route {
+            source: None,
+            host,
+            port,
+        }
+    }
+}
+
 /// An invalid route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(

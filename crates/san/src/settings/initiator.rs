@@ -10,7 +10,7 @@ use wansan_tcp::DelayedAck;
 use wansan_trace::clock;
 
 use super::{ChapSettings, ChapSettingsError, NegotiationSettings, RecoverySettings};
-use crate::initiator::{InitiatorConfig, Route};
+use crate::initiator::{InitiatorConfig, Portal, Route};
 use crate::url::IscsiUrl;
 
 settings! {
@@ -39,7 +39,7 @@ settings! {
     /// Over which connections a session goes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ConnectionSettings {
-        /// Connections in the session (MC/S), all to the portal in the URL [default: 1]
+        /// Connections in the session (MC/S) to the portal in the URL [default: 1]
         pub connections: Option<u16>, in 1..=1024, "N", without route;
         /// Source address and portal of one connection of the session; repeat for each connection. With
         /// 0.0.0.0 or [::] the kernel picks the source address. The URL still names the target
@@ -87,6 +87,18 @@ impl InitiatorSettings {
             }
             routes => routes.iter().map(|route| route.0.clone()).collect(),
         }
+    }
+
+    /// Adds as many connections to each of these portals as there are to the one in the URL; one, where routes were
+    /// given.
+    pub fn add_portals<'a>(&mut self, portals: impl IntoIterator<Item = &'a Portal>) {
+        let mut routes = self.routes();
+        let each = self.connections.connections.unwrap_or(1);
+        for portal in portals {
+            routes.extend(vec![Route::from(portal.clone()); each.into()]);
+        }
+        self.connections.connections = None;
+        self.connections.route = routes.into_iter().map(Text).collect();
     }
 
     /// What to negotiate for.
@@ -143,6 +155,19 @@ fn isid() -> [u8; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_portal_has_as_many_connections_as_the_first() {
+        let url = "iscsi://192.0.2.1/iqn.2026-01.net.example:x/0".parse();
+        let mut settings = InitiatorSettings::new(url.unwrap());
+        settings.connections.connections = Some(2);
+        settings.add_portals(&["192.0.2.9:3261".parse().unwrap()]);
+        let routes = settings.routes();
+        let portals: Vec<String> = routes.iter().map(Route::portal).collect();
+        let expected = ["192.0.2.1:3260", "192.0.2.9:3261"];
+        assert_eq!(portals, expected.map(|portal| [portal; 2]).concat());
+        assert_eq!(settings.wanted().max_connections, 4);
+    }
 
     #[test]
     fn routes_say_how_many_connections_there_are() {

@@ -98,6 +98,7 @@ fn add(options: &mut Vec<Arg>, rows: &[Row], prefix: &str, heading: Option<&'sta
 fn option(row: &Row, prefix: &str, heading: Option<&'static str>) -> Arg {
     let name = name(row, prefix);
     let mut option = match name.as_str() {
+        "" if matches!(row.shape, Shape::List(_)) => Arg::new(row.key).num_args(0..),
         "" => Arg::new(row.key),
         _ => Arg::new(name.clone()).long(name),
     };

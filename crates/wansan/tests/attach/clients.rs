@@ -1,6 +1,7 @@
 //! NBD clients of others: QEMU's and libnbd's tools, fio.
 
 use std::fs;
+use std::net::SocketAddrV4;
 
 use libtest_mimic::Trial;
 use wansan_peers::trial::{Stop, require, trial};
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("nbdcopy copies to an attached disk and back", nbdcopy),
         trial("fio verifies what it wrote to an attached disk", fio),
         trial("an attached read-only disk refuses writes", read_only),
+        trial("a disk is attached over several portals", portals),
     ]
 }
 
@@ -209,4 +211,22 @@ fn read_only() -> Result<(), Stop> {
         Err(Stop::Failed(_)) => Ok(()),
         Err(missing) => Err(missing),
     }
+}
+
+fn portals() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let address: SocketAddrV4 = stage
+        .target
+        .address()
+        .parse()
+        .map_err(|error| Stop::Failed(format!("{}: {error}", stage.target.address())))?;
+    let attach = stage.attach(&[&address.to_string(), "--connections", "2"])?;
+    let written = peer("qemu-io", &["-f", "raw", "-c", "write 0 4M", &attach.uri()])?;
+    require(written.contains("4194304/4194304"), || written.clone())?;
+    // Remote address and state, as proc_pid_net(5) has them.
+    let word = u32::from_ne_bytes(address.ip().octets());
+    let connected = format!(" {word:08X}:{:04X} 01 ", address.port());
+    let sockets = fs::read_to_string("/proc/net/tcp")?;
+    let count = sockets.matches(&connected).count();
+    require(count == 4, || format!("{count} connections"))
 }
