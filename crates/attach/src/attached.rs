@@ -209,7 +209,8 @@ impl Attached {
             thread: Some(thread),
         };
         if let Some(name) = config.device {
-            attached.device = Some(Device::set_up(name, &attached.place)?);
+            let patience = config.initiator.replacement_timeout;
+            attached.device = Some(Device::set_up(name, &attached.place, patience)?);
         }
         Ok(attached)
     }

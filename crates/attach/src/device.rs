@@ -1,30 +1,36 @@
 //! The kernel's block devices for NBD disks: `/dev/nbdN`, set up by netlink (linux/nbd-netlink.h).
 
 mod netlink;
+mod upkeep;
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::Serialize;
 use wansan_nbd::client::{Client, Event, ExportInfo, Wants};
 
 use self::netlink::{Attributes, Family};
+use self::upkeep::Upkeep;
 use crate::listen::{Place, Stream};
 use crate::runtime::{folder, own_folder};
 
 /// Connections of a device: as many requests as these are sent at the same time.
 const CONNECTIONS: usize = 4;
 
-/// What a request may take before the kernel gives up its connection: the attached disk decides itself how long one
-/// may take, and a connection that the kernel has closed stays closed.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How much longer a request may take than a lost session is recovered for, before the kernel closes its connection and
+/// sends the request again. What was open when a process crashed waits for as long (`nbd_xmit_timeout`).
+const REQUEST_MARGIN: Duration = Duration::from_secs(30);
+
+/// How long the disk's process may take for each step of a connection's negotiation.
+const NEGOTIATION_TIME: Duration = Duration::from_secs(10);
 
 /// How long requests wait for a process that takes the place of one that has crashed.
 const RESTART_TIME: Duration = Duration::from_secs(300);
@@ -113,14 +119,19 @@ pub enum DeviceError {
 #[derive(Debug)]
 pub struct Device {
     number: u32,
+    upkeep: Option<Upkeep>,
 }
 
 impl Device {
-    /// Has the kernel use the disk that is served at a place.
+    /// Has the kernel use the disk that is served at a place, where a lost session is recovered for `patience`.
     ///
     /// # Errors
     /// [`DeviceError`] says why it cannot be.
-    pub fn set_up(name: DeviceName, place: &Place) -> Result<Device, DeviceError> {
+    pub fn set_up(
+        name: DeviceName,
+        place: &Place,
+        patience: Duration,
+    ) -> Result<Device, DeviceError> {
         let failed = |source: io::Error| match (source.kind(), source.raw_os_error()) {
             (io::ErrorKind::NotFound, _) => DeviceError::Missing,
             (io::ErrorKind::PermissionDenied, _) => DeviceError::NotPermitted(name),
@@ -138,17 +149,9 @@ impl Device {
         let Some((_, info)) = connections.first() else {
             return Err(DeviceError::Missing);
         };
-        let descriptors: Vec<RawFd> = connections
-            .iter()
-            .map(|(stream, _)| stream.as_fd().as_raw_fd())
-            .collect();
-        let sockets = |request: &mut Attributes| {
-            request.nested(SOCKETS, |sockets| {
-                for descriptor in &descriptors {
-                    sockets.nested(SOCKET, |socket| socket.u32(SOCKET_FD, *descriptor as u32));
-                }
-            });
-        };
+        let streams = connections.iter().map(|(stream, _)| stream.as_fd());
+        let streams: Vec<BorrowedFd<'_>> = streams.collect();
+        let timeout = patience + REQUEST_MARGIN;
         let mut request = Attributes::default();
         if let DeviceName::Nbd(number) = name {
             request.u32(INDEX, number);
@@ -158,13 +161,13 @@ impl Device {
             BLOCK_SIZE_BYTES,
             info.export.block.minimum_bytes.max(512).into(),
         );
-        request.u64(TIMEOUT, REQUEST_TIMEOUT.as_secs());
+        request.u64(TIMEOUT, timeout.as_secs());
         request.u64(DEAD_CONNECTION_TIMEOUT, RESTART_TIME.as_secs());
         request.u64(
             SERVER_FLAGS,
             info.export.abilities.to_flags().to_wire().into(),
         );
-        sockets(&mut request);
+        add_sockets(&mut request, &streams);
         let answer = match (family.ask(CONNECT, &request), name) {
             // A process before this one has left it: whoever uses it goes on.
             (Err(error), DeviceName::Nbd(number))
@@ -172,7 +175,8 @@ impl Device {
             {
                 let mut request = Attributes::default();
                 request.u32(INDEX, number);
-                sockets(&mut request);
+                request.u64(TIMEOUT, timeout.as_secs());
+                add_sockets(&mut request, &streams);
                 family.ask(RECONFIGURE, &request)
             }
             (answer, _) => answer,
@@ -191,9 +195,15 @@ impl Device {
         // Without the note a process after this one cannot take the device over.
         let _ =
             own_folder().and_then(|_| std::fs::write(note(number), std::process::id().to_string()));
-        // The kernel has its own references to the sockets.
-        drop(connections);
-        Ok(Device { number })
+        let streams = connections.into_iter().map(|(stream, _)| stream);
+        let upkeep = Upkeep::begin(number, place.clone(), streams.collect());
+        let mut device = Device {
+            number,
+            upkeep: None,
+        };
+        // A device that cannot be kept up is taken down.
+        device.upkeep = Some(upkeep.map_err(failed)?);
+        Ok(device)
     }
 
     /// Which it is.
@@ -225,9 +235,21 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        // No connection is to come back.
+        self.upkeep = None;
         // A device that somebody else has taken down is down.
         let _ = self.take_down();
     }
+}
+
+/// Adds sockets for a device.
+fn add_sockets(request: &mut Attributes, streams: &[BorrowedFd<'_>]) {
+    request.nested(SOCKETS, |sockets| {
+        for stream in streams {
+            let descriptor = stream.as_raw_fd() as u32;
+            sockets.nested(SOCKET, |socket| socket.u32(SOCKET_FD, descriptor));
+        }
+    });
 }
 
 /// Where it stands which process has set a device up: the kernel does not tell.
@@ -244,6 +266,7 @@ fn is_abandoned(number: u32) -> bool {
 /// A connection to the disk that is ready for requests, as the kernel takes it: with simple replies.
 fn negotiated(place: &Place) -> io::Result<(Stream, ExportInfo)> {
     let mut stream = Stream::connect(place)?;
+    set_socket_timeout(&stream, Timeout::Recv, Some(NEGOTIATION_TIME))?;
     let wants = Wants {
         extended_headers: false,
         structured_replies: false,
@@ -252,7 +275,10 @@ fn negotiated(place: &Place) -> io::Result<(Stream, ExportInfo)> {
     let mut client = Client::new("", wants).map_err(|error| io::Error::other(error.to_string()))?;
     loop {
         match client.poll_event().map_err(io::Error::other)? {
-            Some(Event::Ready(info)) => return Ok((stream, info)),
+            Some(Event::Ready(info)) => {
+                set_socket_timeout(&stream, Timeout::Recv, None)?;
+                return Ok((stream, info));
+            }
             Some(Event::Refused(refusal)) => return Err(io::Error::other(refusal.to_string())),
             Some(_) => {}
             None => {

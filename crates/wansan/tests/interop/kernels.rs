@@ -11,6 +11,7 @@ mod files;
 mod guest;
 mod highspeed;
 mod histories;
+mod host_program;
 mod image;
 mod lio;
 mod lost_data;

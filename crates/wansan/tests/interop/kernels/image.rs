@@ -65,15 +65,28 @@ pub(crate) struct Image {
 impl Image {
     /// This image with `program` below `/usr/local/bin`, written into `folder`.
     pub(crate) fn with(&self, program: &Path, folder: &Path) -> io::Result<Image> {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        self.with_files(folder, |archive| {
+            archive.folder("usr/local")?;
+            archive.folder("usr/local/bin")?;
+            archive.file(&format!("usr/local/bin/{name}"), 0o755, &fs::read(program)?)
+        })
+    }
+
+    /// This image with the files that `add` adds, written into `folder`.
+    pub(super) fn with_files(
+        &self,
+        folder: &Path,
+        add: impl FnOnce(&mut Archive<BufWriter<File>>) -> io::Result<()>,
+    ) -> io::Result<Image> {
         let file_system = folder.join("initramfs");
-        fs::copy(&self.file_system, &file_system)?;
+        if self.file_system != file_system {
+            fs::copy(&self.file_system, &file_system)?;
+        }
         // The kernel unpacks one archive after the other.
         let more = File::options().append(true).open(&file_system)?;
         let mut archive = Archive::new(BufWriter::new(more));
-        archive.folder("usr/local")?;
-        archive.folder("usr/local/bin")?;
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        archive.file(&format!("usr/local/bin/{name}"), 0o755, &fs::read(program)?)?;
+        add(&mut archive)?;
         archive.finish()?;
         Ok(Image {
             kernel: self.kernel.clone(),
