@@ -248,7 +248,7 @@ impl Reading {
         };
         Ok(Reading {
             bytes_per_s: done_bytes as f64 / measured.seconds().max(1e-9),
-            alternatives: by_turns(&setup).into_iter().collect(),
+            alternatives: with_other_schedules(&setup),
             setup,
             recorded,
             unknown,
@@ -257,14 +257,18 @@ impl Reading {
     }
 }
 
-/// The same with commands that go round-robin over the connections of a session, which is not recorded; `None` where no
-/// session has several.
-fn by_turns(setup: &Setup) -> Option<Setup> {
-    let mut changed = setup.clone();
-    let several = changed.initiators.iter_mut();
-    let several = several.filter(|it| it.connections.len() > 1);
-    let count = several.map(|it| it.schedule = Schedule::RoundRobin).count();
-    (count > 0).then_some(changed)
+/// The same with other schedules, which are not recorded; none where no session has several connections.
+fn with_other_schedules(setup: &Setup) -> Vec<Setup> {
+    let several = setup.initiators.iter().any(|it| it.connections.len() > 1);
+    let others = [Schedule::RoundRobin, Schedule::Earliest].into_iter();
+    let changed = others.filter(|_| several).map(|schedule| {
+        let mut changed = setup.clone();
+        for initiator in &mut changed.initiators {
+            initiator.schedule = schedule;
+        }
+        changed
+    });
+    changed.collect()
 }
 
 /// Whether the loads would fill a path that carries no more than this, there or back, in bits per second.

@@ -216,8 +216,8 @@ fn takes_several_paths(view: &View<'_>) -> bool {
     shares.filter(|share| parts.contains(share)).count() > 1
 }
 
-/// What to do: another share-out helps where turns are the cause. Against the order of CmdSN it
-/// does not, as every command waits for all before it, nor against batches that are asked for whole.
+/// What to do: another schedule helps where turns are the cause, and against the order of CmdSN, where commands may go so
+/// that their turns come when they arrive. Against batches that are asked for whole none does.
 pub(super) fn advice(binding: &[&Observed]) -> Advice {
     let sessions = || binding.iter().flat_map(|seen| &seen.summary.sessions);
     let is_by = |cause| {
@@ -244,9 +244,12 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
         }
     } else {
         Advice {
-            text: "let the connections of a session take routes of like delay, and give the \
-                   others sessions of their own (multipath), whose commands wait for none of these"
+            text: "give each command to the connection on which it is expected to be done first \
+                   (`--schedule earliest`), or let the connections of a session take routes of like \
+                   delay, and give the others sessions of their own"
                 .to_owned(),
+            parameter: Some("initiator.schedule".to_owned()),
+            value: Some("earliest".to_owned()),
             ..Advice::default()
         }
     }
@@ -306,17 +309,28 @@ fn what_fills(summary: &CellSummary, session: &SessionUse, full: &ConnectionUse)
     })
 }
 
-/// I/Os per second with as many commands under way on each connection as on any other, all as
-/// long under way as now: what the slower routes would still carry, and more on the others.
-/// Sessions without lockstep, and paced ones, stay as they are.
+/// I/Os per second with another schedule. By turns: with as many commands under way on each connection as on any other,
+/// all as long under way as now, what the slower routes would still carry, and more on the others. Against the order of
+/// CmdSN: with the same commands under way, none of them held for others. Sessions without lockstep, and paced ones, stay
+/// as they are.
 pub(super) fn shared_out(summary: &CellSummary) -> f64 {
-    let rate = |session: &SessionUse| match of(session) {
-        Some(lockstep) if session.load.closed_loop && lockstep.cause == Cause::Turns => session
-            .connections
-            .iter()
-            .map(|each| lockstep.even_share * 1e9 / each.inside_mean_ns.max(1.0))
-            .sum(),
-        _ => session.scope.iops,
+    let rate = |session: &SessionUse| {
+        let Some(lockstep) = of(session).filter(|_| session.load.closed_loop) else {
+            return session.scope.iops;
+        };
+        let each = session.connections.iter();
+        match lockstep.cause {
+            Cause::Turns => each
+                .map(|each| lockstep.even_share * 1e9 / each.inside_mean_ns.max(1.0))
+                .sum(),
+            Cause::Order => each
+                .map(|each| {
+                    let moving_ns = (each.inside_mean_ns - each.held_mean_ns).max(1.0);
+                    each.in_flight_mean * 1e9 / moving_ns
+                })
+                .sum(),
+            Cause::Batch => session.scope.iops,
+        }
     };
     summary.sessions.iter().map(rate).sum()
 }

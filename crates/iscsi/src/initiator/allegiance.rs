@@ -290,9 +290,9 @@ impl Core {
             return;
         };
         if let Stage::Sent(from) = task.stage {
-            self.carriage.left(from, &task.transfer, now);
+            self.carriage.left(from, task, now);
         }
-        self.carriage.began(link.id, &task.transfer, now);
+        self.carriage.began(link.id, task, now);
         task.stage = Stage::Sent(link.id);
     }
 }

@@ -51,6 +51,8 @@ pub(super) struct Link {
     /// Answers owed to the target's pings, oldest first.
     pub(super) pongs: VecDeque<Pong>,
     pub(super) liveness: Liveness,
+    /// Not before this time is it asked again how long it takes.
+    pub(super) next_probe: Instant,
     /// Commands that the socket has not taken whole: where their PDU ends, and the task.
     commands: VecDeque<(u64, TaskTag)>,
     /// How many those are.
@@ -105,6 +107,7 @@ impl Connection {
                 commands: VecDeque::new(),
                 waiting: Population::default(),
                 liveness: Liveness::new(),
+                next_probe: Instant::ZERO,
             },
         }
     }

@@ -1,8 +1,11 @@
 //! Deals out commands to the connections of a session.
 
+use wansan_trace::Instant;
+
 use super::connection::Connection;
 use super::schedule::{Load, Schedule};
 use super::tally::Carriage;
+use super::task::Transfer;
 
 /// Chooses a connection with room for each command, by a [`Schedule`].
 #[derive(Debug, Default)]
@@ -20,21 +23,35 @@ impl Dealer {
         self.schedule = schedule;
     }
 
-    /// The place of the connection that takes the next command, or `None` if that has to wait.
+    /// Whether it has to be known how long each connection takes by itself: commands also wait for those before them, which
+    /// other connections bring (RFC 7143 §4.2.2.1).
+    pub(super) fn needs_pings(&self) -> bool {
+        self.schedule == Schedule::Earliest
+    }
+
+    /// The place of the connection that takes the next command, which has such data, or `None` if that has to wait.
     pub(super) fn choose(
         &mut self,
         connections: &[Connection],
         carriage: &Carriage,
+        transfer: &Transfer,
+        now: Instant,
     ) -> Option<usize> {
         let place = match connections {
             [only] => only.link.takes_commands().then_some(0),
-            several => self.choose_by_load(several, carriage),
+            several => self.choose_by_load(several, carriage, transfer, now),
         }?;
         self.turn = place + 1;
         Some(place)
     }
 
-    fn choose_by_load(&mut self, connections: &[Connection], carriage: &Carriage) -> Option<usize> {
+    fn choose_by_load(
+        &mut self,
+        connections: &[Connection],
+        carriage: &Carriage,
+        transfer: &Transfer,
+        now: Instant,
+    ) -> Option<usize> {
         self.loads.clear();
         self.loads.extend(connections.iter().map(|connection| {
             let carried = carriage.of(connection.link.id);
@@ -42,6 +59,7 @@ impl Dealer {
                 has_room: connection.link.takes_commands(),
                 commands: carried.in_flight.count(),
                 bytes: carried.in_flight_bytes,
+                expects_ns: carriage.expects_ns(connection.link.id, transfer, now),
             }
         }));
         self.schedule.choose(self.turn, &self.loads)

@@ -230,7 +230,7 @@ impl Core {
         let id = match task.stage {
             Stage::Queued | Stage::Withheld => ConnectionId(0),
             Stage::Sent(id) => {
-                self.carriage.done(id, &task.transfer, now);
+                self.carriage.done(id, task, now);
                 trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
                 id
             }
@@ -311,7 +311,9 @@ impl Core {
             if !link.take_status(nop.stat_sn)? {
                 return Ok(());
             }
-            link.liveness.answered(nop.task_tag, now);
+            if let Some(took) = link.liveness.answered(nop.task_tag, now) {
+                self.carriage.pinged(link.id, took, now);
+            }
             if self.requests.take(nop.task_tag) == Some(Request::Ping) {
                 self.events.push_back(Event::Pong {
                     request: nop.task_tag,

@@ -62,11 +62,12 @@ impl Liveness {
         self.asked.is_some()
     }
 
-    /// `ping` was answered.
-    pub(super) fn answered(&mut self, ping: TaskTag, now: Instant) {
-        if let Some((_, asked)) = self.asked.take_if(|(asked, _)| *asked == ping) {
-            self.measured(now.since(asked));
-        }
+    /// `ping` was answered; the time that it took, if that was what was asked.
+    pub(super) fn answered(&mut self, ping: TaskTag, now: Instant) -> Option<Duration> {
+        let (_, asked) = self.asked.take_if(|(asked, _)| *asked == ping)?;
+        let took = now.since(asked);
+        self.measured(took);
+        Some(took)
     }
 
     /// A round trip took this long.

@@ -44,7 +44,7 @@ impl Core {
         task.cmd_sn = self.window.take();
         trace.crossing(now, self.id, link.id, tag, Layer::Window, Direction::Enter);
 
-        self.carriage.began(link.id, &task.transfer, now);
+        self.carriage.began(link.id, task, now);
         self.put_command(link, tag, now, trace);
         link.command_queued(tag, now);
     }

@@ -42,6 +42,11 @@ impl TaskQueue {
         }
     }
 
+    /// The next task.
+    pub(super) fn peek(&self) -> Option<TaskTag> {
+        self.waiting.front().copied()
+    }
+
     /// Takes the next task.
     pub(super) fn pop(&mut self) -> Option<TaskTag> {
         self.waiting.pop_front()

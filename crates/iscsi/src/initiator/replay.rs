@@ -169,7 +169,7 @@ impl Core {
             return;
         };
         if let Stage::Sent(id) = task.stage {
-            self.carriage.left(id, &task.transfer, now);
+            self.carriage.left(id, task, now);
             trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
         }
         task.stage = Stage::Queued;

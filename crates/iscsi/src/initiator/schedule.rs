@@ -18,10 +18,14 @@ pub enum Schedule {
     /// The connection with the least outstanding data, for I/Os of unequal length. Ties are broken
     /// round-robin.
     LeastBytes,
+    /// The connection on which the command is expected to be done first, by what those before it have taken
+    /// ([`wansan_multipath::Lane`]): for routes of unequal rate and delay. Ties are broken by commands under way. If its
+    /// send buffer is full, the others wait too: a command elsewhere would be done later.
+    Earliest,
 }
 
 /// The state of a connection that a schedule decides by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
     /// Whether it can take a command now.
     pub(super) has_room: bool,
@@ -29,6 +33,8 @@ pub(super) struct Load {
     pub(super) commands: u64,
     /// Data under way on it, in bytes.
     pub(super) bytes: u64,
+    /// What the command is expected to take on it, in ns.
+    pub(super) expects_ns: f64,
 }
 
 impl Schedule {
@@ -45,6 +51,12 @@ impl Schedule {
             Schedule::LeastBytes => in_turn
                 .filter(|(_, load)| load.has_room)
                 .min_by_key(|(_, load)| load.bytes),
+            Schedule::Earliest => in_turn
+                .min_by(|(_, a), (_, b)| {
+                    let by_time = a.expects_ns.total_cmp(&b.expects_ns);
+                    by_time.then(a.commands.cmp(&b.commands))
+                })
+                .filter(|(_, load)| load.has_room),
         };
         chosen.map(|(place, _)| place)
     }
@@ -59,6 +71,7 @@ mod tests {
             has_room,
             commands,
             bytes,
+            expects_ns: bytes as f64,
         }
     }
 
@@ -75,6 +88,14 @@ mod tests {
         let loads = [load(true, 3, 1), load(false, 0, 0), load(true, 2, 5)];
         assert_eq!(Schedule::LeastInFlight.choose(0, &loads), Some(2));
         assert_eq!(Schedule::LeastBytes.choose(0, &loads), Some(0));
+    }
+
+    #[test]
+    fn the_earliest_is_waited_for() {
+        let loads = [load(true, 3, 9), load(false, 1, 5), load(true, 2, 9)];
+        assert_eq!(Schedule::Earliest.choose(0, &loads), None);
+        let loads = [load(true, 3, 9), load(true, 2, 9)];
+        assert_eq!(Schedule::Earliest.choose(0, &loads), Some(1));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A session at the initiator: queue, command window, tasks.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId, TaskTag};
 
@@ -16,13 +17,16 @@ use super::requests::{Request, Requests};
 use super::schedule::Schedule;
 use super::snack::Came;
 use super::tally::{Carriage, Tally};
-use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};
+use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable, Transfer};
 use super::window::CommandWindow;
 use crate::keys::{ConnectionParameters, SessionParameters};
 use crate::sequence::Sn;
 use crate::text::exchange::Requester;
 use crate::text::send_targets::TargetRecord;
 use crate::wire::{Lun, TaskManagementFunction, TaskManagementResult};
+
+/// How often a connection is asked at most how long it takes by itself.
+const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// An event other than a completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -238,6 +242,7 @@ impl Session {
             transfer,
             retries: 0,
             stage: Stage::Queued,
+            sent: None,
             cmd_sn: Sn(0),
             bursts: VecDeque::new(),
             got_bytes: 0,
@@ -301,9 +306,22 @@ impl Session {
             self.core.send_owed(&mut connection.link, now, trace);
             self.core.leave(&mut connection.link, now, trace);
         }
+        if self.dealer.needs_pings() && self.connections.len() > 1 {
+            for connection in &mut self.connections {
+                self.core.probe(&mut connection.link, now, trace);
+            }
+        }
         while self.core.may_send_command() {
-            let chosen = self.dealer.choose(&self.connections, &self.core.carriage);
-            let Some(place) = chosen else { return };
+            let next = self.core.queue.peek();
+            let next = next.and_then(|tag| self.core.tasks.get(tag));
+            let transfer = next.map_or(&Transfer::None, |task| &task.transfer);
+            let carriage = &self.core.carriage;
+            let Some(place) = self
+                .dealer
+                .choose(&self.connections, carriage, transfer, now)
+            else {
+                return;
+            };
             let link = &mut self.connections[place].link;
             self.core.send_command(link, now, trace);
             self.core.send_owed(link, now, trace);
@@ -461,6 +479,15 @@ impl Core {
         let tag = self.tasks.spare_tag();
         link.liveness.asked(tag, now);
         self.send_request(link, tag, Request::Ping, now, trace);
+    }
+
+    /// Asks how long a connection takes by itself, from time to time.
+    fn probe(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
+        let is_busy = self.carriage.of(link.id).in_flight.count() > 0;
+        if is_busy && !link.liveness.is_asked() && now >= link.next_probe {
+            link.next_probe = now + PROBE_INTERVAL;
+            self.ask(link, now, trace);
+        }
     }
 
     /// What a login has left.

@@ -1,8 +1,12 @@
 //! Counters of each connection of a session.
 
+use std::time::Duration;
+
+use wansan_multipath::Lane;
 use wansan_trace::{ConnectionId, Instant};
 
-use super::task::Transfer;
+use super::task::{Task, Transfer};
+use crate::wire::BHS_BYTES;
 
 /// A snapshot of a connection's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +113,8 @@ impl Carried {
 pub(super) struct Carriage {
     /// At the places of their CIDs.
     by_cid: Vec<Carried>,
+    /// What reads, and what writes, are expected to take on each of them; learned where there are several.
+    lanes: Vec<[Lane; 2]>,
     /// Data of outstanding reads, received or not, in bytes.
     awaited_bytes: u64,
 }
@@ -118,6 +124,9 @@ impl Carriage {
     pub(super) fn admit(&mut self, id: ConnectionId) {
         let places = self.by_cid.len().max(usize::from(id.0) + 1);
         self.by_cid.resize(places, Carried::default());
+        if places > 1 {
+            self.lanes.resize_with(places, Default::default);
+        }
     }
 
     /// What the connections with that CID have carried, one after the other.
@@ -132,30 +141,71 @@ impl Carriage {
         self.awaited_bytes
     }
 
+    /// What a command of such data is expected to take on a connection, in ns.
+    pub(super) fn expects_ns(&self, id: ConnectionId, transfer: &Transfer, now: Instant) -> f64 {
+        let lanes = self.lanes.get(usize::from(id.0));
+        let lane = lanes.map(|lanes| &lanes[usize::from(is_write(transfer))]);
+        lane.map_or(0.0, |lane| lane.expects_ns(line_bytes(transfer), now))
+    }
+
     /// A command is given to a connection.
-    pub(super) fn began(&mut self, id: ConnectionId, transfer: &Transfer, now: Instant) {
-        self.awaited_bytes += transfer.awaited_bytes();
-        self.by_cid[usize::from(id.0)].began(transfer.len_bytes(), now);
+    pub(super) fn began(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
+        self.awaited_bytes += task.transfer.awaited_bytes();
+        self.by_cid[usize::from(id.0)].began(task.transfer.len_bytes(), now);
+        task.sent = self
+            .lane(id, &task.transfer)
+            .map(|lane| lane.send(line_bytes(&task.transfer), now));
     }
 
     /// A command is under way on that connection no more.
-    pub(super) fn left(&mut self, id: ConnectionId, transfer: &Transfer, now: Instant) {
-        self.awaited_bytes -= transfer.awaited_bytes();
-        self.by_cid[usize::from(id.0)].left(transfer.len_bytes(), now);
+    pub(super) fn left(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
+        self.ended(id, task, now);
+        if let (Some(sent), Some(lane)) = (task.sent.take(), self.lane(id, &task.transfer)) {
+            lane.forget(sent);
+        }
     }
 
     /// A command that is under way on that connection is done.
-    pub(super) fn done(&mut self, id: ConnectionId, transfer: &Transfer, now: Instant) {
-        self.left(id, transfer, now);
+    pub(super) fn done(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
+        self.ended(id, task, now);
+        if let (Some(sent), Some(lane)) = (task.sent.take(), self.lane(id, &task.transfer)) {
+            lane.complete(sent, now);
+        }
         let carried = &mut self.by_cid[usize::from(id.0)];
         carried.commands += 1;
-        carried.bytes += u64::from(transfer.len_bytes());
+        carried.bytes += u64::from(task.transfer.len_bytes());
+    }
+
+    /// A ping on that connection took so long.
+    pub(super) fn pinged(&mut self, id: ConnectionId, took: Duration, now: Instant) {
+        for lane in self.lanes.get_mut(usize::from(id.0)).into_iter().flatten() {
+            lane.pinged(took, now);
+        }
+    }
+
+    fn ended(&mut self, id: ConnectionId, task: &Task, now: Instant) {
+        self.awaited_bytes -= task.transfer.awaited_bytes();
+        self.by_cid[usize::from(id.0)].left(task.transfer.len_bytes(), now);
+    }
+
+    fn lane(&mut self, id: ConnectionId, transfer: &Transfer) -> Option<&mut Lane> {
+        let lanes = self.lanes.get_mut(usize::from(id.0))?;
+        Some(&mut lanes[usize::from(is_write(transfer))])
     }
 
     /// The connection is gone, on which so much has waited for the socket.
     pub(super) fn gone(&mut self, id: ConnectionId, waited_ns: u128) {
         self.by_cid[usize::from(id.0)].waited_ns += waited_ns;
     }
+}
+
+fn is_write(transfer: &Transfer) -> bool {
+    matches!(transfer, Transfer::Write(_))
+}
+
+/// What a command brings onto the line with its data, in bytes.
+fn line_bytes(transfer: &Transfer) -> u64 {
+    u64::from(transfer.len_bytes()) + BHS_BYTES as u64
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use wansan_multipath::Sent;
 use wansan_trace::{ConnectionId, TaskTag};
 
 use super::error::SessionError;
@@ -151,6 +152,8 @@ pub(super) struct Task {
     pub(super) attribute: TaskAttribute,
     pub(super) transfer: Transfer,
     pub(super) stage: Stage,
+    /// What its connection's lane has to know when it is done.
+    pub(super) sent: Option<Sent>,
     pub(super) cmd_sn: Sn,
     /// Bursts owed to the target, in the order in which it asked.
     pub(super) bursts: VecDeque<Burst>,
@@ -261,6 +264,11 @@ impl TaskTable {
         tag
     }
 
+    pub(super) fn get(&self, tag: TaskTag) -> Option<&Task> {
+        let place = self.place_of(tag);
+        self.places[place].as_ref().filter(|task| task.tag == tag)
+    }
+
     pub(super) fn get_mut(&mut self, tag: TaskTag) -> Option<&mut Task> {
         let place = self.place_of(tag);
         self.places[place].as_mut().filter(|task| task.tag == tag)
@@ -319,6 +327,7 @@ mod tests {
             attribute: TaskAttribute::Simple,
             transfer: Transfer::None,
             stage: Stage::Queued,
+            sent: None,
             cmd_sn: Sn(0),
             bursts: VecDeque::new(),
             got_bytes: 0,

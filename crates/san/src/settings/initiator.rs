@@ -56,7 +56,8 @@ settings! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ScheduleSettings {
         /// Which connection carries the next command: the next in turn, the one with the fewest
-        /// commands in flight, or the one with the fewest bytes in flight
+        /// commands in flight, the one with the fewest bytes in flight, or the one on which it is
+        /// expected to be done earliest, for routes of unequal rate and delay
         pub schedule: Schedule = Schedule::default(), "HOW";
     }
 }

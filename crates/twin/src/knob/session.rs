@@ -176,11 +176,14 @@ pub(super) static KNOBS: &[Knob] = &[
             each_session(setup, |it| it.schedule = schedule);
             Ok(())
         },
-        tries: |setup| match setup.initiators[0].schedule {
-            Schedule::RoundRobin => {
-                vec![vec![Setting::new("initiator.schedule", "least-in-flight")]]
-            }
-            _ => Vec::new(),
+        tries: |setup| {
+            let now = setup.initiators[0].schedule;
+            let others = [Schedule::LeastInFlight, Schedule::Earliest];
+            let others = others.into_iter().filter(|other| *other != now);
+            let words = others.filter_map(|it| serde_json::to_value(it).ok());
+            words
+                .filter_map(|word| Some(vec![Setting::new("initiator.schedule", word.as_str()?)]))
+                .collect()
         },
     },
 ];

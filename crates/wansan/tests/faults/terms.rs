@@ -68,7 +68,8 @@ impl Terms {
                 Schedule::RoundRobin,
                 Schedule::LeastInFlight,
                 Schedule::LeastBytes,
-            ][below(3) as usize],
+                Schedule::Earliest,
+            ][below(4) as usize],
             wanted,
             delay: [
                 Duration::ZERO,

@@ -34,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             several_connections("round-robin")
                 .and_then(|()| several_connections("least-in-flight"))
                 .and_then(|()| several_connections("least-bytes"))
+                .and_then(|()| several_connections("earliest"))
         }),
         trial("tgtd::each_route_is_a_connection", routes),
         trial(

@@ -1,0 +1,204 @@
+//! What requests of one direction are expected to take on one route.
+//!
+//! A route is taken for a pipe of some length and some width. A request in an empty pipe takes the pipe's length and its
+//! own transfer; in a full one it takes what all bytes before it and its own need at the pipe's rate, as by Little's law.
+//! Both are learned from completions alone: the length from latencies, the rate from the bytes that were done between a
+//! request's sending and its end (the delivery rate of Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016,
+//! and draft-cheng-iccrg-delivery-rate-estimation). A pipe that was never full has only shown the rate that was asked of
+//! it: until latencies grow it is expected to carry twice as much.
+
+use std::time::Duration;
+
+use wansan_trace::Instant;
+
+use crate::window::Extreme;
+
+/// How long lengths and rates are believed: a change is learned within this time.
+const WINDOW: Duration = Duration::from_secs(1);
+/// The weight of a new latency in the smoothed one.
+const GAIN: f64 = 1.0 / 8.0;
+/// The same of pings, of which there are few.
+const PING_GAIN: f64 = 1.0 / 2.0;
+/// An idle route is tried again after this time, and after so many of its latencies, so that trying costs little.
+const IDLE: Duration = Duration::from_secs(1);
+const IDLE_LATENCIES: f64 = 100.0;
+/// By how much latencies have to exceed the least ones for the pipe to count as full.
+const FULL: f64 = 1.25;
+/// What a pipe that is not full is expected to carry, in what it carries.
+const HEADROOM: f64 = 2.0;
+
+/// Requests of one direction (reads, or writes) on one route.
+#[derive(Debug, Clone)]
+pub struct Lane {
+    open_bytes: u64,
+    open_requests: u64,
+    done_bytes: u64,
+    /// When the last request was done, or the first was sent into an empty pipe.
+    done_at: Instant,
+    /// When the last one that is done was sent.
+    sent_at: Instant,
+    latency: Latency,
+    /// Of pings, where there are any.
+    ping: Latency,
+    /// In bytes per ns.
+    rate: Extreme,
+    /// The length is what the last request found that was sent into an empty pipe, or the pipe has not been empty since.
+    is_length_known: bool,
+}
+
+/// A latency over time.
+#[derive(Debug, Clone)]
+struct Latency {
+    /// With that weight of each new one.
+    gain: f64,
+    smoothed_ns: Option<f64>,
+    /// The least of the smoothed ones.
+    least_ns: Extreme,
+}
+
+impl Latency {
+    fn with_gain(gain: f64) -> Latency {
+        Latency {
+            gain,
+            smoothed_ns: None,
+            least_ns: Extreme::least(WINDOW),
+        }
+    }
+
+    fn add(&mut self, took: Duration, now: Instant) {
+        let took_ns = took.as_nanos() as f64;
+        let smoothed_ns = match self.smoothed_ns {
+            Some(before) => before + (took_ns - before) * self.gain,
+            None => took_ns,
+        };
+        self.smoothed_ns = Some(smoothed_ns);
+        self.least_ns.add(smoothed_ns, now);
+    }
+
+    /// Whether it has grown, so that requests must wait for each other.
+    fn has_grown(&self) -> Option<bool> {
+        Some(self.smoothed_ns? > FULL * self.least_ns.get()?)
+    }
+}
+
+/// A request that was sent, as its lane has to know it when it is done.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    bytes: u64,
+    at: Instant,
+    done_bytes: u64,
+    done_at: Instant,
+    sent_at: Instant,
+    /// Nothing else was under way.
+    is_alone: bool,
+}
+
+impl Default for Lane {
+    fn default() -> Lane {
+        Lane {
+            open_bytes: 0,
+            open_requests: 0,
+            done_bytes: 0,
+            done_at: Instant::ZERO,
+            sent_at: Instant::ZERO,
+            latency: Latency::with_gain(GAIN),
+            ping: Latency::with_gain(PING_GAIN),
+            rate: Extreme::most(WINDOW),
+            is_length_known: false,
+        }
+    }
+}
+
+impl Lane {
+    /// Requests that are under way.
+    #[must_use]
+    pub fn open_requests(&self) -> u64 {
+        self.open_requests
+    }
+
+    /// The smoothed latency, in ns; `None` before the first completion.
+    #[must_use]
+    pub fn smoothed_ns(&self) -> Option<f64> {
+        self.latency.smoothed_ns
+    }
+
+    /// A request of so many bytes is sent.
+    pub fn send(&mut self, bytes: u64, now: Instant) -> Sent {
+        let is_alone = self.open_requests == 0;
+        if is_alone {
+            // The time that nothing was asked is not the route's.
+            (self.done_at, self.sent_at) = (now, now);
+        }
+        self.open_bytes += bytes;
+        self.open_requests += 1;
+        Sent {
+            bytes,
+            at: now,
+            done_bytes: self.done_bytes,
+            done_at: self.done_at,
+            sent_at: self.sent_at,
+            is_alone,
+        }
+    }
+
+    /// A request was done.
+    pub fn complete(&mut self, sent: Sent, now: Instant) {
+        self.forget(sent);
+        self.done_bytes += sent.bytes;
+        // Answers that come in a lump were sent one after the other: the longer of the two times is the route's.
+        let since = (now - sent.done_at).max(sent.at.since(sent.sent_at));
+        self.done_at = now;
+        self.sent_at = self.sent_at.max(sent.at);
+        let done_bytes = (self.done_bytes - sent.done_bytes) as f64;
+        self.rate
+            .add(done_bytes / (since.as_nanos() as f64).max(1.0), now);
+        if sent.is_alone {
+            self.latency = Latency::with_gain(GAIN);
+        }
+        self.latency.add(now - sent.at, now);
+        // What waited for others does not tell what one alone would take.
+        self.is_length_known = sent.is_alone || self.open_requests > 0;
+    }
+
+    /// Whether nothing was heard of it for so long that it is tried again.
+    fn is_due(&self, now: Instant) -> bool {
+        let latency_ns = self.latency.smoothed_ns.unwrap_or(0.0);
+        let idle_ns = now.since(self.done_at).as_nanos() as f64;
+        idle_ns > (IDLE.as_nanos() as f64).max(IDLE_LATENCIES * latency_ns)
+    }
+
+    /// A ping, which overtakes no request's data, took so long. Where requests also wait for what other routes bring, as in
+    /// the order of a session's commands, pings alone tell whether this route is full.
+    pub fn pinged(&mut self, took: Duration, now: Instant) {
+        self.ping.add(took, now);
+    }
+
+    /// A request is not under way any more, and says nothing of the route.
+    pub fn forget(&mut self, sent: Sent) {
+        self.open_bytes -= sent.bytes;
+        self.open_requests -= 1;
+    }
+
+    /// What a request of so many bytes is expected to take that is sent now, in ns. Before anything was done it is
+    /// nothing, nor where the pipe has become empty again or was for long: a route is tried first.
+    #[must_use]
+    pub fn expects_ns(&self, bytes: u64, now: Instant) -> f64 {
+        let length_ns = self.ping.least_ns.get().or(self.latency.least_ns.get());
+        let (Some(length_ns), Some(rate)) = (length_ns, self.rate.get()) else {
+            return 0.0;
+        };
+        if self.open_requests == 0 {
+            // Requests before it may have been so short that they show no rate.
+            return match !self.is_length_known || self.is_due(now) {
+                true => 0.0,
+                false => length_ns,
+            };
+        }
+        let is_full = self.ping.has_grown().or(self.latency.has_grown());
+        let rate = match is_full {
+            Some(false) => HEADROOM * rate,
+            _ => rate,
+        };
+        length_ns.max((self.open_bytes + bytes) as f64 / rate)
+    }
+}

@@ -1,0 +1,186 @@
+//! The policies over two pipes, each with a rate and a delay.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use wansan_multipath::{Policy, Selector, Sent, Way};
+use wansan_trace::Instant;
+
+/// A pipe: requests queue for its rate.
+struct Pipe {
+    bytes_per_ns: f64,
+    delay_ns: f64,
+    busy_until_ns: f64,
+}
+
+impl Pipe {
+    fn new(mbit_per_s: f64, one_way_ms: f64) -> Pipe {
+        Pipe {
+            bytes_per_ns: mbit_per_s / 8000.0,
+            delay_ns: one_way_ms * 1e6,
+            busy_until_ns: 0.0,
+        }
+    }
+
+    fn done_ns(&mut self, bytes: u64, now_ns: f64) -> f64 {
+        let begins = self.busy_until_ns.max(now_ns + self.delay_ns);
+        self.busy_until_ns = begins + bytes as f64 / self.bytes_per_ns;
+        self.busy_until_ns + self.delay_ns
+    }
+}
+
+/// What share of both pipes' rates so many requests at a time get, once it is warm.
+fn share(policy: Policy, pipes: [Pipe; 2], bytes: u64, parallel: u64) -> f64 {
+    let sum: f64 = pipes.iter().map(|pipe| pipe.bytes_per_ns).sum();
+    rate(policy, pipes, bytes, parallel) / sum
+}
+
+/// Bytes per ns of so many requests at a time.
+fn rate<const N: usize>(policy: Policy, pipes: [Pipe; N], bytes: u64, parallel: u64) -> f64 {
+    run(policy, pipes, bytes, parallel, &mut |_, _| {})
+}
+
+/// The same where `change` sees each pipe's state before it takes a request.
+fn run<const N: usize>(
+    policy: Policy,
+    mut pipes: [Pipe; N],
+    bytes: u64,
+    parallel: u64,
+    change: &mut dyn FnMut(u64, &mut [Pipe; N]),
+) -> f64 {
+    let mut selector = Selector::new(policy, N);
+    let mut ends: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    let mut open: [VecDeque<Sent>; N] = std::array::from_fn(|_| VecDeque::new());
+    let (warm_up, end) = (Duration::from_secs(2), Duration::from_secs(6));
+    let mut now_ns = 0;
+    let mut done_bytes = 0;
+    let mut waiting = parallel;
+    while now_ns < end.as_nanos() as u64 {
+        let now = Instant::from_ns(now_ns);
+        while waiting > 0 {
+            waiting -= 1;
+            change(now_ns, &mut pipes);
+            let place = selector.choose(Way::In, bytes, now).expect("both are up");
+            open[place].push_back(selector.send(place, Way::In, bytes, now));
+            let at_ns = pipes[place].done_ns(bytes, now_ns as f64) as u64;
+            ends.push(Reverse((at_ns, place)));
+        }
+        let Some(Reverse((at_ns, place))) = ends.pop() else {
+            break;
+        };
+        now_ns = at_ns;
+        let sent = open[place].pop_front().expect("it was sent");
+        selector.complete(place, Way::In, sent, Instant::from_ns(now_ns));
+        waiting += 1;
+        if now_ns > warm_up.as_nanos() as u64 {
+            done_bytes += bytes;
+        }
+    }
+    done_bytes as f64 / (end - warm_up).as_nanos() as f64
+}
+
+/// As many as fill both pipes while the slower one answers, with a margin.
+fn enough(pipes: &[Pipe; 2], bytes: u64, margin: f64) -> u64 {
+    let longest_ns = pipes
+        .iter()
+        .map(|pipe| 2.0 * pipe.delay_ns + bytes as f64 / pipe.bytes_per_ns)
+        .fold(0.0, f64::max);
+    let sum: f64 = pipes.iter().map(|pipe| pipe.bytes_per_ns).sum();
+    (margin * longest_ns * sum / bytes as f64).ceil() as u64 + 2
+}
+
+#[test]
+fn the_earliest_fills_both_pipes() {
+    let mut worst = (f64::INFINITY, String::new());
+    for rates in [1.0, 2.0, 5.0, 10.0] {
+        for delays in [1.0, 5.0, 16.0, 50.0] {
+            for is_slow_far in [false, true] {
+                for kib in [4, 64, 256] {
+                    let pipes = || match is_slow_far {
+                        true => [Pipe::new(200.0, 1.0), Pipe::new(200.0 / rates, delays)],
+                        false => [Pipe::new(200.0, delays), Pipe::new(200.0 / rates, 1.0)],
+                    };
+                    let parallel = enough(&pipes(), kib << 10, 1.5);
+                    let share = share(Policy::Earliest, pipes(), kib << 10, parallel);
+                    let what = format!("1:{rates} 1:{delays} {is_slow_far} {kib} KiB, {parallel}");
+                    println!("{share:.3} {what}");
+                    if share < worst.0 {
+                        worst = (share, what);
+                    }
+                }
+            }
+        }
+    }
+    assert!(worst.0 >= 0.95, "{worst:?}");
+}
+
+#[test]
+fn two_routes_are_as_good_as_the_better_one() {
+    let mut worst = (f64::INFINITY, String::new());
+    for rates in [1.0, 2.0, 10.0] {
+        for delay_ms in [1.0, 5.0, 50.0] {
+            for kib in [4, 64, 256] {
+                for parallel in [1, 2, 4, 16, 64] {
+                    let near = || Pipe::new(200.0, 1.0);
+                    let far = || Pipe::new(200.0 / rates, delay_ms);
+                    let bytes = kib << 10;
+                    let alone = rate(Policy::Earliest, [near()], bytes, parallel).max(rate(
+                        Policy::Earliest,
+                        [far()],
+                        bytes,
+                        parallel,
+                    ));
+                    let both = rate(Policy::Earliest, [near(), far()], bytes, parallel);
+                    let share = both / alone;
+                    let what = format!("1:{rates} 1:{delay_ms} {kib} KiB, {parallel}");
+                    println!("alone {share:.3} {what}");
+                    if share < worst.0 {
+                        worst = (share, what);
+                    }
+                }
+            }
+        }
+    }
+    assert!(worst.0 >= 0.98, "{worst:?}");
+}
+
+/// Rates and delays that change at random, every 200 ms to 2 s: what is queued when a rate falls to a tenth waits for
+/// that route, so the mean of all is held to a bound.
+#[test]
+fn changes_are_learned() {
+    let mut shares = Vec::new();
+    for seed in 0..20 {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let mut uniform = move || f64::from(random.next_u32()) / f64::from(u32::MAX);
+        let mut next_ns = [0_u64; 2];
+        let mut sum = [0.0, 0.0];
+        let mut since_ns = 0;
+        let mut change = |now_ns: u64, pipes: &mut [Pipe; 2]| {
+            // What both can carry, over the time that is measured.
+            let from = since_ns.max(2_000_000_000);
+            if now_ns > from {
+                let both: f64 = pipes.iter().map(|pipe| pipe.bytes_per_ns).sum();
+                sum[0] += both * (now_ns - from) as f64;
+                sum[1] += (now_ns - from) as f64;
+            }
+            since_ns = now_ns;
+            for (pipe, next_ns) in pipes.iter_mut().zip(&mut next_ns) {
+                if now_ns >= *next_ns {
+                    *next_ns = now_ns + 200_000_000 + (uniform() * 1.8e9) as u64;
+                    pipe.bytes_per_ns = (20.0 + 180.0 * uniform()) / 8000.0;
+                    pipe.delay_ns = (1.0 + 24.0 * uniform()) * 1e6;
+                }
+            }
+        };
+        let pipes = [Pipe::new(100.0, 5.0), Pipe::new(100.0, 5.0)];
+        let rate = run(Policy::Earliest, pipes, 64 << 10, 80, &mut change);
+        let share = rate / (sum[0] / sum[1]);
+        println!("changing {share:.3} {seed}");
+        shares.push(share);
+    }
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    assert!(mean >= 0.9, "{mean} of {shares:?}");
+}
