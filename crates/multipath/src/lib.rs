@@ -1,13 +1,9 @@
-//! Several unequal routes to one disk.
-//!
-//! - [`Lane`]: what requests of one direction are expected to take on one route, learned from completions;
-//! - [`Policy`]: which route takes the next request.
+//! Several unequal routes to one disk: what requests are expected to take on each, learned from completions
+//! ([`Lane`]), so that each may go where it is done first.
 //!
 //! Pure: time comes in as [`wansan_trace::Instant`], and nothing is sent or received here.
 
 mod lane;
-mod policy;
 mod window;
 
 pub use lane::{Lane, Sent};
-pub use policy::{Policy, Selector, Way};

@@ -1,4 +1,6 @@
-//! The policies over two pipes, each with a rate and a delay.
+//! Lanes choose between two pipes, each with a rate and a delay, beside what others choose by.
+
+mod policy;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,8 +8,10 @@ use std::time::Duration;
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use wansan_multipath::{Policy, Selector, Sent, Way};
+use wansan_multipath::Sent;
 use wansan_trace::Instant;
+
+use policy::{Policy, Selector};
 
 /// A pipe: requests queue for its rate.
 struct Pipe {
@@ -63,8 +67,8 @@ fn run<const N: usize>(
         while waiting > 0 {
             waiting -= 1;
             change(now_ns, &mut pipes);
-            let place = selector.choose(Way::In, bytes, now).expect("both are up");
-            open[place].push_back(selector.send(place, Way::In, bytes, now));
+            let place = selector.choose(bytes, now);
+            open[place].push_back(selector.send(place, bytes, now));
             let at_ns = pipes[place].done_ns(bytes, now_ns as f64) as u64;
             ends.push(Reverse((at_ns, place)));
         }
@@ -73,7 +77,7 @@ fn run<const N: usize>(
         };
         now_ns = at_ns;
         let sent = open[place].pop_front().expect("it was sent");
-        selector.complete(place, Way::In, sent, Instant::from_ns(now_ns));
+        selector.complete(place, sent, Instant::from_ns(now_ns));
         waiting += 1;
         if now_ns > warm_up.as_nanos() as u64 {
             done_bytes += bytes;
@@ -95,6 +99,8 @@ fn enough(pipes: &[Pipe; 2], bytes: u64, margin: f64) -> u64 {
 #[test]
 fn the_earliest_fills_both_pipes() {
     let mut worst = (f64::INFINITY, String::new());
+    // Of the earliest, and of the others.
+    let (mut sums, mut cells) = ([0.0; 4], 0.0);
     for rates in [1.0, 2.0, 5.0, 10.0] {
         for delays in [1.0, 5.0, 16.0, 50.0] {
             for is_slow_far in [false, true] {
@@ -104,9 +110,17 @@ fn the_earliest_fills_both_pipes() {
                         false => [Pipe::new(200.0, delays), Pipe::new(200.0 / rates, 1.0)],
                     };
                     let parallel = enough(&pipes(), kib << 10, 1.5);
-                    let share = share(Policy::Earliest, pipes(), kib << 10, parallel);
+                    let share = |policy| share(policy, pipes(), kib << 10, parallel);
                     let what = format!("1:{rates} 1:{delays} {is_slow_far} {kib} KiB, {parallel}");
-                    println!("{share:.3} {what}");
+                    let others = [Policy::RoundRobin, Policy::QueueDepth, Policy::Latency];
+                    let others = others.map(share);
+                    let share = share(Policy::Earliest);
+                    println!("{share:.3} {others:.3?} {what}");
+                    for (sum, other) in sums[1..].iter_mut().zip(others) {
+                        *sum += other;
+                    }
+                    sums[0] += share;
+                    cells += 1.0;
                     if share < worst.0 {
                         worst = (share, what);
                     }
@@ -114,7 +128,10 @@ fn the_earliest_fills_both_pipes() {
             }
         }
     }
+    let [earliest, others @ ..] = sums.map(|sum| sum / cells);
+    println!("mean {earliest:.3} {others:.3?}");
     assert!(worst.0 >= 0.95, "{worst:?}");
+    assert!(others.iter().all(|other| *other < earliest), "{others:?}");
 }
 
 #[test]
