@@ -74,6 +74,7 @@ struct World {
     target: Option<Target>,
     history: History,
     torn: u64,
+    zeroed: u64,
 }
 
 fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
@@ -86,6 +87,7 @@ fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
         folder: stage.folder,
         history: History::new(SECTORS),
         torn: 0,
+        zeroed: 0,
     };
     for seed in seeds.clone() {
         let ran = world.round(&mut Pcg64Mcg::seed_from_u64(seed));
@@ -94,6 +96,9 @@ fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
     // Some journals have lost something, or these rounds show less than they say.
     if way == Way::Journal && world.torn == 0 {
         return Err(Stop::Failed("no journal was torn".to_owned()));
+    }
+    if world.zeroed == 0 {
+        return Err(Stop::Failed("nothing was zeroed".to_owned()));
     }
     world.end()
 }
@@ -125,7 +130,7 @@ impl World {
         let attach = self.attach()?;
         let mut program = Program::connect(attach.socket())?;
         let disk = program.read(0, SECTORS * SECTOR_BYTES)?;
-        self.history.settle(&disk)?;
+        self.history.settle(&disk, self.way == Way::Journal)?;
         let tears = self.way == Way::Journal && random.next_u32().is_multiple_of(3);
         let restarts = random.next_u32().is_multiple_of(8);
         let requests = random.next_u32() % REQUESTS;
@@ -190,6 +195,18 @@ impl World {
         while self.history.is_busy(first, count) {
             let (answered, _) = program.answer()?;
             self.history.answered(answered, survives);
+        }
+        if random.next_u32().is_multiple_of(4) && self.history.may_zero(first, count) {
+            self.zeroed += 1;
+            let number = self.history.zero(first, count, fua);
+            let zero = Command::WriteZeroes {
+                offset_bytes: (first * SECTOR_BYTES) as u64,
+                length_bytes: (count * SECTOR_BYTES) as u64,
+                fua,
+                may_unmap: random.next_u32().is_multiple_of(2),
+                fast: false,
+            };
+            return program.submit(zero, number);
         }
         let (number, data) = self.history.write(first, count, fua);
         let write = Command::Write {
@@ -270,7 +287,7 @@ impl World {
         let attach = self.attach()?;
         let mut program = Program::connect(attach.socket())?;
         let disk = program.read(0, SECTORS * SECTOR_BYTES)?;
-        self.history.settle(&disk)?;
+        self.history.settle(&disk, self.way == Way::Journal)?;
         drop(program);
         wansan(&["attach", "detach", &self.url])?.success()?;
         drop(attach);

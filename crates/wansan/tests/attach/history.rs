@@ -27,8 +27,8 @@ struct Sector {
 
 #[derive(Debug, Clone, Copy)]
 struct Version {
-    /// 0 is what was there at first: zeros.
-    number: u64,
+    /// `None` is zeros.
+    number: Option<u64>,
     epoch: u64,
     /// The request that wrote it, if it came since the last crash.
     request: Option<u64>,
@@ -64,7 +64,7 @@ impl History {
     /// Of a disk with so many sectors, all zeros.
     pub(crate) fn new(sectors: usize) -> History {
         let zeros = Version {
-            number: 0,
+            number: None,
             epoch: 0,
             request: None,
         };
@@ -86,10 +86,29 @@ impl History {
 
     /// A write: its request's number, and its data.
     pub(crate) fn write(&mut self, first: usize, count: usize, fua: bool) -> (u64, Vec<u8>) {
-        let request = self.requests.len() as u64;
         self.versions += 1;
+        let number = self.versions;
+        let request = self.change(Some(number), first, count, fua);
+        let data = (first..first + count).flat_map(|sector| content(number, sector));
+        (request, data.collect())
+    }
+
+    /// Zeros are written; the request's number.
+    pub(crate) fn zero(&mut self, first: usize, count: usize, fua: bool) -> u64 {
+        self.change(None, first, count, fua)
+    }
+
+    /// Whether zeros found in any of these sectors would be those that are written now, and no older ones.
+    pub(crate) fn may_zero(&self, first: usize, count: usize) -> bool {
+        let sectors = self.sectors[first..first + count].iter();
+        let mut versions = sectors.flat_map(|sector| &sector.versions);
+        versions.all(|version| version.number.is_some())
+    }
+
+    fn change(&mut self, number: Option<u64>, first: usize, count: usize, fua: bool) -> u64 {
+        let request = self.requests.len() as u64;
         let version = Version {
-            number: self.versions,
+            number,
             epoch: self.epoch,
             request: Some(request),
         };
@@ -101,8 +120,7 @@ impl History {
             what: What::Write { first, count, fua },
             is_answered: false,
         });
-        let data = (first..first + count).flat_map(|sector| content(version.number, sector));
-        (request, data.collect())
+        request
     }
 
     /// A flush; its request's number.
@@ -148,8 +166,9 @@ impl History {
         }
     }
 
-    /// After a crash: what a program reads must be allowed, and is what the disk holds from now on.
-    pub(crate) fn settle(&mut self, disk: &[u8]) -> Result<(), Stop> {
+    /// After a crash: what a program reads must be allowed, and is what the disk holds from now on. With `is_past` the
+    /// target may hold what was there before.
+    pub(crate) fn settle(&mut self, disk: &[u8], is_past: bool) -> Result<(), Stop> {
         for (place, bytes) in disk.chunks(SECTOR_BYTES).enumerate() {
             let sector = &mut self.sectors[place];
             let found = sector.find(place, bytes);
@@ -162,6 +181,10 @@ impl History {
             })?;
             sector.versions.truncate(found + 1);
             sector.oldest = found;
+            if !is_past {
+                sector.versions.drain(..found);
+                sector.oldest = 0;
+            }
             for version in &mut sector.versions {
                 version.request = None;
             }
@@ -208,8 +231,8 @@ impl Sector {
     /// The place of the version with these bytes.
     fn find(&self, place: usize, bytes: &[u8]) -> Option<usize> {
         let holds = |version: &Version| match version.number {
-            0 => bytes.iter().all(|byte| *byte == 0),
-            number => bytes == content(number, place),
+            None => bytes.iter().all(|byte| *byte == 0),
+            Some(number) => bytes == content(number, place),
         };
         self.versions.iter().rposition(holds)
     }
