@@ -136,7 +136,7 @@ impl Drop for Control {
     fn drop(&mut self) {
         // Whoever removed it before us did what we want.
         let _ = fs::remove_file(&self.path);
-        // One share is ours, one the accepting thread's. A client that asks nothing is waited for no longer than that.
+        // One share is ours, one the accepting thread's. A client that asks nothing ends after `ASKING`.
         while Arc::strong_count(&self.conversing) > 2 {
             thread::sleep(LOOK);
         }

@@ -257,6 +257,12 @@ fn note(number: u32) -> PathBuf {
     folder().join(format!("nbd{number}"))
 }
 
+/// Whether this process has set the device up, and none after it.
+fn is_ours(number: u32) -> bool {
+    let process = std::fs::read_to_string(note(number));
+    process.is_ok_and(|process| process.trim() == std::process::id().to_string())
+}
+
 /// Whether the device was set up by a process of ours that is no more.
 fn is_abandoned(number: u32) -> bool {
     let process = std::fs::read_to_string(note(number));

@@ -89,7 +89,7 @@ pub struct Sent {
     done_bytes: u64,
     done_at: Instant,
     sent_at: Instant,
-    /// Nothing else was under way.
+    /// Nothing else of this direction was under way.
     is_alone: bool,
 }
 
@@ -110,18 +110,6 @@ impl Default for Lane {
 }
 
 impl Lane {
-    /// Requests that are under way.
-    #[must_use]
-    pub fn open_requests(&self) -> u64 {
-        self.open_requests
-    }
-
-    /// The smoothed latency, in ns; `None` before the first completion.
-    #[must_use]
-    pub fn smoothed_ns(&self) -> Option<f64> {
-        self.latency.smoothed_ns
-    }
-
     /// A request of so many bytes is sent.
     pub fn send(&mut self, bytes: u64, now: Instant) -> Sent {
         let is_alone = self.open_requests == 0;
@@ -179,13 +167,17 @@ impl Lane {
         self.open_requests -= 1;
     }
 
-    /// What a request of so many bytes is expected to take that is sent now, in ns. Before anything was done it is
-    /// nothing, nor where the pipe has become empty again or was for long: a route is tried first.
+    /// What a request of so many bytes is expected to take that is sent now, in ns: 0 on a route that is to be tried, as
+    /// nothing was done on it yet, or it has run empty or was idle for long; infinite while the first try is under way.
     #[must_use]
     pub fn expects_ns(&self, bytes: u64, now: Instant) -> f64 {
         let length_ns = self.ping.least_ns.get().or(self.latency.least_ns.get());
         let (Some(length_ns), Some(rate)) = (length_ns, self.rate.get()) else {
-            return 0.0;
+            // One request is enough to try it with.
+            return match self.open_requests {
+                0 => 0.0,
+                _ => f64::INFINITY,
+            };
         };
         if self.open_requests == 0 {
             // Requests before it may have been so short that they show no rate.

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::netlink::{Attributes, Family};
-use super::{FAMILY, INDEX, RECONFIGURE, add_sockets, negotiated};
+use super::{FAMILY, INDEX, RECONFIGURE, add_sockets, is_ours, negotiated};
 use crate::listen::{Place, Stream};
 
 /// Time between two attempts to make a connection.
@@ -52,14 +52,12 @@ impl Drop for Upkeep {
 }
 
 fn watch(number: u32, place: &Place, mut connections: Vec<Stream>, end: &OwnedFd) {
+    let mut were_gone = vec![false; connections.len()];
     loop {
         let mut fds = vec![PollFd::new(end, PollFlags::IN)];
         // Only that they are gone is of interest, which is always reported.
-        fds.extend(
-            connections
-                .iter()
-                .map(|it| PollFd::new(it, PollFlags::empty())),
-        );
+        let none = PollFlags::empty();
+        fds.extend(connections.iter().map(|it| PollFd::new(it, none)));
         if poll(&mut fds, None).is_err() {
             continue;
         }
@@ -67,12 +65,18 @@ fn watch(number: u32, place: &Place, mut connections: Vec<Stream>, end: &OwnedFd
             return;
         }
         let gone: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
-        for (connection, _) in connections.iter_mut().zip(gone).filter(|(_, gone)| *gone) {
-            // Until the process serves again, and the kernel has seen that the old one is gone.
-            if let Ok(new) = replaced(number, place) {
-                *connection = new;
+        let seen_twice = were_gone.iter().zip(&gone).map(|(were, are)| *were && *are);
+        // The kernel takes a new one only once it has put the old one down, and does not say whether it did.
+        for (connection, _) in connections.iter_mut().zip(seen_twice).filter(|it| it.1) {
+            match replaced(number, place) {
+                Ok(new) => *connection = new,
+                // The device was taken down, or is another process's.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                // The disk's process does not serve now.
+                Err(_) => {}
             }
         }
+        were_gone = gone;
         let mut end = [PollFd::new(end, PollFlags::IN)];
         if poll(&mut end, Some(&INTERVAL)).is_ok_and(|ready| ready > 0) {
             return;
@@ -81,8 +85,14 @@ fn watch(number: u32, place: &Place, mut connections: Vec<Stream>, end: &OwnedFd
 }
 
 /// A new connection, in place of one that is gone.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] when the device is not ours any more.
 fn replaced(number: u32, place: &Place) -> io::Result<Stream> {
     let (stream, _) = negotiated(place)?;
+    if !is_ours(number) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut request = Attributes::default();
     request.u32(INDEX, number);
     add_sockets(&mut request, &[stream.as_fd()]);

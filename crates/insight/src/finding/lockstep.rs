@@ -242,17 +242,32 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
             value: Some("least-in-flight".to_owned()),
             ..Advice::default()
         }
+    } else if binding.iter().any(|seen| is_earliest(seen)) {
+        Advice {
+            text: format!("let {OTHER_ROUTES}"),
+            ..Advice::default()
+        }
     } else {
         Advice {
-            text: "give each command to the connection on which it is expected to be done first \
-                   (`--schedule earliest`), or let the connections of a session take routes of like \
-                   delay, and give the others sessions of their own"
-                .to_owned(),
+            text: format!(
+                "give each command to the connection on which it is expected to be done first \
+                 (`--schedule earliest`), or let {OTHER_ROUTES}"
+            ),
             parameter: Some("initiator.schedule".to_owned()),
             value: Some("earliest".to_owned()),
             ..Advice::default()
         }
     }
+}
+
+/// What keeps commands from waiting for each other, whatever the schedule.
+const OTHER_ROUTES: &str = "the connections of a session take routes of like delay, and give the others sessions of \
+                            their own";
+
+/// Whether that is the schedule, as far as the cell's parameters tell.
+fn is_earliest(observed: &Observed) -> bool {
+    let schedule = observed.parameters.get("initiator.schedule");
+    schedule.is_some_and(|schedule| schedule == "earliest")
 }
 
 fn fewest(session: &SessionUse) -> u64 {

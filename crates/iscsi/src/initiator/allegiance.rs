@@ -292,7 +292,7 @@ impl Core {
         if let Stage::Sent(from) = task.stage {
             self.carriage.left(from, task, now);
         }
-        self.carriage.began(link.id, task, now);
+        self.carriage.took_over(link.id, task, now);
         task.stage = Stage::Sent(link.id);
     }
 }

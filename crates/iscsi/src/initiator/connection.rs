@@ -51,7 +51,7 @@ pub(super) struct Link {
     /// Answers owed to the target's pings, oldest first.
     pub(super) pongs: VecDeque<Pong>,
     pub(super) liveness: Liveness,
-    /// Not before this time is it asked again how long it takes.
+    /// Not pinged for [`Schedule::Earliest`](super::Schedule::Earliest) before this time.
     pub(super) next_probe: Instant,
     /// Commands that the socket has not taken whole: where their PDU ends, and the task.
     commands: VecDeque<(u64, TaskTag)>,
@@ -223,7 +223,12 @@ impl Link {
 
     /// Whether the connection takes a command now.
     pub(super) fn takes_commands(&self) -> bool {
-        self.has_room() && self.leaving == Leaving::No
+        self.has_room() && self.stays()
+    }
+
+    /// Whether it is not about to be closed.
+    pub(super) fn stays(&self) -> bool {
+        self.leaving == Leaving::No
     }
 
     /// Whether another PDU may be queued: what waits for the socket is bounded.

@@ -56,6 +56,7 @@ impl Dealer {
         self.loads.extend(connections.iter().map(|connection| {
             let carried = carriage.of(connection.link.id);
             Load {
+                stays: connection.link.stays(),
                 has_room: connection.link.takes_commands(),
                 commands: carried.in_flight.count(),
                 bytes: carried.in_flight_bytes,

@@ -230,7 +230,10 @@ impl Core {
         let id = match task.stage {
             Stage::Queued | Stage::Withheld => ConnectionId(0),
             Stage::Sent(id) => {
-                self.carriage.done(id, task, now);
+                let is_good = outcome
+                    .as_ref()
+                    .is_ok_and(|answer| answer.status == ScsiStatus::Good);
+                self.carriage.done(id, task, is_good, now);
                 trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
                 id
             }

@@ -62,6 +62,12 @@ impl Liveness {
         self.asked.is_some()
     }
 
+    /// Whether no ping is under way, or the one that was is lost: what came after it came too late for it.
+    pub(super) fn may_be_asked(&self) -> bool {
+        self.asked
+            .is_none_or(|(_, asked)| self.last_heard > asked + self.timeout())
+    }
+
     /// `ping` was answered; the time that it took, if that was what was asked.
     pub(super) fn answered(&mut self, ping: TaskTag, now: Instant) -> Option<Duration> {
         let (_, asked) = self.asked.take_if(|(asked, _)| *asked == ping)?;

@@ -27,6 +27,8 @@ pub enum Schedule {
 /// The state of a connection that a schedule decides by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
+    /// Whether it takes commands at all: it is not about to be closed.
+    pub(super) stays: bool,
     /// Whether it can take a command now.
     pub(super) has_room: bool,
     /// Commands under way on it.
@@ -52,6 +54,7 @@ impl Schedule {
                 .filter(|(_, load)| load.has_room)
                 .min_by_key(|(_, load)| load.bytes),
             Schedule::Earliest => in_turn
+                .filter(|(_, load)| load.stays)
                 .min_by(|(_, a), (_, b)| {
                     let by_time = a.expects_ns.total_cmp(&b.expects_ns);
                     by_time.then(a.commands.cmp(&b.commands))
@@ -68,6 +71,7 @@ mod tests {
 
     fn load(has_room: bool, commands: u64, bytes: u64) -> Load {
         Load {
+            stays: true,
             has_room,
             commands,
             bytes,
@@ -94,6 +98,12 @@ mod tests {
     fn the_earliest_is_waited_for() {
         let loads = [load(true, 3, 9), load(false, 1, 5), load(true, 2, 9)];
         assert_eq!(Schedule::Earliest.choose(0, &loads), None);
+        // One that is about to be closed is not.
+        let leaves = Load {
+            stays: false,
+            ..load(false, 0, 0)
+        };
+        assert_eq!(Schedule::Earliest.choose(0, &[loads[0], leaves]), Some(0));
         let loads = [load(true, 3, 9), load(true, 2, 9)];
         assert_eq!(Schedule::Earliest.choose(0, &loads), Some(1));
     }

@@ -484,7 +484,7 @@ impl Core {
     /// Asks how long a connection takes by itself, from time to time.
     fn probe(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let is_busy = self.carriage.of(link.id).in_flight.count() > 0;
-        if is_busy && !link.liveness.is_asked() && now >= link.next_probe {
+        if is_busy && link.liveness.may_be_asked() && now >= link.next_probe {
             link.next_probe = now + PROBE_INTERVAL;
             self.ask(link, now, trace);
         }

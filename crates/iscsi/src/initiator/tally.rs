@@ -150,11 +150,17 @@ impl Carriage {
 
     /// A command is given to a connection.
     pub(super) fn began(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
-        self.awaited_bytes += task.transfer.awaited_bytes();
-        self.by_cid[usize::from(id.0)].began(task.transfer.len_bytes(), now);
+        self.took_over(id, task, now);
         task.sent = self
             .lane(id, &task.transfer)
             .map(|lane| lane.send(line_bytes(&task.transfer), now));
+    }
+
+    /// A command of a connection that is lost is given to another, which does not carry all of it: it says nothing of what
+    /// that takes.
+    pub(super) fn took_over(&mut self, id: ConnectionId, task: &Task, now: Instant) {
+        self.awaited_bytes += task.transfer.awaited_bytes();
+        self.by_cid[usize::from(id.0)].began(task.transfer.len_bytes(), now);
     }
 
     /// A command is under way on that connection no more.
@@ -165,11 +171,14 @@ impl Carriage {
         }
     }
 
-    /// A command that is under way on that connection is done.
-    pub(super) fn done(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
+    /// A command that is under way on that connection is done. Only if it `is_good` have its data been carried.
+    pub(super) fn done(&mut self, id: ConnectionId, task: &mut Task, is_good: bool, now: Instant) {
         self.ended(id, task, now);
         if let (Some(sent), Some(lane)) = (task.sent.take(), self.lane(id, &task.transfer)) {
-            lane.complete(sent, now);
+            match is_good {
+                true => lane.complete(sent, now),
+                false => lane.forget(sent),
+            }
         }
         let carried = &mut self.by_cid[usize::from(id.0)];
         carried.commands += 1;
@@ -189,6 +198,10 @@ impl Carriage {
     }
 
     fn lane(&mut self, id: ConnectionId, transfer: &Transfer) -> Option<&mut Lane> {
+        // How long something takes without data says nothing of data.
+        if matches!(transfer, Transfer::None) {
+            return None;
+        }
         let lanes = self.lanes.get_mut(usize::from(id.0))?;
         Some(&mut lanes[usize::from(is_write(transfer))])
     }

@@ -57,7 +57,7 @@ fn run<const N: usize>(
 ) -> f64 {
     let mut selector = Selector::new(policy, N);
     let mut ends: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
-    let mut open: [VecDeque<Sent>; N] = std::array::from_fn(|_| VecDeque::new());
+    let mut open: [VecDeque<(Sent, u64)>; N] = std::array::from_fn(|_| VecDeque::new());
     let (warm_up, end) = (Duration::from_secs(2), Duration::from_secs(6));
     let mut now_ns = 0;
     let mut done_bytes = 0;
@@ -68,7 +68,7 @@ fn run<const N: usize>(
             waiting -= 1;
             change(now_ns, &mut pipes);
             let place = selector.choose(bytes, now);
-            open[place].push_back(selector.send(place, bytes, now));
+            open[place].push_back((selector.send(place, bytes, now), now_ns));
             let at_ns = pipes[place].done_ns(bytes, now_ns as f64) as u64;
             ends.push(Reverse((at_ns, place)));
         }
@@ -76,8 +76,9 @@ fn run<const N: usize>(
             break;
         };
         now_ns = at_ns;
-        let sent = open[place].pop_front().expect("it was sent");
-        selector.complete(place, sent, Instant::from_ns(now_ns));
+        let (sent, sent_ns) = open[place].pop_front().expect("it was sent");
+        let took_ns = (now_ns - sent_ns) as f64;
+        selector.complete(place, sent, took_ns, Instant::from_ns(now_ns));
         waiting += 1;
         if now_ns > warm_up.as_nanos() as u64 {
             done_bytes += bytes;

@@ -27,6 +27,8 @@ pub(crate) struct Selector {
 #[derive(Debug, Default)]
 struct Route {
     lane: Lane,
+    open: u64,
+    smoothed_ns: Option<f64>,
     /// What it is owed, of [`Policy::Latency`].
     credit: f64,
 }
@@ -46,18 +48,17 @@ impl Selector {
         let count = self.routes.len();
         let in_turn = (0..count).map(|step| (self.turn + step) % count);
         let lane = |place: &usize| &self.routes[*place].lane;
+        let open = |place: &usize| self.routes[*place].open;
         let place = match self.policy {
             Policy::RoundRobin => self.turn,
-            Policy::QueueDepth => in_turn
-                .min_by_key(|place| lane(place).open_requests())
-                .expect("there are routes"),
+            Policy::QueueDepth => in_turn.min_by_key(open).expect("there are routes"),
             Policy::Latency => self.by_credit(),
             Policy::Earliest => in_turn
                 .min_by(|a, b| {
                     let by_time = lane(a)
                         .expects_ns(bytes, now)
                         .total_cmp(&lane(b).expects_ns(bytes, now));
-                    by_time.then(lane(a).open_requests().cmp(&lane(b).open_requests()))
+                    by_time.then(open(a).cmp(&open(b)))
                 })
                 .expect("there are routes"),
         };
@@ -67,19 +68,24 @@ impl Selector {
 
     /// A request goes over a route.
     pub(crate) fn send(&mut self, place: usize, bytes: u64, now: Instant) -> Sent {
+        self.routes[place].open += 1;
         self.routes[place].lane.send(bytes, now)
     }
 
-    /// It was done there.
-    pub(crate) fn complete(&mut self, place: usize, sent: Sent, now: Instant) {
-        self.routes[place].lane.complete(sent, now);
+    /// It was done there, and took so long.
+    pub(crate) fn complete(&mut self, place: usize, sent: Sent, took_ns: f64, now: Instant) {
+        let route = &mut self.routes[place];
+        route.open -= 1;
+        let before = route.smoothed_ns.unwrap_or(took_ns);
+        route.smoothed_ns = Some(before + (took_ns - before) / 8.0);
+        route.lane.complete(sent, now);
     }
 
     /// Smooth weighted round robin: each route earns its weight, and the richest pays for all.
     fn by_credit(&mut self) -> usize {
         let mut all = 0.0;
         for route in &mut self.routes {
-            let weight = 1.0 / route.lane.smoothed_ns().unwrap_or(1.0).max(1.0);
+            let weight = 1.0 / route.smoothed_ns.unwrap_or(1.0).max(1.0);
             route.credit += weight;
             all += weight;
         }

@@ -65,6 +65,11 @@ impl Disks {
         taken
     }
 
+    /// Whether none is served, nor being detached.
+    pub(super) fn are_gone(&self) -> bool {
+        self.served().is_empty() && self.0.leaving.load(Ordering::SeqCst) == 0
+    }
+
     /// Detaches a disk that was taken; a journal is emptied only if that `drains` it. What is wrong with it, if anything.
     pub(super) fn detach(&self, disk: Disk, drains: bool) -> Option<String> {
         let url = disk.settings.initiator.url.to_string();

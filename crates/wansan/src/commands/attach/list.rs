@@ -114,10 +114,6 @@ fn take_and_detach(disks: &Disks, name: &str) -> (Answer, Then) {
     }
     let gone = disks.take(|disk| is_called(disk, name));
     let detached = gone.len();
-    let then = match detached > 0 && disks.served().is_empty() {
-        true => Then::End,
-        false => Then::Continue,
-    };
     let wrong: Vec<String> = gone
         .into_iter()
         .filter_map(|disk| disks.detach(disk, true))
@@ -125,6 +121,11 @@ fn take_and_detach(disks: &Disks, name: &str) -> (Answer, Then) {
     let answer = match wrong.first() {
         Some(wrong) => Answer::Failed(wrong.clone()),
         None => Answer::Detached(detached),
+    };
+    // Only now: whoever ends the process sooner gives up what still drains.
+    let then = match detached > 0 && disks.are_gone() {
+        true => Then::End,
+        false => Then::Continue,
     };
     (answer, then)
 }
