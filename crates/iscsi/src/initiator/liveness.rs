@@ -62,10 +62,11 @@ impl Liveness {
         self.asked.is_some()
     }
 
-    /// Whether no ping is under way, or the one that was is lost: what came after it came too late for it.
+    /// Whether no ping is under way, or the one that was must be lost: what came long after it was no answer. The answer
+    /// to one that is only late still tells how long it took.
     pub(super) fn may_be_asked(&self) -> bool {
         self.asked
-            .is_none_or(|(_, asked)| self.last_heard > asked + self.timeout())
+            .is_none_or(|(_, asked)| self.last_heard > asked + self.timeout() * PATIENT_TIMEOUTS)
     }
 
     /// `ping` was answered; the time that it took, if that was what was asked.
@@ -137,6 +138,23 @@ mod tests {
             liveness.heard(at(ms));
             assert!(matches!(liveness.judge(at(ms + 999)), Silence::Wait(_)));
         }
+    }
+
+    #[test]
+    fn a_ping_is_taken_for_lost_only_long_after_it_is_late() {
+        let mut liveness = Liveness::new();
+        assert!(liveness.may_be_asked());
+        liveness.measured(Duration::from_millis(2));
+        liveness.asked(TaskTag(1), at(0));
+        liveness.heard(at(1000));
+        assert!(!liveness.may_be_asked());
+        assert_eq!(
+            liveness.answered(TaskTag(1), at(1000)),
+            Some(Duration::from_secs(1))
+        );
+        liveness.asked(TaskTag(2), at(1000));
+        liveness.heard(at(100_000));
+        assert!(liveness.may_be_asked());
     }
 
     #[test]
