@@ -35,20 +35,20 @@ pub(crate) const TESTS: [(&str, Test); 5] = [
 const NAGLE: Case = Case {
     path: "capture = true",
     target: "nagle = true\nstatus = \"separate\"\njoin_sends = false",
-    workload: "op = \"read\"\nblock = \"8KiB\"\ntime = \"1s\"",
+    workload: "op = \"read\"\nblock = \"8KiB\"\ntime = \"3s\"",
     ..BLANK
 };
 
 const LOSS: Case = Case {
     path: "capture = true\nback.loss = { packets = [120, 500] }",
-    workload: "op = \"read\"\nblock = \"64KiB\"\ntime = \"1s\"",
+    workload: "op = \"read\"\nblock = \"64KiB\"\ntime = \"3s\"",
     ..BLANK
 };
 
 const ASKED_FOR: Case = Case {
     path: "capture = true",
     tables: "[session]\ninitial_r2t = true\nimmediate_data = false",
-    workload: "op = \"write\"\nblock = \"64KiB\"\ntime = \"1s\"",
+    workload: "op = \"write\"\nblock = \"64KiB\"\ntime = \"3s\"",
     ..BLANK
 };
 
@@ -101,15 +101,14 @@ fn agrees(lab: &Lab, case: &Case, cause: &str) -> Result<(), Failed> {
     check((20.0..23.0).contains(&round_trip_ms), || {
         connection.to_string()
     })?;
-    // A capture has all I/Os, the records' stalls are of the measured time.
+    // A capture has all I/Os, the records' stalls are of the measured time: it is so long that few differ.
     let counts = [stalls, &recorded["stalls"]].map(|of| of_cause(of, cause, "stalls"));
     check(
         counts[1] > 0.0 && (counts[0] / counts[1] - 1.0).abs() < 0.1,
         both,
     )?;
-    // These are means, of 25 I/Os and of most of them, of which a machine may delay some.
     let costs = [stalls, &recorded["stalls"]].map(|of| of_cause(of, cause, "cost_ns"));
-    check((costs[0] / costs[1] - 1.0).abs() < 0.35, both)?;
+    check((costs[0] / costs[1] - 1.0).abs() < 0.2, both)?;
     let packets = stalls["causes"][0]["example"]["packets"].as_array();
     let packets = packets.ok_or("no packets")?;
     let frames = told["frames"].as_u64().ok_or("no frames")?;
