@@ -149,7 +149,7 @@ fn converse(stream: &UnixStream, answer: &impl Fn(Request) -> (Answer, Then)) ->
     let mut line = String::new();
     BufReader::new(stream.take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
     let (answer, then) = answer(serde_json::from_str(&line)?);
-    // Whoever asked may be gone: what was asked for is done.
+    // The request is carried out even if its client has gone.
     let _ = send(stream, &answer);
     Ok(then)
 }

@@ -216,8 +216,8 @@ fn takes_several_paths(view: &View<'_>) -> bool {
     shares.filter(|share| parts.contains(share)).count() > 1
 }
 
-/// What to do: another schedule helps where turns are the cause, and against the order of CmdSN, where commands may go so
-/// that their turns come when they arrive. Against batches that are asked for whole none does.
+/// What to do. Another schedule helps against turns and against the order of CmdSN; none helps against batches, whose
+/// I/Os are requested all at once.
 pub(super) fn advice(binding: &[&Observed]) -> Advice {
     let sessions = || binding.iter().flat_map(|seen| &seen.summary.sessions);
     let is_by = |cause| {

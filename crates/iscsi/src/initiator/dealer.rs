@@ -23,13 +23,13 @@ impl Dealer {
         self.schedule = schedule;
     }
 
-    /// Whether it has to be known how long each connection takes by itself: commands also wait for those before them, which
-    /// other connections bring (RFC 7143 §4.2.2.1).
+    /// Whether the schedule needs each connection's own round-trip time: a command's latency includes the wait for lower
+    /// CmdSNs on other connections (RFC 7143 §4.2.2.1).
     pub(super) fn needs_pings(&self) -> bool {
         self.schedule == Schedule::Earliest
     }
 
-    /// The place of the connection that takes the next command, which has such data, or `None` if that has to wait.
+    /// The place of the connection that takes the next command, with data `transfer`; `None` if the command has to wait.
     pub(super) fn choose(
         &mut self,
         connections: &[Connection],
@@ -37,21 +37,9 @@ impl Dealer {
         transfer: &Transfer,
         now: Instant,
     ) -> Option<usize> {
-        let place = match connections {
-            [only] => only.link.takes_commands().then_some(0),
-            several => self.choose_by_load(several, carriage, transfer, now),
-        }?;
-        self.turn = place + 1;
-        Some(place)
-    }
-
-    fn choose_by_load(
-        &mut self,
-        connections: &[Connection],
-        carriage: &Carriage,
-        transfer: &Transfer,
-        now: Instant,
-    ) -> Option<usize> {
+        if let [only] = connections {
+            return only.link.takes_commands().then_some(0);
+        }
         self.loads.clear();
         self.loads.extend(connections.iter().map(|connection| {
             let carried = carriage.of(connection.link.id);
@@ -63,6 +51,8 @@ impl Dealer {
                 expects_ns: carriage.expects_ns(connection.link.id, transfer, now),
             }
         }));
-        self.schedule.choose(self.turn, &self.loads)
+        let place = self.schedule.choose(self.turn, &self.loads)?;
+        self.turn = place + 1;
+        Some(place)
     }
 }

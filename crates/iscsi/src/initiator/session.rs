@@ -481,7 +481,7 @@ impl Core {
         self.send_request(link, tag, Request::Ping, now, trace);
     }
 
-    /// Asks how long a connection takes by itself, from time to time.
+    /// Pings a busy connection from time to time, to measure its own round-trip time.
     fn probe(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let is_busy = self.carriage.of(link.id).in_flight.count() > 0;
         if is_busy && link.liveness.may_be_asked() && now >= link.next_probe {

@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             || {
                 outlives(&[
                     "--journal /run/journal --journal-size 128MiB",
-                    // What was open when the process was killed is sent again half a minute later.
+                    // Requests that are open at the kill are sent again 30 s after this timeout.
                     "--replacement-timeout 40s",
                 ])
             },
