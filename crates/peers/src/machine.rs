@@ -1,19 +1,26 @@
 //! What else used the machine while a test measured something.
 //!
 //! What is measured of a path or of a finding depends on when programs get a processor. A test that fails
-//! while other programs took processors away says nothing of wansan, and is run again; one that fails on an
-//! undisturbed machine has found a defect.
+//! while other programs took processors away says nothing of wansan, and is run again, once the hypervisor
+//! leaves the processors alone; one that fails on an undisturbed machine has found a defect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::thread::available_parallelism;
-use std::time::Instant;
+use std::hint::black_box;
+use std::thread::{self, available_parallelism};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Completion, Failed};
 use rustix::param::clock_ticks_per_second;
 
 /// How often a disturbed test is run at most.
 const TRIES: u32 = 5;
+
+/// How long a test waits at most to be run again until the hypervisor leaves the processors alone, and how
+/// long it looks each time. A hypervisor takes only what is asked for, so looking keeps all processors busy.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(200);
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 const ONE_PROCESSOR: &str = "there is one processor only";
 
@@ -66,6 +73,24 @@ pub fn has_one_processor() -> bool {
     available_parallelism().is_ok_and(|processors| processors.get() == 1)
 }
 
+/// Waits until the hypervisor takes no more of busy processors than a measurement bears.
+fn await_processors() {
+    let deadline = Instant::now() + LONGEST_PAUSE;
+    while Instant::now() < deadline {
+        let machine = Machine::watch();
+        let until = Instant::now() + LOOK;
+        thread::scope(|scope| {
+            for _ in 0..available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| while black_box(Instant::now()) < until {});
+            }
+        });
+        if machine.shares().1 <= BEARABLE {
+            return;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
 /// How a test ends that failed with `wrong` for a reason that is not wansan's: as one that could not run.
 fn not_measurable(name: &str, reason: &str, wrong: &str) -> Completion {
     let reason = format!("not measurable: {reason}");
@@ -95,6 +120,7 @@ pub fn judged(
             return Err(format!("disturbed {TRIES} times: {disturbance}\n{wrong}").into());
         }
         eprintln!("run again: {name}: {disturbance}: {wrong}");
+        await_processors();
     }
     Ok(Completion::Completed)
 }
@@ -126,17 +152,24 @@ impl Machine {
     /// this one and those that it started, as far as we may see them, or the hypervisor.
     #[must_use]
     pub fn disturbance(&self) -> Option<String> {
-        let now = Used::so_far();
-        let time = self.began.elapsed().as_secs_f64() * clock_ticks_per_second() as f64;
-        let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;
-        let by_others = share(now.by_others, self.used.by_others);
-        let by_hypervisor = share(now.by_hypervisor, self.used.by_hypervisor);
+        let (by_others, by_hypervisor) = self.shares();
         let who = match by_others > by_hypervisor {
             true => "other programs",
             false => "the hypervisor",
         };
         let most = by_others.max(by_hypervisor);
         (most > BEARABLE).then(|| format!("{who} used {:.0} % of a processor", 100.0 * most))
+    }
+
+    /// What other programs and the hypervisor have used since, of one processor.
+    fn shares(&self) -> (f64, f64) {
+        let now = Used::so_far();
+        let time = self.began.elapsed().as_secs_f64() * clock_ticks_per_second() as f64;
+        let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;
+        (
+            share(now.by_others, self.used.by_others),
+            share(now.by_hypervisor, self.used.by_hypervisor),
+        )
     }
 }
 
