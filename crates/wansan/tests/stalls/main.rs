@@ -97,7 +97,8 @@ const CASES: [Case; 13] = [
     Case {
         name: "a segment is lost before others",
         cause: "fast_retransmit",
-        others: &["extra_round_trips", "slow_start_after_idle"],
+        // Which segment of an answer a packet carries depends on how TCP cut what came before: it may be the last one.
+        others: &["extra_round_trips", "slow_start_after_idle", "tail_loss"],
         path: "back.loss = { packets = [120, 500] }",
         workload: "op = \"read\"\nblock = \"64KiB\"\ntime = \"1s\"",
         ..BLANK
@@ -173,7 +174,7 @@ fn shows(case: &Case, arm: Arm) -> Result<(), Failed> {
         .ok_or("nothing is said of stalls")?;
     let name = |cause: &Value| cause["cause"].as_str().unwrap_or_default().to_owned();
     let found: Vec<String> = causes.iter().map(name).collect();
-    let told = || format!("{}: {stalls:#}", case.name);
+    let told = || format!("found {found:?}, expected {}: {stalls:#}", case.cause);
     if case.cause == "none" {
         return check(stalls["cause"] == "none", told);
     }
