@@ -167,8 +167,15 @@ impl Lane {
         self.open_requests -= 1;
     }
 
+    /// Requests under way.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.open_requests
+    }
+
     /// What a request of so many bytes is expected to take that is sent now, in ns: 0 on a route that is to be tried, as
     /// nothing was done on it yet, or it has run empty or was idle for long; infinite while the first try is under way.
+    /// On a route where nothing was done for a while though something is under way, it is that time at least.
     #[must_use]
     pub fn expects_ns(&self, bytes: u64, now: Instant) -> f64 {
         let length_ns = self.ping.least_ns.get().or(self.latency.least_ns.get());
@@ -191,6 +198,9 @@ impl Lane {
             Some(false) => HEADROOM * rate,
             _ => rate,
         };
-        length_ns.max((self.open_bytes + bytes) as f64 / rate)
+        let silent_ns = now.since(self.done_at).as_nanos() as f64;
+        length_ns
+            .max((self.open_bytes + bytes) as f64 / rate)
+            .max(silent_ns)
     }
 }

@@ -1,0 +1,360 @@
+//! One queue of requests above several routes to one unit.
+//!
+//! Each request goes to the route on which it is expected to be done first ([`Lane`]). Requests about the same blocks of
+//! which one writes are not under way together, as routes have no order between them. What a lost route had not answered
+//! goes to another one. Its writes may still be carried out when it comes back to life: until that is impossible,
+//! because the target has ended its session, later writes of the same blocks are held back
+//! ([`Multipath::fenced`]). The writes themselves were done elsewhere with the same data, so nothing else has to wait.
+
+use core::ops::Range;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use wansan_trace::Instant;
+
+use crate::extents::Extents;
+use crate::lane::{Lane, Sent};
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It brings data.
+    Read,
+    /// It changes blocks.
+    Write,
+    /// It makes writes durable that are done: on every route that has done some since it last did so.
+    Flush,
+    /// Nothing of that.
+    Other,
+}
+
+/// A request, as far as it matters which route it takes.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What it does.
+    pub kind: Kind,
+    /// The blocks that it is about; empty when it is about none.
+    pub blocks: Range<u64>,
+    /// The data that it moves.
+    pub bytes: u64,
+}
+
+/// The number of a request, in the order of their submission.
+pub type RequestId = u64;
+
+/// Sans-I/O: [`Multipath::submit`] takes requests, [`Multipath::poll`] says which route is to be given which, and
+/// [`Multipath::completed`], [`Multipath::lost`], [`Multipath::up`] and [`Multipath::fenced`] are told what comes of it.
+#[derive(Debug)]
+pub struct Multipath {
+    routes: Vec<Route>,
+    requests: BTreeMap<RequestId, Open>,
+    next: RequestId,
+    extents: Extents,
+    /// Requests that wait for nothing but a route.
+    ready: BTreeSet<RequestId>,
+    /// Requests that have a route, and are to be given to it.
+    chosen: VecDeque<(usize, RequestId)>,
+    /// Requests that are not done.
+    open: usize,
+}
+
+/// A route to the unit.
+#[derive(Debug, Default)]
+struct Route {
+    is_up: bool,
+    /// Of routes that are up, those with the lowest are taken.
+    rank: u8,
+    reads: Lane,
+    writes: Lane,
+    /// Writes that were done on it, and how many of them a flush on it has covered.
+    written: u64,
+    flushed: u64,
+}
+
+/// A request that is not done, or whose writes may still be carried out.
+#[derive(Debug)]
+struct Open {
+    request: Request,
+    /// Earlier requests that it waits for.
+    waits_for: usize,
+    /// Later requests that wait for it.
+    followers: Vec<RequestId>,
+    under_way: Vec<Part>,
+    /// Lost routes on which it may still be carried out.
+    lingers_on: Vec<usize>,
+    is_done: bool,
+}
+
+/// A request on a route.
+#[derive(Debug)]
+struct Part {
+    route: usize,
+    /// As its lane has to know it.
+    sent: Option<Sent>,
+    /// Writes that were done on the route before.
+    written: u64,
+}
+
+impl Route {
+    fn lane(&mut self, kind: Kind) -> Option<&mut Lane> {
+        match kind {
+            Kind::Read => Some(&mut self.reads),
+            Kind::Write => Some(&mut self.writes),
+            Kind::Flush | Kind::Other => None,
+        }
+    }
+
+    /// Requests under way whose data is counted.
+    fn open(&self) -> u64 {
+        self.reads.open() + self.writes.open()
+    }
+
+    /// What a request is expected to take, in ns.
+    fn expects_ns(&self, request: &Request, now: Instant) -> f64 {
+        match request.kind {
+            Kind::Read => self.reads.expects_ns(request.bytes, now),
+            _ => self.writes.expects_ns(request.bytes, now),
+        }
+    }
+}
+
+impl Multipath {
+    /// Over so many routes, none of which is up.
+    #[must_use]
+    pub fn new(routes: usize) -> Multipath {
+        Multipath {
+            routes: std::iter::repeat_with(Route::default)
+                .take(routes)
+                .collect(),
+            requests: BTreeMap::new(),
+            next: 0,
+            extents: Extents::default(),
+            ready: BTreeSet::new(),
+            chosen: VecDeque::new(),
+            open: 0,
+        }
+    }
+
+    /// Requests that are not done.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// The route is there. As long as there are routes of a lower rank, it is not taken. What was under way on it before
+    /// cannot be carried out any more.
+    pub fn up(&mut self, route: usize, rank: u8) {
+        self.fenced(route);
+        let before = &self.routes[route];
+        self.routes[route] = Route {
+            is_up: true,
+            rank,
+            // Written data is the unit's, whichever session wrote it.
+            written: before.written,
+            flushed: before.flushed,
+            ..Route::default()
+        };
+    }
+
+    /// Takes a request.
+    pub fn submit(&mut self, request: Request) -> RequestId {
+        let id = self.next;
+        self.next += 1;
+        let writes = request.kind == Kind::Write;
+        let mut waits_for = 0;
+        for earlier in self.extents.overlapping(&request.blocks) {
+            let Some(earlier) = self.requests.get_mut(&earlier) else {
+                continue;
+            };
+            let conflicts = match earlier.is_done {
+                true => writes,
+                false => writes || earlier.request.kind == Kind::Write,
+            };
+            if conflicts {
+                earlier.followers.push(id);
+                waits_for += 1;
+            }
+        }
+        self.extents.insert(id, &request.blocks);
+        if waits_for == 0 {
+            self.ready.insert(id);
+        }
+        self.open += 1;
+        let open = Open {
+            request,
+            waits_for,
+            followers: Vec::new(),
+            under_way: Vec::new(),
+            lingers_on: Vec::new(),
+            is_done: false,
+        };
+        self.requests.insert(id, open);
+        id
+    }
+
+    /// The next request to be given to a route, and the route.
+    pub fn poll(&mut self, now: Instant) -> Option<(usize, RequestId)> {
+        if self.chosen.is_empty() {
+            self.choose(now);
+        }
+        self.chosen.pop_front()
+    }
+
+    /// Has the oldest request that is ready take its route, or its routes.
+    fn choose(&mut self, now: Instant) {
+        let Some(&id) = self.ready.first() else {
+            return;
+        };
+        let request = &self.requests[&id].request;
+        let rank = self.routes.iter().filter(|route| route.is_up);
+        let Some(rank) = rank.map(|route| route.rank).min() else {
+            return;
+        };
+        let usable = |route: &Route| route.is_up && route.rank == rank;
+        let expected = self.routes.iter().enumerate();
+        let expected = expected
+            .filter(|(_, route)| usable(route))
+            .map(|(place, route)| (place, route.expects_ns(request, now), route.open()));
+        let earliest = expected.min_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
+        let Some((earliest, ..)) = earliest else {
+            return;
+        };
+        self.ready.remove(&id);
+        let mut routes = vec![earliest];
+        // A flush that a lost route has not done is done elsewhere: the written data is the unit's.
+        if request.kind == Kind::Flush && self.requests[&id].under_way.is_empty() {
+            let written = self.routes.iter().enumerate();
+            let written = written.filter(|(_, route)| route.is_up && route.written > route.flushed);
+            routes.extend(
+                written
+                    .map(|(place, _)| place)
+                    .filter(|place| *place != earliest),
+            );
+        }
+        for route in routes {
+            self.send(id, route, now);
+        }
+    }
+
+    fn send(&mut self, id: RequestId, place: usize, now: Instant) {
+        let (route, Some(open)) = (&mut self.routes[place], self.requests.get_mut(&id)) else {
+            return;
+        };
+        let (kind, bytes) = (open.request.kind, open.request.bytes);
+        open.under_way.push(Part {
+            route: place,
+            sent: route.lane(kind).map(|lane| lane.send(bytes, now)),
+            written: route.written,
+        });
+        self.chosen.push_back((place, id));
+    }
+
+    /// A route has answered a request. Returns whether the request is done: a flush is when all its routes have answered.
+    pub fn completed(&mut self, place: usize, id: RequestId, now: Instant) -> bool {
+        let Some(open) = self.requests.get_mut(&id) else {
+            return false;
+        };
+        let is_there = |part: &Part| part.route == place;
+        let Some(at) = open.under_way.iter().position(is_there) else {
+            return false;
+        };
+        let part = open.under_way.swap_remove(at);
+        let route = &mut self.routes[place];
+        let kind = open.request.kind;
+        if let (Some(lane), Some(sent)) = (route.lane(kind), part.sent) {
+            lane.complete(sent, now);
+        }
+        match kind {
+            Kind::Write => route.written += 1,
+            Kind::Flush => route.flushed = route.flushed.max(part.written),
+            Kind::Read | Kind::Other => {}
+        }
+        if !open.under_way.is_empty() || self.ready.contains(&id) {
+            return false;
+        }
+        open.is_done = true;
+        self.open -= 1;
+        self.release(id);
+        true
+    }
+
+    /// A route is lost. What it has not answered goes to others; its writes may still be carried out.
+    pub fn lost(&mut self, place: usize) {
+        self.routes[place].is_up = false;
+        self.chosen.retain(|(route, _)| *route != place);
+        for (id, open) in &mut self.requests {
+            let before = open.under_way.len();
+            open.under_way.retain(|part| part.route != place);
+            if open.under_way.len() == before {
+                continue;
+            }
+            if open.request.kind == Kind::Write {
+                open.lingers_on.push(place);
+            }
+            self.ready.insert(*id);
+        }
+    }
+
+    /// Whether writes of a lost route may still be carried out.
+    #[must_use]
+    pub fn lingers(&self, place: usize) -> bool {
+        let mut requests = self.requests.values();
+        requests.any(|open| open.lingers_on.contains(&place))
+    }
+
+    /// Nothing that was under way on a lost route can be carried out any more: the target has ended its session.
+    pub fn fenced(&mut self, place: usize) {
+        let mut over = Vec::new();
+        for (id, open) in &mut self.requests {
+            let before = open.lingers_on.len();
+            open.lingers_on.retain(|route| *route != place);
+            if open.lingers_on.len() < before && open.is_done {
+                over.push(*id);
+            }
+        }
+        for id in over {
+            self.release(id);
+        }
+    }
+
+    /// Forgets a request that is done once it cannot be carried out again; lets go those that wait for it.
+    fn release(&mut self, id: RequestId) {
+        let Some(open) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let lingers = !open.lingers_on.is_empty();
+        let followers = std::mem::take(&mut open.followers);
+        if !lingers && let Some(open) = self.requests.remove(&id) {
+            self.extents.remove(id, &open.request.blocks);
+        }
+        let mut still = Vec::new();
+        for follower in followers {
+            let Some(waiting) = self.requests.get_mut(&follower) else {
+                continue;
+            };
+            // What is read is the same whether it is written once more or not.
+            if lingers && waiting.request.kind == Kind::Write {
+                still.push(follower);
+                continue;
+            }
+            waiting.waits_for -= 1;
+            if waiting.waits_for == 0 {
+                self.ready.insert(follower);
+            }
+        }
+        if let Some(open) = self.requests.get_mut(&id) {
+            open.followers = still;
+        }
+    }
+
+    /// Gives all requests up that are not done, oldest first.
+    pub fn give_up(&mut self) -> Vec<RequestId> {
+        let requests = std::mem::take(&mut self.requests);
+        let routes = self.routes.len();
+        *self = Multipath {
+            next: self.next,
+            ..Multipath::new(routes)
+        };
+        let open = requests.into_iter().filter(|(_, open)| !open.is_done);
+        open.map(|(id, _)| id).collect()
+    }
+}
