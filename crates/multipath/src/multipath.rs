@@ -294,6 +294,18 @@ impl Multipath {
         }
     }
 
+    /// A request that a lost route had not answered is not to go to another one: it is done as far as anybody waits for
+    /// it, and may still be carried out.
+    pub fn abandon(&mut self, id: RequestId) {
+        if self.ready.remove(&id)
+            && let Some(open) = self.requests.get_mut(&id)
+        {
+            open.is_done = true;
+            self.open -= 1;
+            self.release(id);
+        }
+    }
+
     /// Whether writes of a lost route may still be carried out.
     #[must_use]
     pub fn lingers(&self, place: usize) -> bool {

@@ -274,6 +274,7 @@ impl Handshake {
         let begun = Begun {
             id,
             tsih: established.tsih,
+            portal_group_tag: established.portal_group_tag,
             parameters: established.session,
             window: CommandWindow::new(Sn(1), established.exp_cmd_sn, established.max_cmd_sn),
         };

@@ -12,6 +12,7 @@ use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::session::Core;
 use super::task::{Answer, Stage, Transfer};
+use crate::scsi::{self, Effect};
 use crate::wire::Lun;
 
 /// The blocks that writes under way cover.
@@ -47,10 +48,12 @@ impl Overlaps {
         cdb: &[u8; 16],
         transfer: &Transfer,
     ) -> Option<Extent> {
-        let Transfer::Write(_) = transfer else {
+        let Transfer::Write(data) = transfer else {
             return None;
         };
-        let blocks = blocks(cdb)?;
+        let (Effect::Write, blocks) = scsi::extent(cdb, data) else {
+            return None;
+        };
         let mut extent = Extent {
             lun,
             blocks,
@@ -130,38 +133,6 @@ impl Core {
     }
 }
 
-/// The blocks that a write of known form covers (SBC-3 clause 5).
-fn blocks(cdb: &[u8; 16]) -> Option<Range<u64>> {
-    let be = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0, |all, byte| all << 8 | u64::from(*byte))
-    };
-    let (first, count) = match cdb[0] {
-        // WRITE (6): a length of 0 means 256.
-        0x0a => (be(&cdb[1..4]) & 0x1f_ffff, (be(&cdb[4..5]) + 255) % 256 + 1),
-        // WRITE (10), WRITE AND VERIFY (10), WRITE SAME (10).
-        0x2a | 0x2e | 0x41 => (be(&cdb[2..6]), be(&cdb[7..9])),
-        // WRITE (12), WRITE AND VERIFY (12).
-        0xaa | 0xae => (be(&cdb[2..6]), be(&cdb[6..10])),
-        // WRITE (16), WRITE AND VERIFY (16), WRITE SAME (16), ORWRITE (16).
-        0x8a | 0x8e | 0x93 | 0x8b => (be(&cdb[2..10]), be(&cdb[10..14])),
-        // COMPARE AND WRITE.
-        0x89 => (be(&cdb[2..10]), be(&cdb[13..14])),
-        // UNMAP names its blocks in its data.
-        0x42 => (0, u64::MAX),
-        _ => return None,
-    };
-    // WRITE SAME of 0 blocks goes to the end of the unit; other writes of 0 blocks write none.
-    let is_to_the_end = count == 0 && matches!(cdb[0], 0x41 | 0x93);
-    let end = if is_to_the_end {
-        u64::MAX
-    } else {
-        first.saturating_add(count)
-    };
-    Some(first..end)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,18 +163,5 @@ mod tests {
         let cdb = cdb::write(150, 1, false);
         let apart = overlaps.enter(other_unit, &cdb, &Transfer::Write(Vec::new()));
         assert!(!apart.unwrap().is_second);
-    }
-
-    #[test]
-    fn extents_are_what_the_cdb_says() {
-        assert_eq!(blocks(&cdb::write(7, 3, true)), Some(7..10));
-        assert_eq!(
-            blocks(&cdb::write(1 << 40, 3, true)),
-            Some(1 << 40..(1 << 40) + 3)
-        );
-        assert_eq!(blocks(&cdb::read(7, 3, false)), None);
-        let mut write_6 = [0; 16];
-        write_6[..5].copy_from_slice(&[0x0a, 0xe0, 1, 0, 0]);
-        assert_eq!(blocks(&write_6), Some(256..512));
     }
 }

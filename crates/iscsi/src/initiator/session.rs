@@ -82,6 +82,7 @@ pub struct Session {
 pub(super) struct Begun {
     pub(super) id: SessionId,
     pub(super) tsih: u16,
+    pub(super) portal_group_tag: Option<u16>,
     pub(super) parameters: SessionParameters,
     pub(super) window: CommandWindow,
 }
@@ -94,6 +95,7 @@ pub(super) struct Core {
     pub(super) id: SessionId,
     /// TSIH (RFC 7143 §11.12.6).
     pub(super) tsih: u16,
+    portal_group_tag: Option<u16>,
     pub(super) parameters: SessionParameters,
     pub(super) window: CommandWindow,
     pub(super) tasks: TaskTable,
@@ -118,6 +120,7 @@ impl Session {
         let mut core = Core {
             id: begun.id,
             tsih: begun.tsih,
+            portal_group_tag: begun.portal_group_tag,
             parameters: begun.parameters,
             window: begun.window,
             tasks: TaskTable::new(tasks),
@@ -143,6 +146,13 @@ impl Session {
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.core.id
+    }
+
+    /// The portal group that the session is with, if the target told: with the same ISID, a session with another group
+    /// is another session (RFC 7143 §4.4.3, §13.9).
+    #[must_use]
+    pub fn portal_group_tag(&self) -> Option<u16> {
+        self.core.portal_group_tag
     }
 
     /// The session's negotiated parameters.
@@ -494,6 +504,7 @@ impl Core {
     pub(super) fn begin(&mut self, begun: Begun) {
         self.id = begun.id;
         self.tsih = begun.tsih;
+        self.portal_group_tag = begun.portal_group_tag;
         self.parameters = begun.parameters;
         self.window = begun.window;
     }

@@ -9,7 +9,7 @@ use super::task::{Task, Transfer};
 use crate::wire::BHS_BYTES;
 
 /// A snapshot of a connection's counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// SCSI commands completed.
     pub commands: u64,
@@ -35,6 +35,18 @@ impl Tally {
     #[must_use]
     pub fn mean_waiting_since(&self, earlier: &Tally) -> f64 {
         self.mean(self.waiting_ns - earlier.waiting_ns, earlier)
+    }
+
+    /// The counters of this session and of one before it.
+    #[must_use]
+    pub fn continuing(&self, before: &Tally) -> Tally {
+        Tally {
+            commands: before.commands + self.commands,
+            bytes: before.bytes + self.bytes,
+            in_flight_ns: before.in_flight_ns + self.in_flight_ns,
+            waiting_ns: before.waiting_ns + self.waiting_ns,
+            at: self.at,
+        }
     }
 
     fn mean(&self, integral_ns: u128, earlier: &Tally) -> f64 {

@@ -184,6 +184,17 @@ pub fn persistent_reserve_in_keys(allocation_bytes: u16) -> Cdb {
     cdb
 }
 
+/// REPORT TARGET PORT GROUPS with the length-only header;
+/// [`parse_port_groups`](super::parse_port_groups) reads the answer.
+#[must_use]
+pub fn report_target_port_groups(allocation_bytes: u32) -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::MAINTENANCE_IN;
+    cdb[1] = opcode::REPORT_TARGET_PORT_GROUPS;
+    cdb[6..10].copy_from_slice(&allocation_bytes.to_be_bytes());
+    cdb
+}
+
 /// READ, WRITE and SYNCHRONIZE CACHE keep their range in the same places.
 fn ranged(opcode_10: u8, opcode_16: u8, lba: u64, blocks: u32) -> Cdb {
     let mut cdb = [0; 16];

@@ -15,6 +15,9 @@ const SPC_4: u8 = 0x06;
 /// VERSION DESCRIPTORs: SAM-5, SPC-4, SBC-3 and iSCSI, none with a revision.
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 
+/// TPGS in byte 5.
+const TPGS: u8 = 0x30;
+
 /// ALLOCATION LENGTH of an INQUIRY CDB.
 pub(super) fn allocation_bytes(cdb: &Cdb) -> u16 {
     be16(cdb, 3)
@@ -71,6 +74,8 @@ pub struct Inquiry {
     pub device_type: u8,
     /// VERSION of SPC that it claims: 6 for SPC-4.
     pub version: u8,
+    /// TPGS: through some ports it may be reached better than through others, and REPORT TARGET PORT GROUPS tells.
+    pub has_port_groups: bool,
     /// T10 VENDOR IDENTIFICATION without its padding.
     pub vendor: String,
     /// PRODUCT IDENTIFICATION without its padding.
@@ -90,6 +95,7 @@ impl Inquiry {
             qualifier: data[0] >> 5,
             device_type: data[0] & 0x1f,
             version: data[2],
+            has_port_groups: data[5] & TPGS != 0,
             vendor: text(&data[8..16]),
             product: text(&data[16..32]),
             revision: text(&data[32..36]),

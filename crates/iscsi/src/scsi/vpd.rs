@@ -9,7 +9,7 @@ pub const SUPPORTED_PAGES: u8 = 0x00;
 /// Unit Serial Number.
 pub const SERIAL_NUMBER: u8 = 0x80;
 /// Device Identification.
-const IDENTIFICATION: u8 = 0x83;
+pub const IDENTIFICATION: u8 = 0x83;
 /// Third-party Copy.
 const THIRD_PARTY_COPY: u8 = 0x8f;
 /// Block Limits (SBC-3).
@@ -67,6 +67,10 @@ enum Of {
     TargetDevice = 0x20,
 }
 
+const ASSOCIATION: u8 = 0x30;
+const DESIGNATOR_TYPE: u8 = 0x0f;
+const PORT_GROUP: u8 = 0x5;
+
 /// Page 83h: the unit by two names of its own, the target port by number, portal group and name, the
 /// target device by name.
 fn identification(unit: &LogicalUnit) -> Vec<u8> {
@@ -81,7 +85,7 @@ fn identification(unit: &LogicalUnit) -> Vec<u8> {
     let port = u32::from(identity.relative_port()).to_be_bytes();
     designator(&mut data, Of::TargetPort, 0x1, 0x4, &port);
     let group = u32::from(tag).to_be_bytes();
-    designator(&mut data, Of::TargetPort, 0x1, 0x5, &group);
+    designator(&mut data, Of::TargetPort, 0x1, PORT_GROUP, &group);
     // The name of a target port: RFC 7143 §4.4.2.
     let port_name = name_string(&identity.target_name, &format!(",t,0x{tag:04x}"));
     designator(&mut data, Of::TargetPort, 0x3, 0x8, &port_name);
@@ -231,5 +235,41 @@ impl Provisioning {
             by_write_same: body[1] & LBPWS != 0,
             reads_zeros: body[1] & LBPRZ != 0,
         })
+    }
+}
+
+/// What page 83h says of a logical unit and of the port that was asked (SPC-4 7.8.6).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Identification {
+    /// The unit's names in the whole world, each with its type ahead: T10 vendor, EUI-64, NAA, SCSI name string, UUID.
+    pub names: Vec<Vec<u8>>,
+    /// The target port group that the port is in.
+    pub port_group: Option<u16>,
+}
+
+impl Identification {
+    /// Reads page 83h, as far as it came.
+    ///
+    /// # Errors
+    /// When it is shorter than its header, or another page.
+    pub fn parse(data: &[u8]) -> Result<Identification, Malformed> {
+        const DESCRIPTOR_BYTES: usize = 4;
+        /// The types of names that no two units share: T10 vendor ID, EUI-64, NAA, SCSI name string, UUID.
+        const NAMES: [u8; 5] = [0x1, 0x2, 0x3, 0x8, 0xa];
+        let mut left = body("Device Identification page", data, IDENTIFICATION)?;
+        let mut found = Identification::default();
+        while let Some((header, rest)) = left.split_at_checked(DESCRIPTOR_BYTES)
+            && let Some((value, rest)) = rest.split_at_checked(header[3].into())
+        {
+            left = rest;
+            let (of, kind) = (header[1] & ASSOCIATION, header[1] & DESIGNATOR_TYPE);
+            if of == Of::Unit as u8 && NAMES.contains(&kind) {
+                found.names.push([&[kind][..], value].concat());
+            }
+            if of == Of::TargetPort as u8 && kind == PORT_GROUP && value.len() == 4 {
+                found.port_group = Some(be16(value, 2));
+            }
+        }
+        Ok(found)
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::scsi::capacity::Capacity;
 use crate::scsi::inquiry::Inquiry;
 use crate::scsi::report_luns::LunList;
+use crate::scsi::vpd::Identification;
 use crate::scsi::{DeviceError, FieldPointer, SenseKey};
 
 #[test]
@@ -132,6 +133,22 @@ fn device_identification() {
             (0x53, 0xa8, device_name.as_bytes()),
         ]
     );
+}
+
+#[test]
+fn an_initiator_reads_what_a_unit_is_called() {
+    let data = vpd(&device(), 0x83);
+    let known = Identification::parse(&data).unwrap();
+    assert_eq!(known.port_group, Some(1));
+    assert_eq!(known.names.len(), 2, "the NAA and the T10 name: {known:?}");
+    let other = Identification::parse(&vpd(&device_of(unit(1, 8, 512)), 0x83)).unwrap();
+    let is_shared = |name| other.names.contains(name);
+    assert!(!known.names.iter().any(is_shared));
+    for cut in 4..data.len() {
+        let some = Identification::parse(&data[..cut]).unwrap();
+        assert!(known.names.starts_with(&some.names), "{cut}");
+    }
+    assert!(Identification::parse(&data[..3]).is_err());
 }
 
 #[test]
