@@ -130,8 +130,8 @@ impl Attached {
             .try_clone_to_owned()
             .map_err(AttachError::Thread)?;
         let initiator = config.initiator.clone();
-        let trace = Recorder::new(config.kinds, config.record_bytes);
-        let mut disk = Disk::connect(config.url.clone(), initiator, waker, trace)?;
+        let records = (config.kinds, config.record_bytes);
+        let mut disk = Disk::connect(config.url.clone(), initiator, waker, records)?;
         disk.look_for_others();
         let facts = disk.facts().clone();
         let export = export(config, &facts);

@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use sha2::{Digest, Sha256};
 use wansan_cache::{Failure, Range};
 use wansan_san::InitiatorConfig;
-use wansan_trace::{Instant, Recorder, clock};
+use wansan_trace::{Instant, Kinds, clock};
 
 use self::end::{End, FileEnd, IscsiEnd, NbdEnd, StandardInput, StandardOutput};
 use self::journal::{Journal, Progress};
@@ -492,7 +492,7 @@ fn remote(end: &CopyEnd, waker: &Waker) -> Result<Box<dyn End>, CopyError> {
         (CopyPlace::Nbd(place), _) => Ok(Box::new(NbdEnd::open(place, waker)?)),
         (CopyPlace::Iscsi(url), Some(initiator)) => {
             let (name, own) = (place.to_string(), waker.try_clone()?);
-            let disk = Disk::connect(url.clone(), initiator.clone(), own, Recorder::off());
+            let disk = Disk::connect(url.clone(), initiator.clone(), own, (Kinds::NONE, 0));
             let disk = disk.map_err(|error| failed(error.to_string()))?;
             let reason = None;
             Ok(Box::new(IscsiEnd {

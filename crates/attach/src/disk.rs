@@ -18,9 +18,10 @@ use wansan_iscsi::scsi::{Cdb, opcode, parse_runs};
 use wansan_iscsi::wire::{Lun, Residual};
 use wansan_san::initiator::InitiatorError;
 use wansan_san::load::LoadError;
+use wansan_san::multipath::RouteEvent;
 use wansan_san::url::IscsiUrl;
-use wansan_san::{Initiator, InitiatorConfig};
-use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
+use wansan_san::{InitiatorConfig, Sessions};
+use wansan_trace::{Instant, Kinds, Recorder, SessionId, TaskTag, clock};
 
 pub use self::facts::Facts;
 use self::others::{News, Others, Reply};
@@ -117,16 +118,18 @@ pub enum DiskEvent {
     StillLost(String),
     /// A new session has taken its place.
     Back,
+    /// One of several routes is lost or up again.
+    Route(RouteEvent),
     /// An operation failed, and why.
     Failed(String),
 }
 
-/// What comes of a login: the session, and what the disk says of itself now.
-type LoggedIn = Result<(Box<Initiator>, Facts), DiskError>;
+/// What comes of a login: the session, or several over as many routes, and what the disk says of itself now.
+type LoggedIn = Result<(Sessions, Facts), DiskError>;
 
 #[derive(Debug)]
 enum Link {
-    Up(Box<Initiator>),
+    Up(Sessions),
     Down {
         since: Instant,
         attempt: Option<Receiver<LoggedIn>>,
@@ -171,7 +174,8 @@ struct Sent {
 }
 
 impl Disk {
-    /// Logs in and asks the disk what it is. `waker` ends a [`Disk::turn`] when it becomes readable.
+    /// Logs in and asks the disk what it is. `waker` ends a [`Disk::turn`] when it becomes readable. Records of `kinds` are
+    /// kept in at most `record_bytes`.
     ///
     /// # Errors
     /// [`DiskError`] says why it cannot be used.
@@ -179,16 +183,16 @@ impl Disk {
         url: IscsiUrl,
         config: InitiatorConfig,
         waker: OwnedFd,
-        trace: Recorder,
+        (kinds, record_bytes): (Kinds, usize),
     ) -> Result<Disk, DiskError> {
         let at = wansan_san::load::address(url.lun)?;
-        let (initiator, facts) = log_in(&url, at, &config, trace)?;
+        let (sessions, facts) = log_in(&url, at, &config, (kinds, record_bytes))?;
         let mut disk = Disk {
             url,
             at,
             config,
             facts,
-            link: Link::Up(initiator),
+            link: Link::Up(sessions),
             waker,
             operations: BTreeMap::new(),
             commands: BTreeMap::new(),
@@ -206,8 +210,8 @@ impl Disk {
     }
 
     fn watch_waker(&mut self) -> std::io::Result<()> {
-        if let Link::Up(initiator) = &mut self.link {
-            initiator.wake_by(self.waker.try_clone()?);
+        if let Link::Up(sessions) = &mut self.link {
+            sessions.wake_by(self.waker.try_clone()?);
         }
         Ok(())
     }
@@ -227,7 +231,7 @@ impl Disk {
     #[must_use]
     pub fn cut_off(&self, now: Instant) -> Duration {
         match &self.link {
-            Link::Up(initiator) => initiator.cut_off(now),
+            Link::Up(sessions) => sessions.cut_off(now),
             Link::Down { since, .. } => now - *since,
         }
     }
@@ -242,7 +246,7 @@ impl Disk {
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {
         match &self.link {
-            Link::Up(initiator) => initiator.recoveries(),
+            Link::Up(sessions) => sessions.recoveries(),
             Link::Down { .. } => Recoveries::default(),
         }
     }
@@ -362,8 +366,8 @@ impl Disk {
             self.enqueue(OTHERS, vec![ask]);
         }
         self.hand_over();
-        if let Link::Up(initiator) = &mut self.link {
-            if let Err(error) = initiator.turn(deadline) {
+        if let Link::Up(sessions) = &mut self.link {
+            if let Err(error) = sessions.turn(deadline) {
                 self.take_completions();
                 self.lose(&error);
                 return Ok(());
@@ -376,7 +380,7 @@ impl Disk {
 
     /// Gives the session what it takes.
     fn hand_over(&mut self) {
-        let Link::Up(initiator) = &mut self.link else {
+        let Link::Up(sessions) = &mut self.link else {
             return;
         };
         let now = clock::now();
@@ -387,7 +391,7 @@ impl Disk {
                 transfer,
             } = piece;
             let command = command(self.at, cdb, transfer, number);
-            if let Err(full) = initiator.submit(command, now) {
+            if let Err(full) = sessions.submit(command, now) {
                 let transfer = full.0.transfer;
                 let piece = Piece {
                     range,
@@ -401,14 +405,14 @@ impl Disk {
     }
 
     fn take_completions(&mut self) {
-        while let Link::Up(initiator) = &mut self.link
-            && let Some(done) = initiator.poll_completion(clock::now())
+        while let Link::Up(sessions) = &mut self.link
+            && let Some((session, done)) = sessions.poll_completion(clock::now())
         {
-            let session = initiator.session().id();
             self.complete(done, session);
         }
-        if let Link::Up(initiator) = &mut self.link {
-            while initiator.poll_event().is_some() {}
+        if let Link::Up(sessions) = &mut self.link {
+            let routes = std::iter::from_fn(|| sessions.poll_event());
+            self.events.extend(routes.map(DiskEvent::Route));
         }
     }
 
@@ -548,8 +552,8 @@ impl Disk {
             attempt: None,
             next: now,
         };
-        if let Link::Up(initiator) = std::mem::replace(&mut self.link, down) {
-            self.records.push(initiator.into_records());
+        if let Link::Up(sessions) = std::mem::replace(&mut self.link, down) {
+            self.records.extend(sessions.into_records());
         }
     }
 
@@ -566,7 +570,7 @@ impl Disk {
                 let login = thread::Builder::new().name("log in".to_owned());
                 let spawned = login.spawn(move || {
                     // Nobody waits for it when the disk is detached.
-                    let _ = to.send(log_in(&url, at, &config, Recorder::off()));
+                    let _ = to.send(log_in(&url, at, &config, (Kinds::NONE, 0)));
                 });
                 match spawned {
                     Ok(_) => *attempt = Some(from),
@@ -578,9 +582,9 @@ impl Disk {
                 }
             }
             None | Some(Err(TryRecvError::Empty)) => {}
-            Some(Ok(Ok((initiator, facts)))) if facts.is_same_disk(&self.facts) => {
+            Some(Ok(Ok((sessions, facts)))) if facts.is_same_disk(&self.facts) => {
                 self.facts = facts;
-                self.link = Link::Up(initiator);
+                self.link = Link::Up(sessions);
                 self.watch_waker()?;
                 // Another may have had it meanwhile.
                 self.events.push_back(DiskEvent::Changed);
@@ -610,17 +614,22 @@ impl Disk {
     /// Logs out; what is under way is given up. Returns what was recorded, up to the loss of the first session.
     #[must_use]
     pub fn detach(mut self) -> Vec<Recorder> {
-        if let Link::Up(initiator) = self.link {
-            self.records.push(initiator.logout());
+        if let Link::Up(sessions) = self.link {
+            self.records.extend(sessions.logout());
         }
         self.records
     }
 }
 
-fn log_in(url: &IscsiUrl, at: Lun, config: &InitiatorConfig, trace: Recorder) -> LoggedIn {
-    let mut initiator = Initiator::connect(url, config, trace)?;
-    let facts = Facts::ask(&mut initiator, url.lun, at)?;
-    Ok((Box::new(initiator), facts))
+fn log_in(
+    url: &IscsiUrl,
+    at: Lun,
+    config: &InitiatorConfig,
+    (kinds, record_bytes): (Kinds, usize),
+) -> LoggedIn {
+    let mut sessions = Sessions::connect(url, config, kinds, record_bytes)?;
+    let facts = Facts::ask(&mut sessions, url.lun, at)?;
+    Ok((sessions, facts))
 }
 
 impl Open {

@@ -463,6 +463,7 @@ impl Worker {
                 format!("the session is lost, and requests fail until there is a new one: {why}")
             }
             DiskEvent::StillLost(why) => format!("no new session yet: {why}"),
+            DiskEvent::Route(event) => event.to_string(),
             DiskEvent::Failed(why) => format!("the disk failed a request: {why}"),
         };
         self.complaints.add(|| line);

@@ -1,7 +1,7 @@
 //! The initiator client: one session over sockets, driven by the caller's thread.
 
-mod dial;
-mod login;
+pub(crate) mod dial;
+pub(crate) mod login;
 mod recovery;
 mod route;
 mod socket;
@@ -46,6 +46,9 @@ pub struct InitiatorConfig {
     /// The route of each connection of the session; empty for one connection to the portal of the
     /// URL.
     pub routes: Vec<Route>,
+    /// Each route has a session of its own, instead of a connection of one session; with no routes, each portal that the
+    /// target lists has.
+    pub multipath: bool,
     /// How commands are distributed over the connections.
     pub schedule: Schedule,
     /// TCP congestion control of the connections; the system default if `None`.
@@ -142,6 +145,26 @@ pub enum InitiatorError {
         /// Why.
         source: AdmitError,
     },
+    /// The session is up, but the unit cannot be used through it.
+    #[error("LUN {lun} cannot be used through {portal}: {problem}")]
+    Unusable {
+        /// The number of the unit.
+        lun: u16,
+        /// Host and port.
+        portal: String,
+        /// Why.
+        problem: String,
+    },
+    /// Several routes do not lead to the same unit.
+    #[error(
+        "LUN {lun} at {portal} is not the unit of the other routes: its designators or its size differ"
+    )]
+    OtherUnit {
+        /// The number of the unit.
+        lun: u16,
+        /// Host and port.
+        portal: String,
+    },
     /// The session was lost and not recovered.
     #[error(
         "the session with {target} was lost ({cause}) and not recovered within {} s: {}; check that the target is running and reachable",
@@ -225,7 +248,7 @@ impl Broken {
 }
 
 /// The longest that one wait in the kernel lasts, so that silence is noticed.
-const LONGEST_WAIT: Duration = Duration::from_millis(250);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// Bounds of what is read at once: system calls that bring less cost more than they gain, and
 /// larger ones fill more of the processor's cache than they save.
@@ -380,9 +403,85 @@ impl Initiator {
     pub fn turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
         let turned = self.try_turn(deadline);
         if turned.is_err() {
-            self.session.end(clock::now(), &mut self.trace);
+            self.end();
         }
         turned
+    }
+
+    /// The first half of a turn, for a caller that waits for several sessions at once: sends what may be sent.
+    ///
+    /// # Errors
+    /// As [`Initiator::turn`].
+    pub(crate) fn send(&mut self) -> Result<(), InitiatorError> {
+        let now = clock::now();
+        let sent = self.flush(now);
+        self.sample_tcp(now);
+        self.or_end(sent)
+    }
+
+    /// What is waited for between the halves of a turn, of a session with one connection.
+    pub(crate) fn awaited(&self) -> PollFd<'_> {
+        self.sockets[0].awaited()
+    }
+
+    /// The second half: reads what has come, if anything has, and looks whether the connection has been silent for too
+    /// long.
+    ///
+    /// # Errors
+    /// As [`Initiator::turn`].
+    pub(crate) fn receive_if(&mut self, is_ready: bool) -> Result<(), InitiatorError> {
+        let received = match is_ready {
+            true => self.receive(0, RecvFlags::DONTWAIT),
+            false => self.look_after_silent_ones(),
+        };
+        self.or_end(received)
+    }
+
+    fn or_end(&mut self, done: Result<(), Broken>) -> Result<(), InitiatorError> {
+        let done = done.or_else(|broken| self.lose(broken));
+        if done.is_err() {
+            self.end();
+        }
+        done
+    }
+
+    /// When TCP_INFO is to be recorded next, while commands are under way.
+    pub(crate) fn samples_at(&self) -> Option<Instant> {
+        let samples = self.trace.tcp.is_kept() && self.session.in_flight() > 0;
+        samples.then_some(self.next_tcp_sample)
+    }
+
+    /// Ends the session: its commands complete.
+    pub(crate) fn end(&mut self) {
+        self.session.end(clock::now(), &mut self.trace);
+    }
+
+    /// The timeout of a logout from now on.
+    pub(crate) fn be_patient(&mut self, patience: Duration) {
+        self.to.config.patience = patience;
+    }
+
+    /// Records to `trace` from now on, as if the session had begun now.
+    pub(crate) fn record_to(&mut self, trace: Recorder) {
+        self.trace = trace;
+        for socket in &mut self.sockets {
+            socket.forget_records();
+        }
+        self.look_at_new_lines(clock::now());
+    }
+
+    /// Resets the connections of a session that is lost, so that the kernel sends nothing of it any more. Returns the
+    /// records.
+    pub(crate) fn abort(mut self) -> Recorder {
+        for socket in self.sockets.drain(..) {
+            socket.abort(&mut self.trace);
+        }
+        self.trace
+    }
+
+    /// Where its connections go, as far as the target has moved.
+    pub(crate) fn destination(&self) -> &Destination {
+        &self.to
     }
 
     fn try_turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
@@ -429,9 +528,9 @@ impl Initiator {
             return self.receive(0, RecvFlags::empty());
         }
         // Nothing changes while nothing is under way.
-        let left = match self.trace.tcp.is_kept() && self.session.in_flight() > 0 {
-            true => left.min(self.next_tcp_sample.since(clock::now())),
-            false => left,
+        let left = match self.samples_at() {
+            Some(next) => left.min(next.since(clock::now())),
+            None => left,
         };
         if !is_alone {
             return self.wait_for_any(left);
@@ -672,7 +771,7 @@ fn wait(fds: &mut [PollFd<'_>], left: Duration) -> Result<(), Broken> {
 }
 
 /// As the kernel takes it.
-fn timespec(left: Duration) -> Timespec {
+pub(crate) fn timespec(left: Duration) -> Timespec {
     Timespec::try_from(left).unwrap_or(Timespec {
         tv_sec: i64::MAX,
         tv_nsec: 0,

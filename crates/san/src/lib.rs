@@ -3,6 +3,7 @@
 //! - [`store`]: backing stores of logical units;
 //! - [`target`]: the target server;
 //! - [`initiator`]: the initiator client;
+//! - [`multipath`]: sessions with one unit over several routes; [`sessions`]: one session or several;
 //! - [`load`]: the load generator on top of it;
 //! - [`settings`]: what programs of both ends are asked to do;
 //! - [`url`]: iSCSI URLs;
@@ -11,12 +12,15 @@
 pub mod initiator;
 pub mod load;
 mod machine;
+pub mod multipath;
 pub mod secret_file;
+pub mod sessions;
 pub mod settings;
 pub mod store;
 pub mod target;
 pub mod url;
 
 pub use initiator::{Initiator, InitiatorConfig, InitiatorError, Route};
+pub use sessions::Sessions;
 pub use target::{Target, TargetConfig, TargetError};
 pub use wansan_tcp::DelayedAck;

@@ -4,5 +4,5 @@ mod run;
 mod unit;
 
 pub use run::{Load, LoadError, Progress};
-pub use unit::{address, capacity};
+pub use unit::{address, ask, capacity, page};
 pub use wansan_schema::BenchReport;

@@ -33,6 +33,7 @@ impl Session {
             wanted: Wanted::default(),
             tasks: 4,
             routes: vec![Route::to(&url)],
+            multipath: false,
             schedule: Schedule::default(),
             congestion_control: None,
             delayed_ack: DelayedAck::On,

@@ -1,17 +1,12 @@
 //! What a disk says of itself.
 
-use wansan_iscsi::initiator::{Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::inquiry::Inquiry;
 use wansan_iscsi::scsi::vpd::{self, BlockLimits, Provisioning};
-use wansan_iscsi::scsi::{Cdb, WriteModes, cdb, mode};
+use wansan_iscsi::scsi::{WriteModes, cdb, mode};
 use wansan_iscsi::wire::Lun;
-use wansan_san::Initiator;
-use wansan_san::initiator::InitiatorError;
-use wansan_san::load::{LoadError, capacity};
-
-use super::piece::command;
-use super::verdict::{Verdict, verdict};
+use wansan_san::Sessions;
+use wansan_san::load::{LoadError, ask, capacity, page};
 
 /// The longest READ or WRITE, in bytes: longer ones gain nothing on any path, and hold others up.
 const LONGEST_TRANSFER_BYTES: u64 = 1 << 20;
@@ -39,12 +34,12 @@ pub struct Facts {
 
 impl Facts {
     /// Asks the disk.
-    pub(super) fn ask(initiator: &mut Initiator, lun: u16, at: Lun) -> Result<Facts, LoadError> {
-        let capacity = capacity(initiator, lun)?;
-        let inquiry = ask(initiator, at, cdb::inquiry(96), 96)?;
+    pub(super) fn ask(sessions: &mut Sessions, lun: u16, at: Lun) -> Result<Facts, LoadError> {
+        let capacity = capacity(sessions, lun)?;
+        let inquiry = ask(sessions, at, cdb::inquiry(96), 96)?;
         let model = inquiry.and_then(|data| Inquiry::parse(&data).ok());
         let model = model.map(|it| format!("{} {} {}", it.vendor, it.product, it.revision));
-        let sense = ask(initiator, at, cdb::mode_sense_10(mode::CACHING, 64), 64)?;
+        let sense = ask(sessions, at, cdb::mode_sense_10(mode::CACHING, 64), 64)?;
         let modes = sense.and_then(|data| WriteModes::parse_10(&data).ok());
         // A disk that does not say is taken for writable, with a cache and without FUA.
         let modes = modes.unwrap_or(WriteModes {
@@ -52,11 +47,11 @@ impl Facts {
             has_fua: false,
             has_write_cache: true,
         });
-        let pages = page(initiator, at, vpd::SUPPORTED_PAGES)?;
+        let pages = page(sessions, at, vpd::SUPPORTED_PAGES)?;
         let pages = pages.and_then(|data| Some(vpd::supported_pages(&data).ok()?.to_vec()));
         let pages = pages.unwrap_or_default();
         let mut page_if_there = |code| match pages.contains(&code) {
-            true => page(initiator, at, code),
+            true => page(sessions, at, code),
             false => Ok(None),
         };
         let limits = page_if_there(vpd::BLOCK_LIMITS)?;
@@ -119,48 +114,4 @@ impl Facts {
         let own = if blocks == 0 { u64::MAX } else { blocks };
         own.min(bytes / block).max(1) * block
     }
-}
-
-fn page(initiator: &mut Initiator, at: Lun, code: u8) -> Result<Option<Vec<u8>>, InitiatorError> {
-    const ALLOCATION_BYTES: u16 = 255;
-    ask(
-        initiator,
-        at,
-        cdb::inquiry_page(code, ALLOCATION_BYTES),
-        ALLOCATION_BYTES,
-    )
-}
-
-/// What a disk answers; `None` when it has no such answer.
-fn ask(
-    initiator: &mut Initiator,
-    at: Lun,
-    cdb: Cdb,
-    bytes: u16,
-) -> Result<Option<Vec<u8>>, InitiatorError> {
-    /// More unit attentions than a target queues.
-    const TRIES: usize = 8;
-    for _ in 0..TRIES {
-        let transfer = Transfer::Read(vec![0; bytes.into()]);
-        let done = initiator.execute(command(at, cdb, transfer, 0))?;
-        match verdict(&done.outcome) {
-            Verdict::Good => return Ok(Some(data(done))),
-            Verdict::Again { .. } => {}
-            Verdict::Failed(..) | Verdict::Later(_) | Verdict::Lost => break,
-        }
-    }
-    Ok(None)
-}
-
-/// What came of a read, without what did not.
-fn data(done: Completion) -> Vec<u8> {
-    use wansan_iscsi::wire::Residual;
-
-    let mut data = done.transfer.into_buffer();
-    if let Ok(answer) = &done.outcome
-        && let Residual::Underflow(bytes) = answer.residual
-    {
-        data.truncate(data.len().saturating_sub(bytes as usize));
-    }
-    data
 }

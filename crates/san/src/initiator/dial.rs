@@ -27,20 +27,20 @@ use crate::url::IscsiUrl;
 
 /// Where the connections of a session go.
 #[derive(Debug, Clone)]
-pub(super) struct Destination {
-    pub(super) config: InitiatorConfig,
+pub(crate) struct Destination {
+    pub(crate) config: InitiatorConfig,
     /// `None` for a discovery session.
     pub(super) target: Option<String>,
     /// One for each connection.
-    pub(super) routes: Vec<ResolvedRoute>,
+    pub(crate) routes: Vec<ResolvedRoute>,
     /// A round trip as TCP last measured it; 0 before it has.
     pub(super) round_trip: Duration,
 }
 
 /// A route with its portal's addresses, which are looked up once: recovery must not wait for DNS.
 #[derive(Debug, Clone)]
-pub(super) struct ResolvedRoute {
-    pub(super) route: Route,
+pub(crate) struct ResolvedRoute {
+    pub(crate) route: Route,
     addresses: Vec<SocketAddr>,
 }
 
@@ -57,7 +57,7 @@ impl ResolvedRoute {
 }
 
 impl Destination {
-    pub(super) fn look_up(
+    pub(crate) fn look_up(
         url: &IscsiUrl,
         config: &InitiatorConfig,
     ) -> Result<Destination, InitiatorError> {
@@ -112,7 +112,7 @@ impl Destination {
     }
 
     /// The portal of the first connection.
-    pub(super) fn portal(&self) -> String {
+    pub(crate) fn portal(&self) -> String {
         self.routes[0].route.portal()
     }
 

@@ -20,7 +20,11 @@ pub(super) fn connect(
     config: &InitiatorConfig,
     trace: Recorder,
 ) -> Result<Initiator, InitiatorError> {
-    let to = Destination::look_up(url, config)?;
+    connect_to(Destination::look_up(url, config)?, trace)
+}
+
+/// The same, where the names of hosts have been looked up.
+pub(crate) fn connect_to(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError> {
     let connected = log_in(to.clone(), trace);
     let Err(InitiatorError::Login { source, portal, .. }) = &connected else {
         return connected;
@@ -30,19 +34,20 @@ pub(super) fn connect(
         return connected;
     }
     let portal = portal.clone();
+    let target = to.in_words().to_owned();
     // Some portals offer nothing to those they do not know; then the refusal says it all.
     let Ok(targets) = discover(to) else {
         return connected;
     };
     Err(InitiatorError::NoSuchTarget {
-        target: url.target.clone(),
+        target,
         portal,
         offered: targets.into_iter().map(|target| target.name).collect(),
     })
 }
 
 /// Asks the first portal for its targets in a discovery session.
-fn discover(mut to: Destination) -> Result<Vec<TargetRecord>, InitiatorError> {
+pub(crate) fn discover(mut to: Destination) -> Result<Vec<TargetRecord>, InitiatorError> {
     to.target = None;
     to.routes.truncate(1);
     to.config.wanted.max_connections = 1;

@@ -114,6 +114,11 @@ impl InitiatorError {
         }
     }
 
+    /// Whether the unit may be reached again over the same route.
+    pub(crate) fn may_come_back(&self) -> bool {
+        self.is_of_the_path() || matches!(self, InitiatorError::Unusable { .. })
+    }
+
     fn of_session(&self) -> Option<&SessionError> {
         match self {
             InitiatorError::Session { source, .. } => Some(source),

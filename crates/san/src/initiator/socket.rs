@@ -83,6 +83,11 @@ impl Socket {
         }
     }
 
+    /// The connection is to be recorded once more.
+    pub(super) fn forget_records(&mut self) {
+        self.is_recorded = false;
+    }
+
     /// Records what is left of stamps.
     pub(super) fn finish_stamps(&mut self, trace: &mut Recorder) {
         if let Some(stamping) = self.stamping.take() {

@@ -1,4 +1,4 @@
-//! Drives a load over a session.
+//! Drives a load over a session, or several.
 
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use wansan_trace::clock;
 use wansan_workload::{LoadConfig, connections_between};
 
 use super::unit;
-use crate::initiator::{Initiator, InitiatorError};
+use crate::initiator::InitiatorError;
 use crate::machine;
+use crate::sessions::Sessions;
 
 /// Why a load failed.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +118,7 @@ type Tallies = Vec<(String, Tally)>;
 
 /// A load on one LUN of a session, which can begin at once.
 pub struct Load<'a> {
-    initiator: &'a mut Initiator,
+    sessions: &'a mut Sessions,
     lun: Lun,
     capacity: Capacity,
     config: &'a LoadConfig,
@@ -129,11 +130,11 @@ impl<'a> Load<'a> {
     /// # Errors
     /// [`LoadError`].
     pub fn ready(
-        initiator: &'a mut Initiator,
+        sessions: &'a mut Sessions,
         lun: u16,
         config: &'a LoadConfig,
     ) -> Result<Self, LoadError> {
-        let capacity = unit::capacity(initiator, lun)?;
+        let capacity = unit::capacity(sessions, lun)?;
         let block_bytes = config.block_bytes;
         let address = unit::address(lun)?;
         if wansan_workload::pieces(block_bytes, &capacity).is_none() {
@@ -153,7 +154,7 @@ impl<'a> Load<'a> {
             });
         }
         Ok(Load {
-            initiator,
+            sessions,
             lun: address,
             capacity,
             config,
@@ -168,22 +169,22 @@ impl<'a> Load<'a> {
         let mut now = clock::now();
         let mut next_progress = now;
         let mut load = wansan_workload::Load::new(self.config, self.lun, &self.capacity, now);
-        let initiator = self.initiator;
+        let sessions = self.sessions;
         let (mut earlier, mut connections): (Option<Tallies>, _) = (None, None);
         while !load.is_over() {
             if load.is_measuring(now) {
-                earlier.get_or_insert_with(|| initiator.tallies(now));
+                earlier.get_or_insert_with(|| sessions.tallies(now));
             }
             while let Some(command) = load.next_command(now) {
-                initiator
+                sessions
                     .submit(command, now)
                     .map_err(|_| LoadError::FewTasks {
                         parallel: self.config.parallel,
                     })?;
             }
-            initiator.turn(load.wakes_at(now).min(now + PROGRESS_INTERVAL))?;
+            sessions.turn(load.wakes_at(now).min(now + PROGRESS_INTERVAL))?;
             now = clock::now();
-            while let Some(done) = initiator.poll_completion(now) {
+            while let Some((_, done)) = sessions.poll_completion(now) {
                 load.completed(done, now);
             }
             load.advance(now);
@@ -196,18 +197,18 @@ impl<'a> Load<'a> {
                 continue;
             }
             connections.get_or_insert_with(|| {
-                let later = initiator.tallies(now);
+                let later = sessions.tallies(now);
                 earlier
                     .as_deref()
                     .map(|earlier| connections_between(earlier, &later))
             });
-            let cut_off = initiator.cut_off(now);
-            if load.gives_up(now, cut_off, initiator.attempt()) {
+            let cut_off = sessions.cut_off(now);
+            if load.gives_up(now, cut_off, sessions.attempt()) {
                 let ios = load.in_flight();
                 return Err(LoadError::CutOff { ios, cut_off });
             }
         }
-        let recoveries = initiator.recoveries();
+        let recoveries = sessions.recoveries();
         Ok(BenchReport {
             recoveries: recoveries.sessions + recoveries.connections,
             lost_s: recoveries.lost.as_secs_f64(),

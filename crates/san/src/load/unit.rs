@@ -3,22 +3,24 @@
 use wansan_iscsi::initiator::{Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::report_luns::LunList;
-use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey, cdb};
-use wansan_iscsi::wire::Lun;
+use wansan_iscsi::scsi::{AdditionalSense, Cdb, Sense, SenseKey, cdb};
+use wansan_iscsi::wire::{Lun, Residual, ScsiStatus};
 
 use wansan_workload::failure;
 
 use super::run::{LoadError, command};
-use crate::initiator::{Initiator, InitiatorError};
+use crate::initiator::InitiatorError;
+use crate::sessions::Execute;
+
+/// More unit attentions than a target queues.
+const TRIES: u32 = 8;
 
 /// The capacity of a LUN. Pending unit attentions are cleared first.
 ///
 /// # Errors
 /// [`LoadError`] if the LUN does not exist, does not report its capacity, or the session failed.
-pub fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadError> {
+pub fn capacity(session: &mut impl Execute, lun: u16) -> Result<Capacity, LoadError> {
     const ANSWER_BYTES: u32 = 32;
-    /// More unit attentions than a target queues.
-    const TRIES: u32 = 8;
     let mut problem = String::new();
     for _ in 0..TRIES {
         let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
@@ -28,7 +30,7 @@ pub fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadErr
             transfer,
             0,
         );
-        let done = initiator.execute(command)?;
+        let done = session.execute(command)?;
         match failure(&done) {
             None => {
                 let data = done.transfer.into_buffer();
@@ -39,7 +41,7 @@ pub fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadErr
         }
         let sense = sense(&done);
         if sense.is_some_and(|sense| sense.additional == AdditionalSense::UNIT_NOT_SUPPORTED) {
-            let there = luns(initiator)?;
+            let there = luns(session)?;
             return Err(LoadError::NoSuchLun { lun, there });
         }
         if sense.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
@@ -47,6 +49,54 @@ pub fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadErr
         }
     }
     Err(LoadError::Unusable { lun, problem })
+}
+
+/// What a LUN answers to a command that reads at most `bytes`; `None` when it has no such answer. Pending unit attentions
+/// are cleared first.
+///
+/// # Errors
+/// The session failed.
+pub fn ask(
+    session: &mut impl Execute,
+    lun: Lun,
+    cdb: Cdb,
+    bytes: usize,
+) -> Result<Option<Vec<u8>>, InitiatorError> {
+    for _ in 0..TRIES {
+        let done = session.execute(command(lun, cdb, Transfer::Read(vec![0; bytes]), 0))?;
+        let status = done.outcome.as_ref().ok().map(|answer| answer.status);
+        match (status, sense(&done).map(|sense| sense.key)) {
+            (Some(ScsiStatus::CheckCondition), Some(SenseKey::UnitAttention)) => {}
+            (Some(ScsiStatus::Good), _)
+            | (_, Some(SenseKey::NoSense | SenseKey::RecoveredError)) => return Ok(data(done)),
+            _ => break,
+        }
+    }
+    Ok(None)
+}
+
+/// A page of vital product data.
+///
+/// # Errors
+/// The session failed.
+pub fn page(
+    session: &mut impl Execute,
+    lun: Lun,
+    code: u8,
+) -> Result<Option<Vec<u8>>, InitiatorError> {
+    const ALLOCATION_BYTES: u16 = 1024;
+    let cdb = cdb::inquiry_page(code, ALLOCATION_BYTES);
+    ask(session, lun, cdb, ALLOCATION_BYTES.into())
+}
+
+/// What came of a read, without what did not.
+fn data(done: Completion) -> Option<Vec<u8>> {
+    let answer = done.outcome.ok()?;
+    let mut data = done.transfer.into_buffer();
+    if let Residual::Underflow(bytes) = answer.residual {
+        data.truncate(data.len().saturating_sub(bytes as usize));
+    }
+    Some(data)
 }
 
 /// The address of a LUN by its number.
@@ -62,12 +112,12 @@ pub fn address(lun: u16) -> Result<Lun, LoadError> {
 
 /// The LUNs that the target lists; none when it does not tell. It is asked at LUN 0, where it has
 /// to answer even when no disk is there; asked at another that is not there, some list nothing.
-fn luns(initiator: &mut Initiator) -> Result<Vec<Lun>, InitiatorError> {
+fn luns(session: &mut impl Execute) -> Result<Vec<Lun>, InitiatorError> {
     /// Room for more than anybody wants to read in one line.
     const ANSWER_BYTES: u32 = 8 + 256 * 8;
     let lun = Lun::default();
     let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
-    let done = initiator.execute(command(lun, cdb::report_luns(ANSWER_BYTES), transfer, 0))?;
+    let done = session.execute(command(lun, cdb::report_luns(ANSWER_BYTES), transfer, 0))?;
     if failure(&done).is_some() {
         return Ok(Vec::new());
     }

@@ -58,7 +58,10 @@ settings! {
         /// Which connection carries the next command: the next in turn, the one with the fewest
         /// commands in flight, the one with the fewest bytes in flight, or the one on which it is
         /// expected to be done earliest, for routes of unequal rate and delay
-        pub schedule: Schedule = Schedule::default(), "HOW";
+        pub schedule: Schedule = Schedule::default(), "HOW", without multipath;
+        /// Open a session for each connection instead, and send each command over the one on which it is expected to be
+        /// done earliest (multipath). With neither connections nor routes, to each portal that the target lists
+        pub multipath: bool = false;
     }
 }
 
@@ -79,9 +82,12 @@ impl InitiatorSettings {
         given::<InitiatorSettings>(|given| given.url = Some(Text(url)))
     }
 
-    /// The route of each connection.
+    /// The route of each connection; none where the target is to list them.
     fn routes(&self) -> Vec<Route> {
+        let are_listed =
+            self.connections.schedule.multipath && self.connections.connections.is_none();
         match &self.connections.route[..] {
+            [] if are_listed => Vec::new(),
             [] => {
                 let count = self.connections.connections.unwrap_or(1);
                 vec![Route::to(&self.url.0); count.into()]
@@ -94,6 +100,9 @@ impl InitiatorSettings {
     /// given.
     pub fn add_portals<'a>(&mut self, portals: impl IntoIterator<Item = &'a Portal>) {
         let mut routes = self.routes();
+        if routes.is_empty() {
+            routes.push(Route::to(&self.url.0));
+        }
         let each = self.connections.connections.unwrap_or(1);
         for portal in portals {
             routes.extend(vec![Route::from(portal.clone()); each.into()]);
@@ -133,6 +142,7 @@ impl InitiatorSettings {
             wanted: self.wanted(),
             tasks,
             routes: self.routes(),
+            multipath: self.connections.schedule.multipath,
             schedule: self.connections.schedule.schedule,
             replacement_timeout: self.connections.replacement_timeout.0,
             congestion_control: self.congestion_control.clone(),

@@ -8,9 +8,9 @@ use wansan_iscsi::keys::Wanted;
 use wansan_lab::world::Node;
 use wansan_san::load;
 use wansan_san::url::IscsiUrl;
-use wansan_san::{DelayedAck, Initiator, InitiatorConfig, Route};
+use wansan_san::{DelayedAck, InitiatorConfig, Route, Sessions};
 use wansan_schema::BenchReport;
-use wansan_trace::Recorder;
+use wansan_trace::Kinds;
 use wansan_workload::sequence::{Operation, Pattern};
 use wansan_workload::{Limit, LoadConfig};
 
@@ -30,9 +30,9 @@ pub(crate) fn login_time(host: &Node, url: &str) -> Result<Duration> {
     let url = parsed(url)?;
     host.namespace().run(move || {
         let began = Instant::now();
-        let initiator = connect(&url, 1)?;
+        let sessions = connect(&url, 1)?;
         let took = began.elapsed();
-        let _ = initiator.logout();
+        let _ = sessions.logout();
         Ok(took)
     })
 }
@@ -44,7 +44,7 @@ pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<BenchReport>
     let loads = loads.to_vec();
     host.namespace().run(move || {
         let tasks = loads.iter().map(|load| load.parallel).max().unwrap_or(1);
-        let mut initiator = connect(&url, tasks)?;
+        let mut sessions = connect(&url, tasks)?;
         let mut last = None;
         for load in &loads {
             let config = LoadConfig {
@@ -61,13 +61,13 @@ pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<BenchReport>
                 seed: 1,
                 verify: false,
             };
-            let report = load::Load::ready(&mut initiator, url.lun, &config)?.run(|_| {})?;
+            let report = load::Load::ready(&mut sessions, url.lun, &config)?.run(|_| {})?;
             if let Some(error) = &report.first_error {
                 anyhow::bail!("an I/O failed: {error}");
             }
             last = Some(report);
         }
-        let _ = initiator.logout();
+        let _ = sessions.logout();
         last.context("no load was asked for")
     })
 }
@@ -77,13 +77,14 @@ fn parsed(url: &str) -> Result<IscsiUrl> {
 }
 
 /// With the settings that a user gets who gives none.
-fn connect(url: &IscsiUrl, tasks: usize) -> Result<Initiator> {
+fn connect(url: &IscsiUrl, tasks: usize) -> Result<Sessions> {
     let config = InitiatorConfig {
         name: "iqn.2026-01.net.wansan:bench".to_owned(),
         isid: [0x80, 0, 0, 0, 0, 1],
         wanted: Wanted::default(),
         tasks,
         routes: vec![Route::to(url)],
+        multipath: false,
         schedule: Schedule::default(),
         congestion_control: None,
         delayed_ack: DelayedAck::On,
@@ -92,5 +93,5 @@ fn connect(url: &IscsiUrl, tasks: usize) -> Result<Initiator> {
         patience: Duration::from_secs(30),
         tcp_interval: Duration::from_secs(1),
     };
-    Ok(Initiator::connect(url, &config, Recorder::off())?)
+    Ok(Sessions::connect(url, &config, Kinds::NONE, 0)?)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wansan_san::Initiator;
+use wansan_san::Sessions;
 use wansan_san::load::{Load, LoadError};
 use wansan_san::settings::BenchSettings;
 use wansan_schema::BenchReport;
@@ -33,14 +33,15 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let place = &settings.record.place;
     let recording = record::prepare(place, "initiator")?;
     end_when_told(recording.made())?;
-    let trace = Recorder::new(settings.record.kinds(), place.memory_bytes());
+    let (kinds, record_bytes) = (settings.record.kinds(), place.memory_bytes());
     let load = settings.config();
     let session = &settings.initiator;
     let config = session.config(load.parallel, settings.tcp.tcp_interval.0)?;
     let url = &session.url.0;
-    let mut initiator = Initiator::connect(url, &config, trace)?;
+    let mut sessions = Sessions::connect(url, &config, kinds, record_bytes)?;
+    report_routes(&mut sessions);
     let mut has_begun = false;
-    let measured = match Load::ready(&mut initiator, url.lun, &load) {
+    let measured = match Load::ready(&mut sessions, url.lun, &load) {
         Ok(load) => {
             if settings.hold {
                 wait_to_begin(settings.json)?;
@@ -50,14 +51,15 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         }
         Err(error) => Err(error),
     };
-    let trace = match &measured {
-        Err(LoadError::Session(_) | LoadError::CutOff { .. }) => initiator.into_records(),
-        _ => initiator.logout(),
+    report_routes(&mut sessions);
+    let traces = match &measured {
+        Err(LoadError::Session(_) | LoadError::CutOff { .. }) => sessions.into_records(),
+        _ => sessions.logout(),
     };
-    let dropped = trace.dropped();
+    let dropped = traces.iter().map(Recorder::dropped).sum();
     // What was recorded of a load that failed says why.
     let written = match has_begun {
-        true => recording.write(&[trace]),
+        true => recording.write(&traces),
         false => Ok(()),
     };
     let mut report = measured?;
@@ -75,6 +77,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
         Some(problem) => bail!(problem),
+    }
+}
+
+/// Says what has happened to routes, where there are several.
+fn report_routes(sessions: &mut Sessions) {
+    while let Some(event) = sessions.poll_event() {
+        remark(&format!("wansan: {event}"));
     }
 }
 

@@ -105,6 +105,7 @@ impl Terms {
             chap: None,
             tasks: TASKS,
             routes: vec![Route::to(url); self.connections],
+            multipath: false,
             schedule: self.schedule,
             congestion_control: None,
             delayed_ack: DelayedAck::On,

@@ -169,6 +169,7 @@ impl Session {
             wanted: Wanted::default(),
             tasks,
             routes: vec![Route::to(&url)],
+            multipath: false,
             schedule: Schedule::default(),
             congestion_control: None,
             delayed_ack: DelayedAck::On,

@@ -1,0 +1,543 @@
+//! Several sessions with one logical unit, one over each route, and one queue above them.
+//!
+//! Each command goes to the session in which it is expected to be done first ([`wansan_multipath`]). What a lost
+//! session had not answered goes to the others, and the target is made to end the lost one, over a route that is up,
+//! where its writes could still be carried out after later ones.
+
+mod begin;
+mod errand;
+mod path;
+mod requests;
+mod unit;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use wansan_iscsi::initiator::{Command, Completion, Full, Tally};
+use wansan_trace::{Instant, Kinds, Recorder, SessionId, clock};
+
+use self::errand::{Errands, Outcome};
+use self::path::{Down, Path, State};
+use self::requests::Requests;
+use self::unit::Unit;
+use crate::initiator::dial::Destination;
+use crate::initiator::{
+    Initiator, InitiatorConfig, InitiatorError, LONGEST_WAIT, Recoveries, timespec,
+};
+use crate::url::IscsiUrl;
+
+/// What has happened to a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteEvent {
+    /// Its session is lost, and why.
+    Lost {
+        /// The route.
+        route: String,
+        /// Why.
+        why: String,
+    },
+    /// It cannot be used, and why; told again only when the reason is another one.
+    Down {
+        /// The route.
+        route: String,
+        /// Why.
+        why: String,
+    },
+    /// It is up again.
+    Back {
+        /// The route.
+        route: String,
+    },
+}
+
+impl fmt::Display for RouteEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RouteEvent::Lost { route, why } => write!(f, "route {route} is lost: {why}"),
+            RouteEvent::Down { route, why } => write!(f, "route {route} cannot be used: {why}"),
+            RouteEvent::Back { route } => write!(f, "route {route} is up"),
+        }
+    }
+}
+
+/// Sessions with one unit over several routes. The caller's thread does all the work but logging in again.
+#[derive(Debug)]
+pub struct MultipathSession {
+    target: String,
+    unit: Unit,
+    lun: u16,
+    config: Settings,
+    requests: Requests,
+    paths: Vec<Path>,
+    errands: Errands,
+    events: VecDeque<RouteEvent>,
+    /// Since when no route has been up, and why the last one was lost.
+    down: Option<(Instant, InitiatorError)>,
+    /// Why the last attempt to log in failed.
+    last_failure: Option<InitiatorError>,
+    totals: Recoveries,
+    waker: Option<OwnedFd>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    patience: Duration,
+    replacement_timeout: Duration,
+}
+
+impl MultipathSession {
+    /// Logs in over all routes of `config`; over all portals that the target lists, where it has none. Those that do not
+    /// come up in time are tried again later. Records are kept in at most `budget_bytes`.
+    ///
+    /// # Errors
+    /// No route comes up, or two lead to different units.
+    pub fn connect(
+        url: &IscsiUrl,
+        config: &InitiatorConfig,
+        kinds: Kinds,
+        budget_bytes: usize,
+    ) -> Result<MultipathSession, InitiatorError> {
+        let destinations = begin::destinations(url, config)?;
+        let errands = Errands::new().map_err(InitiatorError::NoSocket)?;
+        let (joined, unit) = begin::log_in(&errands, &destinations, url.lun, config.patience)?;
+        let now = clock::now();
+        let share_bytes = budget_bytes / destinations.len();
+        let records = || Recorder::new(kinds, share_bytes);
+        let paths = destinations
+            .into_iter()
+            .map(|to| Path::down(to, records(), now));
+        let paths: Vec<Path> = paths.collect();
+        let mut several = MultipathSession {
+            target: url.target.clone(),
+            unit,
+            lun: url.lun,
+            config: Settings {
+                patience: config.patience,
+                replacement_timeout: config.replacement_timeout,
+            },
+            requests: Requests::new(config.tasks, paths.len()),
+            paths,
+            errands,
+            events: VecDeque::new(),
+            down: None,
+            last_failure: None,
+            totals: Recoveries::default(),
+            waker: None,
+        };
+        for (place, joined) in joined.into_iter().enumerate() {
+            match joined {
+                Ok((initiator, unit)) => several.join(place, initiator, &unit, now),
+                Err(error) => several.did_not_join(place, error, now),
+            }
+        }
+        several.fence_all();
+        Ok(several)
+    }
+
+    /// Queues a command. Its CDB and data tell which blocks it is about: it must be one for this unit, or for none.
+    ///
+    /// # Errors
+    /// [`Full`] returns the command: take completions first.
+    pub fn submit(&mut self, command: Command) -> Result<(), Full> {
+        self.requests.submit(command)
+    }
+
+    /// The next completion, and the session that brought it.
+    pub fn poll_completion(&mut self) -> Option<(SessionId, Completion)> {
+        self.requests.poll_done()
+    }
+
+    /// The next of what has happened to routes.
+    pub fn poll_event(&mut self) -> Option<RouteEvent> {
+        self.events.pop_front()
+    }
+
+    /// From now on [`MultipathSession::turn`] also returns when `waker` is readable.
+    pub fn wake_by(&mut self, waker: OwnedFd) {
+        self.waker = Some(waker);
+    }
+
+    /// How long no route has been up; zero while one is.
+    #[must_use]
+    pub fn cut_off(&self, now: Instant) -> Duration {
+        let since = self.down.as_ref().map(|(since, _)| *since);
+        since.map_or(Duration::ZERO, |since| now - since)
+    }
+
+    /// Losses of sessions, each of which the others or a new one made good, and the time without any.
+    #[must_use]
+    pub fn recoveries(&self) -> Recoveries {
+        self.totals
+    }
+
+    /// The longest that an attempt to log in again takes on any route that is up.
+    #[must_use]
+    pub fn attempt(&self) -> Duration {
+        let each = self.paths.iter().filter_map(Path::up);
+        let longest = each.map(Initiator::attempt).max();
+        longest.unwrap_or(self.config.patience)
+    }
+
+    /// Counters of each route up to `now`, with its portal.
+    #[must_use]
+    pub fn tallies(&self, now: Instant) -> Vec<(String, Tally)> {
+        let each = self.paths.iter();
+        each.map(|path| (path.to.portal(), path.tally(now)))
+            .collect()
+    }
+
+    /// Sends what may be sent, waits for input until `deadline`, and handles it. Routes that are lost are tried again
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// No route has come back in time; all commands complete with an error.
+    pub fn turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
+        let turned = self.try_turn(deadline);
+        if turned.is_err() {
+            let session = self.paths[0].session;
+            self.requests.give_up(session);
+        }
+        turned
+    }
+
+    fn try_turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
+        self.end_errands();
+        loop {
+            let now = clock::now();
+            self.check_down(now)?;
+            self.begin_errands(now);
+            while let Some((place, command)) = self.requests.poll(now) {
+                let initiator = self.paths[place].up_mut();
+                let given = initiator.map(|initiator| initiator.submit(command, now));
+                given
+                    .expect("only routes that are up are taken")
+                    .expect("each session was made for all commands");
+            }
+            if self.send() {
+                break;
+            }
+        }
+        let ready = self.wait(deadline)?;
+        for (place, is_ready) in ready {
+            self.receive(place, is_ready);
+        }
+        Ok(())
+    }
+
+    /// Sends in all sessions; whether none was lost.
+    fn send(&mut self) -> bool {
+        let mut are_up = true;
+        for place in 0..self.paths.len() {
+            let sent = self.paths[place].up_mut().map(Initiator::send);
+            if let Some(Err(error)) = sent {
+                are_up = false;
+                self.lose(place, error);
+            }
+        }
+        are_up
+    }
+
+    /// Waits for any session, an errand or the waker; the places of routes that are up, and whether they have something.
+    fn wait(&self, deadline: Instant) -> Result<Vec<(usize, bool)>, InitiatorError> {
+        let now = clock::now();
+        let left = match self.requests.has_done() {
+            true => Duration::ZERO,
+            false => deadline.min(self.wakes_at()).since(now).min(LONGEST_WAIT),
+        };
+        let up = self.paths.iter().enumerate();
+        let up: Vec<(usize, &Initiator)> = up
+            .filter_map(|(place, path)| Some((place, path.up()?)))
+            .collect();
+        let bell = self.errands.bell();
+        let others = [Some(bell.as_fd()), self.waker.as_ref().map(AsFd::as_fd)];
+        let others = others.into_iter().flatten();
+        let mut fds: Vec<PollFd<'_>> = up
+            .iter()
+            .map(|(_, initiator)| initiator.awaited())
+            .chain(others.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)))
+            .collect();
+        match poll(&mut fds, Some(&timespec(left))) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(InitiatorError::NoSocket(errno.into())),
+        }
+        let has_input =
+            |fd: &PollFd<'_>| fd.revents().difference(PollFlags::OUT) != PollFlags::empty();
+        let places = up.iter().map(|(place, _)| *place);
+        Ok(places.zip(fds.iter().map(has_input)).collect())
+    }
+
+    /// When there is something to be done though nothing comes.
+    fn wakes_at(&self) -> Instant {
+        let errands = self.paths.iter().filter_map(|path| match &path.state {
+            State::Down(down) if !down.is_busy => Some(down.join_at.min(down.fence_at)),
+            _ => None,
+        });
+        let samples = self.paths.iter().filter_map(|path| path.up()?.samples_at());
+        let down = self.down.as_ref();
+        let over = down.map(|(since, _)| *since + self.config.replacement_timeout);
+        let all = errands.chain(samples).chain(over);
+        all.min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Reads in the session at `place`, and takes what it has completed.
+    fn receive(&mut self, place: usize, is_ready: bool) {
+        let Some(initiator) = self.paths[place].up_mut() else {
+            return;
+        };
+        if let Err(error) = initiator.receive_if(is_ready) {
+            return self.lose(place, error);
+        }
+        if !self.take_completions(place) {
+            let error = InitiatorError::Unusable {
+                lun: self.lun,
+                portal: self.paths[place].to.portal(),
+                problem: "the state of its target port group has changed".to_owned(),
+            };
+            self.lose(place, error);
+        }
+    }
+
+    /// Takes what the session at `place` has completed; whether the unit can still be accessed through it.
+    fn take_completions(&mut self, place: usize) -> bool {
+        let State::Up(initiator) = &mut self.paths[place].state else {
+            return true;
+        };
+        let now = clock::now();
+        let session = initiator.session().id();
+        let mut is_accessible = true;
+        while let Some(done) = initiator.poll_completion(now) {
+            is_accessible &= self.requests.answered((place, session), done, now);
+        }
+        while initiator.poll_event().is_some() {}
+        is_accessible
+    }
+
+    /// Goes on without the session at `place`.
+    fn lose(&mut self, place: usize, error: InitiatorError) {
+        let now = clock::now();
+        if let Some(initiator) = self.paths[place].up_mut() {
+            initiator.end();
+        }
+        self.take_completions(place);
+        let path = &mut self.paths[place];
+        path.past = path.tally(now);
+        let down = State::Down(Box::new(Down {
+            is_busy: false,
+            join_at: path.flapping.lost(now),
+            fence_at: now,
+            said: String::new(),
+            records: Recorder::off(),
+        }));
+        if let State::Up(initiator) = std::mem::replace(&mut path.state, down)
+            && let State::Down(down) = &mut path.state
+        {
+            down.records = initiator.abort();
+        }
+        self.requests.lost(place, path.session);
+        self.totals.sessions += 1;
+        let (route, why) = (path.name(), error.to_string());
+        self.events.push_back(RouteEvent::Lost { route, why });
+        if self.paths.iter().all(|path| path.up().is_none()) {
+            self.down = Some((now, error));
+        }
+    }
+
+    /// Fails once no route has been up for too long, or none is expected to come back.
+    fn check_down(&mut self, now: Instant) -> Result<(), InitiatorError> {
+        let timeout = self.config.replacement_timeout;
+        let is_over = |(since, cause): &mut (Instant, InitiatorError)| {
+            now - *since >= timeout || !cause.may_come_back()
+        };
+        let Some((since, cause)) = self.down.take_if(is_over) else {
+            return Ok(());
+        };
+        self.totals.lost += now - since;
+        if timeout.is_zero() || !cause.may_come_back() {
+            return Err(cause);
+        }
+        Err(InitiatorError::NotBack {
+            target: self.target.clone(),
+            cause: Box::new(cause),
+            timeout,
+            last_failure: self.last_failure.take().map(Box::new),
+        })
+    }
+
+    /// Has the target end lost sessions whose writes it may still carry out, and logs in over routes that are down.
+    fn begin_errands(&mut self, now: Instant) {
+        for place in 0..self.paths.len() {
+            let path = &self.paths[place];
+            let State::Down(down) = &path.state else {
+                continue;
+            };
+            if down.is_busy {
+                continue;
+            }
+            let again = path.flapping.failed(now);
+            let lingers = now >= down.fence_at && self.requests.lingers(place);
+            let fence_at = match lingers {
+                true => again,
+                // Nothing more is sent in a lost session: if it need not be fenced now, it never has to be.
+                false if now >= down.fence_at => Instant::FAR_FUTURE,
+                false => down.fence_at,
+            };
+            let over = self.same_group(place).filter(|_| lingers);
+            let fence = over.map(|over| self.errands.fence(place, &path.to, over));
+            let joins = fence.is_none() && now >= down.join_at;
+            let (to, patience) = (&path.to, self.config.patience);
+            let join = joins.then(|| self.errands.join(place, to, self.lun, patience));
+            let join_at = if joins { again } else { down.join_at };
+            // Without a thread for it, it is tried again as if it had failed.
+            let is_busy = matches!(fence.or(join), Some(Ok(())));
+            if let State::Down(down) = &mut self.paths[place].state {
+                (down.is_busy, down.join_at, down.fence_at) = (is_busy, join_at, fence_at);
+            }
+        }
+    }
+
+    /// Where a route that is up leads to the portal group that the lost session at `place` is with: with another group, a
+    /// session of the same ISID would be another session.
+    fn same_group(&self, place: usize) -> Option<&Destination> {
+        let tag = self.paths[place].portal_group_tag;
+        let mut up = self.paths.iter().filter_map(Path::up);
+        let there = up.find(|up| tag.is_some() && up.session().portal_group_tag() == tag);
+        there.map(Initiator::destination)
+    }
+
+    fn end_errands(&mut self) {
+        while let Some((place, outcome)) = self.errands.poll() {
+            self.end_errand(place, outcome);
+        }
+    }
+
+    fn end_errand(&mut self, place: usize, outcome: Outcome) {
+        let now = clock::now();
+        let path = &mut self.paths[place];
+        let State::Down(down) = &mut path.state else {
+            return;
+        };
+        down.is_busy = false;
+        match outcome {
+            Outcome::Fenced(Ok(())) => {
+                down.fence_at = Instant::FAR_FUTURE;
+                self.requests.fenced(place);
+            }
+            Outcome::Fenced(Err(_)) => down.fence_at = path.flapping.failed(now),
+            Outcome::Joined(Ok((initiator, unit))) if unit.is(&self.unit) => {
+                self.join(place, initiator, &unit, now);
+                let route = self.paths[place].name();
+                self.events.push_back(RouteEvent::Back { route });
+            }
+            Outcome::Joined(joined) => {
+                let error = joined.err().unwrap_or_else(|| InitiatorError::OtherUnit {
+                    lun: self.lun,
+                    portal: path.to.portal(),
+                });
+                self.did_not_join(place, error, now);
+            }
+        }
+    }
+
+    /// A login over the route at `place` has failed.
+    fn did_not_join(&mut self, place: usize, error: InitiatorError, now: Instant) {
+        let path = &mut self.paths[place];
+        let route = path.name();
+        if let State::Down(down) = &mut path.state {
+            down.join_at = path.flapping.failed(now);
+            let why = error.to_string();
+            if down.said != why {
+                down.said.clone_from(&why);
+                self.events.push_back(RouteEvent::Down { route, why });
+            }
+        }
+        self.last_failure = Some(error);
+    }
+
+    /// A session over the route at `place` has begun.
+    fn join(&mut self, place: usize, mut initiator: Box<Initiator>, unit: &Unit, now: Instant) {
+        let path = &mut self.paths[place];
+        path.session = initiator.session().id();
+        path.portal_group_tag = initiator.session().portal_group_tag();
+        path.flapping.back(now);
+        if let State::Down(down) = &mut path.state {
+            initiator.record_to(std::mem::replace(&mut down.records, Recorder::off()));
+        }
+        path.state = State::Up(initiator);
+        self.requests.up(place, unit.rank);
+        if let Some((since, _)) = self.down.take() {
+            self.totals.lost += now - since;
+        }
+    }
+
+    /// Has the target end what sessions before these may have left that were over the routes that are down: with the
+    /// same ISIDs, they are sessions of the same names.
+    fn fence_all(&mut self) {
+        let up = self.paths.iter().find_map(Path::up);
+        let Some(over) = up.map(|up| up.destination().clone()) else {
+            return;
+        };
+        let mut open = 0;
+        for (place, path) in self.paths.iter().enumerate() {
+            if path.up().is_none() && self.errands.fence(place, &path.to, &over).is_ok() {
+                open += 1;
+            }
+        }
+        for _ in 0..open {
+            if let Some((place, Outcome::Fenced(Err(error)))) = self.errands.wait() {
+                let route = self.paths[place].name();
+                let why = format!("nor can an earlier session over it be ended: {error}");
+                self.events.push_back(RouteEvent::Down { route, why });
+            }
+        }
+    }
+
+    /// Submits one command and waits for its completion; no other command may be outstanding.
+    ///
+    /// # Errors
+    /// As [`MultipathSession::turn`].
+    ///
+    /// # Panics
+    /// If the queue is full, which is impossible without other commands.
+    pub fn execute(&mut self, command: Command) -> Result<Completion, InitiatorError> {
+        self.submit(command).expect("an idle queue takes a command");
+        loop {
+            if let Some((_, completion)) = self.poll_completion() {
+                return Ok(completion);
+            }
+            self.turn(Instant::FAR_FUTURE)?;
+        }
+    }
+
+    /// Logs out of all sessions at once and returns the records, even if the target does not answer.
+    #[must_use]
+    pub fn logout(self) -> Vec<Recorder> {
+        let leave = |path: Path| match path.state {
+            State::Up(initiator) => initiator.logout(),
+            State::Down(down) => down.records,
+        };
+        thread::scope(|scope| {
+            let all: Vec<_> = self
+                .paths
+                .into_iter()
+                .map(|path| scope.spawn(move || leave(path)))
+                .collect();
+            all.into_iter()
+                .filter_map(|left| left.join().ok())
+                .collect()
+        })
+    }
+
+    /// The records of sessions that have failed.
+    #[must_use]
+    pub fn into_records(self) -> Vec<Recorder> {
+        let each = self.paths.into_iter().map(|path| match path.state {
+            State::Up(initiator) => initiator.into_records(),
+            State::Down(down) => down.records,
+        });
+        each.collect()
+    }
+}

@@ -1,0 +1,149 @@
+//! How sessions over several routes begin: which routes there are, and whether all lead to one unit.
+
+use std::io;
+use std::time::Duration;
+
+use super::errand::{Errands, Joined, Outcome};
+use super::unit::Unit;
+use crate::initiator::dial::Destination;
+use crate::initiator::{InitiatorConfig, InitiatorError, Route, login};
+use crate::url::IscsiUrl;
+
+/// How long a route may take to come up at first, before the others begin without it.
+const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Logs in over all routes side by side: what has come of each, and the unit that they lead to.
+///
+/// # Errors
+/// No route comes up, or two lead to different units.
+pub(super) fn log_in(
+    errands: &Errands,
+    destinations: &[Destination],
+    lun: u16,
+    patience: Duration,
+) -> Result<(Vec<Joined>, Unit), InitiatorError> {
+    let first = FIRST_PATIENCE.min(patience);
+    let mut joined = join_all(errands, destinations, lun, first)?;
+    let is_slow = |joined: &Joined| matches!(joined, Err(error) if is_slow(error));
+    if first < patience && joined.iter().all(is_slow) {
+        joined = join_all(errands, destinations, lun, patience)?;
+    }
+    let unit = check_units(&mut joined, destinations, lun)?;
+    Ok((joined, unit))
+}
+
+/// Where each session goes.
+pub(super) fn destinations(
+    url: &IscsiUrl,
+    config: &InitiatorConfig,
+) -> Result<Vec<Destination>, InitiatorError> {
+    let routes = match &config.routes[..] {
+        [] => portals(url, config)?,
+        routes => routes.to_vec(),
+    };
+    let each = routes.into_iter().zip(0..).map(|(route, place)| {
+        let mut config = InitiatorConfig {
+            isid: isid(config.isid, place),
+            routes: vec![route],
+            replacement_timeout: Duration::ZERO,
+            ..config.clone()
+        };
+        config.wanted.max_connections = 1;
+        Destination::look_up(url, &config)
+    });
+    each.collect()
+}
+
+/// The ISID of the session at a place: its qualifier counts on (RFC 7143 §11.12.5).
+fn isid(first: [u8; 6], place: u16) -> [u8; 6] {
+    let [t, a, b, c, d, e] = first;
+    let [d, e] = u16::from_be_bytes([d, e]).wrapping_add(place).to_be_bytes();
+    [t, a, b, c, d, e]
+}
+
+/// All portals of the target, as the one in the URL lists them.
+fn portals(url: &IscsiUrl, config: &InitiatorConfig) -> Result<Vec<Route>, InitiatorError> {
+    let to = Destination::look_up(url, config)?;
+    let targets = login::discover(to)?.into_iter();
+    let addresses = targets
+        .filter(|target| target.name == url.target)
+        .flat_map(|target| target.addresses);
+    let mut routes: Vec<Route> = Vec::new();
+    for address in addresses {
+        let is_any = ["0.0.0.0", "::"].contains(&address.host.as_str());
+        let route = Route {
+            source: None,
+            host: if is_any {
+                url.host.clone()
+            } else {
+                address.host
+            },
+            port: address.port,
+        };
+        if !routes.contains(&route) {
+            routes.push(route);
+        }
+    }
+    if routes.is_empty() {
+        routes.push(Route::to(url));
+    }
+    Ok(routes)
+}
+
+/// Logs in over all routes side by side.
+fn join_all(
+    errands: &Errands,
+    destinations: &[Destination],
+    lun: u16,
+    patience: Duration,
+) -> Result<Vec<Joined>, InitiatorError> {
+    for (place, to) in destinations.iter().enumerate() {
+        let begun = errands.join(place, to, lun, patience);
+        begun.map_err(InitiatorError::NoSocket)?;
+    }
+    let mut ended: Vec<(usize, Joined)> = Vec::new();
+    while ended.len() < destinations.len()
+        && let Some((place, outcome)) = errands.wait()
+    {
+        if let Outcome::Joined(joined) = outcome {
+            ended.push((place, joined));
+        }
+    }
+    ended.sort_by_key(|(place, _)| *place);
+    Ok(ended.into_iter().map(|(_, joined)| joined).collect())
+}
+
+/// Whether a login might succeed if it were given more time.
+fn is_slow(error: &InitiatorError) -> bool {
+    match error {
+        InitiatorError::Slow { .. } => true,
+        InitiatorError::Connect { source, .. } => source.kind() == io::ErrorKind::TimedOut,
+        _ => false,
+    }
+}
+
+/// The unit that all routes lead to which are up.
+///
+/// # Errors
+/// None is up, or one leads to another unit.
+fn check_units(
+    joined: &mut Vec<Joined>,
+    destinations: &[Destination],
+    lun: u16,
+) -> Result<Unit, InitiatorError> {
+    let Some((_, unit)) = joined.iter().find_map(|joined| joined.as_ref().ok()) else {
+        return Err(joined
+            .swap_remove(0)
+            .err()
+            .unwrap_or_else(|| InitiatorError::NoSocket(io::Error::other("no login was begun"))));
+    };
+    for (joined, to) in joined.iter().zip(destinations) {
+        if let Ok((_, other)) = joined
+            && !other.is(unit)
+        {
+            let portal = to.portal();
+            return Err(InitiatorError::OtherUnit { lun, portal });
+        }
+    }
+    Ok(unit.clone())
+}

@@ -1,0 +1,116 @@
+//! What is done about a route that is down, by a thread of its own: logging in can take long.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+use std::{io, thread};
+
+use rustix::event::{EventfdFlags, eventfd};
+use wansan_trace::Recorder;
+
+use super::unit::Unit;
+use crate::initiator::dial::Destination;
+use crate::initiator::login::connect_to;
+use crate::initiator::{Initiator, InitiatorError};
+
+/// What has come of a login: the session, and the unit that it leads to.
+pub(super) type Joined = Result<(Box<Initiator>, Unit), InitiatorError>;
+
+/// What has come of an errand for the route at a place.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A login over the route itself.
+    Joined(Joined),
+    /// The target was made to end the route's session.
+    Fenced(Result<(), InitiatorError>),
+}
+
+/// The errands that are under way.
+#[derive(Debug)]
+pub(super) struct Errands {
+    to: Sender<(usize, Outcome)>,
+    from: Receiver<(usize, Outcome)>,
+    /// Readable once one has ended.
+    bell: Arc<OwnedFd>,
+}
+
+impl Errands {
+    pub(super) fn new() -> io::Result<Errands> {
+        let (to, from) = channel();
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Errands {
+            to,
+            from,
+            bell: Arc::new(bell),
+        })
+    }
+
+    pub(super) fn bell(&self) -> impl AsFd + '_ {
+        self.bell.as_fd()
+    }
+
+    /// Logs in over the route at `place`, within `patience`, and asks for unit `lun`.
+    pub(super) fn join(
+        &self,
+        place: usize,
+        to: &Destination,
+        lun: u16,
+        patience: Duration,
+    ) -> io::Result<()> {
+        let usual = to.config.patience;
+        let mut to = to.clone();
+        to.config.patience = patience;
+        self.spawn(place, move || {
+            let joined = connect_to(to, Recorder::off()).and_then(|mut initiator| {
+                initiator.be_patient(usual);
+                let unit = Unit::ask(&mut initiator, lun)?;
+                Ok((Box::new(initiator), unit))
+            });
+            Outcome::Joined(joined)
+        })
+    }
+
+    /// Logs in to `over` with the ISID of the session that was lost with the route at `place`, so that the target ends
+    /// that one (RFC 7143 §6.3.5), and out again.
+    pub(super) fn fence(
+        &self,
+        place: usize,
+        lost: &Destination,
+        over: &Destination,
+    ) -> io::Result<()> {
+        let mut to = lost.clone();
+        to.routes.clone_from(&over.routes);
+        self.spawn(place, move || {
+            let fenced = connect_to(to, Recorder::off());
+            Outcome::Fenced(fenced.map(|initiator| drop(initiator.logout())))
+        })
+    }
+
+    fn spawn(
+        &self,
+        place: usize,
+        errand: impl FnOnce() -> Outcome + Send + 'static,
+    ) -> io::Result<()> {
+        let (to, bell) = (self.to.clone(), Arc::clone(&self.bell));
+        let thread = thread::Builder::new().name("log in".to_owned());
+        thread.spawn(move || {
+            // Nobody waits for it once the sessions are left.
+            let _ = to.send((place, errand()));
+            let _ = rustix::io::write(&*bell, &1_u64.to_ne_bytes());
+        })?;
+        Ok(())
+    }
+
+    /// The next that has ended.
+    pub(super) fn poll(&self) -> Option<(usize, Outcome)> {
+        // What has rung is in the channel.
+        let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+        self.from.try_recv().ok()
+    }
+
+    /// Waits for the next one to end.
+    pub(super) fn wait(&self) -> Option<(usize, Outcome)> {
+        self.from.recv().ok()
+    }
+}

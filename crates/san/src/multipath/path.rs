@@ -1,0 +1,95 @@
+//! A route of several to one unit.
+
+use wansan_iscsi::initiator::Tally;
+use wansan_multipath::Flapping;
+use wansan_trace::{Instant, Recorder, SessionId};
+
+use crate::initiator::Initiator;
+use crate::initiator::dial::Destination;
+
+/// A route.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) to: Destination,
+    pub(super) state: State,
+    pub(super) flapping: Flapping,
+    /// Of the last session over it.
+    pub(super) session: SessionId,
+    pub(super) portal_group_tag: Option<u16>,
+    /// Of sessions before this one.
+    pub(super) past: Tally,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Up(Box<Initiator>),
+    Down(Box<Down>),
+}
+
+/// A route that is down.
+#[derive(Debug)]
+pub(super) struct Down {
+    /// An errand is under way for it.
+    pub(super) is_busy: bool,
+    /// When to log in over it.
+    pub(super) join_at: Instant,
+    /// When to have its session ended over another one, if that has to be.
+    pub(super) fence_at: Instant,
+    /// What was said of it last.
+    pub(super) said: String,
+    pub(super) records: Recorder,
+}
+
+impl Path {
+    /// One that is down, and is to be tried from that moment on.
+    pub(super) fn down(to: Destination, records: Recorder, at: Instant) -> Path {
+        let down = Down {
+            is_busy: false,
+            join_at: at,
+            fence_at: Instant::FAR_FUTURE,
+            said: String::new(),
+            records,
+        };
+        Path {
+            to,
+            state: State::Down(Box::new(down)),
+            flapping: Flapping::up(at),
+            session: SessionId::default(),
+            portal_group_tag: None,
+            past: Tally::default(),
+        }
+    }
+
+    pub(super) fn up(&self) -> Option<&Initiator> {
+        match &self.state {
+            State::Up(initiator) => Some(initiator),
+            State::Down(_) => None,
+        }
+    }
+
+    pub(super) fn up_mut(&mut self) -> Option<&mut Initiator> {
+        match &mut self.state {
+            State::Up(initiator) => Some(initiator),
+            State::Down(_) => None,
+        }
+    }
+
+    /// As events and errors name it.
+    pub(super) fn name(&self) -> String {
+        let route = &self.to.routes[0].route;
+        match route.source {
+            Some(_) => route.to_string(),
+            None => route.portal(),
+        }
+    }
+
+    pub(super) fn tally(&self, now: Instant) -> Tally {
+        match self.up() {
+            Some(initiator) => initiator.session().tally(0, now).continuing(&self.past),
+            None => Tally {
+                at: now,
+                ..self.past
+            },
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The commands of several sessions: which one has each, and what has come of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+
+use wansan_iscsi::initiator::{Command, Completion, Full, TaskError, Transfer, is_repeatable};
+use wansan_iscsi::scsi::{Effect, extent};
+use wansan_iscsi::wire::ScsiStatus;
+use wansan_multipath::{Kind, Multipath, Request, RequestId};
+use wansan_trace::{Instant, SessionId, TaskTag};
+
+use super::unit::is_not_accessible;
+
+/// Commands until they are done.
+#[derive(Debug)]
+pub(super) struct Requests {
+    queue: Multipath,
+    held: BTreeMap<RequestId, Held>,
+    /// Those of a lost session that must not be sent twice.
+    unsure: Vec<RequestId>,
+    done: VecDeque<(SessionId, Completion)>,
+    most: usize,
+}
+
+/// A command that is not done.
+#[derive(Debug)]
+struct Held {
+    /// Without its data while a session has that.
+    command: Command,
+    /// Of one that goes to several sessions, how it failed in one.
+    failed: Option<(SessionId, Completion)>,
+}
+
+impl Requests {
+    /// At most so many, over so many routes.
+    pub(super) fn new(most: usize, routes: usize) -> Requests {
+        Requests {
+            queue: Multipath::new(routes),
+            held: BTreeMap::new(),
+            unsure: Vec::new(),
+            done: VecDeque::new(),
+            most,
+        }
+    }
+
+    /// Takes a command.
+    pub(super) fn submit(&mut self, command: Command) -> Result<(), Full> {
+        if self.queue.open() >= self.most {
+            return Err(Full(command));
+        }
+        let (data_out, bytes) = match &command.transfer {
+            Transfer::Write(data) => (&data[..], data.len()),
+            Transfer::Read(buffer) => (&[][..], buffer.len()),
+            Transfer::None => (&[][..], 0),
+        };
+        let (effect, blocks) = extent(&command.cdb, data_out);
+        let kind = match effect {
+            Effect::Read => Kind::Read,
+            Effect::Write => Kind::Write,
+            Effect::Flush => Kind::Flush,
+            Effect::None => Kind::Other,
+        };
+        let id = self.queue.submit(Request {
+            kind,
+            blocks,
+            bytes: bytes as u64,
+        });
+        let failed = None;
+        self.held.insert(id, Held { command, failed });
+        Ok(())
+    }
+
+    /// The next command to be given to a session, and the place of its route. Its user is its number here.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<(usize, Command)> {
+        loop {
+            let (place, id) = self.queue.poll(now)?;
+            if let Some(held) = self.held.get_mut(&id) {
+                let command = Command {
+                    transfer: mem::replace(&mut held.command.transfer, Transfer::None),
+                    user: id,
+                    ..held.command
+                };
+                return Some((place, command));
+            }
+        }
+    }
+
+    /// What a session has made of a command. Returns whether the unit can still be accessed through it.
+    pub(super) fn answered(
+        &mut self,
+        (place, session): (usize, SessionId),
+        done: Completion,
+        now: Instant,
+    ) -> bool {
+        let id = done.user;
+        let Some(held) = self.held.get_mut(&id) else {
+            return true;
+        };
+        let is_accessible = !is_not_accessible(&done);
+        if !is_accessible || matches!(done.outcome, Err(TaskError::SessionEnded)) {
+            if is_accessible && !is_repeatable(&held.command.cdb) {
+                self.unsure.push(id);
+            }
+            held.command.transfer = done.transfer;
+            return is_accessible;
+        }
+        let has_failed = !matches!(&done.outcome, Ok(answer) if answer.status == ScsiStatus::Good);
+        if self.queue.completed(place, id, now) {
+            self.finish(id, (session, done));
+        } else if has_failed {
+            held.failed.get_or_insert((session, done));
+        }
+        true
+    }
+
+    fn finish(&mut self, id: RequestId, last: (SessionId, Completion)) {
+        let Some(held) = self.held.remove(&id) else {
+            return;
+        };
+        let (session, done) = held.failed.unwrap_or(last);
+        let user = held.command.user;
+        self.done.push_back((session, Completion { user, ..done }));
+    }
+
+    /// The next that is done, and the session that did it.
+    pub(super) fn poll_done(&mut self) -> Option<(SessionId, Completion)> {
+        self.done.pop_front()
+    }
+
+    /// Whether any is done.
+    pub(super) fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// A route is there, to be taken as long as none of a lower rank is.
+    pub(super) fn up(&mut self, place: usize, rank: u8) {
+        self.queue.up(place, rank);
+    }
+
+    /// The session over a route is lost, and has given back what it had.
+    pub(super) fn lost(&mut self, place: usize, session: SessionId) {
+        self.queue.lost(place);
+        for id in mem::take(&mut self.unsure) {
+            self.queue.abandon(id);
+            self.fail(id, session, TaskError::Unsure);
+        }
+    }
+
+    /// Whether a lost session may still carry out writes.
+    pub(super) fn lingers(&self, place: usize) -> bool {
+        self.queue.lingers(place)
+    }
+
+    /// The target has ended a lost session.
+    pub(super) fn fenced(&mut self, place: usize) {
+        self.queue.fenced(place);
+    }
+
+    /// Gives all commands up; `session` is the one that was lost last.
+    pub(super) fn give_up(&mut self, session: SessionId) {
+        for id in self.queue.give_up() {
+            self.fail(id, session, TaskError::SessionEnded);
+        }
+    }
+
+    fn fail(&mut self, id: RequestId, session: SessionId, error: TaskError) {
+        let Some(held) = self.held.get_mut(&id) else {
+            return;
+        };
+        let transfer = mem::replace(&mut held.command.transfer, Transfer::None);
+        let done = Completion {
+            user: id,
+            task: TaskTag(0),
+            transfer,
+            outcome: Err(error),
+        };
+        self.finish(id, (session, done));
+    }
+}
