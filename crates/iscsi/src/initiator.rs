@@ -5,6 +5,7 @@
 //! - [`Schedule`]: which connection takes the next command; [`Tally`]: what each has done;
 //! - [`Command`] goes in, [`Completion`] comes out;
 //! - [`Recovery`]: how connections that were lost come back;
+//! - [`RouteQueue`]: the commands for one unit above the sessions of several routes;
 //! - [`Splitter`]: long writes in parts, for targets that ask for little data at a time.
 //!
 //! A connection logs in by itself with [`crate::login::InitiatorLogin`] over a [`Handshake`] and
@@ -26,6 +27,7 @@ mod recovery;
 mod replay;
 mod requests;
 mod retry;
+mod route_queue;
 mod schedule;
 mod session;
 mod snack;
@@ -40,7 +42,7 @@ pub use connection::Connection;
 pub use error::{AdmitError, SessionError};
 pub use handshake::{Handshake, HandshakeError, LoginSettings};
 pub use recovery::{Dialer, Lost, NotBack, Recoveries, Recovery, RecoverySettings, attempt_time};
-pub use replay::is_repeatable;
+pub use route_queue::RouteQueue;
 pub use schedule::Schedule;
 pub use session::{Event, Full, Session};
 pub use split::{Splitter, part_bytes};

@@ -220,8 +220,7 @@ impl Multipath {
         };
         self.ready.remove(&id);
         let mut routes = vec![earliest];
-        // A flush that a lost route has not done is done elsewhere: the written data is the unit's.
-        if request.kind == Kind::Flush && self.requests[&id].under_way.is_empty() {
+        if request.kind == Kind::Flush {
             let written = self.routes.iter().enumerate();
             let written = written.filter(|(_, route)| route.is_up && route.written > route.flushed);
             routes.extend(
@@ -268,7 +267,7 @@ impl Multipath {
             Kind::Flush => route.flushed = route.flushed.max(part.written),
             Kind::Read | Kind::Other => {}
         }
-        if !open.under_way.is_empty() || self.ready.contains(&id) {
+        if !open.under_way.is_empty() {
             return false;
         }
         open.is_done = true;
@@ -290,7 +289,10 @@ impl Multipath {
             if open.request.kind == Kind::Write {
                 open.lingers_on.push(place);
             }
-            self.ready.insert(*id);
+            // A flush on another route covers what was written on this one: the written data is the unit's.
+            if open.under_way.is_empty() {
+                self.ready.insert(*id);
+            }
         }
     }
 

@@ -227,6 +227,8 @@ pub struct Initiator {
     next_look: Instant,
     /// The session is being left: what fails now is not set up again.
     is_leaving: bool,
+    /// The session has ended: what would still be sent in it completes as what was.
+    has_ended: bool,
     /// Ends a wait when it becomes readable.
     waker: Option<OwnedFd>,
 }
@@ -287,6 +289,7 @@ impl Initiator {
             next_tcp_sample: now,
             next_look: now,
             is_leaving: false,
+            has_ended: false,
             waker: None,
         };
         initiator.look_at_new_lines(now);
@@ -306,6 +309,12 @@ impl Initiator {
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// How many connections are up, and of how many.
+    #[must_use]
+    pub fn connections(&self) -> (usize, usize) {
+        (self.sockets.len(), self.to.routes.len())
     }
 
     /// Counters of each connection up to `now`, with its portal, in the order of the CIDs.
@@ -375,6 +384,9 @@ impl Initiator {
     fn hand_over(&mut self, now: Instant) {
         while let Some(part) = self.splitter.poll_command() {
             self.enqueue(part, now);
+        }
+        if self.has_ended {
+            self.session.end(now, &mut self.trace);
         }
     }
 
@@ -453,6 +465,7 @@ impl Initiator {
 
     /// Ends the session: its commands complete.
     pub(crate) fn end(&mut self) {
+        self.has_ended = true;
         self.session.end(clock::now(), &mut self.trace);
     }
 

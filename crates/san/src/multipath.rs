@@ -7,7 +7,6 @@
 mod begin;
 mod errand;
 mod path;
-mod requests;
 mod unit;
 
 use std::collections::VecDeque;
@@ -17,12 +16,11 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use wansan_iscsi::initiator::{Command, Completion, Full, Tally};
+use wansan_iscsi::initiator::{Command, Completion, Full, RouteQueue, Tally};
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, clock};
 
 use self::errand::{Errands, Outcome};
 use self::path::{Down, Path, State};
-use self::requests::Requests;
 use self::unit::Unit;
 use crate::initiator::dial::Destination;
 use crate::initiator::{
@@ -71,7 +69,7 @@ pub struct MultipathSession {
     unit: Unit,
     lun: u16,
     config: Settings,
-    requests: Requests,
+    requests: RouteQueue,
     paths: Vec<Path>,
     errands: Errands,
     events: VecDeque<RouteEvent>,
@@ -119,7 +117,7 @@ impl MultipathSession {
                 patience: config.patience,
                 replacement_timeout: config.replacement_timeout,
             },
-            requests: Requests::new(config.tasks, paths.len()),
+            requests: RouteQueue::new(config.tasks, paths.len()),
             paths,
             errands,
             events: VecDeque::new(),
@@ -182,6 +180,13 @@ impl MultipathSession {
         longest.unwrap_or(self.config.patience)
     }
 
+    /// How many routes are up, and of how many.
+    #[must_use]
+    pub fn connections(&self) -> (usize, usize) {
+        let up = self.paths.iter().filter_map(Path::up).count();
+        (up, self.paths.len())
+    }
+
     /// Counters of each route up to `now`, with its portal.
     #[must_use]
     pub fn tallies(&self, now: Instant) -> Vec<(String, Tally)> {
@@ -212,10 +217,12 @@ impl MultipathSession {
             self.begin_errands(now);
             while let Some((place, command)) = self.requests.poll(now) {
                 let initiator = self.paths[place].up_mut();
-                let given = initiator.map(|initiator| initiator.submit(command, now));
-                given
-                    .expect("only routes that are up are taken")
-                    .expect("each session was made for all commands");
+                let given = initiator.map(|initiator| initiator.submit(command, now).is_ok());
+                assert_eq!(
+                    given,
+                    Some(true),
+                    "routes that are up have room for all commands"
+                );
             }
             if self.send() {
                 break;
@@ -341,7 +348,7 @@ impl MultipathSession {
         self.totals.sessions += 1;
         let (route, why) = (path.name(), error.to_string());
         self.events.push_back(RouteEvent::Lost { route, why });
-        if self.paths.iter().all(|path| path.up().is_none()) {
+        if self.connections().0 == 0 {
             self.down = Some((now, error));
         }
     }

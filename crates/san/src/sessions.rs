@@ -138,6 +138,15 @@ impl Sessions {
         }
     }
 
+    /// How many connections are up, and of how many.
+    #[must_use]
+    pub fn connections(&self) -> (usize, usize) {
+        match self {
+            Sessions::One(session) => session.connections(),
+            Sessions::Several(sessions) => sessions.connections(),
+        }
+    }
+
     /// Counters of each connection up to `now`, with its portal.
     #[must_use]
     pub fn tallies(&self, now: Instant) -> Vec<(String, Tally)> {

@@ -21,8 +21,7 @@ use crate::wire::TaskManagementFunction;
 
 /// Whether a command is idempotent. Only such commands can be resent when their outcome is
 /// unknown.
-#[must_use]
-pub fn is_repeatable(cdb: &[u8; 16]) -> bool {
+pub(super) fn is_repeatable(cdb: &[u8; 16]) -> bool {
     match cdb[0] {
         // TEST UNIT READY, REQUEST SENSE, INQUIRY, MODE SENSE, START STOP UNIT, READ CAPACITY,
         // PERSISTENT RESERVE IN, REPORT LUNS and the services of MAINTENANCE IN.

@@ -1,12 +1,11 @@
 //! What a session says of the unit that it leads to: whether it is the one of the other routes, and how well it is
 //! reached.
 
-use wansan_iscsi::initiator::Completion;
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::inquiry::Inquiry;
 use wansan_iscsi::scsi::vpd::{self, Identification};
-use wansan_iscsi::scsi::{AccessState, Sense, cdb, is_about_access_state, parse_port_groups};
-use wansan_iscsi::wire::{Lun, ScsiStatus};
+use wansan_iscsi::scsi::{AccessState, cdb, parse_port_groups};
+use wansan_iscsi::wire::Lun;
 
 use crate::initiator::{Initiator, InitiatorError};
 use crate::load::{LoadError, address, ask, capacity, page};
@@ -97,13 +96,4 @@ fn access_state(
     let mut groups = groups.unwrap_or_default().into_iter();
     let state = groups.find(|(tag, _)| *tag == own);
     Ok(state.map_or(AccessState::Optimized, |(_, state)| state))
-}
-
-/// Whether the target did not carry out a command because of the state of its port group.
-pub(super) fn is_not_accessible(done: &Completion) -> bool {
-    let Ok(answer) = &done.outcome else {
-        return false;
-    };
-    answer.status == ScsiStatus::CheckCondition
-        && Sense::parse(&answer.sense).is_ok_and(|sense| is_about_access_state(&sense))
 }

@@ -10,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::cdb;
 use wansan_iscsi::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
-use wansan_san::Initiator;
+use wansan_san::sessions::{Execute, Sessions};
 use wansan_trace::clock;
 
 use crate::model::{BLOCK_BYTES, Flush, Model};
@@ -38,7 +38,7 @@ enum Io {
 
 /// The caller, with its session and what it knows of its disk.
 pub(crate) struct Caller {
-    initiator: Initiator,
+    sessions: Sessions,
     model: Model,
     random: Pcg64Mcg,
     under_way: HashMap<u64, Io>,
@@ -54,9 +54,9 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// A caller of a disk that holds only zeros.
-    pub(crate) fn new(initiator: Initiator, model: Model, random: Pcg64Mcg) -> Self {
+    pub(crate) fn new(sessions: Sessions, model: Model, random: Pcg64Mcg) -> Self {
         Caller {
-            initiator,
+            sessions,
             model,
             random,
             under_way: HashMap::new(),
@@ -103,9 +103,9 @@ impl Caller {
 
     /// Sends and receives for a little while.
     pub(crate) fn turn(&mut self) -> Result<(), String> {
-        let turned = self.initiator.turn(clock::now() + TURN);
+        let turned = self.sessions.turn(clock::now() + TURN);
         turned.map_err(|error| format!("the caller saw the session end: {error}"))?;
-        while let Some(done) = self.initiator.poll_completion(clock::now()) {
+        while let Some((_, done)) = self.sessions.poll_completion(clock::now()) {
             self.complete(done)?;
         }
         Ok(())
@@ -116,16 +116,14 @@ impl Caller {
         self.under_way.is_empty()
     }
 
-    /// How many connections the session has now.
+    /// How many connections there are now.
     pub(crate) fn connections(&self) -> usize {
-        let session = self.initiator.session();
-        let is_there = |place: &usize| session.connection_parameters(*place).is_some();
-        (0..).take_while(is_there).count()
+        self.sessions.connections().0
     }
 
     /// How many commands each connection has carried, in the order of the CIDs.
     pub(crate) fn commands(&self) -> Vec<u64> {
-        let tallies = self.initiator.tallies(clock::now()).into_iter();
+        let tallies = self.sessions.tallies(clock::now()).into_iter();
         tallies.map(|(_, tally)| tally.commands).collect()
     }
 
@@ -138,14 +136,14 @@ impl Caller {
             u8::from(self.is_flushing),
             self.done,
             self.begun,
-            self.initiator.recoveries()
+            self.sessions.recoveries()
         )
     }
 
     /// Ends the session as a caller does that is done, or by just going away.
     pub(crate) fn leave(self, politely: bool) -> Model {
         if politely {
-            let _ = self.initiator.logout();
+            let _ = self.sessions.logout();
         }
         self.model
     }
@@ -160,7 +158,7 @@ impl Caller {
             transfer,
             user,
         };
-        self.initiator
+        self.sessions
             .submit(command, clock::now())
             .map_err(|full| full.to_string())?;
         self.under_way.insert(user, io);
@@ -222,13 +220,13 @@ impl Caller {
 }
 
 /// Reads the whole disk over a session of its own, and checks every block.
-pub(crate) fn check_all(initiator: &mut Initiator, model: &Model) -> Result<(), String> {
+pub(crate) fn check_all(sessions: &mut impl Execute, model: &Model) -> Result<(), String> {
     let at_once = LONGEST_BLOCKS as usize;
     for start in (0..model.blocks()).step_by(at_once) {
         let range = start..(start + at_once).min(model.blocks());
         let cdb = cdb::read(start as u64, range.len() as u32, false);
         let transfer = Transfer::Read(vec![0; range.len() * BLOCK_BYTES]);
-        let done = execute(initiator, cdb, &transfer)?;
+        let done = execute(sessions, cdb, &transfer)?;
         let data = done.transfer.into_buffer();
         let checked = model.check(range, &data);
         checked.map_err(|wrong| format!("after the round: {wrong}"))?;
@@ -238,7 +236,7 @@ pub(crate) fn check_all(initiator: &mut Initiator, model: &Model) -> Result<(), 
 
 /// Runs one command at a time, past what the unit has to say of its past (unit attentions).
 pub(crate) fn execute(
-    initiator: &mut Initiator,
+    sessions: &mut impl Execute,
     cdb: cdb::Cdb,
     transfer: &Transfer,
 ) -> Result<Completion, String> {
@@ -253,7 +251,7 @@ pub(crate) fn execute(
             transfer: transfer.clone(),
             user: 0,
         };
-        let done = initiator
+        let done = sessions
             .execute(command)
             .map_err(|error| error.to_string())?;
         match failure(&done) {

@@ -12,6 +12,9 @@ use crate::proxy::{Cut, Direction, Fault, Harm};
 pub(crate) enum Kind {
     /// Each connection is killed, at any byte and in any way.
     Killed,
+    /// Of several routes with a session each, one and then another dies without a word and comes back to life, before
+    /// the initiator has noticed or after.
+    Resurrected,
     /// Nothing passes for this long.
     Held(Duration),
     /// Bytes are changed, with digests on.
@@ -29,6 +32,8 @@ pub(crate) enum Step {
     Strike(Fault),
     /// The path is black-holed for this long.
     Hold(Duration),
+    /// Nothing for this long.
+    Wait(Duration),
     /// What silent connections have kept comes after all.
     Release,
     /// The target is killed, and is back after this long.
@@ -60,6 +65,11 @@ impl Kind {
         self == Kind::Corrupted
     }
 
+    /// Whether there must be several routes with a session each.
+    pub(crate) fn needs_routes(self) -> bool {
+        self == Kind::Resurrected
+    }
+
     /// Whether the session must have several connections, each of which is recovered alone.
     pub(crate) fn needs_level_2(self) -> bool {
         self == Kind::RestartedTwice
@@ -81,6 +91,17 @@ impl Kind {
                     if cut == Cut::Silence {
                         steps.push((at + 1 + below(200), Step::Release));
                     }
+                }
+            }
+            Kind::Resurrected => {
+                for round in 0..2 {
+                    let at = 50 + 400 * round + below(300);
+                    let pick = below(64);
+                    let fault = fault(&mut below, pick, Harm::Cut(Cut::Silence));
+                    let time = Duration::from_millis(500 + below(9_000));
+                    steps.push((at, Step::Strike(fault)));
+                    steps.push((at, Step::Wait(time)));
+                    steps.push((at, Step::Release));
                 }
             }
             Kind::Held(time) => steps.push((50 + below(300), Step::Hold(time))),

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         ("path_is_held_for_60_s", held(60), 2, 34),
         ("path_is_held_for_10_s", held(10), 4, 10),
         ("path_is_held_for_1_s", held(1), 10, 3),
+        ("routes_die_and_come_back", Kind::Resurrected, 6, 6),
         ("connections_are_killed", Kind::Killed, 10, 2),
         ("bytes_are_corrupted", Kind::Corrupted, 10, 2),
         ("target_is_killed", Kind::Restarted, 10, 2),

@@ -6,8 +6,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use wansan_iscsi::initiator::Transfer;
 use wansan_iscsi::scsi::cdb;
-use wansan_san::Initiator;
-use wansan_trace::Recorder;
+use wansan_san::Sessions;
+use wansan_trace::Kinds;
 
 use crate::caller::{Caller, check_all, execute};
 use crate::kinds::{Kind, Plan, Step};
@@ -53,12 +53,12 @@ fn run_in(
     seed: u64,
 ) -> Result<Outcome, String> {
     let url = world.url();
-    let mut initiator = Initiator::connect(&url, &terms.initiator(&url), Recorder::off())
+    let mut sessions = Sessions::connect(&url, &terms.initiator(&url), Kinds::NONE, 0)
         .map_err(|error| error.to_string())?;
-    execute(&mut initiator, cdb::test_unit_ready(), &Transfer::None)?;
+    execute(&mut sessions, cdb::test_unit_ready(), &Transfer::None)?;
     let model = Model::new(seed, BLOCKS);
     let caller_random = Pcg64Mcg::seed_from_u64(random.next_u64());
-    let mut caller = Caller::new(initiator, model, caller_random);
+    let mut caller = Caller::new(sessions, model, caller_random);
     let is_abandoned = plan.is_abandoned;
     let faults = suffer(world, &mut caller, plan)?;
     let done = caller.done;
@@ -75,10 +75,10 @@ fn run_in(
     let model = caller.leave(!is_abandoned);
     let url = world.straight_url()?;
     let other = terms.other_initiator(&url);
-    let mut initiator =
-        Initiator::connect(&url, &other, Recorder::off()).map_err(|error| error.to_string())?;
-    check_all(&mut initiator, &model)?;
-    let _ = initiator.logout();
+    let mut sessions =
+        Sessions::connect(&url, &other, Kinds::NONE, 0).map_err(|error| error.to_string())?;
+    check_all(&mut sessions, &model)?;
+    let _ = sessions.logout();
     Ok(Outcome { done, faults })
 }
 
@@ -87,10 +87,13 @@ fn suffer(world: &mut World, caller: &mut Caller, plan: Plan) -> Result<u64, Str
     let mut steps = plan.steps.into_iter().peekable();
     let (mut strikes, mut others) = (0, 0);
     let mut release_at = None;
+    let mut wait_until: Option<Instant> = None;
     let mut watch = Watch::new(caller);
     loop {
-        let has_settled =
-            world.proxy.struck() >= strikes && release_at.is_none() && !world.is_restarting();
+        let has_settled = world.proxy.struck() >= strikes
+            && release_at.is_none()
+            && wait_until.is_none_or(|until| until <= Instant::now())
+            && !world.is_restarting();
         if steps.peek().is_none() && has_settled && caller.done >= plan.writes {
             world.proxy.release();
             return Ok(strikes + others);
@@ -115,6 +118,7 @@ fn suffer(world: &mut World, caller: &mut Caller, plan: Plan) -> Result<u64, Str
                 strikes += 1;
             }
             Some((_, Step::Release)) => world.proxy.release(),
+            Some((_, Step::Wait(time))) => wait_until = Some(Instant::now() + time),
             Some((_, Step::Hold(time))) => {
                 world.proxy.hold();
                 release_at = Some(Instant::now() + time);

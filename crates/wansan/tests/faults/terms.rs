@@ -23,6 +23,8 @@ pub(crate) const REPLACEMENT_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) connections: usize,
+    /// Each of them is a session of its own.
+    is_multipath: bool,
     schedule: Schedule,
     wanted: Wanted,
     /// How long a byte is on its way, in each direction.
@@ -45,8 +47,11 @@ impl Terms {
         let with_digests = kind.needs_digests();
         let (connections, level) = match (1 + below(4) as usize, below(3) as u8) {
             _ if kind.needs_level_2() => (4, 2),
+            (1, level) if kind.needs_routes() => (2, level),
             drawn => drawn,
         };
+        let may_be_multipath = connections > 1 && !kind.needs_level_2();
+        let is_multipath = kind.needs_routes() || may_be_multipath && below(2) == 0;
         let wanted = Wanted {
             header_digest: digest(with_digests || below(2) == 0),
             data_digest: digest(with_digests || below(2) == 0),
@@ -64,6 +69,7 @@ impl Terms {
         };
         Terms {
             connections,
+            is_multipath,
             schedule: [
                 Schedule::RoundRobin,
                 Schedule::LeastInFlight,
@@ -105,7 +111,7 @@ impl Terms {
             chap: None,
             tasks: TASKS,
             routes: vec![Route::to(url); self.connections],
-            multipath: false,
+            multipath: self.is_multipath,
             schedule: self.schedule,
             congestion_control: None,
             delayed_ack: DelayedAck::On,
@@ -120,6 +126,7 @@ impl Terms {
         let mut config = self.initiator(url);
         config.name.push_str("-check");
         config.routes.truncate(1);
+        config.multipath = false;
         config.wanted = Wanted {
             data_digest: vec![DigestKind::Crc32c],
             ..Wanted::default()
@@ -132,9 +139,14 @@ impl Terms {
         let digests = [&self.wanted.header_digest, &self.wanted.data_digest]
             .map(|digest| digest == &[DigestKind::Crc32c]);
         format!(
-            "{} connection(s), ErrorRecoveryLevel {}, digests {digests:?}, {}{}, delay {:?}, \
+            "{} {}(s), ErrorRecoveryLevel {}, digests {digests:?}, {}{}, delay {:?}, \
              InitialR2T {}, ImmediateData {}, MaxBurst {}, FirstBurst {}, in order {} {}",
             self.connections,
+            if self.is_multipath {
+                "session"
+            } else {
+                "connection"
+            },
             self.wanted.error_recovery_level,
             if self.is_file { "file" } else { "memory" },
             self.service_time,

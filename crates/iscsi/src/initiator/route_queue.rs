@@ -1,19 +1,22 @@
-//! The commands of several sessions: which one has each, and what has come of it.
+//! The commands for one unit that is reached in several sessions, one over each route: which session has each, and what
+//! has come of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-use wansan_iscsi::initiator::{Command, Completion, Full, TaskError, Transfer, is_repeatable};
-use wansan_iscsi::scsi::{Effect, extent};
-use wansan_iscsi::wire::ScsiStatus;
 use wansan_multipath::{Kind, Multipath, Request, RequestId};
 use wansan_trace::{Instant, SessionId, TaskTag};
 
-use super::unit::is_not_accessible;
+use super::replay::is_repeatable;
+use super::session::Full;
+use super::task::{Command, Completion, TaskError, Transfer};
+use crate::scsi::{Effect, Sense, extent, is_about_access_state};
+use crate::wire::ScsiStatus;
 
-/// Commands until they are done.
+/// Commands until they are done, above the sessions of several routes. Sans-I/O: the driver gives the commands of
+/// [`RouteQueue::poll`] to sessions, and their completions to [`RouteQueue::answered`].
 #[derive(Debug)]
-pub(super) struct Requests {
+pub struct RouteQueue {
     queue: Multipath,
     held: BTreeMap<RequestId, Held>,
     /// Those of a lost session that must not be sent twice.
@@ -31,10 +34,11 @@ struct Held {
     failed: Option<(SessionId, Completion)>,
 }
 
-impl Requests {
-    /// At most so many, over so many routes.
-    pub(super) fn new(most: usize, routes: usize) -> Requests {
-        Requests {
+impl RouteQueue {
+    /// For at most so many commands, over so many routes.
+    #[must_use]
+    pub fn new(most: usize, routes: usize) -> RouteQueue {
+        RouteQueue {
             queue: Multipath::new(routes),
             held: BTreeMap::new(),
             unsure: Vec::new(),
@@ -43,8 +47,11 @@ impl Requests {
         }
     }
 
-    /// Takes a command.
-    pub(super) fn submit(&mut self, command: Command) -> Result<(), Full> {
+    /// Takes a command. Its CDB and data tell which blocks it is about: it must be one for the unit, or for none.
+    ///
+    /// # Errors
+    /// [`Full`] returns it.
+    pub fn submit(&mut self, command: Command) -> Result<(), Full> {
         if self.queue.open() >= self.most {
             return Err(Full(command));
         }
@@ -71,7 +78,7 @@ impl Requests {
     }
 
     /// The next command to be given to a session, and the place of its route. Its user is its number here.
-    pub(super) fn poll(&mut self, now: Instant) -> Option<(usize, Command)> {
+    pub fn poll(&mut self, now: Instant) -> Option<(usize, Command)> {
         loop {
             let (place, id) = self.queue.poll(now)?;
             if let Some(held) = self.held.get_mut(&id) {
@@ -86,7 +93,7 @@ impl Requests {
     }
 
     /// What a session has made of a command. Returns whether the unit can still be accessed through it.
-    pub(super) fn answered(
+    pub fn answered(
         &mut self,
         (place, session): (usize, SessionId),
         done: Completion,
@@ -123,22 +130,23 @@ impl Requests {
     }
 
     /// The next that is done, and the session that did it.
-    pub(super) fn poll_done(&mut self) -> Option<(SessionId, Completion)> {
+    pub fn poll_done(&mut self) -> Option<(SessionId, Completion)> {
         self.done.pop_front()
     }
 
     /// Whether any is done.
-    pub(super) fn has_done(&self) -> bool {
+    #[must_use]
+    pub fn has_done(&self) -> bool {
         !self.done.is_empty()
     }
 
     /// A route is there, to be taken as long as none of a lower rank is.
-    pub(super) fn up(&mut self, place: usize, rank: u8) {
+    pub fn up(&mut self, place: usize, rank: u8) {
         self.queue.up(place, rank);
     }
 
     /// The session over a route is lost, and has given back what it had.
-    pub(super) fn lost(&mut self, place: usize, session: SessionId) {
+    pub fn lost(&mut self, place: usize, session: SessionId) {
         self.queue.lost(place);
         for id in mem::take(&mut self.unsure) {
             self.queue.abandon(id);
@@ -147,17 +155,18 @@ impl Requests {
     }
 
     /// Whether a lost session may still carry out writes.
-    pub(super) fn lingers(&self, place: usize) -> bool {
+    #[must_use]
+    pub fn lingers(&self, place: usize) -> bool {
         self.queue.lingers(place)
     }
 
     /// The target has ended a lost session.
-    pub(super) fn fenced(&mut self, place: usize) {
+    pub fn fenced(&mut self, place: usize) {
         self.queue.fenced(place);
     }
 
     /// Gives all commands up; `session` is the one that was lost last.
-    pub(super) fn give_up(&mut self, session: SessionId) {
+    pub fn give_up(&mut self, session: SessionId) {
         for id in self.queue.give_up() {
             self.fail(id, session, TaskError::SessionEnded);
         }
@@ -176,4 +185,13 @@ impl Requests {
         };
         self.finish(id, (session, done));
     }
+}
+
+/// Whether the target did not carry out a command because of the state of its port group.
+fn is_not_accessible(done: &Completion) -> bool {
+    let Ok(answer) = &done.outcome else {
+        return false;
+    };
+    answer.status == ScsiStatus::CheckCondition
+        && Sense::parse(&answer.sense).is_ok_and(|sense| is_about_access_state(&sense))
 }
