@@ -180,11 +180,12 @@ fn write(
     }
     for (initiator, (report, records)) in scenario.initiators.iter().zip(ended.initiators) {
         reports.push(BenchReport {
-            records_dropped: records.dropped(),
+            records_dropped: records.iter().map(Recorder::dropped).sum(),
             host: initiator.host.clone(),
             ..report
         });
-        recorders.push((initiator.host.clone(), records));
+        let records = records.into_iter();
+        recorders.extend(records.map(|records| (initiator.host.clone(), records)));
     }
     for (stream, (report, records)) in scenario.streams.iter().zip(ended.streams) {
         let name = &stream.table.name;

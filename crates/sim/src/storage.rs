@@ -8,9 +8,11 @@ mod client;
 mod dial;
 mod initiator;
 mod medium;
+mod multipath;
 mod receiver;
 mod relay;
 mod sender;
+mod sessions;
 mod socket;
 mod target;
 
@@ -111,7 +113,7 @@ pub struct Ended {
     /// The network as it is at the end, with its records.
     pub network: Network,
     /// What each initiator measured, and its records.
-    pub initiators: Vec<(BenchReport, Recorder)>,
+    pub initiators: Vec<(BenchReport, Vec<Recorder>)>,
     /// The target's records, if there is one.
     pub target: Option<Recorder>,
     /// What each sender of streams measured, and its records.

@@ -70,6 +70,13 @@ macro_rules! kinds {
                 Recorder::supplied(kinds, Supply::within(budget))
             }
 
+            /// Another recorder of the same kinds, which takes its memory from the same budget.
+            #[must_use]
+            pub fn another(&self) -> Self {
+                let kinds = Kinds { $($kind: self.$kind.is_kept()),* };
+                Recorder::supplied(kinds, self.supply.another())
+            }
+
             fn supplied(kinds: Kinds, supply: Supply) -> Self {
                 Recorder {
                     $($kind: Log::new(kinds.$kind),)*

@@ -199,7 +199,7 @@ fn summary(setup: &Setup, ended: Ended) -> Result<CellSummary, ReplayError> {
     let mut recorders = vec![("wan", &network)];
     recorders.extend(ended.target.iter().map(|records| ("target", records)));
     for (host, (_, records)) in hosts.iter().zip(&ended.initiators) {
-        recorders.push((host.as_str(), records));
+        recorders.extend(records.iter().map(|records| (host.as_str(), records)));
     }
     if recorders.iter().any(|(_, records)| records.dropped() > 0) {
         return Err(ReplayError::Memory);
@@ -309,6 +309,7 @@ fn initiator(
             },
         },
         connections,
+        multipath: false,
         schedule: initiator.schedule,
         lun: Lun::default(),
         // No connection of what was recorded was lost.

@@ -171,6 +171,7 @@ pub(super) fn initiator(
             },
         },
         connections,
+        multipath: initiator.schedule.multipath,
         schedule: initiator.schedule.schedule,
         lun: Lun::default(),
         patience: patience(table),

@@ -39,6 +39,8 @@ pub(super) struct Client {
     turned: Instant,
     /// The session is being left: what fails now is not set up again.
     is_leaving: bool,
+    /// The session has ended: what would still be sent in it completes as what was.
+    has_ended: bool,
 }
 
 impl Client {
@@ -61,6 +63,7 @@ impl Client {
             next_look: sockets.now(),
             turned: sockets.now(),
             is_leaving: false,
+            has_ended: false,
         };
         client.look_at_new_lines(sockets);
         client
@@ -265,6 +268,23 @@ impl Client {
         while let Some(part) = self.splitter.poll_command() {
             self.enqueue(part, now);
         }
+        if self.has_ended {
+            self.session.end(now, &mut self.config.trace);
+        }
+    }
+
+    /// Ends the session: its commands complete.
+    pub(super) fn end(&mut self, now: Instant) {
+        self.has_ended = true;
+        self.session.end(now, &mut self.config.trace);
+    }
+
+    /// Resets the connections of a session that is lost; the settings are for the next one.
+    pub(super) fn abandon(self, sockets: &mut Sockets) -> InitiatorConfig {
+        for line in self.lines {
+            sockets.abort(line.end);
+        }
+        self.config
     }
 
     fn enqueue(&mut self, command: Command, now: Instant) {
@@ -284,6 +304,11 @@ impl Client {
                 return completion;
             }
         }
+    }
+
+    /// Counters of its first connection up to `now`.
+    pub(super) fn tally(&self, now: Instant) -> Tally {
+        self.session.tally(0, now)
     }
 
     /// Counters of each connection up to `now`, with its portal, in the order of the CIDs.

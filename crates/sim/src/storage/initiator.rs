@@ -15,6 +15,8 @@ use wansan_workload::{Load, LoadConfig, connections_between, failure, pieces};
 
 use super::client::Client;
 use super::dial::{Dial, Line, Patience};
+use super::multipath::Several;
+use super::sessions::Sessions;
 use super::socket::{ConnectionConfig, Owner, Sockets};
 
 /// The settings of an initiator.
@@ -24,6 +26,8 @@ pub struct InitiatorConfig {
     pub login: LoginSettings,
     /// The connections of its session, one at least.
     pub connections: Vec<ConnectionConfig>,
+    /// Each of them is a session of its own instead.
+    pub multipath: bool,
     /// How commands are distributed over them.
     pub schedule: Schedule,
     /// The unit that is loaded.
@@ -134,13 +138,15 @@ enum Stage {
     Leading(Box<InitiatorConfig>, Box<Dial>),
     /// The others do, side by side.
     Joining(Box<Joining>),
+    /// The sessions of several routes begin, side by side.
+    Raising(Box<Several>),
     /// It asks for the unit's capacity.
-    Asking(Box<Client>),
+    Asking(Sessions),
     /// It waits for the others.
-    Ready(Box<Client>, Capacity),
-    Loading(Box<Client>, Box<Load>),
+    Ready(Sessions, Capacity),
+    Loading(Sessions, Box<Load>),
     /// The load is over: it logs out, and waits for its connections to end, until that time.
-    Leaving(Box<Client>, Box<Load>, Instant),
+    Leaving(Sessions, Box<Load>, Instant),
     /// Between two others.
     Nothing,
 }
@@ -180,6 +186,17 @@ impl Initiator {
         sockets: &mut Sockets,
     ) -> Result<Initiator, InitiatorError> {
         let owner = Owner::Initiator(place);
+        if config.multipath {
+            let several = Several::new(owner, config, sockets.now());
+            let mut initiator = Initiator {
+                owner,
+                stage: Stage::Raising(Box::new(several)),
+                tallies: [None, None],
+                has_left: false,
+            };
+            initiator.turn(sockets)?;
+            return Ok(initiator);
+        }
         let handshake = Handshake::lead(&config.login)?;
         let dial = Dial::begin(&config, owner, 0, handshake, config.patience.login, sockets);
         Ok(Initiator {
@@ -201,7 +218,7 @@ impl Initiator {
     /// What it does, in words.
     pub(super) fn stage(&self) -> String {
         match &self.stage {
-            Stage::Leading(..) | Stage::Joining(_) | Stage::Nothing => {
+            Stage::Leading(..) | Stage::Joining(_) | Stage::Raising(_) | Stage::Nothing => {
                 "connecting and logging in".to_owned()
             }
             Stage::Asking(_) => "waiting for the unit's capacity".to_owned(),
@@ -231,8 +248,9 @@ impl Initiator {
                 let deadlines = waiting.map(|(dial, _)| dial.deadline());
                 deadlines.min().unwrap_or(Instant::FAR_FUTURE)
             }
-            Stage::Asking(client) | Stage::Ready(client, _) => client.wakes_at(),
-            Stage::Loading(client, load) => client.wakes_at().min(load.wakes_at(now)),
+            Stage::Raising(several) => several.wakes_at(),
+            Stage::Asking(sessions) | Stage::Ready(sessions, _) => sessions.wakes_at(),
+            Stage::Loading(sessions, load) => sessions.wakes_at().min(load.wakes_at(now)),
             Stage::Leaving(_, _, until) if !self.is_over(now) => *until,
             Stage::Leaving(..) | Stage::Nothing => Instant::FAR_FUTURE,
         }
@@ -241,10 +259,10 @@ impl Initiator {
     /// Begins its load now.
     pub(super) fn begin(&mut self, now: Instant) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Nothing) {
-            Stage::Ready(client, capacity) => {
-                let config = &client.config;
+            Stage::Ready(sessions, capacity) => {
+                let config = sessions.config();
                 let load = Load::new(&config.load, config.lun, &capacity, now);
-                Stage::Loading(client, Box::new(load))
+                Stage::Loading(sessions, Box::new(load))
             }
             other => other,
         };
@@ -253,8 +271,8 @@ impl Initiator {
     /// Does all that can be done now.
     pub(super) fn turn(&mut self, sockets: &mut Sockets) -> Result<(), InitiatorError> {
         loop {
-            let mut has_done = match self.client() {
-                Some(client) => client.turn(sockets)?,
+            let mut has_done = match self.sessions() {
+                Some(sessions) => sessions.turn(sockets)?,
                 None => false,
             };
             has_done |= self.advance(sockets)?;
@@ -264,13 +282,13 @@ impl Initiator {
         }
     }
 
-    fn client(&mut self) -> Option<&mut Client> {
+    fn sessions(&mut self) -> Option<&mut Sessions> {
         match &mut self.stage {
-            Stage::Asking(client)
-            | Stage::Ready(client, _)
-            | Stage::Loading(client, _)
-            | Stage::Leaving(client, ..) => Some(client),
-            Stage::Leading(..) | Stage::Joining(_) | Stage::Nothing => None,
+            Stage::Asking(sessions)
+            | Stage::Ready(sessions, _)
+            | Stage::Loading(sessions, _)
+            | Stage::Leaving(sessions, ..) => Some(sessions),
+            Stage::Leading(..) | Stage::Joining(_) | Stage::Raising(_) | Stage::Nothing => None,
         }
     }
 
@@ -297,10 +315,18 @@ impl Initiator {
                 }
                 Ok(is_done)
             }
+            Stage::Raising(several) => {
+                let has_done = several.turn(sockets)?;
+                let has_begun = several.has_begun()?;
+                if has_begun {
+                    self.raised(now);
+                }
+                Ok(has_done || has_begun)
+            }
             Stage::Asking(_) => self.capacity(now),
             Stage::Loading(..) => self.load(now),
-            Stage::Leaving(client, ..) => {
-                self.has_left = client.has_left(sockets);
+            Stage::Leaving(sessions, ..) => {
+                self.has_left = sessions.has_left(sockets);
                 Ok(false)
             }
             Stage::Ready(..) | Stage::Nothing => Ok(false),
@@ -355,29 +381,40 @@ impl Initiator {
             session.admit(handshake)?;
             lines.push(line);
         }
-        let mut client = Client::over(self.owner, config, session, lines, sockets);
-        ask_for_capacity(&mut client, sockets.now());
-        self.stage = Stage::Asking(Box::new(client));
+        let client = Client::over(self.owner, config, session, lines, sockets);
+        self.ask(Sessions::One(Box::new(client)), sockets.now());
         Ok(())
+    }
+
+    /// The sessions of several routes have begun.
+    fn raised(&mut self, now: Instant) {
+        if let Stage::Raising(several) = std::mem::replace(&mut self.stage, Stage::Nothing) {
+            self.ask(Sessions::Several(several), now);
+        }
+    }
+
+    fn ask(&mut self, mut sessions: Sessions, now: Instant) {
+        ask_for_capacity(&mut sessions, now);
+        self.stage = Stage::Asking(sessions);
     }
 
     /// Takes the unit's capacity; a unit attention, of which a new session has some, is passed over.
     fn capacity(&mut self, now: Instant) -> Result<bool, InitiatorError> {
-        let Stage::Asking(client) = &mut self.stage else {
+        let Stage::Asking(sessions) = &mut self.stage else {
             return Ok(false);
         };
-        let Some(done) = client.poll_completion(now) else {
+        let Some(done) = sessions.poll_completion(now) else {
             return Ok(false);
         };
         if let Some(failed) = failure(&done) {
             if !is_unit_attention(&done) {
                 return Err(InitiatorError::Capacity(failed));
             }
-            ask_for_capacity(client, now);
+            ask_for_capacity(sessions, now);
             return Ok(true);
         }
         let capacity = Capacity::parse_16(&done.transfer.into_buffer())?;
-        let block_bytes = client.config.load.block_bytes;
+        let block_bytes = sessions.config().load.block_bytes;
         if pieces(block_bytes, &capacity).is_none() {
             let capacity_bytes = capacity.bytes();
             return Err(InitiatorError::Misfit {
@@ -385,45 +422,45 @@ impl Initiator {
                 capacity_bytes,
             });
         }
-        if let Stage::Asking(client) = std::mem::replace(&mut self.stage, Stage::Nothing) {
-            self.stage = Stage::Ready(client, capacity);
+        if let Stage::Asking(sessions) = std::mem::replace(&mut self.stage, Stage::Nothing) {
+            self.stage = Stage::Ready(sessions, capacity);
         }
         Ok(true)
     }
 
     /// Goes on with the load; whether a command was submitted or has completed, or the load is over.
     fn load(&mut self, now: Instant) -> Result<bool, InitiatorError> {
-        let Stage::Loading(client, load) = &mut self.stage else {
+        let Stage::Loading(sessions, load) = &mut self.stage else {
             return Ok(false);
         };
         let mut has_done = false;
-        while let Some(done) = client.poll_completion(now) {
+        while let Some(done) = sessions.poll_completion(now) {
             has_done = true;
             load.completed(done, now);
         }
         load.advance(now);
         let [earlier, later] = &mut self.tallies;
         if load.is_measuring(now) {
-            earlier.get_or_insert_with(|| client.tallies(now));
+            earlier.get_or_insert_with(|| sessions.tallies(now));
         }
         if !load.is_loading() {
-            later.get_or_insert_with(|| client.tallies(now));
+            later.get_or_insert_with(|| sessions.tallies(now));
         }
         while let Some(command) = load.next_command(now) {
             has_done = true;
-            client.submit(command, now);
+            sessions.submit(command, now);
         }
-        let (cut_off, attempt) = client.cut_off(now);
+        let (cut_off, attempt) = sessions.cut_off(now);
         if load.gives_up(now, cut_off, attempt) {
             let ios = load.in_flight();
             return Err(InitiatorError::CutOff { ios, cut_off });
         }
         if load.is_over()
-            && let Stage::Loading(mut client, load) =
+            && let Stage::Loading(mut sessions, load) =
                 std::mem::replace(&mut self.stage, Stage::Nothing)
         {
-            client.log_out(now);
-            self.stage = Stage::Leaving(client, load, now + FAREWELL);
+            sessions.log_out(now);
+            self.stage = Stage::Leaving(sessions, load, now + FAREWELL);
             has_done = true;
         }
         Ok(has_done)
@@ -431,47 +468,48 @@ impl Initiator {
 
     /// Records the state of TCP on all its connections.
     pub(super) fn record_tcp(&mut self, sockets: &Sockets) {
-        if let Some(client) = self.client() {
-            client.record_tcp(sockets);
+        if let Some(sessions) = self.sessions() {
+            sessions.record_tcp(sockets);
         }
     }
 
     /// What it measured, and its records.
-    pub(super) fn end(self) -> (BenchReport, Recorder) {
+    pub(super) fn end(self) -> (BenchReport, Vec<Recorder>) {
         let connections = match &self.tallies {
             [Some(earlier), Some(later)] => connections_between(earlier, later),
             _ => Vec::new(),
         };
         match self.stage {
-            Stage::Loading(client, load) | Stage::Leaving(client, load, _) => {
-                let recoveries = client.recoveries();
+            Stage::Loading(sessions, load) | Stage::Leaving(sessions, load, _) => {
+                let recoveries = sessions.recoveries();
                 let report = BenchReport {
                     recoveries: recoveries.sessions + recoveries.connections,
                     lost_s: recoveries.lost.as_secs_f64(),
                     connections,
                     ..load.report()
                 };
-                (report, client.into_records())
+                (report, sessions.into_records())
             }
-            Stage::Asking(client) | Stage::Ready(client, _) => {
-                (BenchReport::default(), client.into_records())
+            Stage::Asking(sessions) | Stage::Ready(sessions, _) => {
+                (BenchReport::default(), sessions.into_records())
             }
-            Stage::Leading(config, _) => (BenchReport::default(), config.trace),
-            Stage::Joining(joining) => (BenchReport::default(), joining.config.trace),
-            Stage::Nothing => (BenchReport::default(), Recorder::off()),
+            Stage::Leading(config, _) => (BenchReport::default(), vec![config.trace]),
+            Stage::Joining(joining) => (BenchReport::default(), vec![joining.config.trace]),
+            Stage::Raising(several) => (BenchReport::default(), several.into_records()),
+            Stage::Nothing => (BenchReport::default(), Vec::new()),
         }
     }
 }
 
-fn ask_for_capacity(client: &mut Client, now: Instant) {
+fn ask_for_capacity(sessions: &mut Sessions, now: Instant) {
     let command = Command {
-        lun: client.config.lun,
+        lun: sessions.config().lun,
         cdb: cdb::read_capacity_16(CAPACITY_BYTES),
         attribute: TaskAttribute::Simple,
         transfer: Transfer::Read(vec![0; CAPACITY_BYTES as usize]),
         user: 0,
     };
-    client.submit(command, now);
+    sessions.submit(command, now);
 }
 
 fn is_unit_attention(done: &Completion) -> bool {

@@ -47,6 +47,11 @@ impl Supply {
         }
     }
 
+    /// Another supply within the same budget.
+    pub(crate) fn another(&self) -> Self {
+        Supply::within(&self.budget)
+    }
+
     /// A supply of `budget_bytes` whose memory is made ready ahead: a thread of its own takes it from
     /// the kernel, so the thread that records does not, as a page fault takes longer than all the
     /// records of an I/O. The supplier stands still while enough is ready, and ends with the supply.

@@ -26,15 +26,6 @@ pub(super) fn check(document: &Document, text: &str, links: &[Link]) -> Result<(
     if let Err(what) = check_control("tcp.congestion_control", &document.tcp.congestion_control) {
         return Err(Mistake::new(what).in_section(text, "tcp", "congestion_control"));
     }
-    for (place, initiator) in document.initiator.iter().enumerate() {
-        if initiator.schedule.multipath {
-            let mistake = mistake(
-                "initiator.multipath",
-                "there is one session for each initiator",
-            );
-            return Err(mistake.in_table(text, "initiator", place, "multipath"));
-        }
-    }
     for (place, relay) in document.relay.iter().enumerate() {
         check_relay(relay)
             .map_err(|(side, what)| Mistake::new(what).in_table(text, "relay", place, side))?;
