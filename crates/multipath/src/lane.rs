@@ -22,6 +22,9 @@ const PING_GAIN: f64 = 1.0 / 2.0;
 /// An idle route is tried again after this time, and after so many of its latencies, so that trying costs little.
 const IDLE: Duration = Duration::from_secs(1);
 const IDLE_LATENCIES: f64 = 100.0;
+/// One whose latency has grown by this factor is tried again after a single latency, and then after twice as many each
+/// time: it may have been held up only once.
+const WORSE: f64 = 2.0;
 /// By how much latencies have to exceed the least ones for the pipe to count as full.
 const FULL: f64 = 1.25;
 /// What a pipe that is not full is expected to carry, in what it carries.
@@ -42,6 +45,10 @@ pub struct Lane {
     ping: Latency,
     /// In bytes per ns.
     rate: Extreme,
+    /// What the last request took that was sent into an empty pipe, in ns, and after how many of it the pipe is tried
+    /// again once it is idle.
+    alone_ns: f64,
+    idle_latencies: f64,
     /// The length is what the last request found that was sent into an empty pipe, or the pipe has not been empty since.
     is_length_known: bool,
 }
@@ -104,6 +111,8 @@ impl Default for Lane {
             latency: Latency::with_gain(GAIN),
             ping: Latency::with_gain(PING_GAIN),
             rate: Extreme::most(WINDOW),
+            alone_ns: f64::INFINITY,
+            idle_latencies: IDLE_LATENCIES,
             is_length_known: false,
         }
     }
@@ -142,17 +151,26 @@ impl Lane {
             .add(done_bytes / (since.as_nanos() as f64).max(1.0), now);
         if sent.is_alone {
             self.latency = Latency::with_gain(GAIN);
+            self.took_alone((now - sent.at).as_nanos() as f64);
         }
         self.latency.add(now - sent.at, now);
         // What waited for others does not tell what one alone would take.
         self.is_length_known = sent.is_alone || self.open_requests > 0;
     }
 
+    fn took_alone(&mut self, took_ns: f64) {
+        self.idle_latencies = match took_ns > WORSE * self.alone_ns {
+            true => 1.0,
+            false => (2.0 * self.idle_latencies).min(IDLE_LATENCIES),
+        };
+        self.alone_ns = took_ns;
+    }
+
     /// Whether nothing was heard of it for so long that it is tried again.
     fn is_due(&self, now: Instant) -> bool {
         let latency_ns = self.latency.smoothed_ns.unwrap_or(0.0);
         let idle_ns = now.since(self.done_at).as_nanos() as f64;
-        idle_ns > (IDLE.as_nanos() as f64).max(IDLE_LATENCIES * latency_ns)
+        idle_ns > (IDLE.as_nanos() as f64).max(self.idle_latencies * latency_ns)
     }
 
     /// A ping, which overtakes no request's data, took so long. Where requests also wait for what other routes bring, as in
@@ -202,5 +220,36 @@ impl Lane {
         length_ns
             .max((self.open_bytes + bytes) as f64 / rate)
             .max(silent_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When an idle lane is tried again after a request that took so long.
+    fn tried_after(lane: &mut Lane, now: &mut Instant, took: Duration) -> Duration {
+        let sent = lane.send(4096, *now);
+        *now += took;
+        lane.complete(sent, *now);
+        let step = Duration::from_millis(100);
+        let times = (1..).map(|steps| step * steps);
+        let due = |after: &Duration| lane.expects_ns(4096, *now + *after) == 0.0;
+        let after = times
+            .take_while(|after| *after < Duration::from_secs(3600))
+            .find(due);
+        *now += Duration::from_secs(3600);
+        after.unwrap_or(Duration::MAX)
+    }
+
+    #[test]
+    fn a_route_that_was_held_up_once_is_tried_again_soon() {
+        let (mut lane, mut now) = (Lane::default(), Instant::ZERO);
+        let mut tried = |ms| tried_after(&mut lane, &mut now, Duration::from_millis(ms)).as_secs();
+        assert_eq!(tried(100), 10, "a hundred of its latencies");
+        assert_eq!(tried(9000), 9, "it may have been held up");
+        assert_eq!(tried(9000), 18, "it is slower now");
+        assert_eq!(tried(9000), 36);
+        assert_eq!(tried(1), 1, "it is fast again");
     }
 }

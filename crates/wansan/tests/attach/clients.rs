@@ -220,13 +220,20 @@ fn portals() -> Result<(), Stop> {
         .address()
         .parse()
         .map_err(|error| Stop::Failed(format!("{}: {error}", stage.target.address())))?;
-    let attach = stage.attach(&[&address.to_string(), "--connections", "2"])?;
-    let written = peer("qemu-io", &["-f", "raw", "-c", "write 0 4M", &attach.uri()])?;
-    require(written.contains("4194304/4194304"), || written.clone())?;
-    // Remote address and state, as proc_pid_net(5) has them.
-    let word = u32::from_ne_bytes(address.ip().octets());
-    let connected = format!(" {word:08X}:{:04X} 01 ", address.port());
-    let sockets = fs::read_to_string("/proc/net/tcp")?;
-    let count = sockets.matches(&connected).count();
-    require(count == 4, || format!("{count} connections"))
+    for way in [
+        &["--connections", "2"][..],
+        &["--connections", "2", "--multipath"],
+    ] {
+        let attach = stage.attach(&[&[address.to_string().as_str()], way].concat())?;
+        let written = peer("qemu-io", &["-f", "raw", "-c", "write 0 4M", &attach.uri()])?;
+        require(written.contains("4194304/4194304"), || written.clone())?;
+        // Remote address and state, as proc_pid_net(5) has them.
+        let word = u32::from_ne_bytes(address.ip().octets());
+        let connected = format!(" {word:08X}:{:04X} 01 ", address.port());
+        let sockets = fs::read_to_string("/proc/net/tcp")?;
+        let count = sockets.matches(&connected).count();
+        require(count == 4, || format!("{way:?}: {count} connections"))?;
+        require(attach.stop()?.success(), || "attach failed".to_owned())?;
+    }
+    Ok(())
 }

@@ -39,9 +39,16 @@ enum Way {
     Journal,
     WriteBehind,
     WriteThrough,
+    /// Written through two sessions.
+    Multipath,
 }
 
-const WAYS: [Way; 3] = [Way::Journal, Way::WriteBehind, Way::WriteThrough];
+const WAYS: [Way; 4] = [
+    Way::Journal,
+    Way::WriteBehind,
+    Way::WriteThrough,
+    Way::Multipath,
+];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> = WAYS
@@ -58,7 +65,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             // Journals have most to lose.
             let [journal, others @ ..] = WAYS;
             let tenth = MANY_ROUNDS / 10;
-            rounds(journal, 0..8 * tenth)?;
+            rounds(journal, 0..7 * tenth)?;
             others.into_iter().try_for_each(|way| rounds(way, 0..tenth))
         },
     ));
@@ -110,6 +117,7 @@ impl World {
             Way::Journal => vec!["--journal", &journal, "--journal-size", "64MiB"],
             Way::WriteBehind => vec![],
             Way::WriteThrough => vec!["--write-through"],
+            Way::Multipath => vec!["--write-through", "--multipath", "--connections", "2"],
         };
         // At the same place its session is the same, and the target ends the one before: no old write comes after.
         let socket = self.folder.path().join("socket");
@@ -175,7 +183,7 @@ impl World {
         let survives = match self.way {
             Way::Journal => flushes,
             Way::WriteBehind => false,
-            Way::WriteThrough => true,
+            Way::WriteThrough | Way::Multipath => true,
         };
         let open = 1 + random.next_u32() % OPEN;
         while let Some((answered, _)) = program.poll_answer()? {

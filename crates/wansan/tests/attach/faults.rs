@@ -49,7 +49,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// The target is killed while a program writes, and comes back at the same place.
 fn target_restarts() -> Result<(), Stop> {
-    for way in [&["--write-through"][..], &[]] {
+    let multipath = ["--multipath", "--connections", "2"];
+    for way in [&["--write-through"][..], &[], &multipath] {
         let stage = Stage::new()?;
         let attach = stage.attach(way)?;
         let image = stage.path("image");
