@@ -1,7 +1,4 @@
 //! Several sessions of an initiator with one unit, one over each route, and one queue above them.
-//!
-//! As in the world outside, but that a lost session's writes are waited for until its own route is back: no other route
-//! has the target end it before.
 
 use std::time::Duration;
 
@@ -53,10 +50,20 @@ struct Path {
 enum State {
     Up(Box<Client>),
     Dialing(Box<InitiatorConfig>, Box<Dial>),
-    /// Until it is tried again.
-    Down(Box<InitiatorConfig>, Instant),
+    /// The target is made to end the lost session, over another route.
+    Fencing(Box<InitiatorConfig>, Box<Dial>, Instant),
+    Down(Box<InitiatorConfig>, Next),
     /// Between two others.
     Nothing,
+}
+
+/// When to do something about a route that is down.
+#[derive(Debug, Clone, Copy)]
+struct Next {
+    /// Log in over it.
+    join_at: Instant,
+    /// Have its session ended over another one, if that has to be.
+    fence_at: Instant,
 }
 
 impl Path {
@@ -85,6 +92,19 @@ impl Path {
     }
 }
 
+/// Begins to log in over the first connection of `config`.
+fn begin(
+    config: &InitiatorConfig,
+    owner: Owner,
+    sockets: &mut Sockets,
+) -> Result<Box<Dial>, InitiatorError> {
+    let handshake = Handshake::lead(&config.login)?;
+    let patience = config.patience.login;
+    Ok(Box::new(Dial::begin(
+        config, owner, 0, handshake, patience, sockets,
+    )))
+}
+
 impl Several {
     /// Over all connections of `config`, each of which will be a session of its own.
     pub(super) fn new(owner: Owner, mut config: InitiatorConfig, now: Instant) -> Several {
@@ -109,7 +129,13 @@ impl Several {
                 trace: config.trace.another(),
             };
             Path {
-                state: State::Down(Box::new(own), now),
+                state: State::Down(
+                    Box::new(own),
+                    Next {
+                        join_at: now,
+                        fence_at: Instant::FAR_FUTURE,
+                    },
+                ),
                 flapping: Flapping::up(now),
                 portal,
                 has_begun: false,
@@ -149,8 +175,8 @@ impl Several {
         }
         let each = self.paths.iter().map(|path| match &path.state {
             State::Up(client) => client.wakes_at(),
-            State::Dialing(_, dial) => dial.deadline(),
-            State::Down(_, next) => *next,
+            State::Dialing(_, dial) | State::Fencing(_, dial, _) => dial.deadline(),
+            State::Down(_, next) => next.join_at.min(next.fence_at),
             State::Nothing => Instant::FAR_FUTURE,
         });
         let down = self.down.as_ref();
@@ -188,50 +214,79 @@ impl Several {
         Ok(has_done)
     }
 
-    /// Goes on with the login over the route at `place`, if it is down; whether that has changed anything.
+    /// Goes on with what is done about the route at `place`, if it is down; whether that has changed anything.
     fn log_in(&mut self, place: usize, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         let now = sockets.now();
+        let up = self.paths.iter().find_map(Path::up);
+        let over = up.map(|client| client.config.connections[0].clone());
         let path = &mut self.paths[place];
-        match std::mem::replace(&mut path.state, State::Nothing) {
-            State::Down(config, next) if now >= next && !self.is_leaving => {
-                let handshake = Handshake::lead(&config.login)?;
-                let patience = config.patience.login;
-                let dial = Dial::begin(&config, self.owner, 0, handshake, patience, sockets);
-                path.state = State::Dialing(config, Box::new(dial));
-                Ok(true)
+        let again = path.flapping.failed(now);
+        let state = std::mem::replace(&mut path.state, State::Nothing);
+        let (next, has_changed) = match state {
+            State::Down(config, next) if self.is_leaving => (State::Down(config, next), false),
+            State::Down(mut config, next) if now >= next.fence_at => {
+                match over.filter(|_| self.queue.lingers(place)) {
+                    Some(over) => {
+                        let own = std::mem::replace(&mut config.connections, vec![over]);
+                        let dial = begin(&config, self.owner, sockets)?;
+                        config.connections = own;
+                        (State::Fencing(config, dial, next.join_at), true)
+                    }
+                    None => {
+                        let fence_at = match self.queue.lingers(place) {
+                            true => again,
+                            false => Instant::FAR_FUTURE,
+                        };
+                        (State::Down(config, Next { fence_at, ..next }), true)
+                    }
+                }
+            }
+            State::Down(config, next) if now >= next.join_at => {
+                let dial = begin(&config, self.owner, sockets)?;
+                (State::Dialing(config, dial), true)
+            }
+            State::Fencing(config, mut dial, join_at) => {
+                let next = |fence_at| Next { join_at, fence_at };
+                match dial.step(sockets) {
+                    Ok(false) => (State::Fencing(config, dial, join_at), false),
+                    Ok(true) => {
+                        sockets.abort(dial.into_parts().0.end);
+                        self.queue.fenced(place);
+                        (State::Down(config, next(Instant::FAR_FUTURE)), true)
+                    }
+                    Err(_) => (State::Down(config, next(again)), true),
+                }
             }
             State::Dialing(config, mut dial) => match dial.step(sockets) {
-                Ok(false) => {
-                    path.state = State::Dialing(config, dial);
-                    Ok(false)
-                }
+                Ok(false) => (State::Dialing(config, dial), false),
                 Ok(true) => {
                     let (line, handshake) = dial.into_parts();
                     let tasks = Splitter::session_tasks(config.load.parallel.max(1));
                     let session = handshake.into_session(tasks)?;
                     path.session = session.id();
                     let client = Client::over(self.owner, *config, session, vec![line], sockets);
-                    path.state = State::Up(Box::new(client));
                     path.has_begun = true;
                     path.flapping.back(now);
                     self.queue.up(place, 0);
                     if let Some((since, _)) = self.down.take() {
                         self.totals.lost += now - since;
                     }
-                    Ok(true)
+                    (State::Up(Box::new(client)), true)
                 }
                 Err(error) => {
-                    path.state = State::Down(config, path.flapping.failed(now));
                     path.has_begun = true;
                     self.last_failure = Some(error);
-                    Ok(true)
+                    let next = Next {
+                        join_at: again,
+                        fence_at: now,
+                    };
+                    (State::Down(config, next), true)
                 }
             },
-            other => {
-                path.state = other;
-                Ok(false)
-            }
-        }
+            other => (other, false),
+        };
+        path.state = next;
+        Ok(has_changed)
     }
 
     fn take_completions(&mut self, place: usize, now: Instant) {
@@ -252,8 +307,12 @@ impl Several {
         self.take_completions(place, now);
         let path = &mut self.paths[place];
         path.past = path.tally(now);
-        let next = path.flapping.lost(now);
+        let join_at = path.flapping.lost(now);
         if let State::Up(client) = std::mem::replace(&mut path.state, State::Nothing) {
+            let next = Next {
+                join_at,
+                fence_at: now,
+            };
             path.state = State::Down(Box::new(client.abandon(sockets)), next);
         }
         self.queue.lost(place, path.session);
@@ -332,7 +391,9 @@ impl Several {
     pub(super) fn into_records(self) -> Vec<Recorder> {
         let each = self.paths.into_iter().filter_map(|path| match path.state {
             State::Up(client) => Some(client.into_records()),
-            State::Dialing(config, _) | State::Down(config, _) => Some(config.trace),
+            State::Dialing(config, _) | State::Fencing(config, ..) | State::Down(config, _) => {
+                Some(config.trace)
+            }
             State::Nothing => None,
         });
         each.collect()
