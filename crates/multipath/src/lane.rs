@@ -13,8 +13,13 @@ use wansan_trace::Instant;
 
 use crate::window::Extreme;
 
-/// How long lengths and rates are believed: a change is learned within this time.
-const WINDOW: Duration = Duration::from_secs(1);
+/// How long rates are believed: a change is learned within this time.
+const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// How long lengths are believed. One that has grown meanwhile does no harm: the pipe counts as full, and what it carries
+/// with so much under way is known.
+const LENGTH_WINDOW: Duration = Duration::from_secs(10);
+/// How often a pipe is drained by half.
+const DRAINED: Duration = Duration::from_secs(4);
 /// The weight of a new latency in the smoothed one.
 const GAIN: f64 = 1.0 / 8.0;
 /// The same of pings, of which there are few.
@@ -49,6 +54,9 @@ pub struct Lane {
     /// again once it is idle.
     alone_ns: f64,
     idle_latencies: f64,
+    /// When it is drained by half next, and how many may be left under way until it is.
+    drained_at: Instant,
+    drains_to: Option<u64>,
     /// The length is what the last request found that was sent into an empty pipe, or the pipe has not been empty since.
     is_length_known: bool,
 }
@@ -59,7 +67,6 @@ struct Latency {
     /// With that weight of each new one.
     gain: f64,
     smoothed_ns: Option<f64>,
-    /// The least of the smoothed ones.
     least_ns: Extreme,
 }
 
@@ -68,7 +75,7 @@ impl Latency {
         Latency {
             gain,
             smoothed_ns: None,
-            least_ns: Extreme::least(WINDOW),
+            least_ns: Extreme::least(LENGTH_WINDOW),
         }
     }
 
@@ -79,7 +86,7 @@ impl Latency {
             None => took_ns,
         };
         self.smoothed_ns = Some(smoothed_ns);
-        self.least_ns.add(smoothed_ns, now);
+        self.least_ns.add(took_ns, now);
     }
 
     /// Whether it has grown, so that requests must wait for each other.
@@ -110,9 +117,11 @@ impl Default for Lane {
             sent_at: Instant::ZERO,
             latency: Latency::with_gain(GAIN),
             ping: Latency::with_gain(PING_GAIN),
-            rate: Extreme::most(WINDOW),
+            rate: Extreme::most(RATE_WINDOW),
             alone_ns: f64::INFINITY,
             idle_latencies: IDLE_LATENCIES,
+            drained_at: Instant::ZERO,
+            drains_to: None,
             is_length_known: false,
         }
     }
@@ -128,6 +137,11 @@ impl Lane {
         }
         self.open_bytes += bytes;
         self.open_requests += 1;
+        let is_due = now >= self.drained_at && self.open_requests > 1;
+        if is_alone || is_due {
+            self.drained_at = now + DRAINED;
+            self.drains_to = is_due.then_some(self.open_requests / 2);
+        }
         Sent {
             bytes,
             at: now,
@@ -183,6 +197,13 @@ impl Lane {
     pub fn forget(&mut self, sent: Sent) {
         self.open_bytes -= sent.bytes;
         self.open_requests -= 1;
+        self.drains_to = self.drains_to.filter(|left| self.open_requests > *left);
+    }
+
+    /// Whether it is being drained: a request for it is to wait.
+    #[must_use]
+    pub fn drains(&self) -> bool {
+        self.drains_to.is_some()
     }
 
     /// Requests under way.
@@ -196,19 +217,33 @@ impl Lane {
     /// On a route where nothing was done for a while though something is under way, it is that time at least.
     #[must_use]
     pub fn expects_ns(&self, bytes: u64, now: Instant) -> f64 {
+        self.expectation(bytes, now).0
+    }
+
+    /// What such a request takes and by how much it delays others, in ns: while as many are under way as now, each of them
+    /// waits for its transfer where the pipe is full. On the route where this marginal cost is least, all requests
+    /// together are done first (Pigou, "The Economics of Welfare", 1920, on two roads between two towns).
+    #[must_use]
+    pub fn costs_ns(&self, bytes: u64, now: Instant) -> f64 {
+        let (takes_ns, delays_ns) = self.expectation(bytes, now);
+        takes_ns + delays_ns
+    }
+
+    /// What a request takes, and by how much it delays others.
+    fn expectation(&self, bytes: u64, now: Instant) -> (f64, f64) {
         let length_ns = self.ping.least_ns.get().or(self.latency.least_ns.get());
         let (Some(length_ns), Some(rate)) = (length_ns, self.rate.get()) else {
             // One request is enough to try it with.
             return match self.open_requests {
-                0 => 0.0,
-                _ => f64::INFINITY,
+                0 => (0.0, 0.0),
+                _ => (f64::INFINITY, 0.0),
             };
         };
         if self.open_requests == 0 {
             // Requests before it may have been so short that they show no rate.
             return match !self.is_length_known || self.is_due(now) {
-                true => 0.0,
-                false => length_ns,
+                true => (0.0, 0.0),
+                false => (length_ns, 0.0),
             };
         }
         let is_full = self.ping.has_grown().or(self.latency.has_grown());
@@ -217,9 +252,12 @@ impl Lane {
             _ => rate,
         };
         let silent_ns = now.since(self.done_at).as_nanos() as f64;
-        length_ns
-            .max((self.open_bytes + bytes) as f64 / rate)
-            .max(silent_ns)
+        let queued_ns = (self.open_bytes + bytes) as f64 / rate;
+        let delays_ns = match queued_ns > length_ns {
+            true => self.open_bytes as f64 / rate,
+            false => 0.0,
+        };
+        (length_ns.max(queued_ns).max(silent_ns), delays_ns)
     }
 }
 

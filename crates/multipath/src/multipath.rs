@@ -108,11 +108,11 @@ impl Route {
         self.reads.open() + self.writes.open()
     }
 
-    /// What a request is expected to take, in ns.
-    fn expects_ns(&self, request: &Request, now: Instant) -> f64 {
-        match request.kind {
-            Kind::Read => self.reads.expects_ns(request.bytes, now),
-            _ => self.writes.expects_ns(request.bytes, now),
+    /// The lane that tells what a request costs.
+    fn priced(&self, kind: Kind) -> &Lane {
+        match kind {
+            Kind::Read => &self.reads,
+            Kind::Write | Kind::Flush | Kind::Other => &self.writes,
         }
     }
 }
@@ -213,20 +213,26 @@ impl Multipath {
         let expected = self.routes.iter().enumerate();
         let expected = expected
             .filter(|(_, route)| usable(route))
-            .map(|(place, route)| (place, route.expects_ns(request, now), route.open()));
-        let earliest = expected.min_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
-        let Some((earliest, ..)) = earliest else {
+            .map(|(place, route)| {
+                let cost_ns = route.priced(request.kind).costs_ns(request.bytes, now);
+                (place, cost_ns, route.open())
+            });
+        let cheapest = expected.min_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
+        let Some((cheapest, ..)) = cheapest else {
             return;
         };
+        if self.routes[cheapest].priced(request.kind).drains() {
+            return;
+        }
         self.ready.remove(&id);
-        let mut routes = vec![earliest];
+        let mut routes = vec![cheapest];
         if request.kind == Kind::Flush {
             let written = self.routes.iter().enumerate();
             let written = written.filter(|(_, route)| route.is_up && route.written > route.flushed);
             routes.extend(
                 written
                     .map(|(place, _)| place)
-                    .filter(|place| *place != earliest),
+                    .filter(|place| *place != cheapest),
             );
         }
         for route in routes {

@@ -6,8 +6,8 @@ use wansan_trace::Instant;
 /// How a route is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// The route on which the request is expected to be done first.
-    Earliest,
+    /// The route on which all requests together are expected to be done first.
+    Cheapest,
     /// The next in turn.
     RoundRobin,
     /// The one with the fewest requests in flight: NVMe's `queue-depth`, dm-multipath's `queue-length`.
@@ -43,8 +43,8 @@ impl Selector {
         }
     }
 
-    /// The route that takes a request of so many bytes.
-    pub(crate) fn choose(&mut self, bytes: u64, now: Instant) -> usize {
+    /// The route that takes a request of so many bytes; `None` while it has to wait.
+    pub(crate) fn choose(&mut self, bytes: u64, now: Instant) -> Option<usize> {
         let count = self.routes.len();
         let in_turn = (0..count).map(|step| (self.turn + step) % count);
         let lane = |place: &usize| &self.routes[*place].lane;
@@ -53,17 +53,20 @@ impl Selector {
             Policy::RoundRobin => self.turn,
             Policy::QueueDepth => in_turn.min_by_key(open).expect("there are routes"),
             Policy::Latency => self.by_credit(),
-            Policy::Earliest => in_turn
-                .min_by(|a, b| {
-                    let by_time = lane(a)
-                        .expects_ns(bytes, now)
-                        .total_cmp(&lane(b).expects_ns(bytes, now));
-                    by_time.then(open(a).cmp(&open(b)))
-                })
-                .expect("there are routes"),
+            Policy::Cheapest => {
+                let cheapest = in_turn.min_by(|a, b| {
+                    let cost = |place| lane(place).costs_ns(bytes, now);
+                    cost(a).total_cmp(&cost(b)).then(open(a).cmp(&open(b)))
+                });
+                let cheapest = cheapest.expect("there are routes");
+                if lane(&cheapest).drains() {
+                    return None;
+                }
+                cheapest
+            }
         };
         self.turn = (place + 1) % count;
-        place
+        Some(place)
     }
 
     /// A request goes over a route.
