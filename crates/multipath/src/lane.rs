@@ -13,9 +13,9 @@ use wansan_trace::Instant;
 
 use crate::window::Extreme;
 
-/// How long rates are believed: a change is learned within this time.
-const RATE_WINDOW: Duration = Duration::from_secs(1);
-/// How long lengths are believed. One that has grown meanwhile does no harm: the pipe counts as full, and what it carries
+/// How long rates, and lengths by pings, are believed: a change is learned within this time.
+const WINDOW: Duration = Duration::from_secs(1);
+/// How long lengths by requests are believed. One that has grown meanwhile does no harm: the pipe counts as full, and what it carries
 /// with so much under way is known.
 const LENGTH_WINDOW: Duration = Duration::from_secs(10);
 /// How often a pipe is drained by half.
@@ -67,15 +67,27 @@ struct Latency {
     /// With that weight of each new one.
     gain: f64,
     smoothed_ns: Option<f64>,
+    /// The least, and whether that of the smoothed ones: one of few pings may be short by chance.
     least_ns: Extreme,
+    is_smoothed: bool,
 }
 
 impl Latency {
-    fn with_gain(gain: f64) -> Latency {
+    fn of_requests() -> Latency {
         Latency {
-            gain,
+            gain: GAIN,
             smoothed_ns: None,
             least_ns: Extreme::least(LENGTH_WINDOW),
+            is_smoothed: false,
+        }
+    }
+
+    fn of_pings() -> Latency {
+        Latency {
+            gain: PING_GAIN,
+            smoothed_ns: None,
+            least_ns: Extreme::least(WINDOW),
+            is_smoothed: true,
         }
     }
 
@@ -86,7 +98,12 @@ impl Latency {
             None => took_ns,
         };
         self.smoothed_ns = Some(smoothed_ns);
-        self.least_ns.add(took_ns, now);
+        let least_ns = if self.is_smoothed {
+            smoothed_ns
+        } else {
+            took_ns
+        };
+        self.least_ns.add(least_ns, now);
     }
 
     /// Whether it has grown, so that requests must wait for each other.
@@ -115,9 +132,9 @@ impl Default for Lane {
             done_bytes: 0,
             done_at: Instant::ZERO,
             sent_at: Instant::ZERO,
-            latency: Latency::with_gain(GAIN),
-            ping: Latency::with_gain(PING_GAIN),
-            rate: Extreme::most(RATE_WINDOW),
+            latency: Latency::of_requests(),
+            ping: Latency::of_pings(),
+            rate: Extreme::most(WINDOW),
             alone_ns: f64::INFINITY,
             idle_latencies: IDLE_LATENCIES,
             drained_at: Instant::ZERO,
@@ -164,7 +181,7 @@ impl Lane {
         self.rate
             .add(done_bytes / (since.as_nanos() as f64).max(1.0), now);
         if sent.is_alone {
-            self.latency = Latency::with_gain(GAIN);
+            self.latency = Latency::of_requests();
             self.took_alone((now - sent.at).as_nanos() as f64);
         }
         self.latency.add(now - sent.at, now);
