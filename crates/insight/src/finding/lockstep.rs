@@ -244,14 +244,14 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
         }
     } else if binding.iter().any(|seen| is_earliest(seen)) {
         Advice {
-            text: format!("let {OTHER_ROUTES}"),
+            text: OTHER_ROUTES.to_owned(),
             ..Advice::default()
         }
     } else {
         Advice {
             text: format!(
                 "give each command to the connection on which it is expected to be done first \
-                 (`--schedule earliest`), or let {OTHER_ROUTES}"
+                 (`--schedule earliest`), or {OTHER_ROUTES}"
             ),
             parameter: Some("initiator.schedule".to_owned()),
             value: Some("earliest".to_owned()),
@@ -261,8 +261,7 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
 }
 
 /// What keeps commands from waiting for each other, whatever the schedule.
-const OTHER_ROUTES: &str = "the connections of a session take routes of like delay, and give the others sessions of \
-                            their own";
+const OTHER_ROUTES: &str = "give each route a session of its own (`--multipath`)";
 
 /// Whether that is the schedule, as far as the cell's parameters tell.
 fn is_earliest(observed: &Observed) -> bool {
