@@ -41,6 +41,9 @@ pub struct Request {
 /// The number of a request, in the order of their submission.
 pub type RequestId = u64;
 
+/// How many of the requests that are ready are looked at while the route of the first is being drained.
+const LOOKED_AT: usize = 64;
+
 /// Sans-I/O: [`Multipath::submit`] takes requests, [`Multipath::poll`] says which route is to be given which, and
 /// [`Multipath::completed`], [`Multipath::lost`], [`Multipath::up`] and [`Multipath::fenced`] are told what comes of it.
 #[derive(Debug)]
@@ -199,34 +202,48 @@ impl Multipath {
         self.chosen.pop_front()
     }
 
-    /// Has the oldest request that is ready take its route, or its routes.
+    /// Has the oldest request that is ready take its route, or its routes. One whose route is being drained waits, and
+    /// others of its kind with it.
     fn choose(&mut self, now: Instant) {
-        let Some(&id) = self.ready.first() else {
-            return;
-        };
-        let request = &self.requests[&id].request;
-        let rank = self.routes.iter().filter(|route| route.is_up);
-        let Some(rank) = rank.map(|route| route.rank).min() else {
-            return;
-        };
+        let mut waiting: Option<Kind> = None;
+        for &id in self.ready.iter().take(LOOKED_AT) {
+            let request = &self.requests[&id].request;
+            if waiting == Some(request.kind) {
+                continue;
+            }
+            let Some(cheapest) = self.cheapest(request, now) else {
+                return;
+            };
+            if !self.routes[cheapest].priced(request.kind).drains() {
+                return self.take(id, cheapest, now);
+            }
+            if waiting.replace(request.kind).is_some() {
+                return;
+            }
+        }
+    }
+
+    /// The route where a request costs least, among those of the best rank.
+    fn cheapest(&self, request: &Request, now: Instant) -> Option<usize> {
+        let up = self.routes.iter().filter(|route| route.is_up);
+        let rank = up.map(|route| route.rank).min()?;
         let usable = |route: &Route| route.is_up && route.rank == rank;
-        let expected = self.routes.iter().enumerate();
-        let expected = expected
+        let routes = self.routes.iter().enumerate();
+        let priced = routes
             .filter(|(_, route)| usable(route))
             .map(|(place, route)| {
                 let cost_ns = route.priced(request.kind).costs_ns(request.bytes, now);
                 (place, cost_ns, route.open())
             });
-        let cheapest = expected.min_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
-        let Some((cheapest, ..)) = cheapest else {
-            return;
-        };
-        if self.routes[cheapest].priced(request.kind).drains() {
-            return;
-        }
+        let cheapest = priced.min_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
+        cheapest.map(|(place, ..)| place)
+    }
+
+    /// A request takes the route where it costs least; a flush also all others on which something was written.
+    fn take(&mut self, id: RequestId, cheapest: usize, now: Instant) {
         self.ready.remove(&id);
         let mut routes = vec![cheapest];
-        if request.kind == Kind::Flush {
+        if self.requests[&id].request.kind == Kind::Flush {
             let written = self.routes.iter().enumerate();
             let written = written.filter(|(_, route)| route.is_up && route.written > route.flushed);
             routes.extend(
@@ -253,8 +270,9 @@ impl Multipath {
         self.chosen.push_back((place, id));
     }
 
-    /// A route has answered a request. Returns whether the request is done: a flush is when all its routes have answered.
-    pub fn completed(&mut self, place: usize, id: RequestId, now: Instant) -> bool {
+    /// A route has answered a request, and has carried it out if that `is_good`. Returns whether the request is done: a
+    /// flush is when all its routes have answered.
+    pub fn completed(&mut self, place: usize, id: RequestId, is_good: bool, now: Instant) -> bool {
         let Some(open) = self.requests.get_mut(&id) else {
             return false;
         };
@@ -266,12 +284,17 @@ impl Multipath {
         let route = &mut self.routes[place];
         let kind = open.request.kind;
         if let (Some(lane), Some(sent)) = (route.lane(kind), part.sent) {
-            lane.complete(sent, now);
+            // What failed at once does not tell that the route is fast.
+            match is_good {
+                true => lane.complete(sent, now),
+                false => lane.forget(sent),
+            }
         }
         match kind {
+            // Some of it may be written.
             Kind::Write => route.written += 1,
-            Kind::Flush => route.flushed = route.flushed.max(part.written),
-            Kind::Read | Kind::Other => {}
+            Kind::Flush if is_good => route.flushed = route.flushed.max(part.written),
+            Kind::Flush | Kind::Read | Kind::Other => {}
         }
         if !open.under_way.is_empty() {
             return false;

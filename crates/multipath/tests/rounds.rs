@@ -196,7 +196,9 @@ impl World {
                 data,
             } => {
                 let of = &self.routes[route];
-                if !of.is_up || session != of.session || !self.queue.completed(route, id, self.now)
+                if !of.is_up
+                    || session != of.session
+                    || !self.queue.completed(route, id, true, self.now)
                 {
                     return;
                 }

@@ -155,6 +155,12 @@ pub enum InitiatorError {
         /// Why.
         problem: String,
     },
+    /// The session over another route is with another portal group, so it has not ended a lost one.
+    #[error("{portal} is in another target portal group than the lost session")]
+    OtherPortalGroup {
+        /// Host and port.
+        portal: String,
+    },
     /// Several routes do not lead to the same unit.
     #[error(
         "LUN {lun} at {portal} is not the unit of the other routes: its designators or its size differ"
@@ -696,13 +702,28 @@ impl Initiator {
     /// # Panics
     /// If the session's queue is full, which is impossible without other commands.
     pub fn execute(&mut self, command: Command) -> Result<Completion, InitiatorError> {
+        self.execute_until(command, Instant::FAR_FUTURE)
+    }
+
+    /// The same, but fails at `deadline`; then the session is of no use any more.
+    pub(crate) fn execute_until(
+        &mut self,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Completion, InitiatorError> {
         self.submit(command, clock::now())
             .expect("an idle session takes a command");
         loop {
             if let Some(completion) = self.poll_completion(clock::now()) {
                 return Ok(completion);
             }
-            self.turn(Instant::FAR_FUTURE)?;
+            if clock::now() >= deadline {
+                return Err(InitiatorError::Slow {
+                    portal: self.to.portal(),
+                    patience: self.to.config.patience,
+                });
+            }
+            self.turn(deadline)?;
         }
     }
 

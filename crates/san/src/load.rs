@@ -3,6 +3,7 @@
 mod run;
 mod unit;
 
+pub(crate) use run::command;
 pub use run::{Load, LoadError, Progress};
 pub use unit::{address, ask, capacity, page};
 pub use wansan_schema::BenchReport;

@@ -8,6 +8,7 @@ mod begin;
 mod errand;
 mod path;
 mod unit;
+mod upkeep;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,14 +20,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use wansan_iscsi::initiator::{Command, Completion, Full, RouteQueue, Tally};
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, clock};
 
-use self::errand::{Errands, Outcome};
+use self::errand::Errands;
 use self::path::{Down, Path, State};
 use self::unit::Unit;
-use crate::initiator::dial::Destination;
 use crate::initiator::{
     Initiator, InitiatorConfig, InitiatorError, LONGEST_WAIT, Recoveries, timespec,
 };
 use crate::url::IscsiUrl;
+
+/// How long segments of a connection that was reset may still arrive, the maximum segment lifetime (RFC 9293 §3.4.1).
+const SEGMENT_LIFETIME: Duration = Duration::from_secs(120);
 
 /// What has happened to a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,6 +206,9 @@ impl MultipathSession {
     pub fn turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
         let turned = self.try_turn(deadline);
         if turned.is_err() {
+            for place in 0..self.paths.len() {
+                self.retire(place, true);
+            }
             let session = self.paths[0].session;
             self.requests.give_up(session);
         }
@@ -280,7 +286,10 @@ impl MultipathSession {
     /// When there is something to be done though nothing comes.
     fn wakes_at(&self) -> Instant {
         let errands = self.paths.iter().filter_map(|path| match &path.state {
-            State::Down(down) if !down.is_busy => Some(down.join_at.min(down.fence_at)),
+            State::Down(down) if !down.is_busy => {
+                let join_at = self.joins_at(down);
+                Some(join_at.min(down.fence_at).min(down.expires_at))
+            }
             _ => None,
         });
         let samples = self.paths.iter().filter_map(|path| path.up()?.samples_at());
@@ -325,17 +334,32 @@ impl MultipathSession {
 
     /// Goes on without the session at `place`.
     fn lose(&mut self, place: usize, error: InitiatorError) {
-        let now = clock::now();
-        if let Some(initiator) = self.paths[place].up_mut() {
-            initiator.end();
+        self.retire(place, error.may_come_back());
+        self.totals.sessions += 1;
+        let (route, why) = (self.paths[place].name(), error.to_string());
+        self.events.push_back(RouteEvent::Lost { route, why });
+        if self.connections().0 == 0 {
+            self.down = Some((clock::now(), error));
         }
+    }
+
+    /// Ends the session at `place`, if it is up, and takes back what it has not answered.
+    fn retire(&mut self, place: usize, may_come_back: bool) {
+        let now = clock::now();
+        let Some(initiator) = self.paths[place].up_mut() else {
+            return;
+        };
+        initiator.end();
         self.take_completions(place);
         let path = &mut self.paths[place];
         path.past = path.tally(now);
         let down = State::Down(Box::new(Down {
             is_busy: false,
             join_at: path.flapping.lost(now),
+            retry_at: now,
             fence_at: now,
+            expires_at: now + SEGMENT_LIFETIME,
+            may_come_back,
             said: String::new(),
             records: Recorder::off(),
         }));
@@ -345,25 +369,22 @@ impl MultipathSession {
             down.records = initiator.abort();
         }
         self.requests.lost(place, path.session);
-        self.totals.sessions += 1;
-        let (route, why) = (path.name(), error.to_string());
-        self.events.push_back(RouteEvent::Lost { route, why });
-        if self.connections().0 == 0 {
-            self.down = Some((now, error));
-        }
     }
 
     /// Fails once no route has been up for too long, or none is expected to come back.
     fn check_down(&mut self, now: Instant) -> Result<(), InitiatorError> {
         let timeout = self.config.replacement_timeout;
-        let is_over = |(since, cause): &mut (Instant, InitiatorError)| {
-            now - *since >= timeout || !cause.may_come_back()
-        };
+        let may_come_back = self
+            .paths
+            .iter()
+            .any(|path| matches!(&path.state, State::Down(down) if down.may_come_back));
+        let is_over =
+            |(since, _): &mut (Instant, InitiatorError)| now - *since >= timeout || !may_come_back;
         let Some((since, cause)) = self.down.take_if(is_over) else {
             return Ok(());
         };
         self.totals.lost += now - since;
-        if timeout.is_zero() || !cause.may_come_back() {
+        if timeout.is_zero() || !may_come_back {
             return Err(cause);
         }
         Err(InitiatorError::NotBack {
@@ -372,134 +393,6 @@ impl MultipathSession {
             timeout,
             last_failure: self.last_failure.take().map(Box::new),
         })
-    }
-
-    /// Has the target end lost sessions whose writes it may still carry out, and logs in over routes that are down.
-    fn begin_errands(&mut self, now: Instant) {
-        for place in 0..self.paths.len() {
-            let path = &self.paths[place];
-            let State::Down(down) = &path.state else {
-                continue;
-            };
-            if down.is_busy {
-                continue;
-            }
-            let again = path.flapping.failed(now);
-            let lingers = now >= down.fence_at && self.requests.lingers(place);
-            let fence_at = match lingers {
-                true => again,
-                // Nothing more is sent in a lost session: if it need not be fenced now, it never has to be.
-                false if now >= down.fence_at => Instant::FAR_FUTURE,
-                false => down.fence_at,
-            };
-            let over = self.same_group(place).filter(|_| lingers);
-            let fence = over.map(|over| self.errands.fence(place, &path.to, over));
-            let joins = fence.is_none() && now >= down.join_at;
-            let (to, patience) = (&path.to, self.config.patience);
-            let join = joins.then(|| self.errands.join(place, to, self.lun, patience));
-            let join_at = if joins { again } else { down.join_at };
-            // Without a thread for it, it is tried again as if it had failed.
-            let is_busy = matches!(fence.or(join), Some(Ok(())));
-            if let State::Down(down) = &mut self.paths[place].state {
-                (down.is_busy, down.join_at, down.fence_at) = (is_busy, join_at, fence_at);
-            }
-        }
-    }
-
-    /// Where a route that is up leads to the portal group that the lost session at `place` is with: with another group, a
-    /// session of the same ISID would be another session.
-    fn same_group(&self, place: usize) -> Option<&Destination> {
-        let tag = self.paths[place].portal_group_tag;
-        let mut up = self.paths.iter().filter_map(Path::up);
-        let there = up.find(|up| tag.is_some() && up.session().portal_group_tag() == tag);
-        there.map(Initiator::destination)
-    }
-
-    fn end_errands(&mut self) {
-        while let Some((place, outcome)) = self.errands.poll() {
-            self.end_errand(place, outcome);
-        }
-    }
-
-    fn end_errand(&mut self, place: usize, outcome: Outcome) {
-        let now = clock::now();
-        let path = &mut self.paths[place];
-        let State::Down(down) = &mut path.state else {
-            return;
-        };
-        down.is_busy = false;
-        match outcome {
-            Outcome::Fenced(Ok(())) => {
-                down.fence_at = Instant::FAR_FUTURE;
-                self.requests.fenced(place);
-            }
-            Outcome::Fenced(Err(_)) => down.fence_at = path.flapping.failed(now),
-            Outcome::Joined(Ok((initiator, unit))) if unit.is(&self.unit) => {
-                self.join(place, initiator, &unit, now);
-                let route = self.paths[place].name();
-                self.events.push_back(RouteEvent::Back { route });
-            }
-            Outcome::Joined(joined) => {
-                let error = joined.err().unwrap_or_else(|| InitiatorError::OtherUnit {
-                    lun: self.lun,
-                    portal: path.to.portal(),
-                });
-                self.did_not_join(place, error, now);
-            }
-        }
-    }
-
-    /// A login over the route at `place` has failed.
-    fn did_not_join(&mut self, place: usize, error: InitiatorError, now: Instant) {
-        let path = &mut self.paths[place];
-        let route = path.name();
-        if let State::Down(down) = &mut path.state {
-            down.join_at = path.flapping.failed(now);
-            let why = error.to_string();
-            if down.said != why {
-                down.said.clone_from(&why);
-                self.events.push_back(RouteEvent::Down { route, why });
-            }
-        }
-        self.last_failure = Some(error);
-    }
-
-    /// A session over the route at `place` has begun.
-    fn join(&mut self, place: usize, mut initiator: Box<Initiator>, unit: &Unit, now: Instant) {
-        let path = &mut self.paths[place];
-        path.session = initiator.session().id();
-        path.portal_group_tag = initiator.session().portal_group_tag();
-        path.flapping.back(now);
-        if let State::Down(down) = &mut path.state {
-            initiator.record_to(std::mem::replace(&mut down.records, Recorder::off()));
-        }
-        path.state = State::Up(initiator);
-        self.requests.up(place, unit.rank);
-        if let Some((since, _)) = self.down.take() {
-            self.totals.lost += now - since;
-        }
-    }
-
-    /// Has the target end what sessions before these may have left that were over the routes that are down: with the
-    /// same ISIDs, they are sessions of the same names.
-    fn fence_all(&mut self) {
-        let up = self.paths.iter().find_map(Path::up);
-        let Some(over) = up.map(|up| up.destination().clone()) else {
-            return;
-        };
-        let mut open = 0;
-        for (place, path) in self.paths.iter().enumerate() {
-            if path.up().is_none() && self.errands.fence(place, &path.to, &over).is_ok() {
-                open += 1;
-            }
-        }
-        for _ in 0..open {
-            if let Some((place, Outcome::Fenced(Err(error)))) = self.errands.wait() {
-                let route = self.paths[place].name();
-                let why = format!("nor can an earlier session over it be ended: {error}");
-                self.events.push_back(RouteEvent::Down { route, why });
-            }
-        }
     }
 
     /// Submits one command and waits for its completion; no other command may be outstanding.
@@ -521,7 +414,8 @@ impl MultipathSession {
 
     /// Logs out of all sessions at once and returns the records, even if the target does not answer.
     #[must_use]
-    pub fn logout(self) -> Vec<Recorder> {
+    pub fn logout(mut self) -> Vec<Recorder> {
+        self.fence_lost(clock::now() + self.config.patience);
         let leave = |path: Path| match path.state {
             State::Up(initiator) => initiator.logout(),
             State::Down(down) => down.records,

@@ -229,6 +229,11 @@ impl Core {
         let is_write = task.extent.is_some();
         let id = match task.stage {
             Stage::Queued | Stage::Withheld => ConnectionId(0),
+            Stage::Sent(id) if matches!(outcome, Err(TaskError::SessionEnded)) => {
+                self.carriage.left(id, task, now);
+                trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
+                id
+            }
             Stage::Sent(id) => {
                 let is_good = outcome
                     .as_ref()

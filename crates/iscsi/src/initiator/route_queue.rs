@@ -111,10 +111,10 @@ impl RouteQueue {
             held.command.transfer = done.transfer;
             return is_accessible;
         }
-        let has_failed = !matches!(&done.outcome, Ok(answer) if answer.status == ScsiStatus::Good);
-        if self.queue.completed(place, id, now) {
+        let is_good = matches!(&done.outcome, Ok(answer) if answer.status == ScsiStatus::Good);
+        if self.queue.completed(place, id, is_good, now) {
             self.finish(id, (session, done));
-        } else if has_failed {
+        } else if !is_good {
             held.failed.get_or_insert((session, done));
         }
         true

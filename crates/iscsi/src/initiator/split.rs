@@ -266,8 +266,13 @@ impl Whole {
     }
 
     /// Takes in what became of a part: the first failure stays, and bytes that were not moved add
-    /// up.
+    /// up. If the session has ended, that is what became of all: a part that was not answered may
+    /// still be carried out.
     fn take(&mut self, part: Result<Answer, TaskError>) {
+        if matches!(part, Err(TaskError::SessionEnded)) {
+            self.outcome = part;
+            return;
+        }
         let before = match &self.outcome {
             Ok(answer) if answer.status == ScsiStatus::Good => answer.residual,
             _ => return,

@@ -32,8 +32,8 @@ pub(crate) fn is_about_access_state(sense: &Sense) -> bool {
     let AdditionalSense { code, qualifier } = sense.additional;
     match sense.key {
         // LOGICAL UNIT NOT ACCESSIBLE: ASYMMETRIC ACCESS STATE TRANSITION, TARGET PORT IN STANDBY STATE, TARGET PORT IN
-        // UNAVAILABLE STATE.
-        SenseKey::NotReady => code == 0x04 && matches!(qualifier, 0x0a..=0x0c),
+        // UNAVAILABLE STATE; LOGICAL UNIT NOT READY, OFFLINE.
+        SenseKey::NotReady => code == 0x04 && matches!(qualifier, 0x0a..=0x0c | 0x12),
         // ASYMMETRIC ACCESS STATE CHANGED, IMPLICIT ASYMMETRIC ACCESS STATE TRANSITION FAILED.
         SenseKey::UnitAttention => code == 0x2a && matches!(qualifier, 0x06 | 0x07),
         _ => false,

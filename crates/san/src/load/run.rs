@@ -100,7 +100,7 @@ pub struct Progress {
     pub iops: f64,
 }
 
-pub(super) fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
+pub(crate) fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
     Command {
         lun,
         cdb,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wansan_trace::Recorder;
+use wansan_trace::{Recorder, clock};
 
 use super::unit::Unit;
 use crate::initiator::dial::Destination;
@@ -50,7 +50,7 @@ impl Errands {
         self.bell.as_fd()
     }
 
-    /// Logs in over the route at `place`, within `patience`, and asks for unit `lun`.
+    /// Logs in over the route at `place` and asks for unit `lun`, all within `patience`.
     pub(super) fn join(
         &self,
         place: usize,
@@ -59,31 +59,39 @@ impl Errands {
         patience: Duration,
     ) -> io::Result<()> {
         let usual = to.config.patience;
-        let mut to = to.clone();
-        to.config.patience = patience;
+        let to = within(to, patience);
         self.spawn(place, move || {
-            let joined = connect_to(to, Recorder::off()).and_then(|mut initiator| {
+            let joined = log_in(to, lun, patience).map(|(mut initiator, unit)| {
                 initiator.be_patient(usual);
-                let unit = Unit::ask(&mut initiator, lun)?;
-                Ok((Box::new(initiator), unit))
+                (Box::new(initiator), unit)
             });
             Outcome::Joined(joined)
         })
     }
 
-    /// Logs in to `over` with the ISID of the session that was lost with the route at `place`, so that the target ends
-    /// that one (RFC 7143 §6.3.5), and out again.
+    /// Logs in where `over` leads with the ISID of the session that was lost with the route at `place`, so that the target
+    /// ends that one (RFC 7143 §6.3.5), and out again, all within `patience`. `portal_group_tag` is the one that the
+    /// lost session was with, if it is known: with another group it is another session.
     pub(super) fn fence(
         &self,
         place: usize,
-        lost: &Destination,
-        over: &Destination,
+        (lost, portal_group_tag): (&Destination, Option<u16>),
+        (over, lun): (&Destination, u16),
+        patience: Duration,
     ) -> io::Result<()> {
-        let mut to = lost.clone();
+        let mut to = within(lost, patience);
         to.routes.clone_from(&over.routes);
         self.spawn(place, move || {
-            let fenced = connect_to(to, Recorder::off());
-            Outcome::Fenced(fenced.map(|initiator| drop(initiator.logout())))
+            let portal = to.portal();
+            let fenced = log_in(to, lun, patience).and_then(|(initiator, _)| {
+                let tag = initiator.session().portal_group_tag();
+                let _ = initiator.logout();
+                match portal_group_tag.is_none_or(|known| tag == Some(known)) {
+                    true => Ok(()),
+                    false => Err(InitiatorError::OtherPortalGroup { portal }),
+                }
+            });
+            Outcome::Fenced(fenced)
         })
     }
 
@@ -113,4 +121,22 @@ impl Errands {
     pub(super) fn wait(&self) -> Option<(usize, Outcome)> {
         self.from.recv().ok()
     }
+}
+
+/// The same destination, with another time limit.
+fn within(to: &Destination, patience: Duration) -> Destination {
+    let mut to = to.clone();
+    to.config.patience = patience;
+    to
+}
+
+fn log_in(
+    to: Destination,
+    lun: u16,
+    patience: Duration,
+) -> Result<(Initiator, Unit), InitiatorError> {
+    let deadline = clock::now() + patience;
+    let mut initiator = connect_to(to, Recorder::off())?;
+    let unit = Unit::ask(&mut initiator, lun, deadline)?;
+    Ok((initiator, unit))
 }

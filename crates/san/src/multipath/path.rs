@@ -31,10 +31,15 @@ pub(super) enum State {
 pub(super) struct Down {
     /// An errand is under way for it.
     pub(super) is_busy: bool,
-    /// When to log in over it.
+    /// When to log in over it, and when at the earliest if no other route is up.
     pub(super) join_at: Instant,
+    pub(super) retry_at: Instant,
     /// When to have its session ended over another one, if that has to be.
     pub(super) fence_at: Instant,
+    /// When nothing of its session can arrive any more.
+    pub(super) expires_at: Instant,
+    /// The cause of its loss may pass.
+    pub(super) may_come_back: bool,
     /// What was said of it last.
     pub(super) said: String,
     pub(super) records: Recorder,
@@ -46,7 +51,10 @@ impl Path {
         let down = Down {
             is_busy: false,
             join_at: at,
+            retry_at: at,
             fence_at: Instant::FAR_FUTURE,
+            expires_at: Instant::FAR_FUTURE,
+            may_come_back: true,
             said: String::new(),
             records,
         };

@@ -1,14 +1,17 @@
 //! What a session says of the unit that it leads to: whether it is the one of the other routes, and how well it is
 //! reached.
 
+use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::inquiry::Inquiry;
 use wansan_iscsi::scsi::vpd::{self, Identification};
 use wansan_iscsi::scsi::{AccessState, cdb, parse_port_groups};
 use wansan_iscsi::wire::Lun;
+use wansan_trace::Instant;
 
 use crate::initiator::{Initiator, InitiatorError};
-use crate::load::{LoadError, address, ask, capacity, page};
+use crate::load::{LoadError, address, ask, capacity, command, page};
+use crate::sessions::Execute;
 
 /// A unit, as one route leads to it.
 #[derive(Debug, Clone)]
@@ -23,11 +26,16 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// Asks a session about unit `lun`.
+    /// Asks a session about unit `lun`, until `deadline`. When it has answered, what an earlier session of the same ISID
+    /// had under way is over, where the target lets no command of the new one pass it.
     ///
     /// # Errors
     /// The session has failed, or the unit cannot be used through it.
-    pub(super) fn ask(initiator: &mut Initiator, lun: u16) -> Result<Unit, InitiatorError> {
+    pub(super) fn ask(
+        initiator: &mut Initiator,
+        lun: u16,
+        deadline: Instant,
+    ) -> Result<Unit, InitiatorError> {
         let portal = initiator.destination().portal();
         let unusable = |problem: String| InitiatorError::Unusable {
             lun,
@@ -36,7 +44,12 @@ impl Unit {
         };
         let refused = |error| match error {
             LoadError::Session(error) => error,
+            LoadError::Unusable { problem, .. } => unusable(problem),
             error => unusable(error.to_string()),
+        };
+        let initiator = &mut Until {
+            initiator,
+            deadline,
         };
         let capacity = capacity(initiator, lun).map_err(refused)?;
         let at = address(lun).map_err(refused)?;
@@ -44,6 +57,11 @@ impl Unit {
         let identification = identification.and_then(|data| Identification::parse(&data).ok());
         let identification = identification.unwrap_or_default();
         let serial = page(initiator, at, vpd::SERIAL_NUMBER)?;
+        if identification.names.is_empty() && serial.is_none() {
+            let problem =
+                "it has neither a designator nor a serial number that tells it from others";
+            return Err(unusable(problem.to_owned()));
+        }
         let rank = match access_state(initiator, at, identification.port_group)? {
             AccessState::Optimized => 0,
             AccessState::NonOptimized | AccessState::BlockDependent => 1,
@@ -52,6 +70,7 @@ impl Unit {
                 return Err(unusable(problem.to_owned()));
             }
         };
+        read_a_block(initiator, at, &capacity)?;
         Ok(Unit {
             capacity,
             names: identification.names,
@@ -60,20 +79,46 @@ impl Unit {
         })
     }
 
-    /// Whether another route leads to the same unit: they share a name or, where units have none, the serial number.
-    pub(super) fn is(&self, other: &Unit) -> bool {
-        let is_shared = |name| other.names.contains(name);
-        let is_called_so = match self.names.is_empty() && other.names.is_empty() {
-            true => self.serial == other.serial,
+    /// Whether another route leads to the same unit, which may have been made larger meanwhile: they share a name or,
+    /// where units have none, the serial number.
+    pub(super) fn is(&self, known: &Unit) -> bool {
+        let is_shared = |name| known.names.contains(name);
+        let is_called_so = match self.names.is_empty() && known.names.is_empty() {
+            true => self.serial == known.serial,
             false => self.names.iter().any(is_shared),
         };
-        is_called_so && self.capacity == other.capacity
+        is_called_so
+            && self.capacity.block_bytes == known.capacity.block_bytes
+            && self.capacity.blocks >= known.capacity.blocks
     }
+}
+
+/// Carries out commands of an initiator until some moment.
+struct Until<'a> {
+    initiator: &'a mut Initiator,
+    deadline: Instant,
+}
+
+impl Execute for Until<'_> {
+    fn execute(&mut self, command: Command) -> Result<Completion, InitiatorError> {
+        self.initiator.execute_until(command, self.deadline)
+    }
+}
+
+/// Reads the first block; whatever the answer is, everything that a target has to do before it has been done.
+fn read_a_block(
+    session: &mut impl Execute,
+    at: Lun,
+    capacity: &Capacity,
+) -> Result<(), InitiatorError> {
+    let transfer = Transfer::Read(vec![0; capacity.block_bytes as usize]);
+    let read = command(at, cdb::read(0, 1, false), transfer, 0);
+    session.execute(read).map(drop)
 }
 
 /// The state of the target port group that the session is with; optimized where the unit does not tell.
 fn access_state(
-    initiator: &mut Initiator,
+    session: &mut impl Execute,
     at: Lun,
     port_group: Option<u16>,
 ) -> Result<AccessState, InitiatorError> {
@@ -81,7 +126,7 @@ fn access_state(
     /// Room for more groups than any array has.
     const GROUPS_BYTES: u16 = 4096;
     let inquiry = ask(
-        initiator,
+        session,
         at,
         cdb::inquiry(INQUIRY_BYTES),
         INQUIRY_BYTES.into(),
@@ -91,7 +136,7 @@ fn access_state(
         return Ok(AccessState::Optimized);
     };
     let cdb = cdb::report_target_port_groups(GROUPS_BYTES.into());
-    let groups = ask(initiator, at, cdb, GROUPS_BYTES.into())?;
+    let groups = ask(session, at, cdb, GROUPS_BYTES.into())?;
     let groups = groups.and_then(|data| parse_port_groups(&data).ok());
     let mut groups = groups.unwrap_or_default().into_iter();
     let state = groups.find(|(tag, _)| *tag == own);

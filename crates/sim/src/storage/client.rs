@@ -9,7 +9,7 @@ use wansan_iscsi::initiator::{
 };
 use wansan_iscsi::record::keys_record;
 use wansan_trace::event::{self, Role};
-use wansan_trace::{Instant, Recorder};
+use wansan_trace::{Instant, Recorder, SessionId};
 
 use super::dial::{Dial, Dials, Line};
 use super::initiator::{InitiatorConfig, InitiatorError};
@@ -304,6 +304,11 @@ impl Client {
                 return completion;
             }
         }
+    }
+
+    /// The session's id in trace records.
+    pub(super) fn session(&self) -> SessionId {
+        self.session.id()
     }
 
     /// Counters of its first connection up to `now`.

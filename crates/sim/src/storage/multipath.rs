@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use wansan_iscsi::initiator::{
-    Command, Completion, Handshake, Recoveries, RouteQueue, Splitter, Tally,
+    Command, Completion, Handshake, Recoveries, RouteQueue, Splitter, Tally, Transfer,
 };
+use wansan_iscsi::scsi::cdb;
+use wansan_iscsi::wire::TaskAttribute;
 use wansan_multipath::Flapping;
 use wansan_trace::{Instant, Recorder, SessionId};
 
@@ -15,6 +17,9 @@ use super::socket::{Owner, Sockets};
 
 /// The byte of an ISID that tells the sessions of one initiator apart; those of different ones differ in others.
 const ROUTE_BYTE: usize = 3;
+
+/// No unit has longer blocks.
+const LONGEST_BLOCK_BYTES: usize = 4096;
 
 /// Sessions over several routes.
 #[derive(Debug)]
@@ -50,8 +55,11 @@ struct Path {
 enum State {
     Up(Box<Client>),
     Dialing(Box<InitiatorConfig>, Box<Dial>),
-    /// The target is made to end the lost session, over another route.
+    /// The target is made to end the lost session, over another route; then it is logged in over its own at that time.
     Fencing(Box<InitiatorConfig>, Box<Dial>, Instant),
+    /// A block is read in the new session: once that is answered, what the lost one had under way is over. Then it takes
+    /// its place or, over another route, has ended it.
+    Settling(Box<Client>, Option<Instant>),
     Down(Box<InitiatorConfig>, Next),
     /// Between two others.
     Nothing,
@@ -60,8 +68,9 @@ enum State {
 /// When to do something about a route that is down.
 #[derive(Debug, Clone, Copy)]
 struct Next {
-    /// Log in over it.
+    /// Log in over it, and at the earliest if no other route is up.
     join_at: Instant,
+    retry_at: Instant,
     /// Have its session ended over another one, if that has to be.
     fence_at: Instant,
 }
@@ -90,6 +99,38 @@ impl Path {
             },
         }
     }
+}
+
+impl Next {
+    fn at(join_at: Instant, fence_at: Instant) -> Next {
+        Next {
+            join_at,
+            retry_at: join_at,
+            fence_at,
+        }
+    }
+}
+
+/// Has a session that has logged in read a block.
+fn settle(
+    dial: Dial,
+    config: InitiatorConfig,
+    owner: Owner,
+    sockets: &Sockets,
+) -> Result<Box<Client>, InitiatorError> {
+    let (line, handshake) = dial.into_parts();
+    let tasks = Splitter::session_tasks(config.load.parallel.max(1));
+    let session = handshake.into_session(tasks)?;
+    let mut client = Client::over(owner, config, session, vec![line], sockets);
+    let command = Command {
+        lun: client.config.lun,
+        cdb: cdb::read(0, 1, false),
+        attribute: TaskAttribute::Simple,
+        transfer: Transfer::Read(vec![0; LONGEST_BLOCK_BYTES]),
+        user: 0,
+    };
+    client.submit(command, sockets.now());
+    Ok(Box::new(client))
 }
 
 /// Begins to log in over the first connection of `config`.
@@ -129,13 +170,7 @@ impl Several {
                 trace: config.trace.another(),
             };
             Path {
-                state: State::Down(
-                    Box::new(own),
-                    Next {
-                        join_at: now,
-                        fence_at: Instant::FAR_FUTURE,
-                    },
-                ),
+                state: State::Down(Box::new(own), Next::at(now, Instant::FAR_FUTURE)),
                 flapping: Flapping::up(now),
                 portal,
                 has_begun: false,
@@ -175,8 +210,9 @@ impl Several {
         }
         let each = self.paths.iter().map(|path| match &path.state {
             State::Up(client) => client.wakes_at(),
+            State::Settling(client, _) => client.wakes_at(),
             State::Dialing(_, dial) | State::Fencing(_, dial, _) => dial.deadline(),
-            State::Down(_, next) => next.join_at.min(next.fence_at),
+            State::Down(_, next) => self.joins_at(*next).min(next.fence_at),
             State::Nothing => Instant::FAR_FUTURE,
         });
         let down = self.down.as_ref();
@@ -214,11 +250,27 @@ impl Several {
         Ok(has_done)
     }
 
+    /// When to log in over a route: one that flaps is left alone only while another one is up.
+    fn joins_at(&self, next: Next) -> Instant {
+        match self.paths.iter().any(|path| path.up().is_some()) {
+            true => next.join_at,
+            false => next.retry_at,
+        }
+    }
+
     /// Goes on with what is done about the route at `place`, if it is down; whether that has changed anything.
     fn log_in(&mut self, place: usize, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         let now = sockets.now();
         let up = self.paths.iter().find_map(Path::up);
         let over = up.map(|client| client.config.connections[0].clone());
+        let is_cut_off = over.is_none();
+        let join_at = |next: Next| {
+            if is_cut_off {
+                next.retry_at
+            } else {
+                next.join_at
+            }
+        };
         let path = &mut self.paths[place];
         let again = path.flapping.failed(now);
         let state = std::mem::replace(&mut path.state, State::Nothing);
@@ -241,46 +293,54 @@ impl Several {
                     }
                 }
             }
-            State::Down(config, next) if now >= next.join_at => {
+            State::Down(config, next) if now >= join_at(next) => {
                 let dial = begin(&config, self.owner, sockets)?;
                 (State::Dialing(config, dial), true)
             }
-            State::Fencing(config, mut dial, join_at) => {
-                let next = |fence_at| Next { join_at, fence_at };
-                match dial.step(sockets) {
-                    Ok(false) => (State::Fencing(config, dial, join_at), false),
-                    Ok(true) => {
-                        sockets.abort(dial.into_parts().0.end);
-                        self.queue.fenced(place);
-                        (State::Down(config, next(Instant::FAR_FUTURE)), true)
-                    }
-                    Err(_) => (State::Down(config, next(again)), true),
+            State::Fencing(config, mut dial, join_at) => match dial.step(sockets) {
+                Ok(false) => (State::Fencing(config, dial, join_at), false),
+                Ok(true) => {
+                    let client = settle(*dial, *config, self.owner, sockets)?;
+                    (State::Settling(client, Some(join_at)), true)
                 }
-            }
+                Err(_) => (State::Down(config, Next::at(join_at, again)), true),
+            },
             State::Dialing(config, mut dial) => match dial.step(sockets) {
                 Ok(false) => (State::Dialing(config, dial), false),
                 Ok(true) => {
-                    let (line, handshake) = dial.into_parts();
-                    let tasks = Splitter::session_tasks(config.load.parallel.max(1));
-                    let session = handshake.into_session(tasks)?;
-                    path.session = session.id();
-                    let client = Client::over(self.owner, *config, session, vec![line], sockets);
+                    let client = settle(*dial, *config, self.owner, sockets)?;
+                    (State::Settling(client, None), true)
+                }
+                Err(error) => {
+                    path.has_begun = true;
+                    self.last_failure = Some(error);
+                    (State::Down(config, Next::at(again, now)), true)
+                }
+            },
+            State::Settling(mut client, fences) => match (client.turn(sockets), fences) {
+                (Err(error), join_at) => {
+                    path.has_begun = true;
+                    self.last_failure = Some(error);
+                    let next = Next::at(join_at.unwrap_or(again), again);
+                    (State::Down(Box::new(client.abandon(sockets)), next), true)
+                }
+                (Ok(has_done), fences) if client.poll_completion(now).is_none() => {
+                    (State::Settling(client, fences), has_done)
+                }
+                (Ok(_), Some(join_at)) => {
+                    self.queue.fenced(place);
+                    let next = Next::at(join_at, Instant::FAR_FUTURE);
+                    (State::Down(Box::new(client.abandon(sockets)), next), true)
+                }
+                (Ok(_), None) => {
+                    path.session = client.session();
                     path.has_begun = true;
                     path.flapping.back(now);
                     self.queue.up(place, 0);
                     if let Some((since, _)) = self.down.take() {
                         self.totals.lost += now - since;
                     }
-                    (State::Up(Box::new(client)), true)
-                }
-                Err(error) => {
-                    path.has_begun = true;
-                    self.last_failure = Some(error);
-                    let next = Next {
-                        join_at: again,
-                        fence_at: now,
-                    };
-                    (State::Down(config, next), true)
+                    (State::Up(client), true)
                 }
             },
             other => (other, false),
@@ -310,8 +370,8 @@ impl Several {
         let join_at = path.flapping.lost(now);
         if let State::Up(client) = std::mem::replace(&mut path.state, State::Nothing) {
             let next = Next {
-                join_at,
-                fence_at: now,
+                retry_at: now,
+                ..Next::at(join_at, now)
             };
             path.state = State::Down(Box::new(client.abandon(sockets)), next);
         }
@@ -390,7 +450,7 @@ impl Several {
 
     pub(super) fn into_records(self) -> Vec<Recorder> {
         let each = self.paths.into_iter().filter_map(|path| match path.state {
-            State::Up(client) => Some(client.into_records()),
+            State::Up(client) | State::Settling(client, _) => Some(client.into_records()),
             State::Dialing(config, _) | State::Fencing(config, ..) | State::Down(config, _) => {
                 Some(config.trace)
             }

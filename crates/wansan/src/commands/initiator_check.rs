@@ -104,6 +104,9 @@ impl From<Cost> for CostReport {
 pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
     let settings = args.initiator.settings()?;
     let url = &settings.url.0;
+    if settings.connections.schedule.multipath {
+        bail!("--multipath: one session is checked; name one route, or leave it out");
+    }
     let config = InitiatorConfig {
         // One login is what is checked.
         replacement_timeout: Duration::ZERO,

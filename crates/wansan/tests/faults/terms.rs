@@ -83,7 +83,12 @@ impl Terms {
                 Duration::from_millis(5),
             ][below(3) as usize],
             is_file: kind.needs_a_file() || below(3) == 0,
-            service_time: ["", ",service-time=1ms,servers=16"][below(2) as usize],
+            service_time: [
+                "",
+                ",service-time=1ms,servers=16",
+                // What a lost session has at it outlives several logins.
+                ",service-time=200ms,servers=64",
+            ][below(if is_multipath { 3 } else { 2 }) as usize],
             isid: {
                 // A random ISID (RFC 7143 §11.12.5): rounds share nothing.
                 let [a, b, c, d, e, ..] = below(u64::MAX).to_le_bytes();
