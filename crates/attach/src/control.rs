@@ -62,6 +62,10 @@ pub struct Listed {
     pub size_bytes: u64,
     /// `connected`, `recovering` or `lost`.
     pub standing: String,
+    /// Connections to the target that are up; one for each route with multipath.
+    pub connections_up: usize,
+    /// All there are to be.
+    pub connections: usize,
     /// Programs that are connected.
     pub clients: usize,
     /// Bytes acknowledged and not at the target yet.

@@ -242,6 +242,15 @@ impl Disk {
         matches!(self.link, Link::Down { .. })
     }
 
+    /// How many connections are up, and of how many; none while there is no session.
+    #[must_use]
+    pub fn connections(&self) -> (usize, usize) {
+        match &self.link {
+            Link::Up(sessions) => sessions.connections(),
+            Link::Down { .. } => (0, self.config.routes.len().max(1)),
+        }
+    }
+
     /// Recoveries of the current session.
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {

@@ -33,6 +33,8 @@ impl Standing {
 pub struct Status {
     /// Whether there is a way to it.
     pub standing: Standing,
+    /// Connections to the target that are up, one for each session with multipath, and all there are to be.
+    pub connections: (usize, usize),
     /// Programs that are connected.
     pub clients: usize,
     /// Their requests that are not answered.

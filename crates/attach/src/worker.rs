@@ -493,6 +493,7 @@ impl Worker {
         };
         let status = Status {
             standing,
+            connections: self.disk.connections(),
             clients: self.clients.len(),
             open_requests: self.requests.len(),
             behind_bytes: self.stack.behind_bytes(),

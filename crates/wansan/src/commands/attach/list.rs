@@ -64,7 +64,10 @@ fn table(disks: &[Listed]) -> String {
             disk.url.clone(),
             disk.nbd.clone(),
             format!("{gib:.2} GiB"),
-            disk.standing.clone(),
+            match (disk.connections_up, disk.connections) {
+                (up, all) if up < all => format!("{}, {up} of {all} connections", disk.standing),
+                _ => disk.standing.clone(),
+            },
             disk.clients.to_string(),
             behind,
         ]);
@@ -154,6 +157,8 @@ fn listed(disk: &Disk) -> Listed {
         nbd: disk.attached.place().to_string(),
         size_bytes: disk.attached.facts().capacity.bytes(),
         standing: status.standing.name().to_owned(),
+        connections_up: status.connections.0,
+        connections: status.connections.1,
         clients: status.clients,
         behind_bytes: status.behind_bytes,
         behind_ns: status.behind_ns,

@@ -26,11 +26,21 @@ pub(super) fn serve(listen: SocketAddr, disks: Disks) -> Result<SocketAddr, Serv
     })
 }
 
-const GAUGES: [Row<Status, u64>; 6] = [
+const GAUGES: [Row<Status, u64>; 8] = [
     (
         "attach_connected",
         "Whether the session has a connection to the target",
         |it| u64::from(it.standing == Standing::Connected),
+    ),
+    (
+        "attach_connections_up",
+        "Connections to the target that are up; with multipath, one for each route",
+        |it| it.connections.0 as u64,
+    ),
+    (
+        "attach_connections",
+        "Connections to the target that there are to be",
+        |it| it.connections.1 as u64,
     ),
     ("attach_clients", "NBD connections", |it| it.clients as u64),
     (
