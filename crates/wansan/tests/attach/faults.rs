@@ -1,14 +1,15 @@
 //! What goes wrong below an attached disk, and beside it.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
-use wansan_peers::process::run;
+use wansan_peers::process::{Running, free_address, run};
 use wansan_peers::program::find;
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::{Attach, Target};
@@ -20,6 +21,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "an attached disk waits while its target restarts",
             target_restarts,
+        ),
+        trial(
+            "a disk goes on while one of its routes is lost",
+            route_is_lost,
         ),
         trial(
             "requests fail when the target stays away, and succeed when it is back",
@@ -81,6 +86,72 @@ fn target_restarts() -> Result<(), Stop> {
             format!("{way:?}: the target has other data")
         })?;
         drop(target);
+    }
+    Ok(())
+}
+
+/// One of two routes, through a relay, is lost between writes, and comes back.
+fn route_is_lost() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let way = free_address()?.to_string();
+    let target = stage.target.address().to_owned();
+    let relay = || {
+        let mut command = Command::new(WANSAN);
+        command.args(["relay", "--listen", &way, "--to", &target]);
+        let relay = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+        let began = Instant::now();
+        while TcpStream::connect(&way).is_err() {
+            require(began.elapsed() < LIMIT, || {
+                "the relay does not listen".to_owned()
+            })?;
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok::<_, Stop>(relay)
+    };
+    let before = relay()?;
+    let attach = stage.attach(&[&way, "--multipath", "--write-through"])?;
+    let uri = attach.uri();
+    let write = |value: u8, at_mib: u64| {
+        let write = format!("write -P {value} {at_mib}M 4M");
+        let said = peer("qemu-io", &["-f", "raw", "-c", &write, &uri])?;
+        require(said.contains("4194304/4194304"), || said.clone())
+    };
+    // The list of all attached disks has this one's line.
+    let until_listed = |what: &str, is_there: bool| {
+        let began = Instant::now();
+        loop {
+            let listed = wansan(&["attach", "list"])?.success()?.output();
+            let own = listed.lines().find(|line| line.contains(attach.socket()));
+            if own.is_some_and(|line| line.contains(what) == is_there) {
+                return Ok::<_, Stop>(());
+            }
+            require(began.elapsed() < LIMIT, || {
+                format!("{listed}{}", attach.log())
+            })?;
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until_listed("1 of 2 connections", false)?;
+    write(1, 0)?;
+    drop(before);
+    write(2, 4)?;
+    until_listed("1 of 2 connections", true)?;
+    write(3, 8)?;
+    let _after = relay()?;
+    until_listed("1 of 2 connections", false)?;
+    write(4, 0)?;
+    require(
+        attach.log().contains(&format!("route {way} is lost")),
+        || attach.log(),
+    )?;
+    require(attach.log().contains(&format!("route {way} is up")), || {
+        attach.log()
+    })?;
+    require(attach.stop()?.success(), || "attach failed".to_owned())?;
+    let disk = stage.disk()?;
+    for (value, at) in [(4, 0), (2, 4 << 20), (3, 8 << 20)] {
+        let is_right = disk[at..at + (4 << 20)].iter().all(|byte| *byte == value);
+        require(is_right, || format!("not all of {value} is at the disk"))?;
     }
     Ok(())
 }
