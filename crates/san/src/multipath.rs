@@ -143,8 +143,8 @@ impl MultipathSession {
     ///
     /// # Errors
     /// [`Full`] returns the command: take completions first.
-    pub fn submit(&mut self, command: Command) -> Result<(), Full> {
-        self.requests.submit(command)
+    pub fn submit(&mut self, command: Command, now: Instant) -> Result<(), Full> {
+        self.requests.submit(command, now)
     }
 
     /// The next completion, and the session that brought it.
@@ -221,9 +221,9 @@ impl MultipathSession {
             let now = clock::now();
             self.check_down(now)?;
             self.begin_errands(now);
-            while let Some((place, command)) = self.requests.poll(now) {
+            while let Some((place, command, since)) = self.requests.poll(now) {
                 let initiator = self.paths[place].up_mut();
-                let given = initiator.map(|initiator| initiator.submit(command, now).is_ok());
+                let given = initiator.map(|initiator| initiator.submit(command, since).is_ok());
                 assert_eq!(
                     given,
                     Some(true),
@@ -403,7 +403,8 @@ impl MultipathSession {
     /// # Panics
     /// If the queue is full, which is impossible without other commands.
     pub fn execute(&mut self, command: Command) -> Result<Completion, InitiatorError> {
-        self.submit(command).expect("an idle queue takes a command");
+        self.submit(command, clock::now())
+            .expect("an idle queue takes a command");
         loop {
             if let Some((_, completion)) = self.poll_completion() {
                 return Ok(completion);

@@ -66,7 +66,7 @@ impl Sessions {
     pub fn submit(&mut self, command: Command, now: Instant) -> Result<(), Full> {
         match self {
             Sessions::One(session) => session.submit(command, now),
-            Sessions::Several(sessions) => sessions.submit(command),
+            Sessions::Several(sessions) => sessions.submit(command, now),
         }
     }
 

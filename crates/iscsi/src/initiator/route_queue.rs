@@ -30,6 +30,8 @@ pub struct RouteQueue {
 struct Held {
     /// Without its data while a session has that.
     command: Command,
+    /// Since when it has waited for a session.
+    since: Instant,
     /// Of one that goes to several sessions, how it failed in one.
     failed: Option<(SessionId, Completion)>,
 }
@@ -51,7 +53,7 @@ impl RouteQueue {
     ///
     /// # Errors
     /// [`Full`] returns it.
-    pub fn submit(&mut self, command: Command) -> Result<(), Full> {
+    pub fn submit(&mut self, command: Command, now: Instant) -> Result<(), Full> {
         if self.queue.open() >= self.most {
             return Err(Full(command));
         }
@@ -72,13 +74,18 @@ impl RouteQueue {
             blocks,
             bytes: bytes as u64,
         });
-        let failed = None;
-        self.held.insert(id, Held { command, failed });
+        let held = Held {
+            command,
+            since: now,
+            failed: None,
+        };
+        self.held.insert(id, held);
         Ok(())
     }
 
-    /// The next command to be given to a session, and the place of its route. Its user is its number here.
-    pub fn poll(&mut self, now: Instant) -> Option<(usize, Command)> {
+    /// The next command to be given to a session, the place of its route, and since when it has waited for one. Its user
+    /// is its number here.
+    pub fn poll(&mut self, now: Instant) -> Option<(usize, Command, Instant)> {
         loop {
             let (place, id) = self.queue.poll(now)?;
             if let Some(held) = self.held.get_mut(&id) {
@@ -87,7 +94,7 @@ impl RouteQueue {
                     user: id,
                     ..held.command
                 };
-                return Some((place, command));
+                return Some((place, command, held.since));
             }
         }
     }
@@ -109,6 +116,7 @@ impl RouteQueue {
                 self.unsure.push(id);
             }
             held.command.transfer = done.transfer;
+            held.since = now;
             return is_accessible;
         }
         let is_good = matches!(&done.outcome, Ok(answer) if answer.status == ScsiStatus::Good);

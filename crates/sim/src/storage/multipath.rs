@@ -226,10 +226,10 @@ impl Several {
         for place in 0..self.paths.len() {
             has_done |= self.log_in(place, sockets)?;
         }
-        while let Some((place, command)) = self.queue.poll(now) {
+        while let Some((place, command, since)) = self.queue.poll(now) {
             has_done = true;
             if let Some(client) = self.paths[place].up_mut() {
-                client.submit(command, now);
+                client.submit(command, since);
             }
         }
         for place in 0..self.paths.len() {
@@ -399,8 +399,8 @@ impl Several {
         }
     }
 
-    pub(super) fn submit(&mut self, command: Command) {
-        let taken = self.queue.submit(command).is_ok();
+    pub(super) fn submit(&mut self, command: Command, now: Instant) {
+        let taken = self.queue.submit(command, now).is_ok();
         assert!(taken, "it has room for the load's I/Os");
     }
 

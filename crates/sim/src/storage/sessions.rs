@@ -47,7 +47,7 @@ impl Sessions {
     pub(super) fn submit(&mut self, command: Command, now: Instant) {
         match self {
             Sessions::One(client) => client.submit(command, now),
-            Sessions::Several(several) => several.submit(command),
+            Sessions::Several(several) => several.submit(command, now),
         }
     }
 

@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         kernel_trial("lio_serves_our_initiator_over_several_connections", serves),
         kernel_trial("lio_gets_lost_sessions_back", loses_connections),
+        kernel_trial("lio_loses_one_of_two_routes", loses_a_route),
     ]
 }
 
@@ -93,6 +94,54 @@ fn lose_under_load(relay: &Relay, url: &str) -> Result<(), Stop> {
         require(came_back, || format!("no session was lost: {printed}"))?;
     }
     Ok(())
+}
+
+/// Two routes with a session each, of which one is cut and mended, and then the other one is cut: no I/O fails, and nothing
+/// is lost.
+fn loses_a_route() -> Result<(), Stop> {
+    let address = free_address()?;
+    let mut guest = Guest::boot(&[(address, PORT)])?;
+    serve(&mut guest)?;
+    let routes = [Relay::to(address)?, Relay::to(address)?];
+    let outcome = lose_routes_under_load(&routes);
+    outcome.map_err(|stop| guest.beside(stop))
+}
+
+fn lose_routes_under_load(routes: &[Relay; 2]) -> Result<(), Stop> {
+    const BLOCK_BYTES: u64 = 16 << 10;
+    const MOVED_BYTES: u64 = 96 << 20;
+    let [first, second] = routes.each_ref().map(Relay::address);
+    let url = url(first);
+    let each = [first, second].map(|address| format!("0.0.0.0->{address}"));
+    let session = ["--multipath", "--route", &each[0], "--route", &each[1]];
+    let load_of = ["--op", "mix", "--verify", "--block", "16KiB"];
+    let printed = std::thread::scope(|scope| {
+        let bench = scope.spawn(|| {
+            let count = MOVED_BYTES / BLOCK_BYTES;
+            load(&url, count, &[&load_of[..], &session].concat())
+        });
+        let passed = |places: &[usize]| {
+            let each = places.iter().map(|place| routes[*place].passed_bytes());
+            each.sum::<u64>()
+        };
+        let until = |places: &[usize], bytes: u64| {
+            while passed(places) < bytes && !bench.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        until(&[0, 1], MOVED_BYTES / 4);
+        routes[0].cut();
+        until(&[1], passed(&[1]) + MOVED_BYTES / 4);
+        routes[0].mend();
+        // It is used again.
+        until(&[0], passed(&[0]) + BLOCK_BYTES * 16);
+        routes[1].cut();
+        bench.join().expect("the bench does not panic")
+    })?;
+    let lost = printed["recoveries"].as_u64();
+    require(lost >= Some(2), || {
+        format!("both routes were to be lost: {printed}")
+    })
 }
 
 fn url(address: SocketAddr) -> String {
