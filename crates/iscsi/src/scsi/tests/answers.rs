@@ -141,7 +141,9 @@ fn an_initiator_reads_what_a_unit_is_called() {
     let known = Identification::parse(&data).unwrap();
     assert_eq!(known.port_group, Some(1));
     assert_eq!(known.names.len(), 2, "the NAA and the T10 name: {known:?}");
-    let other = Identification::parse(&vpd(&device_of(unit(1, 8, 512)), 0x83)).unwrap();
+    let mut other = unit(0, 8, 512);
+    other.identity.target_name.push_str("-other");
+    let other = Identification::parse(&vpd(&device_of(other), 0x83)).unwrap();
     let is_shared = |name| other.names.contains(name);
     assert!(!known.names.iter().any(is_shared));
     for cut in 4..data.len() {
