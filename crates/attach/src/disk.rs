@@ -187,6 +187,9 @@ impl Disk {
     ) -> Result<Disk, DiskError> {
         let at = wansan_san::load::address(url.lun)?;
         let (sessions, facts) = log_in(&url, at, &config, (kinds, record_bytes))?;
+        // A portal that has listed the others may be away later.
+        let routes = sessions.routes();
+        let config = InitiatorConfig { routes, ..config };
         let mut disk = Disk {
             url,
             at,
@@ -247,7 +250,7 @@ impl Disk {
     pub fn connections(&self) -> (usize, usize) {
         match &self.link {
             Link::Up(sessions) => sessions.connections(),
-            Link::Down { .. } => (0, self.config.routes.len().max(1)),
+            Link::Down { .. } => (0, self.config.routes.len()),
         }
     }
 

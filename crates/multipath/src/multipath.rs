@@ -34,7 +34,8 @@ pub struct Request {
     pub kind: Kind,
     /// The blocks that it is about; empty when it is about none.
     pub blocks: Range<u64>,
-    /// The data that it moves.
+    /// The data that it moves; 0 where the time that it takes tells nothing of the route, as of one about many blocks
+    /// without data.
     pub bytes: u64,
 }
 
@@ -203,8 +204,9 @@ impl Multipath {
     }
 
     /// Has the oldest request that is ready take its route, or its routes. One whose route is being drained waits, and
-    /// others of its kind with it.
+    /// others of its kind with it, where there is another route to choose.
     fn choose(&mut self, now: Instant) {
+        let has_choice = self.usable().count() > 1;
         let mut waiting: Option<Kind> = None;
         for &id in self.ready.iter().take(LOOKED_AT) {
             let request = &self.requests[&id].request;
@@ -214,7 +216,7 @@ impl Multipath {
             let Some(cheapest) = self.cheapest(request, now) else {
                 return;
             };
-            if !self.routes[cheapest].priced(request.kind).drains() {
+            if !has_choice || !self.routes[cheapest].priced(request.kind).drains() {
                 return self.take(id, cheapest, now);
             }
             if waiting.replace(request.kind).is_some() {
@@ -223,18 +225,20 @@ impl Multipath {
         }
     }
 
-    /// The route where a request costs least, among those of the best rank.
-    fn cheapest(&self, request: &Request, now: Instant) -> Option<usize> {
+    /// The routes that are up and of the best rank.
+    fn usable(&self) -> impl Iterator<Item = (usize, &Route)> {
         let up = self.routes.iter().filter(|route| route.is_up);
-        let rank = up.map(|route| route.rank).min()?;
-        let usable = |route: &Route| route.is_up && route.rank == rank;
+        let rank = up.map(|route| route.rank).min();
         let routes = self.routes.iter().enumerate();
-        let priced = routes
-            .filter(|(_, route)| usable(route))
-            .map(|(place, route)| {
-                let cost_ns = route.priced(request.kind).costs_ns(request.bytes, now);
-                (place, cost_ns, route.open())
-            });
+        routes.filter(move |(_, route)| route.is_up && Some(route.rank) == rank)
+    }
+
+    /// The route where a request costs least.
+    fn cheapest(&self, request: &Request, now: Instant) -> Option<usize> {
+        let priced = self.usable().map(|(place, route)| {
+            let cost_ns = route.priced(request.kind).costs_ns(request.bytes, now);
+            (place, cost_ns, route.open())
+        });
         let cheapest = priced.min_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
         cheapest.map(|(place, ..)| place)
     }
@@ -264,7 +268,10 @@ impl Multipath {
         let (kind, bytes) = (open.request.kind, open.request.bytes);
         open.under_way.push(Part {
             route: place,
-            sent: route.lane(kind).map(|lane| lane.send(bytes, now)),
+            sent: route
+                .lane(kind)
+                .filter(|_| bytes > 0)
+                .map(|lane| lane.send(bytes, now)),
             written: route.written,
         });
         self.chosen.push_back((place, id));

@@ -317,6 +317,13 @@ impl Initiator {
         &self.session
     }
 
+    /// The route of each connection.
+    #[must_use]
+    pub fn routes(&self) -> Vec<Route> {
+        let routes = self.to.routes.iter();
+        routes.map(|resolved| resolved.route.clone()).collect()
+    }
+
     /// How many connections are up, and of how many.
     #[must_use]
     pub fn connections(&self) -> (usize, usize) {

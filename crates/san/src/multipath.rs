@@ -24,7 +24,7 @@ use self::errand::Errands;
 use self::path::{Down, Path, State};
 use self::unit::Unit;
 use crate::initiator::{
-    Initiator, InitiatorConfig, InitiatorError, LONGEST_WAIT, Recoveries, timespec,
+    Initiator, InitiatorConfig, InitiatorError, LONGEST_WAIT, Recoveries, Route, timespec,
 };
 use crate::url::IscsiUrl;
 
@@ -181,6 +181,13 @@ impl MultipathSession {
         let each = self.paths.iter().filter_map(Path::up);
         let longest = each.map(Initiator::attempt).max();
         longest.unwrap_or(self.config.patience)
+    }
+
+    /// The routes, as they were given or the target has listed them.
+    #[must_use]
+    pub fn routes(&self) -> Vec<Route> {
+        let paths = self.paths.iter();
+        paths.map(|path| path.to.routes[0].route.clone()).collect()
     }
 
     /// How many routes are up, and of how many.
@@ -353,14 +360,16 @@ impl MultipathSession {
         self.take_completions(place);
         let path = &mut self.paths[place];
         path.past = path.tally(now);
+        let join_at = path.flapping.lost(now);
         let down = State::Down(Box::new(Down {
             is_busy: false,
-            join_at: path.flapping.lost(now),
-            retry_at: now,
+            join_at,
+            retry_at: join_at.min(path.flapping.failed(now)),
             fence_at: now,
             expires_at: now + SEGMENT_LIFETIME,
             may_come_back,
             said: String::new(),
+            said_unfenced: String::new(),
             records: Recorder::off(),
         }));
         if let State::Up(initiator) = std::mem::replace(&mut path.state, down)
@@ -416,6 +425,8 @@ impl MultipathSession {
     /// Logs out of all sessions at once and returns the records, even if the target does not answer.
     #[must_use]
     pub fn logout(mut self) -> Vec<Recorder> {
+        // Nobody is to be woken any more.
+        self.waker = None;
         self.fence_lost(clock::now() + self.config.patience);
         let leave = |path: Path| match path.state {
             State::Up(initiator) => initiator.logout(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wansan_iscsi::initiator::{Command, Completion, Full, Tally};
 use wansan_trace::{Instant, Kinds, Recorder, SessionId};
 
-use crate::initiator::{Initiator, InitiatorConfig, InitiatorError, Recoveries};
+use crate::initiator::{Initiator, InitiatorConfig, InitiatorError, Recoveries, Route};
 use crate::multipath::{MultipathSession, RouteEvent};
 use crate::url::IscsiUrl;
 
@@ -135,6 +135,15 @@ impl Sessions {
         match self {
             Sessions::One(session) => session.attempt(),
             Sessions::Several(sessions) => sessions.attempt(),
+        }
+    }
+
+    /// The route of each connection, or each session, also where the target has listed them.
+    #[must_use]
+    pub fn routes(&self) -> Vec<Route> {
+        match self {
+            Sessions::One(session) => session.routes(),
+            Sessions::Several(sessions) => sessions.routes(),
         }
     }
 

@@ -10,7 +10,7 @@ use wansan_trace::{Instant, SessionId, TaskTag};
 use super::replay::is_repeatable;
 use super::session::Full;
 use super::task::{Command, Completion, TaskError, Transfer};
-use crate::scsi::{Effect, Sense, extent, is_about_access_state};
+use crate::scsi::{Effect, Sense, extent, is_about_access_state, opcode};
 use crate::wire::ScsiStatus;
 
 /// Commands until they are done, above the sessions of several routes. Sans-I/O: the driver gives the commands of
@@ -68,6 +68,11 @@ impl RouteQueue {
             Effect::Write => Kind::Write,
             Effect::Flush => Kind::Flush,
             Effect::None => Kind::Other,
+        };
+        // These may be about many blocks, and take their time for each.
+        let bytes = match command.cdb[0] {
+            opcode::UNMAP | opcode::WRITE_SAME_10 | opcode::WRITE_SAME_16 => 0,
+            _ => bytes,
         };
         let id = self.queue.submit(Request {
             kind,

@@ -28,7 +28,8 @@ impl AccessState {
 
 /// Whether a command was not carried out because the state of its port's group has changed, or does not let it be: the
 /// states are to be asked for again.
-pub(crate) fn is_about_access_state(sense: &Sense) -> bool {
+#[must_use]
+pub fn is_about_access_state(sense: &Sense) -> bool {
     let AdditionalSense { code, qualifier } = sense.additional;
     match sense.key {
         // LOGICAL UNIT NOT ACCESSIBLE: ASYMMETRIC ACCESS STATE TRANSITION, TARGET PORT IN STANDBY STATE, TARGET PORT IN

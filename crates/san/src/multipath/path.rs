@@ -40,8 +40,9 @@ pub(super) struct Down {
     pub(super) expires_at: Instant,
     /// The cause of its loss may pass.
     pub(super) may_come_back: bool,
-    /// What was said of it last.
+    /// What was said last of it, and of why its session cannot be ended.
     pub(super) said: String,
+    pub(super) said_unfenced: String,
     pub(super) records: Recorder,
 }
 
@@ -56,6 +57,7 @@ impl Path {
             expires_at: Instant::FAR_FUTURE,
             may_come_back: true,
             said: String::new(),
+            said_unfenced: String::new(),
             records,
         };
         Path {

@@ -5,7 +5,9 @@ use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::inquiry::Inquiry;
 use wansan_iscsi::scsi::vpd::{self, Identification};
-use wansan_iscsi::scsi::{AccessState, cdb, parse_port_groups};
+use wansan_iscsi::scsi::{
+    AccessState, Sense, SenseKey, cdb, is_about_access_state, parse_port_groups,
+};
 use wansan_iscsi::wire::Lun;
 use wansan_trace::Instant;
 
@@ -70,7 +72,10 @@ impl Unit {
                 return Err(unusable(problem.to_owned()));
             }
         };
-        read_a_block(initiator, at, &capacity)?;
+        if !can_read(initiator, at, &capacity)? {
+            let problem = "the state of its target port group does not let it be read";
+            return Err(unusable(problem.to_owned()));
+        }
         Ok(Unit {
             capacity,
             names: identification.names,
@@ -105,15 +110,29 @@ impl Execute for Until<'_> {
     }
 }
 
-/// Reads the first block; whatever the answer is, everything that a target has to do before it has been done.
-fn read_a_block(
+/// Reads the first block; once that is answered, everything that a target has to do before has been done. Whether the
+/// state of the port group lets it be read; any other failure is the medium's, or that of a reservation.
+fn can_read(
     session: &mut impl Execute,
     at: Lun,
     capacity: &Capacity,
-) -> Result<(), InitiatorError> {
-    let transfer = Transfer::Read(vec![0; capacity.block_bytes as usize]);
-    let read = command(at, cdb::read(0, 1, false), transfer, 0);
-    session.execute(read).map(drop)
+) -> Result<bool, InitiatorError> {
+    /// More unit attentions, whose answers wait for nothing, than a target queues.
+    const TRIES: usize = 8;
+    for _ in 0..TRIES {
+        let transfer = Transfer::Read(vec![0; capacity.block_bytes as usize]);
+        let done = session.execute(command(at, cdb::read(0, 1, false), transfer, 0))?;
+        let sense = done
+            .outcome
+            .ok()
+            .and_then(|answer| Sense::parse(&answer.sense).ok());
+        match sense {
+            Some(sense) if is_about_access_state(&sense) => return Ok(false),
+            Some(sense) if sense.key == SenseKey::UnitAttention => {}
+            _ => return Ok(true),
+        }
+    }
+    Ok(true)
 }
 
 /// The state of the target port group that the session is with; optimized where the unit does not tell.

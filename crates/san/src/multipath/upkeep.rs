@@ -27,7 +27,8 @@ impl MultipathSession {
             if down.is_busy {
                 continue;
             }
-            if now >= down.expires_at {
+            let has_expired = now >= down.expires_at && self.connections().0 > 0;
+            if has_expired && self.same_group(place).is_none() {
                 self.fenced(place);
             } else if now >= down.fence_at && !self.requests.lingers(place) {
                 // Nothing more is sent in a lost session: if it need not be fenced now, it never has to be.
@@ -49,7 +50,9 @@ impl MultipathSession {
             .map(|over| self.errands.fence(place, lost, (over, self.lun), patience));
         let again = path.flapping.failed(now);
         if begun.is_none() && self.connections().0 > 0 {
-            let why = "no other route is in its target portal group".to_owned();
+            let limit_s = SEGMENT_LIFETIME.as_secs();
+            let why =
+                format!("no other route is in its target portal group, so for {limit_s} s at most");
             self.say_unfenced(place, &why);
         }
         let is_busy = matches!(begun, Some(Ok(())));
@@ -86,13 +89,20 @@ impl MultipathSession {
         self.requests.fenced(place);
     }
 
-    /// Says, once, that writes wait because the lost session at `place` may still carry out earlier ones.
+    /// Says that writes wait because the lost session at `place` may still carry out earlier ones, unless that was what
+    /// was said last.
     fn say_unfenced(&mut self, place: usize, why: &str) {
-        let limit_s = SEGMENT_LIFETIME.as_secs();
-        let why = format!(
-            "its session cannot be ended ({why}): writes to blocks that it may still write wait until it is up, {limit_s} s at most"
-        );
-        self.say(place, why);
+        let path = &mut self.paths[place];
+        let route = path.name();
+        if let State::Down(down) = &mut path.state
+            && down.said_unfenced != why
+        {
+            why.clone_into(&mut down.said_unfenced);
+            let why = format!(
+                "writes to blocks that its lost session may still write wait until that is ended: {why}"
+            );
+            self.events.push_back(RouteEvent::Down { route, why });
+        }
     }
 
     /// Says why the route at `place` is down, unless that was what was said last.
@@ -230,6 +240,8 @@ impl MultipathSession {
             if self.turn(deadline).is_err() {
                 return;
             }
+            // What was under way was given up.
+            while self.poll_completion().is_some() {}
         }
     }
 }

@@ -99,6 +99,10 @@ impl InitiatorSettings {
     /// Adds as many connections to each of these portals as there are to the one in the URL; one, where routes were
     /// given.
     pub fn add_portals<'a>(&mut self, portals: impl IntoIterator<Item = &'a Portal>) {
+        let mut portals = portals.into_iter().peekable();
+        if portals.peek().is_none() {
+            return;
+        }
         let mut routes = self.routes();
         if routes.is_empty() {
             routes.push(Route::to(&self.url.0));
@@ -178,6 +182,17 @@ mod tests {
         let expected = ["192.0.2.1:3260", "192.0.2.9:3261"];
         assert_eq!(portals, expected.map(|portal| [portal; 2]).concat());
         assert_eq!(settings.wanted().max_connections, 4);
+    }
+
+    #[test]
+    fn with_multipath_the_target_lists_portals_that_nobody_named() {
+        let url = "iscsi://192.0.2.1/iqn.2026-01.net.example:x/0".parse();
+        let mut settings = InitiatorSettings::new(url.unwrap());
+        settings.connections.schedule.multipath = true;
+        settings.add_portals(&[]);
+        assert_eq!(settings.routes(), []);
+        settings.add_portals(&["192.0.2.9".parse().unwrap()]);
+        assert_eq!(settings.routes().len(), 2);
     }
 
     #[test]

@@ -56,10 +56,10 @@ enum State {
     Up(Box<Client>),
     Dialing(Box<InitiatorConfig>, Box<Dial>),
     /// The target is made to end the lost session, over another route; then it is logged in over its own at that time.
-    Fencing(Box<InitiatorConfig>, Box<Dial>, Instant),
+    Fencing(Box<InitiatorConfig>, Box<Dial>, Next),
     /// A block is read in the new session: once that is answered, what the lost one had under way is over. Then it takes
     /// its place or, over another route, has ended it.
-    Settling(Box<Client>, Option<Instant>),
+    Settling(Box<Client>, Option<Next>),
     Down(Box<InitiatorConfig>, Next),
     /// Between two others.
     Nothing,
@@ -108,6 +108,10 @@ impl Next {
             retry_at: join_at,
             fence_at,
         }
+    }
+
+    fn fencing_at(self, fence_at: Instant) -> Next {
+        Next { fence_at, ..self }
     }
 }
 
@@ -282,14 +286,14 @@ impl Several {
                         let own = std::mem::replace(&mut config.connections, vec![over]);
                         let dial = begin(&config, self.owner, sockets)?;
                         config.connections = own;
-                        (State::Fencing(config, dial, next.join_at), true)
+                        (State::Fencing(config, dial, next), true)
                     }
                     None => {
                         let fence_at = match self.queue.lingers(place) {
                             true => again,
                             false => Instant::FAR_FUTURE,
                         };
-                        (State::Down(config, Next { fence_at, ..next }), true)
+                        (State::Down(config, next.fencing_at(fence_at)), true)
                     }
                 }
             }
@@ -297,13 +301,13 @@ impl Several {
                 let dial = begin(&config, self.owner, sockets)?;
                 (State::Dialing(config, dial), true)
             }
-            State::Fencing(config, mut dial, join_at) => match dial.step(sockets) {
-                Ok(false) => (State::Fencing(config, dial, join_at), false),
+            State::Fencing(config, mut dial, next) => match dial.step(sockets) {
+                Ok(false) => (State::Fencing(config, dial, next), false),
                 Ok(true) => {
                     let client = settle(*dial, *config, self.owner, sockets)?;
-                    (State::Settling(client, Some(join_at)), true)
+                    (State::Settling(client, Some(next)), true)
                 }
-                Err(_) => (State::Down(config, Next::at(join_at, again)), true),
+                Err(_) => (State::Down(config, next.fencing_at(again)), true),
             },
             State::Dialing(config, mut dial) => match dial.step(sockets) {
                 Ok(false) => (State::Dialing(config, dial), false),
@@ -318,18 +322,18 @@ impl Several {
                 }
             },
             State::Settling(mut client, fences) => match (client.turn(sockets), fences) {
-                (Err(error), join_at) => {
+                (Err(error), next) => {
                     path.has_begun = true;
                     self.last_failure = Some(error);
-                    let next = Next::at(join_at.unwrap_or(again), again);
+                    let next = next.unwrap_or(Next::at(again, again)).fencing_at(again);
                     (State::Down(Box::new(client.abandon(sockets)), next), true)
                 }
                 (Ok(has_done), fences) if client.poll_completion(now).is_none() => {
                     (State::Settling(client, fences), has_done)
                 }
-                (Ok(_), Some(join_at)) => {
+                (Ok(_), Some(next)) => {
                     self.queue.fenced(place);
-                    let next = Next::at(join_at, Instant::FAR_FUTURE);
+                    let next = next.fencing_at(Instant::FAR_FUTURE);
                     (State::Down(Box::new(client.abandon(sockets)), next), true)
                 }
                 (Ok(_), None) => {
@@ -370,7 +374,7 @@ impl Several {
         let join_at = path.flapping.lost(now);
         if let State::Up(client) = std::mem::replace(&mut path.state, State::Nothing) {
             let next = Next {
-                retry_at: now,
+                retry_at: join_at.min(path.flapping.failed(now)),
                 ..Next::at(join_at, now)
             };
             path.state = State::Down(Box::new(client.abandon(sockets)), next);

@@ -114,7 +114,10 @@ fn lose_routes_under_load(routes: &[Relay; 2]) -> Result<(), Stop> {
     let url = url(first);
     let each = [first, second].map(|address| format!("0.0.0.0->{address}"));
     let session = ["--multipath", "--route", &each[0], "--route", &each[1]];
-    let load_of = ["--op", "mix", "--verify", "--block", "16KiB"];
+    // So slow that a route is back before all is done, however fast the guest is.
+    let load_of = [
+        "--op", "mix", "--verify", "--block", "16KiB", "--rate", "1000",
+    ];
     let printed = std::thread::scope(|scope| {
         let bench = scope.spawn(|| {
             let count = MOVED_BYTES / BLOCK_BYTES;
