@@ -476,6 +476,15 @@ impl Initiator {
         samples.then_some(self.next_tcp_sample)
     }
 
+    /// Asks the target for a sign of life if it owes nothing: else a connection that is lost while nothing is under way
+    /// is only noticed by the next command.
+    pub(crate) fn ping_if_idle(&mut self) {
+        if self.session.in_flight() == 0 {
+            // With as many requests outstanding as it takes, it owes answers.
+            let _ = self.session.ping(clock::now(), &mut self.trace);
+        }
+    }
+
     /// Ends the session: its commands complete.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;

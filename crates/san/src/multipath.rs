@@ -31,6 +31,9 @@ use crate::url::IscsiUrl;
 /// How long segments of a connection that was reset may still arrive, the maximum segment lifetime (RFC 9293 §3.4.1).
 const SEGMENT_LIFETIME: Duration = Duration::from_secs(120);
 
+/// How often a route on which nothing is under way is pinged.
+const IDLE_PING: Duration = Duration::from_secs(5);
+
 /// What has happened to a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteEvent {
@@ -81,6 +84,8 @@ pub struct MultipathSession {
     /// Why the last attempt to log in failed.
     last_failure: Option<InitiatorError>,
     totals: Recoveries,
+    /// When idle routes are pinged next.
+    next_ping: Instant,
     waker: Option<OwnedFd>,
 }
 
@@ -127,6 +132,7 @@ impl MultipathSession {
             down: None,
             last_failure: None,
             totals: Recoveries::default(),
+            next_ping: now + IDLE_PING,
             waker: None,
         };
         for (place, joined) in joined.into_iter().enumerate() {
@@ -224,6 +230,7 @@ impl MultipathSession {
 
     fn try_turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
         self.end_errands();
+        self.ping_idle_routes();
         loop {
             let now = clock::now();
             self.check_down(now)?;
@@ -246,6 +253,15 @@ impl MultipathSession {
             self.receive(place, is_ready);
         }
         Ok(())
+    }
+
+    fn ping_idle_routes(&mut self) {
+        let now = clock::now();
+        if now >= self.next_ping {
+            self.next_ping = now + IDLE_PING;
+            let up = self.paths.iter_mut().filter_map(Path::up_mut);
+            up.for_each(Initiator::ping_if_idle);
+        }
     }
 
     /// Sends in all sessions; whether none was lost.

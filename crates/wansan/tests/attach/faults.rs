@@ -137,9 +137,14 @@ fn route_is_lost() -> Result<(), Stop> {
     write(2, 4)?;
     until_listed("1 of 2 connections", true)?;
     write(3, 8)?;
-    let _after = relay()?;
+    let after = relay()?;
     until_listed("1 of 2 connections", false)?;
     write(4, 0)?;
+    // One that stands still is noticed while nothing is under way, and used again when it goes on.
+    signal(after.id(), Signal::STOP)?;
+    until_listed("1 of 2 connections", true)?;
+    signal(after.id(), Signal::CONT)?;
+    until_listed("1 of 2 connections", false)?;
     require(
         attach.log().contains(&format!("route {way} is lost")),
         || attach.log(),
@@ -186,9 +191,13 @@ fn target_stays_away() -> Result<(), Stop> {
 
 /// Kills a process.
 pub(crate) fn kill(id: u32) -> Result<(), Stop> {
+    signal(id, Signal::KILL)
+}
+
+fn signal(id: u32, signal: Signal) -> Result<(), Stop> {
     let id = i32::try_from(id).ok().and_then(Pid::from_raw);
     let id = id.ok_or(Stop::Failed("no process id".to_owned()))?;
-    kill_process(id, Signal::KILL).map_err(|errno| Stop::Failed(errno.to_string()))
+    kill_process(id, signal).map_err(|errno| Stop::Failed(errno.to_string()))
 }
 
 fn ends() -> Result<(), Stop> {
