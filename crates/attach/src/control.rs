@@ -64,7 +64,7 @@ pub struct Listed {
     pub standing: String,
     /// Connections to the target that are up; one for each route with multipath.
     pub connections_up: usize,
-    /// All there are to be.
+    /// Configured connections.
     pub connections: usize,
     /// Programs that are connected.
     pub clients: usize,

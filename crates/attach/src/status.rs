@@ -33,7 +33,7 @@ impl Standing {
 pub struct Status {
     /// Whether there is a way to it.
     pub standing: Standing,
-    /// Connections to the target that are up, one for each session with multipath, and all there are to be.
+    /// Connections to the target that are up, and those configured; with multipath, one for each session.
     pub connections: (usize, usize),
     /// Programs that are connected.
     pub clients: usize,

@@ -1,12 +1,12 @@
 //! The initiator client: one session over sockets, driven by the caller's thread.
 
 pub(crate) mod dial;
+mod error;
 pub(crate) mod login;
 mod recovery;
 mod route;
 mod socket;
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 use wansan_iscsi::initiator::{
-    AdmitError, Command, Completion, Event, Full, HandshakeError, Lost, NotBack, Schedule, Session,
-    SessionError, Splitter, Tally, attempt_time,
+    Command, Completion, Event, Full, Lost, NotBack, Schedule, Session, Splitter, Tally,
+    attempt_time,
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::InitiatorAccounts;
-use wansan_tcp::congestion::CongestionError;
 use wansan_tcp::{DelayedAck, TcpInfo};
 use wansan_trace::{Instant, Recorder, clock};
 
 use self::dial::{Destination, Dial};
+pub use self::error::InitiatorError;
 use self::recovery::{Dials, Recovery};
 pub use self::route::{Portal, Route, RouteError};
 use self::socket::Socket;
@@ -62,155 +62,6 @@ pub struct InitiatorConfig {
     pub replacement_timeout: Duration,
     /// Interval of TCP_INFO records, if they are recorded.
     pub tcp_interval: Duration,
-}
-
-/// A session could not be set up or has failed.
-#[derive(Debug, thiserror::Error)]
-pub enum InitiatorError {
-    /// The TCP connection failed.
-    #[error("cannot connect to {portal}: {source}")]
-    Connect {
-        /// Host and port.
-        portal: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The kernel provides no socket, or no descriptor to wait with.
-    #[error("cannot open a socket for the session: {0}")]
-    NoSocket(io::Error),
-    /// The target allows fewer connections per session.
-    #[error(
-        "the target at {portal} allows {granted} connection{} per session, not {asked}; request fewer",
-        if *granted == 1 { "" } else { "s" }
-    )]
-    TooFewConnections {
-        /// Host and port.
-        portal: String,
-        /// How many were requested.
-        asked: usize,
-        /// MaxConnections as negotiated.
-        granted: u16,
-    },
-    /// The kernel provides no random bytes for a CHAP challenge.
-    #[error("no random bytes for CHAP: {0}")]
-    Random(io::Error),
-    /// The congestion control is not available.
-    #[error(transparent)]
-    Congestion(#[from] CongestionError),
-    /// Login failed.
-    #[error("login to {target} at {portal} failed: {source}")]
-    Login {
-        /// The target's name.
-        target: String,
-        /// Host and port.
-        portal: String,
-        /// Why.
-        source: Box<HandshakeError>,
-    },
-    /// The portal responds, but does not offer the target.
-    #[error("{portal} has no target {target}; {}", login::nearest(target, offered))]
-    NoSuchTarget {
-        /// The target's name.
-        target: String,
-        /// Host and port.
-        portal: String,
-        /// The names of the targets that the portal offers.
-        offered: Vec<String>,
-    },
-    /// The socket failed.
-    #[error("the connection to {portal} failed: {source}")]
-    Socket {
-        /// Host and port.
-        portal: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The target closed the connection.
-    #[error("the target at {portal} closed the connection")]
-    Closed {
-        /// Host and port.
-        portal: String,
-    },
-    /// The target did not respond for too long.
-    #[error("the target at {portal} does not respond, not even to a NOP-Out")]
-    Silent {
-        /// Host and port.
-        portal: String,
-    },
-    /// A connection logged in, but does not belong to the session.
-    #[error("the connection to {portal} cannot be used: {source}")]
-    NotAdmitted {
-        /// Host and port.
-        portal: String,
-        /// Why.
-        source: AdmitError,
-    },
-    /// The session is up, but the unit cannot be used through it.
-    #[error("LUN {lun} cannot be used through {portal}: {problem}")]
-    Unusable {
-        /// The number of the unit.
-        lun: u16,
-        /// Host and port.
-        portal: String,
-        /// Why.
-        problem: String,
-    },
-    /// The session over another route is with another portal group, so it has not ended a lost one.
-    #[error("{portal} is in another target portal group than the lost session")]
-    OtherPortalGroup {
-        /// Host and port.
-        portal: String,
-    },
-    /// Several routes do not lead to the same unit.
-    #[error(
-        "LUN {lun} at {portal} is not the unit of the other routes: its designators or its size differ"
-    )]
-    OtherUnit {
-        /// The number of the unit.
-        lun: u16,
-        /// Host and port.
-        portal: String,
-    },
-    /// The session was lost and not recovered.
-    #[error(
-        "the session with {target} was lost ({cause}) and not recovered within {} s: {}; check that the target is running and reachable",
-        timeout.as_secs_f64(),
-        last_attempt(last_failure.as_deref())
-    )]
-    NotBack {
-        /// The target's name.
-        target: String,
-        /// Why it was lost.
-        cause: Box<InitiatorError>,
-        /// The time allowed for recovery, [`InitiatorConfig::replacement_timeout`].
-        timeout: Duration,
-        /// Why the last completed attempt failed, if any.
-        last_failure: Option<Box<InitiatorError>>,
-    },
-    /// Login took too long.
-    #[error("login at {portal} did not complete within {} s", patience.as_secs_f64())]
-    Slow {
-        /// Host and port.
-        portal: String,
-        /// The timeout.
-        patience: Duration,
-    },
-    /// A protocol error.
-    #[error("session with {portal}: {source}")]
-    Session {
-        /// Host and port.
-        portal: String,
-        /// Which.
-        source: SessionError,
-    },
-}
-
-/// How the last attempt to come back failed, in words.
-fn last_attempt(failure: Option<&InitiatorError>) -> String {
-    match failure {
-        Some(failure) => format!("the last attempt failed: {failure}"),
-        None => "no attempt completed in that time".to_owned(),
-    }
 }
 
 /// A session with a target, in full feature phase, over one connection or several.

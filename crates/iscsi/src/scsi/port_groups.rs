@@ -27,7 +27,7 @@ impl AccessState {
 }
 
 /// Whether a command was not carried out because the state of its port's group has changed, or does not let it be: the
-/// states are to be asked for again.
+/// states have to be queried again.
 #[must_use]
 pub fn is_about_access_state(sense: &Sense) -> bool {
     let AdditionalSense { code, qualifier } = sense.additional;

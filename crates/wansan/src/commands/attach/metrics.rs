@@ -39,7 +39,7 @@ const GAUGES: [Row<Status, u64>; 8] = [
     ),
     (
         "attach_connections",
-        "Connections to the target that there are to be",
+        "Configured connections to the target",
         |it| it.connections.1 as u64,
     ),
     ("attach_clients", "NBD connections", |it| it.clients as u64),
