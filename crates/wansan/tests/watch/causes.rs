@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use wansan_lab::emulator::Emulator;
 use wansan_lab::world::World;
 use wansan_path::{Change, Effects, Listed, LossModel, Probability};
 use wansan_trace::event::CongestionState;
@@ -12,6 +13,9 @@ use crate::world::{
     INTERVAL, LONG, Observed, RTT, Sight, build, build_with, check, emulate, order, path,
     under_way, watched,
 };
+
+/// What a line of a failure begins with that says how this computer disturbed it.
+pub(crate) const DISTURBED: &str = "disturbed: ";
 
 pub(crate) fn an_echoed_mark(sight: Sight) -> Result<(), String> {
     marked(&build(true)?, sight, 0.005, 8 << 20)
@@ -114,6 +118,28 @@ pub(crate) fn listed_losses(sight: Sight) -> Result<(), String> {
     };
     let emulator = emulate(&world, &losses)?;
     let told = watched(&world, sight.config(), sight, 6 << 20)?;
+    are_listed(&world, &emulator, &told, sight).map_err(|wrong| {
+        let disturbed = disturbance(&world, &emulator);
+        disturbed.map_or(wrong.clone(), |by| format!("{wrong}\n{DISTURBED}{by}"))
+    })
+}
+
+/// What this computer did to segments: those that it held up come twice, which D-SACK reports (RFC 2883).
+fn disturbance(world: &World, emulator: &Emulator) -> Option<String> {
+    let late = client_count(world, "TCPDSACKRecv").unwrap_or(0);
+    let statistics = emulator.statistics();
+    let lost = statistics.ring_drops + statistics.send_failures;
+    let is_disturbed = late > 0 || lost > 0;
+    is_disturbed.then(|| format!("{late} segments came twice, and this machine lost {lost} frames"))
+}
+
+/// Whether the losses that are seen are those of the list.
+fn are_listed(
+    world: &World,
+    emulator: &Emulator,
+    told: &Observed,
+    sight: Sight,
+) -> Result<(), String> {
     let lost = emulator.statistics().paths[0]
         .counters
         .dropped_by_loss
@@ -122,7 +148,7 @@ pub(crate) fn listed_losses(sight: Sight) -> Result<(), String> {
     let last = told.records.last().ok_or("nothing was told")?;
     // Where this computer holds packets up for more than two round trips, the kernel probes the tail by
     // the last segment, which was not lost (RFC 8985 §7.3).
-    let probes = client_count(&world, "TCPLossProbes")?;
+    let probes = client_count(world, "TCPLossProbes")?;
     let most = LOST.len() + probes;
     check(
         (LOST.len()..=most).contains(&(last.retransmits as usize)),
@@ -151,7 +177,7 @@ pub(crate) fn listed_losses(sight: Sight) -> Result<(), String> {
     let others = [TcpEvent::Loss, TcpEvent::CwrByEce, TcpEvent::Undo];
     let others: usize = others.iter().map(|event| told.count(*event)).sum();
     check(
-        others == 0 && told.count(TcpEvent::Cwr) <= loss_probe_recoveries(&world)?,
+        others == 0 && told.count(TcpEvent::Cwr) <= loss_probe_recoveries(world)?,
         format!("others than the list's: {}", told.summary()),
     )
 }

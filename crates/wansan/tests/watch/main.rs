@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 use wansan_arms::{Arm, ROLE, arms, end};
 use wansan_lab::world::isolate;
-use wansan_peers::machine::unless_disturbed;
+use wansan_peers::machine::unless_disturbed_as_seen;
 use wansan_tcp::ebpf;
 
 use world::Sight;
@@ -97,7 +97,14 @@ fn trial(arm: Arm, name: &'static str, sight: Sight) -> Trial {
     let of_arm = arm.name_of(&title);
     // A machine that holds packets up for longer than a round trip has them sent twice.
     arm.trial(title, move || {
-        unless_disturbed(&of_arm, || arm.plays(&[name, sight]))
+        unless_disturbed_as_seen(&of_arm, || {
+            arm.plays(&[name, sight]).map_err(|failed| {
+                let mut lines = failed.message().unwrap_or_default().lines();
+                let by = lines.find_map(|line| line.strip_prefix(causes::DISTURBED));
+                let by = by.map(str::to_owned);
+                (failed, by)
+            })
+        })
     })
 }
 
