@@ -309,10 +309,8 @@ impl MultipathSession {
     /// When there is something to be done though nothing comes.
     fn wakes_at(&self) -> Instant {
         let errands = self.paths.iter().filter_map(|path| match &path.state {
-            State::Down(down) if !down.is_busy => {
-                let join_at = self.joins_at(down);
-                Some(join_at.min(down.fence_at).min(down.expires_at))
-            }
+            // Not for `expires_at`: it may have passed while only another route can end the session.
+            State::Down(down) if !down.is_busy => Some(self.joins_at(down).min(down.fence_at)),
             _ => None,
         });
         let samples = self.paths.iter().filter_map(|path| path.up()?.samples_at());
