@@ -75,9 +75,19 @@ impl Kind {
         self == Kind::RestartedTwice
     }
 
-    /// Draws what happens to a session of `connections` connections.
-    pub(crate) fn draw(self, random: &mut Pcg64Mcg, connections: usize) -> Plan {
+    /// Draws what happens to a session of `connections` connections, or to as many sessions.
+    pub(crate) fn draw(
+        self,
+        random: &mut Pcg64Mcg,
+        connections: usize,
+        is_multipath: bool,
+    ) -> Plan {
         let mut below = |bound: u64| random.next_u64() % bound;
+        // A route that is not needed carries little, and a fault far ahead on it would be long in coming.
+        let most_bytes = match is_multipath {
+            true => 1 << 12,
+            false => u64::MAX,
+        };
         let mut steps = Vec::new();
         let mut is_abandoned = false;
         // The first faults meet a caller that has all its writes in flight.
@@ -86,7 +96,7 @@ impl Kind {
                 for pick in 0..connections as u64 {
                     let at = 50 + below(300);
                     let cut = [Cut::Reset, Cut::Finish, Cut::Silence][below(3) as usize];
-                    let fault = fault(&mut below, pick, Harm::Cut(cut));
+                    let fault = fault(&mut below, most_bytes, pick, Harm::Cut(cut));
                     steps.push((at, Step::Strike(fault)));
                     if cut == Cut::Silence {
                         steps.push((at + 1 + below(200), Step::Release));
@@ -97,7 +107,7 @@ impl Kind {
                 for round in 0..2 {
                     let at = 50 + 400 * round + below(300);
                     let pick = below(64);
-                    let fault = fault(&mut below, pick, Harm::Cut(Cut::Silence));
+                    let fault = fault(&mut below, most_bytes, pick, Harm::Cut(Cut::Silence));
                     let time = Duration::from_millis(500 + below(9_000));
                     steps.push((at, Step::Strike(fault)));
                     steps.push((at, Step::Wait(time)));
@@ -110,7 +120,7 @@ impl Kind {
                     let at = 50 + below(300);
                     let pattern = 1 + below(255) as u8;
                     let pick = below(64);
-                    let fault = fault(&mut below, pick, Harm::Corrupt(pattern));
+                    let fault = fault(&mut below, most_bytes, pick, Harm::Corrupt(pattern));
                     steps.push((at, Step::Strike(fault)));
                 }
             }
@@ -137,8 +147,8 @@ impl Kind {
     }
 }
 
-/// At any byte of the next few hundred KiB.
-fn fault(below: &mut impl FnMut(u64) -> u64, pick: u64, harm: Harm) -> Fault {
+/// At any byte of the next few hundred KiB, or of that many.
+fn fault(below: &mut impl FnMut(u64) -> u64, at_most_bytes: u64, pick: u64, harm: Harm) -> Fault {
     let direction = [Direction::ToTarget, Direction::ToInitiator][below(2) as usize];
     // Most of what goes to the initiator are headers.
     let most_bytes = match direction {
@@ -148,7 +158,7 @@ fn fault(below: &mut impl FnMut(u64) -> u64, pick: u64, harm: Harm) -> Fault {
     Fault {
         pick,
         direction,
-        after_bytes: below(most_bytes),
+        after_bytes: below(at_most_bytes.min(most_bytes)),
         harm,
     }
 }

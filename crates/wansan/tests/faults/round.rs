@@ -32,7 +32,7 @@ pub(crate) struct Outcome {
 pub(crate) fn run(kind: Kind, seed: u64) -> Result<Outcome, String> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let terms = Terms::draw(&mut random, kind);
-    let plan = kind.draw(&mut random, terms.connections);
+    let plan = kind.draw(&mut random, terms.connections, terms.is_multipath);
     let script = format!("{:?}", plan.steps);
     let mut world = World::start(&terms, seed)?;
     let ran = run_in(&mut world, &terms, plan, random, seed);

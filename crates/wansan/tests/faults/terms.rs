@@ -24,7 +24,7 @@ pub(crate) const REPLACEMENT_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) struct Terms {
     pub(crate) connections: usize,
     /// Each of them is a session of its own.
-    is_multipath: bool,
+    pub(crate) is_multipath: bool,
     schedule: Schedule,
     wanted: Wanted,
     /// How long a byte is on its way, in each direction.
@@ -87,7 +87,7 @@ impl Terms {
                 "",
                 ",service-time=1ms,servers=16",
                 // What a lost session has at it outlives several logins.
-                ",service-time=200ms,servers=64",
+                ",service-time=20ms,servers=64",
             ][below(if is_multipath { 3 } else { 2 }) as usize],
             isid: {
                 // A random ISID (RFC 7143 §11.12.5): rounds share nothing.
