@@ -7,6 +7,7 @@
 //! - `ends` tells from the point of the capture what both ends saw;
 //! - `records` makes of that the records of a [`Cell`], so that everything that reads a run's cell
 //!   reads a capture;
+//! - [`Passing`] takes packets while they pass instead of a file;
 //! - [`finding`] says what it tells in a sentence.
 //!
 //! Whatever a file holds, it is bounded what is kept of it: [`MOST_SEGMENTS`] segments, of which
@@ -20,6 +21,7 @@ mod framing;
 mod link;
 mod login;
 mod order;
+mod passing;
 mod records;
 mod segment;
 
@@ -34,9 +36,11 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use wansan_trace::{ConnectionId, SessionId};
 
+use crate::analysis::Analysis;
 use crate::cell::Cell;
-use crate::ledger::NO_CAUSE;
+use crate::ledger::{NO_CAUSE, WaitUse};
 use crate::opcode;
+use crate::population::Population;
 use crate::summary::{CellSummary, summarise};
 use crate::window::Window;
 use connection::Connection;
@@ -46,6 +50,7 @@ use framing::is_request;
 use link::Unread;
 pub use link::{UnreadLink, unread_in_words};
 use order::Order;
+pub use passing::{Passing, PassingPacket};
 pub use records::MissingEnds;
 use records::Session;
 use segment::Segment;
@@ -153,6 +158,15 @@ pub struct CapturedConnection {
     pub pdus: BTreeMap<&'static str, u64>,
 }
 
+/// What a look at one session alone tells.
+#[derive(Debug, Clone)]
+pub struct CapturedSession {
+    /// What its I/Os waited for.
+    pub waits: WaitUse,
+    /// How many of its commands were outstanding at each moment.
+    pub outstanding: Population,
+}
+
 /// An end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -227,10 +241,36 @@ impl Capture {
 }
 
 impl Capture {
+    /// All of it in numbers, and what only a look at each session alone tells, by its name.
+    #[must_use]
+    pub fn by_session(&self) -> (CellSummary, BTreeMap<String, CapturedSession>) {
+        let window = self.cell.joined.records;
+        let analysis = Analysis::of(&self.cell, Some(window));
+        let mut spans: BTreeMap<SessionId, Vec<(u64, u64)>> = BTreeMap::new();
+        let top = self.cell.joined.top();
+        for task in &self.cell.joined.tasks {
+            let span = top.and_then(|top| task.span_ns(top, window));
+            spans.entry(task.session).or_default().extend(span);
+        }
+        let waits = WaitUse::by_session(&analysis.ledger).into_iter();
+        let sessions = waits.map(|(session, waits)| {
+            let spans = spans.remove(&session).unwrap_or_default();
+            let outstanding = Population::of(spans);
+            let session = session.to_string();
+            (session, CapturedSession { waits, outstanding })
+        });
+        let sessions = sessions.collect();
+        (self.without_unknowns(analysis.summary()), sessions)
+    }
+
     /// All of it in numbers. The packets of its stalls are named by the numbers of their frames.
     #[must_use]
     pub fn summarise(&self) -> CellSummary {
-        let mut summary = summarise(&self.cell, Some(self.cell.joined.records));
+        self.without_unknowns(summarise(&self.cell, Some(self.cell.joined.records)))
+    }
+
+    /// The same without what this capture cannot tell, and with the numbers of frames.
+    fn without_unknowns(&self, mut summary: CellSummary) -> CellSummary {
         let is_half = |session: &str| {
             let mut unpaired = self.connections.iter().filter(|c| c.unheard.is_some());
             unpaired.any(|half| half.session == session)
@@ -276,7 +316,7 @@ fn beginning(file: &mut File) -> std::io::Result<&'static str> {
 }
 
 /// A capture that is being read.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Reading {
     frames: u64,
     span: Option<Window>,
@@ -493,13 +533,13 @@ fn described(session: &Session<'_>) -> CapturedConnection {
 
 /// The frames seen last, to find those that were seen more than once: at several interfaces, or
 /// before and after an element of a path.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Marks {
     known: HashMap<u64, Sight>,
     order: VecDeque<u64>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Sight {
     interface: u32,
     time_ns: u64,

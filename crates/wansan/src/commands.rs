@@ -4,6 +4,7 @@ pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod cc;
 pub(crate) mod copy;
+pub(crate) mod diagnose;
 pub(crate) mod explain;
 mod grid;
 pub(crate) mod initiator_check;

@@ -37,6 +37,8 @@ enum Command {
     Stream(commands::stream::StreamArgs),
     /// Watch TCP connections: windows, RTTs, what limits them, congestion events
     Watch(commands::watch::WatchArgs),
+    /// Find out why iSCSI disks of this host are slow: what their I/Os wait for, and what to change
+    Diagnose(commands::diagnose::DiagnoseArgs),
     /// Run experiments on networks emulated on this computer
     Lab(commands::lab::LabArgs),
     /// Load wansan's TCP congestion control algorithms into the kernel
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Relay(args) => commands::relay::run(&args),
         Command::Stream(args) => commands::stream::run(&args),
         Command::Watch(args) => commands::watch::run(&args),
+        Command::Diagnose(args) => commands::diagnose::run(&args),
         Command::Lab(args) => commands::lab::run(args),
         Command::Cc(args) => commands::cc::run(&args),
         Command::Path(args) => commands::path::run(&args),

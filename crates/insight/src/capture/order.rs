@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 1 << 24;
 const OVERTAKEN_NS: u64 = 1_000_000_000;
 
 /// A frame that waits. The first two fields are its place.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
     time_ns: u64,
     number: u64,
@@ -28,7 +28,7 @@ struct Waiting {
 }
 
 /// Puts frames in order.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Order {
     waiting: BinaryHeap<Reverse<Waiting>>,
     waiting_bytes: usize,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use wansan_schema::{WaitCause, WaitSum};
-use wansan_trace::Layer;
+use wansan_trace::{Layer, SessionId};
 
 use super::{Ledger, Source, Wait};
 use crate::cause::{Cause, Limit};
@@ -57,6 +57,20 @@ impl WaitUse {
             adding.add(account.latency_ns(), &account.waits);
         }
         adding.finish()
+    }
+
+    /// Of the I/Os of each session.
+    #[must_use]
+    pub fn by_session(ledger: &Ledger<'_>) -> BTreeMap<SessionId, WaitUse> {
+        let mut sessions: BTreeMap<SessionId, Adding> = BTreeMap::new();
+        for account in ledger.accounts() {
+            let adding = sessions.entry(account.session).or_default();
+            adding.add(account.latency_ns(), &account.waits);
+        }
+        let finished = sessions.into_iter();
+        finished
+            .map(|(session, adding)| (session, adding.finish()))
+            .collect()
     }
 
     /// As results have it.

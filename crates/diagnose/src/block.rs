@@ -1,0 +1,181 @@
+//! What the block layer says of a disk: its limits, and counters of its requests.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::attributes::{entries, number, text};
+
+/// A disk of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Disk {
+    /// Its name, as in `/dev/NAME`.
+    pub name: String,
+    /// Its LUN.
+    pub lun: u64,
+    /// Commands that the SCSI layer gives it at once.
+    pub queue_depth: Option<u64>,
+    /// Requests that its queue holds.
+    pub nr_requests: Option<u64>,
+    /// What a sequential reader is read ahead, in KiB.
+    pub read_ahead_kib: Option<u64>,
+    /// The I/O scheduler in use.
+    pub scheduler: Option<String>,
+    /// The device-mapper multipath device that it is a path of.
+    pub multipath: Option<String>,
+}
+
+impl Disk {
+    /// The disk of that name, whose SCSI device sysfs has at `unit`.
+    pub(crate) fn of(name: String, lun: u64, unit: &Path) -> Disk {
+        let disk = unit.join("block").join(&name);
+        let queue = disk.join("queue");
+        // "none [mq-deadline] kyber": the one in brackets is in use.
+        let scheduler = text(&queue, "scheduler").and_then(|all| {
+            let (_, rest) = all.split_once('[')?;
+            Some(rest.split_once(']')?.0.to_owned())
+        });
+        let above = entries(&disk.join("holders")).into_iter();
+        let mut multipath = above.filter_map(|(_, holder)| {
+            let mapper = holder.join("dm");
+            let is_multipath = text(&mapper, "uuid")?.starts_with("mpath-");
+            is_multipath.then(|| text(&mapper, "name")).flatten()
+        });
+        Disk {
+            lun,
+            queue_depth: number(unit, "queue_depth"),
+            nr_requests: number(&queue, "nr_requests"),
+            read_ahead_kib: number(&queue, "read_ahead_kb"),
+            scheduler,
+            multipath: multipath.next(),
+            name,
+        }
+    }
+
+    /// What has been asked of it since the system started; `None` if it has gone.
+    #[must_use]
+    pub fn counters(&self, sys: &Path) -> Option<Counters> {
+        let stat = text(&sys.join("class/block").join(&self.name), "stat")?;
+        Counters::parse(&stat)
+    }
+}
+
+/// Counters of requests that were completed (Documentation/block/stat.rst).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    reads: u64,
+    read_sectors: u64,
+    writes: u64,
+    write_sectors: u64,
+    /// From when requests came to the disk's queue to their completion, in ms, added up.
+    waited_ms: u64,
+}
+
+impl Counters {
+    fn parse(stat: &str) -> Option<Counters> {
+        let fields: Vec<u64> = stat
+            .split_whitespace()
+            .map(|field| field.parse().ok())
+            .collect::<Option<_>>()?;
+        let &[
+            reads,
+            _,
+            read_sectors,
+            read_ms,
+            writes,
+            _,
+            write_sectors,
+            write_ms,
+            ..,
+        ] = &fields[..]
+        else {
+            return None;
+        };
+        Some(Counters {
+            reads,
+            read_sectors,
+            writes,
+            write_sectors,
+            waited_ms: read_ms + write_ms,
+        })
+    }
+
+    /// What was asked between `before` and this.
+    #[must_use]
+    pub fn since(&self, before: &Counters) -> BlockUse {
+        let sectors = |now: u64, then: u64| now.saturating_sub(then) * 512;
+        let reads = self.reads.saturating_sub(before.reads);
+        let writes = self.writes.saturating_sub(before.writes);
+        BlockUse {
+            reads,
+            writes,
+            read_bytes: sectors(self.read_sectors, before.read_sectors),
+            write_bytes: sectors(self.write_sectors, before.write_sectors),
+            waited_ns: self.waited_ms.saturating_sub(before.waited_ms) * 1_000_000,
+        }
+    }
+}
+
+/// What was asked of a disk in a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct BlockUse {
+    /// Reads that were completed.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub write_bytes: u64,
+    /// How long all of these took, from when they came to the disk's queue; in ns, by the kernel's milliseconds.
+    pub waited_ns: u64,
+}
+
+impl BlockUse {
+    /// Requests that were completed.
+    #[must_use]
+    pub fn ios(&self) -> u64 {
+        self.reads + self.writes
+    }
+
+    /// This and another disk's together.
+    #[must_use]
+    pub fn and(self, other: BlockUse) -> BlockUse {
+        BlockUse {
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            read_bytes: self.read_bytes + other.read_bytes,
+            write_bytes: self.write_bytes + other.write_bytes,
+            waited_ns: self.waited_ns + other.waited_ns,
+        }
+    }
+
+    /// Mean latency of a request; `None` if there were none.
+    #[must_use]
+    pub fn latency_ns(&self) -> Option<f64> {
+        (self.ios() > 0).then(|| self.waited_ns as f64 / self.ios() as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_while_are_the_difference_of_two_looks() {
+        let before = Counters::parse(" 10 1 80 5 0 0 0 0 0 5 5 0 0 0 0 0 0").unwrap();
+        let after = Counters::parse(" 30 1 240 105 4 0 64 20 0 5 5 0 0 0 0 0 0").unwrap();
+        let used = after.since(&before);
+        assert_eq!((used.reads, used.writes), (20, 4));
+        assert_eq!((used.read_bytes, used.write_bytes), (160 * 512, 64 * 512));
+        assert_eq!(used.latency_ns(), Some(5e6));
+        assert_eq!(before.since(&before).latency_ns(), None);
+    }
+
+    #[test]
+    fn what_is_no_line_of_counters_is_refused() {
+        assert_eq!(Counters::parse(""), None);
+        assert_eq!(Counters::parse("1 2 3"), None);
+        assert_eq!(Counters::parse("1 2 3 4 5 6 7 x"), None);
+    }
+}

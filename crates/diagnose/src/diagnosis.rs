@@ -1,0 +1,454 @@
+//! A look at this host's iSCSI sessions, and what it tells.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use wansan_insight::capture::{Capture, CaptureEnd, CapturedConnection, CapturedSession};
+use wansan_insight::cause::{Cause, Limit};
+use wansan_insight::ledger::WaitUse;
+use wansan_insight::summary::SessionUse;
+use wansan_insight::traffic::FlowDirection;
+use wansan_insight::window::Window;
+
+use crate::block::BlockUse;
+use crate::change::{Change, Party, Place, changes};
+use crate::host::{Host, HostSession, Role};
+use crate::judge::{Bound, BoundUse, Evidence, Judgement, Verdict, judge};
+use crate::open_iscsi::KernelSession;
+use crate::software::Software;
+
+/// Where what is said comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// Its name.
+    pub name: &'static str,
+    /// What it gave, or what would allow it.
+    pub what: String,
+    /// Whether it was there.
+    pub is_used: bool,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// How long it was looked at.
+    pub seconds: f64,
+    /// Where it comes from.
+    pub sources: Vec<Source>,
+    /// Each session that had I/Os.
+    pub sessions: Vec<SessionDiagnosis>,
+    /// Connections of iSCSI on which nothing was asked for.
+    pub quiet: Vec<String>,
+}
+
+/// A stretch of an I/O's latency.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Share {
+    /// Its name, as the ledger has it, or `host`.
+    pub wait: &'static str,
+    /// In words.
+    pub why: &'static str,
+    /// As a mean over the I/Os, in ns.
+    pub mean_ns: f64,
+    /// Of the latency, 0 to 1.
+    pub share: f64,
+    /// How much of it may belong to the others, in ns.
+    pub uncertain_ns: f64,
+    /// Where it is known from.
+    pub source: &'static str,
+}
+
+/// What a session's I/Os wait for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SessionDiagnosis {
+    /// The end on this host.
+    pub role: Role,
+    /// The initiator's addresses and the target's, of each connection.
+    pub connections: Vec<(SocketAddr, SocketAddr)>,
+    /// The initiator's name.
+    pub initiator_name: Option<String>,
+    /// The target's.
+    pub target_name: Option<String>,
+    /// The initiator's software.
+    pub initiator: Software,
+    /// The target's.
+    pub target: Software,
+    /// The process on this host.
+    pub process: Option<String>,
+    /// The kernel's session, if it is one.
+    pub kernel: Option<KernelSession>,
+    /// I/Os per second.
+    pub iops: f64,
+    /// Commands outstanding, as a mean over the time, and at most.
+    pub outstanding: f64,
+    /// The most of them.
+    pub outstanding_max: u64,
+    /// What the latency consists of, the longest first.
+    pub shares: Vec<Share>,
+    /// What bounds how many commands are outstanding.
+    pub bounds: Vec<BoundUse>,
+    /// What holds its I/Os back.
+    pub judgement: Judgement,
+    /// The same in a sentence.
+    pub finding: String,
+    /// What to change.
+    pub changes: Vec<Change>,
+}
+
+/// What was looked at besides packets.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Looked {
+    /// What was asked of each disk meanwhile, by its name.
+    pub disks: BTreeMap<String, BlockUse>,
+    /// Packets that the kernel dropped, as they came faster than they were looked at.
+    pub dropped: u64,
+}
+
+/// Commands at a bound, or this many below it, fill it: the newest answer frees one before the next command is sent.
+const NEARLY: u64 = 1;
+
+/// What was seen of each session, and what holds it back.
+#[must_use]
+pub fn diagnose(host: &Host, capture: Option<&Capture>, looked: &Looked) -> Vec<SessionDiagnosis> {
+    let Some(capture) = capture else {
+        return Vec::new();
+    };
+    let (summary, captured) = capture.by_session();
+    let mut found: Vec<SessionDiagnosis> = Vec::new();
+    for session in &summary.sessions {
+        let of_it = capture.connections.iter();
+        let connections: Vec<&CapturedConnection> =
+            of_it.filter(|it| it.session == session.session).collect();
+        let Some(alone) = captured.get(&session.session) else {
+            continue;
+        };
+        let Some(first) = connections.first() else {
+            continue;
+        };
+        let known = host.session(first.initiator, first.target);
+        if alone.waits.ios > 0 {
+            let seen = Seen {
+                host,
+                looked,
+                connections: &connections,
+                session,
+                alone,
+                window: summary.window,
+                known: &known,
+            };
+            found.push(seen.diagnosis());
+        }
+    }
+    found.sort_by(|one, other| {
+        let load = |of: &SessionDiagnosis| of.iops * of.judgement.latency_ns;
+        load(other).total_cmp(&load(one))
+    });
+    found
+}
+
+/// Connections of the host that the capture has no I/Os of.
+#[must_use]
+pub fn quiet(host: &Host, found: &[SessionDiagnosis]) -> Vec<String> {
+    let busy: Vec<(SocketAddr, SocketAddr)> = found
+        .iter()
+        .flat_map(|session| session.connections.iter().copied())
+        .collect();
+    let quiet = host.connections.iter().filter(|connection| {
+        let (initiator, target) = connection.ends();
+        !busy.contains(&(initiator, target))
+    });
+    quiet
+        .map(|connection| {
+            let (initiator, target) = connection.ends();
+            format!("{initiator} to {target}")
+        })
+        .collect()
+}
+
+/// What packets were used, as a source.
+#[must_use]
+pub fn packets_used(capture: Option<&Capture>, packets: u64, dropped: u64) -> Source {
+    let mut what = format!("{packets} packets");
+    if dropped > 0 {
+        what += &format!(", and {dropped} more that came too fast");
+    }
+    match capture {
+        None if packets == 0 => what = "none passed".to_owned(),
+        None => what += "; no iSCSI PDUs in them",
+        Some(capture) if capture.end == CaptureEnd::Full => {
+            what += &format!(
+                "; as many as are kept passed in the first {:.1} s, which are diagnosed",
+                capture.span.seconds()
+            );
+        }
+        Some(_) => {}
+    }
+    Source {
+        name: "packets",
+        what,
+        is_used: capture.is_some(),
+    }
+}
+
+/// One session with all that is known of it.
+struct Seen<'a> {
+    host: &'a Host,
+    looked: &'a Looked,
+    connections: &'a [&'a CapturedConnection],
+    session: &'a SessionUse,
+    alone: &'a CapturedSession,
+    window: Window,
+    known: &'a HostSession,
+}
+
+impl Seen<'_> {
+    fn diagnosis(&self) -> SessionDiagnosis {
+        let (waits, block) = (&self.alone.waits, self.block());
+        let bounds = self.bounds();
+        let outstanding = self.alone.outstanding.mean(self.window);
+        let judgement = judge(&Evidence {
+            waits,
+            block_latency_ns: block.and_then(|used| used.latency_ns()),
+            bounds: &bounds,
+            outstanding,
+        });
+        let place = self.place(&judgement, block);
+        SessionDiagnosis {
+            role: self.known.role,
+            connections: self
+                .connections
+                .iter()
+                .map(|of| (of.initiator, of.target))
+                .collect(),
+            initiator_name: place.initiator_name.clone(),
+            target_name: place.target_name.clone(),
+            initiator: place.initiator.software,
+            target: place.target.software,
+            process: self
+                .known
+                .owner
+                .as_ref()
+                .map(|owner| format!("{} ({})", owner.name, owner.process)),
+            kernel: self.known.kernel.clone(),
+            iops: self.session.scope.iops,
+            outstanding,
+            outstanding_max: self.alone.outstanding.max(self.window),
+            shares: shares(waits, &judgement),
+            finding: finding(&judgement, &place),
+            changes: changes(&judgement.verdict, &place),
+            bounds,
+            judgement,
+        }
+    }
+
+    /// What the block layer counted of the session's disks.
+    fn block(&self) -> Option<BlockUse> {
+        let kernel = self.known.kernel.as_ref()?;
+        let disks = kernel.disks.iter();
+        let used = disks.filter_map(|disk| self.looked.disks.get(&disk.name).copied());
+        used.reduce(BlockUse::and)
+    }
+
+    fn bounds(&self) -> Vec<BoundUse> {
+        let full = |commands: u64| {
+            let at_least = commands.saturating_sub(NEARLY).max(1);
+            let population = &self.alone.outstanding;
+            population.share(self.window, |count| count >= at_least)
+        };
+        let mut bounds = Vec::new();
+        if let Some(window) = self.session.command_window {
+            bounds.push(BoundUse {
+                bound: Bound::CommandWindow,
+                commands: window.slots,
+                full_share: window.closed_share,
+            });
+        }
+        let Some(kernel) = &self.known.kernel else {
+            return bounds;
+        };
+        if let Some(commands) = kernel.can_queue {
+            bounds.push(BoundUse {
+                bound: Bound::SessionCommands,
+                commands,
+                full_share: full(commands),
+            });
+        }
+        // Which disk a command is for, packets are not asked: with one busy disk, all are for that.
+        let busy = kernel.disks.iter().filter(|disk| {
+            let used = self.looked.disks.get(&disk.name);
+            used.is_some_and(|used| used.ios() > 0)
+        });
+        let busy: Vec<_> = busy.collect();
+        if let [disk] = busy[..]
+            && let Some(commands) = disk.queue_depth
+        {
+            bounds.push(BoundUse {
+                bound: Bound::QueueDepth {
+                    disk: disk.name.clone(),
+                },
+                commands,
+                full_share: full(commands),
+            });
+        }
+        bounds
+    }
+
+    fn place(&self, judgement: &Judgement, block: Option<BlockUse>) -> Place {
+        let first = self.connections[0];
+        let kernel = self.known.kernel.as_ref();
+        let of_login = |name: fn(&CapturedConnection) -> Option<&String>| {
+            let mut names = self.connections.iter().filter_map(|of| name(of));
+            names.next().cloned()
+        };
+        let target_name = kernel.map(|kernel| kernel.target.clone());
+        let target_name = target_name
+            .or_else(|| of_login(|of| of.target_name.as_ref()))
+            .or_else(|| self.host.lio_name(first.target));
+        let initiator_name = kernel.and_then(|kernel| kernel.initiator.clone());
+        let initiator_name = initiator_name.or_else(|| of_login(|of| of.initiator_name.as_ref()));
+        let party = |role: Role, name: Option<&String>| Party {
+            software: match self.known.role == role || self.known.role == Role::Both {
+                true => self.known.software(role),
+                false => name.map_or(Software::Unknown, |name| Software::of_name(name)),
+            },
+            is_here: self.known.role == role || self.known.role == Role::Both,
+        };
+        let read_bytes = block.map(|used| used.read_bytes > used.write_bytes);
+        let sent = |way| {
+            let sums = self.alone.waits.sums.iter();
+            let waits = sums.filter(|sum| {
+                let is_it = match &judgement.verdict {
+                    Verdict::Wire { of, .. } => sum.cause.limit() == *of,
+                    _ => sum.cause.limit() != Limit::TooFewIos,
+                };
+                is_it && sum.way == Some(way)
+            });
+            waits.map(|sum| sum.mean_ns).sum::<f64>()
+        };
+        // What would be outstanding: all that wait in the host as well, by Little's law.
+        let wanted = self.session.scope.iops * judgement.latency_ns / 1e9;
+        let wanted = match block {
+            Some(_) => wanted.ceil() as u64,
+            None => 2 * self.alone.outstanding.max(self.window),
+        };
+        Place {
+            initiator: party(Role::Initiator, initiator_name.as_ref()),
+            target: party(Role::Target, target_name.as_ref()),
+            target_name,
+            initiator_name,
+            portal: first.target.to_string(),
+            wanted,
+            can_queue: kernel.and_then(|kernel| kernel.can_queue),
+            disks: kernel
+                .map(|kernel| kernel.disks.iter().map(|disk| disk.name.clone()).collect())
+                .unwrap_or_default(),
+            is_reading: read_bytes.unwrap_or(false),
+            is_sequential: self.alone.outstanding.mean(self.window) < 2.0,
+            sender_is_target: sent(FlowDirection::ToInitiator) >= sent(FlowDirection::ToTarget),
+        }
+    }
+}
+
+/// What the latency consists of.
+fn shares(waits: &WaitUse, judgement: &Judgement) -> Vec<Share> {
+    let latency_ns = judgement.latency_ns.max(1.0);
+    let mut shares: Vec<Share> = Vec::new();
+    if judgement.host_ns > 0.0 {
+        shares.push(Share {
+            wait: "host",
+            why: "it was in the host's queues before its command was sent",
+            mean_ns: judgement.host_ns,
+            share: judgement.host_ns / latency_ns,
+            uncertain_ns: 0.0,
+            source: "block layer and packets",
+        });
+    }
+    for cause in Cause::ALL {
+        let sums: Vec<_> = waits.sums.iter().filter(|sum| sum.cause == cause).collect();
+        let mean_ns: f64 = sums.iter().map(|sum| sum.mean_ns).sum();
+        if mean_ns > 0.0 {
+            shares.push(Share {
+                wait: cause.name(),
+                why: cause.in_words(),
+                mean_ns,
+                share: mean_ns / latency_ns,
+                uncertain_ns: sums.iter().map(|sum| sum.uncertain_ns).sum(),
+                source: "packets",
+            });
+        }
+    }
+    shares.sort_by(|one, other| other.mean_ns.total_cmp(&one.mean_ns));
+    shares
+}
+
+/// What holds the I/Os back, in a sentence.
+fn finding(judgement: &Judgement, place: &Place) -> String {
+    let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
+    let of = format!(
+        "{} of the {} that an I/O takes",
+        ms(judgement.counts_ns),
+        ms(judgement.latency_ns)
+    );
+    match &judgement.verdict {
+        Verdict::Bound { bound } => {
+            let (what, commands) = (in_words(&bound.bound), bound.commands);
+            let full = bound.full_share * 100.0;
+            format!(
+                "{what} limits throughput: of its {commands} places all were taken {full:.0} % of the time, which costs {of}."
+            )
+        }
+        Verdict::Wire { of: limit, cause } => {
+            let sender = match place.sender_is_target {
+                true => "target",
+                false => "initiator",
+            };
+            format!(
+                "{} ({} sends): {}, which costs {of}.",
+                limit_in_words(*limit),
+                sender,
+                cause.in_words()
+            )
+        }
+        Verdict::Target if place.target.is_here => {
+            format!("The target limits throughput: its program or its store has the I/Os for {of}.")
+        }
+        Verdict::Target => format!(
+            "The target limits throughput: it has the I/Os for {of}. Whether they queue there, `wansan diagnose` on the target tells."
+        ),
+        Verdict::TooFewIos => format!(
+            "Too few I/Os are asked for to use the path: nothing that this host sees holds them back, and crossing the path takes {of}."
+        ),
+        Verdict::Idle => format!(
+            "The disk is nearly idle: an I/O takes {}, and most of the time none is outstanding.",
+            ms(judgement.latency_ns)
+        ),
+    }
+}
+
+fn in_words(bound: &Bound) -> String {
+    match bound {
+        Bound::QueueDepth { disk } => format!("The queue depth of {disk}"),
+        Bound::SessionCommands => {
+            "The initiator's room for commands of a session (cmds_max)".to_owned()
+        }
+        Bound::CommandWindow => "The target's command window".to_owned(),
+    }
+}
+
+fn limit_in_words(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Store => "The store limits throughput",
+        Limit::RouteLockstep => "The order of commands over unequal routes limits throughput",
+        Limit::PathRate => "The path's rate limits throughput",
+        Limit::Encryption => "A router's encryption limits throughput",
+        Limit::ReceiveWindow => "The receive window limits throughput",
+        Limit::SendBuffer => "The send buffer limits throughput",
+        Limit::CongestionWindow => "The congestion window limits throughput",
+        Limit::R2tRoundTrips => "R2T round trips limit writes",
+        Limit::CommandWindow => "The command window limits throughput",
+        Limit::Stalls => "I/Os stall in TCP",
+        Limit::Processor => "A processor limits throughput",
+        Limit::TooFewIos | Limit::Nothing => "Nothing limits throughput",
+    }
+}

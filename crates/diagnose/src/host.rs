@@ -1,0 +1,188 @@
+//! This host: its iSCSI connections, by whatever runs them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde::Serialize;
+use wansan_tcp::diag::{Connection, Diag, DiagError, SocketInfo};
+
+use crate::lio::{self, PortalGroup};
+use crate::open_iscsi::{self, KernelSession};
+use crate::sockets::{self, Owner};
+use crate::software::Software;
+
+/// Which end of a session this host is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The initiator's.
+    Initiator,
+    /// The target's.
+    Target,
+    /// Both: the session is one within this host.
+    Both,
+}
+
+/// A TCP connection of iSCSI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostConnection {
+    /// This host's end.
+    pub local: SocketAddr,
+    /// The other one.
+    pub remote: SocketAddr,
+    /// Whether this end is the target's.
+    pub is_target: bool,
+    /// The process that owns it.
+    pub owner: Option<Owner>,
+}
+
+impl HostConnection {
+    /// The initiator's end, and the target's.
+    #[must_use]
+    pub fn ends(&self) -> (SocketAddr, SocketAddr) {
+        match self.is_target {
+            true => (self.remote, self.local),
+            false => (self.local, self.remote),
+        }
+    }
+}
+
+/// What there is on this host.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Host {
+    /// The kernel's sessions as an initiator.
+    pub sessions: Vec<KernelSession>,
+    /// The kernel's targets.
+    pub portal_groups: Vec<PortalGroup>,
+    /// Connections.
+    pub connections: Vec<HostConnection>,
+}
+
+/// Who has a session here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostSession {
+    /// Which end.
+    pub role: Role,
+    /// The kernel's session.
+    pub kernel: Option<KernelSession>,
+    /// The process that owns a connection of it.
+    pub owner: Option<Owner>,
+    initiator: Software,
+    target: Software,
+}
+
+impl HostSession {
+    /// The software at this host's end of that role.
+    #[must_use]
+    pub fn software(&self, role: Role) -> Software {
+        match role {
+            Role::Target => self.target,
+            Role::Initiator | Role::Both => self.initiator,
+        }
+    }
+}
+
+impl Host {
+    /// Finds what there is: below `sys` and `proc`, where those are mounted, and among the connections with one of
+    /// `ports`, or a port that the kernel's sessions and targets use, at either end.
+    ///
+    /// # Errors
+    /// The kernel does not tell of sockets.
+    pub fn find(
+        sys: &Path,
+        proc: &Path,
+        ports: &BTreeSet<u16>,
+    ) -> Result<(Host, BTreeSet<u16>), DiagError> {
+        let sessions = open_iscsi::sessions(sys);
+        let portal_groups = lio::portal_groups(sys);
+        let portals = sessions.iter().flat_map(|session| &session.portals);
+        let listening = portal_groups.iter().flat_map(|group| &group.portals);
+        let known = portals.chain(listening).map(SocketAddr::port);
+        let ports: BTreeSet<u16> = ports.iter().copied().chain(known).collect();
+        let found = sockets::find(&mut Diag::open()?, &ports)?;
+        let connections: Vec<Connection> = found.iter().map(|socket| socket.connection).collect();
+        let owners = sockets::owners(proc, &connections);
+        let connections = found
+            .iter()
+            .map(|socket| connection(socket, &ports, &owners));
+        let host = Host {
+            sessions,
+            portal_groups,
+            connections: connections.collect(),
+        };
+        Ok((host, ports))
+    }
+
+    /// Who has the session with a connection between these ends.
+    #[must_use]
+    pub fn session(&self, initiator: SocketAddr, target: SocketAddr) -> HostSession {
+        let ends = |is_target: bool| {
+            let mut of_it = self.connections.iter();
+            of_it.find(|it| it.is_target == is_target && it.ends() == (initiator, target))
+        };
+        let (ours, theirs) = (ends(false), ends(true));
+        let role = match (ours, theirs) {
+            (Some(_), Some(_)) => Role::Both,
+            (None, Some(_)) => Role::Target,
+            // One that has gone meanwhile was the initiator's more often than not.
+            (_, None) => Role::Initiator,
+        };
+        let mut kernel = self
+            .sessions
+            .iter()
+            .filter(|it| it.portals.contains(&target));
+        let name = |of: Option<&HostConnection>| {
+            let owner = of.and_then(|of| of.owner.as_ref());
+            owner.map(|owner| owner.name.clone())
+        };
+        let initiators = name(ours);
+        let is_kernel = matches!(initiators.as_deref(), None | Some("iscsid"));
+        let kernel = kernel
+            .next()
+            .filter(|_| role != Role::Target && is_kernel)
+            .cloned();
+        let is_lio = self.lio_name(target).is_some();
+        HostSession {
+            role,
+            initiator: match kernel {
+                Some(_) => Software::OpenIscsi,
+                None => Software::of_initiator(initiators.as_deref()),
+            },
+            target: Software::of_target(name(theirs).as_deref(), is_lio),
+            kernel,
+            owner: ours.or(theirs).and_then(|of| of.owner.clone()),
+        }
+    }
+
+    /// The name of LIO's target that listens at this address.
+    #[must_use]
+    pub fn lio_name(&self, at: SocketAddr) -> Option<String> {
+        let listens = |group: &&PortalGroup| {
+            let mut portals = group.portals.iter();
+            portals.any(|portal| {
+                portal.port() == at.port()
+                    && (portal.ip().is_unspecified() || portal.ip() == at.ip().to_canonical())
+            })
+        };
+        self.portal_groups
+            .iter()
+            .find(listens)
+            .map(|group| group.target.clone())
+    }
+}
+
+fn connection(
+    socket: &SocketInfo,
+    ports: &BTreeSet<u16>,
+    owners: &BTreeMap<(SocketAddr, SocketAddr), Owner>,
+) -> HostConnection {
+    let canonical = |of: SocketAddr| SocketAddr::new(of.ip().to_canonical(), of.port());
+    let Connection { local, remote, .. } = socket.connection;
+    HostConnection {
+        local: canonical(local),
+        remote: canonical(remote),
+        is_target: ports.contains(&local.port()),
+        owner: owners.get(&(local, remote)).cloned(),
+    }
+}

@@ -1,0 +1,136 @@
+//! Looking at the host for a while.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use wansan_insight::capture::{Capture, Passing};
+use wansan_trace::clock;
+
+use crate::block::{BlockUse, Counters, Disk};
+use crate::diagnosis::{Diagnosis, Looked, Source, diagnose, packets_used, quiet};
+use crate::filter::MOST_PORTS;
+use crate::host::Host;
+use crate::packets::Packets;
+
+/// How often it is seen whether the time is over.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Looks at the sessions of `host` for `time` or until `goes_on` says no, and says what holds their I/Os back. `tick` is
+/// called now and then with the share of the time that has passed.
+///
+/// # Errors
+/// Packets cannot be seen, which is what most is known from.
+pub fn watch(
+    host: &Host,
+    ports: &BTreeSet<u16>,
+    sys: &Path,
+    time: Duration,
+    mut goes_on: impl FnMut(f64) -> bool,
+) -> Result<Diagnosis, WatchError> {
+    if ports.len() > MOST_PORTS {
+        return Err(WatchError::TooManyPorts { ports: ports.len() });
+    }
+    let disks: Vec<&Disk> = host.sessions.iter().flat_map(|it| &it.disks).collect();
+    let mut packets = Packets::open(ports).map_err(WatchError::Packets)?;
+    let before = counters(&disks, sys);
+    let began = clock::now();
+    let mut passing = Passing::default();
+    let mut is_full = false;
+    loop {
+        let elapsed = clock::now() - began;
+        let share = elapsed.as_secs_f64() / time.as_secs_f64().max(1e-9);
+        if elapsed >= time || is_full || !goes_on(share.min(1.0)) {
+            break;
+        }
+        packets
+            .wait(TICK.min(time - elapsed))
+            .map_err(WatchError::Packets)?;
+        packets.drain(|packet| is_full |= passing.take(packet).is_break());
+    }
+    let after = counters(&disks, sys);
+    let seconds = (clock::now() - began).as_secs_f64();
+    let dropped = packets.take_drops().map_err(WatchError::Packets)?;
+    drop(packets);
+    let looked = Looked {
+        disks: used(&before, &after),
+        dropped,
+    };
+    let count = passing.packets();
+    let capture = passing.capture();
+    let sessions = diagnose(host, capture.as_ref(), &looked);
+    Ok(Diagnosis {
+        seconds,
+        sources: sources(host, capture.as_ref(), count, &looked),
+        quiet: quiet(host, &sessions),
+        sessions,
+    })
+}
+
+/// It cannot be looked.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// No packets.
+    #[error("cannot see packets: {0}; a packet socket needs CAP_NET_RAW: run as root")]
+    Packets(io::Error),
+    /// More than the filter has room for.
+    #[error(
+        "{ports} ports are in use by iSCSI, and at most {MOST_PORTS} can be looked at: name fewer with --port"
+    )]
+    TooManyPorts {
+        /// How many.
+        ports: usize,
+    },
+}
+
+fn counters(disks: &[&Disk], sys: &Path) -> BTreeMap<String, Counters> {
+    let each = disks.iter();
+    let each = each.filter_map(|disk| Some((disk.name.clone(), disk.counters(sys)?)));
+    each.collect()
+}
+
+fn used(
+    before: &BTreeMap<String, Counters>,
+    after: &BTreeMap<String, Counters>,
+) -> BTreeMap<String, BlockUse> {
+    let both = before.iter().filter_map(|(name, before)| {
+        let after = after.get(name)?;
+        Some((name.clone(), after.since(before)))
+    });
+    both.collect()
+}
+
+fn sources(host: &Host, capture: Option<&Capture>, packets: u64, looked: &Looked) -> Vec<Source> {
+    let count = |n: usize, what: &str| match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    };
+    let of = |name, is_used, used: String, absent: &str| Source {
+        name,
+        is_used,
+        what: if is_used { used } else { absent.to_owned() },
+    };
+    vec![
+        packets_used(capture, packets, looked.dropped),
+        of(
+            "sysfs",
+            !host.sessions.is_empty(),
+            count(host.sessions.len(), "session of open-iscsi"),
+            "no sessions of open-iscsi on this host",
+        ),
+        of(
+            "configfs",
+            !host.portal_groups.is_empty(),
+            count(host.portal_groups.len(), "portal group of LIO"),
+            "no targets of LIO on this host, or configfs is not mounted",
+        ),
+        of(
+            "block layer",
+            !looked.disks.is_empty(),
+            count(looked.disks.len(), "disk"),
+            "no disks of open-iscsi: what programs keep in their own queues is not seen",
+        ),
+    ]
+}

@@ -1,0 +1,68 @@
+//! Packets that are looked at while they pass.
+
+use std::ops::ControlFlow;
+
+use pcap_parser::Linktype;
+
+use super::frames::Frame;
+use super::order::Order;
+use super::{Capture, CaptureEnd, Reading};
+
+/// An IP packet that has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct PassingPacket<'a> {
+    /// When, since 1970.
+    pub time_ns: u64,
+    /// The number of the interface that it passed.
+    pub interface: u32,
+    /// The packet from its IP header on, or its beginning.
+    pub bytes: &'a [u8],
+}
+
+/// Takes packets as they pass; of their payloads it keeps what tells of PDUs.
+#[derive(Debug, Default)]
+pub struct Passing {
+    reading: Reading,
+    order: Order,
+    packets: u64,
+    is_full: bool,
+}
+
+impl Passing {
+    /// Takes the next packet; breaks once as many are kept as are looked at
+    /// ([`MOST_SEGMENTS`](super::MOST_SEGMENTS)).
+    pub fn take(&mut self, packet: PassingPacket<'_>) -> ControlFlow<()> {
+        if self.is_full {
+            return ControlFlow::Break(());
+        }
+        self.packets += 1;
+        let frame = Frame {
+            number: self.packets,
+            time_ns: packet.time_ns,
+            interface: packet.interface,
+            link: Linktype::RAW,
+            bytes: packet.bytes,
+            is_lost: false,
+        };
+        let taken = self.order.take(&frame, |frame| self.reading.take(frame));
+        self.is_full = taken.is_break();
+        taken
+    }
+
+    /// How many have passed.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// What has passed, as a capture; `None` when there were no PDUs in it.
+    #[must_use]
+    pub fn capture(mut self) -> Option<Capture> {
+        let rest = self.order.rest(|frame| self.reading.take(frame));
+        let end = match self.is_full || rest.is_break() {
+            true => CaptureEnd::Full,
+            false => CaptureEnd::Whole,
+        };
+        self.reading.capture(end).ok()
+    }
+}
