@@ -16,7 +16,7 @@ process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 /** Test binaries that measure, by crate and name; the longest first. */
 const MEASURING = [
   'wansan limits', 'wansan relay', 'wansan congestion', 'wansan path', 'wansan stalls', 'wansan below_socket',
-  'wansan tcpdump', 'lab emulator',
+  'wansan tcpdump', 'wansan diagnose', 'lab emulator',
 ];
 
 // Files beside a `tests/main.rs` run as its modules, or as tests of their own that Cargo.toml names; what is

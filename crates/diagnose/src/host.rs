@@ -35,6 +35,8 @@ pub struct HostConnection {
     pub is_target: bool,
     /// The process that owns it.
     pub owner: Option<Owner>,
+    /// By how much the windows are shifted that this end announces, and the other.
+    pub scales: [u8; 2],
 }
 
 impl HostConnection {
@@ -184,5 +186,6 @@ fn connection(
         remote: canonical(remote),
         is_target: ports.contains(&local.port()),
         owner: owners.get(&(local, remote)).cloned(),
+        scales: socket.info.window_scales().into(),
     }
 }

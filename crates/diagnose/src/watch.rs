@@ -38,6 +38,9 @@ pub fn watch(
     let before = counters(&disks, sys);
     let began = clock::now();
     let mut passing = Passing::default();
+    for connection in &host.connections {
+        passing.know_scales([connection.local, connection.remote], connection.scales);
+    }
     let mut is_full = false;
     loop {
         let elapsed = clock::now() - began;

@@ -24,8 +24,9 @@ impl<'a> Analysis<'a> {
     pub fn of(cell: &'a Cell, window: Option<Window>) -> Analysis<'a> {
         let window = window.unwrap_or_else(|| cell.joined.busy_window());
         let traffic = Traffic::of(cell);
-        let stalls = stall::stalls(cell, &traffic, window);
-        let ledger = Ledger::of(cell, window, &stalls);
+        let conversations = stall::view::conversations(cell, &traffic);
+        let stalls = stall::stalls(cell, &conversations, window);
+        let ledger = Ledger::of(cell, window, &stalls, &conversations);
         Analysis {
             cell,
             window,

@@ -8,7 +8,7 @@
 //! 2. the kernel's stamps split the time below the socket ([`crate::below`]);
 //! 3. PDUs show the waits for R2Ts and for commands with lower CmdSNs;
 //! 4. a replay of packets shows what TCP waited for ([`crate::stall`]);
-//! 5. samples of TCP_INFO say what stopped the sender in what is left;
+//! 5. samples of TCP_INFO say what stopped the sender in what is left; where there are none, packets do;
 //! 6. shared resources: what waits in front of a full link, a router that never stops encrypting or a
 //!    program without a processor waits for that, whichever window or buffer it waits in.
 //!
@@ -22,6 +22,7 @@
 
 mod base;
 mod bytes;
+mod clocked;
 mod overlays;
 mod paths;
 mod requests;
@@ -41,7 +42,7 @@ use crate::command_window::CommandWindowUse;
 use crate::join::Task;
 use crate::path::delay_changes_ns;
 use crate::processors::program_uses;
-use crate::stall::Stall;
+use crate::stall::{Conversation, Stall};
 use crate::traffic::FlowDirection;
 pub use crate::wait::{Source, Wait};
 use crate::waiting::Parts;
@@ -96,16 +97,22 @@ pub struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// Of the I/Os of `cell` that were completed in `window`, among whose waits `stalls` are.
+    /// Of the I/Os of `cell` that were completed in `window`, among whose waits `stalls` are. `conversations` are the
+    /// connections that carried them, as far as packets were recorded.
     #[must_use]
-    pub fn of(cell: &'a Cell, window: Window, stalls: &[Stall]) -> Ledger<'a> {
+    pub fn of(
+        cell: &'a Cell,
+        window: Window,
+        stalls: &[Stall],
+        conversations: &[Conversation],
+    ) -> Ledger<'a> {
         let programs = cell
             .thread
             .as_ref()
             .map(|table| program_uses(table, window));
         let programs = programs.unwrap_or_default();
         let changes_ns = cell.path.as_ref().map(delay_changes_ns).unwrap_or_default();
-        let senders = Senders::of(cell, window);
+        let senders = Senders::of(cell, window, conversations);
         let paths = Paths::of(cell, window, &senders, &programs);
         let mut ledger = Ledger {
             cell,

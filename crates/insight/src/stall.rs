@@ -25,7 +25,7 @@ use wansan_trace::{SessionId, TaskTag};
 
 pub use crate::cause::Cause;
 use crate::cell::Cell;
-use crate::traffic::{FlowDirection, Traffic};
+use crate::traffic::FlowDirection;
 use crate::wait::Source;
 use crate::window::Window;
 pub use conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
@@ -146,10 +146,9 @@ impl Stall {
 
 /// The stalls of a cell that ended in `window`, by the time at which they began.
 #[must_use]
-pub fn stalls(cell: &Cell, traffic: &Traffic, window: Window) -> Vec<Stall> {
-    let conversations = view::conversations(cell, traffic);
+pub fn stalls(cell: &Cell, conversations: &[Conversation], window: Window) -> Vec<Stall> {
     let mut found: Vec<Stall> = conversations.iter().flat_map(sender::stalls).collect();
-    found.extend(session::stalls(cell, &conversations));
+    found.extend(session::stalls(cell, conversations));
     found.retain(|stall| window.contains(stall.to_ns));
     found.sort_by_key(|stall| (stall.from_ns, stall.to_ns));
     found

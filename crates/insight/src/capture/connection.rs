@@ -269,6 +269,21 @@ impl Connection {
         usize::from(segment.source != self.ends[0])
     }
 
+    /// Windows between these ends are shifted by that much, each in the place of its end. What a SYN has said stands.
+    pub(super) fn know_scales(&mut self, ends: [SocketAddr; 2], scales: [u8; 2]) {
+        let scales = match ends {
+            ends if ends == self.ends => scales,
+            [one, other] if [other, one] == self.ends => [scales[1], scales[0]],
+            _ => return,
+        };
+        for (stream, scale) in self.streams.iter_mut().zip(scales) {
+            stream.options.get_or_insert(Options {
+                shift: Some(u32::from(scale)),
+                ..Options::default()
+            });
+        }
+    }
+
     /// A segment passes.
     pub(super) fn see(&mut self, frame: u64, now_ns: u64, segment: &Segment<'_>) {
         let from = self.end_of(segment);

@@ -311,6 +311,13 @@ impl Journey {
         Some((of_it.sent_ns, of_it.seen_ns))
     }
 
+    /// Whether the byte at `place` left in one segment with the byte before it.
+    pub(super) fn is_joined(&self, place: u64) -> bool {
+        let next = self.left.partition_point(|left| left.end <= place);
+        let left = self.left.get(next);
+        left.is_some_and(|left| left.place < place)
+    }
+
     /// When its receiver had it, and all before it.
     pub(super) fn came(&self, place: u64) -> Option<Came> {
         let first = self.came.partition_point(|came| came.end <= place);

@@ -1,5 +1,6 @@
 //! Packets that are looked at while they pass.
 
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
 use pcap_parser::Linktype;
@@ -26,6 +27,7 @@ pub struct Passing {
     order: Order,
     packets: u64,
     is_full: bool,
+    scales: Vec<([SocketAddr; 2], [u8; 2])>,
 }
 
 impl Passing {
@@ -49,6 +51,12 @@ impl Passing {
         taken
     }
 
+    /// Says by how much the windows are shifted that two ends announce (RFC 7323 §2.2), each in the place of its end:
+    /// their SYNs may have passed long before.
+    pub fn know_scales(&mut self, ends: [SocketAddr; 2], scales: [u8; 2]) {
+        self.scales.push((ends, scales));
+    }
+
     /// How many have passed.
     #[must_use]
     pub fn packets(&self) -> u64 {
@@ -63,6 +71,11 @@ impl Passing {
             true => CaptureEnd::Full,
             false => CaptureEnd::Whole,
         };
+        for (ends, scales) in &self.scales {
+            for connection in self.reading.connections.values_mut() {
+                connection.know_scales(*ends, *scales);
+            }
+        }
         self.reading.capture(end).ok()
     }
 }

@@ -3,10 +3,12 @@
 //! When a program gave a PDU to TCP, no packet says. A PDU that goes on with what the one before it
 //! began (the next Data-In of a read, its SCSI Response, the next Data-Out of a sequence) is taken to
 //! have been there with that one; a Data-Out that an R2T asked for, when the R2T had come; any other
-//! PDU when its first byte left.
+//! PDU when its first byte left. An answer that shares a segment with the end of the PDU before it was there
+//! before the segment was made: bytes waited in the sender's TCP, which sends what it gets at once if it may. It
+//! is taken to have been there with that one too, but not before its command had come.
 
 use foldhash::{HashMap, HashSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 use wansan_iscsi::record::pdu_record;
@@ -45,6 +47,8 @@ pub(super) struct Session<'a> {
 struct Carried {
     record: Pdu,
     left_ns: u64,
+    /// Whether its first byte left in one segment with the end of the PDU before it.
+    is_joined: bool,
     /// When its first byte passed the point, and its last.
     seen_ns: [u64; 2],
     came: Option<Came>,
@@ -214,34 +218,26 @@ impl Records {
         let asked: HashMap<(TaskTag, u32), u64> = asked
             .filter_map(|pdu| Some(((pdu.record.task, pdu.record.transfer_tag), pdu.came?.at_ns)))
             .collect();
-        self.sent(&requests, INITIATOR, &asked);
-        self.sent(&answers, TARGET, &asked);
-        self.cross(session, &requests, &answers);
+        let requests_ns = requests_ready(&requests, &asked);
+        let answers_ns = answers_ready(&answers, &requests);
+        self.sent(&requests, INITIATOR, &requests_ns);
+        self.sent(&answers, TARGET, &answers_ns);
+        self.cross(session, &requests, &answers, &answers_ns);
     }
 
-    /// Both ends' records of what one of them sent.
-    fn sent(&mut self, pdus: &[Carried], by: NameId, asked: &HashMap<(TaskTag, u32), u64>) {
+    /// Both ends' records of what one of them sent, and had ready at those times.
+    fn sent(&mut self, pdus: &[Carried], by: NameId, ready_ns: &[u64]) {
         let to = if by == INITIATOR { TARGET } else { INITIATOR };
-        let mut before: Option<(Pdu, u64)> = None;
-        for pdu in pdus {
-            let record = pdu.record;
-            let went_on = before.filter(|(before, _)| goes_on(before, &record));
-            let ready_ns = match (went_on, asked.get(&(record.task, record.transfer_tag))) {
-                (Some((_, ready_ns)), _) => ready_ns,
-                (None, Some(asked_ns)) if record.opcode == DATA_OUT => *asked_ns,
-                _ => pdu.left_ns,
-            };
-            let ready_ns = ready_ns.min(pdu.left_ns);
-            before = Some((record, ready_ns));
+        for (pdu, ready_ns) in pdus.iter().zip(ready_ns) {
             let at = |time_ns, direction, host| Row {
                 host,
                 record: Pdu {
                     time: Instant::from_ns(time_ns),
                     direction,
-                    ..record
+                    ..pdu.record
                 },
             };
-            self.pdus.push(at(ready_ns, PduDirection::Sent, by));
+            self.pdus.push(at(*ready_ns, PduDirection::Sent, by));
             let came = pdu
                 .came
                 .map(|came| at(came.at_ns, PduDirection::Received, to));
@@ -251,8 +247,14 @@ impl Records {
 
     /// The crossings of layers that packets tell: a command has its CmdSN from when its first byte
     /// leaves until its status has come; it passes the wire where the capture was taken; it is at the
-    /// target until its answer leaves.
-    fn cross(&mut self, session: &Session<'_>, requests: &[Carried], answers: &[Carried]) {
+    /// target until its answer is there.
+    fn cross(
+        &mut self,
+        session: &Session<'_>,
+        requests: &[Carried],
+        answers: &[Carried],
+        answers_ns: &[u64],
+    ) {
         let mut cross = |layer, direction, record: &Pdu, time_ns| {
             let host = if layer == Layer::Target {
                 TARGET
@@ -286,16 +288,11 @@ impl Records {
                 command.seen_ns[1],
             );
         }
-        let is_answer = |pdu: &&Carried| matches!(pdu.record.opcode, SCSI_RESPONSE | DATA_IN);
+        let answers = answers.iter().zip(answers_ns);
         let mut begun: HashSet<TaskTag> = HashSet::default();
-        for answer in answers.iter().filter(is_answer) {
+        for (answer, ready_ns) in answers.filter(|(pdu, _)| is_answer(&pdu.record)) {
             if begun.insert(answer.record.task) {
-                cross(
-                    Layer::Target,
-                    Direction::Leave,
-                    &answer.record,
-                    answer.left_ns,
-                );
+                cross(Layer::Target, Direction::Leave, &answer.record, *ready_ns);
                 cross(
                     Layer::Wire,
                     Direction::Leave,
@@ -350,6 +347,67 @@ impl Records {
     }
 }
 
+/// What answers a command.
+fn is_answer(pdu: &Pdu) -> bool {
+    matches!(pdu.opcode, SCSI_RESPONSE | DATA_IN)
+}
+
+/// When the initiator had each PDU ready; those that R2Ts asked for, from when these had come.
+fn requests_ready(requests: &[Carried], asked: &HashMap<(TaskTag, u32), u64>) -> Vec<u64> {
+    let mut before: Option<(Pdu, u64)> = None;
+    let ready = requests.iter().map(|pdu| {
+        let record = pdu.record;
+        let went_on = before.filter(|(before, _)| goes_on(before, &record));
+        let ready_ns = match (went_on, asked.get(&(record.task, record.transfer_tag))) {
+            (Some((_, ready_ns)), _) => ready_ns,
+            (None, Some(asked_ns)) if record.opcode == DATA_OUT => *asked_ns,
+            _ => pdu.left_ns,
+        };
+        let ready_ns = ready_ns.min(pdu.left_ns);
+        before = Some((record, ready_ns));
+        ready_ns
+    });
+    ready.collect()
+}
+
+/// When the target had each PDU ready.
+fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
+    let commands = requests
+        .iter()
+        .filter(|pdu| pdu.record.opcode == SCSI_COMMAND);
+    // A task tag is used again once its command has been answered.
+    let mut commands: HashMap<TaskTag, VecDeque<u64>> = commands.fold(
+        HashMap::default(),
+        |mut known: HashMap<TaskTag, VecDeque<u64>>, pdu| {
+            let came_ns = pdu.came.map(|came| came.at_ns);
+            known.entry(pdu.record.task).or_default().extend(came_ns);
+            known
+        },
+    );
+    let mut before: Option<(Pdu, u64)> = None;
+    let ready = answers.iter().map(|pdu| {
+        let record = pdu.record;
+        let began_ns = commands.get_mut(&record.task).and_then(|came| {
+            // The last that had come before this left.
+            while came.get(1).is_some_and(|next_ns| *next_ns <= pdu.left_ns) {
+                came.pop_front();
+            }
+            came.front().copied()
+        });
+        let ready_ns = match (before, began_ns) {
+            (Some((before, ready_ns)), _) if goes_on(&before, &record) => ready_ns,
+            (Some((_, ready_ns)), Some(began_ns)) if pdu.is_joined && is_answer(&record) => {
+                ready_ns.max(began_ns)
+            }
+            _ => pdu.left_ns,
+        };
+        let ready_ns = ready_ns.min(pdu.left_ns);
+        before = Some((record, ready_ns));
+        ready_ns
+    });
+    ready.collect()
+}
+
 /// Whether a PDU goes on with what the one before it in its stream began.
 fn goes_on(before: &Pdu, this: &Pdu) -> bool {
     let one_answer = before.opcode == DATA_IN && matches!(this.opcode, DATA_IN | SCSI_RESPONSE);
@@ -391,6 +449,7 @@ fn carried(session: &Session<'_>, journey: &Journey, from: usize) -> Vec<Carried
         Some(Carried {
             record,
             left_ns,
+            is_joined: journey.is_joined(found.offset),
             seen_ns: [first_ns, last_ns],
             came: journey.came(found.offset + found.length - 1),
         })

@@ -1,4 +1,4 @@
-//! What stopped the sending ends of connections, by samples of TCP_INFO.
+//! What stopped the sending ends of connections, by samples of TCP_INFO or, without any, by packets.
 
 use foldhash::HashMap;
 
@@ -7,10 +7,12 @@ use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, NameId, SessionId};
 
 use super::timeline::Timeline;
+use super::{Source, clocked};
 use crate::below::Ends;
 use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::join::Task;
+use crate::stall::Conversation;
 use crate::traffic::FlowDirection;
 use crate::window::Window;
 
@@ -26,11 +28,12 @@ const FULL_LATELY_NS: u64 = 100_000_000;
 pub(super) type SenderKey = (SessionId, ConnectionId, FlowDirection);
 
 /// A stretch of time with one cause.
-type Step = (u64, u64, Cause);
+pub(super) type Step = (u64, u64, Cause);
 
 /// What is known of one sending end.
-#[derive(Debug, Default)]
-struct Sender {
+#[derive(Debug)]
+pub(super) struct Sender {
+    source: Source,
     /// When something stopped it, by time.
     steps: Vec<Step>,
     /// Mean time between samples.
@@ -46,10 +49,27 @@ pub(super) struct Senders {
 }
 
 impl Senders {
-    pub(super) fn of(cell: &Cell, window: Window) -> Senders {
-        let Some(tcp) = &cell.tcp else {
-            return Senders::default();
-        };
+    pub(super) fn of(cell: &Cell, window: Window, conversations: &[Conversation]) -> Senders {
+        match &cell.tcp {
+            Some(tcp) => Senders::sampled(cell, tcp, window),
+            None => Senders::by_packets(conversations, window),
+        }
+    }
+
+    fn by_packets(conversations: &[Conversation], window: Window) -> Senders {
+        let ways = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
+        let each = conversations.iter().flat_map(|conversation| {
+            ways.map(|way| {
+                let key = (conversation.session, conversation.connection, way);
+                (key, clocked::sender(conversation, way, window))
+            })
+        });
+        Senders {
+            found: each.collect(),
+        }
+    }
+
+    fn sampled(cell: &Cell, tcp: &Table<Tcp>, window: Window) -> Senders {
         let mut samples: HashMap<(SessionId, ConnectionId, NameId), Vec<&Tcp>> = HashMap::default();
         for row in &tcp.rows {
             let key = (row.record.session, row.record.connection, row.host);
@@ -96,6 +116,7 @@ impl Senders {
                     way,
                     |from_ns, to_ns| sender.causes(from_ns, to_ns),
                     sender.interval_ns,
+                    sender.source,
                 );
             }
         }
@@ -139,8 +160,23 @@ fn ways(
 }
 
 impl Sender {
+    /// One that packets tell of.
+    pub(super) fn by_packets(steps: Vec<Step>, acked_bytes: u64) -> Sender {
+        Sender {
+            source: Source::Packets,
+            steps,
+            interval_ns: 0,
+            acked_bytes,
+        }
+    }
+
     fn of(samples: &[&Tcp], window: Window) -> Sender {
-        let mut sender = Sender::default();
+        let mut sender = Sender {
+            source: Source::TcpInfo,
+            steps: Vec::new(),
+            interval_ns: 0,
+            acked_bytes: 0,
+        };
         let mut widest_bytes = 0;
         // The newest sample from which on TCP's counters say enough.
         let mut base = 0;

@@ -116,6 +116,7 @@ impl Timeline {
         way: FlowDirection,
         causes: impl Fn(u64, u64) -> I,
         uncertain_ns: u64,
+        source: Source,
     ) {
         let mut told = Vec::with_capacity(self.waits.len() + 4);
         for wait in self.waits.drain(..) {
@@ -133,7 +134,7 @@ impl Timeline {
                         from_ns,
                         to_ns,
                         cause,
-                        source: Source::TcpInfo,
+                        source,
                         uncertain_ns: uncertain_ns.min(to_ns - from_ns),
                         ..wait
                     });

@@ -198,7 +198,7 @@ mod tests {
             from_ns: 0,
             to_ns: IOS * IO_NS,
         };
-        let ledger = Ledger::of(&cell, whole, &[]);
+        let ledger = Ledger::of(&cell, whole, &[], &[]);
         let end = "10.0.0.1:3260".parse().unwrap();
         let mut traffic = Traffic::default();
         traffic.flows.push(Flow {

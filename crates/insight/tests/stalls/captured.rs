@@ -4,6 +4,7 @@
 use std::io::Write as _;
 
 use wansan_insight::capture::{Capture, CaptureEnd};
+use wansan_insight::stall::view::conversations;
 use wansan_insight::stall::{Announced, Conversation, Queued, Segment, Stall, stalls};
 use wansan_insight::traffic::{FlowDirection, Traffic};
 use wansan_insight::window::Window;
@@ -54,7 +55,8 @@ pub(crate) fn found(script: &Script, conversation: &Conversation, point: Point) 
         from_ns: 0,
         to_ns: u64::MAX,
     };
-    stalls(&capture.cell, &Traffic::of(&capture.cell), all)
+    let conversations = conversations(&capture.cell, &Traffic::of(&capture.cell));
+    stalls(&capture.cell, &conversations, all)
 }
 
 /// A pcap file with ns of what passes the point.

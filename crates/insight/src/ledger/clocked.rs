@@ -1,0 +1,205 @@
+//! What stopped the sending ends of connections, by packets alone: where nothing was recorded at either end.
+//!
+//! What waits unsent behind bytes in flight waits for the receive window where that has no room for another segment.
+//! Otherwise it waits for acknowledgements, which come as fast as the path carries what they acknowledge. Where they come
+//! without a pause, the path's slowest link never stops: what waits, waits for that link. Where they come in bursts with
+//! pauses, the link is idle between them, and what limits is how much the sender has in flight: its congestion window, or
+//! a send buffer, which no packet tells apart.
+
+use super::senders::{Sender, Step};
+use crate::cause::Cause;
+use crate::stall::{Announced, Conversation, Segment};
+use crate::traffic::FlowDirection;
+use crate::window::Window;
+
+/// Rates are taken over so many full segments at least: acknowledgements cover two, or as many as came together.
+const RATE_SEGMENTS: u64 = 8;
+/// A link that carries this share of what it can never stops, but for what acknowledgements are late by.
+const BUSY: f64 = 0.9;
+/// A link's use is told anew for each stretch of so many round trips, and this time at least.
+const STRETCH_ROUND_TRIPS: u64 = 4;
+const LEAST_STRETCH_NS: u64 = 100_000_000;
+/// Among fewer acknowledgements in a round trip no pause can be seen.
+const LEAST_ACKNOWLEDGEMENTS: f64 = 4.0;
+
+/// What is known of a sender that packets show.
+pub(super) fn sender(conversation: &Conversation, way: FlowDirection, window: Window) -> Sender {
+    let mut replay = Replay::new(conversation, way);
+    replay.run();
+    let inside = replay
+        .acked
+        .iter()
+        .filter(|(at_ns, _)| window.contains(*at_ns));
+    let places = inside.map(|(_, acked)| *acked);
+    let (least, most) = places.fold((u64::MAX, 0), |(least, most), acked| {
+        (acked.min(least), acked.max(most))
+    });
+    let busy = Busy::of(
+        &replay.acked,
+        replay.mss,
+        conversation.least_round_trip_ns(),
+    );
+    let mut steps: Vec<Step> = Vec::new();
+    for (from_ns, to_ns, state) in replay.states {
+        match state {
+            State::ReceiveWindow => push(&mut steps, (from_ns, to_ns, Cause::ReceiveWindow)),
+            State::Acknowledgements => {
+                for step in busy.causes(from_ns, to_ns) {
+                    push(&mut steps, step);
+                }
+            }
+        }
+    }
+    Sender::by_packets(steps, most.saturating_sub(least))
+}
+
+fn push(steps: &mut Vec<Step>, (from_ns, to_ns, cause): Step) {
+    match steps.last_mut() {
+        Some(last) if last.1 == from_ns && last.2 == cause => last.1 = to_ns,
+        _ if from_ns < to_ns => steps.push((from_ns, to_ns, cause)),
+        _ => {}
+    }
+}
+
+/// What a sender waits for that has more to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    ReceiveWindow,
+    Acknowledgements,
+}
+
+/// One direction of a connection, as its sender sees it.
+struct Replay<'a> {
+    way: FlowDirection,
+    mss: u64,
+    segments: Vec<(u64, bool, &'a Segment)>,
+    /// When what was acknowledged first.
+    acked: Vec<(u64, u64)>,
+    states: Vec<(u64, u64, State)>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(conversation: &'a Conversation, way: FlowDirection) -> Replay<'a> {
+        let events = conversation.segments.iter().filter_map(|segment| {
+            let sends = segment.way == way;
+            let at_ns = match sends {
+                true => Some(segment.sent_ns),
+                false => segment.arrived_ns,
+            };
+            Some((at_ns?, sends, segment))
+        });
+        let mut segments: Vec<_> = events.collect();
+        // At one moment, what comes is the reason of what is sent.
+        segments.sort_by_key(|(at_ns, sends, _)| (*at_ns, *sends));
+        Replay {
+            way,
+            mss: conversation.mss_bytes(way).max(1),
+            segments,
+            acked: Vec::new(),
+            states: Vec::new(),
+        }
+    }
+
+    fn run(&mut self) {
+        let (mut next, mut una) = (0, 0);
+        let mut edge = None;
+        let mut before: Option<(u64, State)> = None;
+        for (at_ns, _, segment) in std::mem::take(&mut self.segments) {
+            if let Some((from_ns, state)) = before.filter(|(from_ns, _)| *from_ns < at_ns) {
+                self.states.push((from_ns, at_ns, state));
+            }
+            if segment.way == self.way {
+                next = segment.end().max(next);
+            } else if segment.acked >= una {
+                if segment.acked > una {
+                    self.acked.push((at_ns, segment.acked));
+                }
+                una = segment.acked;
+                edge = match segment.window {
+                    Announced::Exactly(bytes) => Some(segment.acked + bytes),
+                    Announced::AtLeast(_) => None,
+                };
+            }
+            let is_closed = edge.is_some_and(|edge: u64| edge.saturating_sub(next) < self.mss);
+            before = match (next > una, is_closed) {
+                (true, true) => Some((at_ns, State::ReceiveWindow)),
+                (true, false) => Some((at_ns, State::Acknowledgements)),
+                // With nothing in flight it waits for its program.
+                (false, _) => None,
+            };
+        }
+    }
+}
+
+/// When the slowest link never stopped.
+struct Busy {
+    from_ns: u64,
+    stretch_ns: u64,
+    /// What limits in each stretch, if acknowledgements tell.
+    stretches: Vec<Option<Cause>>,
+}
+
+impl Busy {
+    fn of(acked: &[(u64, u64)], mss: u64, round_trip_ns: u64) -> Busy {
+        let stretch_ns = (STRETCH_ROUND_TRIPS * round_trip_ns).max(LEAST_STRETCH_NS);
+        let mut busy = Busy {
+            from_ns: acked.first().map_or(0, |(at_ns, _)| *at_ns),
+            stretch_ns,
+            stretches: Vec::new(),
+        };
+        let Some(link) = link_bytes_per_ns(acked, mss) else {
+            return busy;
+        };
+        let mut at = 0;
+        let end_ns = acked.last().map_or(0, |(at_ns, _)| *at_ns);
+        let mut from_ns = busy.from_ns;
+        let mut place = acked.first().map_or(0, |(_, place)| *place);
+        while from_ns < end_ns {
+            let to_ns = from_ns + stretch_ns;
+            let first = at;
+            while at < acked.len() && acked[at].0 < to_ns {
+                at += 1;
+            }
+            let carried = acked[at - 1].1.saturating_sub(place);
+            let count = (at - first) as f64 * round_trip_ns as f64 / stretch_ns as f64;
+            let share = carried as f64 / (link * stretch_ns as f64);
+            busy.stretches.push(match share >= BUSY {
+                true if count < LEAST_ACKNOWLEDGEMENTS => None,
+                true => Some(Cause::PathQueue),
+                false => Some(Cause::CongestionWindow),
+            });
+            place += carried;
+            from_ns = to_ns;
+        }
+        busy
+    }
+
+    fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
+        let first = from_ns.saturating_sub(self.from_ns) / self.stretch_ns;
+        let last = to_ns.saturating_sub(self.from_ns) / self.stretch_ns;
+        (first..=last).filter_map(move |stretch| {
+            let cause = (*self.stretches.get(stretch as usize)?)?;
+            let start_ns = self.from_ns + stretch * self.stretch_ns;
+            let end_ns = start_ns + self.stretch_ns;
+            Some((start_ns.max(from_ns), end_ns.min(to_ns), cause))
+        })
+    }
+}
+
+/// The rate at which acknowledgements come while they come: the median over a few segments each.
+fn link_bytes_per_ns(acked: &[(u64, u64)], mss: u64) -> Option<f64> {
+    let least_bytes = RATE_SEGMENTS * mss;
+    let mut to = 0;
+    let mut rates: Vec<f64> = Vec::new();
+    for &(from_ns, from) in acked {
+        while to < acked.len() && acked[to].1 < from + least_bytes {
+            to += 1;
+        }
+        let Some(&(to_ns, end)) = acked.get(to) else {
+            break;
+        };
+        rates.push((end - from) as f64 / (to_ns - from_ns).max(1) as f64);
+    }
+    let middle = rates.len() / 2;
+    (!rates.is_empty()).then(|| *rates.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
