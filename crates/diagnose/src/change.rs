@@ -61,6 +61,15 @@ const MOST_CMDSN_DEPTH: u64 = 512;
 const LONG_BYTES: u64 = 16 << 20;
 
 impl Place {
+    /// The end whose TCP waited.
+    #[must_use]
+    pub fn sender(&self) -> &Party {
+        match self.sender_is_target {
+            true => &self.target,
+            false => &self.initiator,
+        }
+    }
+
     fn node(&self) -> String {
         let target = self.target_name.as_deref().unwrap_or("TARGET");
         format!("iscsiadm -m node -T {target} -p {}", self.portal)
@@ -212,7 +221,9 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
         Limit::R2tRoundTrips => r2t(place),
         Limit::ReceiveWindow => receive_window(place),
         Limit::SendBuffer => send_buffer(place),
-        Limit::CongestionWindow => congestion(place),
+        Limit::CongestionWindow if place.sender().is_here => congestion(place),
+        // Which of both it is, only the sender's end tells.
+        Limit::CongestionWindow => [congestion(place), send_buffer(place)].concat(),
         Limit::Stalls => stalls(cause, place),
         Limit::RouteLockstep => vec![sentence(
             "Use one session for each route, not one session over unequal routes",

@@ -403,10 +403,16 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
                 true => "target",
                 false => "initiator",
             };
+            // What its own kernel says is not seen from here.
+            let doubt = match (*limit, place.sender().is_here) {
+                (Limit::CongestionWindow, false) => {
+                    " Its send buffer may be what limits instead: packets do not tell, `wansan diagnose` at that end does."
+                }
+                _ => "",
+            };
             format!(
-                "{} ({} sends): {}, which costs {of}.",
+                "{} (the {sender} sends): {}, which costs {of}.{doubt}",
                 limit_in_words(*limit),
-                sender,
                 cause.in_words()
             )
         }

@@ -35,6 +35,8 @@ pub struct HostConnection {
     pub is_target: bool,
     /// The process that owns it.
     pub owner: Option<Owner>,
+    /// As the kernel tells it from others.
+    pub socket: Connection,
     /// By how much the windows are shifted that this end announces, and the other.
     pub scales: [u8; 2],
 }
@@ -179,13 +181,18 @@ fn connection(
     ports: &BTreeSet<u16>,
     owners: &BTreeMap<(SocketAddr, SocketAddr), Owner>,
 ) -> HostConnection {
-    let canonical = |of: SocketAddr| SocketAddr::new(of.ip().to_canonical(), of.port());
     let Connection { local, remote, .. } = socket.connection;
     HostConnection {
         local: canonical(local),
         remote: canonical(remote),
         is_target: ports.contains(&local.port()),
         owner: owners.get(&(local, remote)).cloned(),
+        socket: socket.connection,
         scales: socket.info.window_scales().into(),
     }
+}
+
+/// The same address, of IPv4 where it is one that is written as one of IPv6.
+pub(crate) fn canonical(of: SocketAddr) -> SocketAddr {
+    SocketAddr::new(of.ip().to_canonical(), of.port())
 }

@@ -3,20 +3,26 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use wansan_insight::capture::{Capture, Passing};
-use wansan_trace::clock;
+use wansan_tcp::diag::{Connection, Diag, SocketInfo};
+use wansan_trace::clock::{self, Both};
+use wansan_trace::event::Tcp;
+use wansan_trace::{ConnectionId, Instant, SessionId};
 
 use crate::block::{BlockUse, Counters, Disk};
 use crate::diagnosis::{Diagnosis, Looked, Source, diagnose, packets_used, quiet};
 use crate::filter::MOST_PORTS;
-use crate::host::Host;
+use crate::host::{Host, canonical};
 use crate::packets::Packets;
 
-/// How often it is seen whether the time is over.
-const TICK: Duration = Duration::from_millis(100);
+/// How often the kernel is asked about connections.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// So many answers are kept.
+const MOST_SAMPLES: usize = 500_000;
 
 /// Looks at the sessions of `host` for `time` or until `goes_on` says no, and says what holds their I/Os back. `tick` is
 /// called now and then with the share of the time that has passed.
@@ -41,6 +47,7 @@ pub fn watch(
     for connection in &host.connections {
         passing.know_scales([connection.local, connection.remote], connection.scales);
     }
+    let mut sampling = Sampling::begin(host);
     let mut is_full = false;
     loop {
         let elapsed = clock::now() - began;
@@ -49,8 +56,11 @@ pub fn watch(
             break;
         }
         packets
-            .wait(TICK.min(time - elapsed))
+            .wait(INTERVAL.min(time - elapsed))
             .map_err(WatchError::Packets)?;
+        if let Some(sampling) = &mut sampling {
+            sampling.sample();
+        }
         packets.drain(|packet| is_full |= passing.take(packet).is_break());
     }
     let after = counters(&disks, sys);
@@ -62,11 +72,18 @@ pub fn watch(
         dropped,
     };
     let count = passing.packets();
-    let capture = passing.capture();
+    let mut capture = passing.capture();
+    let samples = sampling
+        .map(|sampling| sampling.samples)
+        .unwrap_or_default();
+    let sampled = samples.len();
+    if let Some(capture) = &mut capture {
+        capture.add_samples(samples);
+    }
     let sessions = diagnose(host, capture.as_ref(), &looked);
     Ok(Diagnosis {
         seconds,
-        sources: sources(host, capture.as_ref(), count, &looked),
+        sources: sources(host, capture.as_ref(), (count, sampled), &looked),
         quiet: quiet(host, &sessions),
         sessions,
     })
@@ -88,6 +105,60 @@ pub enum WatchError {
     },
 }
 
+/// Asks the kernel about connections now and then.
+struct Sampling {
+    diag: Diag,
+    connections: Vec<Connection>,
+    /// By which realtime is ahead of the monotonic clock, in ns.
+    ahead_ns: u64,
+    next: Instant,
+    samples: Vec<(SocketAddr, SocketAddr, Tcp)>,
+}
+
+impl Sampling {
+    /// `None` where the kernel does not tell.
+    fn begin(host: &Host) -> Option<Sampling> {
+        let clocks = Both::now();
+        Some(Sampling {
+            diag: Diag::open().ok()?,
+            connections: host.connections.iter().map(|it| it.socket).collect(),
+            ahead_ns: clocks.realtime_ns.saturating_sub(clocks.monotonic.ns()),
+            next: Instant::ZERO,
+            samples: Vec::new(),
+        })
+    }
+
+    fn sample(&mut self) {
+        let now = clock::now();
+        if now < self.next || self.samples.len() >= MOST_SAMPLES {
+            return;
+        }
+        self.next = now + INTERVAL;
+        let time = Instant::from_ns(now.ns() + self.ahead_ns);
+        // What it does not answer is not known.
+        let answers = self.diag.ask(&self.connections).unwrap_or_default();
+        let samples = answers.into_iter().flatten().map(|answer| {
+            let SocketInfo {
+                connection,
+                info,
+                memory,
+                ..
+            } = answer;
+            let sample = Tcp {
+                send_memory_bytes: memory.map_or(0, |memory| memory.sent_bytes),
+                send_buffer_bytes: memory.map_or(0, |memory| memory.send_buffer_bytes),
+                ..info.record(time, SessionId::default(), ConnectionId(0))
+            };
+            (
+                canonical(connection.local),
+                canonical(connection.remote),
+                sample,
+            )
+        });
+        self.samples.extend(samples);
+    }
+}
+
 fn counters(disks: &[&Disk], sys: &Path) -> BTreeMap<String, Counters> {
     let each = disks.iter();
     let each = each.filter_map(|disk| Some((disk.name.clone(), disk.counters(sys)?)));
@@ -105,7 +176,12 @@ fn used(
     both.collect()
 }
 
-fn sources(host: &Host, capture: Option<&Capture>, packets: u64, looked: &Looked) -> Vec<Source> {
+fn sources(
+    host: &Host,
+    capture: Option<&Capture>,
+    (packets, sampled): (u64, usize),
+    looked: &Looked,
+) -> Vec<Source> {
     let count = |n: usize, what: &str| match n {
         1 => format!("1 {what}"),
         n => format!("{n} {what}s"),
@@ -117,6 +193,12 @@ fn sources(host: &Host, capture: Option<&Capture>, packets: u64, looked: &Looked
     };
     vec![
         packets_used(capture, packets, looked.dropped),
+        of(
+            "TCP",
+            sampled > 0,
+            format!("{sampled} samples of TCP_INFO at this host's ends"),
+            "this kernel does not tell of TCP sockets: load the module tcp_diag",
+        ),
         of(
             "sysfs",
             !host.sessions.is_empty(),

@@ -34,6 +34,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use wansan_trace::event::Tcp;
+use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, SessionId};
 
 use crate::analysis::Analysis;
@@ -52,7 +54,7 @@ pub use link::{UnreadLink, unread_in_words};
 use order::Order;
 pub use passing::{Passing, PassingPacket};
 pub use records::MissingEnds;
-use records::Session;
+use records::{INITIATOR, Session, TARGET};
 use segment::Segment;
 
 /// Stands for the cause of stalls that nobody can know, as acknowledgements are not in the capture.
@@ -241,6 +243,33 @@ impl Capture {
 }
 
 impl Capture {
+    /// Adds what the kernel at an end said meanwhile of that end of connections: its address, the other one, and a sample
+    /// whose time is since 1970, in the order of these.
+    pub fn add_samples(
+        &mut self,
+        samples: impl IntoIterator<Item = (SocketAddr, SocketAddr, Tcp)>,
+    ) {
+        let carriers = &self.cell.carriers;
+        let rows = samples.into_iter().filter_map(|(local, remote, sample)| {
+            let (carrier, host) = carriers.iter().find_map(|carrier| {
+                let ends = (carrier.initiator, carrier.target);
+                match (local, remote) {
+                    of_initiator if of_initiator == ends => Some((carrier, INITIATOR)),
+                    (local, remote) if (remote, local) == ends => Some((carrier, TARGET)),
+                    _ => None,
+                }
+            })?;
+            let record = Tcp {
+                session: carrier.session,
+                connection: carrier.connection,
+                ..sample
+            };
+            Some(Row { host, record })
+        });
+        let rows: Vec<Row<Tcp>> = rows.collect();
+        self.cell.tcp = (!rows.is_empty()).then(|| records::table(rows));
+    }
+
     /// All of it in numbers, and what only a look at each session alone tells, by its name.
     #[must_use]
     pub fn by_session(&self) -> (CellSummary, BTreeMap<String, CapturedSession>) {

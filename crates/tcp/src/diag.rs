@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use crate::TcpInfo;
 use crate::expression::Expression;
+use crate::queues::Memory;
 use message::{Answer, answers, dump_request, exact_request};
 
 /// Bytes of the largest datagram that the kernel answers with.
@@ -52,6 +53,8 @@ pub struct SocketInfo {
     pub info: TcpInfo,
     /// The name of its congestion control.
     pub congestion_control: String,
+    /// What is taken of its buffers, where the kernel says so.
+    pub memory: Option<Memory>,
 }
 
 /// INET_DIAG cannot be used.

@@ -35,15 +35,45 @@ pub struct Memory {
     pub send_buffer_bytes: u32,
 }
 
+/// SK_MEMINFO_RMEM_ALLOC, _RCVBUF, _WMEM_ALLOC, _SNDBUF, _FWD_ALLOC and _WMEM_QUEUED of linux/sock_diag.h: the first
+/// of what the kernel tells.
+const MEMINFO_WORDS: usize = 6;
+
+impl Memory {
+    fn of(words: [u32; MEMINFO_WORDS]) -> Memory {
+        let [
+            received_bytes,
+            receive_buffer_bytes,
+            _,
+            send_buffer_bytes,
+            _,
+            sent_bytes,
+        ] = words;
+        Memory {
+            received_bytes,
+            receive_buffer_bytes,
+            sent_bytes,
+            send_buffer_bytes,
+        }
+    }
+
+    /// From the attribute of INET_DIAG; `None` of a shorter one.
+    pub(crate) fn parse(attribute: &[u8]) -> Option<Memory> {
+        let mut words = [0; MEMINFO_WORDS];
+        for (word, bytes) in words.iter_mut().zip(attribute.chunks_exact(4)) {
+            *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        (attribute.len() >= 4 * MEMINFO_WORDS).then(|| Memory::of(words))
+    }
+}
+
 /// What is taken of a socket's buffers (SO_MEMINFO).
 ///
 /// # Errors
 /// Those of getsockopt(2).
 #[allow(unsafe_code, reason = "no safe wrapper of SO_MEMINFO exists in rustix")]
 pub fn memory(socket: impl AsFd) -> io::Result<Memory> {
-    // SK_MEMINFO_RMEM_ALLOC, _RCVBUF, _WMEM_ALLOC, _SNDBUF, _FWD_ALLOC and _WMEM_QUEUED of
-    // linux/sock_diag.h are the first of them.
-    let mut words = [0_u32; 6];
+    let mut words = [0_u32; MEMINFO_WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;
     // SAFETY: the kernel writes `length` bytes at most, which `words` has.
     let status = unsafe {
@@ -55,21 +85,8 @@ pub fn memory(socket: impl AsFd) -> io::Result<Memory> {
             &raw mut length,
         )
     };
-    let [
-        received_bytes,
-        receive_buffer_bytes,
-        _,
-        send_buffer_bytes,
-        _,
-        sent_bytes,
-    ] = words;
     if status == 0 {
-        Ok(Memory {
-            received_bytes,
-            receive_buffer_bytes,
-            sent_bytes,
-            send_buffer_bytes,
-        })
+        Ok(Memory::of(words))
     } else {
         Err(io::Error::last_os_error())
     }

@@ -15,6 +15,16 @@ pub struct Names {
 }
 
 impl Names {
+    /// Those words, with ids from 0 on in their order.
+    #[must_use]
+    pub fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Names {
+        let mut names = Names::default();
+        for word in words {
+            names.intern(word);
+        }
+        names
+    }
+
     /// The host or path with that id; empty when there is none.
     #[must_use]
     pub fn get(&self, id: NameId) -> &str {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 use wansan_iscsi::record::pdu_record;
 use wansan_trace::event::{Crossing, Packet, Pdu, PduDirection, Verdict};
-use wansan_trace::file::{Row, Table};
+use wansan_trace::file::{Names, Row, Table};
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
@@ -28,8 +28,8 @@ use super::connection::Connection;
 use super::ends::{Came, Journey, Passed, passed};
 
 /// The hosts of the records.
-const INITIATOR: NameId = NameId(0);
-const TARGET: NameId = NameId(1);
+pub(super) const INITIATOR: NameId = NameId(0);
+pub(super) const TARGET: NameId = NameId(1);
 const HOSTS: [NameId; 2] = [INITIATOR, TARGET];
 
 /// A connection that carries PDUs, and which of its ends is whose.
@@ -161,10 +161,11 @@ pub(super) fn recorded(sessions: &[Session<'_>]) -> Recorded {
     }
 }
 
-fn table<T>(rows: Vec<Row<T>>) -> Table<T> {
+/// Records of both hosts.
+pub(super) fn table<T>(rows: Vec<Row<T>>) -> Table<T> {
     Table {
         rows,
-        names: wansan_trace::file::Names::default(),
+        names: Names::of(["initiator", "target"]),
         dropped: BTreeMap::new(),
     }
 }

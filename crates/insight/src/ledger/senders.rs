@@ -50,10 +50,18 @@ pub(super) struct Senders {
 
 impl Senders {
     pub(super) fn of(cell: &Cell, window: Window, conversations: &[Conversation]) -> Senders {
-        match &cell.tcp {
-            Some(tcp) => Senders::sampled(cell, tcp, window),
-            None => Senders::by_packets(conversations, window),
-        }
+        let Some(tcp) = &cell.tcp else {
+            return Senders::by_packets(conversations, window);
+        };
+        let sampled = Senders::sampled(cell, tcp, window);
+        // A capture may have samples of one end, whose kernel knows better.
+        let is_captured = cell.connection.is_none();
+        let mut senders = match is_captured {
+            true => Senders::by_packets(conversations, window),
+            false => Senders::default(),
+        };
+        senders.found.extend(sampled.found);
+        senders
     }
 
     fn by_packets(conversations: &[Conversation], window: Window) -> Senders {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Connection, SocketInfo};
 use crate::TcpInfo;
+use crate::queues::Memory;
 
 /// `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
@@ -21,10 +22,12 @@ const NLM_F_DUMP: u16 = 0x300;
 
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
+const INET_DIAG_SKMEMINFO: u16 = 7;
 const INET_DIAG_REQ_BYTECODE: u16 = 1;
 
 /// Which answers' attributes are asked for.
-const EXTENSIONS: u8 = 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1);
+const EXTENSIONS: u8 =
+    1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1) | 1 << (INET_DIAG_SKMEMINFO - 1);
 
 /// ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING: sockets that have a
 /// connection with windows. LISTEN has none, and of TIME_WAIT the kernel keeps no more than addresses.
@@ -151,6 +154,7 @@ fn socket(body: &[u8]) -> Option<SocketInfo> {
         inode: u32_at(fixed, 68)?,
     };
     let mut info = None;
+    let mut memory = None;
     let mut congestion_control = String::new();
     let mut rest = &body[ANSWER_BYTES..];
     while let Some(length) = u16_at(rest, 0).map(usize::from) {
@@ -159,6 +163,7 @@ fn socket(body: &[u8]) -> Option<SocketInfo> {
         };
         match u16_at(rest, 2)? {
             INET_DIAG_INFO => info = Some(TcpInfo::parse(attribute)),
+            INET_DIAG_SKMEMINFO => memory = Memory::parse(attribute),
             INET_DIAG_CONG => {
                 let name = attribute
                     .split(|byte| *byte == 0)
@@ -174,6 +179,7 @@ fn socket(body: &[u8]) -> Option<SocketInfo> {
         connection,
         info: info?,
         congestion_control,
+        memory,
     })
 }
 

@@ -78,10 +78,13 @@ impl Tracker {
             connection,
             info,
             congestion_control,
+            memory,
         } = socket;
         let session = SessionId(connection.cookie);
         let sample = Tcp {
             in_flight_packets: info.in_flight_packets(),
+            send_memory_bytes: memory.map_or(0, |memory| memory.sent_bytes),
+            send_buffer_bytes: memory.map_or(0, |memory| memory.send_buffer_bytes),
             ..info.record(time, session, ConnectionId(0))
         };
         let full = self.known.len() >= MOST_CONNECTIONS;
@@ -256,6 +259,7 @@ mod tests {
             },
             info,
             congestion_control: "reno".to_owned(),
+            memory: None,
         }
     }
 

@@ -80,7 +80,11 @@ pub(crate) fn diagnose(case: &Case) -> Result<(), String> {
         let told = begun?.succeed(LONG).map_err(text)?.join("\n");
         let told: Value = serde_json::from_str(&told).map_err(text)?;
         is_lacking &= !case.change.is_some_and(|change| is_advised(&told, change));
-        if let Err(why) = is_right(case, &told) {
+        let of = match end {
+            "the initiator's" => case.elsewhere.or(case.of),
+            _ => case.of,
+        };
+        if let Err(why) = is_right(case.limit, of, &told) {
             wrong.push(format!("at {end} end: {why}"));
         }
     }
@@ -108,7 +112,11 @@ fn begin(node: &Node) -> Result<wansan_lab::world::Process, String> {
 }
 
 /// Whether that is what has to be said.
-fn is_right(case: &Case, told: &Value) -> Result<(), String> {
+fn is_right(
+    limit: &str,
+    of: Option<(&'static str, &'static str)>,
+    told: &Value,
+) -> Result<(), String> {
     let Some([session]) = told["sessions"].as_array().map(Vec::as_slice) else {
         return Err(format!("not one session: {told:#}"));
     };
@@ -129,8 +137,8 @@ fn is_right(case: &Case, told: &Value) -> Result<(), String> {
             session["finding"], session["bounds"]
         )
     };
-    check(verdict["limit"] == case.limit, because)?;
-    if let Some((name, value)) = case.of {
+    check(verdict["limit"] == limit, because)?;
+    if let Some((name, value)) = of {
         let found = match &verdict[name] {
             Value::Object(inner) => &inner[name],
             other => other,
