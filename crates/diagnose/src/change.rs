@@ -55,6 +55,10 @@ pub struct Place {
 
 /// open-iscsi refuses more (`libiscsi.h`, ISCSI_TOTAL_CMDS_MAX).
 const MOST_CMDS_MAX: u64 = 4096;
+/// What open-iscsi has without being told.
+const USUAL_CMDS_MAX: u64 = 128;
+/// What it keeps of them for task management and NOPs (`libiscsi.h`, ISCSI_MGMT_CMDS_MAX).
+const KEPT_COMMANDS: u64 = 15;
 /// LIO refuses more (`iscsi_target_tpg.h`, TA_DEFAULT_CMDSN_DEPTH_MAX).
 const MOST_CMDSN_DEPTH: u64 = 512;
 /// Buffers and windows of long paths grow to this, in bytes.
@@ -115,7 +119,7 @@ pub fn changes(verdict: &Verdict, place: &Place) -> Vec<Change> {
         },
         Verdict::Wire { of, cause } => wire(*of, *cause, place),
         Verdict::TooFewIos => read_ahead(place),
-        Verdict::Target | Verdict::Idle => Vec::new(),
+        Verdict::Target | Verdict::Unknown | Verdict::Idle => Vec::new(),
     }
 }
 
@@ -143,10 +147,11 @@ fn queue_depth(place: &Place, disk: &str) -> Vec<Change> {
 }
 
 fn session_commands(place: &Place) -> Vec<Change> {
-    let wanted = rounded(place.wanted);
-    // Powers of two; some are kept for task management.
-    let commands = (wanted + wanted / 8).next_power_of_two().min(MOST_CMDS_MAX);
-    let depth = wanted.min(commands);
+    let wanted = rounded(place.wanted).max(USUAL_CMDS_MAX - KEPT_COMMANDS);
+    let commands = (wanted + KEPT_COMMANDS)
+        .next_power_of_two()
+        .min(MOST_CMDS_MAX);
+    let depth = wanted.min(commands - KEPT_COMMANDS);
     let mut all = vec![
         place.of_node("node.session.cmds_max", commands),
         place.of_node("node.session.queue_depth", depth),

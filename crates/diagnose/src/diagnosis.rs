@@ -257,41 +257,51 @@ impl Seen<'_> {
             population.share(self.window, |count| count >= at_least)
         };
         let mut bounds = Vec::new();
-        if let Some(window) = self.session.command_window {
-            bounds.push(BoundUse {
-                bound: Bound::CommandWindow,
-                commands: window.slots,
-                full_share: window.closed_share,
+        if let Some(kernel) = &self.known.kernel {
+            // Which disk a command is for, packets are not asked: with one busy disk, all are for that.
+            let busy = kernel.disks.iter().filter(|disk| {
+                let used = self.looked.disks.get(&disk.name);
+                used.is_some_and(|used| used.ios() > 0)
             });
-        }
-        let Some(kernel) = &self.known.kernel else {
-            return bounds;
-        };
-        if let Some(commands) = kernel.can_queue {
-            bounds.push(BoundUse {
+            let busy: Vec<_> = busy.collect();
+            if let [disk] = busy[..]
+                && let Some(commands) = disk.queue_depth
+            {
+                bounds.push(BoundUse {
+                    bound: Bound::QueueDepth {
+                        disk: disk.name.clone(),
+                    },
+                    commands,
+                    full_share: full(commands),
+                });
+            }
+            bounds.extend(kernel.can_queue.map(|commands| BoundUse {
                 bound: Bound::SessionCommands,
                 commands,
                 full_share: full(commands),
-            });
+            }));
         }
-        // Which disk a command is for, packets are not asked: with one busy disk, all are for that.
-        let busy = kernel.disks.iter().filter(|disk| {
-            let used = self.looked.disks.get(&disk.name);
-            used.is_some_and(|used| used.ios() > 0)
-        });
-        let busy: Vec<_> = busy.collect();
-        if let [disk] = busy[..]
-            && let Some(commands) = disk.queue_depth
-        {
-            bounds.push(BoundUse {
-                bound: Bound::QueueDepth {
-                    disk: disk.name.clone(),
-                },
-                commands,
-                full_share: full(commands),
-            });
-        }
+        bounds.extend(self.session.command_window.map(|window| BoundUse {
+            bound: Bound::CommandWindow,
+            commands: window.slots,
+            full_share: window.closed_share,
+        }));
         bounds
+    }
+
+    /// Commands that would be outstanding if nothing bounded them.
+    fn wanted(&self, judgement: &Judgement, block: Option<BlockUse>) -> u64 {
+        let most = self.alone.outstanding.max(self.window);
+        // All that wait in the host as well, by Little's law.
+        let wanted = (self.session.scope.iops * judgement.latency_ns / 1e9).ceil() as u64;
+        let disks = self.known.kernel.iter().flat_map(|kernel| &kernel.disks);
+        let counted: u64 = disks.filter_map(|disk| disk.nr_requests).sum();
+        // What waits for a place in the block layer's own queues, nobody counts.
+        let is_counted = block.is_some() && 10 * wanted < 9 * counted;
+        match is_counted {
+            true => wanted,
+            false => wanted.max(2 * most),
+        }
     }
 
     fn place(&self, judgement: &Judgement, block: Option<BlockUse>) -> Place {
@@ -326,19 +336,13 @@ impl Seen<'_> {
             });
             waits.map(|sum| sum.mean_ns).sum::<f64>()
         };
-        // What would be outstanding: all that wait in the host as well, by Little's law.
-        let wanted = self.session.scope.iops * judgement.latency_ns / 1e9;
-        let wanted = match block {
-            Some(_) => wanted.ceil() as u64,
-            None => 2 * self.alone.outstanding.max(self.window),
-        };
         Place {
             initiator: party(Role::Initiator, initiator_name.as_ref()),
             target: party(Role::Target, target_name.as_ref()),
             target_name,
             initiator_name,
             portal: first.target.to_string(),
-            wanted,
+            wanted: self.wanted(judgement, block),
             can_queue: kernel.and_then(|kernel| kernel.can_queue),
             disks: kernel
                 .map(|kernel| kernel.disks.iter().map(|disk| disk.name.clone()).collect())
@@ -394,8 +398,12 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
         Verdict::Bound { bound } => {
             let (what, commands) = (in_words(&bound.bound), bound.commands);
             let full = bound.full_share * 100.0;
+            let costs = match judgement.host_ns > 0.0 {
+                true => format!("which costs {of}"),
+                false => "and how many I/Os waited for one, nobody counts".to_owned(),
+            };
             format!(
-                "{what} limits throughput: of its {commands} places all were taken {full:.0} % of the time, which costs {of}."
+                "{what} limits throughput: its {commands} places were all taken {full:.0} % of the time, {costs}."
             )
         }
         Verdict::Wire { of: limit, cause } => {
@@ -422,6 +430,7 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
         Verdict::Target => format!(
             "The target limits throughput: it has the I/Os for {of}. Whether they queue there, `wansan diagnose` on the target tells."
         ),
+        Verdict::Unknown => format!("What the I/Os wait for is unknown for {of}."),
         Verdict::TooFewIos => format!(
             "Too few I/Os are asked for to use the path: nothing that this host sees holds them back, and crossing the path takes {of}."
         ),

@@ -44,7 +44,7 @@ pub struct Evidence<'a> {
     pub waits: &'a WaitUse,
     /// Their mean latency at the block layer, where it has counters of them.
     pub block_latency_ns: Option<f64>,
-    /// What bounds how many are outstanding.
+    /// What bounds how many are outstanding, each of which may bound those before it.
     pub bounds: &'a [BoundUse],
     /// How many were outstanding, as a mean over the time.
     pub outstanding: f64,
@@ -69,6 +69,8 @@ pub enum Verdict {
     },
     /// The target has them for most of the time.
     Target,
+    /// What nothing that was seen tells.
+    Unknown,
     /// Nothing: they cross the path and are served, and whoever asks does not ask for more.
     TooFewIos,
     /// Nearly nothing is asked for.
@@ -129,8 +131,8 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let shared_ns: f64 = SHARED.into_iter().map(of).sum();
     let apart_ns = (wire_ns - shared_ns).max(0.0);
     let target_ns = waits.mean_ns(Cause::Target);
-    let own_ns: f64 = OWN.into_iter().map(of).sum();
-    let crossing_ns = (apart_ns - own_ns - target_ns).max(0.0);
+    let crossing_ns = of(Limit::TooFewIos);
+    // Of those that are equally full, the one that bounds the others: the last.
     let fullest = bounds
         .iter()
         .max_by(|one, other| one.full_share.total_cmp(&other.full_share));
@@ -142,21 +144,23 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     }
     counted.extend(OWN.map(|limit| (wire(waits, limit), of(limit))));
     counted.push((Verdict::Target, target_ns));
-    // What the host kept I/Os for is not known of programs that the block layer does not count: there, as many may
-    // wait as are let out.
-    let waiting_ns = match evidence.block_latency_ns {
-        Some(_) => per_wire_ns * apart_ns,
-        None => fullest.map_or(0.0, |full| full.full_share * crossing_ns),
+    counted.push((Verdict::Unknown, waits.mean_ns(Cause::Unknown)));
+    // What waits for a bound that nobody counts waiters of: as many may wait as are let out.
+    let is_counted =
+        |bound: &Bound| evidence.block_latency_ns.is_some() && *bound != Bound::SessionCommands;
+    let uncounted_ns = match fullest {
+        Some(full) if !is_counted(&full.bound) => full.full_share * (crossing_ns + target_ns),
+        _ => 0.0,
     };
-    let too_few_ns = match evidence.block_latency_ns {
-        Some(_) => crossing_ns,
-        None => crossing_ns - waiting_ns,
-    };
-    counted.push((Verdict::TooFewIos, too_few_ns));
     if let Some(bound) = fullest {
         let bound = bound.clone();
+        let waiting_ns = (per_wire_ns * apart_ns).max(uncounted_ns);
         counted.push((Verdict::Bound { bound }, waiting_ns));
     }
+    counted.push((
+        Verdict::TooFewIos,
+        crossing_ns - uncounted_ns.min(crossing_ns),
+    ));
     let most = counted
         .into_iter()
         .max_by(|(_, one_ns), (_, other_ns)| one_ns.total_cmp(other_ns));

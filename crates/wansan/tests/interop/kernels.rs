@@ -7,6 +7,7 @@
 
 mod attached;
 mod cpio;
+mod diagnose;
 mod files;
 mod guest;
 mod highspeed;
@@ -33,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     [
         attached::trials(),
         open_iscsi::trials(),
+        diagnose::trials(),
         lio::trials(),
         multipath::trials(),
         netem::trials(),

@@ -85,7 +85,8 @@ impl Node {
         Ok(node)
     }
 
-    fn set(&self, guest: &mut Guest, name: &str, value: &str) -> Result<(), Stop> {
+    /// Sets a value of the record.
+    pub(super) fn set(&self, guest: &mut Guest, name: &str, value: &str) -> Result<(), Stop> {
         let Self { iscsiadm } = self;
         guest.run(&format!("{iscsiadm} -o update -n node.{name} -v {value}"))?;
         Ok(())
