@@ -1,5 +1,7 @@
 //! What to change against a limit, in the software that runs there: the very commands.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 use wansan_insight::cause::{Cause, Limit};
 
@@ -39,6 +41,10 @@ pub struct Place {
     pub initiator_name: Option<String>,
     /// The target's portal.
     pub portal: String,
+    /// The tag of its portal group, if it is LIO's.
+    pub lio_tag: u32,
+    /// The initiator's name, if LIO has an ACL for it.
+    pub lio_acl: Option<String>,
     /// Commands that would be outstanding if nothing bounded them.
     pub wanted: u64,
     /// The commands that the session has room for, where that is known.
@@ -80,8 +86,7 @@ impl Place {
     }
 
     /// Sets a value of open-iscsi's records, which takes effect at the next login.
-    fn of_node(&self, name: &str, value: impl ToString) -> String {
-        let value = value.to_string();
+    fn of_node(&self, name: &str, value: &dyn Display) -> String {
         format!("{} -o update -n {name} -v {value}", self.node())
     }
 
@@ -89,11 +94,11 @@ impl Place {
         ["-u", "-l"].map(|how| format!("{} {how}", self.node()))
     }
 
+    /// LIO's portal group in configfs.
     fn group(&self) -> String {
-        format!(
-            "/iscsi/{}/tpg1",
-            self.target_name.as_deref().unwrap_or("TARGET")
-        )
+        let target = self.target_name.as_deref().unwrap_or("TARGET");
+        let tag = self.lio_tag;
+        format!("/sys/kernel/config/target/iscsi/{target}/tpgt_{tag}")
     }
 
     /// At which end something is to be done.
@@ -136,7 +141,7 @@ fn queue_depth(place: &Place, disk: &str) -> Vec<Change> {
         what: format!("Let {now} commands of {disk} be outstanding"),
         commands: vec![
             format!("echo {now} > /sys/block/{disk}/device/queue_depth"),
-            place.of_node("node.session.queue_depth", now),
+            place.of_node("node.session.queue_depth", &now),
         ],
         note: Some("the second command keeps it for later logins".to_owned()),
     }];
@@ -153,8 +158,8 @@ fn session_commands(place: &Place) -> Vec<Change> {
         .min(MOST_CMDS_MAX);
     let depth = wanted.min(commands - KEPT_COMMANDS);
     let mut all = vec![
-        place.of_node("node.session.cmds_max", commands),
-        place.of_node("node.session.queue_depth", depth),
+        place.of_node("node.session.cmds_max", &commands),
+        place.of_node("node.session.queue_depth", &depth),
     ];
     all.extend(place.login_again());
     vec![Change {
@@ -170,19 +175,19 @@ fn command_window(place: &Place) -> Vec<Change> {
     let (what, commands, note) = match place.target.software {
         Software::Lio => {
             let depth = window.min(MOST_CMDSN_DEPTH);
-            let group = place.group();
-            let mut commands = vec![format!(
-                "targetcli {group} set attribute default_cmdsn_depth={depth}"
-            )];
-            if let (Some(target), Some(initiator)) = (&place.target_name, &place.initiator_name) {
-                commands.push(format!(
-                    "echo {depth} > /sys/kernel/config/target/iscsi/{target}/tpgt_1/acls/{initiator}/cmdsn_depth"
-                ));
-            }
             let what = format!("Grant a command window of {depth}, {at}");
-            let note = "the second command is for an initiator with an ACL of its own, and ends its session, \
-                        which logs in again";
-            (what, commands, Some(note.to_owned()))
+            let group = place.group();
+            let (command, note) = match &place.lio_acl {
+                Some(initiator) => (
+                    format!("echo {depth} > {group}/acls/{initiator}/cmdsn_depth"),
+                    "this ends the initiator's session, which logs in again; `targetcli saveconfig` keeps it",
+                ),
+                None => (
+                    format!("echo {depth} > {group}/attrib/default_cmdsn_depth"),
+                    "for initiators without an ACL, from their next login on; `targetcli saveconfig` keeps it",
+                ),
+            };
+            (what, vec![command], Some(note.to_owned()))
         }
         Software::Wansan => (
             format!("Grant a command window of {window}, {at}"),
@@ -212,7 +217,7 @@ fn command_window(place: &Place) -> Vec<Change> {
             what: "Or use several sessions, each with a window of its own, below dm-multipath"
                 .to_owned(),
             commands: vec![
-                place.of_node("node.session.nr_sessions", 4),
+                place.of_node("node.session.nr_sessions", &4),
                 place.login_again()[1].clone(),
             ],
             note: None,
@@ -258,15 +263,23 @@ fn r2t(place: &Place) -> Vec<Change> {
     const BURST: u64 = 1 << 20;
     let mut changes = Vec::new();
     let at = Place::on(&place.target, "target");
-    let pairs = format!(
-        "InitialR2T=No ImmediateData=Yes FirstBurstLength={BURST} MaxBurstLength={} MaxOutstandingR2T=16",
-        16 * BURST
-    );
     match place.target.software {
         Software::Lio => changes.push(Change {
             what: format!("Let writes send their first data without being asked, and ask for more at once, {at}"),
-            commands: vec![format!("targetcli {} set parameter {pairs}", place.group())],
-            note: Some("sessions log in again to agree on it".to_owned()),
+            commands: [
+                ("InitialR2T", "No".to_owned()),
+                ("ImmediateData", "Yes".to_owned()),
+                ("FirstBurstLength", BURST.to_string()),
+                ("MaxBurstLength", (16 * BURST).to_string()),
+                ("MaxOutstandingR2T", "16".to_owned()),
+            ]
+            .iter()
+            .map(|(name, value)| format!("echo {value} > {}/param/{name}", place.group()))
+            .collect(),
+            note: Some(
+                "sessions agree on it at their next login; `targetcli saveconfig` keeps it"
+                    .to_owned(),
+            ),
         }),
         Software::Tgt => changes.push(Change {
             what: format!("Let writes send their first data without being asked, {at}"),
@@ -367,7 +380,7 @@ fn fixed_buffers(party: &Party, place: &Place) -> Option<Change> {
     if party.software != Software::OpenIscsi {
         return None;
     }
-    let mut commands = vec![place.of_node("'node.conn[0].tcp.window_size'", LONG_BYTES)];
+    let mut commands = vec![place.of_node("'node.conn[0].tcp.window_size'", &LONG_BYTES)];
     commands.extend(place.login_again());
     Some(Change {
         what: "Raise the size that open-iscsi fixes both buffers of a connection to".to_owned(),

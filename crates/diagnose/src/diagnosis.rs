@@ -314,9 +314,19 @@ impl Seen<'_> {
         let target_name = kernel.map(|kernel| kernel.target.clone());
         let target_name = target_name
             .or_else(|| of_login(|of| of.target_name.as_ref()))
-            .or_else(|| self.host.lio_name(first.target));
+            .or_else(|| {
+                self.host
+                    .lio(first.target)
+                    .map(|group| group.target.clone())
+            });
+        let group = self.host.lio(first.target);
         let initiator_name = kernel.and_then(|kernel| kernel.initiator.clone());
         let initiator_name = initiator_name.or_else(|| of_login(|of| of.initiator_name.as_ref()));
+        let lio_acl = group.and_then(|group| {
+            let mut initiators = group.initiators.iter();
+            let known = initiators.find(|(name, _)| Some(name) == initiator_name.as_ref());
+            known.map(|(name, _)| name.clone())
+        });
         let party = |role: Role, name: Option<&String>| Party {
             software: match self.known.role == role || self.known.role == Role::Both {
                 true => self.known.software(role),
@@ -342,6 +352,8 @@ impl Seen<'_> {
             target_name,
             initiator_name,
             portal: first.target.to_string(),
+            lio_tag: group.map_or(1, |group| group.tag),
+            lio_acl,
             wanted: self.wanted(judgement, block),
             can_queue: kernel.and_then(|kernel| kernel.can_queue),
             disks: kernel

@@ -146,7 +146,7 @@ impl Host {
             .next()
             .filter(|_| role != Role::Target && is_kernel)
             .cloned();
-        let is_lio = self.lio_name(target).is_some();
+        let is_lio = self.lio(target).is_some();
         HostSession {
             role,
             initiator: match kernel {
@@ -159,9 +159,9 @@ impl Host {
         }
     }
 
-    /// The name of LIO's target that listens at this address.
+    /// LIO's portal group that listens at this address.
     #[must_use]
-    pub fn lio_name(&self, at: SocketAddr) -> Option<String> {
+    pub fn lio(&self, at: SocketAddr) -> Option<&PortalGroup> {
         let listens = |group: &&PortalGroup| {
             let mut portals = group.portals.iter();
             portals.any(|portal| {
@@ -169,10 +169,7 @@ impl Host {
                     && (portal.ip().is_unspecified() || portal.ip() == at.ip().to_canonical())
             })
         };
-        self.portal_groups
-            .iter()
-            .find(listens)
-            .map(|group| group.target.clone())
+        self.portal_groups.iter().find(listens)
     }
 }
 

@@ -5,24 +5,71 @@ use std::path::Path;
 
 use libtest_mimic::Trial;
 use serde_json::Value;
-use wansan_peers::wansan::Target;
+use wansan_peers::process::free_address;
+use wansan_peers::wansan::{Target, bench};
 
 use super::guest::Guest;
 use super::host_program;
 use super::image::image;
 use super::kernel_trial;
+use super::lio;
 use super::netem::lean;
 use super::open_iscsi::{Node, start_daemon};
-use crate::stage::{Stop, WANSAN, folder, require};
+use crate::stage::{LIMIT, Stop, WANSAN, folder, require};
 
 /// Each I/O takes so long, however many there are.
 const UNIT: &str = "memory:64MiB,service-time=50ms,servers=1024";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![kernel_trial(
-        "diagnose_names_the_limits_of_open_iscsi_and_lifts_them",
-        limits_of_open_iscsi,
-    )]
+    vec![
+        kernel_trial(
+            "diagnose_names_the_limits_of_open_iscsi_and_lifts_them",
+            limits_of_open_iscsi,
+        ),
+        kernel_trial("diagnose_finds_the_command_window_of_lio", window_of_lio),
+    ]
+}
+
+/// On the target's host: LIO grants few commands, and gets an initiator that would send more.
+fn window_of_lio() -> Result<(), Stop> {
+    let folder = folder()?;
+    let image = image()?.with(&lean(&folder)?, folder.path())?;
+    let address = free_address()?;
+    let mut guest = Guest::boot_with(&image, &[], &[(address, lio::PORT)])?;
+    lio::serve(&mut guest)?;
+    let group = format!(
+        "/sys/kernel/config/target/iscsi/{}/tpgt_1",
+        lio::TARGET_NAME
+    );
+    guest.run(&format!(
+        "modprobe tcp_diag; echo 4 >{group}/attrib/default_cmdsn_depth"
+    ))?;
+    let url = lio::url(address);
+    let told = std::thread::scope(|scope| {
+        let bench = scope.spawn(|| {
+            let arguments = ["--op", "read", "--parallel", "32", "--time", "15s"];
+            bench(Path::new(WANSAN), &url, &arguments, LIMIT)
+        });
+        guest.run(
+            "until wansan diagnose --for 100ms --json | grep -q command_window; do sleep 0.2; done",
+        )?;
+        let told = diagnosed(&mut guest);
+        bench.join().expect("the bench does not panic")?;
+        told
+    })?;
+    let as_printed = || format!("{told:#}");
+    require(
+        told["role"] == "target" && told["target"] == "lio",
+        as_printed,
+    )?;
+    require(told["target_name"] == lio::TARGET_NAME, as_printed)?;
+    let windows = told["bounds"].as_array().into_iter().flatten();
+    let mut windows = windows.filter(|bound| bound["bound"] == "command_window");
+    let is_found = windows.any(|window| {
+        let closed = window["full_share"].as_f64().unwrap_or(0.0);
+        window["commands"] == 4 && closed > 0.5
+    });
+    require(is_found, as_printed)
 }
 
 /// A limit of open-iscsi, or of its target.

@@ -14,9 +14,9 @@ use super::kernel_trial;
 use super::relay::Relay;
 use crate::stage::{LIMIT, Stop, WANSAN, load, require};
 
-const TARGET_NAME: &str = "iqn.2026-11.net.example:lio";
+pub(super) const TARGET_NAME: &str = "iqn.2026-11.net.example:lio";
 /// Where LIO listens in its guest.
-const PORT: u16 = 3260;
+pub(super) const PORT: u16 = 3260;
 /// A RAM disk of 64 MiB, in pages of 4 KiB.
 const DISK_PAGES: u32 = 16_384;
 
@@ -147,7 +147,7 @@ fn lose_routes_under_load(routes: &[Relay; 2]) -> Result<(), Stop> {
     })
 }
 
-fn url(address: SocketAddr) -> String {
+pub(super) fn url(address: SocketAddr) -> String {
     format!("iscsi://{address}/{TARGET_NAME}/0")
 }
 
@@ -173,7 +173,7 @@ fn negotiated(url: &str, session: &[&str]) -> Result<(), Stop> {
 
 /// Lets LIO serve a RAM disk to everybody, with several connections in a session and error
 /// recovery level 2.
-fn serve(guest: &mut Guest) -> Result<(), Stop> {
+pub(super) fn serve(guest: &mut Guest) -> Result<(), Stop> {
     guest.run("modprobe -a target_core_mod iscsi_target_mod crc32c")?;
     guest.run("mount -t configfs config /sys/kernel/config")?;
     let core = "/sys/kernel/config/target/core/rd_mcp_0/disk";
