@@ -19,13 +19,14 @@
 //! reservations are in `reservation`, their commands in `reserve_in` and `reserve_out`, what these do
 //! to other initiators in `reserve_effects`, and what keeps them over a restart in `reserve_keep`;
 //! `unit_change` is for changes that wait for the cache. Answers that fence other initiators off
-//! wait for the stores by `fence`.
+//! wait for the stores by `fence`. What an initiator does about reservations is in `claim`.
 
 pub mod answer;
 pub mod attention;
 mod block;
 pub mod capacity;
 pub mod cdb;
+mod claim;
 mod command;
 mod copy;
 pub mod device;
@@ -60,6 +61,7 @@ pub mod vpd;
 pub use answer::{Answer, Decoded, Executed, StoreOperation};
 pub use attention::{UnitAttention, UnitAttentions};
 pub use cdb::Cdb;
+pub use claim::{Keys, ReserveOut};
 pub use copy::{CopyJob, CopyProgress, CopySegment};
 pub use device::{DeviceError, TargetDevice};
 pub use extent::{Effect, extent};

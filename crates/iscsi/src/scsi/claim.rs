@@ -1,0 +1,227 @@
+//! How an initiator claims a unit by a key (SPC-4 5.13): what it sends, and what it may do by what is registered.
+//!
+//! An initiator that comes for the first time registers, and then looks who else has: of two that do so at once, at least
+//! one sees the other. One that comes back looks first, as whoever removed its key meant it to stay away; then it
+//! registers, and looks again whether anything came between.
+
+use super::cdb::Cdb;
+use super::reservation::Kind;
+use super::reserve_out::{
+    CLEAR, PREEMPT, PREEMPT_AND_ABORT, REGISTER, REGISTER_AND_IGNORE, RESERVE,
+};
+use super::{Malformed, be32, be64, opcode};
+
+/// The parameter list of PERSISTENT RESERVE OUT.
+const LIST_BYTES: u8 = 24;
+
+/// PRGENERATION and ADDITIONAL LENGTH of READ KEYS.
+const HEADER_BYTES: usize = 8;
+
+/// A PERSISTENT RESERVE OUT of an initiator whose key is `key`. All are about Write Exclusive – All Registrants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReserveOut {
+    /// Registers the nexus, whatever it was registered with.
+    Register {
+        /// Its key.
+        key: u64,
+    },
+    /// Unregisters the nexus.
+    Unregister {
+        /// Its key.
+        key: u64,
+    },
+    /// Reserves the unit, or does nothing where a registered nexus has.
+    Reserve {
+        /// Its key.
+        key: u64,
+    },
+    /// Unregisters all nexuses that have another key.
+    Preempt {
+        /// Its key.
+        key: u64,
+        /// The other one.
+        other: u64,
+        /// What they have under way is aborted, too.
+        aborts: bool,
+    },
+    /// Unregisters all nexuses of everybody, and ends the reservation.
+    Clear {
+        /// Its key.
+        key: u64,
+    },
+}
+
+impl ReserveOut {
+    /// The CDB.
+    #[must_use]
+    pub fn cdb(self) -> Cdb {
+        let action = match self {
+            ReserveOut::Register { .. } => REGISTER_AND_IGNORE,
+            ReserveOut::Unregister { .. } => REGISTER,
+            ReserveOut::Reserve { .. } => RESERVE,
+            ReserveOut::Preempt { aborts: true, .. } => PREEMPT_AND_ABORT,
+            ReserveOut::Preempt { aborts: false, .. } => PREEMPT,
+            ReserveOut::Clear { .. } => CLEAR,
+        };
+        let mut cdb = [0; 16];
+        cdb[0] = opcode::PERSISTENT_RESERVE_OUT;
+        cdb[1] = action;
+        if let ReserveOut::Reserve { .. } | ReserveOut::Preempt { .. } = self {
+            cdb[2] = Kind::WriteExclusiveAllRegistrants as u8;
+        }
+        cdb[8] = LIST_BYTES;
+        cdb
+    }
+
+    /// The parameter list: the nexus's key, and the one that the service action is about.
+    #[must_use]
+    pub fn list(self) -> Vec<u8> {
+        let (key, action_key) = match self {
+            ReserveOut::Register { key } => (0, key),
+            ReserveOut::Unregister { key }
+            | ReserveOut::Reserve { key }
+            | ReserveOut::Clear { key } => (key, 0),
+            ReserveOut::Preempt { key, other, .. } => (key, other),
+        };
+        let mut list = vec![0; LIST_BYTES.into()];
+        list[..8].copy_from_slice(&key.to_be_bytes());
+        list[8..16].copy_from_slice(&action_key.to_be_bytes());
+        list
+    }
+}
+
+/// What READ KEYS says (SPC-4 6.15.2): a key for each nexus that is registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// Counts changes of the registrations, from 0 at each start of the target.
+    pub generation: u32,
+    keys: Vec<u64>,
+    /// There are more than the answer had room for.
+    is_cut: bool,
+}
+
+impl Keys {
+    /// Room for as many keys as an answer has to bring: more hosts never share a disk.
+    pub const ANSWER_BYTES: u16 = HEADER_BYTES as u16 + 1024 * 8;
+
+    /// Reads an answer, which may be followed by zeros.
+    ///
+    /// # Errors
+    /// [`Malformed`] when it is too short to say how many keys there are.
+    pub fn parse(data: &[u8]) -> Result<Keys, Malformed> {
+        Malformed::check_bytes("READ KEYS answer", data, HEADER_BYTES)?;
+        let count = be32(data, 4) as usize / 8;
+        let (keys, _) = data[HEADER_BYTES..].as_chunks::<8>();
+        let keys: Vec<u64> = keys.iter().take(count).map(|key| be64(key, 0)).collect();
+        Ok(Keys {
+            generation: be32(data, 0),
+            is_cut: keys.len() < count,
+            keys,
+        })
+    }
+
+    /// Whether some nexus is registered with `own`. Where not all keys are known, it is taken to be.
+    #[must_use]
+    pub fn has(&self, own: u64) -> bool {
+        self.is_cut || self.keys.contains(&own)
+    }
+
+    /// The keys that are not `own`, or not there, each once.
+    #[must_use]
+    pub fn others(&self, own: Option<u64>) -> Vec<u64> {
+        let others = self.keys.iter().copied();
+        let mut others: Vec<u64> = others.filter(|key| Some(*key) != own).collect();
+        others.sort_unstable();
+        others.dedup();
+        others
+    }
+
+    /// Whether an initiator that had registered `own` may register again: its key is there, or nobody has registered since
+    /// the target was started, and lost it. Otherwise somebody has removed it, and may have gone since.
+    #[must_use]
+    pub fn lets_back(&self, own: u64) -> bool {
+        self.has(own) || self.keys.is_empty() && self.generation == 0
+    }
+
+    /// After it has registered, whether that was right: nobody else is there, or nothing has changed since `before` but
+    /// by itself. Else `own` may have been removed after it was seen.
+    #[must_use]
+    pub fn confirm(&self, before: &Keys, own: u64) -> bool {
+        let changes = self.generation.wrapping_sub(before.generation);
+        self.has(own) && (self.others(Some(own)).is_empty() && !self.is_cut || changes <= 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: u64 = 0xa;
+    const OTHER: u64 = 0xb;
+
+    fn keys(generation: u32, keys: &[u64]) -> Keys {
+        let mut data = generation.to_be_bytes().to_vec();
+        data.extend((8 * keys.len() as u32).to_be_bytes());
+        data.extend(keys.iter().flat_map(|key| key.to_be_bytes()));
+        data.extend([0; 16]);
+        Keys::parse(&data).unwrap()
+    }
+
+    #[test]
+    fn known_bytes() {
+        let register = ReserveOut::Register { key: 0x0102 };
+        assert_eq!(register.cdb()[..10], [0x5f, 6, 0, 0, 0, 0, 0, 0, 24, 0]);
+        let expected = [[0; 8], [0, 0, 0, 0, 0, 0, 1, 2], [0; 8]].concat();
+        assert_eq!(register.list(), expected);
+        let unregister = ReserveOut::Unregister { key: 0x0102 };
+        assert_eq!(unregister.cdb()[..3], [0x5f, 0, 0]);
+        let expected = [[0, 0, 0, 0, 0, 0, 1, 2], [0; 8], [0; 8]].concat();
+        assert_eq!(unregister.list(), expected);
+        let reserve = ReserveOut::Reserve { key: 1 };
+        assert_eq!(reserve.cdb()[..3], [0x5f, 1, 7]);
+        for (aborts, action) in [(true, 5), (false, 4)] {
+            let (key, other) = (1, 2);
+            let preempt = ReserveOut::Preempt { key, other, aborts };
+            assert_eq!(preempt.cdb()[..3], [0x5f, action, 7]);
+            assert_eq!(preempt.list()[7..16], [1, 0, 0, 0, 0, 0, 0, 0, 2]);
+        }
+        assert_eq!(ReserveOut::Clear { key: 1 }.cdb()[..3], [0x5f, 3, 0]);
+    }
+
+    #[test]
+    fn keys_are_read_as_far_as_they_go() {
+        let some = keys(7, &[OTHER, OWN, OTHER]);
+        assert_eq!(some.generation, 7);
+        assert!(some.has(OWN) && some.has(OTHER) && !some.has(0xc));
+        assert_eq!(some.others(Some(OWN)), [OTHER]);
+        assert_eq!(some.others(None), [OWN, OTHER]);
+        assert!(Keys::parse(&[0; 7]).is_err());
+        // 3 keys, of which one has come.
+        let cut = [&[0, 0, 0, 1, 0, 0, 0, 24][..], &OTHER.to_be_bytes()].concat();
+        let cut = Keys::parse(&cut).unwrap();
+        assert!(cut.has(OWN), "it may be among those that have not come");
+        assert_eq!(cut.others(Some(OWN)), [OTHER]);
+    }
+
+    #[test]
+    fn who_was_removed_stays_away() {
+        assert!(keys(1, &[OWN, OWN]).lets_back(OWN));
+        assert!(keys(1, &[OTHER, OWN]).lets_back(OWN));
+        assert!(!keys(1, &[OTHER]).lets_back(OWN));
+        assert!(keys(0, &[]).lets_back(OWN), "the target was restarted");
+        assert!(!keys(3, &[]).lets_back(OWN), "who removed it has left");
+    }
+
+    #[test]
+    fn what_came_between_is_noticed() {
+        let before = keys(4, &[OWN, OTHER]);
+        assert!(keys(5, &[OWN, OTHER]).confirm(&before, OWN));
+        // The other one has preempted, and then this one has registered.
+        assert!(!keys(6, &[OWN, OTHER]).confirm(&before, OWN));
+        assert!(!keys(6, &[OTHER]).confirm(&before, OWN));
+        // Other routes of this one have registered too.
+        assert!(keys(9, &[OWN, OWN]).confirm(&before, OWN));
+        let wraps = keys(u32::MAX, &[OTHER, OWN]);
+        assert!(keys(0, &[OTHER, OWN]).confirm(&wraps, OWN));
+    }
+}
