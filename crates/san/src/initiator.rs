@@ -27,6 +27,7 @@ pub use self::error::InitiatorError;
 use self::recovery::{Dials, Recovery};
 pub use self::route::{Portal, Route, RouteError};
 use self::socket::Socket;
+use crate::reservation::Reservation;
 use crate::url::IscsiUrl;
 pub use wansan_iscsi::initiator::Recoveries;
 
@@ -49,6 +50,8 @@ pub struct InitiatorConfig {
     /// Each route has a session of its own, instead of a connection of one session; with no routes, each portal that the
     /// target lists has.
     pub multipath: bool,
+    /// Each session registers with the unit, and they reserve it. Then each route has a session of its own, too.
+    pub reservation: Option<Reservation>,
     /// How commands are distributed over the connections.
     pub schedule: Schedule,
     /// TCP congestion control of the connections; the system default if `None`.
@@ -585,12 +588,17 @@ impl Initiator {
                 return Ok(completion);
             }
             if clock::now() >= deadline {
-                return Err(InitiatorError::Slow {
-                    portal: self.to.portal(),
-                    patience: self.to.config.patience,
-                });
+                return Err(self.is_slow());
             }
             self.turn(deadline)?;
+        }
+    }
+
+    /// It has not answered in its time.
+    pub(crate) fn is_slow(&self) -> InitiatorError {
+        InitiatorError::Slow {
+            portal: self.to.portal(),
+            patience: self.to.config.patience,
         }
     }
 

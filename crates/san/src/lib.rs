@@ -4,6 +4,7 @@
 //! - [`target`]: the target server;
 //! - [`initiator`]: the initiator client;
 //! - [`multipath`]: sessions with one unit over several routes; [`sessions`]: one session or several;
+//! - [`reservation`]: a unit that is reserved for this host;
 //! - [`load`]: the load generator on top of it;
 //! - [`settings`]: what programs of both ends are asked to do;
 //! - [`url`]: iSCSI URLs;
@@ -13,6 +14,7 @@ pub mod initiator;
 pub mod load;
 mod machine;
 pub mod multipath;
+pub mod reservation;
 pub mod secret_file;
 pub mod sessions;
 pub mod settings;
@@ -21,6 +23,7 @@ pub mod target;
 pub mod url;
 
 pub use initiator::{Initiator, InitiatorConfig, InitiatorError, Route};
+pub use reservation::{Claim, Reservation, ReservationKey};
 pub use sessions::Sessions;
 pub use target::{Target, TargetConfig, TargetError};
 pub use wansan_tcp::DelayedAck;

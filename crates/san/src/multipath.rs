@@ -20,12 +20,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use wansan_iscsi::initiator::{Command, Completion, Full, RouteQueue, Tally};
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, clock};
 
-use self::errand::Errands;
+use self::errand::{Errands, lock};
 use self::path::{Down, Path, State};
 use self::unit::Unit;
 use crate::initiator::{
     Initiator, InitiatorConfig, InitiatorError, LONGEST_WAIT, Recoveries, Route, timespec,
 };
+use crate::reservation::{ReservationKey, release, release_all};
 use crate::url::IscsiUrl;
 
 /// How long segments of a connection that was reset may still arrive, the maximum segment lifetime (RFC 9293 §3.4.1).
@@ -81,6 +82,8 @@ pub struct MultipathSession {
     events: VecDeque<RouteEvent>,
     /// Since when no route has been up, and why the last one was lost.
     down: Option<(Instant, InitiatorError)>,
+    /// Another host has taken the unit over: no session may be used any more.
+    preempted: Option<InitiatorError>,
     /// Why the last attempt to log in failed.
     last_failure: Option<InitiatorError>,
     totals: Recoveries,
@@ -93,6 +96,8 @@ pub struct MultipathSession {
 struct Settings {
     patience: Duration,
     replacement_timeout: Duration,
+    /// What the sessions have registered with the unit, if anything.
+    key: Option<ReservationKey>,
 }
 
 impl MultipathSession {
@@ -109,7 +114,11 @@ impl MultipathSession {
     ) -> Result<MultipathSession, InitiatorError> {
         let destinations = begin::destinations(url, config)?;
         let errands = Errands::new().map_err(InitiatorError::NoSocket)?;
-        let (joined, unit) = begin::log_in(&errands, &destinations, url.lun, config.patience)?;
+        let patience = config.patience;
+        let (mut joined, unit) = begin::log_in(&errands, &destinations, url.lun, patience)?;
+        if let Some(reservation) = config.reservation {
+            begin::hold_all(&mut joined, url.lun, reservation, patience)?;
+        }
         let now = clock::now();
         let share_bytes = budget_bytes / destinations.len();
         let records = || Recorder::new(kinds, share_bytes);
@@ -122,14 +131,16 @@ impl MultipathSession {
             unit,
             lun: url.lun,
             config: Settings {
-                patience: config.patience,
+                patience,
                 replacement_timeout: config.replacement_timeout,
+                key: config.reservation.map(|reservation| reservation.key),
             },
             requests: RouteQueue::new(config.tasks, paths.len()),
             paths,
             errands,
             events: VecDeque::new(),
             down: None,
+            preempted: None,
             last_failure: None,
             totals: Recoveries::default(),
             next_ping: now + IDLE_PING,
@@ -394,8 +405,11 @@ impl MultipathSession {
         self.requests.lost(place, path.session);
     }
 
-    /// Fails once no route has been up for too long, or none is expected to come back.
+    /// Fails once no route has been up for too long, or none is expected to come back, or another host has the unit.
     fn check_down(&mut self, now: Instant) -> Result<(), InitiatorError> {
+        if let Some(preempted) = self.preempted.take() {
+            return Err(preempted);
+        }
         let timeout = self.config.replacement_timeout;
         let may_come_back = self
             .paths
@@ -436,14 +450,24 @@ impl MultipathSession {
         }
     }
 
-    /// Logs out of all sessions at once and returns the records, even if the target does not answer.
+    /// Unregisters and logs out of all sessions at once, and returns the records, even if the target does not answer.
     #[must_use]
     pub fn logout(mut self) -> Vec<Recorder> {
         // Nobody is to be woken any more.
         self.waker = None;
         self.fence_lost(clock::now() + self.config.patience);
+        // A route that comes back meanwhile finds that the key has been removed.
+        let registering = self.errands.registering();
+        let _none = self.config.key.map(|_| lock(&registering));
+        let key = self.config.key.filter(|_| !self.release_lost());
+        let (lun, patience) = (self.lun, self.config.patience);
         let leave = |path: Path| match path.state {
-            State::Up(initiator) => initiator.logout(),
+            State::Up(mut initiator) => {
+                if let Some(key) = key {
+                    release(&mut initiator, lun, key, clock::now() + patience);
+                }
+                initiator.logout()
+            }
             State::Down(down) => down.records,
         };
         thread::scope(|scope| {
@@ -456,6 +480,19 @@ impl MultipathSession {
                 .filter_map(|left| left.join().ok())
                 .collect()
         })
+    }
+
+    /// Has the target forget this host's key, which it also has for routes that are down, if there are such; whether it
+    /// has. It does not where other hosts are registered: all keys would go.
+    fn release_lost(&mut self) -> bool {
+        let (up, all) = self.connections();
+        let Some(key) = self.config.key.filter(|_| up < all) else {
+            return false;
+        };
+        let deadline = clock::now() + self.config.patience;
+        let mut up = self.paths.iter_mut().filter_map(Path::up_mut);
+        up.next()
+            .is_some_and(|initiator| release_all(initiator, self.lun, key, deadline))
     }
 
     /// The records of sessions that have failed.

@@ -26,7 +26,7 @@ impl Execute for Initiator {
     }
 }
 
-/// One session, or one over each route ([`InitiatorConfig::multipath`]).
+/// One session, or one over each route ([`InitiatorConfig::multipath`], [`InitiatorConfig::reservation`]).
 #[derive(Debug)]
 pub enum Sessions {
     /// One session, over one connection or several (MC/S).
@@ -47,7 +47,7 @@ impl Sessions {
         kinds: Kinds,
         budget_bytes: usize,
     ) -> Result<Sessions, InitiatorError> {
-        Ok(match config.multipath {
+        Ok(match config.multipath || config.reservation.is_some() {
             true => {
                 let several = MultipathSession::connect(url, config, kinds, budget_bytes)?;
                 Sessions::Several(Box::new(several))

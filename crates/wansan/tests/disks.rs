@@ -34,6 +34,7 @@ impl Session {
             tasks: 4,
             routes: vec![Route::to(&url)],
             multipath: false,
+            reservation: None,
             schedule: Schedule::default(),
             congestion_control: None,
             delayed_ack: DelayedAck::On,

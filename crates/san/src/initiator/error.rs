@@ -7,6 +7,7 @@ use wansan_iscsi::initiator::{AdmitError, HandshakeError, SessionError};
 use wansan_tcp::congestion::CongestionError;
 
 use super::login;
+use crate::reservation::in_words;
 
 /// A session could not be set up or has failed.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +115,45 @@ pub enum InitiatorError {
         lun: u16,
         /// Host and port.
         portal: String,
+    },
+    /// Other hosts have reserved the unit.
+    #[error(
+        "LUN {lun} at {portal} is another host's, which has registered key {}; detach it there, or use --preempt to take it over",
+        in_words(others)
+    )]
+    Reserved {
+        /// The number of the unit.
+        lun: u16,
+        /// Host and port.
+        portal: String,
+        /// Their keys.
+        others: Vec<u64>,
+    },
+    /// The unit had been reserved, and another host has taken it over.
+    #[error(
+        "another host has taken LUN {lun} over: {} registered, {key:#x} is not any more; detach the disk, and attach it with --preempt to take it back",
+        match &others[..] {
+            [] => "no key is".to_owned(),
+            others => format!("key {} is", in_words(others)),
+        }
+    )]
+    Preempted {
+        /// The number of the unit.
+        lun: u16,
+        /// The key that was removed.
+        key: u64,
+        /// Those that are there.
+        others: Vec<u64>,
+    },
+    /// The session is up, but the unit cannot be reserved.
+    #[error("LUN {lun} at {portal} cannot be reserved: {problem}")]
+    Unreservable {
+        /// The number of the unit.
+        lun: u16,
+        /// Host and port.
+        portal: String,
+        /// Why.
+        problem: String,
     },
     /// The session was lost and not recovered.
     #[error(

@@ -119,6 +119,16 @@ impl InitiatorError {
         self.is_of_the_path() || matches!(self, InitiatorError::Unusable { .. })
     }
 
+    /// Whether the unit is not this host's, or cannot be.
+    pub(crate) fn is_of_the_reservation(&self) -> bool {
+        matches!(
+            self,
+            InitiatorError::Reserved { .. }
+                | InitiatorError::Preempted { .. }
+                | InitiatorError::Unreservable { .. }
+        )
+    }
+
     fn of_session(&self) -> Option<&SessionError> {
         match self {
             InitiatorError::Session { source, .. } => Some(source),

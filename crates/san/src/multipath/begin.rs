@@ -3,10 +3,13 @@
 use std::io;
 use std::time::Duration;
 
+use wansan_trace::clock;
+
 use super::errand::{Errands, Joined, Outcome};
 use super::unit::Unit;
 use crate::initiator::dial::Destination;
 use crate::initiator::{InitiatorConfig, InitiatorError, Route, login};
+use crate::reservation::{Claim, Reservation, hold, release};
 use crate::url::IscsiUrl;
 
 /// How long a route may take to come up at first, before the others begin without it.
@@ -46,6 +49,11 @@ pub(super) fn destinations(
             isid: isid(config.isid, place),
             routes: vec![route],
             replacement_timeout: Duration::ZERO,
+            // Over a route that is up later, the unit was reserved before.
+            reservation: config.reservation.map(|reservation| Reservation {
+                claim: Claim::Keep,
+                ..reservation
+            }),
             ..config.clone()
         };
         config.wanted.max_connections = 1;
@@ -98,7 +106,7 @@ fn join_all(
     patience: Duration,
 ) -> Result<Vec<Joined>, InitiatorError> {
     for (place, to) in destinations.iter().enumerate() {
-        let begun = errands.join(place, to, lun, patience);
+        let begun = errands.join(place, to, (lun, None), patience);
         begun.map_err(InitiatorError::NoSocket)?;
     }
     let mut ended: Vec<(usize, Joined)> = Vec::new();
@@ -111,6 +119,41 @@ fn join_all(
     }
     ended.sort_by_key(|(place, _)| *place);
     Ok(ended.into_iter().map(|(_, joined)| joined).collect())
+}
+
+/// Registers all sessions that have begun with the unit, and reserves it.
+///
+/// # Errors
+/// It cannot be reserved, or no session is left; none is registered then, unless the unit is this host's already.
+pub(super) fn hold_all(
+    joined: &mut [Joined],
+    lun: u16,
+    reservation: Reservation,
+    patience: Duration,
+) -> Result<(), InitiatorError> {
+    for place in 0..joined.len() {
+        let Ok((initiator, _)) = &mut joined[place] else {
+            continue;
+        };
+        let deadline = clock::now() + patience;
+        let Err(error) = hold(initiator, lun, reservation, deadline) else {
+            continue;
+        };
+        let is_of_the_unit = error.is_of_the_reservation();
+        let is_last = joined[place + 1..].iter().all(Result::is_err);
+        let is_held = joined[..place].iter().any(Result::is_ok);
+        if !is_of_the_unit && (is_held || !is_last) {
+            joined[place] = Err(error);
+            continue;
+        }
+        if reservation.claim != Claim::Keep {
+            for (initiator, _) in joined[..place].iter_mut().flatten() {
+                release(initiator, lun, reservation.key, deadline);
+            }
+        }
+        return Err(error);
+    }
+    Ok(())
 }
 
 /// Whether a login might succeed if it were given more time.

@@ -73,7 +73,8 @@ impl MultipathSession {
             return;
         }
         let patience = self.config.patience;
-        let begun = self.errands.join(place, &path.to, self.lun, patience);
+        let unit = (self.lun, Some(&self.unit));
+        let begun = self.errands.join(place, &path.to, unit, patience);
         if let State::Down(down) = &mut self.paths[place].state {
             // Without a thread for it, it is tried again as if it had failed.
             down.is_busy = begun.is_ok();
@@ -145,18 +146,15 @@ impl MultipathSession {
                 down.fence_at = path.flapping.failed(now);
                 self.say_unfenced(place, &error.to_string());
             }
-            Outcome::Joined(Ok((initiator, unit))) if unit.is(&self.unit) => {
+            Outcome::Joined(Ok((initiator, unit))) => {
                 self.join(place, initiator, &unit, now);
                 let route = self.paths[place].name();
                 self.events.push_back(RouteEvent::Back { route });
             }
-            Outcome::Joined(joined) => {
-                let error = joined.err().unwrap_or_else(|| InitiatorError::OtherUnit {
-                    lun: self.lun,
-                    portal: path.to.portal(),
-                });
-                self.did_not_join(place, error, now);
+            Outcome::Joined(Err(error @ InitiatorError::Preempted { .. })) => {
+                self.preempted = Some(error);
             }
+            Outcome::Joined(Err(error)) => self.did_not_join(place, error, now),
         }
     }
 

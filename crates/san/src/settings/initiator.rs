@@ -147,6 +147,7 @@ impl InitiatorSettings {
             tasks,
             routes: self.routes(),
             multipath: self.connections.schedule.multipath,
+            reservation: None,
             schedule: self.connections.schedule.schedule,
             replacement_timeout: self.connections.replacement_timeout.0,
             congestion_control: self.congestion_control.clone(),

@@ -85,6 +85,7 @@ fn connect(url: &IscsiUrl, tasks: usize) -> Result<Sessions> {
         tasks,
         routes: vec![Route::to(url)],
         multipath: false,
+        reservation: None,
         schedule: Schedule::default(),
         congestion_control: None,
         delayed_ack: DelayedAck::On,

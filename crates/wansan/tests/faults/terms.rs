@@ -117,6 +117,7 @@ impl Terms {
             tasks: TASKS,
             routes: vec![Route::to(url); self.connections],
             multipath: self.is_multipath,
+            reservation: None,
             schedule: self.schedule,
             congestion_control: None,
             delayed_ack: DelayedAck::On,

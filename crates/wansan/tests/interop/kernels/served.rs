@@ -170,6 +170,7 @@ impl Session {
             tasks,
             routes: vec![Route::to(&url)],
             multipath: false,
+            reservation: None,
             schedule: Schedule::default(),
             congestion_control: None,
             delayed_ack: DelayedAck::On,
