@@ -116,29 +116,20 @@ pub struct Attached {
     thread: Option<JoinHandle<Result<Vec<Recorder>, DiskError>>>,
 }
 
-impl Attached {
-    /// Attaches a disk.
-    ///
-    /// # Errors
-    /// [`AttachError`] says why it cannot be. Where somebody else is served is looked at first.
-    pub fn start(config: &AttachConfig) -> Result<Attached, AttachError> {
-        let listen = Listen::at(&config.listen)?;
-        let place = listen.place().clone();
-        let poller = Poller::new().map_err(AttachError::Thread)?;
-        let waker = poller
-            .as_fd()
-            .try_clone_to_owned()
-            .map_err(AttachError::Thread)?;
-        let initiator = config.initiator.clone();
-        let records = (config.kinds, config.record_bytes);
-        let mut disk = Disk::connect(config.url.clone(), initiator, waker, records)?;
-        disk.look_for_others();
-        let facts = disk.facts().clone();
-        let export = export(config, &facts);
+/// What a disk is served with.
+struct Prepared {
+    export: Export,
+    orders: OwnedFd,
+    stack: Stack,
+    recorded: Option<Requests>,
+}
+
+impl Prepared {
+    fn of(config: &AttachConfig, facts: &Facts) -> Result<Prepared, AttachError> {
+        let export = export(config, facts);
         export.check()?;
         let orders = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let orders = orders.map_err(|errno| AttachError::Thread(errno.into()))?;
-        let heard = orders.try_clone().map_err(AttachError::Thread)?;
         let tasks = config.initiator.tasks;
         let recorded = config.kinds.io.then(|| {
             let kinds = Kinds {
@@ -156,7 +147,7 @@ impl Attached {
                 Some(journal_file::open(
                     path,
                     &config.url,
-                    &facts,
+                    facts,
                     sizes,
                     marks,
                     waker,
@@ -179,11 +170,48 @@ impl Attached {
             is_volatile: facts.modes.has_write_cache && config.journal.is_none(),
             marks: recorded.is_some(),
         });
+        Ok(Prepared {
+            export,
+            orders,
+            stack: Stack::new(cache, journal),
+            recorded,
+        })
+    }
+}
+
+impl Attached {
+    /// Attaches a disk.
+    ///
+    /// # Errors
+    /// [`AttachError`] says why it cannot be. Where somebody else is served is looked at first.
+    pub fn start(config: &AttachConfig) -> Result<Attached, AttachError> {
+        let listen = Listen::at(&config.listen)?;
+        let place = listen.place().clone();
+        let poller = Poller::new().map_err(AttachError::Thread)?;
+        let waker = poller
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(AttachError::Thread)?;
+        let initiator = config.initiator.clone();
+        let records = (config.kinds, config.record_bytes);
+        let mut disk = Disk::connect(config.url.clone(), initiator, waker, records)?;
+        disk.look_for_others();
+        let facts = disk.facts().clone();
+        let prepared = match Prepared::of(config, &facts) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                // It must not stay reserved.
+                drop(disk.detach());
+                return Err(error);
+            }
+        };
+        let orders = prepared.orders;
+        let heard = orders.try_clone().map_err(AttachError::Thread)?;
         let shared = Arc::new(Shared::default());
         let worker = Worker::new(
             disk,
-            (Stack::new(cache, journal), recorded),
-            Arc::new([export]),
+            (prepared.stack, prepared.recorded),
+            Arc::new([prepared.export]),
             listen,
             (poller, heard),
             Arc::clone(&shared),

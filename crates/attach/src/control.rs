@@ -60,7 +60,7 @@ pub struct Listed {
     pub nbd: String,
     /// Its size, in bytes.
     pub size_bytes: u64,
-    /// `connected`, `recovering` or `lost`.
+    /// `connected`, `recovering`, `lost` or `preempted`.
     pub standing: String,
     /// Connections to the target that are up; one for each route with multipath.
     pub connections_up: usize,

@@ -20,7 +20,7 @@ use wansan_san::initiator::InitiatorError;
 use wansan_san::load::LoadError;
 use wansan_san::multipath::RouteEvent;
 use wansan_san::url::IscsiUrl;
-use wansan_san::{InitiatorConfig, Sessions};
+use wansan_san::{Claim, InitiatorConfig, Reservation, Sessions};
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, TaskTag, clock};
 
 pub use self::facts::Facts;
@@ -118,6 +118,8 @@ pub enum DiskEvent {
     StillLost(String),
     /// A new session has taken its place.
     Back,
+    /// Another host has taken it over, and how: nothing is done any more.
+    Preempted(String),
     /// One of several routes is lost or up again.
     Route(RouteEvent),
     /// An operation failed, and why.
@@ -135,6 +137,8 @@ enum Link {
         attempt: Option<Receiver<LoggedIn>>,
         next: Instant,
     },
+    /// Another host has removed the key that this one had registered.
+    Preempted,
 }
 
 /// An operation that is under way.
@@ -189,7 +193,16 @@ impl Disk {
         let (sessions, facts) = log_in(&url, at, &config, (kinds, record_bytes))?;
         // A portal that has listed the others may be away later.
         let routes = sessions.routes();
-        let config = InitiatorConfig { routes, ..config };
+        let reservation = config.reservation.map(|reservation| Reservation {
+            claim: Claim::Keep,
+            ..reservation
+        });
+        let config = InitiatorConfig {
+            routes,
+            reservation,
+            ..config
+        };
+        let own = reservation.map(|reservation| reservation.key.get());
         let mut disk = Disk {
             url,
             at,
@@ -203,7 +216,7 @@ impl Disk {
             waiting: VecDeque::new(),
             delayed: VecDeque::new(),
             writes_same: true,
-            others: Others::new(),
+            others: Others::new(own),
             done: VecDeque::new(),
             events: VecDeque::new(),
             records: Vec::new(),
@@ -236,6 +249,7 @@ impl Disk {
         match &self.link {
             Link::Up(sessions) => sessions.cut_off(now),
             Link::Down { since, .. } => now - *since,
+            Link::Preempted => Duration::ZERO,
         }
     }
 
@@ -245,12 +259,18 @@ impl Disk {
         matches!(self.link, Link::Down { .. })
     }
 
+    /// Whether another host has taken it over: no operation is done any more.
+    #[must_use]
+    pub fn is_preempted(&self) -> bool {
+        matches!(self.link, Link::Preempted)
+    }
+
     /// How many connections are up, and of how many; none while there is no session.
     #[must_use]
     pub fn connections(&self) -> (usize, usize) {
         match &self.link {
             Link::Up(sessions) => sessions.connections(),
-            Link::Down { .. } => (0, self.config.routes.len()),
+            Link::Down { .. } | Link::Preempted => (0, self.config.routes.len()),
         }
     }
 
@@ -259,7 +279,7 @@ impl Disk {
     pub fn recoveries(&self) -> Recoveries {
         match &self.link {
             Link::Up(sessions) => sessions.recoveries(),
-            Link::Down { .. } => Recoveries::default(),
+            Link::Down { .. } | Link::Preempted => Recoveries::default(),
         }
     }
 
@@ -373,8 +393,11 @@ impl Disk {
             .front()
             .map_or(Instant::FAR_FUTURE, |(at, ..)| *at);
         let deadline = deadline.min(later);
-        if now >= self.others.next() && !self.is_down() {
-            let ask = self.others.ask();
+        if let Link::Up(sessions) = &self.link
+            && now >= self.others.next()
+            && sessions.cut_off(now).is_zero()
+        {
+            let ask = self.others.ask(now);
             self.enqueue(OTHERS, vec![ask]);
         }
         self.hand_over();
@@ -435,6 +458,11 @@ impl Disk {
         };
         let (tag, range) = (sent.tag, sent.range);
         let verdict = verdict(&done.outcome);
+        if let Verdict::Again { changed: true } | Verdict::Failed(Failure::NotPermitted, _) =
+            verdict
+        {
+            self.others.doubt();
+        }
         if let Verdict::Again { .. } | Verdict::Lost = verdict
             && sent.tries < TRIES
         {
@@ -526,11 +554,29 @@ impl Disk {
             (Verdict::Failed(Failure::NotSupported | Failure::Invalid, _), _) => Reply::Unsupported,
             _ => Reply::Failed,
         };
-        let news = self.others.answered(reply, clock::now());
-        self.events.extend(news.map(|news| match news {
-            News::AreThere(are_there) => DiskEvent::Shared(are_there),
-            News::Changed => DiskEvent::Changed,
-        }));
+        match self.others.answered(reply, clock::now()) {
+            Some(News::AreThere(are_there)) => self.events.push_back(DiskEvent::Shared(are_there)),
+            Some(News::Changed) => self.events.push_back(DiskEvent::Changed),
+            Some(News::Preempted(others)) => {
+                if let Some(reservation) = self.config.reservation {
+                    self.give_up(&InitiatorError::Preempted {
+                        lun: self.url.lun,
+                        key: reservation.key.get(),
+                        others,
+                    });
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Another host has it. No session is begun any more: that would undo what the other host has done.
+    fn give_up(&mut self, preempted: &InitiatorError) {
+        self.events
+            .push_back(DiskEvent::Preempted(preempted.to_string()));
+        if let Link::Up(sessions) = std::mem::replace(&mut self.link, Link::Preempted) {
+            self.records.extend(sessions.into_records());
+        }
     }
 
     /// Ends an operation all of whose commands are answered.
@@ -557,6 +603,9 @@ impl Disk {
     }
 
     fn lose(&mut self, why: &InitiatorError) {
+        if let InitiatorError::Preempted { .. } = why {
+            return self.give_up(why);
+        }
         let now = clock::now();
         self.events.push_back(DiskEvent::Lost(why.to_string()));
         let down = Link::Down {
@@ -573,16 +622,30 @@ impl Disk {
     fn await_session(&mut self, deadline: Instant) -> Result<(), DiskError> {
         let now = clock::now();
         let Link::Down { attempt, next, .. } = &mut self.link else {
-            return Ok(());
+            return self.wait(deadline - now);
         };
         match attempt.as_ref().map(Receiver::try_recv) {
             None if now >= *next => {
                 let (to, from) = channel();
                 let (url, at, config) = (self.url.clone(), self.at, self.config.clone());
+                let known = self.facts.clone();
                 let login = thread::Builder::new().name("log in".to_owned());
                 let spawned = login.spawn(move || {
+                    let found = log_in(&url, at, &config, (Kinds::NONE, 0));
+                    let found = found.and_then(|(sessions, facts)| {
+                        if facts.is_same_disk(&known) {
+                            return Ok((sessions, facts));
+                        }
+                        if facts.serial != known.serial {
+                            // Another one must not stay reserved.
+                            drop(sessions.logout());
+                        }
+                        Err(DiskError::OtherDisk {
+                            url: url.to_string(),
+                        })
+                    });
                     // Nobody waits for it when the disk is detached.
-                    let _ = to.send(log_in(&url, at, &config, (Kinds::NONE, 0)));
+                    let _ = to.send(found);
                 });
                 match spawned {
                     Ok(_) => *attempt = Some(from),
@@ -594,7 +657,7 @@ impl Disk {
                 }
             }
             None | Some(Err(TryRecvError::Empty)) => {}
-            Some(Ok(Ok((sessions, facts)))) if facts.is_same_disk(&self.facts) => {
+            Some(Ok(Ok((sessions, facts)))) => {
                 self.facts = facts;
                 self.link = Link::Up(sessions);
                 self.watch_waker()?;
@@ -603,18 +666,24 @@ impl Disk {
                 self.events.push_back(DiskEvent::Back);
                 return Ok(());
             }
+            Some(Ok(Err(DiskError::Session(error @ InitiatorError::Preempted { .. })))) => {
+                self.give_up(&error);
+                return Ok(());
+            }
             Some(failed) => {
-                let url = self.url.to_string();
                 let why = match failed {
                     Ok(Err(error)) => error.to_string(),
-                    Ok(Ok(_)) => DiskError::OtherDisk { url }.to_string(),
-                    Err(_) => "the login has panicked".to_owned(),
+                    _ => "the login has panicked".to_owned(),
                 };
                 self.events.push_back(DiskEvent::StillLost(why));
                 (*attempt, *next) = (None, now + RELOGIN);
             }
         }
-        let left = (deadline - now).min(LOOK);
+        self.wait((deadline - now).min(LOOK))
+    }
+
+    /// Waits for the waker.
+    fn wait(&self, left: Duration) -> Result<(), DiskError> {
         let mut fds = [PollFd::new(&self.waker, PollFlags::IN)];
         let timeout = Timespec::try_from(left).ok();
         match poll(&mut fds, timeout.as_ref()) {
@@ -640,8 +709,17 @@ fn log_in(
     (kinds, record_bytes): (Kinds, usize),
 ) -> LoggedIn {
     let mut sessions = Sessions::connect(url, config, kinds, record_bytes)?;
-    let facts = Facts::ask(&mut sessions, url.lun, at)?;
-    Ok((sessions, facts))
+    match Facts::ask(&mut sessions, url.lun, at) {
+        Ok(facts) => Ok((sessions, facts)),
+        Err(error) => {
+            // It must not stay reserved, unless it was.
+            let claim = config.reservation.map(|reservation| reservation.claim);
+            if claim != Some(Claim::Keep) {
+                drop(sessions.logout());
+            }
+            Err(error.into())
+        }
+    }
 }
 
 impl Open {

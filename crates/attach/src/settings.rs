@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use wansan_san::initiator::Portal;
+use wansan_san::reservation::{Claim, Reservation, ReservationKey};
 use wansan_san::settings::{
     ChapSettings, ChapSettingsError, ConnectionSettings, InitiatorSettings, NegotiationSettings,
 };
@@ -62,6 +63,7 @@ settings! {
         pub export: String = String::new(), "NAME";
         with rights: RightsSettings;
         with cache: CacheSettings, "Latency";
+        with reservation: ReservationSettings, "Reservation (SPC-4 §5.13)";
         with initiator: InitiatorSettings, but initiator_name = "iqn.2026-01.net.wansan:attach".to_owned();
         with portals: PortalSettings;
     }
@@ -105,6 +107,53 @@ settings! {
     }
 }
 
+settings! {
+    /// Keeping other hosts off.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ReservationSettings {
+        /// Register this key with the disk in every session and reserve it (Write Exclusive – All Registrants), so that
+        /// hosts that have not registered can only read. Each host needs a key of its own. The disk is not attached while
+        /// another host is registered
+        pub reservation_key: Option<Text<ReservationKey>>, "KEY";
+        /// Remove the keys of other hosts and abort what they have under way (PREEMPT AND ABORT), to take the disk over from
+        /// one that is dead
+        pub preempt: bool = false;
+    }
+}
+
+/// Settings of a disk cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskSettingsError {
+    /// Secrets cannot be read.
+    #[error(transparent)]
+    Chap(#[from] ChapSettingsError),
+    /// There is nothing to preempt others with.
+    #[error("`preempt` needs `reservation_key`: without a key others are not kept off")]
+    NoKey,
+    /// Connections of one session.
+    #[error(
+        "`reservation_key` takes one connection, or sessions for several: add `multipath` or use one portal, route and connection"
+    )]
+    OneSession,
+}
+
+impl ReservationSettings {
+    fn reservation(self) -> Result<Option<Reservation>, DiskSettingsError> {
+        match (self.reservation_key, self.preempt) {
+            (Some(Text(key)), preempts) => Ok(Some(Reservation {
+                key,
+                claim: if preempts {
+                    Claim::Preempt
+                } else {
+                    Claim::Take
+                },
+            })),
+            (None, true) => Err(DiskSettingsError::NoKey),
+            (None, false) => Ok(None),
+        }
+    }
+}
+
 impl DiskSettings {
     /// The ISID of this disk on this host. It is the same whenever the disk is attached again, so that the target ends
     /// what a session before it has left (RFC 7143 §6.3.5): an old write of that one must not land after a new one. Only
@@ -144,12 +193,12 @@ impl DiskSettings {
     /// logged.
     ///
     /// # Errors
-    /// When they cannot be.
+    /// When they cannot be, or settings do not go together.
     pub fn config(
         &self,
         process: &ProcessSettings,
         report: fn(&str),
-    ) -> Result<AttachConfig, ChapSettingsError> {
+    ) -> Result<AttachConfig, DiskSettingsError> {
         let CacheSettings {
             read_ahead,
             write_behind,
@@ -161,6 +210,11 @@ impl DiskSettings {
         initiator.add_portals(self.portals.portal.iter().map(|portal| &portal.0));
         let mut initiator = initiator.config(TASKS, process.tcp.tcp_interval.0)?;
         initiator.isid = self.isid();
+        initiator.reservation = self.reservation.reservation()?;
+        let is_one_session = !initiator.multipath && initiator.routes.len() > 1;
+        if is_one_session && initiator.reservation.is_some() {
+            return Err(DiskSettingsError::OneSession);
+        }
         Ok(AttachConfig {
             url: self.initiator.url.0.clone(),
             initiator,

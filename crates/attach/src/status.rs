@@ -14,6 +14,8 @@ pub enum Standing {
     Recovering,
     /// The session is lost: requests fail until there is a new one.
     Lost,
+    /// Another host has taken the disk over: requests fail until it is attached again.
+    Preempted,
 }
 
 impl Standing {
@@ -24,6 +26,7 @@ impl Standing {
             Standing::Connected => "connected",
             Standing::Recovering => "recovering",
             Standing::Lost => "lost",
+            Standing::Preempted => "preempted",
         }
     }
 }

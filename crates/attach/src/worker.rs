@@ -166,8 +166,8 @@ impl Worker {
         }
         loop {
             self.work(now);
-            if self.is_cut_off() {
-                self.fail_all();
+            if let Some(failure) = self.refusal() {
+                self.fail_all(failure);
             }
             if !self.send(now) {
                 return;
@@ -234,19 +234,29 @@ impl Worker {
         }
     }
 
-    /// Whether requests fail: with a journal writes go on, and what it does not have is waited for.
-    fn is_cut_off(&self) -> bool {
-        self.disk.is_down() && !self.stack.has_journal()
+    /// How requests fail, if they do: with a journal writes go on while there is no session, and what it does not have is
+    /// waited for. A disk that another host has is not waited for.
+    fn refusal(&self) -> Option<Failure> {
+        let is_lost = self.disk.is_down() && !self.stack.has_journal();
+        match self.disk.is_preempted() {
+            true => Some(Failure::NotPermitted),
+            false => is_lost.then_some(Failure::Io),
+        }
     }
 
     /// Programs are told that the disk is gone; what the cache has acknowledged stays in it.
-    fn fail_all(&mut self) {
+    fn fail_all(&mut self, failure: Failure) {
         for request in std::mem::take(&mut self.requests)
             .into_keys()
             .collect::<Vec<_>>()
         {
             for client in self.clients.values_mut() {
-                client.connection.answer(request, &Err(Failure::Io));
+                client.connection.answer(request, &Err(failure));
+            }
+            // There is no session any more that could still bring it there.
+            if Some(request) == self.last_flush && self.disk.is_preempted() {
+                let is_kept = self.stack.has_journal();
+                self.shared.has_failed.fetch_or(!is_kept, Ordering::Relaxed);
             }
             self.failed_requests += 1;
             if let Some(recorded) = &mut self.recorded {
@@ -319,16 +329,15 @@ impl Worker {
     }
 
     fn receive(&mut self, id: u64, now: Instant) -> Result<(), Ended> {
-        let is_cut_off = self.is_cut_off();
+        let refusal = self.refusal();
         let Some(client) = self.clients.get_mut(&id) else {
             return Ok(());
         };
         let (stack, requests, next) = (&mut self.stack, &mut self.requests, &mut self.next_request);
         let recorded = &mut self.recorded;
-        let refusal = match (self.shared.ends.load(Ordering::Relaxed), is_cut_off) {
-            (true, _) => Some(Failure::ShuttingDown),
-            (false, true) => Some(Failure::Io),
-            (false, false) => None,
+        let refusal = match self.shared.ends.load(Ordering::Relaxed) {
+            true => Some(Failure::ShuttingDown),
+            false => refusal,
         };
         let mut refused = Vec::new();
         let received = client.connection.receive(|action| {
@@ -435,8 +444,9 @@ impl Worker {
             self.stack.submit(request, Action::Flush, now);
             self.advance(now);
         }
-        // What is in a journal is safe there.
-        let may_leave = self.stack.has_journal() && !self.shared.drains.load(Ordering::Relaxed);
+        // What is in a journal is safe there. What another host's disk lacks is lost.
+        let may_leave = self.stack.has_journal() && !self.shared.drains.load(Ordering::Relaxed)
+            || self.disk.is_preempted();
         self.requests.is_empty() && (may_leave || self.stack.is_idle() && self.disk.is_idle())
     }
 
@@ -462,6 +472,7 @@ impl Worker {
             DiskEvent::Lost(why) => {
                 format!("the session is lost, and requests fail until there is a new one: {why}")
             }
+            DiskEvent::Preempted(why) => return self.complaints.say(why),
             DiskEvent::StillLost(why) => format!("no new session yet: {why}"),
             DiskEvent::Route(event) => event.to_string(),
             DiskEvent::Failed(why) => format!("the disk failed a request: {why}"),
@@ -486,10 +497,11 @@ impl Worker {
         {
             self.complaints.add(|| broken);
         }
-        let standing = match (self.disk.is_down(), self.disk.cut_off(now).is_zero()) {
-            (true, _) => Standing::Lost,
-            (false, false) => Standing::Recovering,
-            (false, true) => Standing::Connected,
+        let standing = match self.disk.cut_off(now).is_zero() {
+            _ if self.disk.is_preempted() => Standing::Preempted,
+            _ if self.disk.is_down() => Standing::Lost,
+            false => Standing::Recovering,
+            true => Standing::Connected,
         };
         let status = Status {
             standing,

@@ -36,6 +36,11 @@ impl Complaints {
         }
     }
 
+    /// Logs what happens once and must not be missed among others.
+    pub fn say(&self, line: &str) {
+        (self.report)(line);
+    }
+
     /// Counts a complaint that has no line of its own.
     pub fn count(&mut self) {
         self.count += 1;
@@ -64,8 +69,12 @@ mod tests {
         for place in 0..1000 {
             complaints.add(|| format!("line {place}"));
         }
+        complaints.say("the end");
         complaints.tick();
         complaints.tick();
-        assert_eq!(*LINES.lock().unwrap(), ["line 0", "line 1", "998 more"]);
+        assert_eq!(
+            *LINES.lock().unwrap(),
+            ["line 0", "line 1", "the end", "998 more"]
+        );
     }
 }

@@ -1,20 +1,19 @@
 //! What goes wrong below an attached disk, and beside it.
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
-use wansan_peers::process::{Running, free_address, run};
+use wansan_peers::process::{free_address, run};
 use wansan_peers::program::find;
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::{Attach, Target};
 
-use crate::stage::{LIMIT, Stage, WANSAN, pattern, peer, wansan};
+use crate::stage::{LIMIT, Stage, WANSAN, pattern, peer, relay, wansan};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -95,20 +94,7 @@ fn route_is_lost() -> Result<(), Stop> {
     let stage = Stage::new()?;
     let way = free_address()?.to_string();
     let target = stage.target.address().to_owned();
-    let relay = || {
-        let mut command = Command::new(WANSAN);
-        command.args(["relay", "--listen", &way, "--to", &target]);
-        let relay = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
-        let began = Instant::now();
-        while TcpStream::connect(&way).is_err() {
-            require(began.elapsed() < LIMIT, || {
-                "the relay does not listen".to_owned()
-            })?;
-            thread::sleep(Duration::from_millis(10));
-        }
-        Ok::<_, Stop>(relay)
-    };
-    let before = relay()?;
+    let before = relay(&way, &target)?;
     let attach = stage.attach(&[&way, "--multipath", "--write-through"])?;
     let uri = attach.uri();
     let write = |value: u8, at_mib: u64| {
@@ -137,7 +123,7 @@ fn route_is_lost() -> Result<(), Stop> {
     write(2, 4)?;
     until_listed("1 of 2 connections", true)?;
     write(3, 8)?;
-    let after = relay()?;
+    let after = relay(&way, &target)?;
     until_listed("1 of 2 connections", false)?;
     write(4, 0)?;
     // One that stands still is noticed while nothing is under way, and used again when it goes on.

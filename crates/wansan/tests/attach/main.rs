@@ -7,6 +7,7 @@ mod faults;
 mod history;
 mod life;
 mod program;
+mod reserved;
 mod stage;
 
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         faults::trials(),
         crashes::trials(),
         life::trials(),
+        reserved::trials(),
         copies::trials(),
     ];
     run(trials.into_iter().flatten().collect())

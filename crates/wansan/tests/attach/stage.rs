@@ -1,14 +1,16 @@
 //! What the tests share: a target with a disk in a file, and what is in it.
 
 use std::fs::{self, File};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use wansan_peers::process::{Finished, free_address, run};
+use wansan_peers::process::{Finished, Running, free_address, run};
 use wansan_peers::program::find;
-use wansan_peers::trial::Stop;
+use wansan_peers::trial::{Stop, require};
 use wansan_peers::wansan::{Attach, Target, command};
 
 pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
@@ -55,6 +57,21 @@ impl Stage {
     pub(crate) fn disk(&self) -> Result<Vec<u8>, Stop> {
         Ok(fs::read(self.path("disk.img"))?)
     }
+}
+
+/// A relay that listens at `way`, and is another route to a target.
+pub(crate) fn relay(way: &str, target: &str) -> Result<Running, Stop> {
+    let mut command = Command::new(WANSAN);
+    command.args(["relay", "--listen", way, "--to", target]);
+    let relay = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let began = Instant::now();
+    while TcpStream::connect(way).is_err() {
+        require(began.elapsed() < LIMIT, || {
+            "the relay does not listen".to_owned()
+        })?;
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(relay)
 }
 
 /// Runs `wansan`.
