@@ -3,11 +3,20 @@
 use wansan_trace::Layer;
 
 use super::UNKNOWN_CAUSE;
+use crate::cause::Limit;
 use crate::stall::Cause;
 use crate::summary::CellSummary;
 
 /// A command window that was closed for this share of the time is what fills.
 const CLOSED_SHARE: f64 = 0.5;
+
+/// What bytes wait for in the sender's TCP that are ready to be sent.
+const IN_TCP: [Limit; 4] = [
+    Limit::PathRate,
+    Limit::ReceiveWindow,
+    Limit::SendBuffer,
+    Limit::CongestionWindow,
+];
 
 /// The finding: what costs the I/Os most, as far as packets tell.
 #[must_use]
@@ -45,6 +54,19 @@ pub fn finding(summary: &CellSummary) -> String {
              initiator alone knows.",
             window.slots,
             window.closed_share * 100.0,
+        );
+    }
+    let longest = Cause::ALL.into_iter().max_by(|one, other| {
+        summary
+            .waits
+            .mean_ns(*one)
+            .total_cmp(&summary.waits.mean_ns(*other))
+    });
+    if let Some(cause) = longest.filter(|cause| IN_TCP.contains(&cause.limit())) {
+        return format!(
+            "I/Os wait in TCP: {}, which takes {:.2} ms of the {mean_ms:.2} ms that an I/O takes.",
+            cause.in_words(),
+            summary.waits.mean_ns(cause) / 1e6,
         );
     }
     let at_target_ns = total

@@ -107,7 +107,7 @@ pub(crate) fn diagnose(case: &Case) -> Result<(), String> {
 
 fn begin(node: &Node) -> Result<wansan_lab::world::Process, String> {
     let mut command = Command::new(WANSAN);
-    command.args(["diagnose", "--for", "4s", "--json"]);
+    command.args(["diagnose", "--for", "2s", "--json"]);
     node.start("diagnose", command).map_err(text)
 }
 
