@@ -122,7 +122,7 @@ impl<'a> Ledger<'a> {
             bytes: DataBytes::of(cell, &paths),
             senders,
             paths,
-            transits: Transits::new(cell, changes_ns),
+            transits: Transits::new(cell, changes_ns, conversations),
         };
         // What the path takes at least shows in all I/Os together, also those before the window.
         let mut transits = std::mem::take(&mut ledger.transits);

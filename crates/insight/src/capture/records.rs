@@ -386,8 +386,13 @@ fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
         },
     );
     let mut before: Option<(Pdu, u64)> = None;
+    // When the first left of those that share segments with each other.
+    let mut run_ns = answers.first().map_or(0, |first| first.left_ns);
     let ready = answers.iter().map(|pdu| {
         let record = pdu.record;
+        if !pdu.is_joined {
+            run_ns = pdu.left_ns;
+        }
         let began_ns = commands.get_mut(&record.task).and_then(|came| {
             // The last that had come before this left.
             while came.get(1).is_some_and(|next_ns| *next_ns <= pdu.left_ns) {
@@ -395,11 +400,9 @@ fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
             }
             came.front().copied()
         });
-        let ready_ns = match (before, began_ns) {
-            (Some((before, ready_ns)), _) if goes_on(&before, &record) => ready_ns,
-            (Some((_, ready_ns)), Some(began_ns)) if pdu.is_joined && is_answer(&record) => {
-                ready_ns.max(began_ns)
-            }
+        let ready_ns = match before {
+            Some((before, ready_ns)) if goes_on(&before, &record) => ready_ns,
+            Some(_) if is_answer(&record) => run_ns.max(began_ns.unwrap_or(0)),
             _ => pdu.left_ns,
         };
         let ready_ns = ready_ns.min(pdu.left_ns);

@@ -12,8 +12,10 @@ use crate::stall::{Announced, Conversation, Segment};
 use crate::traffic::FlowDirection;
 use crate::window::Window;
 
-/// Rates are taken over so many full segments at least: acknowledgements cover two, or as many as came together.
+/// Rates are taken over so many full segments, or over that part of what is in flight if it is less: acknowledgements cover
+/// two, or as many as came together.
 const RATE_SEGMENTS: u64 = 8;
+const RATE_PARTS: u64 = 4;
 /// A link that carries this share of what it can never stops, but for what acknowledgements are late by.
 const BUSY: f64 = 0.9;
 /// A link's use is told anew for each stretch of so many round trips, and this time at least.
@@ -29,8 +31,8 @@ pub(super) fn sender(conversation: &Conversation, way: FlowDirection, window: Wi
     let inside = replay
         .acked
         .iter()
-        .filter(|(at_ns, _)| window.contains(*at_ns));
-    let places = inside.map(|(_, acked)| *acked);
+        .filter(|acked| window.contains(acked.at_ns));
+    let places = inside.map(|acked| acked.place);
     let (least, most) = places.fold((u64::MAX, 0), |(least, most), acked| {
         (acked.min(least), acked.max(most))
     });
@@ -61,6 +63,16 @@ fn push(steps: &mut Vec<Step>, (from_ns, to_ns, cause): Step) {
     }
 }
 
+/// An acknowledgement of something new.
+#[derive(Debug, Clone, Copy)]
+struct Acked {
+    at_ns: u64,
+    /// Up to where.
+    place: u64,
+    /// What was in flight before, in bytes.
+    in_flight: u64,
+}
+
 /// What a sender waits for that has more to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -73,8 +85,7 @@ struct Replay<'a> {
     way: FlowDirection,
     mss: u64,
     segments: Vec<(u64, bool, &'a Segment)>,
-    /// When what was acknowledged first.
-    acked: Vec<(u64, u64)>,
+    acked: Vec<Acked>,
     states: Vec<(u64, u64, State)>,
 }
 
@@ -112,7 +123,12 @@ impl<'a> Replay<'a> {
                 next = segment.end().max(next);
             } else if segment.acked >= una {
                 if segment.acked > una {
-                    self.acked.push((at_ns, segment.acked));
+                    self.acked.push(Acked {
+                        at_ns,
+                        place: segment.acked,
+                        // What was sent may not have been seen.
+                        in_flight: u64::saturating_sub(next, una),
+                    });
                 }
                 una = segment.acked;
                 edge = match segment.window {
@@ -140,10 +156,10 @@ struct Busy {
 }
 
 impl Busy {
-    fn of(acked: &[(u64, u64)], mss: u64, round_trip_ns: u64) -> Busy {
+    fn of(acked: &[Acked], mss: u64, round_trip_ns: u64) -> Busy {
         let stretch_ns = (STRETCH_ROUND_TRIPS * round_trip_ns).max(LEAST_STRETCH_NS);
         let mut busy = Busy {
-            from_ns: acked.first().map_or(0, |(at_ns, _)| *at_ns),
+            from_ns: acked.first().map_or(0, |first| first.at_ns),
             stretch_ns,
             stretches: Vec::new(),
         };
@@ -151,16 +167,16 @@ impl Busy {
             return busy;
         };
         let mut at = 0;
-        let end_ns = acked.last().map_or(0, |(at_ns, _)| *at_ns);
+        let end_ns = acked.last().map_or(0, |last| last.at_ns);
         let mut from_ns = busy.from_ns;
-        let mut place = acked.first().map_or(0, |(_, place)| *place);
+        let mut place = acked.first().map_or(0, |first| first.place);
         while from_ns < end_ns {
             let to_ns = from_ns + stretch_ns;
             let first = at;
-            while at < acked.len() && acked[at].0 < to_ns {
+            while at < acked.len() && acked[at].at_ns < to_ns {
                 at += 1;
             }
-            let carried = acked[at - 1].1.saturating_sub(place);
+            let carried = acked[at - 1].place.saturating_sub(place);
             let count = (at - first) as f64 * round_trip_ns as f64 / stretch_ns as f64;
             let share = carried as f64 / (link * stretch_ns as f64);
             busy.stretches.push(match share >= BUSY {
@@ -187,18 +203,16 @@ impl Busy {
 }
 
 /// The rate at which acknowledgements come while they come: the median over a few segments each.
-fn link_bytes_per_ns(acked: &[(u64, u64)], mss: u64) -> Option<f64> {
-    let least_bytes = RATE_SEGMENTS * mss;
-    let mut to = 0;
+fn link_bytes_per_ns(acked: &[Acked], mss: u64) -> Option<f64> {
     let mut rates: Vec<f64> = Vec::new();
-    for &(from_ns, from) in acked {
-        while to < acked.len() && acked[to].1 < from + least_bytes {
-            to += 1;
-        }
-        let Some(&(to_ns, end)) = acked.get(to) else {
+    for (place, from) in acked.iter().enumerate() {
+        let least_bytes = (from.in_flight / RATE_PARTS).clamp(mss, RATE_SEGMENTS * mss);
+        let mut behind = acked[place..].iter();
+        let Some(to) = behind.find(|to| to.place >= from.place + least_bytes) else {
             break;
         };
-        rates.push((end - from) as f64 / (to_ns - from_ns).max(1) as f64);
+        let bytes = (to.place - from.place) as f64;
+        rates.push(bytes / (to.at_ns - from.at_ns).max(1) as f64);
     }
     let middle = rates.len() / 2;
     (!rates.is_empty()).then(|| *rates.select_nth_unstable_by(middle, f64::total_cmp).1)

@@ -6,11 +6,13 @@ use wansan_trace::event::PduDirection;
 use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
 use super::paths::Paths;
+use super::senders::SenderKey;
 use super::timeline::Timeline;
 use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::join::Task;
 use crate::opcode::R2T;
+use crate::stall::Conversation;
 use crate::traffic::FlowDirection;
 
 /// What hosts take to pass on what a path delays, at most.
@@ -22,6 +24,9 @@ const DIRECTIONS: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::
 #[derive(Debug, Default)]
 pub(super) struct Transits {
     changes_ns: Vec<u64>,
+    /// The least that a segment took each way, of connections of whose paths nothing else is known: a sender that always
+    /// has more than it may send keeps all I/Os waiting.
+    segments_ns: HashMap<SenderKey, u64>,
     /// R2Ts of each I/O, by who recorded them: its target, and its initiator.
     r2ts: HashMap<(SessionId, TaskTag), [u32; 2]>,
     least_ns: HashMap<(SessionId, ConnectionId, FlowDirection, Option<Layer>, usize), u64>,
@@ -36,7 +41,11 @@ fn deepest(task: &Task) -> Option<Layer> {
 }
 
 impl Transits {
-    pub(super) fn new(cell: &Cell, changes_ns: Vec<u64>) -> Transits {
+    pub(super) fn new(
+        cell: &Cell,
+        changes_ns: Vec<u64>,
+        conversations: &[Conversation],
+    ) -> Transits {
         let mut r2ts: HashMap<(SessionId, TaskTag), [u32; 2]> = HashMap::default();
         let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
         for pdu in pdus.iter().map(|row| &row.record) {
@@ -45,8 +54,16 @@ impl Transits {
                 r2ts.entry((pdu.session, pdu.task)).or_default()[received] += 1;
             }
         }
+        let unknown = conversations.iter().filter(|_| cell.path.is_none());
+        let segments = unknown.flat_map(|conversation| {
+            DIRECTIONS.map(|way| {
+                let key = (conversation.session, conversation.connection, way);
+                (key, conversation.least_transit_ns(way))
+            })
+        });
         Transits {
             changes_ns,
+            segments_ns: segments.collect(),
             r2ts,
             least_ns: HashMap::default(),
         }
@@ -90,14 +107,19 @@ impl Transits {
         span_ns: (u64, u64),
         paths: &Paths,
     ) -> Option<u64> {
-        let delay_ns = paths.delay_ns(task, way, span_ns)?;
+        let least_ns = |way| {
+            let key = (task.session, task.connection, way);
+            let seen_ns = self.segments_ns.get(&key).copied();
+            paths.delay_ns(task, way, span_ns).or(seen_ns)
+        };
+        let delay_ns = least_ns(way)?;
         let delay_ns = delay_ns.saturating_add(HOSTS_NS);
         if way == FlowDirection::ToInitiator {
             return Some(delay_ns);
         }
         let r2ts = self.r2ts.get(&(task.session, task.tag));
         let r2ts = r2ts.map_or(0, |[sent, received]| u64::from(*sent.max(received)));
-        let back_ns = paths.delay_ns(task, FlowDirection::ToInitiator, span_ns);
+        let back_ns = least_ns(FlowDirection::ToInitiator);
         let back_ns = back_ns.map_or(delay_ns, |back_ns| back_ns.saturating_add(HOSTS_NS));
         let round_trips_ns = delay_ns.saturating_add(back_ns).saturating_mul(r2ts);
         Some(delay_ns.saturating_add(round_trips_ns))
