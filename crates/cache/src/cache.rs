@@ -51,10 +51,11 @@ enum What {
     Fetch(Fetch),
     Write(Sent),
     Flush(Flushing),
-    /// A request that goes to the disk as it is.
+    /// A request that goes to the disk as it is. With `again` a flush follows, and the same again if the disk may have
+    /// lost it before.
     Through {
         request: u64,
-        then_flush: bool,
+        again: Option<Action>,
     },
 }
 
@@ -179,13 +180,17 @@ impl Cache {
             What::Fetch(fetch) => self.fetched(&fetch, range, outcome, now - since, now),
             What::Write(sent) => self.written(sent, range, outcome.err()),
             What::Flush(flushing) => self.flushed(flushing, outcome.err(), now),
-            What::Through {
-                request,
-                then_flush,
-            } => match outcome {
-                // What failed before is no business of this request.
-                Ok(_) if then_flush => self.send_flush_of(vec![Flush { request, before: 0 }], now),
-                outcome => self.finish(request, outcome),
+            What::Through { request, again } => match (outcome, again) {
+                (Ok(_), Some(action)) => {
+                    // What failed before is no business of this request.
+                    let flush = Flush {
+                        request,
+                        before: 0,
+                        follows: Some(action),
+                    };
+                    self.send_flush_of(vec![flush], now);
+                }
+                (outcome, _) => self.finish(request, outcome),
             },
         }
         self.ending = None;

@@ -24,12 +24,14 @@ pub(super) struct Sent {
     is_durable: bool,
 }
 
-/// A flush that waits for writes.
+/// A flush that waits for writes, or for nothing but what it follows.
 #[derive(Debug)]
 pub(super) struct Flush {
     pub(super) request: u64,
     /// All writes up to, not including, that number have to be at the disk before.
     pub(super) before: u64,
+    /// What the disk has done for the same request. It is not kept, and done again if the disk may have lost it.
+    pub(super) follows: Option<Action>,
 }
 
 /// A flush of the disk.
@@ -137,7 +139,11 @@ impl Cache {
         self.marks.add(request, RequestWait::Backlog, now);
         let before = self.next_write;
         self.urgent = before;
-        self.flushes.push_back(Flush { request, before });
+        self.flushes.push_back(Flush {
+            request,
+            before,
+            follows: None,
+        });
     }
 
     pub(super) fn hold(&mut self, request: u64, action: Action, now: Instant) {
@@ -394,11 +400,10 @@ impl Cache {
             losses,
         } = flushing;
         if losses != self.losses && failure.is_none() {
-            for flush in flushes.into_iter().rev() {
-                match flush.before {
-                    // It follows a request that is not kept.
-                    0 => self.finish(flush.request, Err(Failure::Io)),
-                    _ => {
+            for mut flush in flushes.into_iter().rev() {
+                match flush.follows.take() {
+                    Some(action) => self.hold(flush.request, action, now),
+                    None => {
                         self.marks.add(flush.request, RequestWait::Backlog, now);
                         self.flushes.push_front(flush);
                     }
@@ -413,7 +418,10 @@ impl Cache {
             self.forget_flushed(kept);
         }
         let lost = self.lost;
-        for Flush { request, before } in flushes {
+        for Flush {
+            request, before, ..
+        } in flushes
+        {
             let missed = lost.filter(|lost| lost.oldest < before);
             if let (Some(missed), Some(lost)) = (missed, &mut self.lost) {
                 lost.oldest = lost.oldest.max(before);
@@ -443,7 +451,7 @@ impl Cache {
                 continue;
             }
             let Held { request, action } = held;
-            let then_flush = match action {
+            let is_flushed = match action {
                 // Zeros are not kept until a flush.
                 Action::Zero { fua, .. } => fua || self.config.is_volatile,
                 Action::Trim { fua, .. } => fua,
@@ -453,11 +461,8 @@ impl Cache {
                 self.forget_clean(&range);
             }
             self.marks.add(request, RequestWait::Disk, now);
-            let what = What::Through {
-                request,
-                then_flush,
-            };
-            self.send(range, what, action, now);
+            let again = is_flushed.then(|| action.clone());
+            self.send(range, What::Through { request, again }, action, now);
         }
     }
 }
