@@ -82,6 +82,7 @@ struct World {
     history: History,
     torn: u64,
     zeroed: u64,
+    trimmed: u64,
 }
 
 fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
@@ -95,6 +96,7 @@ fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
         history: History::new(SECTORS),
         torn: 0,
         zeroed: 0,
+        trimmed: 0,
     };
     for seed in seeds.clone() {
         let ran = world.round(&mut Pcg64Mcg::seed_from_u64(seed));
@@ -104,8 +106,8 @@ fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
     if way == Way::Journal && world.torn == 0 {
         return Err(Stop::Failed("no journal was torn".to_owned()));
     }
-    if world.zeroed == 0 {
-        return Err(Stop::Failed("nothing was zeroed".to_owned()));
+    if world.zeroed == 0 || world.trimmed == 0 {
+        return Err(Stop::Failed("nothing was zeroed or trimmed".to_owned()));
     }
     world.end()
 }
@@ -204,21 +206,35 @@ impl World {
             let (answered, _) = program.answer()?;
             self.history.answered(answered, survives);
         }
-        if random.next_u32().is_multiple_of(4) && self.history.may_zero(first, count) {
+        let (offset_bytes, length_bytes) =
+            ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
+        let chosen = random.next_u32() % 4;
+        if chosen < 2 && self.history.may_zero(first, count) {
+            if chosen == 0 {
+                self.trimmed += 1;
+                let number = self.history.trim(first, count, fua);
+                let trim = Command::Trim {
+                    offset_bytes,
+                    length_bytes,
+                    fua,
+                };
+                return program.submit(trim, number);
+            }
             self.zeroed += 1;
             let number = self.history.zero(first, count, fua);
+            // The target has WRITE SAME, and a journal keeps zeros as a record: both are fast.
             let zero = Command::WriteZeroes {
-                offset_bytes: (first * SECTOR_BYTES) as u64,
-                length_bytes: (count * SECTOR_BYTES) as u64,
+                offset_bytes,
+                length_bytes,
                 fua,
                 may_unmap: random.next_u32().is_multiple_of(2),
-                fast: false,
+                fast: random.next_u32().is_multiple_of(2),
             };
             return program.submit(zero, number);
         }
         let (number, data) = self.history.write(first, count, fua);
         let write = Command::Write {
-            offset_bytes: (first * SECTOR_BYTES) as u64,
+            offset_bytes,
             data: &data,
             fua,
         };
@@ -255,6 +271,10 @@ impl World {
     }
 
     fn restart_target(&mut self, random: &mut Pcg64Mcg) -> Result<(), Stop> {
+        // A journal writes its records again in their order, trims among them.
+        if self.way != Way::Journal {
+            self.history.trims_may_return();
+        }
         self.kill_target()?;
         thread::sleep(Duration::from_millis(u64::from(random.next_u32() % 50)));
         self.serve()
