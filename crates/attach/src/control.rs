@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::listen::{private, remove_stale};
 use crate::runtime::{folder, own_folder};
+use crate::status::Sharing;
 
 /// Longest message, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;
@@ -72,6 +73,12 @@ pub struct Listed {
     pub behind_bytes: u64,
     /// Age of the oldest such byte that is not on its way, in ns.
     pub behind_ns: u64,
+    /// Bytes read ahead and not asked for yet.
+    pub ahead_bytes: u64,
+    /// How it is known that others use the disk, if they do.
+    pub shared: Option<Sharing>,
+    /// Whether it has a journal.
+    pub journal: bool,
 }
 
 /// What a process does once its answer is sent.

@@ -27,6 +27,7 @@ pub use self::facts::Facts;
 use self::others::{News, Others, Reply};
 use self::piece::{How, Piece, Pieces, Rest, command};
 use self::verdict::{Verdict, verdict};
+use crate::status::Sharing;
 
 /// Answers that say nothing of a command before it counts as failed.
 const TRIES: u8 = 8;
@@ -109,9 +110,8 @@ pub struct Finished {
 pub enum DiskEvent {
     /// Others may have changed it.
     Changed,
-    /// Others have registered with it and may use it, or the last of them has gone; only after
-    /// [`Disk::look_for_others`].
-    Shared(bool),
+    /// Others may write to it at any time, or not any more; only after [`Disk::look_for_others`].
+    Shared(Option<Sharing>),
     /// The session is lost, and why. The disk waits for a new one.
     Lost(String),
     /// An attempt to log in again has failed, and why.
@@ -458,12 +458,10 @@ impl Disk {
         };
         let (tag, range) = (sent.tag, sent.range);
         let verdict = verdict(&done.outcome);
-        if let Verdict::Again { changed: true } | Verdict::Failed(Failure::NotPermitted, _) =
-            verdict
-        {
-            self.others.doubt();
+        if let Verdict::Failed(Failure::NotPermitted, _) = verdict {
+            self.others.hurry();
         }
-        if let Verdict::Again { .. } | Verdict::Lost = verdict
+        if let Verdict::Again | Verdict::Lost = verdict
             && sent.tries < TRIES
         {
             sent.tries += u8::from(verdict != Verdict::Lost);
@@ -473,8 +471,9 @@ impl Disk {
                 transfer: done.transfer,
             };
             self.waiting.push_back((number, piece));
-            if verdict == (Verdict::Again { changed: true }) {
+            if verdict == Verdict::Again {
                 self.events.push_back(DiskEvent::Changed);
+                self.others.hurry();
             }
             return;
         }
@@ -534,7 +533,7 @@ impl Disk {
                 open.failure.get_or_insert(failure);
                 self.events.push_back(DiskEvent::Failed(why));
             }
-            Verdict::Again { .. } | Verdict::Lost => {
+            Verdict::Again | Verdict::Lost => {
                 open.failure.get_or_insert(Failure::Io);
                 let why = "the target answers with unit attentions only".to_owned();
                 self.events.push_back(DiskEvent::Failed(why));
@@ -555,7 +554,7 @@ impl Disk {
             _ => Reply::Failed,
         };
         match self.others.answered(reply, clock::now()) {
-            Some(News::AreThere(are_there)) => self.events.push_back(DiskEvent::Shared(are_there)),
+            Some(News::Sharing(sharing)) => self.events.push_back(DiskEvent::Shared(sharing)),
             Some(News::Changed) => self.events.push_back(DiskEvent::Changed),
             Some(News::Preempted(others)) => {
                 if let Some(reservation) = self.config.reservation {
@@ -663,6 +662,7 @@ impl Disk {
                 self.watch_waker()?;
                 // Another may have had it meanwhile.
                 self.events.push_back(DiskEvent::Changed);
+                self.others.hurry();
                 self.events.push_back(DiskEvent::Back);
                 return Ok(());
             }

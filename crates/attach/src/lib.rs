@@ -26,4 +26,4 @@ pub use device::{Device, DeviceError, DeviceName};
 pub use disk::{Disk, DiskError, DiskEvent, Facts, Finished};
 pub use journal_file::JournalError;
 pub use listen::{Listen, ListenError, Place};
-pub use status::{Standing, Status};
+pub use status::{Sharing, Standing, Status};

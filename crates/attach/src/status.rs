@@ -1,6 +1,6 @@
 //! How an attached disk stands.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wansan_cache::Counters;
 
 /// Whether there is a way to the disk.
@@ -31,6 +31,32 @@ impl Standing {
     }
 }
 
+/// How it is known that others may write to a disk at any time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// Another initiator has registered a key for persistent reservations.
+    Registered,
+    /// Another initiator has reserved it in the older way (RESERVE of SPC-2).
+    Reserved,
+}
+
+impl Sharing {
+    /// What the other one has done, and what follows for the disk with a journal or without.
+    #[must_use]
+    pub fn words(self, has_journal: bool) -> String {
+        let done = match self {
+            Sharing::Registered => "has registered with the disk",
+            Sharing::Reserved => "has reserved the disk",
+        };
+        let write_behind = match has_journal {
+            true => "; it sees what the journal has only when that has reached the disk",
+            false => " and no write-behind",
+        };
+        format!("another initiator {done}: no read-ahead{write_behind}")
+    }
+}
+
 /// An attached disk at a moment.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
@@ -48,6 +74,10 @@ pub struct Status {
     pub behind_ns: u64,
     /// Bytes read ahead and not requested yet.
     pub ahead_bytes: u64,
+    /// How it is known that others use the disk: then nothing is read ahead, and no write is acknowledged early.
+    pub sharing: Option<Sharing>,
+    /// Whether a journal acknowledges writes all the same.
+    pub has_journal: bool,
     /// What the cache has done.
     pub counters: Counters,
     /// Recoveries of the session, and new sessions.

@@ -17,7 +17,7 @@ use crate::disk::{Disk, DiskError, DiskEvent, Finished};
 use crate::listen::Listen;
 use crate::requests::Requests;
 use crate::stack::Stack;
-use crate::status::{Standing, Status};
+use crate::status::{Sharing, Standing, Status};
 
 /// Programs that may be connected at once.
 const MOST_CLIENTS: usize = 256;
@@ -72,6 +72,8 @@ pub(crate) struct Worker {
     orphans: BTreeMap<u64, u64>,
     orphan_bytes: u64,
     accepts: bool,
+    /// How it is known that others use the disk.
+    sharing: Option<Sharing>,
     recoveries: u64,
     /// Of the current session.
     sessions: u64,
@@ -119,6 +121,7 @@ impl Worker {
             orphans: BTreeMap::new(),
             orphan_bytes: 0,
             accepts: true,
+            sharing: None,
             recoveries: 0,
             sessions: 0,
             failed_requests: 0,
@@ -453,15 +456,13 @@ impl Worker {
     fn report(&mut self, event: &DiskEvent, now: Instant) {
         let line = match event {
             DiskEvent::Changed => return self.stack.invalidate(),
-            DiskEvent::Shared(is_shared) => {
-                self.stack.share(*is_shared);
-                match is_shared {
-                    true => {
-                        "another initiator has registered with the disk: no read-ahead and no write-behind"
-                    }
-                    false => "no other initiator is registered with the disk any more",
+            DiskEvent::Shared(sharing) => {
+                self.sharing = *sharing;
+                self.stack.share(sharing.is_some());
+                match sharing {
+                    Some(sharing) => sharing.words(self.stack.has_journal()),
+                    None => "no other initiator is known to use the disk any more".to_owned(),
                 }
-                .to_owned()
             }
             DiskEvent::Back => {
                 self.recoveries += 1;
@@ -514,6 +515,8 @@ impl Worker {
                 .behind_since()
                 .map_or(0, |since| (now - since).as_nanos() as u64),
             ahead_bytes: self.stack.ahead_bytes(),
+            sharing: self.sharing,
+            has_journal: self.stack.has_journal(),
             counters: self.stack.counters(),
             recoveries: self.recoveries,
             failed_requests: self.failed_requests,

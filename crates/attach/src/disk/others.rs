@@ -8,8 +8,9 @@ use wansan_iscsi::scsi::{Keys, cdb};
 use wansan_trace::Instant;
 
 use super::piece::Piece;
+use crate::status::Sharing;
 
-/// How often the disk is asked. Unit attentions say more, but not to a session that was not there.
+/// How often the disk is asked. It is asked at once after a unit attention, but none says that another has registered.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// When it is asked again though it has not answered: who takes the disk over may have aborted the question.
@@ -23,14 +24,14 @@ pub(super) struct Others {
     next: Instant,
     is_asked: bool,
     generation: Option<u32>,
-    are_there: bool,
+    sharing: Option<Sharing>,
 }
 
 /// What an answer says that was not known before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum News {
     /// Others have come, or the last one has gone.
-    AreThere(bool),
+    Sharing(Option<Sharing>),
     /// Registrations have changed.
     Changed,
     /// This host's key has been removed; those that are there.
@@ -58,7 +59,7 @@ impl Others {
             next: Instant::FAR_FUTURE,
             is_asked: false,
             generation: None,
-            are_there: false,
+            sharing: None,
         }
     }
 
@@ -83,7 +84,7 @@ impl Others {
         self.is_asked = false;
         self.next = now + INTERVAL;
         let mut has_changed = false;
-        let are_there = match reply {
+        let sharing = match reply {
             Reply::Keys(data) => {
                 let keys = Keys::parse(data).ok()?;
                 let others = keys.others(self.own);
@@ -92,31 +93,31 @@ impl Others {
                 }
                 let before = self.generation.replace(keys.generation);
                 has_changed = before.is_some_and(|before| before != keys.generation);
-                !others.is_empty()
+                (!others.is_empty()).then_some(Sharing::Registered)
             }
-            Reply::Reserved => true,
+            Reply::Reserved => Some(Sharing::Reserved),
             Reply::Unsupported => {
                 self.next = Instant::FAR_FUTURE;
-                false
+                None
             }
             Reply::Failed => return None,
         };
-        match std::mem::replace(&mut self.are_there, are_there) == are_there {
+        match std::mem::replace(&mut self.sharing, sharing) == sharing {
             true => has_changed.then_some(News::Changed),
-            false => Some(News::AreThere(are_there)),
+            false => Some(News::Sharing(sharing)),
+        }
+    }
+
+    /// Something has happened to the disk: it is asked soon, if it is asked at all and not being asked already.
+    pub(super) fn hurry(&mut self) {
+        if self.next != Instant::FAR_FUTURE && !self.is_asked {
+            self.next = Instant::ZERO;
         }
     }
 
     /// From now on the disk is asked.
     pub(super) fn begin(&mut self) {
         self.next = Instant::ZERO;
-    }
-
-    /// Something may have become of this host's key: if there is one, the disk is asked at once, unless it is being asked.
-    pub(super) fn doubt(&mut self) {
-        if self.own.is_some() && self.next != Instant::FAR_FUTURE && !self.is_asked {
-            self.next = Instant::ZERO;
-        }
     }
 }
 
@@ -133,11 +134,13 @@ mod tests {
         };
         assert_eq!(told(3, &[]), None);
         assert_eq!(told(3, &[]), None);
-        assert_eq!(told(4, &[7]), Some(News::AreThere(true)));
+        assert_eq!(told(4, &[7]), REGISTERED);
         assert_eq!(told(5, &[7, 8]), Some(News::Changed));
         assert_eq!(told(5, &[7, 8]), None);
-        assert_eq!(told(6, &[]), Some(News::AreThere(false)));
+        assert_eq!(told(6, &[]), Some(News::Sharing(None)));
     }
+
+    const REGISTERED: Option<News> = Some(News::Sharing(Some(Sharing::Registered)));
 
     fn registered(generation: u32, keys: &[u64]) -> Vec<u8> {
         let mut answer = generation.to_be_bytes().to_vec();
@@ -152,22 +155,22 @@ mod tests {
         let mut told =
             |keys: &[u64]| others.answered(Reply::Keys(&registered(1, keys)), Instant::ZERO);
         assert_eq!(told(&[7, 7]), None);
-        assert_eq!(told(&[7, 8]), Some(News::AreThere(true)));
-        assert_eq!(told(&[7]), Some(News::AreThere(false)));
+        assert_eq!(told(&[7, 8]), REGISTERED);
+        assert_eq!(told(&[7]), Some(News::Sharing(None)));
         assert_eq!(told(&[8]), Some(News::Preempted(vec![8])));
         assert_eq!(told(&[]), Some(News::Preempted(vec![])));
     }
 
     #[test]
-    fn doubts_have_it_asked_once() {
+    fn news_have_it_asked_once() {
         let mut others = Others::new(Some(7));
-        others.doubt();
+        others.hurry();
         assert_eq!(others.next(), Instant::FAR_FUTURE, "it has not begun");
         assert_eq!(others.answered(Reply::Failed, Instant::ZERO), None);
-        others.doubt();
+        others.hurry();
         assert_eq!(others.next(), Instant::ZERO);
         others.ask(Instant::ZERO);
-        others.doubt();
+        others.hurry();
         let again = Instant::ZERO + ASKS_AGAIN;
         assert_eq!(others.next(), again, "it is being asked");
     }
@@ -181,11 +184,9 @@ mod tests {
         };
         assert_eq!(told(Reply::Failed), (None, true));
         assert_eq!(told(Reply::Keys(&[0; 3])), (None, true));
-        assert_eq!(told(Reply::Reserved), (Some(News::AreThere(true)), true));
+        let reserved = Some(News::Sharing(Some(Sharing::Reserved)));
+        assert_eq!(told(Reply::Reserved), (reserved, true));
         assert_eq!(told(Reply::Failed), (None, true));
-        assert_eq!(
-            told(Reply::Unsupported),
-            (Some(News::AreThere(false)), false)
-        );
+        assert_eq!(told(Reply::Unsupported), (Some(News::Sharing(None)), false));
     }
 }

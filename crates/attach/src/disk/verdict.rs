@@ -10,9 +10,9 @@ use wansan_iscsi::wire::ScsiStatus;
 pub(super) enum Verdict {
     /// It is done.
     Good,
-    /// The answer says nothing of the command: retry it. `changed` when it says that others may have
-    /// changed the disk.
-    Again { changed: bool },
+    /// A unit attention: something has happened to the disk, perhaps by others. The answer says nothing of the
+    /// command, which is to be retried.
+    Again,
     /// The disk will take the command later.
     Later(String),
     /// The session went before there was an answer.
@@ -20,10 +20,6 @@ pub(super) enum Verdict {
     /// It failed, and why, in words.
     Failed(Failure, String),
 }
-
-/// ADDITIONAL SENSE CODES of unit attentions after which data that were read may be old: PARAMETERS CHANGED, among
-/// them reservations and the capacity, and INQUIRY DATA or LUNS CHANGED (SPC-4 Annex D).
-const CHANGED: [u8; 2] = [0x2a, 0x3f];
 
 /// A thin disk that is full, or a snapshot of one.
 const NO_SPACE: AdditionalSense = AdditionalSense::SPACE_ALLOCATION_FAILED;
@@ -52,10 +48,7 @@ pub(super) fn verdict(outcome: &Result<Answer, TaskError>) -> Verdict {
 fn of_sense(sense: &Sense) -> Verdict {
     let failure = match (sense.key, sense.additional) {
         (SenseKey::NoSense | SenseKey::RecoveredError, _) => return Verdict::Good,
-        (SenseKey::UnitAttention, AdditionalSense { code, .. }) => {
-            let changed = CHANGED.contains(&code);
-            return Verdict::Again { changed };
-        }
+        (SenseKey::UnitAttention, _) => return Verdict::Again,
         // It is becoming ready, or gave the command up for a reason of its own.
         (
             SenseKey::NotReady,

@@ -14,7 +14,7 @@ use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::Target;
 
 use crate::program::Program;
-use crate::stage::{LIMIT, Stage, WANSAN, peer, wansan};
+use crate::stage::{LIMIT, Stage, WANSAN, list, peer, wansan};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -27,21 +27,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("metrics of attached disks are served", metrics),
         trial("what attached disks wait for is recorded", recorded),
     ]
-}
-
-/// What `wansan attach list` says of the disks at that target.
-fn list(target: &Target) -> Result<Vec<Value>, Stop> {
-    let listed = wansan(&["attach", "list", "--json"])?.success()?;
-    let disks = listed.stdout.lines().map(serde_json::from_str);
-    let disks = disks.collect::<Result<Vec<Value>, _>>();
-    let mut disks = disks.map_err(|error| Stop::Failed(error.to_string()))?;
-    // Other tests attach disks as well.
-    disks.retain(|disk| {
-        disk["url"]
-            .as_str()
-            .is_some_and(|url| url.contains(target.address()))
-    });
-    Ok(disks)
 }
 
 fn listed() -> Result<(), Stop> {
@@ -229,6 +214,7 @@ fn metrics() -> Result<(), Stop> {
     for name in [
         "wansan_attach_connected{url=",
         "wansan_attach_behind_bytes{url=",
+        "wansan_attach_shared{url=",
         "wansan_attach_read_hits_total{url=",
     ] {
         require(text.contains(name), || format!("no {name} in {text}"))?;

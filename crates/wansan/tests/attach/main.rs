@@ -8,6 +8,7 @@ mod history;
 mod life;
 mod program;
 mod reserved;
+mod shared;
 mod stage;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         life::trials(),
         reserved::trials(),
         copies::trials(),
+        shared::trials(),
     ];
     run(trials.into_iter().flatten().collect())
 }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 use wansan_peers::process::{Finished, Running, free_address, run};
 use wansan_peers::program::find;
@@ -77,6 +78,21 @@ pub(crate) fn relay(way: &str, target: &str) -> Result<Running, Stop> {
 /// Runs `wansan`.
 pub(crate) fn wansan(arguments: &[&str]) -> Result<Finished, Stop> {
     Ok(command(Path::new(WANSAN), arguments, LIMIT)?)
+}
+
+/// What `wansan attach list` says of the disks at that target.
+pub(crate) fn list(target: &Target) -> Result<Vec<Value>, Stop> {
+    let listed = wansan(&["attach", "list", "--json"])?.success()?;
+    let disks = listed.stdout.lines().map(serde_json::from_str);
+    let disks = disks.collect::<Result<Vec<Value>, _>>();
+    let mut disks = disks.map_err(|error| Stop::Failed(error.to_string()))?;
+    // Other tests attach disks as well.
+    disks.retain(|disk| {
+        disk["url"]
+            .as_str()
+            .is_some_and(|url| url.contains(target.address()))
+    });
+    Ok(disks)
 }
 
 /// Runs a program of others, which has to succeed.

@@ -73,7 +73,14 @@ fn table(disks: &[Listed]) -> String {
         ]);
     }
     right(&mut table, [2, 4, 5]);
-    format!("{table}\n")
+    let mut text = format!("{table}\n");
+    for disk in disks {
+        if let Some(sharing) = disk.shared {
+            let words = sharing.words(disk.journal);
+            text.push_str(&format!("{}: {words}\n", disk.url));
+        }
+    }
+    text
 }
 
 pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
@@ -162,5 +169,8 @@ fn listed(disk: &Disk) -> Listed {
         clients: status.clients,
         behind_bytes: status.behind_bytes,
         behind_ns: status.behind_ns,
+        ahead_bytes: status.ahead_bytes,
+        shared: status.sharing,
+        journal: status.has_journal,
     }
 }

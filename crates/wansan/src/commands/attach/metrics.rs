@@ -26,7 +26,7 @@ pub(super) fn serve(listen: SocketAddr, disks: Disks) -> Result<SocketAddr, Serv
     })
 }
 
-const GAUGES: [Row<Status, u64>; 8] = [
+const GAUGES: [Row<Status, u64>; 9] = [
     (
         "attach_connected",
         "Whether the session has a connection to the target",
@@ -62,6 +62,11 @@ const GAUGES: [Row<Status, u64>; 8] = [
         "attach_ahead_bytes",
         "Bytes read ahead and not asked for yet",
         |it| it.ahead_bytes,
+    ),
+    (
+        "attach_shared",
+        "Whether another initiator has registered with the disk or reserved it: no read-ahead and no write-behind",
+        |it| u64::from(it.sharing.is_some()),
     ),
 ];
 
