@@ -163,6 +163,8 @@ impl Worker {
         if sessions != std::mem::replace(&mut self.sessions, sessions) {
             self.recoveries += 1;
             self.stack.again(now);
+            // Unit attentions were lost with the session before.
+            self.stack.invalidate();
         }
         while let Some(event) = self.disk.poll_event() {
             self.report(&event, now);

@@ -1,5 +1,7 @@
 //! A disk that several hosts use: what one of them has read ahead is not what the others left behind.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,7 @@ use wansan_san::url::IscsiUrl;
 use wansan_san::{DelayedAck, Initiator, InitiatorConfig, Route};
 use wansan_trace::Recorder;
 
+use crate::faults::kill;
 use crate::program::Program;
 use crate::stage::{LIMIT, Stage, list, pattern, peer, wansan};
 
@@ -53,6 +56,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "what was read ahead is thrown away when another host was registered for a moment",
             registered_for_a_moment,
+        ),
+        trial(
+            "what was read ahead is thrown away when the session is another one",
+            session_is_replaced,
         ),
     ]
 }
@@ -167,6 +174,24 @@ fn registered_for_a_moment() -> Result<(), Stop> {
     third.reserve_out(REGISTER, 0, [1, 0])?;
     thrown_away(&stage.target, &attach)?;
     read(&mut reader, 0, &[6; BYTES])
+}
+
+/// While there is no session, the disk changes.
+fn session_is_replaced() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let attach = stage.attach(&[])?;
+    let mut reader = Program::connect(attach.socket())?;
+    read_ahead(&mut reader, &stage.target, &attach)?;
+    let (portal, folder) = (stage.target.address().to_owned(), stage.folder);
+    kill(stage.target.id())?;
+    drop(stage.target);
+    let disk = File::options()
+        .write(true)
+        .open(folder.path().join("disk.img"))?;
+    disk.write_all_at(&[8; BYTES], 0)?;
+    let target = Stage::serve(folder.path(), &portal)?;
+    thrown_away(&target, &attach)?;
+    read(&mut reader, 0, &[8; BYTES])
 }
 
 /// Reads until the rest is read ahead.
