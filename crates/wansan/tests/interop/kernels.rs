@@ -1,6 +1,7 @@
 //! Real kernels at the other end: Debian's, in a virtual machine, with their own initiator
 //! (open-iscsi with `iscsi_tcp`), their own target (LIO) and `dm-multipath`; their own netem and HighSpeed
-//! TCP, beside ours; and their disks that fail, fill up and lose power, under our target.
+//! TCP, beside ours; their disks that fail, fill up and lose power, under our target; and systemd, above attached
+//! disks.
 //!
 //! These take minutes where the machine has no KVM, so they run only when asked for:
 //! `make test-kernels`.
@@ -23,6 +24,7 @@ mod packages;
 mod power_loss;
 mod relay;
 mod served;
+mod service;
 mod write_log;
 
 use libtest_mimic::Trial;
@@ -42,6 +44,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         lost_data::trials(),
         power_loss::trials(),
         histories::trials(),
+        service::trials(),
     ]
     .into_iter()
     .flatten()

@@ -13,6 +13,8 @@ use crate::stage::Stop;
 
 /// The first process of a guest.
 const INIT: &str = include_str!("init");
+/// What it, or a unit, has carry out commands.
+const COMMANDS: &str = include_str!("commands");
 
 /// The modules that guests may load, with all that these depend on: how their paths below the
 /// kernel's folder of modules begin.
@@ -147,6 +149,7 @@ fn pack(packages: &[PathBuf], to: &Path) -> io::Result<()> {
         add(&mut archive, &mut packed, package, package)?;
     }
     archive.file("init", 0o755, INIT.as_bytes())?;
+    archive.file("commands", 0o755, COMMANDS.as_bytes())?;
     archive.finish()
 }
 

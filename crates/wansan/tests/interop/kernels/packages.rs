@@ -12,7 +12,7 @@ use wansan_peers::program::find;
 use crate::stage::Stop;
 
 /// What guests need; whatever these depend on comes along.
-const WANTED: [&str; 9] = [
+const WANTED: [&str; 11] = [
     "linux-image-amd64",
     "busybox-static",
     "kmod",
@@ -21,6 +21,8 @@ const WANTED: [&str; 9] = [
     "iproute2",
     "open-iscsi",
     "multipath-tools",
+    "procps",
+    "systemd",
     "xfsprogs",
 ];
 
