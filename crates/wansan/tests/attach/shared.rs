@@ -283,6 +283,7 @@ impl Host {
         let url: IscsiUrl = target.url(0).parse().map_err(|error| failed(&error))?;
         let config = InitiatorConfig {
             name: "iqn.2026-01.net.example:third".to_owned(),
+            reservation: None,
             isid: [0x80, 0, 0, 0, 0, 1],
             chap: None,
             wanted: Wanted::default(),
