@@ -70,3 +70,39 @@ fn portal_group(target: &str, tag: u32, at: &Path) -> PortalGroup {
         parameters: parameters.collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn portal_groups_are_found_with_their_windows_and_acls() {
+        let sys = tempfile::tempdir().unwrap();
+        let iscsi = sys.path().join("kernel/config/target/iscsi");
+        let group = iscsi.join("iqn.2003-01.org.linux-iscsi.host:disk/tpgt_2");
+        // What is beside targets is none.
+        for folder in ["np/10.0.0.1:3260", "np/[fd00::1]:3260", "attrib", "param"] {
+            fs::create_dir_all(group.join(folder)).unwrap();
+        }
+        fs::create_dir_all(iscsi.join("discovery_auth")).unwrap();
+        let acl = group.join("acls/iqn.1993-08.org.debian:01:guest");
+        fs::create_dir_all(&acl).unwrap();
+        fs::write(group.join("attrib/default_cmdsn_depth"), "64\n").unwrap();
+        fs::write(group.join("param/InitialR2T"), "Yes\n").unwrap();
+        fs::write(acl.join("cmdsn_depth"), "16\n").unwrap();
+        let found = portal_groups(sys.path());
+        let [group] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(group.target, "iqn.2003-01.org.linux-iscsi.host:disk");
+        assert_eq!((group.tag, group.default_cmdsn_depth), (2, Some(64)));
+        let portals = ["10.0.0.1:3260", "[fd00::1]:3260"];
+        assert_eq!(group.portals, portals.map(|portal| portal.parse().unwrap()));
+        let initiator = "iqn.1993-08.org.debian:01:guest".to_owned();
+        assert_eq!(group.initiators, [(initiator, Some(16))]);
+        let parameter = ("InitialR2T".to_owned(), "Yes".to_owned());
+        assert_eq!(group.parameters, [parameter]);
+    }
+}

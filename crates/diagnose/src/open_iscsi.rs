@@ -111,3 +111,115 @@ fn disks(device: &Path) -> Vec<Disk> {
     disks.sort_by_key(|disk| disk.lun);
     disks
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Attributes as the kernel has them, in a folder that is made.
+    fn attributes(folder: &Path, values: &[(&str, &str)]) {
+        fs::create_dir_all(folder).unwrap();
+        for (name, value) in values {
+            fs::write(folder.join(name), format!("{value}\n")).unwrap();
+        }
+    }
+
+    /// A session of SCSI host 3 with a connection and a disk below dm-multipath, laid out as Linux 6.1 does.
+    fn tree(sys: &Path) {
+        let device = sys.join("devices/platform/host3/session2");
+        let session = device.join("iscsi_session/session2");
+        attributes(
+            &session,
+            &[
+                ("targetname", "iqn.2026-11.net.example:vault"),
+                ("initiatorname", "iqn.1993-08.org.debian:01:guest"),
+                ("initial_r2t", "0"),
+                ("immediate_data", "1"),
+                ("max_outstanding_r2t", "1"),
+                ("first_burst_len", "262144"),
+                ("max_burst_len", "1048576"),
+                ("username", "(null)"),
+            ],
+        );
+        symlink(&device, session.join("device")).unwrap();
+        let connection = device.join("connection2:0/iscsi_connection/connection2:0");
+        attributes(
+            &connection,
+            &[
+                ("address", "10.0.0.9"),
+                ("port", "3261"),
+                ("persistent_address", "10.0.0.1"),
+                ("persistent_port", "3260"),
+            ],
+        );
+        let host = sys.join("devices/platform/host3/scsi_host/host3");
+        attributes(&host, &[("can_queue", "113")]);
+        let unit = device.join("target3:0:0/3:0:0:7");
+        let disk = unit.join("block/sdc");
+        attributes(&unit, &[("queue_depth", "32")]);
+        attributes(
+            &disk.join("queue"),
+            &[
+                ("nr_requests", "64"),
+                ("read_ahead_kb", "128"),
+                ("scheduler", "none [mq-deadline]"),
+            ],
+        );
+        attributes(&disk, &[("stat", "8 0 64 40 2 0 16 20 0 60 60")]);
+        attributes(
+            &disk.join("holders/dm-1/dm"),
+            &[("uuid", "mpath-36001405"), ("name", "mpatha")],
+        );
+        for (class, at) in [
+            ("iscsi_session/session2", &session),
+            ("iscsi_connection/connection2:0", &connection),
+            ("scsi_host/host3", &host),
+            ("block/sdc", &disk),
+        ] {
+            let class = sys.join("class").join(class);
+            fs::create_dir_all(class.parent().unwrap()).unwrap();
+            symlink(at, class).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_session_is_found_with_its_limits_its_portal_and_its_disk() {
+        let sys = tempfile::tempdir().unwrap();
+        tree(sys.path());
+        let found = sessions(sys.path());
+        let [session] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!((session.number, session.host), (2, Some(3)));
+        assert_eq!(session.target, "iqn.2026-11.net.example:vault");
+        assert_eq!(session.can_queue, Some(113));
+        // Where it is connected to, not where it was told to go.
+        assert_eq!(session.portals, ["10.0.0.9:3261".parse().unwrap()]);
+        let keys = session.keys;
+        assert_eq!(
+            (keys.initial_r2t, keys.immediate_data),
+            (Some(false), Some(true))
+        );
+        assert_eq!(keys.first_burst_bytes, Some(262_144));
+        let [disk] = &session.disks[..] else {
+            panic!("{session:?}");
+        };
+        assert_eq!((disk.name.as_str(), disk.lun), ("sdc", 7));
+        assert_eq!((disk.queue_depth, disk.nr_requests), (Some(32), Some(64)));
+        assert_eq!(disk.scheduler.as_deref(), Some("mq-deadline"));
+        assert_eq!(disk.multipath.as_deref(), Some("mpatha"));
+        let used = disk
+            .counters(sys.path())
+            .unwrap()
+            .since(&crate::block::Counters::default());
+        assert_eq!((used.ios(), used.latency_ns()), (10, Some(6e6)));
+    }
+
+    #[test]
+    fn a_host_without_open_iscsi_has_no_sessions() {
+        let sys = tempfile::tempdir().unwrap();
+        assert_eq!(sessions(sys.path()), []);
+    }
+}
