@@ -22,7 +22,18 @@ pub struct Disk {
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
     /// The device-mapper multipath device that it is a path of.
-    pub multipath: Option<String>,
+    pub multipath: Option<Multipath>,
+}
+
+/// A device of dm-multipath.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Multipath {
+    /// Its name, as in `/dev/mapper/NAME`.
+    pub name: String,
+    /// Its block device, as in `/dev/dm-0`.
+    pub device: String,
+    /// What a sequential reader is read ahead, in KiB.
+    pub read_ahead_kib: Option<u64>,
 }
 
 impl Disk {
@@ -36,10 +47,15 @@ impl Disk {
             Some(rest.split_once(']')?.0.to_owned())
         });
         let above = entries(&disk.join("holders")).into_iter();
-        let mut multipath = above.filter_map(|(_, holder)| {
+        let mut multipath = above.filter_map(|(device, holder)| {
             let mapper = holder.join("dm");
             let is_multipath = text(&mapper, "uuid")?.starts_with("mpath-");
-            is_multipath.then(|| text(&mapper, "name")).flatten()
+            let name = text(&mapper, "name").filter(|_| is_multipath)?;
+            Some(Multipath {
+                name,
+                device,
+                read_ahead_kib: number(&holder.join("queue"), "read_ahead_kb"),
+            })
         });
         Disk {
             lun,
@@ -67,6 +83,8 @@ pub struct Counters {
     read_sectors: u64,
     writes: u64,
     write_sectors: u64,
+    /// Discards and flushes.
+    others: u64,
     /// From when requests came to the disk's queue to their completion, in ms, added up.
     waited_ms: u64,
 }
@@ -91,12 +109,18 @@ impl Counters {
         else {
             return None;
         };
+        // Discards since Linux 4.18, flushes since 5.5.
+        let others = |places: [usize; 2]| {
+            let found = places.iter().filter_map(|place| fields.get(*place));
+            found.sum::<u64>()
+        };
         Some(Counters {
             reads,
             read_sectors,
             writes,
             write_sectors,
-            waited_ms: read_ms + write_ms,
+            others: others([11, 15]),
+            waited_ms: read_ms + write_ms + others([14, 16]),
         })
     }
 
@@ -109,6 +133,7 @@ impl Counters {
         BlockUse {
             reads,
             writes,
+            others: self.others.saturating_sub(before.others),
             read_bytes: sectors(self.read_sectors, before.read_sectors),
             write_bytes: sectors(self.write_sectors, before.write_sectors),
             waited_ns: self.waited_ms.saturating_sub(before.waited_ms) * 1_000_000,
@@ -123,6 +148,8 @@ pub struct BlockUse {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
+    /// Discards and flushes.
+    pub others: u64,
     /// Bytes that were read.
     pub read_bytes: u64,
     /// Bytes that were written.
@@ -135,7 +162,7 @@ impl BlockUse {
     /// Requests that were completed.
     #[must_use]
     pub fn ios(&self) -> u64 {
-        self.reads + self.writes
+        self.reads + self.writes + self.others
     }
 
     /// This and another disk's together.
@@ -144,6 +171,7 @@ impl BlockUse {
         BlockUse {
             reads: self.reads + other.reads,
             writes: self.writes + other.writes,
+            others: self.others + other.others,
             read_bytes: self.read_bytes + other.read_bytes,
             write_bytes: self.write_bytes + other.write_bytes,
             waited_ns: self.waited_ns + other.waited_ns,
@@ -164,9 +192,9 @@ mod tests {
     #[test]
     fn requests_of_a_while_are_the_difference_of_two_looks() {
         let before = Counters::parse(" 10 1 80 5 0 0 0 0 0 5 5 0 0 0 0 0 0").unwrap();
-        let after = Counters::parse(" 30 1 240 105 4 0 64 20 0 5 5 0 0 0 0 0 0").unwrap();
+        let after = Counters::parse(" 30 1 240 105 4 0 64 20 0 5 5 2 0 8 10 4 20").unwrap();
         let used = after.since(&before);
-        assert_eq!((used.reads, used.writes), (20, 4));
+        assert_eq!((used.reads, used.writes, used.others), (20, 4, 6));
         assert_eq!((used.read_bytes, used.write_bytes), (160 * 512, 64 * 512));
         assert_eq!(used.latency_ns(), Some(5e6));
         assert_eq!(before.since(&before).latency_ns(), None);

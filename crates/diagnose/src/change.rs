@@ -1,19 +1,21 @@
 //! What to change against a limit, in the software that runs there: the very commands.
 
-use std::fmt::Display;
+mod buffers;
+mod shell;
 
 use serde::Serialize;
 use wansan_insight::cause::{Cause, Limit};
 
 use crate::judge::{Bound, Verdict};
 use crate::software::Software;
+use shell::{is_plain, quoted};
 
 /// One thing to change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// What it does, as a sentence without its full stop.
     pub what: String,
-    /// Commands, to be run as they stand, in this order.
+    /// Commands, to be run as they stand, in this order; none where something that they need is not known.
     pub commands: Vec<String>,
     /// What to know before.
     pub note: Option<String>,
@@ -28,6 +30,15 @@ pub struct Party {
     pub is_here: bool,
 }
 
+/// LIO's portal group of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LioGroup {
+    /// Its tag.
+    pub tag: u32,
+    /// Initiators with an ACL that have a session now, or the one whose session it is, if that is known.
+    pub acls: Vec<String>,
+}
+
 /// What commands are filled in with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Place {
@@ -37,26 +48,24 @@ pub struct Place {
     pub target: Party,
     /// The target's name, where it is known.
     pub target_name: Option<String>,
-    /// The initiator's.
-    pub initiator_name: Option<String>,
-    /// The target's portal.
+    /// The portal that the initiator was told to go to.
     pub portal: String,
-    /// The tag of its portal group, if it is LIO's.
-    pub lio_tag: u32,
-    /// The initiator's name, if LIO has an ACL for it.
-    pub lio_acl: Option<String>,
+    /// The target's portal group, if it is LIO's, on this host.
+    pub lio: Option<LioGroup>,
     /// Commands that would be outstanding if nothing bounded them.
     pub wanted: u64,
-    /// The commands that the session has room for, where that is known.
+    /// The commands that the session has slots for, where that is known.
     pub can_queue: Option<u64>,
-    /// Its disks.
-    pub disks: Vec<String>,
-    /// Whether most bytes go from the target to the initiator.
+    /// The block devices that are read ahead, with how far, in KiB.
+    pub read_ahead: Vec<(String, u64)>,
+    /// Whether most bytes are read.
     pub is_reading: bool,
-    /// Whether its largest requests are read one after the other by one reader.
-    pub is_sequential: bool,
+    /// Whether one command is outstanding at a time.
+    pub is_one_at_a_time: bool,
     /// Which end's TCP waited: the sender of what waits most.
     pub sender_is_target: bool,
+    /// The greatest receive and send buffer of this host's TCP, in bytes.
+    pub buffers: [Option<u64>; 2],
 }
 
 /// open-iscsi refuses more (`libiscsi.h`, ISCSI_TOTAL_CMDS_MAX).
@@ -67,8 +76,15 @@ const USUAL_CMDS_MAX: u64 = 128;
 const KEPT_COMMANDS: u64 = 15;
 /// LIO refuses more (`iscsi_target_tpg.h`, TA_DEFAULT_CMDSN_DEPTH_MAX).
 const MOST_CMDSN_DEPTH: u64 = 512;
-/// Buffers and windows of long paths grow to this, in bytes.
-const LONG_BYTES: u64 = 16 << 20;
+/// tgt grants no more, whatever it is told.
+const MOST_QUEUE_CMD: u64 = 128;
+/// Of a burst that follows its command, and of one that is asked for: the greatest multiple of 512 that is allowed
+/// (RFC 7143 §13.13).
+const FIRST_BURST: u64 = 1 << 20;
+const MAX_BURST: u64 = (1 << 24) - 512;
+
+const LOGS_OUT: &str = "all sessions with that portal are logged out and in again: nothing may use their disks meanwhile";
+const TARGETCLI: &str = "`targetcli saveconfig` keeps it";
 
 impl Place {
     /// The end whose TCP waited.
@@ -80,160 +96,246 @@ impl Place {
         }
     }
 
-    fn node(&self) -> String {
-        let target = self.target_name.as_deref().unwrap_or("TARGET");
-        format!("iscsiadm -m node -T {target} -p {}", self.portal)
+    /// The end that takes what the other sends.
+    fn receiver(&self) -> &Party {
+        match self.sender_is_target {
+            true => &self.initiator,
+            false => &self.target,
+        }
     }
 
-    /// Sets a value of open-iscsi's records, which takes effect at the next login.
-    fn of_node(&self, name: &str, value: &dyn Display) -> String {
-        format!("{} -o update -n {name} -v {value}", self.node())
+    /// The target's name, as a word of the shell; none where it is not known or no name.
+    fn target_word(&self) -> Option<String> {
+        let name = self.target_name.as_deref().filter(|name| is_plain(name))?;
+        Some(quoted(name))
     }
 
-    fn login_again(&self) -> [String; 2] {
-        ["-u", "-l"].map(|how| format!("{} {how}", self.node()))
+    fn node(&self) -> Option<String> {
+        let (target, portal) = (self.target_word()?, quoted(&self.portal));
+        Some(format!("iscsiadm -m node -T {target} -p {portal}"))
     }
 
-    /// LIO's portal group in configfs.
-    fn group(&self) -> String {
-        let target = self.target_name.as_deref().unwrap_or("TARGET");
-        let tag = self.lio_tag;
-        format!("/sys/kernel/config/target/iscsi/{target}/tpgt_{tag}")
+    /// Sets values of open-iscsi's record, which take effect at the next login.
+    fn of_node(&self, values: &[(&str, String)]) -> Vec<String> {
+        let set = |node: String| {
+            let each = values
+                .iter()
+                .map(|(name, value)| format!("{node} -o update -n {} -v {value}", quoted(name)));
+            each.collect()
+        };
+        self.node().map(set).unwrap_or_default()
+    }
+
+    fn login_again(&self) -> Vec<String> {
+        let again = |node: String| ["-u", "-l"].map(|how| format!("{node} {how}")).to_vec();
+        self.node().map(again).unwrap_or_default()
+    }
+
+    /// Writes a value below LIO's portal group in configfs.
+    fn of_group(&self, name: &str, value: u64) -> Option<String> {
+        let (target, group) = (self.target_name.as_deref()?, self.lio.as_ref()?);
+        if !is_plain(target) || !is_plain(name) {
+            return None;
+        }
+        let at = format!(
+            "/sys/kernel/config/target/iscsi/{target}/tpgt_{}/{name}",
+            group.tag
+        );
+        Some(format!("echo {value} > {}", quoted(&at)))
+    }
+
+    /// Sets a value of tgt's target.
+    fn of_tgt(&self, values: &[(&str, u64)]) -> Vec<String> {
+        let Some(name) = self.target_name.as_deref().filter(|name| is_plain(name)) else {
+            return Vec::new();
+        };
+        let tid = format!(
+            "$(tgtadm --lld iscsi --op show --mode target | awk '$1 == \"Target\" && $3 == \"{name}\" {{ print $2 + 0 }}')"
+        );
+        let each = values.iter().map(|(key, value)| {
+            format!(
+                "tgtadm --lld iscsi --op update --mode target --tid {tid} --name {key} --value {value}"
+            )
+        });
+        each.collect()
     }
 
     /// At which end something is to be done.
-    fn on(party: &Party, name: &str) -> String {
-        match party.is_here {
-            true => "on this host".to_owned(),
-            false => format!("on the {name}"),
+    fn on(&self, party: &Party) -> &'static str {
+        match (party.is_here, *party == self.target) {
+            (true, _) => "on this host",
+            (false, true) => "on the target",
+            (false, false) => "on the initiator",
         }
     }
 }
-
-const LOGS_OUT: &str =
-    "the session is logged out and in again: nothing may use its disks meanwhile";
 
 /// What to change against `verdict`, the most effective first; empty where nothing is known to help.
 #[must_use]
 pub fn changes(verdict: &Verdict, place: &Place) -> Vec<Change> {
     match verdict {
         Verdict::Bound { bound } => match &bound.bound {
-            Bound::QueueDepth { disk } => queue_depth(place, disk),
-            Bound::SessionCommands => session_commands(place),
-            Bound::CommandWindow => command_window(place),
+            Bound::QueueDepth { disk } => queue_depth(place, disk, bound.commands),
+            Bound::SessionCommands => session_commands(place, bound.commands),
+            Bound::CommandWindow => command_window(place, bound.commands),
         },
+        Verdict::HostQueue { scheduler } => host_queue(scheduler),
         Verdict::Wire { of, cause } => wire(*of, *cause, place),
         Verdict::TooFewIos => read_ahead(place),
         Verdict::Target | Verdict::Unknown | Verdict::Idle => Vec::new(),
     }
 }
 
-/// Numbers of commands are advised in multiples of this.
-fn rounded(wanted: u64) -> u64 {
-    wanted.next_multiple_of(8).max(8)
+/// What is to be outstanding where `commands` were at most: never less, and in multiples of 8.
+fn more(place: &Place, commands: u64) -> u64 {
+    place.wanted.max(2 * commands).next_multiple_of(8)
 }
 
-fn queue_depth(place: &Place, disk: &str) -> Vec<Change> {
-    let depth = rounded(place.wanted);
-    let room = place.can_queue.unwrap_or(u64::MAX);
-    let now = depth.min(room);
-    let mut changes = vec![Change {
-        what: format!("Let {now} commands of {disk} be outstanding"),
-        commands: vec![
-            format!("echo {now} > /sys/block/{disk}/device/queue_depth"),
-            place.of_node("node.session.queue_depth", &now),
-        ],
-        note: Some("the second command keeps it for later logins".to_owned()),
-    }];
-    if depth > room {
-        changes.extend(session_commands(place));
+fn sentence(what: &str) -> Change {
+    Change {
+        what: what.to_owned(),
+        commands: Vec::new(),
+        note: None,
+    }
+}
+
+fn queue_depth(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
+    let depth = more(place, commands);
+    let slots = place.can_queue.unwrap_or(u64::MAX);
+    let now = depth.min(slots);
+    let mut changes = Vec::new();
+    if now > commands && is_plain(disk) {
+        let at = quoted(&format!("/sys/block/{disk}/device/queue_depth"));
+        let mut commands = vec![format!("echo {now} > {at}")];
+        commands.extend(place.of_node(&[("node.session.queue_depth", now.to_string())]));
+        changes.push(Change {
+            what: format!("Let {now} commands of {disk} be outstanding"),
+            commands,
+            note: Some("the second command keeps it for later logins".to_owned()),
+        });
+    }
+    if depth > slots {
+        changes.extend(session_commands(place, slots));
     }
     changes
 }
 
-fn session_commands(place: &Place) -> Vec<Change> {
-    let wanted = rounded(place.wanted).max(USUAL_CMDS_MAX - KEPT_COMMANDS);
-    let commands = (wanted + KEPT_COMMANDS)
+fn session_commands(place: &Place, commands: u64) -> Vec<Change> {
+    let wanted = more(place, commands).max(USUAL_CMDS_MAX - KEPT_COMMANDS);
+    // Powers of two.
+    let all = (wanted + KEPT_COMMANDS)
         .next_power_of_two()
         .min(MOST_CMDS_MAX);
-    let depth = wanted.min(commands - KEPT_COMMANDS);
-    let mut all = vec![
-        place.of_node("node.session.cmds_max", &commands),
-        place.of_node("node.session.queue_depth", &depth),
+    if all <= commands + KEPT_COMMANDS {
+        return several_sessions(place);
+    }
+    let depth = wanted.min(all - KEPT_COMMANDS);
+    let values = [
+        ("node.session.cmds_max", all.to_string()),
+        ("node.session.queue_depth", depth.to_string()),
     ];
-    all.extend(place.login_again());
     vec![Change {
-        what: format!("Give the session room for {commands} commands"),
-        commands: all,
+        what: format!("Raise cmds_max to {all}, of which open-iscsi keeps {KEPT_COMMANDS}"),
+        commands: [place.of_node(&values), place.login_again()].concat(),
         note: Some(LOGS_OUT.to_owned()),
     }]
 }
 
-fn command_window(place: &Place) -> Vec<Change> {
-    let window = rounded(place.wanted);
-    let at = Place::on(&place.target, "target");
-    let (what, commands, note) = match place.target.software {
+fn several_sessions(place: &Place) -> Vec<Change> {
+    if place.initiator.software != Software::OpenIscsi {
+        return Vec::new();
+    }
+    let mut commands = place.of_node(&[("node.session.nr_sessions", "4".to_owned())]);
+    commands.extend(place.login_again().pop());
+    vec![Change {
+        what: "Or use several sessions below dm-multipath, each with commands of its own"
+            .to_owned(),
+        commands,
+        note: None,
+    }]
+}
+
+fn command_window(place: &Place, commands: u64) -> Vec<Change> {
+    let window = more(place, commands);
+    let at = place.on(&place.target);
+    let granted = |window: u64| format!("Grant a command window of {window} {at}");
+    let mut changes = Vec::new();
+    match place.target.software {
+        Software::Lio if commands >= MOST_CMDSN_DEPTH => {}
         Software::Lio => {
             let depth = window.min(MOST_CMDSN_DEPTH);
-            let what = format!("Grant a command window of {depth}, {at}");
-            let group = place.group();
-            let (command, note) = match &place.lio_acl {
-                Some(initiator) => (
-                    format!("echo {depth} > {group}/acls/{initiator}/cmdsn_depth"),
-                    "this ends the initiator's session, which logs in again; `targetcli saveconfig` keeps it",
+            let acls = place.lio.as_ref().map_or(&[][..], |group| &group.acls);
+            let (paths, note) = match acls {
+                [] => (
+                    vec!["attrib/default_cmdsn_depth".to_owned()],
+                    "for initiators without an ACL, from their next login on",
                 ),
-                None => (
-                    format!("echo {depth} > {group}/attrib/default_cmdsn_depth"),
-                    "for initiators without an ACL, from their next login on; `targetcli saveconfig` keeps it",
+                acls => (
+                    acls.iter()
+                        .map(|name| format!("acls/{name}/cmdsn_depth"))
+                        .collect(),
+                    "this ends the session of the initiator with that ACL, which logs in again",
                 ),
             };
-            (what, vec![command], Some(note.to_owned()))
+            let each = paths.iter().filter_map(|path| place.of_group(path, depth));
+            changes.push(Change {
+                what: granted(depth),
+                commands: each.collect(),
+                note: Some(format!("{note}; {TARGETCLI}")),
+            });
         }
-        Software::Wansan => (
-            format!("Grant a command window of {window}, {at}"),
-            vec![format!("wansan target --command-window {window}")],
-            Some("with the target's other options; sessions log in again".to_owned()),
-        ),
-        Software::Tgt => (
-            "Use several sessions, or another target".to_owned(),
-            Vec::new(),
-            Some("tgt grants 128 commands whatever MaxQueueCmd says".to_owned()),
-        ),
-        _ => (
-            format!(
-                "Raise the command window (its queue depth for each session) to {window}, {at}"
-            ),
-            Vec::new(),
-            None,
-        ),
-    };
-    let mut changes = vec![Change {
-        what,
-        commands,
-        note,
-    }];
-    if place.initiator.software == Software::OpenIscsi {
-        changes.push(Change {
-            what: "Or use several sessions, each with a window of its own, below dm-multipath"
-                .to_owned(),
-            commands: vec![
-                place.of_node("node.session.nr_sessions", &4),
-                place.login_again()[1].clone(),
-            ],
-            note: None,
-        });
+        Software::Wansan => changes.push(Change {
+            what: granted(window),
+            commands: vec![format!("wansan target --command-window {window}")],
+            note: Some("with the target's other options; sessions log in again".to_owned()),
+        }),
+        Software::Tgt if commands < MOST_QUEUE_CMD => changes.push(Change {
+            what: granted(MOST_QUEUE_CMD),
+            commands: place.of_tgt(&[("MaxQueueCmd", MOST_QUEUE_CMD)]),
+            note: Some("tgt grants no more; sessions log in again".to_owned()),
+        }),
+        Software::Tgt => changes.push(sentence(
+            "Use several sessions, or another target: tgt grants no more than 128 commands",
+        )),
+        _ => changes.push(sentence(&format!(
+            "Raise the command window, its queue depth for each session, to {window} {at}"
+        ))),
     }
+    changes.extend(several_sessions(place));
     changes
+}
+
+/// What waits in the host with slots free waits for the I/O scheduler.
+fn host_queue(scheduler: &[(String, String)]) -> Vec<Change> {
+    let others = scheduler
+        .iter()
+        .filter(|(disk, name)| name != "none" && is_plain(disk));
+    let commands: Vec<String> = others
+        .map(|(disk, _)| {
+            format!(
+                "echo none > {}",
+                quoted(&format!("/sys/block/{disk}/queue/scheduler"))
+            )
+        })
+        .collect();
+    match commands.is_empty() {
+        true => Vec::new(),
+        false => vec![Change {
+            what: "Let requests go to the disk without an I/O scheduler".to_owned(),
+            commands,
+            note: None,
+        }],
+    }
 }
 
 fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
     match limit {
         Limit::R2tRoundTrips => r2t(place),
-        Limit::ReceiveWindow => receive_window(place),
-        Limit::SendBuffer => send_buffer(place),
+        Limit::ReceiveWindow => buffers::receive(place),
+        Limit::SendBuffer => buffers::send(place),
         Limit::CongestionWindow if place.sender().is_here => congestion(place),
         // Which of both it is, only the sender's end tells.
-        Limit::CongestionWindow => [congestion(place), send_buffer(place)].concat(),
+        Limit::CongestionWindow => [congestion(place), buffers::send(place)].concat(),
         Limit::Stalls => stalls(cause, place),
         Limit::RouteLockstep => vec![sentence(
             "Use one session for each route, not one session over unequal routes",
@@ -246,184 +348,137 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
         Limit::Processor => vec![sentence(
             "Give the program a faster processor, or use several sessions",
         )],
-        Limit::CommandWindow => command_window(place),
-        Limit::TooFewIos | Limit::Nothing => Vec::new(),
-    }
-}
-
-fn sentence(what: &str) -> Change {
-    Change {
-        what: what.to_owned(),
-        commands: Vec::new(),
-        note: None,
+        // Packets show none of these as a wait.
+        Limit::CommandWindow | Limit::TooFewIos | Limit::Nothing => Vec::new(),
     }
 }
 
 fn r2t(place: &Place) -> Vec<Change> {
-    const BURST: u64 = 1 << 20;
     let mut changes = Vec::new();
-    let at = Place::on(&place.target, "target");
+    let at = place.on(&place.target);
+    let what = format!("Let writes send their first data without being asked {at}");
+    let again = "sessions agree on it at their next login";
     match place.target.software {
-        Software::Lio => changes.push(Change {
-            what: format!("Let writes send their first data without being asked, and ask for more at once, {at}"),
-            commands: [
-                ("InitialR2T", "No".to_owned()),
-                ("ImmediateData", "Yes".to_owned()),
-                ("FirstBurstLength", BURST.to_string()),
-                ("MaxBurstLength", (16 * BURST).to_string()),
-                ("MaxOutstandingR2T", "16".to_owned()),
-            ]
-            .iter()
-            .map(|(name, value)| format!("echo {value} > {}/param/{name}", place.group()))
-            .collect(),
-            note: Some(
-                "sessions agree on it at their next login; `targetcli saveconfig` keeps it"
-                    .to_owned(),
-            ),
-        }),
-        Software::Tgt => changes.push(Change {
-            what: format!("Let writes send their first data without being asked, {at}"),
-            commands: [("InitialR2T", "No".to_owned()), ("ImmediateData", "Yes".to_owned()), ("FirstBurstLength", BURST.to_string())]
-                .iter()
-                .map(|(name, value)| {
-                    format!("tgtadm --lld iscsi --op update --mode target --tid 1 --name {name} --value {value}")
-                })
-                .collect(),
-            note: Some("--tid is the target's number, from `tgtadm --op show --mode target`".to_owned()),
-        }),
+        Software::Lio => {
+            let values = [
+                ("param/MaxBurstLength", MAX_BURST.to_string()),
+                ("param/FirstBurstLength", FIRST_BURST.to_string()),
+                ("param/InitialR2T", "No".to_owned()),
+                ("param/ImmediateData", "Yes".to_owned()),
+            ];
+            let each = values.iter().filter_map(|(name, value)| {
+                let command = place.of_group(name, 0)?;
+                Some(command.replacen("echo 0", &format!("echo {value}"), 1))
+            });
+            changes.push(Change {
+                what,
+                commands: each.collect(),
+                note: Some(format!("{again}; {TARGETCLI}")),
+            });
+        }
+        Software::Tgt => {
+            let mut commands = place.of_tgt(&[
+                ("MaxBurstLength", MAX_BURST),
+                ("FirstBurstLength", FIRST_BURST),
+            ]);
+            let flags = place.of_tgt(&[("InitialR2T", 0), ("ImmediateData", 1)]);
+            let yes_or_no = flags.iter().map(|command| match command.strip_suffix('0') {
+                Some(rest) => format!("{rest}No"),
+                None => format!("{}Yes", command.trim_end_matches('1')),
+            });
+            commands.extend(yes_or_no);
+            changes.push(Change {
+                what,
+                commands,
+                note: Some(again.to_owned()),
+            });
+        }
         Software::Wansan => changes.push(Change {
-            what: format!("Let writes send their first data without being asked, {at}"),
-            commands: vec![format!("wansan target --initial-r2t no --immediate-data yes --first-burst {BURST}")],
+            what,
+            commands: vec![format!(
+                "wansan target --initial-r2t no --immediate-data yes --first-burst {FIRST_BURST}"
+            )],
             note: Some("with the target's other options".to_owned()),
         }),
         _ => changes.push(sentence(&format!(
-            "Set InitialR2T=No, ImmediateData=Yes and a FirstBurstLength as long as the writes, {at}"
+            "Set InitialR2T=No, ImmediateData=Yes and a FirstBurstLength as long as the writes {at}"
         ))),
     }
-    if place.initiator.software == Software::OpenIscsi {
-        let mut commands: Vec<String> = [
-            ("node.session.iscsi.InitialR2T", "No".to_owned()),
-            ("node.session.iscsi.ImmediateData", "Yes".to_owned()),
-            ("node.session.iscsi.FirstBurstLength", BURST.to_string()),
-        ]
-        .iter()
-        .map(|(name, value)| place.of_node(name, value))
-        .collect();
-        commands.extend(place.login_again());
-        changes.push(Change {
-            what: "Ask for the same at the initiator".to_owned(),
-            commands,
-            note: Some(LOGS_OUT.to_owned()),
-        });
-    }
-    if place.initiator.software == Software::Windows {
-        changes.push(windows(&[
-            ("InitialR2T", 0),
-            ("ImmediateData", 1),
-            ("FirstBurstLength", BURST),
-        ]));
+    match place.initiator.software {
+        Software::OpenIscsi => {
+            let values = [
+                ("node.session.iscsi.InitialR2T", "No".to_owned()),
+                ("node.session.iscsi.ImmediateData", "Yes".to_owned()),
+                ("node.session.iscsi.MaxBurstLength", MAX_BURST.to_string()),
+                ("node.session.iscsi.FirstBurstLength", FIRST_BURST.to_string()),
+            ];
+            changes.push(Change {
+                what: "Ask for the same at the initiator".to_owned(),
+                commands: [place.of_node(&values), place.login_again()].concat(),
+                note: Some(LOGS_OUT.to_owned()),
+            });
+        }
+        Software::Windows => changes.push(Change {
+            what: format!(
+                "Ask for the same at the initiator: MaxBurstLength={MAX_BURST}, FirstBurstLength={FIRST_BURST}, InitialR2T=0 \
+                 and ImmediateData=1"
+            ),
+            commands: Vec::new(),
+            note: Some(
+                r"DWORDs of HKLM\SYSTEM\CurrentControlSet\Control\Class\{4D36E97B-E325-11CE-BFC1-08002BE10318}\NNNN\Parameters, where NNNN has the DriverDesc Microsoft iSCSI Initiator; restart afterwards"
+                    .to_owned(),
+            ),
+        }),
+        _ => {}
     }
     changes
-}
-
-/// Values of Microsoft's initiator, which are below its driver's instance in the registry.
-fn windows(values: &[(&str, u64)]) -> Change {
-    const KEY: &str = r"HKLM\SYSTEM\CurrentControlSet\Control\Class\{4D36E97B-E325-11CE-BFC1-08002BE10318}\INSTANCE\Parameters";
-    let commands = values
-        .iter()
-        .map(|(name, value)| format!(r#"reg add "{KEY}" /v {name} /t REG_DWORD /d {value} /f"#));
-    Change {
-        what: "Ask for the same at the initiator".to_owned(),
-        commands: commands.collect(),
-        note: Some("INSTANCE is the number of the key with DriverDesc \"Microsoft iSCSI Initiator\"; restart afterwards".to_owned()),
-    }
-}
-
-fn receive_window(place: &Place) -> Vec<Change> {
-    let (receiver, name) = match place.sender_is_target {
-        true => (&place.initiator, "initiator"),
-        false => (&place.target, "target"),
-    };
-    let at = Place::on(receiver, name);
-    let mut changes = vec![Change {
-        what: format!("Let receive buffers grow to the bandwidth-delay product, {at}"),
-        commands: vec![
-            format!("sysctl -w net.core.rmem_max={LONG_BYTES}"),
-            format!("sysctl -w net.ipv4.tcp_rmem='4096 131072 {LONG_BYTES}'"),
-        ],
-        note: Some("connections made from then on use it".to_owned()),
-    }];
-    changes.extend(fixed_buffers(receiver, place));
-    changes
-}
-
-fn send_buffer(place: &Place) -> Vec<Change> {
-    let (sender, name) = match place.sender_is_target {
-        true => (&place.target, "target"),
-        false => (&place.initiator, "initiator"),
-    };
-    let at = Place::on(sender, name);
-    let mut changes = vec![Change {
-        what: format!("Let send buffers grow to twice the bandwidth-delay product, {at}"),
-        commands: vec![
-            format!("sysctl -w net.core.wmem_max={LONG_BYTES}"),
-            format!("sysctl -w net.ipv4.tcp_wmem='4096 16384 {LONG_BYTES}'"),
-        ],
-        note: Some("connections made from then on use it".to_owned()),
-    }];
-    changes.extend(fixed_buffers(sender, place));
-    changes
-}
-
-/// open-iscsi sets both buffers of a connection, which then do not grow.
-fn fixed_buffers(party: &Party, place: &Place) -> Option<Change> {
-    if party.software != Software::OpenIscsi {
-        return None;
-    }
-    let mut commands = vec![place.of_node("'node.conn[0].tcp.window_size'", &LONG_BYTES)];
-    commands.extend(place.login_again());
-    Some(Change {
-        what: "Raise the size that open-iscsi fixes both buffers of a connection to".to_owned(),
-        commands,
-        note: Some(LOGS_OUT.to_owned()),
-    })
 }
 
 fn congestion(place: &Place) -> Vec<Change> {
-    let (sender, name) = match place.sender_is_target {
-        true => (&place.target, "target"),
-        false => (&place.initiator, "initiator"),
-    };
+    let sender = place.sender();
+    let what = format!(
+        "Use a congestion control made for long paths {}",
+        place.on(sender)
+    );
+    let losses = sentence(
+        "Find what loses packets on the path, or deepen the queue in front of its slowest link",
+    );
+    if !sender.software.is_on_linux() {
+        return vec![sentence(&what), losses];
+    }
+    let mut commands = vec![
+        "modprobe tcp_bbr".to_owned(),
+        "sysctl -w net.ipv4.tcp_congestion_control=bbr".to_owned(),
+    ];
+    let mut note =
+        "beside flows of others it may take more than its share; connections that are made from then on use it".to_owned();
+    if place.initiator.software == Software::OpenIscsi {
+        commands.extend(place.login_again());
+        note = format!("{note}: {LOGS_OUT}");
+    }
     vec![
         Change {
-            what: format!("Use a congestion control made for long paths, {}", Place::on(sender, name)),
-            commands: vec![
-                "modprobe tcp_bbr".to_owned(),
-                "sysctl -w net.ipv4.tcp_congestion_control=bbr".to_owned(),
-            ],
-            note: Some("connections made from then on use it; beside flows of others it may take more than its share".to_owned()),
+            what,
+            commands,
+            note: Some(note),
         },
-        sentence("Find what loses packets on the path, or deepen the queue in front of its slowest link"),
+        losses,
     ]
 }
 
 fn stalls(cause: Cause, place: &Place) -> Vec<Change> {
-    let (sender, name) = match place.sender_is_target {
-        true => (&place.target, "target"),
-        false => (&place.initiator, "initiator"),
-    };
+    let (sender, at) = (place.sender(), place.on(place.sender()));
     match cause {
-        Cause::SlowStartAfterIdle => vec![Change {
-            what: format!(
-                "Keep the congestion window over pauses, {}",
-                Place::on(sender, name)
-            ),
+        Cause::SlowStartAfterIdle if sender.software.is_on_linux() => vec![Change {
+            what: format!("Keep the congestion window over pauses {at}"),
             commands: vec!["sysctl -w net.ipv4.tcp_slow_start_after_idle=0".to_owned()],
             note: None,
         }],
+        Cause::SlowStartAfterIdle => vec![sentence(&format!(
+            "Keep the congestion window over pauses {at}"
+        ))],
         Cause::Nagle | Cause::NagleAgainstDelayedAck => vec![sentence(&format!(
-            "Set TCP_NODELAY on the connection, {}: {} lets Nagle's algorithm hold short segments",
-            Place::on(sender, name),
+            "Set TCP_NODELAY on the connection {at}: {} lets Nagle's algorithm hold short segments",
             sender.software.in_words(),
         ))],
         Cause::ExtraRoundTrips => congestion(place),
@@ -431,20 +486,206 @@ fn stalls(cause: Cause, place: &Place) -> Vec<Change> {
     }
 }
 
-/// A program that reads one thing after the other gets more if more is read for it.
+/// A program that reads files in their order, one piece after the other, gets more if more is read for it.
 fn read_ahead(place: &Place) -> Vec<Change> {
     const READ_AHEAD_KIB: u64 = 4096;
-    if place.initiator.software != Software::OpenIscsi || !place.is_reading || !place.is_sequential
-    {
-        return Vec::new();
-    }
-    let commands = place
-        .disks
+    let is_one_reader = place.is_reading && place.is_one_at_a_time;
+    let shorter = place
+        .read_ahead
         .iter()
-        .map(|disk| format!("echo {READ_AHEAD_KIB} > /sys/block/{disk}/queue/read_ahead_kb"));
-    vec![Change {
-        what: "If files are read in their order, read further ahead".to_owned(),
-        commands: commands.collect(),
-        note: None,
-    }]
+        .filter(|(disk, kib)| *kib < READ_AHEAD_KIB && is_plain(disk));
+    let commands: Vec<String> = shorter
+        .map(|(disk, _)| {
+            let at = quoted(&format!("/sys/block/{disk}/queue/read_ahead_kb"));
+            format!("echo {READ_AHEAD_KIB} > {at}")
+        })
+        .collect();
+    match is_one_reader && !commands.is_empty() {
+        true => vec![Change {
+            what: "If files are read in their order, read further ahead".to_owned(),
+            commands,
+            note: None,
+        }],
+        false => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::BoundUse;
+
+    fn place(target: Software, name: &str) -> Place {
+        let party = |software, is_here| Party { software, is_here };
+        Place {
+            initiator: party(Software::OpenIscsi, true),
+            target: party(target, false),
+            target_name: Some(name.to_owned()),
+            portal: "[fd00::1]:3260".to_owned(),
+            lio: None,
+            wanted: 20,
+            can_queue: Some(113),
+            read_ahead: vec![("sdb".to_owned(), 128), ("sdc".to_owned(), 8192)],
+            is_reading: true,
+            is_one_at_a_time: true,
+            sender_is_target: true,
+            buffers: [Some(32 << 20), None],
+        }
+    }
+
+    fn bound(bound: Bound, commands: u64) -> Verdict {
+        Verdict::Bound {
+            bound: BoundUse {
+                bound,
+                commands,
+                full_share: 1.0,
+            },
+        }
+    }
+
+    fn depth(commands: u64) -> Verdict {
+        let disk = "sdb".to_owned();
+        bound(Bound::QueueDepth { disk }, commands)
+    }
+
+    fn commands(verdict: &Verdict, place: &Place) -> Vec<String> {
+        let changes = changes(verdict, place).into_iter();
+        changes.flat_map(|change| change.commands).collect()
+    }
+
+    const NAME: &str = "iqn.2026-11.net.example:vault";
+
+    #[test]
+    fn no_advice_lowers_a_limit() {
+        let found = commands(&depth(32), &place(Software::Unknown, NAME));
+        assert_eq!(found[0], "echo 64 > /sys/block/sdb/device/queue_depth");
+        assert_eq!(
+            found[1],
+            format!(
+                "iscsiadm -m node -T {NAME} -p '[fd00::1]:3260' -o update -n node.session.queue_depth -v 64"
+            )
+        );
+        // The session has no slots for more: cmds_max goes up.
+        let found = commands(&depth(113), &place(Software::Unknown, NAME));
+        assert!(
+            found[0].ends_with("node.session.cmds_max -v 256"),
+            "{found:?}"
+        );
+        let most = bound(Bound::SessionCommands, 4081);
+        let found = commands(&most, &place(Software::Unknown, NAME));
+        assert!(found[0].ends_with("nr_sessions -v 4"), "{found:?}");
+    }
+
+    #[test]
+    fn what_a_peer_calls_itself_runs_no_command() {
+        for name in [
+            "iqn.x;reboot",
+            "iqn.x$(reboot)",
+            "iqn.x\nreboot",
+            "iqn.x`a`",
+            "iqn x",
+            "",
+        ] {
+            for target in [Software::Lio, Software::Tgt, Software::Unknown] {
+                let mut place = place(target, name);
+                place.lio = Some(LioGroup {
+                    tag: 1,
+                    acls: vec![name.to_owned()],
+                });
+                let window = bound(Bound::CommandWindow, 4);
+                let r2t = wire(Limit::R2tRoundTrips, Cause::R2tWait, &place);
+                let r2t = r2t.into_iter().flat_map(|change| change.commands);
+                let all = commands(&window, &place).into_iter().chain(r2t);
+                let all = all.chain(commands(&depth(4), &place));
+                for command in all {
+                    assert!(!command.contains("iqn"), "{command}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_are_changed_where_the_target_has_them() {
+        let window = bound(Bound::CommandWindow, 4);
+        let mut place = place(Software::Lio, NAME);
+        let group = format!("/sys/kernel/config/target/iscsi/{NAME}/tpgt_2");
+        place.lio = Some(LioGroup {
+            tag: 2,
+            acls: Vec::new(),
+        });
+        let found = commands(&window, &place);
+        assert_eq!(
+            found[0],
+            format!("echo 24 > {group}/attrib/default_cmdsn_depth")
+        );
+        place.lio = Some(LioGroup {
+            tag: 2,
+            acls: vec!["iqn.1993-08.org.debian:01:a".to_owned()],
+        });
+        let found = commands(&window, &place);
+        assert_eq!(
+            found[0],
+            format!("echo 24 > {group}/acls/iqn.1993-08.org.debian:01:a/cmdsn_depth")
+        );
+        place.target.software = Software::Tgt;
+        let found = commands(&window, &place);
+        assert!(
+            found[0].ends_with("--name MaxQueueCmd --value 128"),
+            "{found:?}"
+        );
+        assert!(found[0].contains(&format!("$3 == \"{NAME}\"")), "{found:?}");
+    }
+
+    #[test]
+    fn bursts_are_raised_before_what_must_not_exceed_them() {
+        for target in [Software::Lio, Software::Tgt] {
+            let mut place = place(target, NAME);
+            place.lio = Some(LioGroup {
+                tag: 1,
+                acls: Vec::new(),
+            });
+            let found = wire(Limit::R2tRoundTrips, Cause::R2tWait, &place);
+            let of_target = &found[0].commands;
+            let at = |name: &str| of_target.iter().position(|command| command.contains(name));
+            assert!(at("MaxBurstLength").unwrap() < at("FirstBurstLength").unwrap());
+            assert!(
+                of_target.iter().any(|command| command.contains("16776704")),
+                "{of_target:?}"
+            );
+            let no = of_target
+                .iter()
+                .find(|command| command.contains("InitialR2T"));
+            assert!(no.unwrap().contains("No"), "{of_target:?}");
+        }
+    }
+
+    #[test]
+    fn buffers_are_raised_and_never_shrunk() {
+        let found = wire(
+            Limit::ReceiveWindow,
+            Cause::ReceiveWindow,
+            &place(Software::Lio, NAME),
+        );
+        let commands = &found[0].commands;
+        assert!(
+            commands[1].ends_with("tcp_rmem='4096 131072 67108864'"),
+            "{commands:?}"
+        );
+        let mut windows = place(Software::Lio, NAME);
+        windows.initiator = Party {
+            software: Software::Windows,
+            is_here: false,
+        };
+        let found = wire(Limit::ReceiveWindow, Cause::ReceiveWindow, &windows);
+        assert!(
+            found.iter().all(|change| change.commands.is_empty()),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn only_shorter_read_ahead_is_changed() {
+        let found = commands(&Verdict::TooFewIos, &place(Software::Lio, NAME));
+        assert_eq!(found, ["echo 4096 > /sys/block/sdb/queue/read_ahead_kb"]);
+    }
 }

@@ -12,7 +12,7 @@ use wansan_insight::traffic::FlowDirection;
 use wansan_insight::window::Window;
 
 use crate::block::BlockUse;
-use crate::change::{Change, Party, Place, changes};
+use crate::change::{Change, LioGroup, Party, Place, changes};
 use crate::host::{Host, HostSession, Role};
 use crate::judge::{Bound, BoundUse, Evidence, Judgement, Verdict, judge};
 use crate::open_iscsi::KernelSession;
@@ -105,6 +105,9 @@ pub struct Looked {
     pub dropped: u64,
 }
 
+/// A share that is most of something.
+const MOSTLY: f64 = 0.5;
+
 /// Commands at a bound, or this many below it, fill it: the newest answer frees one before the next command is sent.
 const NEARLY: u64 = 1;
 
@@ -174,7 +177,7 @@ pub fn packets_used(capture: Option<&Capture>, packets: u64, dropped: u64) -> So
         what += &format!(", and {dropped} more that came too fast");
     }
     match capture {
-        None if packets == 0 => what = "none passed".to_owned(),
+        None if packets == 0 && dropped == 0 => what = "none passed".to_owned(),
         None => what += "; no iSCSI PDUs in them",
         Some(capture) if capture.end == CaptureEnd::Full => {
             what += &format!(
@@ -189,6 +192,12 @@ pub fn packets_used(capture: Option<&Capture>, packets: u64, dropped: u64) -> So
         what,
         is_used: capture.is_some(),
     }
+}
+
+/// What the ends of a session call themselves, as far as is known.
+struct Names {
+    initiator: Option<String>,
+    target: Option<String>,
 }
 
 /// One session with all that is known of it.
@@ -207,13 +216,26 @@ impl Seen<'_> {
         let (waits, block) = (&self.alone.waits, self.block());
         let bounds = self.bounds();
         let outstanding = self.alone.outstanding.mean(self.window);
+        let kernel = self.known.kernel.as_ref();
+        let disks = kernel.map_or(&[][..], |kernel| &kernel.disks);
+        // What waits above the paths of dm-multipath is not counted at them.
+        let is_below = disks.iter().any(|disk| disk.multipath.is_some());
+        let scheduler = disks.iter().filter_map(|disk| {
+            let scheduler = disk.scheduler.clone()?;
+            Some((disk.name.clone(), scheduler))
+        });
+        let scheduler: Vec<_> = scheduler.collect();
         let judgement = judge(&Evidence {
             waits,
-            block_latency_ns: block.and_then(|used| used.latency_ns()),
+            block_latency_ns: block
+                .filter(|_| !is_below)
+                .and_then(|used| used.latency_ns()),
             bounds: &bounds,
             outstanding,
+            scheduler: &scheduler,
         });
-        let place = self.place(&judgement, block);
+        let names = self.names();
+        let place = self.place(&judgement, block, &names);
         SessionDiagnosis {
             role: self.known.role,
             connections: self
@@ -221,8 +243,8 @@ impl Seen<'_> {
                 .iter()
                 .map(|of| (of.initiator, of.target))
                 .collect(),
-            initiator_name: place.initiator_name.clone(),
-            target_name: place.target_name.clone(),
+            initiator_name: names.initiator,
+            target_name: names.target,
             initiator: place.initiator.software,
             target: place.target.software,
             process: self
@@ -304,7 +326,7 @@ impl Seen<'_> {
         }
     }
 
-    fn place(&self, judgement: &Judgement, block: Option<BlockUse>) -> Place {
+    fn names(&self) -> Names {
         let first = self.connections[0];
         let kernel = self.known.kernel.as_ref();
         let of_login = |name: fn(&CapturedConnection) -> Option<&String>| {
@@ -315,18 +337,36 @@ impl Seen<'_> {
         let target_name = target_name
             .or_else(|| of_login(|of| of.target_name.as_ref()))
             .or_else(|| {
-                self.host
-                    .lio(first.target)
-                    .map(|group| group.target.clone())
+                let only = self.host.lio(first.target, None);
+                only.map(|group| group.target.clone())
             });
-        let group = self.host.lio(first.target);
         let initiator_name = kernel.and_then(|kernel| kernel.initiator.clone());
-        let initiator_name = initiator_name.or_else(|| of_login(|of| of.initiator_name.as_ref()));
-        let lio_acl = group.and_then(|group| {
-            let mut initiators = group.initiators.iter();
-            let known = initiators.find(|(name, _)| Some(name) == initiator_name.as_ref());
-            known.map(|(name, _)| name.clone())
-        });
+        Names {
+            initiator: initiator_name.or_else(|| of_login(|of| of.initiator_name.as_ref())),
+            target: target_name,
+        }
+    }
+
+    /// LIO's portal group of the session.
+    fn lio(&self, names: &Names) -> Option<LioGroup> {
+        let target = self.connections[0].target;
+        let group = self.host.lio(target, names.target.as_deref())?;
+        let acls = group
+            .initiators
+            .iter()
+            .filter(|acl| match &names.initiator {
+                Some(name) => acl.initiator == *name,
+                None => acl.has_session,
+            });
+        Some(LioGroup {
+            tag: group.tag,
+            acls: acls.map(|acl| acl.initiator.clone()).collect(),
+        })
+    }
+
+    fn place(&self, judgement: &Judgement, block: Option<BlockUse>, names: &Names) -> Place {
+        let first = self.connections[0];
+        let kernel = self.known.kernel.as_ref();
         let party = |role: Role, name: Option<&String>| Party {
             software: match self.known.role == role || self.known.role == Role::Both {
                 true => self.known.software(role),
@@ -346,21 +386,29 @@ impl Seen<'_> {
             });
             waits.map(|sum| sum.mean_ns).sum::<f64>()
         };
+        let portal = kernel.and_then(|kernel| {
+            let mut connections = kernel.connections.iter();
+            let own = connections.find(|it| it.target == first.target)?;
+            Some(own.portal)
+        });
+        let disks = kernel.map_or(&[][..], |kernel| &kernel.disks);
+        // Below dm-multipath, what is read ahead is read of the device above.
+        let read_ahead = disks.iter().filter_map(|disk| match &disk.multipath {
+            Some(above) => Some((above.device.clone(), above.read_ahead_kib?)),
+            None => Some((disk.name.clone(), disk.read_ahead_kib?)),
+        });
         Place {
-            initiator: party(Role::Initiator, initiator_name.as_ref()),
-            target: party(Role::Target, target_name.as_ref()),
-            target_name,
-            initiator_name,
-            portal: first.target.to_string(),
-            lio_tag: group.map_or(1, |group| group.tag),
-            lio_acl,
+            initiator: party(Role::Initiator, names.initiator.as_ref()),
+            target: party(Role::Target, names.target.as_ref()),
+            target_name: names.target.clone(),
+            portal: portal.unwrap_or(first.target).to_string(),
+            lio: self.lio(names),
+            buffers: self.host.buffers,
             wanted: self.wanted(judgement, block),
             can_queue: kernel.and_then(|kernel| kernel.can_queue),
-            disks: kernel
-                .map(|kernel| kernel.disks.iter().map(|disk| disk.name.clone()).collect())
-                .unwrap_or_default(),
+            read_ahead: read_ahead.collect(),
             is_reading: read_bytes.unwrap_or(false),
-            is_sequential: self.alone.outstanding.mean(self.window) < 2.0,
+            is_one_at_a_time: self.alone.outstanding.mean(self.window) < 2.0,
             sender_is_target: sent(FlowDirection::ToInitiator) >= sent(FlowDirection::ToTarget),
         }
     }
@@ -412,12 +460,22 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
             let full = bound.full_share * 100.0;
             let costs = match judgement.host_ns > 0.0 {
                 true => format!("which costs {of}"),
-                false => "and how many I/Os waited for one, nobody counts".to_owned(),
+                false => "and how many I/Os waited for one is not measured".to_owned(),
+            };
+            // More of them only move the queue where the target has one.
+            let doubt = match judgement.target_share >= MOSTLY {
+                true => {
+                    " Most of the rest passes at the target: more slots help if it serves commands side by side, else they only move the queue there."
+                }
+                false => "",
             };
             format!(
-                "{what} limits throughput: its {commands} places were all taken {full:.0} % of the time, {costs}."
+                "{what} limits throughput: all {commands} slots were in use {full:.0} % of the time, {costs}.{doubt}"
             )
         }
+        Verdict::HostQueue { .. } => format!(
+            "This host keeps I/Os in its own queues for {of} though the session has slots: its I/O scheduler does, or the queue depth of one of several disks."
+        ),
         Verdict::Wire { of: limit, cause } => {
             let sender = match place.sender_is_target {
                 true => "target",
@@ -457,7 +515,7 @@ fn in_words(bound: &Bound) -> String {
     match bound {
         Bound::QueueDepth { disk } => format!("The queue depth of {disk}"),
         Bound::SessionCommands => {
-            "The initiator's room for commands of a session (cmds_max)".to_owned()
+            "cmds_max, the initiator's slots for commands of a session,".to_owned()
         }
         Bound::CommandWindow => "The target's command window".to_owned(),
     }

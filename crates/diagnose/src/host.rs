@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 use wansan_tcp::diag::{Connection, Diag, DiagError, SocketInfo};
 
+use crate::attributes::text;
 use crate::lio::{self, PortalGroup};
 use crate::open_iscsi::{self, KernelSession};
 use crate::sockets::{self, Owner};
@@ -61,6 +62,8 @@ pub struct Host {
     pub portal_groups: Vec<PortalGroup>,
     /// Connections.
     pub connections: Vec<HostConnection>,
+    /// What receive and send buffers of TCP grow to, in bytes.
+    pub buffers: [Option<u64>; 2],
 }
 
 /// Who has a session here.
@@ -100,9 +103,10 @@ impl Host {
     ) -> Result<(Host, BTreeSet<u16>), DiagError> {
         let sessions = open_iscsi::sessions(sys);
         let portal_groups = lio::portal_groups(sys);
-        let portals = sessions.iter().flat_map(|session| &session.portals);
+        let connections = sessions.iter().flat_map(|session| &session.connections);
         let listening = portal_groups.iter().flat_map(|group| &group.portals);
-        let known = portals.chain(listening).map(SocketAddr::port);
+        let known = connections.map(|it| &it.target).chain(listening);
+        let known = known.map(SocketAddr::port);
         let ports: BTreeSet<u16> = ports.iter().copied().chain(known).collect();
         let found = sockets::find(&mut Diag::open()?, &ports)?;
         let connections: Vec<Connection> = found.iter().map(|socket| socket.connection).collect();
@@ -114,6 +118,10 @@ impl Host {
             sessions,
             portal_groups,
             connections: connections.collect(),
+            buffers: ["tcp_rmem", "tcp_wmem"].map(|name| {
+                let sizes = text(&proc.join("sys/net/ipv4"), name)?;
+                sizes.split_whitespace().nth(2)?.parse().ok()
+            }),
         };
         Ok((host, ports))
     }
@@ -129,24 +137,22 @@ impl Host {
         let role = match (ours, theirs) {
             (Some(_), Some(_)) => Role::Both,
             (None, Some(_)) => Role::Target,
-            // One that has gone meanwhile was the initiator's more often than not.
-            (_, None) => Role::Initiator,
+            (Some(_), None) => Role::Initiator,
+            // It began meanwhile.
+            (None, None) if self.is_own(target) => Role::Target,
+            (None, None) => Role::Initiator,
         };
-        let mut kernel = self
-            .sessions
-            .iter()
-            .filter(|it| it.portals.contains(&target));
         let name = |of: Option<&HostConnection>| {
             let owner = of.and_then(|of| of.owner.as_ref());
             owner.map(|owner| owner.name.clone())
         };
         let initiators = name(ours);
         let is_kernel = matches!(initiators.as_deref(), None | Some("iscsid"));
+        let kernel = self.kernel_session(initiator, target);
         let kernel = kernel
-            .next()
             .filter(|_| role != Role::Target && is_kernel)
             .cloned();
-        let is_lio = self.lio(target).is_some();
+        let is_lio = self.groups_at(target).next().is_some();
         HostSession {
             role,
             initiator: match kernel {
@@ -159,17 +165,52 @@ impl Host {
         }
     }
 
-    /// LIO's portal group that listens at this address.
+    /// The kernel's session with a connection between these ends; none where several may be meant, as the kernel does not
+    /// tell its ports.
+    fn kernel_session(&self, initiator: SocketAddr, target: SocketAddr) -> Option<&KernelSession> {
+        let with = |is_it: &dyn Fn(Option<u16>) -> bool| {
+            let sessions = self.sessions.iter().filter(|session| {
+                let mut connections = session.connections.iter();
+                connections.any(|it| it.target == target && is_it(it.local_port))
+            });
+            let found: Vec<&KernelSession> = sessions.collect();
+            match found[..] {
+                [only] => Some(only),
+                _ => None,
+            }
+        };
+        with(&|port| port == Some(initiator.port())).or_else(|| with(&|port| port.is_none()))
+    }
+
+    /// Whether an address is one of this host's, as its connections tell.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        let mut connections = self.connections.iter();
+        connections.any(|it| it.local.ip() == address.ip())
+    }
+
+    /// LIO's portal group of a session, that of the target with this name; without one the only one that listens at this
+    /// address.
     #[must_use]
-    pub fn lio(&self, at: SocketAddr) -> Option<&PortalGroup> {
-        let listens = |group: &&PortalGroup| {
+    pub fn lio(&self, at: SocketAddr, name: Option<&str>) -> Option<&PortalGroup> {
+        let groups = self.groups_at(at);
+        let named = groups.filter(|group| name.is_none_or(|name| group.target == name));
+        let found: Vec<&PortalGroup> = named.collect();
+        match found[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// LIO's portal groups that listen at this address.
+    fn groups_at(&self, at: SocketAddr) -> impl Iterator<Item = &PortalGroup> {
+        let listens = move |group: &&PortalGroup| {
             let mut portals = group.portals.iter();
             portals.any(|portal| {
                 portal.port() == at.port()
                     && (portal.ip().is_unspecified() || portal.ip() == at.ip().to_canonical())
             })
         };
-        self.portal_groups.iter().find(listens)
+        self.portal_groups.iter().filter(listens)
     }
 }
 

@@ -19,7 +19,7 @@ pub enum Bound {
         /// Its name.
         disk: String,
     },
-    /// The room that the initiator has for commands of a session (open-iscsi's `cmds_max`).
+    /// The slots that the initiator has for commands of a session (open-iscsi's `cmds_max`).
     SessionCommands,
     /// The target's command window, MaxCmdSN.
     CommandWindow,
@@ -48,6 +48,8 @@ pub struct Evidence<'a> {
     pub bounds: &'a [BoundUse],
     /// How many were outstanding, as a mean over the time.
     pub outstanding: f64,
+    /// The disks, and the I/O scheduler of each.
+    pub scheduler: &'a [(String, String)],
 }
 
 /// What holds the I/Os back.
@@ -58,6 +60,11 @@ pub enum Verdict {
     Bound {
         /// What bounds them.
         bound: BoundUse,
+    },
+    /// The host keeps them although there are slots: in an I/O scheduler, or a queue of its own.
+    HostQueue {
+        /// The disks, and the scheduler of each.
+        scheduler: Vec<(String, String)>,
     },
     /// One of those that packets show.
     Wire {
@@ -89,6 +96,8 @@ pub struct Judgement {
     pub latency_ns: f64,
     /// What of it passed in the host before their commands were sent.
     pub host_ns: f64,
+    /// The share of what they take from there on that passes at the target, 0 to 1.
+    pub target_share: f64,
 }
 
 /// With fewer outstanding on average, it is the application that leaves the disk idle.
@@ -122,10 +131,8 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
         counts_ns,
         latency_ns,
         host_ns,
+        target_share: waits.mean_ns(Cause::Target) / wire_ns.max(1.0),
     };
-    if evidence.outstanding < IDLE && host_ns < wire_ns {
-        return judged(Verdict::Idle, latency_ns);
-    }
     let per_wire_ns = host_ns / wire_ns.max(1.0);
     let of = |limit: Limit| waits.share(limit) * wire_ns;
     let shared_ns: f64 = SHARED.into_iter().map(of).sum();
@@ -152,10 +159,18 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
         Some(full) if !is_counted(&full.bound) => full.full_share * (crossing_ns + target_ns),
         _ => 0.0,
     };
+    // While the bound was not full, the host kept them for something else.
+    let (waiting_ns, full_share) = (
+        per_wire_ns * apart_ns,
+        fullest.map_or(0.0, |full| full.full_share),
+    );
+    let scheduler = evidence.scheduler.to_vec();
+    let kept_ns = waiting_ns * (1.0 - full_share);
+    counted.push((Verdict::HostQueue { scheduler }, kept_ns));
     if let Some(bound) = fullest {
         let bound = bound.clone();
-        let waiting_ns = (per_wire_ns * apart_ns).max(uncounted_ns);
-        counted.push((Verdict::Bound { bound }, waiting_ns));
+        let bound_ns = waiting_ns * full_share + uncounted_ns;
+        counted.push((Verdict::Bound { bound }, bound_ns));
     }
     counted.push((
         Verdict::TooFewIos,
@@ -165,7 +180,13 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
         .into_iter()
         .max_by(|(_, one_ns), (_, other_ns)| one_ns.total_cmp(other_ns));
     let (verdict, counts_ns) = most.unwrap_or((Verdict::TooFewIos, 0.0));
-    judged(verdict, counts_ns)
+    let is_idle = evidence.outstanding < IDLE && host_ns < wire_ns;
+    match verdict {
+        Verdict::TooFewIos | Verdict::Target | Verdict::Unknown if is_idle => {
+            judged(Verdict::Idle, latency_ns)
+        }
+        verdict => judged(verdict, counts_ns),
+    }
 }
 
 /// A limit that packets show, with the cause of its longest waits.
@@ -217,7 +238,18 @@ mod tests {
             block_latency_ns: block_ms.map(|ms| ms * 1e6),
             bounds,
             outstanding: 32.0,
+            scheduler: &[],
         })
+    }
+
+    #[test]
+    fn what_the_host_keeps_with_slots_free_waits_for_no_bound() {
+        let wire = waits(&[(Cause::Propagation, 20.0)]);
+        let judged = judged(&wire, Some(63.0), &[depth(0.1)]);
+        assert!(
+            matches!(judged.verdict, Verdict::HostQueue { .. }),
+            "{judged:?}"
+        );
     }
 
     #[test]
@@ -225,7 +257,7 @@ mod tests {
         let wire = waits(&[(Cause::Propagation, 20.0), (Cause::Target, 1.0)]);
         let judged = judged(&wire, Some(63.0), &[depth(0.98)]);
         assert_eq!(judged.verdict, Verdict::Bound { bound: depth(0.98) });
-        assert!((judged.counts_ns - 42e6).abs() < 1.0, "{judged:?}");
+        assert!((judged.counts_ns - 0.98 * 42e6).abs() < 1.0, "{judged:?}");
     }
 
     #[test]
@@ -287,6 +319,7 @@ mod tests {
             block_latency_ns: None,
             bounds: &[],
             outstanding: 0.1,
+            scheduler: &[],
         });
         assert_eq!(judged.verdict, Verdict::Idle);
     }

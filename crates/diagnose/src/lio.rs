@@ -18,20 +18,20 @@ pub struct PortalGroup {
     pub portals: Vec<SocketAddr>,
     /// The command window of sessions whose initiator has no entry of its own.
     pub default_cmdsn_depth: Option<u64>,
-    /// Initiators with an entry, and the command window that it gives them.
-    pub initiators: Vec<(String, Option<u64>)>,
-    /// InitialR2T, ImmediateData, MaxOutstandingR2T, FirstBurstLength and MaxBurstLength as offered.
-    pub parameters: Vec<(String, String)>,
+    /// Initiators with an ACL.
+    pub initiators: Vec<Acl>,
 }
 
-/// What sessions of writes depend on.
-const PARAMETERS: [&str; 5] = [
-    "InitialR2T",
-    "ImmediateData",
-    "MaxOutstandingR2T",
-    "FirstBurstLength",
-    "MaxBurstLength",
-];
+/// An initiator's entry in a portal group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Acl {
+    /// The initiator's name.
+    pub initiator: String,
+    /// The command window that it gives the initiator.
+    pub cmdsn_depth: Option<u64>,
+    /// Whether the initiator has a session.
+    pub has_session: bool,
+}
 
 /// All portal groups below `sys`, where sysfs is mounted.
 #[must_use]
@@ -55,19 +55,19 @@ pub fn portal_groups(sys: &Path) -> Vec<PortalGroup> {
 fn portal_group(target: &str, tag: u32, at: &Path) -> PortalGroup {
     let portals = entries(&at.join("np")).into_iter();
     let initiators = entries(&at.join("acls")).into_iter();
-    let parameters = PARAMETERS.iter().filter_map(|name| {
-        let value = text(&at.join("param"), name)?;
-        Some(((*name).to_owned(), value))
-    });
     PortalGroup {
         target: target.to_owned(),
         tag,
         portals: portals.filter_map(|(name, _)| name.parse().ok()).collect(),
         default_cmdsn_depth: number(&at.join("attrib"), "default_cmdsn_depth"),
         initiators: initiators
-            .map(|(name, at)| (name, number(&at, "cmdsn_depth")))
+            .map(|(initiator, at)| Acl {
+                initiator,
+                cmdsn_depth: number(&at, "cmdsn_depth"),
+                // "No active iSCSI Session for Initiator Endpoint: …"
+                has_session: text(&at, "info").is_some_and(|info| !info.starts_with("No active")),
+            })
             .collect(),
-        parameters: parameters.collect(),
     }
 }
 
@@ -83,15 +83,15 @@ mod tests {
         let iscsi = sys.path().join("kernel/config/target/iscsi");
         let group = iscsi.join("iqn.2003-01.org.linux-iscsi.host:disk/tpgt_2");
         // What is beside targets is none.
-        for folder in ["np/10.0.0.1:3260", "np/[fd00::1]:3260", "attrib", "param"] {
+        for folder in ["np/10.0.0.1:3260", "np/[fd00::1]:3260", "attrib"] {
             fs::create_dir_all(group.join(folder)).unwrap();
         }
         fs::create_dir_all(iscsi.join("discovery_auth")).unwrap();
         let acl = group.join("acls/iqn.1993-08.org.debian:01:guest");
         fs::create_dir_all(&acl).unwrap();
         fs::write(group.join("attrib/default_cmdsn_depth"), "64\n").unwrap();
-        fs::write(group.join("param/InitialR2T"), "Yes\n").unwrap();
         fs::write(acl.join("cmdsn_depth"), "16\n").unwrap();
+        fs::write(acl.join("info"), "InitiatorName: iqn.1993\n").unwrap();
         let found = portal_groups(sys.path());
         let [group] = &found[..] else {
             panic!("{found:?}");
@@ -100,9 +100,11 @@ mod tests {
         assert_eq!((group.tag, group.default_cmdsn_depth), (2, Some(64)));
         let portals = ["10.0.0.1:3260", "[fd00::1]:3260"];
         assert_eq!(group.portals, portals.map(|portal| portal.parse().unwrap()));
-        let initiator = "iqn.1993-08.org.debian:01:guest".to_owned();
-        assert_eq!(group.initiators, [(initiator, Some(16))]);
-        let parameter = ("InitialR2T".to_owned(), "Yes".to_owned());
-        assert_eq!(group.parameters, [parameter]);
+        let acl = Acl {
+            initiator: "iqn.1993-08.org.debian:01:guest".to_owned(),
+            cmdsn_depth: Some(16),
+            has_session: true,
+        };
+        assert_eq!(group.initiators, [acl]);
     }
 }

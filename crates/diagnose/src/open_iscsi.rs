@@ -24,10 +24,21 @@ pub struct KernelSession {
     pub can_queue: Option<u64>,
     /// What the session has agreed on.
     pub keys: Keys,
-    /// Where its connections lead.
-    pub portals: Vec<SocketAddr>,
+    /// Its connections.
+    pub connections: Vec<KernelConnection>,
     /// Its disks, by LUN.
     pub disks: Vec<Disk>,
+}
+
+/// A connection of a session of open-iscsi.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KernelConnection {
+    /// Where it is connected to, which a redirection may have changed.
+    pub target: SocketAddr,
+    /// The portal of its record, as `iscsiadm -p` takes it.
+    pub portal: SocketAddr,
+    /// This host's port.
+    pub local_port: Option<u16>,
 }
 
 /// Operational parameters of a session (RFC 7143 §13).
@@ -77,24 +88,29 @@ fn session(sys: &Path, session: u32, at: &Path) -> Option<KernelSession> {
             first_burst_bytes: number(at, "first_burst_len"),
             max_burst_bytes: number(at, "max_burst_len"),
         },
-        portals: portals(sys, session),
+        connections: connections(sys, session),
         disks: disks(&device),
     })
 }
 
-fn portals(sys: &Path, session: u32) -> Vec<SocketAddr> {
+fn connections(sys: &Path, session: u32) -> Vec<KernelConnection> {
     let prefix = format!("connection{session}:");
-    let connections = entries(&sys.join("class/iscsi_connection")).into_iter();
-    let portals = connections.filter(|(name, _)| name.starts_with(&prefix));
-    let portals = portals.filter_map(|(_, at)| {
-        // Where it is connected to, which a redirection may have changed; else where it was told to go.
+    let all = entries(&sys.join("class/iscsi_connection")).into_iter();
+    let own = all.filter(|(name, _)| name.starts_with(&prefix));
+    let connections = own.filter_map(|(_, at)| {
         let of = |address, port| {
             let address: IpAddr = number(&at, address)?;
             Some(SocketAddr::new(address, number(&at, port)?))
         };
-        of("address", "port").or_else(|| of("persistent_address", "persistent_port"))
+        let connected = of("address", "port");
+        let recorded = of("persistent_address", "persistent_port");
+        Some(KernelConnection {
+            target: connected.or(recorded)?,
+            portal: recorded.or(connected)?,
+            local_port: number(&at, "local_port").filter(|port| *port != 0),
+        })
     });
-    portals.collect()
+    connections.collect()
 }
 
 /// The disks below a session's device: `targetH:C:T/H:C:T:L/block/NAME`.
@@ -152,6 +168,7 @@ mod tests {
                 ("port", "3261"),
                 ("persistent_address", "10.0.0.1"),
                 ("persistent_port", "3260"),
+                ("local_port", "40000"),
             ],
         );
         let host = sys.join("devices/platform/host3/scsi_host/host3");
@@ -195,8 +212,12 @@ mod tests {
         assert_eq!((session.number, session.host), (2, Some(3)));
         assert_eq!(session.target, "iqn.2026-11.net.example:vault");
         assert_eq!(session.can_queue, Some(113));
-        // Where it is connected to, not where it was told to go.
-        assert_eq!(session.portals, ["10.0.0.9:3261".parse().unwrap()]);
+        let connection = KernelConnection {
+            target: "10.0.0.9:3261".parse().unwrap(),
+            portal: "10.0.0.1:3260".parse().unwrap(),
+            local_port: Some(40_000),
+        };
+        assert_eq!(session.connections, [connection]);
         let keys = session.keys;
         assert_eq!(
             (keys.initial_r2t, keys.immediate_data),
@@ -209,7 +230,11 @@ mod tests {
         assert_eq!((disk.name.as_str(), disk.lun), ("sdc", 7));
         assert_eq!((disk.queue_depth, disk.nr_requests), (Some(32), Some(64)));
         assert_eq!(disk.scheduler.as_deref(), Some("mq-deadline"));
-        assert_eq!(disk.multipath.as_deref(), Some("mpatha"));
+        let above = disk.multipath.as_ref().unwrap();
+        assert_eq!(
+            (above.name.as_str(), above.device.as_str()),
+            ("mpatha", "dm-1")
+        );
         let used = disk
             .counters(sys.path())
             .unwrap()

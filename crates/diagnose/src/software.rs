@@ -47,6 +47,15 @@ impl Software {
         }
     }
 
+    /// Whether it runs on Linux, as far as is known.
+    #[must_use]
+    pub const fn is_on_linux(self) -> bool {
+        !matches!(
+            self,
+            Software::Windows | Software::Esxi | Software::Ctl | Software::Unknown
+        )
+    }
+
     /// The owner of an initiator's socket on this host, by the name of its process.
     #[must_use]
     pub fn of_initiator(process: Option<&str>) -> Software {

@@ -97,7 +97,7 @@ pub enum WatchError {
     Packets(io::Error),
     /// More than the filter has room for.
     #[error(
-        "{ports} ports are in use by iSCSI, and at most {MOST_PORTS} can be looked at: name fewer with --port"
+        "{ports} ports are in use by iSCSI on this host, and at most {MOST_PORTS} can be watched"
     )]
     TooManyPorts {
         /// How many.
@@ -197,7 +197,7 @@ fn sources(
             "TCP",
             sampled > 0,
             format!("{sampled} samples of TCP_INFO at this host's ends"),
-            "this kernel does not tell of TCP sockets: load the module tcp_diag",
+            "no connection was there at the beginning",
         ),
         of(
             "sysfs",

@@ -10,8 +10,8 @@
 //! - [`Passing`] takes packets while they pass instead of a file;
 //! - [`finding`] says what it tells in a sentence.
 //!
-//! Whatever a file holds, it is bounded what is kept of it: [`MOST_SEGMENTS`] segments, of which
-//! headers alone, and [`MOST_CONNECTIONS`] connections.
+//! Whatever a file holds, it is bounded what is kept of it: [`MOST_KEPT`] segments and PDUs, of
+//! which headers alone, and [`MOST_CONNECTIONS`] connections.
 
 mod connection;
 mod ends;
@@ -59,8 +59,8 @@ use segment::Segment;
 
 /// Stands for the cause of stalls that nobody can know, as acknowledgements are not in the capture.
 pub const UNKNOWN_CAUSE: &str = "unknown";
-/// Segments that are kept; what comes behind is left out.
-pub const MOST_SEGMENTS: usize = 500_000;
+/// Segments and PDUs that are kept; what comes behind is left out.
+pub const MOST_KEPT: usize = 500_000;
 /// Connections that are looked at.
 pub const MOST_CONNECTIONS: usize = 128;
 /// Connections that carry something else and are known to.
@@ -117,7 +117,7 @@ pub enum CaptureEnd {
     CutOff,
     /// Where it is damaged, and how.
     Damaged(String),
-    /// At the [`MOST_SEGMENTS`]th segment.
+    /// At the [`MOST_KEPT`]th segment.
     Full,
 }
 
@@ -384,7 +384,7 @@ impl Reading {
         if let Some(segment) = segment::segment(frame) {
             self.see(frame, &segment);
         }
-        match self.segments >= MOST_SEGMENTS {
+        match self.segments >= MOST_KEPT {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }

@@ -337,9 +337,10 @@ impl Connection {
         }
     }
 
-    /// Segments that are kept.
+    /// Segments and PDUs that are kept.
     pub(super) fn kept(&self) -> usize {
-        self.seen.len() + self.lost.len()
+        let pdus = self.streams.iter().map(|stream| stream.pdus.len());
+        self.seen.len() + self.lost.len() + pdus.sum::<usize>()
     }
 
     /// The stream of `of` is acknowledged; up to which place.

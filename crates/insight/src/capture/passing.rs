@@ -32,7 +32,7 @@ pub struct Passing {
 
 impl Passing {
     /// Takes the next packet; breaks once as many are kept as are looked at
-    /// ([`MOST_SEGMENTS`](super::MOST_SEGMENTS)).
+    /// ([`MOST_KEPT`](super::MOST_KEPT)).
     pub fn take(&mut self, packet: PassingPacket<'_>) -> ControlFlow<()> {
         if self.is_full {
             return ControlFlow::Break(());

@@ -6,6 +6,8 @@
 //! pauses, the link is idle between them, and what limits is how much the sender has in flight: its congestion window, or
 //! a send buffer, which no packet tells apart.
 
+use std::collections::BTreeMap;
+
 use super::senders::{Sender, Step};
 use crate::cause::Cause;
 use crate::stall::{Announced, Conversation, Segment};
@@ -22,7 +24,7 @@ const BUSY: f64 = 0.9;
 const STRETCH_ROUND_TRIPS: u64 = 4;
 const LEAST_STRETCH_NS: u64 = 100_000_000;
 /// Among fewer acknowledgements in a round trip no pause can be seen.
-const LEAST_ACKNOWLEDGEMENTS: f64 = 4.0;
+const LEAST_ACKNOWLEDGEMENTS: f64 = 1.5;
 
 /// What is known of a sender that packets show.
 pub(super) fn sender(conversation: &Conversation, way: FlowDirection, window: Window) -> Sender {
@@ -151,54 +153,61 @@ impl<'a> Replay<'a> {
 struct Busy {
     from_ns: u64,
     stretch_ns: u64,
-    /// What limits in each stretch, if acknowledgements tell.
-    stretches: Vec<Option<Cause>>,
+    /// What limits in stretches of which acknowledgements tell, by their numbers.
+    stretches: BTreeMap<u64, Cause>,
 }
 
 impl Busy {
     fn of(acked: &[Acked], mss: u64, round_trip_ns: u64) -> Busy {
-        let stretch_ns = (STRETCH_ROUND_TRIPS * round_trip_ns).max(LEAST_STRETCH_NS);
+        let stretch_ns = round_trip_ns
+            .saturating_mul(STRETCH_ROUND_TRIPS)
+            .max(LEAST_STRETCH_NS);
         let mut busy = Busy {
             from_ns: acked.first().map_or(0, |first| first.at_ns),
             stretch_ns,
-            stretches: Vec::new(),
+            stretches: BTreeMap::new(),
         };
-        let Some(link) = link_bytes_per_ns(acked, mss) else {
-            return busy;
-        };
-        let mut at = 0;
-        let end_ns = acked.last().map_or(0, |last| last.at_ns);
-        let mut from_ns = busy.from_ns;
+        let number = |at_ns: u64| at_ns.saturating_sub(busy.from_ns) / stretch_ns;
         let mut place = acked.first().map_or(0, |first| first.place);
-        while from_ns < end_ns {
-            let to_ns = from_ns + stretch_ns;
-            let first = at;
-            while at < acked.len() && acked[at].at_ns < to_ns {
-                at += 1;
-            }
-            let carried = acked[at - 1].place.saturating_sub(place);
-            let count = (at - first) as f64 * round_trip_ns as f64 / stretch_ns as f64;
-            let share = carried as f64 / (link * stretch_ns as f64);
-            busy.stretches.push(match share >= BUSY {
-                true if count < LEAST_ACKNOWLEDGEMENTS => None,
-                true => Some(Cause::PathQueue),
-                false => Some(Cause::CongestionWindow),
-            });
-            place += carried;
-            from_ns = to_ns;
+        let end_ns = acked.last().map_or(0, |last| last.at_ns);
+        let mut stretches = BTreeMap::new();
+        for some in acked.chunk_by(|one, next| number(one.at_ns) == number(next.at_ns)) {
+            let [first, .., last] = some else {
+                // One acknowledgement shows no pause.
+                place = some[0].place;
+                continue;
+            };
+            let carried = last.place.saturating_sub(place);
+            place = last.place;
+            // The last one may not be over.
+            let start_ns = busy.from_ns + number(first.at_ns) * stretch_ns;
+            let length_ns = stretch_ns.min(end_ns - start_ns).max(1) as f64;
+            let count = some.len() as f64 * round_trip_ns as f64 / length_ns;
+            let Some(link) = link_bytes_per_ns(some, mss) else {
+                continue;
+            };
+            let share = carried as f64 / (link * length_ns);
+            let cause = match share >= BUSY {
+                true if count < LEAST_ACKNOWLEDGEMENTS => continue,
+                true => Cause::PathQueue,
+                false => Cause::CongestionWindow,
+            };
+            stretches.insert(number(first.at_ns), cause);
         }
+        busy.stretches = stretches;
         busy
     }
 
     fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
         let first = from_ns.saturating_sub(self.from_ns) / self.stretch_ns;
         let last = to_ns.saturating_sub(self.from_ns) / self.stretch_ns;
-        (first..=last).filter_map(move |stretch| {
-            let cause = (*self.stretches.get(stretch as usize)?)?;
-            let start_ns = self.from_ns + stretch * self.stretch_ns;
-            let end_ns = start_ns + self.stretch_ns;
-            Some((start_ns.max(from_ns), end_ns.min(to_ns), cause))
-        })
+        self.stretches
+            .range(first..=last)
+            .map(move |(number, cause)| {
+                let start_ns = self.from_ns + number * self.stretch_ns;
+                let end_ns = start_ns.saturating_add(self.stretch_ns);
+                (start_ns.max(from_ns), end_ns.min(to_ns), *cause)
+            })
     }
 }
 

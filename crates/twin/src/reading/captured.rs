@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wansan_insight::Cell;
-use wansan_insight::capture::{Capture, CaptureEnd, MOST_SEGMENTS};
+use wansan_insight::capture::{Capture, CaptureEnd, MOST_KEPT};
 use wansan_insight::opcode::{DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND};
 use wansan_insight::wire::Carrier;
 use wansan_iscsi::keys::Wanted;
@@ -50,7 +50,7 @@ pub(super) fn lacks(capture: &Capture) -> Vec<String> {
         CaptureEnd::CutOff => Some("the end of the capture, in the middle of a frame".to_owned()),
         CaptureEnd::Damaged(how) => Some(format!("the capture behind a damage: {how}")),
         CaptureEnd::Full => Some(format!(
-            "the capture behind its first {MOST_SEGMENTS} segments"
+            "the capture behind its first {MOST_KEPT} segments and PDUs"
         )),
     };
     let mut lacks: Vec<String> = end.into_iter().collect();

@@ -20,7 +20,7 @@ use wansan_trace::units;
 
 use super::grid::{grid, right};
 use super::measuring::bar;
-use super::{print_json, print_text};
+use super::{INTERRUPTED, print_json, print_text};
 
 /// Arguments of `wansan diagnose`.
 #[derive(Debug, Args)]
@@ -67,6 +67,13 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     }
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // A second one ends it at once.
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            INTERRUPTED.into(),
+            Arc::clone(&ends),
+        )
+        .context("cannot wait for signals")?;
         signal_hook::flag::register(signal, Arc::clone(&ends))
             .context("cannot wait for signals")?;
     }
@@ -190,7 +197,7 @@ fn title(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<()> {
 
 fn disk(disk: &Disk) -> String {
     match &disk.multipath {
-        Some(above) => format!("{} (LUN {}, a path of {above})", disk.name, disk.lun),
+        Some(above) => format!("{} (LUN {}, a path of {})", disk.name, disk.lun, above.name),
         None => format!("{} (LUN {})", disk.name, disk.lun),
     }
 }

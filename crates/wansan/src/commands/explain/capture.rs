@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 use wansan_insight::CellSummary;
 use wansan_insight::capture::{
-    Capture, CaptureEnd, CapturedConnection, End, MOST_SEGMENTS, MissingEnds, UnreadLink, finding,
+    Capture, CaptureEnd, CapturedConnection, End, MOST_KEPT, MissingEnds, UnreadLink, finding,
     unread_in_words,
 };
 
@@ -84,7 +84,7 @@ fn print(out: &mut dyn Write, file: &Path, explanation: &Explanation<'_>) -> io:
         }
         CaptureEnd::Full => writeln!(
             out,
-            "Only the first {MOST_SEGMENTS} segments are analysed, up to frame {frames}."
+            "Only the first {MOST_KEPT} segments and PDUs are analysed, up to frame {frames}."
         )?,
     }
     if let Some(unread) = unread_in_words(explanation.unread) {

@@ -1,0 +1,59 @@
+//! Buffers that let windows grow.
+
+use super::{Change, LOGS_OUT, Party, Place, sentence};
+use crate::software::Software;
+
+/// What buffers of long paths grow to at least, in bytes.
+const LONG_BYTES: u64 = 16 << 20;
+
+/// For the receive window.
+pub(super) fn receive(place: &Place) -> Vec<Change> {
+    let receiver = place.receiver();
+    let what = format!(
+        "Let receive buffers grow to the bandwidth-delay product {}",
+        place.on(receiver)
+    );
+    raise(place, receiver, what, ("rmem", 131_072, place.buffers[0]))
+}
+
+/// For what the sender may have under way.
+pub(super) fn send(place: &Place) -> Vec<Change> {
+    let sender = place.sender();
+    let what = format!(
+        "Let send buffers grow to twice the bandwidth-delay product {}",
+        place.on(sender)
+    );
+    raise(place, sender, what, ("wmem", 16_384, place.buffers[1]))
+}
+
+/// Raises the greatest buffer of a kind, never to less than it is.
+fn raise(
+    place: &Place,
+    party: &Party,
+    what: String,
+    (kind, usual_bytes, now): (&str, u64, Option<u64>),
+) -> Vec<Change> {
+    if !party.software.is_on_linux() {
+        return vec![sentence(&what)];
+    }
+    let now = now.filter(|_| party.is_here);
+    let bytes = now.map_or(LONG_BYTES, |now| LONG_BYTES.max(2 * now));
+    let mut commands = vec![
+        format!("sysctl -w net.core.{kind}_max={bytes}"),
+        format!("sysctl -w net.ipv4.tcp_{kind}='4096 {usual_bytes} {bytes}'"),
+    ];
+    let mut note = "connections that are made from then on use it".to_owned();
+    if party.software == Software::OpenIscsi {
+        // It sets both buffers of a connection itself, which then do not grow.
+        commands.extend(place.of_node(&[("node.conn[0].tcp.window_size", bytes.to_string())]));
+    }
+    if place.initiator.software == Software::OpenIscsi {
+        commands.extend(place.login_again());
+        note = format!("{note}: {LOGS_OUT}");
+    }
+    vec![Change {
+        what,
+        commands,
+        note: Some(note),
+    }]
+}
