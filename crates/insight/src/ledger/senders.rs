@@ -60,7 +60,12 @@ impl Senders {
             true => Senders::by_packets(conversations, window),
             false => Senders::default(),
         };
-        senders.found.extend(sampled.found);
+        for (key, mut sampled) in sampled.found {
+            if let Some(by_packets) = senders.found.get(&key) {
+                sampled.see_links(by_packets);
+            }
+            senders.found.insert(key, sampled);
+        }
         senders
     }
 
@@ -234,6 +239,25 @@ impl Sender {
         sender
     }
 
+    /// A congestion window that waits for acknowledgements waits for a full link where packets show one, which no
+    /// sender knows.
+    fn see_links(&mut self, by_packets: &Sender) {
+        let mut seen: Vec<Step> = Vec::with_capacity(self.steps.len());
+        for (from_ns, to_ns, cause) in std::mem::take(&mut self.steps) {
+            let mut at_ns = from_ns;
+            if cause == Cause::CongestionWindow {
+                let steps = by_packets.causes(from_ns, to_ns);
+                for full in steps.filter(|(_, _, cause)| *cause == Cause::PathQueue) {
+                    seen.extend((at_ns < full.0).then_some((at_ns, full.0, cause)));
+                    seen.push(full);
+                    at_ns = full.1;
+                }
+            }
+            seen.extend((at_ns < to_ns).then_some((at_ns, to_ns, cause)));
+        }
+        self.steps = seen;
+    }
+
     /// The causes in a stretch of time, by time; what lies between them is unknown.
     fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
         let first = self.steps.partition_point(|step| step.1 <= from_ns);
@@ -351,6 +375,38 @@ mod tests {
         };
         let of_own = stopped(samples(5_000_000, 99).map(wide), true);
         assert_eq!(of_own, [(ReceiveWindow, 0.25), (CongestionWindow, 0.75)]);
+    }
+
+    #[test]
+    fn a_full_link_is_what_a_congestion_window_waits_for() {
+        use Cause::{CongestionWindow, PathQueue, SendBuffer};
+        let mut sampled = Sender::by_packets(
+            vec![
+                (0, 50, CongestionWindow),
+                (50, 90, SendBuffer),
+                (90, 120, CongestionWindow),
+            ],
+            0,
+        );
+        let packets = Sender::by_packets(
+            vec![
+                (10, 20, PathQueue),
+                (20, 40, CongestionWindow),
+                (40, 100, PathQueue),
+            ],
+            0,
+        );
+        sampled.see_links(&packets);
+        let seen = [
+            (0, 10, CongestionWindow),
+            (10, 20, PathQueue),
+            (20, 40, CongestionWindow),
+            (40, 50, PathQueue),
+            (50, 90, SendBuffer),
+            (90, 100, PathQueue),
+            (100, 120, CongestionWindow),
+        ];
+        assert_eq!(sampled.steps, seen);
     }
 
     #[test]

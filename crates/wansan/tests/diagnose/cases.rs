@@ -46,7 +46,7 @@ fn slow() -> [Effects; 2] {
 
 fn lossy() -> [Effects; 2] {
     let lossy = Effects {
-        loss: LossModel::Bernoulli(Probability::new(0.01).expect("a probability")),
+        loss: LossModel::Bernoulli(Probability::new(0.002).expect("a probability")),
         ..long()
     };
     [lossy, long()]
