@@ -174,6 +174,8 @@ struct Sent {
     tag: u64,
     range: Range,
     cdb: Cdb,
+    /// Unit attentions that it was answered with, and times at which the disk would take it later.
+    attentions: u8,
     tries: u8,
 }
 
@@ -353,6 +355,7 @@ impl Disk {
                 tag,
                 range: piece.range,
                 cdb: piece.cdb,
+                attentions: 0,
                 tries: 0,
             };
             self.commands.insert(number, sent);
@@ -400,6 +403,7 @@ impl Disk {
             let ask = self.others.ask(now);
             self.enqueue(OTHERS, vec![ask]);
         }
+        // What waits for the answer is not sent before it.
         self.hand_over();
         if let Link::Up(sessions) = &mut self.link {
             if let Err(error) = sessions.turn(deadline) {
@@ -419,7 +423,17 @@ impl Disk {
             return;
         };
         let now = clock::now();
-        while let Some((number, piece)) = self.waiting.pop_front() {
+        while let Some((number, piece)) = match self.others.is_doubtful() {
+            true => {
+                let is_asked = |(number, _): &(u64, Piece)| {
+                    let sent = self.commands.get(number);
+                    sent.is_some_and(|sent| sent.tag == OTHERS)
+                };
+                let place = self.waiting.iter().position(is_asked);
+                place.and_then(|place| self.waiting.remove(place))
+            }
+            false => self.waiting.pop_front(),
+        } {
             let Piece {
                 range,
                 cdb,
@@ -461,10 +475,13 @@ impl Disk {
         if let Verdict::Failed(Failure::NotPermitted, _) = verdict {
             self.others.hurry();
         }
-        if let Verdict::Again | Verdict::Lost = verdict
-            && sent.tries < TRIES
-        {
-            sent.tries += u8::from(verdict != Verdict::Lost);
+        let is_repeated = match verdict {
+            Verdict::Again => sent.attentions < TRIES,
+            Verdict::Lost => true,
+            _ => false,
+        };
+        if is_repeated {
+            sent.attentions += u8::from(verdict == Verdict::Again);
             let piece = Piece {
                 range,
                 cdb: sent.cdb,
@@ -533,6 +550,7 @@ impl Disk {
                 open.failure.get_or_insert(failure);
                 self.events.push_back(DiskEvent::Failed(why));
             }
+            // One that is lost was sent again.
             Verdict::Again | Verdict::Lost => {
                 open.failure.get_or_insert(Failure::Io);
                 let why = "the target answers with unit attentions only".to_owned();
@@ -550,7 +568,8 @@ impl Disk {
         let reply = match (verdict, transfer) {
             (Verdict::Good, Transfer::Read(data)) => Reply::Keys(data),
             (Verdict::Failed(Failure::NotPermitted, _), _) => Reply::Reserved,
-            (Verdict::Failed(Failure::NotSupported | Failure::Invalid, _), _) => Reply::Unsupported,
+            // Any other refusal may be one of this moment.
+            (Verdict::Failed(Failure::NotSupported, _), _) => Reply::Unsupported,
             _ => Reply::Failed,
         };
         match self.others.answered(reply, clock::now()) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use wansan_cache::{Action, Failure, Outcome};
 use wansan_nbd::Export;
+use wansan_san::multipath::RouteEvent;
 use wansan_server::{Complaints, Poller, Ready};
 use wansan_trace::{Instant, Recorder, clock};
 
@@ -477,7 +478,14 @@ impl Worker {
             }
             DiskEvent::Preempted(why) => return self.complaints.say(why),
             DiskEvent::StillLost(why) => format!("no new session yet: {why}"),
-            DiskEvent::Route(event) => event.to_string(),
+            DiskEvent::Route(event) => {
+                // What its new session leads to may have been without power.
+                if let RouteEvent::Back { .. } = event {
+                    self.stack.invalidate();
+                    self.stack.again(now);
+                }
+                event.to_string()
+            }
             DiskEvent::Failed(why) => format!("the disk failed a request: {why}"),
         };
         self.complaints.add(|| line);

@@ -239,6 +239,12 @@ impl Nexus<'_> {
 
     /// When it had been registered before.
     fn keep(&mut self) -> Result<(), InitiatorError> {
+        match self.send(ReserveOut::Renew { key: self.key })? {
+            // Nothing can have come between.
+            Answer::Good => return Ok(()),
+            Answer::Failed { how, .. } => return Err(self.unreservable(how)),
+            Answer::Conflict => {}
+        }
         for _ in 0..TRIES {
             let before = self.keys()?;
             if !before.lets_back(self.key) {

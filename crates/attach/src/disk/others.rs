@@ -22,7 +22,12 @@ pub(super) struct Others {
     /// This host's key, if it has registered one.
     own: Option<u64>,
     next: Instant,
-    is_asked: bool,
+    /// Questions that are not answered.
+    asked: u32,
+    /// This host's key may have been removed, and no question that was asked since has been answered.
+    is_doubtful: bool,
+    /// Questions that were asked before, and whose answers tell nothing of that.
+    stale: u32,
     generation: Option<u32>,
     sharing: Option<Sharing>,
 }
@@ -57,7 +62,9 @@ impl Others {
         Others {
             own,
             next: Instant::FAR_FUTURE,
-            is_asked: false,
+            asked: 0,
+            is_doubtful: false,
+            stale: 0,
             generation: None,
             sharing: None,
         }
@@ -70,7 +77,7 @@ impl Others {
 
     /// The command that asks.
     pub(super) fn ask(&mut self, now: Instant) -> Piece {
-        self.is_asked = true;
+        self.asked += 1;
         self.next = now + ASKS_AGAIN;
         Piece {
             range: Range::new(0, 0),
@@ -81,8 +88,15 @@ impl Others {
 
     /// The disk has answered.
     pub(super) fn answered(&mut self, reply: Reply<'_>, now: Instant) -> Option<News> {
-        self.is_asked = false;
+        self.asked = self.asked.saturating_sub(1);
         self.next = now + INTERVAL;
+        match self.stale {
+            0 if reply != Reply::Failed => self.is_doubtful = false,
+            stale => self.stale = stale.saturating_sub(1),
+        }
+        if self.is_doubtful && reply != Reply::Failed {
+            self.next = now;
+        }
         let mut has_changed = false;
         let sharing = match reply {
             Reply::Keys(data) => {
@@ -96,11 +110,12 @@ impl Others {
                 (!others.is_empty()).then_some(Sharing::Registered)
             }
             Reply::Reserved => Some(Sharing::Reserved),
-            Reply::Unsupported => {
+            // With a key of this host it has them.
+            Reply::Unsupported if self.own.is_none() => {
                 self.next = Instant::FAR_FUTURE;
                 None
             }
-            Reply::Failed => return None,
+            Reply::Unsupported | Reply::Failed => return None,
         };
         match std::mem::replace(&mut self.sharing, sharing) == sharing {
             true => has_changed.then_some(News::Changed),
@@ -108,11 +123,20 @@ impl Others {
         }
     }
 
-    /// Something has happened to the disk: it is asked soon, if it is asked at all and not being asked already.
+    /// Something has happened to the disk: it is asked soon, if it is asked at all and not being asked already. Where this
+    /// host has a key it is asked in any case: what was asked before may have been aborted with that key.
     pub(super) fn hurry(&mut self) {
-        if self.next != Instant::FAR_FUTURE && !self.is_asked {
+        let is_new = self.own.is_some() && !self.is_doubtful;
+        if self.next != Instant::FAR_FUTURE && (is_new || self.asked == 0) {
             self.next = Instant::ZERO;
+            self.is_doubtful = self.own.is_some();
+            self.stale = self.asked;
         }
+    }
+
+    /// Whether this host's key may have been removed: nothing is sent until that is known.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     /// From now on the disk is asked.
@@ -173,6 +197,27 @@ mod tests {
         others.hurry();
         let again = Instant::ZERO + ASKS_AGAIN;
         assert_eq!(others.next(), again, "it is being asked");
+        let mut others = Others::new(None);
+        others.begin();
+        others.ask(Instant::ZERO);
+        others.hurry();
+        assert_eq!(others.next(), again, "it is being asked");
+        assert!(!others.is_doubtful(), "there is no key");
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_question_ends_no_doubt() {
+        let mut others = Others::new(Some(7));
+        let there = registered(1, &[7]);
+        others.begin();
+        others.ask(Instant::ZERO);
+        others.hurry();
+        assert_eq!(others.next(), Instant::ZERO);
+        others.ask(Instant::ZERO);
+        assert_eq!(others.answered(Reply::Keys(&there), Instant::ZERO), None);
+        assert!(others.is_doubtful());
+        assert_eq!(others.answered(Reply::Keys(&there), Instant::ZERO), None);
+        assert!(!others.is_doubtful());
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(super) fn verdict(outcome: &Result<Answer, TaskError>) -> Verdict {
             let what = "another initiator has reserved the disk";
             Verdict::Failed(Failure::NotPermitted, what.to_owned())
         }
+        // By a reset of another initiator, say.
+        ScsiStatus::TaskAborted => Verdict::Later("TASK ABORTED".to_owned()),
         status => Verdict::Failed(Failure::Io, format!("{status:?}")),
     }
 }
@@ -49,12 +51,13 @@ fn of_sense(sense: &Sense) -> Verdict {
     let failure = match (sense.key, sense.additional) {
         (SenseKey::NoSense | SenseKey::RecoveredError, _) => return Verdict::Good,
         (SenseKey::UnitAttention, _) => return Verdict::Again,
-        // It is becoming ready, or gave the command up for a reason of its own.
+        // It is becoming ready, its access state is changing, or it is allocating space; or it gave the command up for a
+        // reason of its own.
         (
             SenseKey::NotReady,
             AdditionalSense {
-                code: 4,
-                qualifier: 1,
+                code: 0x04,
+                qualifier: 0x01 | 0x0a | 0x14,
             },
         )
         | (SenseKey::AbortedCommand, _) => {

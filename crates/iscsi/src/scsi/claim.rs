@@ -1,8 +1,9 @@
 //! How an initiator claims a unit by a key (SPC-4 5.13): what it sends, and what it may do by what is registered.
 //!
 //! An initiator that comes for the first time registers, and then looks who else has: of two that do so at once, at least
-//! one sees the other. One that comes back looks first, as whoever removed its key meant it to stay away; then it
-//! registers, and looks again whether anything came between.
+//! one sees the other. One that comes back renews its registration, which the target refuses once somebody has removed it.
+//! Where the target has lost it, or the nexus is a new one, it looks first, as whoever removed its key meant it to stay
+//! away; then it registers, and looks again whether anything came between.
 
 use super::cdb::Cdb;
 use super::reservation::Kind;
@@ -22,6 +23,11 @@ const HEADER_BYTES: usize = 8;
 pub enum ReserveOut {
     /// Registers the nexus, whatever it was registered with.
     Register {
+        /// Its key.
+        key: u64,
+    },
+    /// Keeps the nexus registered; refused where it is not any more.
+    Renew {
         /// Its key.
         key: u64,
     },
@@ -57,7 +63,7 @@ impl ReserveOut {
     pub fn cdb(self) -> Cdb {
         let action = match self {
             ReserveOut::Register { .. } => REGISTER_AND_IGNORE,
-            ReserveOut::Unregister { .. } => REGISTER,
+            ReserveOut::Renew { .. } | ReserveOut::Unregister { .. } => REGISTER,
             ReserveOut::Reserve { .. } => RESERVE,
             ReserveOut::Preempt { aborts: true, .. } => PREEMPT_AND_ABORT,
             ReserveOut::Preempt { aborts: false, .. } => PREEMPT,
@@ -78,6 +84,7 @@ impl ReserveOut {
     pub fn list(self) -> Vec<u8> {
         let (key, action_key) = match self {
             ReserveOut::Register { key } => (0, key),
+            ReserveOut::Renew { key } => (key, key),
             ReserveOut::Unregister { key }
             | ReserveOut::Reserve { key }
             | ReserveOut::Clear { key } => (key, 0),
@@ -143,12 +150,12 @@ impl Keys {
         self.has(own) || self.keys.is_empty() && self.generation == 0
     }
 
-    /// After it has registered, whether that was right: nobody else is there, or nothing has changed since `before` but
-    /// by itself. Else `own` may have been removed after it was seen.
+    /// After it has registered, whether that was right: nothing has changed since `before` but by itself. Else `own` may
+    /// have been removed after it was seen, by somebody who has gone since.
     #[must_use]
     pub fn confirm(&self, before: &Keys, own: u64) -> bool {
         let changes = self.generation.wrapping_sub(before.generation);
-        self.has(own) && (self.others(Some(own)).is_empty() && !self.is_cut || changes <= 1)
+        self.has(own) && changes <= 1
     }
 }
 
@@ -219,8 +226,8 @@ mod tests {
         // The other one has preempted, and then this one has registered.
         assert!(!keys(6, &[OWN, OTHER]).confirm(&before, OWN));
         assert!(!keys(6, &[OTHER]).confirm(&before, OWN));
-        // Other routes of this one have registered too.
-        assert!(keys(9, &[OWN, OWN]).confirm(&before, OWN));
+        // Somebody may have come and gone.
+        assert!(!keys(9, &[OWN, OWN]).confirm(&before, OWN));
         let wraps = keys(u32::MAX, &[OTHER, OWN]);
         assert!(keys(0, &[OTHER, OWN]).confirm(&wraps, OWN));
     }
