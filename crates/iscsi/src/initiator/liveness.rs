@@ -9,6 +9,9 @@ use wansan_trace::{Instant, TaskTag};
 const LEAST_VARIATION: Duration = Duration::from_millis(200);
 /// A round-trip time until one is measured (RFC 6298 §2.1).
 const UNKNOWN: Duration = Duration::from_secs(1);
+/// The longest timeout, which is also the one until a round trip is measured: a silent connection is lost within a minute. One
+/// ping that was held up for seconds would make that minutes. An answer still has 45 s to come.
+const LONGEST: Duration = Duration::from_secs(3);
 /// After this many timeouts of silence the target is asked for a sign of life.
 const QUIET_TIMEOUTS: u32 = 5;
 /// After this many more the connection is lost. TCP doubles its timeout with every loss of the
@@ -91,7 +94,7 @@ impl Liveness {
     /// How long an answer may take before it is late.
     pub(super) fn timeout(&self) -> Duration {
         let (smoothed, variation) = self.round_trip.unwrap_or((UNKNOWN, UNKNOWN / 2));
-        smoothed + LEAST_VARIATION.max(variation * 4)
+        (smoothed + LEAST_VARIATION.max(variation * 4)).min(LONGEST)
     }
 
     /// What the silence at `now` calls for, while the target owes an answer.
@@ -155,6 +158,20 @@ mod tests {
         liveness.asked(TaskTag(2), at(1000));
         liveness.heard(at(100_000));
         assert!(liveness.may_be_asked());
+    }
+
+    #[test]
+    fn a_ping_that_was_held_up_delays_no_later_loss_by_minutes() {
+        let mut liveness = Liveness::new();
+        liveness.measured(Duration::from_millis(10));
+        liveness.asked(TaskTag(1), at(0));
+        liveness.heard(at(9000));
+        liveness.answered(TaskTag(1), at(9000));
+        let Silence::Wait(quiet) = liveness.judge(at(9000)) else {
+            panic!("it is asked at once");
+        };
+        liveness.asked(TaskTag(2), quiet);
+        assert_eq!(liveness.judge(at(9000 + 60_000)), Silence::Lost);
     }
 
     #[test]
