@@ -403,7 +403,6 @@ impl Disk {
             let ask = self.others.ask(now);
             self.enqueue(OTHERS, vec![ask]);
         }
-        // What waits for the answer is not sent before it.
         self.hand_over();
         if let Link::Up(sessions) = &mut self.link {
             if let Err(error) = sessions.turn(deadline) {
@@ -417,23 +416,28 @@ impl Disk {
         self.await_session(deadline)
     }
 
+    /// The next command to be sent: while this host's key may have been removed, only one that asks.
+    fn next_piece(&mut self) -> Option<(u64, Piece)> {
+        if !self.others.is_doubtful() {
+            return self.waiting.pop_front();
+        }
+        let asks = |(number, _): &(u64, Piece)| {
+            let sent = self.commands.get(number);
+            sent.is_some_and(|sent| sent.tag == OTHERS)
+        };
+        let place = self.waiting.iter().position(asks)?;
+        self.waiting.remove(place)
+    }
+
     /// Gives the session what it takes.
     fn hand_over(&mut self) {
-        let Link::Up(sessions) = &mut self.link else {
+        if !matches!(self.link, Link::Up(_)) {
             return;
-        };
+        }
         let now = clock::now();
-        while let Some((number, piece)) = match self.others.is_doubtful() {
-            true => {
-                let is_asked = |(number, _): &(u64, Piece)| {
-                    let sent = self.commands.get(number);
-                    sent.is_some_and(|sent| sent.tag == OTHERS)
-                };
-                let place = self.waiting.iter().position(is_asked);
-                place.and_then(|place| self.waiting.remove(place))
-            }
-            false => self.waiting.pop_front(),
-        } {
+        while let Some((number, piece)) = self.next_piece()
+            && let Link::Up(sessions) = &mut self.link
+        {
             let Piece {
                 range,
                 cdb,
