@@ -554,7 +554,7 @@ impl Disk {
                 open.failure.get_or_insert(failure);
                 self.events.push_back(DiskEvent::Failed(why));
             }
-            // One that is lost was sent again.
+            // A lost command has been requeued above.
             Verdict::Again | Verdict::Lost => {
                 open.failure.get_or_insert(Failure::Io);
                 let why = "the target answers with unit attentions only".to_owned();

@@ -38,7 +38,7 @@ pub struct Diagnosis {
     pub sources: Vec<Source>,
     /// Each session that had I/Os.
     pub sessions: Vec<SessionDiagnosis>,
-    /// Connections of iSCSI on which nothing was asked for.
+    /// iSCSI connections without I/Os.
     pub quiet: Vec<String>,
 }
 
@@ -502,7 +502,7 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
         ),
         Verdict::Unknown => format!("What the I/Os wait for is unknown for {of}."),
         Verdict::TooFewIos => format!(
-            "Too few I/Os are asked for to use the path: nothing that this host sees holds them back, and crossing the path takes {of}."
+            "Too few I/Os are in flight to fill the path: no limit is in their way, and the path's round trip takes {of}."
         ),
         Verdict::Idle => format!(
             "The disk is nearly idle: an I/O takes {}, and most of the time none is outstanding.",

@@ -80,7 +80,7 @@ pub enum Verdict {
     Unknown,
     /// Nothing: they cross the path and are served, and whoever asks does not ask for more.
     TooFewIos,
-    /// Nearly nothing is asked for.
+    /// Hardly any I/O is in flight.
     Idle,
 }
 
