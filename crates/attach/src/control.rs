@@ -73,7 +73,7 @@ pub struct Listed {
     pub behind_bytes: u64,
     /// Age of the oldest such byte that is not on its way, in ns.
     pub behind_ns: u64,
-    /// Bytes read ahead and not asked for yet.
+    /// Bytes read ahead that no program has read yet.
     pub ahead_bytes: u64,
     /// How it is known that others use the disk, if they do.
     pub shared: Option<Sharing>,

@@ -1,6 +1,7 @@
 //! A logical unit as a disk: operations of any length, on a session that comes back.
 
 mod facts;
+mod open;
 mod others;
 mod piece;
 mod verdict;
@@ -12,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wansan_cache::{Action, Answer, Extent, Failure, Operation, Outcome, Range};
+use wansan_cache::{Action, Extent, Failure, Operation, Outcome, Range};
 use wansan_iscsi::initiator::{Completion, Recoveries, Transfer};
-use wansan_iscsi::scsi::{Cdb, opcode, parse_runs};
+use wansan_iscsi::scsi::{Cdb, opcode};
 use wansan_iscsi::wire::{Lun, Residual};
 use wansan_san::initiator::InitiatorError;
 use wansan_san::load::LoadError;
@@ -24,8 +25,9 @@ use wansan_san::{Claim, InitiatorConfig, Reservation, Sessions};
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, TaskTag, clock};
 
 pub use self::facts::Facts;
+use self::open::{Kind, Open};
 use self::others::{News, Others, Reply};
-use self::piece::{How, Piece, Pieces, Rest, command};
+use self::piece::{Piece, Pieces, command};
 use self::verdict::{Verdict, verdict};
 use crate::status::Sharing;
 
@@ -139,33 +141,6 @@ enum Link {
     },
     /// Another host has removed the key that this one had registered.
     Preempted,
-}
-
-/// An operation that is under way.
-#[derive(Debug)]
-struct Open {
-    kind: Kind,
-    range: Range,
-    /// Commands that are not answered.
-    left: usize,
-    /// What is still to be cut into commands.
-    rest: VecDeque<Rest>,
-    /// A flush is still to follow.
-    then_flush: bool,
-    /// Of a read, what has come; a read of one command has it in that one's buffer.
-    data: Vec<u8>,
-    extents: Vec<Extent>,
-    failure: Option<Failure>,
-    /// The command that was answered last.
-    command: Option<(SessionId, TaskTag)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Read,
-    Status { one: bool },
-    Zero { fast: bool },
-    Other,
 }
 
 /// A command that the session was given, or is to be given.
@@ -742,71 +717,5 @@ fn log_in(
             }
             Err(error.into())
         }
-    }
-}
-
-impl Open {
-    /// The disk has no WRITE SAME: zeros are written to this part and to what is left, unless they are to be fast.
-    fn write_zeros(&mut self, range: Range) {
-        if self.kind == (Kind::Zero { fast: true }) {
-            self.failure.get_or_insert(Failure::NotSupported);
-            return;
-        }
-        let how = How::Zeros;
-        self.rest.iter_mut().for_each(|rest| rest.how = how);
-        self.rest.push_front(Rest { range, how });
-    }
-
-    /// What a command has brought.
-    fn take(&mut self, part: Range, transfer: Transfer, facts: &Facts) -> Result<(), Failure> {
-        match (self.kind, transfer) {
-            (Kind::Read, Transfer::Read(data)) if part == self.range => self.data = data,
-            (Kind::Read, Transfer::Read(data)) => {
-                let at = (part.start - self.range.start) as usize;
-                self.data[at..at + data.len()].copy_from_slice(&data);
-            }
-            (Kind::Status { .. }, Transfer::Read(data)) => {
-                let runs = parse_runs(&data).map_err(|_| Failure::Io)?;
-                let mut at = self.range.start;
-                for run in runs {
-                    let start = run.lba.saturating_mul(facts.block_bytes());
-                    let end = start.saturating_add(u64::from(run.blocks) * facts.block_bytes());
-                    // What is between is unknown.
-                    if start > at {
-                        break;
-                    }
-                    let end = end.min(self.range.end);
-                    if end > at {
-                        let is_hole = !run.is_mapped;
-                        self.extents.push(Extent {
-                            length_bytes: end - at,
-                            is_hole,
-                            reads_zero: is_hole && facts.provisioning.reads_zeros,
-                        });
-                        at = end;
-                    }
-                }
-                if self.extents.is_empty() {
-                    self.extents.push(Extent::data(self.range.bytes()));
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn outcome(self) -> Outcome {
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
-        Ok(match self.kind {
-            Kind::Read => Answer::Data(self.data),
-            Kind::Status { one } => {
-                let mut extents = self.extents;
-                extents.truncate(if one { 1 } else { usize::MAX });
-                Answer::Status(extents)
-            }
-            Kind::Zero { .. } | Kind::Other => Answer::Done,
-        })
     }
 }

@@ -48,7 +48,7 @@ pub struct Place {
     pub target: Party,
     /// The target's name, where it is known.
     pub target_name: Option<String>,
-    /// The portal that the initiator was told to go to.
+    /// The portal in the initiator's record.
     pub portal: String,
     /// The target's portal group, if it is LIO's, on this host.
     pub lio: Option<LioGroup>,
@@ -76,9 +76,9 @@ const USUAL_CMDS_MAX: u64 = 128;
 const KEPT_COMMANDS: u64 = 15;
 /// LIO refuses more (`iscsi_target_tpg.h`, TA_DEFAULT_CMDSN_DEPTH_MAX).
 const MOST_CMDSN_DEPTH: u64 = 512;
-/// tgt grants no more, whatever it is told.
+/// The largest command window of tgt; greater values of MaxQueueCmd have no effect.
 const MOST_QUEUE_CMD: u64 = 128;
-/// Of a burst that follows its command, and of one that is asked for: the greatest multiple of 512 that is allowed
+/// FirstBurstLength that is advised, and the greatest MaxBurstLength that is a multiple of 512
 /// (RFC 7143 §13.13).
 const FIRST_BURST: u64 = 1 << 20;
 const MAX_BURST: u64 = (1 << 24) - 512;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Software that speaks iSCSI. Each is told apart where what to change is called differently.
+/// Software that speaks iSCSI. One variant for each whose settings have names of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Software {

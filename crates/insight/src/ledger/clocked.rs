@@ -20,7 +20,7 @@ const RATE_SEGMENTS: u64 = 8;
 const RATE_PARTS: u64 = 4;
 /// A link that carries this share of what it can never stops, but for what acknowledgements are late by.
 const BUSY: f64 = 0.9;
-/// A link's use is told anew for each stretch of so many round trips, and this time at least.
+/// Utilization is computed over stretches of so many round trips, and of this time at least.
 const STRETCH_ROUND_TRIPS: u64 = 4;
 const LEAST_STRETCH_NS: u64 = 100_000_000;
 /// Among fewer acknowledgements in a round trip no pause can be seen.

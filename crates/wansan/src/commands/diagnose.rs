@@ -81,7 +81,7 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     progress.set_message("watching packets");
     let diagnosis = watch(&host, &ports, sys, args.time, |share| {
         progress.set_position((share * 1000.0) as u64);
-        // Whoever interrupts it has waited long enough, and sees what there is.
+        // Interrupted, it prints what was seen until then.
         !ends.load(Ordering::Relaxed)
     });
     progress.finish_and_clear();

@@ -10,7 +10,7 @@ pub(crate) struct Case {
     /// The verdict, and which of those of its kind.
     pub(crate) limit: &'static str,
     pub(crate) of: Option<(&'static str, &'static str)>,
-    /// The same at the other end than the sender's, where that cannot be told from there.
+    /// The verdict at the receiver's end, where packets alone do not show the sender's limit.
     pub(crate) elsewhere: Option<(&'static str, &'static str)>,
     pub(crate) target: &'static str,
     pub(crate) bench: &'static str,
