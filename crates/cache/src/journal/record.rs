@@ -12,7 +12,7 @@ pub(super) const SECTOR_BYTES: u64 = 512;
 pub(super) const RING_AT_BYTES: u64 = 2 * SUPERBLOCK_BYTES;
 pub(super) const SUPERBLOCK_BYTES: u64 = 4096;
 
-const SUPERBLOCK_MAGIC: [u8; 8] = *b"wansanJ1";
+const SUPERBLOCK_MAGIC: [u8; 8] = *b"wansanJ2";
 const RECORD_MAGIC: u32 = 0x4a53_4e57;
 
 /// Of a record, ahead of its data.
@@ -34,12 +34,15 @@ pub struct Superblock {
     pub head: u64,
     /// Its number.
     pub head_number: u64,
+    /// The incarnation of the oldest record, or of the next one where there is none: an older one at that place is one that
+    /// a torn one hid.
+    pub head_incarnation: u64,
     /// Counts how often the journal was opened.
     pub incarnation: u64,
 }
 
 impl Superblock {
-    const SEALED_BYTES: usize = 80;
+    const SEALED_BYTES: usize = 88;
 
     /// As it is in the file.
     #[must_use]
@@ -52,6 +55,7 @@ impl Superblock {
             self.generation,
             self.head,
             self.head_number,
+            self.head_incarnation,
             self.incarnation,
         ] {
             bytes.extend(number.to_le_bytes());
@@ -75,7 +79,8 @@ impl Superblock {
             generation: long(sealed, 48)?,
             head: long(sealed, 56)?,
             head_number: long(sealed, 64)?,
-            incarnation: long(sealed, 72)?,
+            head_incarnation: long(sealed, 72)?,
+            incarnation: long(sealed, 80)?,
         })
     }
 
@@ -233,9 +238,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn superblocks_round_trip(identity: [u8; 32], numbers: [u64; 5], torn in 0_usize..84) {
-            let [ring_bytes, generation, head, head_number, incarnation] = numbers;
-            let superblock = Superblock { identity, ring_bytes, generation, head, head_number, incarnation };
+        fn superblocks_round_trip(identity: [u8; 32], numbers: [u64; 6], torn in 0_usize..92) {
+            let [ring_bytes, generation, head, head_number, head_incarnation, incarnation] = numbers;
+            let superblock = Superblock { identity, ring_bytes, generation, head, head_number, head_incarnation, incarnation };
             let mut bytes = superblock.emit();
             prop_assert_eq!(Superblock::parse(&bytes), Some(superblock));
             bytes[torn] ^= 1;

@@ -45,6 +45,9 @@ impl From<Failure> for OpenError {
     }
 }
 
+/// The oldest record of a ring: its place, its number and its incarnation.
+type Head = (u64, u64, u64);
+
 /// The ring. Places in it only grow.
 #[derive(Debug)]
 pub(super) struct Ring<F> {
@@ -53,8 +56,8 @@ pub(super) struct Ring<F> {
     /// Where the next record goes, and its number.
     tail: u64,
     number: u64,
-    /// The place and the number of the oldest record as they were written last.
-    new_head: (u64, u64),
+    /// The oldest record as it was written last.
+    new_head: Head,
     /// How often the file was written, and how much of that is durable or being made so.
     written: u64,
     durable: u64,
@@ -70,6 +73,7 @@ impl<F: JournalFile> Ring<F> {
             generation: 0,
             head: 0,
             head_number: 0,
+            head_incarnation: 0,
             incarnation: 0,
         };
         Ring::over(file, superblock, 0, 0)
@@ -85,7 +89,11 @@ impl<F: JournalFile> Ring<F> {
             },
             tail,
             number,
-            new_head: (superblock.head, superblock.head_number),
+            new_head: (
+                superblock.head,
+                superblock.head_number,
+                superblock.head_incarnation,
+            ),
             written: 0,
             durable: 0,
             syncing: None,
@@ -129,7 +137,7 @@ impl<F: JournalFile> Ring<F> {
             ring_bytes: superblock.ring_bytes,
             place: superblock.head,
             number: superblock.head_number,
-            incarnation: 0,
+            incarnation: superblock.head_incarnation,
             end: superblock.head + superblock.ring_bytes,
         };
         let mut records = Vec::new();
@@ -207,12 +215,15 @@ impl<F: JournalFile> Ring<F> {
     /// From now on the oldest record is that one, or the next that comes; returns the count of what must be durable
     /// before [`Ring::free`].
     pub(super) fn write_head(&mut self, oldest: Option<&Record>) -> Result<u64, Failure> {
-        let next = (self.tail, self.number);
-        let head = oldest.map_or(next, |record| (record.place, record.number));
+        let next = (self.tail, self.number, self.superblock.incarnation);
+        let head = oldest.map_or(next, |record| {
+            (record.place, record.number, record.incarnation)
+        });
         let superblock = Superblock {
             generation: self.superblock.generation + 1,
             head: head.0,
             head_number: head.1,
+            head_incarnation: head.2,
             ..self.superblock
         };
         self.new_head = head;
@@ -226,7 +237,12 @@ impl<F: JournalFile> Ring<F> {
 
     /// The head that was written is durable: what is before it is free.
     pub(super) fn free(&mut self) {
-        (self.superblock.head, self.superblock.head_number) = self.new_head;
+        let superblock = &mut self.superblock;
+        (
+            superblock.head,
+            superblock.head_number,
+            superblock.head_incarnation,
+        ) = self.new_head;
     }
 
     fn write_superblock(&mut self) -> Result<(), Failure> {
