@@ -1,5 +1,7 @@
 //! The machine between a program's requests and a disk's operations.
 
+mod held;
+mod kept;
 mod reads;
 mod writes;
 
@@ -7,8 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use wansan_trace::Instant;
 
+use self::held::Held;
+use self::kept::{Flush, Flushing, Kept, Lost};
 use self::reads::{Fetch, Read};
-use self::writes::{Flush, Flushing, Held, Kept, Lost, Sent};
+use self::writes::Sent;
 use crate::action::{Action, Answer, Outcome};
 use crate::ahead::Ahead;
 use crate::clean::Clean;
@@ -43,6 +47,8 @@ pub struct Done {
 struct InFlight {
     range: Range,
     since: Instant,
+    /// The losses before it.
+    losses: u64,
     what: What,
 }
 
@@ -62,10 +68,17 @@ enum What {
 impl InFlight {
     /// Whether it changes data of a range.
     fn changes(&self, range: &Range) -> bool {
-        match self.what {
-            What::Write(_) | What::Through { .. } => self.range.overlaps(range),
+        self.changes_before(range, u64::MAX)
+    }
+
+    /// Whether it does, and is none of the writes from that number on.
+    fn changes_before(&self, range: &Range, before: u64) -> bool {
+        let is_change = match &self.what {
+            What::Write(sent) => sent.first < before,
+            What::Through { .. } => true,
             What::Fetch(_) | What::Flush(_) => false,
-        }
+        };
+        is_change && self.range.overlaps(range)
     }
 }
 
@@ -172,14 +185,33 @@ impl Cache {
 
     /// An operation has ended.
     pub fn completed(&mut self, tag: u64, outcome: Outcome, now: Instant) {
-        let Some(InFlight { range, since, what }) = self.in_flight.remove(&tag) else {
+        let Some(InFlight {
+            range,
+            since,
+            losses,
+            what,
+        }) = self.in_flight.remove(&tag)
+        else {
             return;
         };
         self.ending = Some(tag);
+        // Some of it may have been done before the disk lost what it had not flushed.
+        let is_doubtful = losses != self.losses && outcome.is_ok();
         match what {
             What::Fetch(fetch) => self.fetched(&fetch, range, outcome, now - since, now),
+            What::Write(sent) if is_doubtful => self.send_write(sent, range, now),
             What::Write(sent) => self.written(sent, range, outcome.err()),
-            What::Flush(flushing) => self.flushed(flushing, outcome.err(), now),
+            What::Flush(flushing) => {
+                let failure = outcome.err();
+                self.flushed(flushing, failure, is_doubtful, now);
+            }
+            What::Through {
+                request,
+                again: Some(action),
+            } if is_doubtful => {
+                let again = Some(action.clone());
+                self.send(range, What::Through { request, again }, action, now);
+            }
             What::Through { request, again } => match (outcome, again) {
                 (Ok(_), Some(action)) => {
                     // What failed before is no business of this request.
@@ -188,7 +220,7 @@ impl Cache {
                         before: 0,
                         follows: Some(action),
                     };
-                    self.send_flush_of(vec![flush], now);
+                    self.flushes.push_front(flush);
                 }
                 (outcome, _) => self.finish(request, outcome),
             },
@@ -237,11 +269,17 @@ impl Cache {
     }
 
     /// Whether others may read and write the disk at any time: then nothing is read ahead, as it might be old when it is
-    /// read, and no write is acknowledged before the disk has it, as others would not see it.
+    /// read, and no write is acknowledged before the disk has it, as others would not see it. It is on the medium then,
+    /// too: to write it again after a loss could undo what others have written since.
     pub fn share(&mut self, is_shared: bool) {
         self.is_shared = is_shared;
         self.urgent = self.next_write;
         self.invalidate();
+    }
+
+    /// The disk may lose what it has answered and not flushed, from now on.
+    pub fn assume_volatile(&mut self) {
+        self.config.is_volatile = true;
     }
 
     /// Bytes that were acknowledged and are not at the disk yet, or not on its medium where that is volatile.
@@ -291,8 +329,13 @@ impl Cache {
     fn send(&mut self, range: Range, what: What, action: Action, now: Instant) {
         let tag = self.next_tag;
         self.next_tag += 1;
-        let since = now;
-        self.in_flight.insert(tag, InFlight { range, since, what });
+        let in_flight = InFlight {
+            range,
+            since: now,
+            losses: self.losses,
+            what,
+        };
+        self.in_flight.insert(tag, in_flight);
         self.operations.push_back(Operation { tag, action });
     }
 }

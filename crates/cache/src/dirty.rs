@@ -21,8 +21,9 @@ pub(crate) struct Ticket {
 pub(crate) struct Burst {
     pub(crate) offset_bytes: u64,
     pub(crate) data: Vec<u8>,
-    /// The number of the oldest of its writes.
+    /// The numbers of the oldest and the youngest of its writes.
     pub(crate) first: u64,
+    pub(crate) last: u64,
     /// When that one came.
     pub(crate) since: Instant,
     /// Whether one of them is to be on the medium when it is answered.
@@ -48,6 +49,7 @@ impl Burst {
     /// Is answered for another one as well.
     fn adopt(&mut self, other: &Burst, tickets: Vec<Arc<Ticket>>) {
         self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
         self.since = self.since.min(other.since);
         self.fua |= other.fua;
         self.has_early |= other.has_early;
@@ -298,6 +300,7 @@ mod tests {
             offset_bytes,
             data: data.to_vec(),
             first: number,
+            last: number,
             since: Instant::from_ns(number),
             fua: false,
             has_early: true,

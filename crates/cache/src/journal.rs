@@ -51,7 +51,10 @@ enum InFlight {
     Read(Read),
     /// A request that goes to the disk as it is.
     Through(u64),
-    Drain,
+    /// What was acknowledged goes to the disk.
+    Drain {
+        is_trim: bool,
+    },
 }
 
 /// A journal between a program and a disk. Into it go requests ([`Journal::submit`]), completions of the disk's
@@ -296,7 +299,12 @@ impl<F: JournalFile> Journal<F> {
         match self.in_flight.remove(&tag) {
             Some(InFlight::Read(read)) => self.read_is_done(read, outcome),
             Some(InFlight::Through(request)) => self.finish(request, outcome),
-            Some(InFlight::Drain) => self.drain.completed(outcome.is_ok(), now),
+            Some(InFlight::Drain { is_trim }) => {
+                // A disk that does not trim keeps data that may read as anything.
+                let is_refused = matches!(outcome, Err(Failure::NotSupported | Failure::Invalid));
+                let is_done = outcome.is_ok() || is_trim && is_refused;
+                self.drain.completed(is_done, now);
+            }
             None => {}
         }
         self.ending = None;
@@ -308,7 +316,7 @@ impl<F: JournalFile> Journal<F> {
         match self.in_flight.get(&operation)? {
             InFlight::Read(read) => Some(read.request),
             InFlight::Through(request) => Some(*request),
-            InFlight::Drain => None,
+            InFlight::Drain { .. } => None,
         }
     }
 
@@ -345,7 +353,8 @@ impl<F: JournalFile> Journal<F> {
         loop {
             let actions = self.drain.advance(&mut self.ring, now);
             for action in actions {
-                self.send(InFlight::Drain, action);
+                let is_trim = matches!(action, Action::Trim { .. });
+                self.send(InFlight::Drain { is_trim }, action);
             }
             let at_disk = self.drain.take_sealed(self.ring.durable());
             at_disk.iter().for_each(|record| self.index.remove(record));

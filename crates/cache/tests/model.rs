@@ -1,11 +1,11 @@
-//! A cache over a disk that carries operations out in any order and may lose power: whatever a program reads, and
-//! whatever is left, is what a disk with a volatile cache may give.
+//! A cache over a disk that carries operations out in any order, fails some and may lose power: whatever a program
+//! reads, and whatever is left, is what a disk with a volatile cache may give.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use wansan_cache::{Action, Answer, Cache, CacheConfig, Operation, Outcome, Range};
+use wansan_cache::{Action, Answer, Cache, CacheConfig, Failure, Operation, Outcome, Range};
 use wansan_trace::Instant;
 
 const SIZE: u64 = 96;
@@ -22,7 +22,10 @@ enum Step {
     Work(prop::sample::Index),
     /// The answer to one that it has carried out arrives.
     Arrive(prop::sample::Index),
-    /// The disk loses power, and what it had not flushed; what it was asked for is asked again.
+    /// The disk fails one that changes data or flushes, having done some of it.
+    Fail(prop::sample::Index, u64),
+    /// The disk loses power, and what it had not flushed; what it was asked for is asked again. Some of its answers are on
+    /// their way.
     Restart(u64),
     /// Time passes, in ms.
     Wait(u64),
@@ -40,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => range().prop_map(|(start, bytes)| Step::Prefetch(start, bytes)),
         6 => any::<prop::sample::Index>().prop_map(Step::Work),
         6 => any::<prop::sample::Index>().prop_map(Step::Arrive),
+        1 => (any::<prop::sample::Index>(), any::<u64>()).prop_map(|(at, seed)| Step::Fail(at, seed)),
         1 => any::<u64>().prop_map(Step::Restart),
         2 => (0_u64..10).prop_map(Step::Wait),
         1 => any::<bool>().prop_map(Step::Share),
@@ -54,6 +58,8 @@ struct Change {
     acknowledged: usize,
     /// Acknowledged once it was on the medium.
     is_durable: bool,
+    /// A flush has said that it may be lost.
+    is_given_up: bool,
 }
 
 const NEVER: usize = usize::MAX;
@@ -81,6 +87,23 @@ struct World {
     disk: Vec<u8>,
     /// Of each byte, what the medium may hold after a loss of power.
     medium: Vec<Vec<u8>>,
+    /// The disk has failed: what may have been lost is not read as it was written.
+    has_failed: bool,
+    /// Others have used the disk, so that what was lost was not written again.
+    was_shared: bool,
+}
+
+/// Numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) as usize % bound
+    }
 }
 
 impl World {
@@ -106,6 +129,8 @@ impl World {
             answers: Vec::new(),
             disk: vec![0; SIZE as usize],
             medium: vec![vec![0]; SIZE as usize],
+            has_failed: false,
+            was_shared: false,
         }
     }
 
@@ -118,6 +143,7 @@ impl World {
                     asked: self.step,
                     acknowledged: NEVER,
                     is_durable,
+                    is_given_up: false,
                 });
             }
         }
@@ -141,27 +167,39 @@ impl World {
             })
     }
 
+    /// Whether a change must be on the medium.
+    fn is_safe(&self, change: &Change) -> bool {
+        let is_after = |flush: &usize| *flush > change.acknowledged;
+        change.acknowledged != NEVER
+            && !change.is_given_up
+            && (change.is_durable || self.flushed.iter().any(is_after))
+    }
+
     /// Whether the medium may have a value: no other change is surely on it that came later.
     fn may_be_left(&self, at: usize, value: u8) -> bool {
         let changes = &self.bytes[at];
-        let is_safe = |change: &Change| {
-            change.acknowledged != NEVER
-                && (change.is_durable
-                    || self
-                        .flushed
-                        .iter()
-                        .any(|flush| *flush > change.acknowledged))
-        };
         let is_hidden = |acknowledged: usize| {
             changes
                 .iter()
-                .any(|other| other.asked > acknowledged && is_safe(other))
+                .any(|other| other.asked > acknowledged && self.is_safe(other))
         };
-        let first = value == 0 && !changes.iter().any(is_safe);
+        let first = value == 0 && !changes.iter().any(|change| self.is_safe(change));
         first
             || changes
                 .iter()
                 .any(|change| change.value == value && !is_hidden(change.acknowledged))
+    }
+
+    /// A flush has failed: what was acknowledged and not safe before may be lost.
+    fn give_up(&mut self, answered: usize) {
+        for at in 0..self.bytes.len() {
+            for place in 0..self.bytes[at].len() {
+                let change = self.bytes[at][place];
+                if change.acknowledged <= answered && !self.is_safe(&change) {
+                    self.bytes[at][place].is_given_up = true;
+                }
+            }
+        }
     }
 
     fn settle(&mut self) -> Result<(), TestCaseError> {
@@ -190,7 +228,8 @@ impl World {
             match (open, done.outcome) {
                 (Open::Read(range), Ok(Answer::Data(data))) => {
                     for (at, value) in (range.start..).zip(data) {
-                        let is_right = self.may_be(at as usize, value, asked, answered + 1);
+                        let is_right =
+                            self.has_failed || self.may_be(at as usize, value, asked, answered + 1);
                         prop_assert!(
                             is_right,
                             "byte {at} read as {value}: {:?}",
@@ -207,6 +246,14 @@ impl World {
                     }
                 }
                 (Open::Flush, Ok(Answer::Done)) => self.flushed.push(asked),
+                (Open::Flush, Err(_)) if self.has_failed => self.give_up(answered),
+                // A write that failed leaves anything.
+                (Open::Change(range, ..), Err(_)) if self.has_failed => {
+                    for byte in &mut self.bytes[range.start as usize..range.end as usize] {
+                        let before = byte.iter_mut().filter(|change| change.asked < asked);
+                        before.for_each(|change| change.is_given_up = true);
+                    }
+                }
                 (Open::Other, Ok(Answer::Done)) => {}
                 (open, outcome) => {
                     return Err(TestCaseError::fail(format!("{open:?}: {outcome:?}")));
@@ -250,20 +297,47 @@ impl World {
         self.cache.completed(operation.tag, outcome, self.now);
     }
 
-    /// The disk loses power: of each byte it has what was flushed, or anything that it was written since.
-    fn restart(&mut self, seed: u64) {
-        let mut state = seed;
+    /// What was not flushed is lost: of each byte the disk has what was flushed, or anything that it was written since.
+    fn lose(&mut self, dice: &mut Dice) {
         for at in 0..SIZE as usize {
-            state = state
-                .wrapping_mul(0x5851_f42d_4c95_7f2d)
-                .wrapping_add(0x1405_7b7e_f767_814f);
             let left = &self.medium[at];
-            self.disk[at] = left[(state >> 33) as usize % left.len()];
+            self.disk[at] = left[dice.below(left.len())];
             self.medium[at] = vec![self.disk[at]];
         }
-        let again = self.answers.drain(..).map(|(operation, _)| operation);
-        self.operations.extend(again);
+    }
+
+    fn restart(&mut self, seed: u64) {
+        let mut dice = Dice(seed);
+        self.lose(&mut dice);
+        let (late, lost): (Vec<_>, Vec<_>) =
+            self.answers.drain(..).partition(|_| dice.below(3) == 0);
+        self.answers = late;
+        self.operations
+            .extend(lost.into_iter().map(|(operation, _)| operation));
+        // What others have changed is not written again, and a flush may say so.
+        self.has_failed |= self.was_shared;
         self.cache.again(self.now);
+    }
+
+    fn fail(&mut self, at: usize, seed: u64) {
+        let mut dice = Dice(seed);
+        let is_read = matches!(self.operations[at].action, Action::Read { .. });
+        if is_read {
+            return;
+        }
+        self.has_failed = true;
+        let operation = self.operations.swap_remove(at);
+        match &operation.action {
+            Action::Flush => self.lose(&mut dice),
+            Action::Write {
+                offset_bytes, data, ..
+            } => {
+                let done = dice.below(data.len() + 1);
+                self.change(*offset_bytes, &data[..done], false);
+            }
+            _ => {}
+        }
+        self.answers.push((operation, Err(Failure::Io)));
     }
 
     fn change(&mut self, start: u64, data: &[u8], is_durable: bool) {
@@ -321,10 +395,16 @@ impl World {
             Step::Arrive(at) if !self.answers.is_empty() => {
                 self.arrive(at.index(self.answers.len()));
             }
-            Step::Work(_) | Step::Arrive(_) => {}
+            Step::Fail(at, seed) if !self.operations.is_empty() => {
+                self.fail(at.index(self.operations.len()), seed);
+            }
+            Step::Work(_) | Step::Arrive(_) | Step::Fail(..) => {}
             Step::Restart(seed) => self.restart(seed),
             Step::Wait(ms) => self.now += Duration::from_millis(ms),
-            Step::Share(is_shared) => self.cache.share(is_shared),
+            Step::Share(is_shared) => {
+                self.was_shared |= is_shared;
+                self.cache.share(is_shared);
+            }
         }
         self.settle()
     }
@@ -380,7 +460,11 @@ proptest! {
         let end = world.step + 1;
         for at in 0..SIZE as usize {
             let value = world.disk[at];
-            prop_assert!(world.may_be(at, value, end, end), "byte {at} is {value}: {:?}", world.bytes[at]);
+            let is_right = match world.has_failed {
+                true => world.may_be_left(at, value),
+                false => world.may_be(at, value, end, end),
+            };
+            prop_assert!(is_right, "byte {at} is {value}: {:?}", world.bytes[at]);
         }
         prop_assert_eq!(world.cache.behind_bytes(), 0);
     }

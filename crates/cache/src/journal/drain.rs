@@ -234,6 +234,7 @@ impl Drain {
                     offset_bytes: record.range.start,
                     data,
                     first: record.number,
+                    last: record.number,
                     since: Instant::ZERO,
                     fua: false,
                     has_early: true,

@@ -1,0 +1,286 @@
+//! What the disk has answered and not flushed, and the flushes that put it on the medium.
+
+use wansan_trace::Instant;
+use wansan_trace::event::RequestWait;
+
+use super::{Cache, InFlight, What};
+use crate::action::{Action, Answer, Failure};
+use crate::dirty::Burst;
+use crate::range::{Range, fill};
+
+/// A flush that waits for writes, or for nothing but what it follows.
+#[derive(Debug)]
+pub(super) struct Flush {
+    pub(super) request: u64,
+    /// All writes up to, not including, that number have to be at the disk before.
+    pub(super) before: u64,
+    /// What the disk has done for the same request. It is not kept, and done again if the disk may have lost it.
+    pub(super) follows: Option<Action>,
+}
+
+/// A flush of the disk.
+#[derive(Debug)]
+pub(super) struct Flushing {
+    /// Those that it answers; one without any makes room.
+    flushes: Vec<Flush>,
+    /// So many of what is kept were answered before it.
+    kept: usize,
+}
+
+/// A write that the disk has answered and not flushed.
+#[derive(Debug)]
+pub(super) struct Kept {
+    range: Range,
+    data: Vec<u8>,
+    /// The numbers of the oldest and the youngest of its writes.
+    first: u64,
+    last: u64,
+    /// The parts that nothing on the medium has replaced since.
+    left: Vec<Range>,
+}
+
+impl Kept {
+    pub(super) fn overlaps(&self, range: &Range) -> bool {
+        self.left.iter().any(|left| left.overlaps(range))
+    }
+}
+
+/// Acknowledged writes that failed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lost {
+    /// The numbers of the oldest and the youngest of them.
+    oldest: u64,
+    youngest: u64,
+    failure: Failure,
+}
+
+impl Cache {
+    pub(super) fn flush(&mut self, request: u64, now: Instant) {
+        self.counters.flushes += 1;
+        self.marks.add(request, RequestWait::Backlog, now);
+        let before = self.next_write;
+        self.urgent = before;
+        self.flushes.push_back(Flush {
+            request,
+            before,
+            follows: None,
+        });
+    }
+
+    /// The disk has answered a write, and may lose it until it is flushed.
+    pub(super) fn keep(&mut self, range: Range, data: Vec<u8>, (first, last): (u64, u64)) {
+        self.kept_bytes += range.bytes();
+        self.kept.push(Kept {
+            range,
+            data,
+            first,
+            last,
+            left: vec![range],
+        });
+    }
+
+    /// Something younger is on the medium in a range: what is kept of it must not be written again.
+    pub(super) fn replace_kept(&mut self, range: &Range) {
+        for kept in &mut self.kept {
+            fill(&mut kept.left, range, |_| {});
+        }
+    }
+
+    /// Writes that were acknowledged are not at the disk: a flush says so.
+    pub(super) fn lose(&mut self, (first, last): (u64, u64), failure: Failure) {
+        self.counters.lost_writes += 1;
+        let lost = self.lost.get_or_insert(Lost {
+            oldest: first,
+            youngest: last,
+            failure,
+        });
+        lost.oldest = lost.oldest.min(first);
+        lost.youngest = lost.youngest.max(last);
+    }
+
+    /// The oldest `count` of what is kept may never get to the medium.
+    fn lose_kept(&mut self, count: usize, failure: Failure) {
+        for kept in self.take_kept(count) {
+            self.lose((kept.first, kept.last), failure);
+        }
+    }
+
+    fn take_kept(&mut self, count: usize) -> Vec<Kept> {
+        let taken: Vec<Kept> = self.kept.drain(..count.min(self.kept.len())).collect();
+        self.kept_bytes -= taken.iter().map(|kept| kept.range.bytes()).sum::<u64>();
+        // A flush that is under way was sent when more was kept.
+        for in_flight in self.in_flight.values_mut() {
+            if let What::Flush(flushing) = &mut in_flight.what {
+                flushing.kept = flushing.kept.saturating_sub(count);
+            }
+        }
+        taken
+    }
+
+    /// The disk may have lost what it had answered and not flushed: all of it is written again, but for what younger
+    /// writes replace, and so is what is under way. Where others use the disk they may have written there since: then a
+    /// flush says that it is lost.
+    pub fn again(&mut self, now: Instant) {
+        self.losses += 1;
+        for mut flush in std::mem::take(&mut self.flushes) {
+            match flush.follows.take() {
+                Some(action) => self.hold(flush.request, action, now),
+                None => self.flushes.push_back(flush),
+            }
+        }
+        if self.is_shared {
+            return self.lose_kept(usize::MAX, Failure::Io);
+        }
+        let kept = self.take_kept(usize::MAX);
+        for in_flight in self.in_flight.values_mut() {
+            if let What::Fetch(fetch) = &mut in_flight.what {
+                fetch.is_void |= kept.iter().any(|kept| kept.overlaps(&in_flight.range));
+            }
+        }
+        for kept in kept.into_iter().rev() {
+            self.write_again(kept, now);
+        }
+        // What was flushed meanwhile was flushed without it.
+        self.urgent = self.next_write;
+    }
+
+    fn write_again(&mut self, kept: Kept, now: Instant) {
+        let Kept {
+            range,
+            data,
+            first,
+            last,
+            left: mut gaps,
+        } = kept;
+        // What is younger is flushed in its place.
+        self.dirty.stand_for(&range, first);
+        let mut younger: Vec<Range> = self.dirty.overlapping(&range).map(Burst::range).collect();
+        for in_flight in self.in_flight.values_mut() {
+            if let What::Write(sent) = &mut in_flight.what
+                && in_flight.range.overlaps(&range)
+            {
+                sent.first = sent.first.min(first);
+                younger.push(in_flight.range);
+            }
+        }
+        for known in younger {
+            fill(&mut gaps, &known, |_| {});
+        }
+        for gap in gaps {
+            self.dirty.write(Burst {
+                offset_bytes: gap.start,
+                data: data[range.places(&gap)].to_vec(),
+                first,
+                last,
+                since: now,
+                fua: false,
+                has_early: true,
+                tickets: Vec::new(),
+            });
+        }
+    }
+
+    /// Whether zeros of a range are not on the medium yet, and may have to be sent again.
+    pub(super) fn has_unflushed_zeros(&self, range: &Range) -> bool {
+        let overlaps = |action: &Action| action.range().overlaps(range);
+        let follows = |flush: &Flush| flush.follows.as_ref().is_some_and(overlaps);
+        let is_under_way = |in_flight: &InFlight| match &in_flight.what {
+            What::Through { again, .. } => again.as_ref().is_some_and(overlaps),
+            What::Flush(flushing) => flushing.flushes.iter().any(follows),
+            What::Fetch(_) | What::Write(_) => false,
+        };
+        self.flushes.iter().any(follows) || self.in_flight.values().any(is_under_way)
+    }
+
+    /// The number of the oldest write that is not at the disk.
+    fn oldest(&self) -> u64 {
+        let sent = self
+            .in_flight
+            .values()
+            .filter_map(|in_flight| match &in_flight.what {
+                What::Write(sent) => Some(sent.first),
+                _ => None,
+            });
+        let waiting = self.dirty.oldest().map(|(first, _)| first);
+        sent.chain(waiting).min().unwrap_or(u64::MAX)
+    }
+
+    /// One flush of the disk answers all whose writes are there. Without any, it makes room where much is kept. There is one
+    /// at a time: of two, a disk may answer one well although the other has failed and dropped what both covered.
+    pub(super) fn send_flush(&mut self, now: Instant) {
+        let mut in_flight = self.in_flight.values();
+        if in_flight.any(|in_flight| matches!(in_flight.what, What::Flush(_))) {
+            return;
+        }
+        let is_all = self.dirty.bytes() + self.sent_bytes == 0;
+        let is_full = self.kept_bytes > self.config.write_behind_bytes / 2
+            || self.kept_bytes > 0 && (self.is_shared || !self.waiting.is_empty() && is_all)
+            || self.held_awaits_flush();
+        let oldest = self.oldest();
+        let ready = self
+            .flushes
+            .iter()
+            .take_while(|flush| flush.before <= oldest)
+            .count();
+        if ready == 0 && !is_full {
+            return;
+        }
+        let flushes: Vec<Flush> = self.flushes.drain(..ready).collect();
+        for flush in &flushes {
+            self.marks.add(flush.request, RequestWait::Disk, now);
+        }
+        let kept = self.kept.len();
+        let what = What::Flush(Flushing { flushes, kept });
+        self.send(Range::new(0, 0), what, Action::Flush, now);
+    }
+
+    /// A flush that follows the loss of a write says so, once. One that the disk may have carried out without what it
+    /// lost before is carried out again.
+    pub(super) fn flushed(
+        &mut self,
+        flushing: Flushing,
+        failure: Option<Failure>,
+        is_doubtful: bool,
+        now: Instant,
+    ) {
+        let Flushing { flushes, kept } = flushing;
+        if is_doubtful {
+            for mut flush in flushes.into_iter().rev() {
+                match flush.follows.take() {
+                    Some(action) => self.hold(flush.request, action, now),
+                    None => {
+                        self.marks.add(flush.request, RequestWait::Backlog, now);
+                        self.flushes.push_front(flush);
+                    }
+                }
+            }
+            return;
+        }
+        match failure {
+            None => drop(self.take_kept(kept)),
+            Some(failure) => {
+                if flushes.is_empty() {
+                    // A later flush says so.
+                    self.lose_kept(kept, failure);
+                }
+                // A disk may drop what it could not flush, and what came while it tried.
+                self.again(now);
+            }
+        }
+        let lost = self.lost;
+        for Flush {
+            request, before, ..
+        } in flushes
+        {
+            let missed = lost.filter(|lost| lost.oldest < before);
+            if let (Some(missed), Some(lost)) = (missed, &mut self.lost) {
+                lost.oldest = lost.oldest.max(before);
+                if lost.oldest > missed.youngest {
+                    self.lost = None;
+                }
+            }
+            let failure = failure.or(missed.map(|missed| missed.failure));
+            self.finish(request, failure.map_or(Ok(Answer::Done), Err));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What waits for what in a cache, and which flush says that a write is lost.
+
+use std::time::Duration;
+
+use wansan_cache::{Action, Answer, Cache, CacheConfig, Failure, Operation, Outcome, Range};
+use wansan_trace::Instant;
+
+const BLOCK: u64 = 4096;
+
+struct World {
+    cache: Cache,
+    now: Instant,
+    requests: u64,
+}
+
+impl World {
+    fn new(write_behind_bytes: u64) -> World {
+        let cache = Cache::new(CacheConfig {
+            size_bytes: 1 << 20,
+            write_behind_bytes,
+            read_ahead_bytes: 0,
+            burst_bytes: 64 << 10,
+            merge_time: Duration::ZERO,
+            writes_in_flight: 4,
+            is_volatile: true,
+            marks: false,
+        });
+        World {
+            cache,
+            now: Instant::from_ns(1_000_000_000),
+            requests: 0,
+        }
+    }
+
+    fn submit(&mut self, action: Action) -> u64 {
+        self.requests += 1;
+        self.cache.submit(self.requests, action, self.now);
+        self.requests
+    }
+
+    /// What the disk is given now.
+    fn given(&mut self) -> Vec<Operation> {
+        self.now += Duration::from_millis(1);
+        std::iter::from_fn(|| self.cache.poll_operation(self.now)).collect()
+    }
+
+    /// The only operation that it is given now.
+    fn only(&mut self) -> Operation {
+        let mut given = self.given();
+        assert_eq!(given.len(), 1);
+        given.remove(0)
+    }
+
+    fn complete(&mut self, operation: &Operation, outcome: Outcome) {
+        self.cache.completed(operation.tag, outcome, self.now);
+    }
+
+    fn done(&mut self) -> Vec<(u64, Outcome)> {
+        let done = std::iter::from_fn(|| self.cache.poll_done());
+        done.map(|done| (done.request, done.outcome)).collect()
+    }
+}
+
+fn write(block: u64) -> Action {
+    Action::Write {
+        offset_bytes: block * BLOCK,
+        data: vec![1; BLOCK as usize],
+        fua: false,
+    }
+}
+
+fn zero(block: u64) -> Action {
+    Action::Zero {
+        range: Range::new(block * BLOCK, BLOCK),
+        fua: false,
+        may_unmap: false,
+        fast: false,
+    }
+}
+
+fn status(block: u64) -> Action {
+    Action::Status {
+        range: Range::new(block * BLOCK, BLOCK),
+        one: false,
+    }
+}
+
+#[test]
+fn each_flush_that_covers_a_part_of_a_lost_burst_says_so() {
+    let mut world = World::new(1 << 20);
+    let early = world.submit(write(0));
+    let first = world.submit(Action::Flush);
+    let late = world.submit(write(1));
+    let second = world.submit(Action::Flush);
+    let burst = world.only();
+    assert_eq!(burst.action.range().bytes(), 2 * BLOCK);
+    world.complete(&burst, Err(Failure::Io));
+    let flush = world.only();
+    world.complete(&flush, Ok(Answer::Done));
+    let done = Ok(Answer::Done);
+    assert_eq!(
+        world.done(),
+        [
+            (early, done.clone()),
+            (late, done.clone()),
+            (first, Err(Failure::Io)),
+            (second, Err(Failure::Io)),
+        ]
+    );
+    // Once each.
+    let third = world.submit(Action::Flush);
+    let flush = world.only();
+    world.complete(&flush, done.clone());
+    assert_eq!(world.done(), [(third, done)]);
+}
+
+#[test]
+fn a_write_waits_for_zeros_that_came_before_it() {
+    let mut world = World::new(0);
+    world.submit(write(0));
+    let old = world.only();
+    world.submit(zero(0));
+    world.submit(write(0));
+    world.complete(&old, Ok(Answer::Done));
+    // What the zeros replace is on the medium before them, and they are before what replaces them.
+    for expected in [Action::Flush, zero(0), Action::Flush, write(0)] {
+        let next = world.only();
+        assert_eq!(next.action, expected);
+        world.complete(&next, Ok(Answer::Done));
+    }
+}
+
+#[test]
+fn steady_writes_do_not_hold_up_a_status() {
+    let mut world = World::new(1 << 20);
+    world.submit(write(0));
+    let old = world.only();
+    let asked = world.submit(status(0));
+    world.submit(write(0));
+    assert_eq!(world.given(), []);
+    world.complete(&old, Ok(Answer::Done));
+    let given = world.given();
+    let status = given
+        .iter()
+        .find(|operation| matches!(operation.action, Action::Status { .. }));
+    let status = status.expect("older writes are at the disk");
+    world.complete(status, Ok(Answer::Status(Vec::new())));
+    let answered = world.done();
+    assert!(answered.contains(&(asked, Ok(Answer::Status(Vec::new())))));
+}
+
+#[test]
+fn a_flush_that_nobody_asked_for_and_that_fails_is_told_and_not_repeated() {
+    let mut world = World::new(0);
+    world.submit(write(0));
+    let written = world.only();
+    world.complete(&written, Ok(Answer::Done));
+    let flush = world.only();
+    assert_eq!(flush.action, Action::Flush);
+    world.complete(&flush, Err(Failure::Io));
+    assert_eq!(world.given(), []);
+    world.done();
+    let asked = world.submit(Action::Flush);
+    let flush = world.only();
+    world.complete(&flush, Ok(Answer::Done));
+    assert_eq!(world.done(), [(asked, Err(Failure::Io))]);
+}
+
+#[test]
+fn what_others_may_overwrite_is_not_written_again() {
+    let mut world = World::new(0);
+    world.cache.share(true);
+    world.submit(write(0));
+    let written = world.only();
+    assert!(matches!(written.action, Action::Write { fua: true, .. }));
+    world.complete(&written, Ok(Answer::Done));
+    world.cache.again(world.now);
+    assert_eq!(world.given(), []);
+    assert_eq!(world.cache.behind_bytes(), 0);
+}
+
+#[test]
+fn what_was_under_way_when_the_disk_lost_power_is_sent_again() {
+    let mut world = World::new(0);
+    let asked = world.submit(write(0));
+    let first = world.only();
+    world.cache.again(world.now);
+    world.complete(&first, Ok(Answer::Done));
+    assert_eq!(world.done(), []);
+    let second = world.only();
+    assert_eq!(second.action, first.action);
+    world.complete(&second, Ok(Answer::Done));
+    assert_eq!(world.done(), [(asked, Ok(Answer::Done))]);
+}
