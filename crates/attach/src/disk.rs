@@ -28,7 +28,7 @@ pub use self::facts::Facts;
 use self::open::{Kind, Open};
 use self::others::{News, Others, Reply};
 use self::piece::{Piece, Pieces, command};
-use self::verdict::{Verdict, verdict};
+use self::verdict::{Attention, Verdict, verdict};
 use crate::status::Sharing;
 
 /// Answers that say nothing of a command before it counts as failed.
@@ -112,6 +112,8 @@ pub struct Finished {
 pub enum DiskEvent {
     /// Others may have changed it.
     Changed,
+    /// It was reset, and may have lost what it had not flushed.
+    Reset,
     /// Others may write to it at any time, or not any more; only after [`Disk::look_for_others`].
     Shared(Option<Sharing>),
     /// The session is lost, and why. The disk waits for a new one.
@@ -446,31 +448,32 @@ impl Disk {
 
     fn complete(&mut self, done: Completion, session: SessionId) {
         let number = done.user;
-        let Some(sent) = self.commands.get_mut(&number) else {
+        let Some(Sent { tag, range, .. }) = self.commands.get(&number) else {
             return;
         };
-        let (tag, range) = (sent.tag, sent.range);
+        let (tag, range) = (*tag, *range);
         let verdict = verdict(&done.outcome);
         if let Verdict::Failed(Failure::NotPermitted, _) = verdict {
             self.others.hurry();
         }
-        let is_repeated = match verdict {
-            Verdict::Again => sent.attentions < TRIES,
-            Verdict::Lost => true,
-            _ => false,
+        let attention = match verdict {
+            Verdict::Again(attention) => Some(attention),
+            _ => None,
         };
-        if is_repeated {
-            sent.attentions += u8::from(verdict == Verdict::Again);
+        if let Some(attention) = attention {
+            self.heed(attention);
+        }
+        let Some(sent) = self.commands.get_mut(&number) else {
+            return;
+        };
+        if verdict == Verdict::Lost || attention.is_some() && sent.attentions < TRIES {
+            sent.attentions += u8::from(attention.is_some());
             let piece = Piece {
                 range,
                 cdb: sent.cdb,
                 transfer: done.transfer,
             };
             self.waiting.push_back((number, piece));
-            if verdict == Verdict::Again {
-                self.events.push_back(DiskEvent::Changed);
-                self.others.hurry();
-            }
             return;
         }
         if let Verdict::Later(_) = verdict
@@ -530,7 +533,7 @@ impl Disk {
                 self.events.push_back(DiskEvent::Failed(why));
             }
             // A lost command has been requeued above.
-            Verdict::Again | Verdict::Lost => {
+            Verdict::Again(_) | Verdict::Lost => {
                 open.failure.get_or_insert(Failure::Io);
                 let why = "the target answers with unit attentions only".to_owned();
                 self.events.push_back(DiskEvent::Failed(why));
@@ -541,6 +544,17 @@ impl Disk {
             }
         }
         self.go_on(tag);
+    }
+
+    /// Something has happened to the disk.
+    fn heed(&mut self, attention: Attention) {
+        self.others.hurry();
+        self.events.push_back(match attention {
+            Attention::Reset => DiskEvent::Reset,
+            Attention::ModesChanged | Attention::Other => DiskEvent::Changed,
+        });
+        // Until the next login asks again.
+        self.facts.modes.has_write_cache |= attention == Attention::ModesChanged;
     }
 
     fn take_others(&mut self, verdict: &Verdict, transfer: &Transfer) {

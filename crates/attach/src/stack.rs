@@ -115,6 +115,14 @@ impl Stack {
         }
     }
 
+    /// Whether the target may lose what it has not flushed, as it says now. A cache that has kept it goes on.
+    pub(crate) fn know_volatile(&mut self, is_volatile: bool) {
+        // A journal keeps it itself.
+        if is_volatile && self.journal.is_none() {
+            self.cache.assume_volatile();
+        }
+    }
+
     /// Why nothing is kept any more, if so.
     pub(crate) fn broken(&self) -> Option<String> {
         let (journal, syncer) = self.journal.as_ref()?;

@@ -458,7 +458,15 @@ impl Worker {
 
     fn report(&mut self, event: &DiskEvent, now: Instant) {
         let line = match event {
-            DiskEvent::Changed => return self.stack.invalidate(),
+            DiskEvent::Changed => {
+                self.stack
+                    .know_volatile(self.disk.facts().modes.has_write_cache);
+                return self.stack.invalidate();
+            }
+            DiskEvent::Reset => {
+                self.stack.invalidate();
+                return self.stack.again(now);
+            }
             DiskEvent::Shared(sharing) => {
                 self.sharing = *sharing;
                 self.stack.share(sharing.is_some());

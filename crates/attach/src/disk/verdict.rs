@@ -12,13 +12,36 @@ pub(super) enum Verdict {
     Good,
     /// A unit attention: something has happened to the disk, perhaps by others. The answer says nothing of the
     /// command, which is to be retried.
-    Again,
+    Again(Attention),
     /// The disk will take the command later.
     Later(String),
     /// The session went before there was an answer.
     Lost,
     /// It failed, and why, in words.
     Failed(Failure, String),
+}
+
+/// What a unit attention says, as far as it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attention {
+    /// The disk may have lost power, and what it had not flushed.
+    Reset,
+    /// It may have a write cache now.
+    ModesChanged,
+    /// Anything else.
+    Other,
+}
+
+impl Attention {
+    /// By its additional sense code (SPC-4 Annex D). The loss of a session alone (29h/07h) takes no data away.
+    fn of(additional: AdditionalSense) -> Attention {
+        match (additional.code, additional.qualifier) {
+            (0x29, 0x07) => Attention::Other,
+            (0x29, _) => Attention::Reset,
+            (0x2a, 0x01) => Attention::ModesChanged,
+            _ => Attention::Other,
+        }
+    }
 }
 
 /// A thin disk that is full, or a snapshot of one.
@@ -50,7 +73,9 @@ pub(super) fn verdict(outcome: &Result<Answer, TaskError>) -> Verdict {
 fn of_sense(sense: &Sense) -> Verdict {
     let failure = match (sense.key, sense.additional) {
         (SenseKey::NoSense | SenseKey::RecoveredError, _) => return Verdict::Good,
-        (SenseKey::UnitAttention, _) => return Verdict::Again,
+        (SenseKey::UnitAttention, additional) => {
+            return Verdict::Again(Attention::of(additional));
+        }
         // It is becoming ready, its access state is changing, or it is allocating space; or it gave the command up for a
         // reason of its own.
         (

@@ -9,6 +9,8 @@
 //! flush stays behind the writes that it was behind, and a write before the writes of the same
 //! blocks that were asked for later.
 
+use std::collections::BTreeSet;
+
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::error::AdmitError;
@@ -89,7 +91,7 @@ impl Session {
         for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
             core.cross(&tags, layer, Direction::Enter, now, trace);
         }
-        core.recoveries += 1;
+        core.announced = Some(BTreeSet::new());
         core.carriage.admit(connection.link.id);
         self.connections.push(connection);
         Ok(())

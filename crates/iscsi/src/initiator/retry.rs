@@ -45,9 +45,18 @@ impl Core {
             ScsiStatus::Busy | ScsiStatus::TaskSetFull => {
                 LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(u32::from(task.retries).min(16)))
             }
-            ScsiStatus::CheckCondition if is_passing(&answer.sense, self.recoveries > 0) => {
-                Duration::ZERO
-            }
+            ScsiStatus::CheckCondition => match what(&answer.sense) {
+                Some(What::CrcError) => Duration::ZERO,
+                // Each unit says once of a session that it has taken another's place. Later it means what it says.
+                Some(What::Nexus) => {
+                    let announced = self.announced.as_mut();
+                    match announced.is_some_and(|units| units.insert(task.lun)) {
+                        true => Duration::ZERO,
+                        false => return false,
+                    }
+                }
+                None => return false,
+            },
             _ => return false,
         };
         if task.retries >= MAX_RETRIES {
@@ -64,16 +73,20 @@ impl Core {
     }
 }
 
-/// Whether a CHECK CONDITION says nothing of the command itself: a unit attention of what the
-/// session's recovery has done, or data that was broken on the way.
-fn is_passing(sense: &[u8], recovered: bool) -> bool {
-    let Ok(sense) = Sense::parse(sense) else {
-        return false;
-    };
+/// What a CHECK CONDITION may say that is not about the command itself.
+enum What {
+    /// The unit was reset, or this is another session than before.
+    Nexus,
+    /// The command's data was broken on the way.
+    CrcError,
+}
+
+fn what(sense: &[u8]) -> Option<What> {
+    let sense = Sense::parse(sense).ok()?;
     let additional = (sense.additional.code, sense.additional.qualifier);
     match sense.key {
-        SenseKey::UnitAttention => recovered && additional.0 == ASC_RESET_OR_NEXUS_LOSS,
-        SenseKey::AbortedCommand => additional == CRC_ERROR,
-        _ => false,
+        SenseKey::UnitAttention if additional.0 == ASC_RESET_OR_NEXUS_LOSS => Some(What::Nexus),
+        SenseKey::AbortedCommand if additional == CRC_ERROR => Some(What::CrcError),
+        _ => None,
     }
 }

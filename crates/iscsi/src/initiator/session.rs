@@ -1,6 +1,6 @@
 //! A session at the initiator: queue, command window, tasks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId, TaskTag};
@@ -109,8 +109,8 @@ pub(super) struct Core {
     pub(super) asking: Option<(TaskTag, Requester)>,
     pub(super) completions: VecDeque<Completion>,
     pub(super) events: VecDeque<Event>,
-    /// How often another session has taken the place of this one.
-    pub(super) recoveries: u64,
+    /// Since another session took the place of the first: the units that have said so.
+    pub(super) announced: Option<BTreeSet<Lun>>,
 }
 
 impl Session {
@@ -132,7 +132,7 @@ impl Session {
             asking: None,
             completions: VecDeque::new(),
             events: VecDeque::new(),
-            recoveries: 0,
+            announced: None,
         };
         core.carriage.admit(first.link.id);
         Session {

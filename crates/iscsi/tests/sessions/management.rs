@@ -137,6 +137,29 @@ fn a_unit_reset_ends_tasks_and_leaves_a_unit_attention() {
 }
 
 #[test]
+fn a_reset_is_retried_in_silence_only_once_after_a_recovery() {
+    let mut pair = pair();
+    let reset = |pair: &mut Pair| {
+        manage(pair, TaskManagementFunction::LogicalUnitReset, 0);
+        pair.settle();
+        assert_eq!(result(pair), TaskManagementResult::Complete);
+        pair.submit(cdb::test_unit_ready(), Transfer::None, 1);
+    };
+    pair.reinstate();
+    // The first may come of the recovery itself.
+    reset(&mut pair);
+    pair.settle_good();
+    reset(&mut pair);
+    let done = pair.settle();
+    let answer = done[0].outcome.as_ref().unwrap();
+    let sense = Sense::parse(&answer.sense).unwrap();
+    assert_eq!(sense.additional, AdditionalSense::BUS_DEVICE_RESET);
+    pair.reinstate();
+    reset(&mut pair);
+    pair.settle_good();
+}
+
+#[test]
 fn a_cleared_task_set_is_news_to_other_initiators_only() {
     let mut pair = pair();
     pair.hold_store = true;
