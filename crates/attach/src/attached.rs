@@ -13,6 +13,7 @@ use wansan_cache::{Cache, CacheConfig};
 use wansan_nbd::wire::BlockSizes;
 use wansan_nbd::{Abilities, Export};
 use wansan_san::InitiatorConfig;
+use wansan_san::initiator::InitiatorError;
 use wansan_san::url::IscsiUrl;
 use wansan_server::{Complaints, Poller};
 use wansan_trace::{Kinds, Recorder};
@@ -92,6 +93,21 @@ pub enum AttachError {
     /// NBD has no name for it.
     #[error("the export cannot be offered: {0}")]
     Export(#[from] wansan_nbd::ExportError),
+}
+
+impl AttachError {
+    /// Whether another attempt may succeed although nothing is changed on this host: the target may only be away.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            AttachError::Disk(DiskError::Session(error)) => !matches!(
+                error,
+                InitiatorError::Reserved { .. } | InitiatorError::Preempted { .. }
+            ),
+            AttachError::Disk(DiskError::Unit(_)) => true,
+            _ => false,
+        }
+    }
 }
 
 /// What became of what was acknowledged.

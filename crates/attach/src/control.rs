@@ -59,9 +59,9 @@ pub struct Listed {
     pub url: String,
     /// Where programs find it.
     pub nbd: String,
-    /// Its size, in bytes.
-    pub size_bytes: u64,
-    /// `connected`, `recovering`, `lost` or `preempted`.
+    /// Its size, in bytes, once it is known.
+    pub size_bytes: Option<u64>,
+    /// `connected`, `recovering`, `lost`, `preempted`, or `waiting` for a target that could not be reached yet.
     pub standing: String,
     /// Connections to the target that are up; one for each route with multipath.
     pub connections_up: usize,
@@ -79,6 +79,8 @@ pub struct Listed {
     pub shared: Option<Sharing>,
     /// Whether it has a journal.
     pub journal: bool,
+    /// What the last attempt to attach it failed with, if it is not attached yet.
+    pub waits_for: Option<String>,
 }
 
 /// What a process does once its answer is sent.

@@ -16,6 +16,8 @@ pub enum Standing {
     Lost,
     /// Another host has taken the disk over: requests fail until it is attached again.
     Preempted,
+    /// The target could not be reached yet: the disk is not served.
+    Waiting,
 }
 
 impl Standing {
@@ -27,6 +29,7 @@ impl Standing {
             Standing::Recovering => "recovering",
             Standing::Lost => "lost",
             Standing::Preempted => "preempted",
+            Standing::Waiting => "waiting",
         }
     }
 }

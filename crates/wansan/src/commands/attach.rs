@@ -3,8 +3,10 @@
 mod disks;
 mod list;
 mod metrics;
+mod waiting;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -16,6 +18,7 @@ use wansan_mistake::Mistake;
 use wansan_trace::Recorder;
 
 use self::disks::{Disk, Disks};
+use self::waiting::{Waiting, attach_later};
 use super::options::{Elsewhere, FileOr, Options};
 use super::settings_file::{self, Origin};
 use super::{one_line, print_json, print_text, record, remark, service};
@@ -46,6 +49,13 @@ struct ServeArgs {
     process: Options<ProcessSettings>,
     #[command(flatten)]
     elsewhere: Elsewhere,
+}
+
+/// What a disk could not be attached for.
+struct Refused {
+    error: anyhow::Error,
+    /// See [`AttachError::may_pass`].
+    may_pass: bool,
 }
 
 struct Program {
@@ -87,11 +97,11 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
     };
     let recording = record::prepare(&settings.process.record.place, "initiator")?;
     let mut orders = service::Orders::new()?;
-    let program = Program {
+    let program = Arc::new(Program {
         process: settings.process,
         origin,
         disks: Disks::default(),
-    };
+    });
     program.start(&settings.file)?;
     let disks = program.disks.clone();
     let control = Control::serve(move |request| list::answer(&disks, &request), list::end);
@@ -127,17 +137,29 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
 }
 
 impl Program {
-    fn start(&self, file: &AttachFile) -> Result<()> {
+    /// Attaches the disks of a file. Of several, those whose targets are away are tried again later.
+    fn start(self: &Arc<Self>, file: &AttachFile) -> Result<()> {
         if file.disk.is_empty() {
             let mistake = Mistake::new("at least one disk must be given");
             return Err(self.origin.locate(Some("disk"), mistake));
         }
+        let mut away = Vec::new();
         for (place, settings) in file.disk.iter().enumerate() {
-            let attached = self.attach(settings, place)?;
-            self.disks.served().push(Disk {
-                settings: settings.clone(),
-                attached,
-            });
+            match self.attach(settings, place) {
+                Ok(attached) => self.disks.served().push(Disk {
+                    settings: settings.clone(),
+                    attached,
+                }),
+                Err(refused) if refused.may_pass => away.push((place, settings, refused.error)),
+                Err(refused) => return Err(refused.error),
+            }
+        }
+        if self.disks.served().is_empty() {
+            // A service manager starts it again.
+            return away.into_iter().map(|(.., error)| Err(error)).collect();
+        }
+        for (place, settings, error) in away {
+            attach_later(self, settings, place, &error);
         }
         Ok(())
     }
@@ -149,7 +171,7 @@ impl Program {
             None => None,
         };
         for disk in &*self.disks.served() {
-            self.announce(disk)?;
+            self.print(&self.announcement(disk))?;
         }
         match metrics {
             Some(metrics) if self.process.json => {
@@ -162,50 +184,58 @@ impl Program {
         }
     }
 
-    fn attach(&self, settings: &DiskSettings, place: usize) -> Result<Attached> {
-        let locate = |error: String| {
+    fn attach(&self, settings: &DiskSettings, place: usize) -> Result<Attached, Refused> {
+        let refused = |error: String, may_pass| {
             let place = self.origin.file().map(|_| format!("disk[{place}]"));
-            self.origin.locate(place.as_deref(), Mistake::new(error))
+            let error = self.origin.locate(place.as_deref(), Mistake::new(error));
+            Refused { error, may_pass }
         };
         let config: AttachConfig = settings
             .config(&self.process, |line| {
                 remark(&format!("wansan attach: {line}"));
             })
-            .map_err(|error| locate(error.to_string()))?;
-        Attached::start(&config).map_err(|error| locate(error.to_string()))
+            .map_err(|error| refused(error.to_string(), false))?;
+        Attached::start(&config).map_err(|error| refused(error.to_string(), error.may_pass()))
     }
 
-    fn announce(&self, disk: &Disk) -> Result<()> {
+    /// The line that says what is served where.
+    fn announcement(&self, disk: &Disk) -> String {
         let Disk { settings, attached } = disk;
         let (facts, place) = (attached.facts(), attached.place());
         let (url, bytes) = (&settings.initiator.url, facts.capacity.bytes());
+        let device = attached.device().map(|device| device.name().to_string());
         if self.process.json {
-            let device = attached.device().map(|device| device.name().to_string());
             let event = serde_json::json!({
                 "event": "attached", "url": url.to_string(), "nbd": place.to_string(), "device": device,
                 "size_bytes": bytes, "block_bytes": facts.block_bytes(), "model": facts.model,
             });
-            return print_json(&event.to_string());
+            return event.to_string();
         }
-        print_text(|out| {
-            let gib = bytes as f64 / f64::from(1 << 30);
-            write!(out, "{url}, {gib:.2} GiB, at {place}")?;
-            match attached.device() {
-                Some(device) => writeln!(out, " and {}", device.name()),
-                None => writeln!(out),
-            }
-        })
+        let gib = bytes as f64 / f64::from(1 << 30);
+        let device = device.map_or(String::new(), |device| format!(" and {device}"));
+        format!("{url}, {gib:.2} GiB, at {place}{device}")
+    }
+
+    fn print(&self, line: &str) -> Result<()> {
+        match self.process.json {
+            true => print_json(line),
+            false => print_text(|out| writeln!(out, "{line}")),
+        }
     }
 
     /// One line for `systemctl status`.
     fn summary(&self) -> String {
         let disks = self.disks.served();
         let places = disks.iter().map(|disk| disk.attached.place().to_string());
-        format!("serves {}", places.collect::<Vec<_>>().join(", "))
+        let serves = format!("serves {}", places.collect::<Vec<_>>().join(", "));
+        match self.disks.waiting().len() {
+            0 => serves,
+            waiting => format!("{serves}; {waiting} more when their targets can be reached"),
+        }
     }
 
     /// Reads the file again: disks that are new in it are attached, those that are gone are detached, others stay.
-    fn reload(&self) -> Result<()> {
+    fn reload(self: &Arc<Self>) -> Result<()> {
         let path = self.origin.file().context("only a file is read again")?;
         let file: AttachFile = match settings_file::read(path) {
             Ok(file) => file,
@@ -226,6 +256,9 @@ impl Program {
                 ));
             }
         }
+        self.disks
+            .waiting()
+            .retain(|disk| file.disk.contains(&disk.settings));
         let gone = self
             .disks
             .take(|disk| !file.disk.contains(&disk.settings) && !is_used(disk));
@@ -235,19 +268,23 @@ impl Program {
         let stays = self.disks.served().len();
         let mut added = 0;
         for (place, settings) in file.disk.iter().enumerate() {
-            let is_known = |disk: &Disk| disk.settings == *settings;
-            if self.disks.served().iter().any(is_known) {
+            let is_served = |disk: &Disk| disk.settings == *settings;
+            let waits = |disk: &Waiting| disk.settings == *settings;
+            if self.disks.waiting().iter().any(waits) || self.disks.served().iter().any(is_served) {
                 continue;
             }
             match self.attach(settings, place) {
                 Ok(attached) => {
                     let settings = settings.clone();
                     let disk = Disk { settings, attached };
-                    self.announce(&disk)?;
+                    self.print(&self.announcement(&disk))?;
                     self.disks.served().push(disk);
                     added += 1;
                 }
-                Err(error) => remark(&format!("wansan attach: {}", one_line(&error))),
+                Err(refused) if refused.may_pass => {
+                    attach_later(self, settings, place, &refused.error);
+                }
+                Err(refused) => remark(&format!("wansan attach: {}", one_line(&refused.error))),
             }
         }
         if self.process.json {

@@ -10,6 +10,7 @@ use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use wansan_nbd::client::Command;
+use wansan_peers::process::free_address;
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::Target;
 
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             listed_while_detached,
         ),
         trial("a file of disks is reloaded", reloaded),
+        trial("a target that is away holds up no other disk", late_target),
         trial("metrics of attached disks are served", metrics),
         trial("what attached disks wait for is recorded", recorded),
     ]
@@ -169,6 +171,73 @@ fn reloaded() -> Result<(), Stop> {
         child.kill()?;
     }
     let status = child.wait()?;
+    result?;
+    require(status.success(), || format!("{status}"))
+}
+
+/// A target that is away when the process starts holds up no other disk.
+fn late_target() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let folder = tempfile::tempdir()?;
+    let (portal, away) = (free_address()?.to_string(), free_address()?.to_string());
+    let url = |portal: &str| stage.target.url(0).replace(stage.target.address(), portal);
+    let file = folder.path().join("attach.toml");
+    let disks = [stage.target.url(0), url(&portal), url(&away)];
+    let disks = disks.iter().zip(0..).map(|(url, number)| {
+        let socket = folder.path().join(format!("socket-{number}"));
+        format!(
+            "[[disk]]\nurl = \"{url}\"\nnbd = \"unix:{}\"\n",
+            socket.display()
+        )
+    });
+    fs::write(&file, disks.collect::<String>())?;
+    let mut child = process::Command::new(WANSAN)
+        .args(["attach", "--config"])
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let await_standing = |target: &str, standing: Option<&str>| -> Result<(), Stop> {
+        let began = Instant::now();
+        loop {
+            let listed = wansan(&["attach", "list", "--json"])?.success()?.stdout;
+            let disks = listed.lines().map(serde_json::from_str::<Value>);
+            let disk = disks.flatten().find(|disk| disk["url"] == target);
+            let found = disk.as_ref().and_then(|disk| disk["standing"].as_str());
+            if found == standing {
+                return Ok(());
+            }
+            require(began.elapsed() < LIMIT, || {
+                format!("{target} is {found:?} instead of {standing:?}")
+            })?;
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let mut late = None;
+    let result = (|| {
+        await_standing(&stage.target.url(0), Some("connected"))?;
+        await_standing(&url(&portal), Some("waiting"))?;
+        let image = folder.path().join("late.img");
+        File::create(&image)?.set_len(8 << 20)?;
+        let lun = format!("file:{}", image.display());
+        late = Some(Target::start_at(
+            Path::new(WANSAN),
+            &portal,
+            &["--lun", &lun],
+        )?);
+        await_standing(&url(&portal), Some("connected"))?;
+        let mut program = Program::connect(&folder.path().join("socket-1").display().to_string())?;
+        program.read(0, 4096)?;
+        // One that waits is detached as any other.
+        wansan(&["attach", "detach", &url(&away)])?.success()?;
+        await_standing(&url(&away), None)?;
+        signal(child.id(), Signal::TERM)
+    })();
+    if result.is_err() {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    drop(late);
     result?;
     require(status.success(), || format!("{status}"))
 }

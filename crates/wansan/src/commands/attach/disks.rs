@@ -1,6 +1,6 @@
-//! The disks of a process: those that are served, and those that are being detached.
+//! The disks of a process: those that are served, those that wait for their targets, and those that are being detached.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use wansan_attach::{Attached, Detached};
 use wansan_trace::Recorder;
 
 use super::super::remark;
+use super::waiting::Waiting;
 
 /// How often it is looked whether disks are detached.
 const LOOK: Duration = Duration::from_millis(20);
@@ -27,6 +28,9 @@ pub(super) struct Disks(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     served: Mutex<Vec<Disk>>,
+    waiting: Mutex<Vec<Waiting>>,
+    /// The number of the next that waits.
+    next: AtomicU64,
     /// How many are being detached.
     leaving: AtomicUsize,
     /// Something that was acknowledged is lost.
@@ -40,6 +44,48 @@ struct Inner {
 impl Disks {
     pub(super) fn served(&self) -> MutexGuard<'_, Vec<Disk>> {
         self.0.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A disk waits for its target; its number.
+    pub(super) fn wait_for(&self, settings: DiskSettings, why: String) -> u64 {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        self.waiting().push(Waiting {
+            number,
+            settings,
+            why,
+        });
+        number
+    }
+
+    /// Whether it still does.
+    pub(super) fn waits(&self, number: u64) -> bool {
+        self.waiting().iter().any(|disk| disk.number == number)
+    }
+
+    /// Another attempt has failed.
+    pub(super) fn still_waits(&self, number: u64, why: String) {
+        let mut waiting = self.waiting();
+        let disk = waiting.iter_mut().find(|disk| disk.number == number);
+        disk.into_iter().for_each(|disk| disk.why = why.clone());
+    }
+
+    /// A disk that waited is served from now on; `false` when it does not wait any more.
+    pub(super) fn serve(&self, number: u64, disk: Disk) -> bool {
+        let mut waiting = self.waiting();
+        let Some(place) = waiting.iter().position(|disk| disk.number == number) else {
+            return false;
+        };
+        // It is never in neither.
+        self.served().push(disk);
+        waiting.remove(place);
+        true
     }
 
     fn records(&self) -> MutexGuard<'_, Vec<Recorder>> {
@@ -65,9 +111,10 @@ impl Disks {
         taken
     }
 
-    /// Whether none is served, nor being detached.
+    /// Whether none is served, waits or is being detached.
     pub(super) fn are_gone(&self) -> bool {
-        self.served().is_empty() && self.0.leaving.load(Ordering::SeqCst) == 0
+        let waits = !self.waiting().is_empty();
+        !waits && self.served().is_empty() && self.0.leaving.load(Ordering::SeqCst) == 0
     }
 
     /// Detaches a disk that was taken; a journal is emptied only if that `drains` it. What is wrong with it, if anything.
@@ -117,6 +164,7 @@ impl Disks {
 
     /// Detaches all that is served, and waits for all that is being detached; whether nothing was lost.
     pub(super) fn end(&self, mut hurries: impl FnMut() -> bool) -> bool {
+        self.waiting().clear();
         let threads = self.take(|_| true).into_iter().map(|disk| {
             let disks = self.clone();
             thread::spawn(move || disks.detach(disk, false))

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::{Signal, getpid, kill_process};
+use wansan_attach::Standing;
 use wansan_attach::control::{Answer, Listed, Request, Then, ask_all};
 
 use super::super::grid::{grid, right};
 use super::super::{print_json, print_text};
 use super::disks::{Disk, Disks};
+use super::waiting::Waiting;
 
 /// Arguments of `wansan attach list`.
 #[derive(Debug, Args)]
@@ -51,7 +53,7 @@ fn table(disks: &[Listed]) -> String {
     }
     let mut table = grid(["disk", "served at", "size", "session", "clients", "behind"]);
     for disk in disks {
-        let gib = disk.size_bytes as f64 / f64::from(1 << 30);
+        let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
         let behind = match disk.behind_bytes {
             0 => "-".to_owned(),
             bytes => format!(
@@ -63,7 +65,7 @@ fn table(disks: &[Listed]) -> String {
         table.add_row(vec![
             disk.url.clone(),
             disk.nbd.clone(),
-            format!("{gib:.2} GiB"),
+            disk.size_bytes.map_or("-".to_owned(), gib),
             match (disk.connections_up, disk.connections) {
                 (up, all) if up < all => format!("{}, {up} of {all} connections", disk.standing),
                 _ => disk.standing.clone(),
@@ -75,6 +77,9 @@ fn table(disks: &[Listed]) -> String {
     right(&mut table, [2, 4, 5]);
     let mut text = format!("{table}\n");
     for disk in disks {
+        if let Some(why) = &disk.waits_for {
+            text.push_str(&format!("{}: not attached yet: {why}\n", disk.url));
+        }
         if let Some(sharing) = disk.shared {
             let words = sharing.words(disk.journal);
             text.push_str(&format!("{}: {words}\n", disk.url));
@@ -106,8 +111,11 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
 pub(super) fn answer(disks: &Disks, request: &Request) -> (Answer, Then) {
     match request {
         Request::List => {
-            let listed = disks.served().iter().map(listed).collect();
-            (Answer::List(listed), Then::Continue)
+            // One that comes to be served meanwhile is in either.
+            let waiting: Vec<Listed> = disks.waiting().iter().map(awaited).collect();
+            let mut all: Vec<Listed> = disks.served().iter().map(listed).collect();
+            all.extend(waiting);
+            (Answer::List(all), Then::Continue)
         }
         Request::Detach(name) => take_and_detach(disks, name),
     }
@@ -122,8 +130,14 @@ fn take_and_detach(disks: &Disks, name: &str) -> (Answer, Then) {
         let why = format!("{device} is in use: unmount it first");
         return (Answer::Failed(why), Then::Continue);
     }
+    let waiting = {
+        let mut waiting = disks.waiting();
+        let all = waiting.len();
+        waiting.retain(|disk| disk.settings.initiator.url.to_string() != name);
+        all - waiting.len()
+    };
     let gone = disks.take(|disk| is_called(disk, name));
-    let detached = gone.len();
+    let detached = gone.len() + waiting;
     let wrong: Vec<String> = gone
         .into_iter()
         .filter_map(|disk| disks.detach(disk, true))
@@ -162,7 +176,7 @@ fn listed(disk: &Disk) -> Listed {
         process: std::process::id(),
         url: disk.settings.initiator.url.to_string(),
         nbd: disk.attached.place().to_string(),
-        size_bytes: disk.attached.facts().capacity.bytes(),
+        size_bytes: Some(disk.attached.facts().capacity.bytes()),
         standing: status.standing.name().to_owned(),
         connections_up: status.connections.0,
         connections: status.connections.1,
@@ -172,5 +186,26 @@ fn listed(disk: &Disk) -> Listed {
         ahead_bytes: status.ahead_bytes,
         shared: status.sharing,
         journal: status.has_journal,
+        waits_for: None,
+    }
+}
+
+/// One that is not attached yet.
+fn awaited(disk: &Waiting) -> Listed {
+    Listed {
+        process: std::process::id(),
+        url: disk.settings.initiator.url.to_string(),
+        nbd: disk.settings.nbd.0.to_string(),
+        size_bytes: None,
+        standing: Standing::Waiting.name().to_owned(),
+        connections_up: 0,
+        connections: 0,
+        clients: 0,
+        behind_bytes: 0,
+        behind_ns: 0,
+        ahead_bytes: 0,
+        shared: None,
+        journal: disk.settings.cache.journal.is_some(),
+        waits_for: Some(disk.why.clone()),
     }
 }

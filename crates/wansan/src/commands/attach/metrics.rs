@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use wansan_attach::settings::DiskSettings;
 use wansan_attach::{Standing, Status};
 use wansan_metrics::family::{Labels, Row, counters, gauges, openmetrics};
 use wansan_metrics::http::ServeError;
@@ -17,12 +18,23 @@ use super::disks::Disks;
 /// When it cannot listen there.
 pub(super) fn serve(listen: SocketAddr, disks: Disks) -> Result<SocketAddr, ServeError> {
     wansan_metrics::serve(listen, move || {
-        let disks = disks.served();
-        let each = disks.iter().map(|disk| {
-            let labels = vec![("url", disk.settings.initiator.url.to_string())];
-            (labels, disk.attached.status())
-        });
-        openmetrics(Collected(each.collect()))
+        let labels = |disk: &DiskSettings| vec![("url", disk.initiator.url.to_string())];
+        let waiting = Status {
+            standing: Standing::Waiting,
+            ..Status::default()
+        };
+        let mut all: Vec<(Labels, Status)> = disks
+            .waiting()
+            .iter()
+            .map(|disk| (labels(&disk.settings), waiting.clone()))
+            .collect();
+        let served = disks.served();
+        all.extend(
+            served
+                .iter()
+                .map(|disk| (labels(&disk.settings), disk.attached.status())),
+        );
+        openmetrics(Collected(all))
     })
 }
 

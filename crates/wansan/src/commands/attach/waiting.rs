@@ -1,0 +1,64 @@
+//! Disks of the file whose targets cannot be reached yet: they are tried again while the others are served.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use wansan_attach::settings::DiskSettings;
+
+use super::super::{one_line, remark};
+use super::Program;
+use super::disks::Disk;
+
+/// Between two attempts to attach a disk: it doubles from the first to the longest.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// A disk that is not attached yet.
+pub(super) struct Waiting {
+    /// No other has it.
+    pub(super) number: u64,
+    pub(super) settings: DiskSettings,
+    /// What the last attempt failed with.
+    pub(super) why: String,
+}
+
+/// Tries again and again to attach the disk at that place of the file, until it succeeds or the disk does not wait
+/// any more.
+pub(super) fn attach_later(
+    program: &Arc<Program>,
+    settings: &DiskSettings,
+    place: usize,
+    error: &anyhow::Error,
+) {
+    let why = one_line(error);
+    remark(&format!(
+        "wansan attach: {why}; it is tried again while the other disks are served"
+    ));
+    let number = program.disks.wait_for(settings.clone(), why);
+    let (program, settings) = (Arc::clone(program), settings.clone());
+    thread::spawn(move || {
+        let mut wait = FIRST_WAIT;
+        loop {
+            thread::sleep(wait);
+            wait = LONGEST_WAIT.min(2 * wait);
+            if !program.disks.waits(number) {
+                return;
+            }
+            match program.attach(&settings, place) {
+                Ok(attached) => {
+                    let disk = Disk { settings, attached };
+                    let line = program.announcement(&disk);
+                    // Detached meanwhile, nobody has used it.
+                    if program.disks.serve(number, disk)
+                        && let Err(error) = program.print(&line)
+                    {
+                        remark(&format!("wansan attach: {}", one_line(&error)));
+                    }
+                    return;
+                }
+                Err(refused) => program.disks.still_waits(number, one_line(&refused.error)),
+            }
+        }
+    });
+}
