@@ -156,7 +156,7 @@ impl Program {
         }
         if self.disks.served().is_empty() {
             // A service manager starts it again.
-            return away.into_iter().map(|(.., error)| Err(error)).collect();
+            return away.into_iter().try_for_each(|(.., error)| Err(error));
         }
         for (place, settings, error) in away {
             attach_later(self, settings, place, &error);

@@ -70,10 +70,12 @@ impl Disks {
     }
 
     /// Another attempt has failed.
-    pub(super) fn still_waits(&self, number: u64, why: String) {
+    pub(super) fn still_waits(&self, number: u64, why: &str) {
         let mut waiting = self.waiting();
         let disk = waiting.iter_mut().find(|disk| disk.number == number);
-        disk.into_iter().for_each(|disk| disk.why = why.clone());
+        if let Some(disk) = disk {
+            why.clone_into(&mut disk.why);
+        }
     }
 
     /// A disk that waited is served from now on; `false` when it does not wait any more.

@@ -57,7 +57,7 @@ pub(super) fn attach_later(
                     }
                     return;
                 }
-                Err(refused) => program.disks.still_waits(number, one_line(&refused.error)),
+                Err(refused) => program.disks.still_waits(number, &one_line(&refused.error)),
             }
         }
     });
