@@ -7,6 +7,7 @@
 //! - `ends` tells from the point of the capture what both ends saw;
 //! - `records` makes of that the records of a [`Cell`], so that everything that reads a run's cell
 //!   reads a capture;
+//! - `parts` reads files of any length, several of them, or a stream, a part at a time;
 //! - [`Passing`] takes packets while they pass instead of a file;
 //! - [`finding`] says what it tells in a sentence.
 //!
@@ -21,6 +22,7 @@ mod framing;
 mod link;
 mod login;
 mod order;
+mod parts;
 mod passing;
 mod records;
 mod segment;
@@ -52,6 +54,7 @@ use framing::is_request;
 use link::Unread;
 pub use link::{UnreadLink, unread_in_words};
 use order::Order;
+pub use parts::{Whole, read_parts, read_stream};
 pub use passing::{Passing, PassingPacket};
 pub use records::MissingEnds;
 use records::{INITIATOR, Session, TARGET};
@@ -117,7 +120,7 @@ pub enum CaptureEnd {
     CutOff,
     /// Where it is damaged, and how.
     Damaged(String),
-    /// At the [`MOST_KEPT`]th segment.
+    /// At the [`MOST_KEPT`]th segment or PDU.
     Full,
 }
 
@@ -158,6 +161,36 @@ pub struct CapturedConnection {
     pub filtered: bool,
     /// PDUs by their names.
     pub pdus: BTreeMap<&'static str, u64>,
+}
+
+impl CapturedConnection {
+    /// Whether this is the same connection in another part of a capture.
+    #[must_use]
+    pub fn is_same(&self, other: &CapturedConnection) -> bool {
+        let key = |of: &CapturedConnection| (of.initiator, of.target, of.connection);
+        key(self) == key(other) && self.session == other.session
+    }
+
+    /// Adds what another part of the capture has of it.
+    pub fn merge(&mut self, other: &CapturedConnection) {
+        let least = |one: Option<u64>, two: Option<u64>| one.into_iter().chain(two).min();
+        self.initiator_name = self.initiator_name.take().or(other.initiator_name.clone());
+        self.target_name = self.target_name.take().or(other.target_name.clone());
+        self.segments += other.segments;
+        for (own, others) in self.sent_again.iter_mut().zip(other.sent_again) {
+            *own += others;
+        }
+        self.missed += other.missed;
+        self.initiator_round_trip_ns =
+            least(self.initiator_round_trip_ns, other.initiator_round_trip_ns);
+        self.target_round_trip_ns = least(self.target_round_trip_ns, other.target_round_trip_ns);
+        self.unheard = self.unheard.filter(|end| other.unheard == Some(*end));
+        self.hidden += other.hidden;
+        self.filtered |= other.filtered;
+        for (name, count) in &other.pdus {
+            *self.pdus.entry(name).or_default() += count;
+        }
+    }
 }
 
 /// What a look at one session alone tells.
@@ -345,13 +378,17 @@ fn beginning(file: &mut File) -> std::io::Result<&'static str> {
 }
 
 /// A capture that is being read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Reading {
+    /// Segments and PDUs that are kept at most.
+    most_kept: usize,
     frames: u64,
     span: Option<Window>,
     /// By the order in which they began.
     connections: BTreeMap<usize, Connection>,
     begun: usize,
+    /// Connections with PDUs so far.
+    numbered: u64,
     of: HashMap<Ends, usize>,
     segments: usize,
     marks: Marks,
@@ -370,7 +407,29 @@ struct Nothing {
 /// Two ends, the lesser first.
 type Ends = (SocketAddr, SocketAddr);
 
+impl Default for Reading {
+    fn default() -> Reading {
+        Reading::keeping(MOST_KEPT)
+    }
+}
+
 impl Reading {
+    fn keeping(most_kept: usize) -> Reading {
+        Reading {
+            most_kept,
+            frames: 0,
+            span: None,
+            connections: BTreeMap::new(),
+            begun: 0,
+            numbered: 0,
+            of: HashMap::default(),
+            segments: 0,
+            marks: Marks::default(),
+            others: HashSet::default(),
+            unread: Unread::default(),
+        }
+    }
+
     fn take(&mut self, frame: &Frame<'_>) -> ControlFlow<()> {
         self.frames = self.frames.max(frame.number);
         let (from_ns, to_ns) = self
@@ -384,7 +443,7 @@ impl Reading {
         if let Some(segment) = segment::segment(frame) {
             self.see(frame, &segment);
         }
-        match self.segments >= MOST_KEPT {
+        match self.segments >= self.most_kept {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -455,16 +514,47 @@ impl Reading {
         Some(self.begun)
     }
 
+    /// Numbers the connections with PDUs that have no number.
+    fn name_sessions(&mut self) {
+        for connection in self.connections.values_mut() {
+            if connection.number.is_none() && initiator(connection).is_some() {
+                self.numbered += 1;
+                connection.number = Some(self.numbered);
+            }
+        }
+    }
+
+    /// The part of a capture that follows this one: what is known of connections that were not idle is kept.
+    fn next_part(&self) -> Reading {
+        let live = self.connections.iter();
+        let live = live.filter(|(_, connection)| connection.kept() > 0);
+        let connections: BTreeMap<usize, Connection> = live
+            .map(|(place, connection)| (*place, connection.next_part()))
+            .collect();
+        let mut of = self.of.clone();
+        of.retain(|_, place| connections.contains_key(place));
+        Reading {
+            frames: self.frames,
+            connections,
+            begun: self.begun,
+            numbered: self.numbered,
+            of,
+            others: self.others.clone(),
+            unread: self.unread.clone(),
+            ..Reading::keeping(self.most_kept)
+        }
+    }
+
     /// What was read.
     fn capture(mut self, end: CaptureEnd) -> Result<Capture, Nothing> {
         self.connections.values_mut().for_each(Connection::finish);
+        self.name_sessions();
         let all = self.connections.len() + self.others.len();
         let mut sessions: Vec<Session<'_>> = Vec::new();
         for connection in self.connections.values() {
-            let Some(initiator) = initiator(connection) else {
+            let (Some(initiator), Some(number)) = (initiator(connection), connection.number) else {
                 continue;
             };
-            let number = sessions.len() as u64 + 1;
             let (id, cid) = connection.login.ids().unwrap_or((NO_ID, ConnectionId(0)));
             let is_taken = sessions
                 .iter()

@@ -173,6 +173,7 @@ fn agrees(case: &Case) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(text)?;
     run(case, folder.path())?;
     let own = explained(&folder.path().join("emulator.pcapng"))?;
+    is_same_in_pieces(&folder.path().join(CAPTURES[0].file))?;
     let stalls = &own["summary"]["stalls"];
     let is_there = case.cause == "none" || of_cause(stalls, case.cause, "stalls") > 0.0;
     check(is_there, || format!("the emulator's: {stalls:#}"))?;
@@ -196,6 +197,38 @@ fn agrees(case: &Case) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// Whether a capture that is cut in two files, in whatever order they are named, and one that comes through standard input tell
+/// what it tells whole.
+fn is_same_in_pieces(file: &Path) -> Result<(), String> {
+    let whole = explained(file)?;
+    let bytes = std::fs::read(file).map_err(text)?;
+    let (header, mut rest) = bytes.split_at(24);
+    let mut records = Vec::new();
+    while rest.len() > 16 {
+        let length = u32::from_le_bytes([rest[8], rest[9], rest[10], rest[11]]) as usize;
+        let (record, behind) = rest.split_at(16 + length);
+        records.push(record);
+        rest = behind;
+    }
+    let (first, second) = records.split_at(records.len() / 2);
+    let piece = |name: &str, records: &[&[u8]]| {
+        let path = file.with_file_name(name);
+        let piece = [header, &records.concat()].concat();
+        std::fs::write(&path, piece).map_err(text).map(|()| path)
+    };
+    let pieces = [piece("second", second)?, piece("first", first)?];
+    let of_pieces = explained_from(Command::new(WANSAN).arg("explain").args(&pieces))?;
+    check(of_pieces == whole, || {
+        format!("two files tell {of_pieces:#}\ninstead of {whole:#}")
+    })?;
+    let input = std::fs::File::open(file).map_err(text)?;
+    let mut command = Command::new(WANSAN);
+    let streamed = explained_from(command.args(["explain", "-"]).stdin(input))?;
+    check(streamed == whole, || {
+        format!("standard input tells {streamed:#}\ninstead of {whole:#}")
+    })
 }
 
 /// Whether one capture has what another has.
@@ -262,9 +295,11 @@ fn of_cause(stalls: &Value, cause: &str, number: &str) -> f64 {
 }
 
 fn explained(file: &Path) -> Result<Value, String> {
-    let output = Command::new(WANSAN)
-        .arg("explain")
-        .arg(file)
+    explained_from(Command::new(WANSAN).arg("explain").arg(file))
+}
+
+fn explained_from(command: &mut Command) -> Result<Value, String> {
+    let output = command
         .arg("--json")
         .output()
         .map_err(|error| error.to_string())?;

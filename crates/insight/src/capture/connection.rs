@@ -123,6 +123,8 @@ pub(super) struct Connection {
     pub(super) ends: [SocketAddr; 2],
     /// Whether its beginning was seen.
     pub(super) has_begun: bool,
+    /// Its place among those with PDUs, from 1, once it has any.
+    pub(super) number: Option<u64>,
     /// What each end sends.
     pub(super) streams: [Stream; 2],
     pub(super) seen: Vec<Seen>,
@@ -152,6 +154,15 @@ impl Stream {
             holes: Vec::new(),
             pdus: Vec::new(),
             sent_again: 0,
+        }
+    }
+
+    /// The same in the part of a capture that follows.
+    fn next_part(&self) -> Stream {
+        Stream {
+            options: self.options,
+            framing: self.framing.next_part(),
+            ..Stream::new(false)
         }
     }
 
@@ -219,6 +230,7 @@ impl Connection {
         Connection {
             ends: if is_answer { [other, one] } else { ends },
             has_begun,
+            number: None,
             streams: [Stream::new(has_begun), Stream::new(has_begun)],
             seen: Vec::new(),
             lost: Vec::new(),
@@ -226,6 +238,22 @@ impl Connection {
             login: Login::default(),
             missed: 0,
             has_pure_acks: false,
+        }
+    }
+
+    /// The same connection in the part of a capture that follows.
+    pub(super) fn next_part(&self) -> Connection {
+        Connection {
+            ends: self.ends,
+            has_begun: false,
+            number: self.number,
+            streams: self.streams.each_ref().map(Stream::next_part),
+            seen: Vec::new(),
+            lost: Vec::new(),
+            lost_places: HashSet::default(),
+            login: self.login.clone(),
+            missed: 0,
+            has_pure_acks: self.has_pure_acks,
         }
     }
 

@@ -108,6 +108,15 @@ impl Framing {
         }
     }
 
+    /// The same direction in the part of a capture that follows: PDUs are searched for again.
+    pub(super) fn next_part(&self) -> Framing {
+        Framing {
+            requests: self.requests,
+            numbers: self.numbers,
+            ..Framing::new(false)
+        }
+    }
+
     /// How often a PDU began in bytes that are missing.
     pub(super) fn hidden(&self) -> u64 {
         self.hidden

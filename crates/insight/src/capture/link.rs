@@ -69,7 +69,7 @@ pub struct UnreadLink {
 }
 
 /// Frames that are not read, by their link type.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Unread(BTreeMap<i32, u64>);
 
 impl Unread {

@@ -39,7 +39,7 @@ impl Digests {
 }
 
 /// What is known of a connection's session.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Login {
     digests: Option<Digests>,
     session: Option<SessionId>,

@@ -100,6 +100,15 @@ pub struct MissingEnds {
     pub later_ns: f64,
 }
 
+impl MissingEnds {
+    /// Adds those of another part of a capture.
+    pub fn merge(&mut self, other: &MissingEnds) {
+        let all_ns = [*self, *other].map(|part| part.ios as f64 * part.later_ns);
+        self.ios += other.ios;
+        self.later_ns = all_ns.iter().sum::<f64>() / self.ios.max(1) as f64;
+    }
+}
+
 /// What captured connections tell.
 pub(super) struct Recorded {
     pub(super) cell: Cell,

@@ -2,6 +2,7 @@
 //! a watch tells.
 
 mod capture;
+mod parts;
 mod requests;
 mod stalls;
 mod watched;
@@ -36,9 +37,10 @@ use super::{print_json, print_text};
 pub(crate) struct ExplainArgs {
     /// A run (its folder, a prefix of its name, or its plan's name for the newest), the folder of
     /// one of its cells, a folder written by `--record` of target, bench, attach or watch, or a capture of
-    /// iSCSI connections (pcap or pcapng)
-    #[arg(value_name = "RUN|FOLDER|CAPTURE")]
-    place: PathBuf,
+    /// iSCSI connections (pcap or pcapng), of any length; several files of one capture, as `tcpdump -C` writes
+    /// them, are read in the order of their times, and `-` is standard input: `tcpdump -w - port 3260 | wansan explain -`
+    #[arg(value_name = "RUN|FOLDER|CAPTURE", required = true)]
+    places: Vec<PathBuf>,
     /// Directory of run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
@@ -84,21 +86,36 @@ struct Explanation {
 /// # Errors
 /// When the folder is no run folder, its records cannot be read, or a file is no capture.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
-    match std::fs::metadata(&args.place).map(|place| place.file_type()) {
-        Ok(kind) if kind.is_file() && args.what_if => {
-            return what_if::of_capture(&args.place, &args.set, args.json);
+    let place = match &args.places[..] {
+        [place] if place != Path::new(capture::STANDARD_INPUT) => place,
+        _ if args.what_if => bail!("--what-if takes one run, one folder or one capture file"),
+        places => {
+            let folder = places.iter().find(|place| place.is_dir());
+            if let Some(folder) = folder {
+                bail!(
+                    "{} is a folder: several places must all be files of one capture",
+                    folder.display()
+                );
+            }
+            return capture::explain(places, args.json);
         }
-        Ok(kind) if kind.is_file() => return capture::explain(&args.place, args.json),
+    };
+    match std::fs::metadata(place).map(|place| place.file_type()) {
+        Ok(kind) if kind.is_file() && args.what_if => {
+            return what_if::of_capture(place, &args.set, args.json);
+        }
+        Ok(kind) if kind.is_file() => return capture::explain(&args.places, args.json),
         Ok(kind) if !kind.is_dir() => bail!(
-            "{} is {}: give a capture file (pcap or pcapng), or the folder of a run or of records",
-            args.place.display(),
+            "{} is {}: give a capture file (pcap or pcapng), or the folder of a run or of records; `-` reads \
+             standard input",
+            place.display(),
             in_words(kind)
         ),
         _ => {}
     }
-    let folder = match args.place.to_str() {
-        Some(wanted) if !args.place.exists() => StoredRun::folder_of(&args.runs, wanted)?,
-        _ => args.place.clone(),
+    let folder = match place.to_str() {
+        Some(wanted) if !place.exists() => StoredRun::folder_of(&args.runs, wanted)?,
+        _ => place.clone(),
     };
     let run = Run::read(&folder)?;
     if args.what_if {

@@ -1,63 +1,118 @@
 //! What a capture tells.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
+use signal_hook::consts::SIGINT;
 use wansan_insight::CellSummary;
 use wansan_insight::capture::{
-    Capture, CaptureEnd, CapturedConnection, End, MOST_KEPT, MissingEnds, UnreadLink, finding,
-    unread_in_words,
+    Capture, CaptureEnd, CapturedConnection, End, MissingEnds, UnreadLink, Whole, read_parts,
+    read_stream, unread_in_words,
 };
 
+use super::parts::{self, Part};
 use super::stalls;
 use crate::commands::{print_json, print_text};
 
+/// Standard input, as an argument and in messages.
+pub(super) const STANDARD_INPUT: &str = "-";
+
 /// Everything that is printed with `--json`.
 #[derive(Serialize)]
-struct Explanation<'a> {
+pub(super) struct Explanation {
     frames: u64,
-    unread: &'a [UnreadLink],
+    unread: Vec<UnreadLink>,
     seconds: f64,
-    end: &'a CaptureEnd,
-    connections: &'a [CapturedConnection],
+    end: CaptureEnd,
+    pub(super) connections: Vec<CapturedConnection>,
     other_connections: usize,
     unpaired: u64,
     missing_ends: MissingEnds,
     finding: String,
-    summary: CellSummary,
+    /// Of a capture that is explained at once.
+    summary: Option<CellSummary>,
+    /// Of one that is explained in parts.
+    parts: Vec<Part>,
 }
 
-/// Explains the capture in `file`.
+/// Explains captures, which are read as one; `-` is standard input.
 ///
 /// # Errors
-/// When it cannot be read, is no capture, or holds no PDUs.
-pub(super) fn explain(file: &Path, json: bool) -> Result<ExitCode> {
-    let capture = Capture::read(file)?;
-    let summary = capture.summarise();
-    let explanation = Explanation {
-        frames: capture.frames,
-        unread: &capture.unread,
-        seconds: capture.span.seconds(),
-        end: &capture.end,
-        connections: &capture.connections,
-        other_connections: capture.others,
-        unpaired: capture.unpaired,
-        missing_ends: capture.missing_ends,
-        finding: finding(&summary),
-        summary,
+/// When one cannot be read or is no capture, or none holds PDUs.
+pub(super) fn explain(files: &[PathBuf], json: bool) -> Result<ExitCode> {
+    let mut read = parts::Read::default();
+    let mut take = |capture: Capture| read.take(&capture);
+    let is_stream = files == [Path::new(STANDARD_INPUT)];
+    let whole = match is_stream {
+        true => {
+            // Ctrl-C reaches the program that writes as well: what has come by then is explained. A second one ends this one.
+            let once = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&once))
+                .and_then(|_| signal_hook::flag::register(SIGINT, once))
+                .context("cannot wait for SIGINT")?;
+            read_stream(io::stdin(), Path::new("standard input"), &mut take)?
+        }
+        false => read_parts(files, &mut take)?,
     };
+    let name = match files {
+        [_] if is_stream => "standard input".to_owned(),
+        [file] => file.display().to_string(),
+        files => format!("{} files", files.len()),
+    };
+    let explanation = explanation(read, &whole);
     if json {
         print_json(&serde_json::to_string_pretty(&explanation)?)?;
     } else {
-        print_text(|out| print(out, file, &explanation))?;
+        print_text(|out| print(out, &name, &explanation, &whole))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(out: &mut dyn Write, file: &Path, explanation: &Explanation<'_>) -> io::Result<()> {
+fn explanation(read: parts::Read, whole: &Whole) -> Explanation {
+    let parts::Read {
+        mut parts,
+        connections,
+        others,
+        unread,
+        unpaired,
+        missing_ends,
+    } = read;
+    let from_ns = parts.iter().map(|part| part.from_ns).min().unwrap_or(0);
+    let to_ns = parts.iter().map(|part| part.to_ns).max().unwrap_or(0);
+    let finding = parts::finding_of(&parts);
+    let summary = match parts.len() {
+        1 => parts.pop().map(|part| part.summary),
+        _ => None,
+    };
+    Explanation {
+        frames: whole.frames,
+        unread,
+        seconds: to_ns.saturating_sub(from_ns) as f64 / 1e9,
+        end: match &whole.ends[..] {
+            [] => CaptureEnd::Whole,
+            [(_, end), ..] => end.clone(),
+        },
+        connections,
+        other_connections: others,
+        unpaired,
+        missing_ends,
+        finding,
+        summary,
+        parts,
+    }
+}
+
+fn print(
+    out: &mut dyn Write,
+    name: &str,
+    explanation: &Explanation,
+    whole: &Whole,
+) -> io::Result<()> {
     let Explanation {
         frames, seconds, ..
     } = explanation;
@@ -73,37 +128,50 @@ fn print(out: &mut dyn Write, file: &Path, explanation: &Explanation<'_>) -> io:
     };
     writeln!(
         out,
-        "{}: {frames} frames in {seconds:.3} s; {connections} {of_iscsi} with iSCSI{others}.",
-        file.display(),
+        "{name}: {frames} frames in {seconds:.3} s; {connections} {of_iscsi} with iSCSI{others}.",
     )?;
-    match explanation.end {
-        CaptureEnd::Whole => {}
-        CaptureEnd::CutOff => writeln!(out, "The file is truncated after frame {frames}.")?,
-        CaptureEnd::Damaged(reason) => {
-            writeln!(out, "The file is corrupt after frame {frames}: {reason}.")?;
+    for (file, end) in &whole.ends {
+        let file = match whole.ends.len() {
+            1 if explanation.parts.is_empty() => "The file".to_owned(),
+            _ => file.display().to_string(),
+        };
+        match end {
+            CaptureEnd::CutOff => writeln!(out, "{file} is truncated after frame {frames}.")?,
+            CaptureEnd::Damaged(reason) => {
+                writeln!(out, "{file} is corrupt after frame {frames}: {reason}.")?;
+            }
+            // Parts have no bound but their own.
+            CaptureEnd::Whole | CaptureEnd::Full => {}
         }
-        CaptureEnd::Full => writeln!(
-            out,
-            "Only the first {MOST_KEPT} segments and PDUs are analysed, up to frame {frames}."
-        )?,
     }
-    if let Some(unread) = unread_in_words(explanation.unread) {
+    if let Some(unread) = unread_in_words(&explanation.unread) {
         writeln!(out, "There are {unread}.")?;
     }
-    for connection in explanation.connections {
+    for connection in &explanation.connections {
         print_connection(out, connection)?;
     }
-    if explanation.summary.total.ios > 0 {
-        print_ios(out, explanation)?;
+    if let Some(summary) = &explanation.summary
+        && summary.total.ios > 0
+    {
+        print_ios(out, explanation, summary)?;
     }
     if explanation.unpaired > 0 {
         writeln!(
             out,
-            "I/Os excluded, as their command or status is not in the capture: {}.",
+            "I/Os excluded, as their command or status is not in the capture{}: {}.",
+            match explanation.parts.is_empty() {
+                true => "",
+                false => " or in another part",
+            },
             explanation.unpaired,
         )?;
     }
-    for session in &explanation.summary.sessions {
+    let Some(summary) = &explanation.summary else {
+        writeln!(out)?;
+        parts::print(out, &explanation.parts)?;
+        return writeln!(out, "{}", explanation.finding);
+    };
+    for session in &summary.sessions {
         if let Some(window) = session.command_window {
             writeln!(
                 out,
@@ -115,12 +183,15 @@ fn print(out: &mut dyn Write, file: &Path, explanation: &Explanation<'_>) -> io:
         }
     }
     writeln!(out)?;
-    stalls::print(out, "", "frame", &explanation.summary)?;
+    stalls::print(out, "", "frame", summary)?;
     writeln!(out, "{}", explanation.finding)
 }
 
-fn print_ios(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
-    let summary = &explanation.summary;
+fn print_ios(
+    out: &mut dyn Write,
+    explanation: &Explanation,
+    summary: &CellSummary,
+) -> io::Result<()> {
     let total = &summary.total;
     let in_flight = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
     writeln!(

@@ -1,0 +1,256 @@
+//! Captures of any length: read in parts, of which one at a time is kept.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use super::frames::{self, Frame};
+use super::order::Order;
+use super::{Capture, CaptureEnd, CaptureError, Nothing, Reading, beginning};
+
+/// Something that frames are read from.
+enum Source {
+    File(PathBuf, File),
+    Stream(PathBuf, Box<dyn Read + Send>),
+}
+
+/// What was read of a capture, all parts together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whole {
+    /// Frames, of all its files; parts count them through.
+    pub frames: u64,
+    /// How the reading of each file ended that is not whole.
+    pub ends: Vec<(PathBuf, CaptureEnd)>,
+}
+
+/// Reads capture files as one, in the order of their first frames, as `tcpdump -C` and `-G` write them. `take` gets it in
+/// parts of [`MOST_KEPT`](super::MOST_KEPT) segments and PDUs at most, as they are read; parts without PDUs are left out. What is
+/// known of a connection is known in the parts that follow; an I/O that is under way where one ends is excluded.
+///
+/// # Errors
+/// [`CaptureError`] when one is none, or none holds PDUs.
+pub fn read_parts(files: &[PathBuf], take: &mut dyn FnMut(Capture)) -> Result<Whole, CaptureError> {
+    let mut sources = Vec::new();
+    for path in files {
+        let first_ns = first_frame_ns(path)?;
+        let (file, _) = open(path)?;
+        sources.push((first_ns, Source::File(path.clone(), file)));
+    }
+    sources.sort_by_key(|(first_ns, _)| *first_ns);
+    let sources = sources.into_iter().map(|(_, source)| source);
+    read(sources, Reading::default(), take)
+}
+
+/// The same from a stream, such as standard input, that goes by `name` in errors.
+///
+/// # Errors
+/// As of [`read_parts`].
+pub fn read_stream(
+    stream: impl Read + Send + 'static,
+    name: &Path,
+    take: &mut dyn FnMut(Capture),
+) -> Result<Whole, CaptureError> {
+    let source = Source::Stream(name.to_owned(), Box::new(stream));
+    read(std::iter::once(source), Reading::default(), take)
+}
+
+fn open(path: &Path) -> Result<(File, &'static str), CaptureError> {
+    let system = |error: std::io::Error| CaptureError::System {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    };
+    let mut file = File::open(path).map_err(system)?;
+    let is = beginning(&mut file).map_err(system)?;
+    Ok((file, is))
+}
+
+/// When the first frame of a file was seen; that of one without any is of no account.
+fn first_frame_ns(path: &Path) -> Result<u64, CaptureError> {
+    let (file, is) = open(path)?;
+    let mut first_ns = None;
+    let end = frames::each(file, |frame| {
+        first_ns = Some(frame.time_ns);
+        ControlFlow::Break(())
+    });
+    end.ok_or_else(|| CaptureError::NotACapture {
+        path: path.to_owned(),
+        is,
+    })?;
+    Ok(first_ns.unwrap_or(u64::MAX))
+}
+
+fn read(
+    sources: impl Iterator<Item = Source>,
+    reading: Reading,
+    take: &mut dyn FnMut(Capture),
+) -> Result<Whole, CaptureError> {
+    let mut parts = Parts {
+        reading,
+        take,
+        has_any: false,
+    };
+    let mut order = Order::default();
+    let mut whole = Whole {
+        frames: 0,
+        ends: Vec::new(),
+    };
+    let mut first = None;
+    for source in sources {
+        let (path, end) = match source {
+            Source::File(path, file) => (path, parts.see(file, &mut order, &mut whole.frames)),
+            Source::Stream(path, stream) => {
+                let end = parts.see(stream, &mut order, &mut whole.frames);
+                (path, end)
+            }
+        };
+        let end = end.ok_or_else(|| CaptureError::NotACapture {
+            path: path.clone(),
+            is: "it begins neither as pcap nor as pcapng does",
+        })?;
+        if end != CaptureEnd::Whole {
+            whole.ends.push((path.clone(), end));
+        }
+        first.get_or_insert(path);
+    }
+    // It never breaks.
+    let _ = order.rest(|frame| parts.give(frame));
+    let nothing = parts.end();
+    match nothing {
+        Some(nothing) if !parts.has_any => Err(CaptureError::NoPdus {
+            path: first.unwrap_or_default(),
+            frames: nothing.frames,
+            connections: nothing.connections,
+            unread: nothing.unread,
+        }),
+        _ => Ok(whole),
+    }
+}
+
+/// The part that is being read, and whoever gets it.
+struct Parts<'a> {
+    reading: Reading,
+    take: &'a mut dyn FnMut(Capture),
+    has_any: bool,
+}
+
+impl Parts<'_> {
+    fn see(
+        &mut self,
+        file: impl Read + Send + 'static,
+        order: &mut Order,
+        frames: &mut u64,
+    ) -> Option<CaptureEnd> {
+        let before = *frames;
+        frames::each(file, |frame| {
+            *frames = before + frame.number;
+            let number = *frames;
+            order.take(&Frame { number, ..frame }, |frame| self.give(frame))
+        })
+    }
+
+    fn give(&mut self, frame: &Frame<'_>) -> ControlFlow<()> {
+        if self.reading.take(frame).is_break() {
+            // What the next part lacks, one with PDUs may still have.
+            let _ = self.end();
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Ends this part, and begins the next; what there was in it, if that were no PDUs.
+    fn end(&mut self) -> Option<Nothing> {
+        self.reading.name_sessions();
+        let next = self.reading.next_part();
+        let reading = std::mem::replace(&mut self.reading, next);
+        match reading.capture(CaptureEnd::Whole) {
+            Ok(part) => {
+                self.has_any = true;
+                (self.take)(part);
+                None
+            }
+            Err(nothing) => Some(nothing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    const INITIATOR: [u8; 6] = [10, 0, 0, 1, 0x9c, 0x40];
+    const TARGET: [u8; 6] = [10, 0, 0, 2, 0x0c, 0xbc];
+    const SCSI_COMMAND: u8 = 0x01;
+    const SCSI_RESPONSE: u8 = 0x21;
+
+    /// A capture of I/Os without data, one after the other: a pcap file of IP packets with times in ns.
+    fn pcap(ios: u32) -> Vec<u8> {
+        let mut file = Vec::new();
+        for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 101] {
+            file.extend(word.to_le_bytes());
+        }
+        for io in 0..ios {
+            let place = 48 * io;
+            let pdus = [
+                (INITIATOR, TARGET, SCSI_COMMAND, place, place),
+                (TARGET, INITIATOR, SCSI_RESPONSE, place, place + 48),
+            ];
+            for (at, (from, to, opcode, seq, ack)) in (0..).zip(pdus) {
+                let mut pdu = [0_u8; 48];
+                pdu[0] = opcode;
+                pdu[1] = 0x80;
+                pdu[16..20].copy_from_slice(&io.to_be_bytes());
+                // CmdSN of a command and ExpStatSN, StatSN of a response and ExpCmdSN.
+                let numbers = match opcode {
+                    SCSI_COMMAND => [io, io, 0],
+                    _ => [io, io + 1, io + 64],
+                };
+                for (word, number) in (24..).step_by(4).zip(numbers) {
+                    pdu[word..word + 4].copy_from_slice(&number.to_be_bytes());
+                }
+                let mut packet = vec![0x45, 0, 0, 88, 0, 0, 0x40, 0, 64, 6, 0, 0];
+                packet.extend(&from[..4]);
+                packet.extend(&to[..4]);
+                packet.extend(&from[4..]);
+                packet.extend(&to[4..]);
+                packet.extend((seq + 1000).to_be_bytes());
+                packet.extend((ack + 1000).to_be_bytes());
+                packet.extend([0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
+                packet.extend(pdu);
+                let ns = 1_000_000 * (2 * io + at) % 1_000_000_000;
+                let seconds = 1_700_000_000 + (2 * io + at) / 1000;
+                let bytes = packet.len() as u32;
+                for word in [seconds, ns, bytes, bytes] {
+                    file.extend(word.to_le_bytes());
+                }
+                file.extend(packet);
+            }
+        }
+        file
+    }
+
+    #[test]
+    fn a_long_capture_is_read_in_parts_without_losing_its_connection() {
+        const IOS: u32 = 1000;
+        let source = Source::Stream(PathBuf::from("file"), Box::new(Cursor::new(pcap(IOS))));
+        let mut parts = Vec::new();
+        let mut take = |part: Capture| parts.push(part);
+        let whole = read(std::iter::once(source), Reading::keeping(600), &mut take);
+        let whole = whole.expect("it holds PDUs");
+        assert_eq!((whole.frames, whole.ends), (u64::from(2 * IOS), Vec::new()));
+        assert!(parts.len() > 5, "{} parts", parts.len());
+        let mut ios = 0;
+        for part in &parts {
+            assert_eq!(part.connections.len(), 1);
+            assert!(part.connections[0].is_same(&parts[0].connections[0]));
+            let summary = part.summarise();
+            ios += summary.total.ios + part.unpaired;
+            assert!(part.unpaired <= 2, "{} are excluded", part.unpaired);
+            assert!(summary.total.ios > 0);
+        }
+        // One that a part's end divides is excluded in both, once known by its command and once by its status.
+        let (all, most) = (u64::from(IOS), u64::from(IOS) + parts.len() as u64);
+        assert!((all..=most).contains(&ios), "{ios} of {all}");
+    }
+}
