@@ -307,4 +307,20 @@ mod tests {
         assert_eq!(tried(9000), 36);
         assert_eq!(tried(1), 1, "it is fast again");
     }
+
+    #[test]
+    fn a_route_that_stands_still_costs_as_much_as_it_is_silent() {
+        let (mut lane, mut now) = (Lane::default(), Instant::ZERO);
+        for _ in 0..100 {
+            let sent = [(); 4].map(|()| lane.send(4096, now));
+            now += Duration::from_millis(10);
+            sent.into_iter().for_each(|sent| lane.complete(sent, now));
+        }
+        let _never_done = lane.send(4096, now);
+        let usual_ns = lane.expects_ns(4096, now);
+        assert!((5e6..40e6).contains(&usual_ns), "{usual_ns}");
+        let after = |silence| lane.expects_ns(4096, now + silence);
+        assert_eq!(after(Duration::from_millis(500)), 500e6);
+        assert_eq!(after(Duration::from_secs(5)), 5e9);
+    }
 }

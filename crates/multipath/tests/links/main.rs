@@ -204,3 +204,25 @@ fn changes_are_learned() {
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
     assert!(mean >= 0.9, "{mean} of {shares:?}");
 }
+
+/// A route that goes on to answer, but with a hundredth of its rate and twenty times its delay (a grey failure): no more
+/// than what is under way there waits for it.
+#[test]
+fn a_route_that_is_slow_but_alive_is_noticed_by_its_completions() {
+    const ILL_NS: u64 = 2_000_000_000;
+    let near = || Pipe::new(200.0, 1.0);
+    let share = |policy| {
+        let mut change = |now_ns: u64, pipes: &mut [Pipe; 2]| {
+            if now_ns >= ILL_NS {
+                pipes[1].bytes_per_ns = Pipe::new(1.0, 0.0).bytes_per_ns;
+                pipes[1].delay_ns = 320e6;
+            }
+        };
+        let pipes = [near(), Pipe::new(100.0, 16.0)];
+        run(policy, pipes, 64 << 10, 80, &mut change) / near().bytes_per_ns
+    };
+    let [ours, control] = [Policy::Cheapest, Policy::RoundRobin].map(share);
+    println!("slow but alive {ours:.3}, round robin {control:.3}");
+    assert!(ours >= 0.98, "{ours}");
+    assert!(control < 0.5, "{control}: the route is not slow");
+}
