@@ -37,7 +37,7 @@ pub(crate) struct Destination {
     pub(super) round_trip: Duration,
 }
 
-/// A route with its portal's addresses, which are looked up once: recovery must not wait for DNS.
+/// A route with its portal's addresses, which are looked up once: recovery must not wait for DNS. Before, they are none.
 #[derive(Debug, Clone)]
 pub(crate) struct ResolvedRoute {
     pub(crate) route: Route,
@@ -45,38 +45,57 @@ pub(crate) struct ResolvedRoute {
 }
 
 impl ResolvedRoute {
-    fn look_up(route: Route) -> Result<ResolvedRoute, InitiatorError> {
-        match route.addresses() {
-            Ok(addresses) => Ok(ResolvedRoute { route, addresses }),
-            Err(source) => Err(InitiatorError::Connect {
-                portal: route.portal(),
-                source,
-            }),
-        }
+    fn look_up(&mut self) -> Result<(), InitiatorError> {
+        let addresses = self.route.addresses();
+        self.addresses = addresses.map_err(|source| InitiatorError::Connect {
+            portal: self.route.portal(),
+            source,
+        })?;
+        Ok(())
+    }
+}
+
+impl From<Route> for ResolvedRoute {
+    fn from(route: Route) -> ResolvedRoute {
+        let addresses = Vec::new();
+        ResolvedRoute { route, addresses }
     }
 }
 
 impl Destination {
-    pub(crate) fn look_up(
-        url: &IscsiUrl,
-        config: &InitiatorConfig,
-    ) -> Result<Destination, InitiatorError> {
+    /// Where `url` and the routes of `config` lead; names of hosts are looked up when they are needed.
+    pub(crate) fn of(url: &IscsiUrl, config: &InitiatorConfig) -> Destination {
         let direct = [Route::to(url)];
         let routes = match &config.routes[..] {
             [] => &direct,
             routes => routes,
         };
-        let resolved = routes.iter().cloned().map(ResolvedRoute::look_up);
-        let resolved: Vec<ResolvedRoute> = resolved.collect::<Result<_, _>>()?;
+        let routes: Vec<ResolvedRoute> = routes.iter().cloned().map(Into::into).collect();
         let mut config = config.clone();
-        let connections = u16::try_from(resolved.len()).unwrap_or(u16::MAX);
+        let connections = u16::try_from(routes.len()).unwrap_or(u16::MAX);
         config.wanted.max_connections = config.wanted.max_connections.max(connections);
-        Ok(Destination {
+        Destination {
             config,
             target: Some(url.target.clone()),
-            routes: resolved,
+            routes,
             round_trip: Duration::ZERO,
-        })
+        }
+    }
+
+    /// Looks up the names of hosts that have not been yet.
+    pub(super) fn look_up(&mut self) -> Result<(), InitiatorError> {
+        let unknown = |route: &&mut ResolvedRoute| route.addresses.is_empty();
+        let mut routes = self.routes.iter_mut().filter(unknown);
+        routes.try_for_each(ResolvedRoute::look_up)
+    }
+
+    /// Takes over what `other` has looked up of the same routes.
+    pub(crate) fn learn(&mut self, other: &Destination) {
+        for (own, other) in self.routes.iter_mut().zip(&other.routes) {
+            if own.addresses.is_empty() && own.route == other.route {
+                own.addresses.clone_from(&other.addresses);
+            }
+        }
     }
 
     /// The target has moved to `addresses`: all routes lead there from now on, each to the next of
@@ -88,9 +107,9 @@ impl Destination {
                 host: address.host.clone(),
                 port: address.port,
             };
-            *resolved = ResolvedRoute::look_up(route)?;
+            *resolved = route.into();
         }
-        Ok(())
+        self.look_up()
     }
 
     /// What a connection logs in with: the same for all, but for a challenge of its own.

@@ -20,11 +20,15 @@ pub(super) fn connect(
     config: &InitiatorConfig,
     trace: Recorder,
 ) -> Result<Initiator, InitiatorError> {
-    connect_to(Destination::look_up(url, config)?, trace)
+    connect_to(Destination::of(url, config), trace)
 }
 
-/// The same, where the names of hosts have been looked up.
-pub(crate) fn connect_to(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError> {
+/// The same, to a destination of which names of hosts may have been looked up.
+pub(crate) fn connect_to(
+    mut to: Destination,
+    trace: Recorder,
+) -> Result<Initiator, InitiatorError> {
+    to.look_up()?;
     let connected = log_in(to.clone(), trace);
     let Err(InitiatorError::Login { source, portal, .. }) = &connected else {
         return connected;
@@ -50,6 +54,7 @@ pub(crate) fn connect_to(to: Destination, trace: Recorder) -> Result<Initiator, 
 pub(crate) fn discover(mut to: Destination) -> Result<Vec<TargetRecord>, InitiatorError> {
     to.target = None;
     to.routes.truncate(1);
+    to.look_up()?;
     to.config.wanted.max_connections = 1;
     let (patience, portal) = (to.config.patience, to.portal());
     let deadline = clock::now() + patience;

@@ -57,9 +57,9 @@ pub(super) fn destinations(
             ..config.clone()
         };
         config.wanted.max_connections = 1;
-        Destination::look_up(url, &config)
+        Destination::of(url, &config)
     });
-    each.collect()
+    Ok(each.collect())
 }
 
 /// The ISID of the session at a place: its qualifier counts on (RFC 7143 §11.12.5).
@@ -71,7 +71,7 @@ fn isid(first: [u8; 6], place: u16) -> [u8; 6] {
 
 /// All portals of the target, as the one in the URL lists them.
 fn portals(url: &IscsiUrl, config: &InitiatorConfig) -> Result<Vec<Route>, InitiatorError> {
-    let to = Destination::look_up(url, config)?;
+    let to = Destination::of(url, config);
     let targets = login::discover(to)?.into_iter();
     let addresses = targets
         .filter(|target| target.name == url.target)

@@ -180,6 +180,7 @@ impl MultipathSession {
         let path = &mut self.paths[place];
         path.session = initiator.session().id();
         path.portal_group_tag = initiator.session().portal_group_tag();
+        path.to.learn(initiator.destination());
         path.flapping.back(now);
         if let State::Down(down) = &mut path.state {
             initiator.record_to(std::mem::replace(&mut down.records, Recorder::off()));
