@@ -102,7 +102,9 @@ impl AttachError {
         match self {
             AttachError::Disk(DiskError::Session(error)) => !matches!(
                 error,
-                InitiatorError::Reserved { .. } | InitiatorError::Preempted { .. }
+                InitiatorError::Reserved { .. }
+                    | InitiatorError::SameKey { .. }
+                    | InitiatorError::Preempted { .. }
             ),
             AttachError::Disk(DiskError::Unit(_)) => true,
             _ => false,
@@ -217,7 +219,9 @@ impl Attached {
             Ok(prepared) => prepared,
             Err(error) => {
                 // It must not stay reserved.
-                drop(disk.detach());
+                if let (_, Some(left)) = disk.detach() {
+                    (config.report)(&left);
+                }
                 return Err(error);
             }
         };

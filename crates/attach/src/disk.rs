@@ -21,7 +21,7 @@ use wansan_san::initiator::InitiatorError;
 use wansan_san::load::LoadError;
 use wansan_san::multipath::RouteEvent;
 use wansan_san::url::IscsiUrl;
-use wansan_san::{Claim, InitiatorConfig, Reservation, Sessions};
+use wansan_san::{Claim, InitiatorConfig, Registering, Sessions};
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, TaskTag, clock};
 
 pub use self::facts::Facts;
@@ -172,16 +172,15 @@ impl Disk {
         let (sessions, facts) = log_in(&url, at, &config, (kinds, record_bytes))?;
         // A portal that has listed the others may be away later.
         let routes = sessions.routes();
-        let reservation = config.reservation.map(|reservation| Reservation {
-            claim: Claim::Keep,
-            ..reservation
-        });
+        let reservation = sessions.kept();
+        let own = reservation
+            .as_ref()
+            .map(|reservation| reservation.key.get());
         let config = InitiatorConfig {
             routes,
             reservation,
             ..config
         };
-        let own = reservation.map(|reservation| reservation.key.get());
         let mut disk = Disk {
             url,
             at,
@@ -569,7 +568,7 @@ impl Disk {
             Some(News::Sharing(sharing)) => self.events.push_back(DiskEvent::Shared(sharing)),
             Some(News::Changed) => self.events.push_back(DiskEvent::Changed),
             Some(News::Preempted(others)) => {
-                if let Some(reservation) = self.config.reservation {
+                if let Some(reservation) = &self.config.reservation {
                     self.give_up(&InitiatorError::Preempted {
                         lun: self.url.lun,
                         key: reservation.key.get(),
@@ -638,6 +637,9 @@ impl Disk {
         match attempt.as_ref().map(Receiver::try_recv) {
             None if now >= *next => {
                 let (to, from) = channel();
+                if let Some(reservation) = &mut self.config.reservation {
+                    reservation.registering = Registering::default();
+                }
                 let (url, at, config) = (self.url.clone(), self.at, self.config.clone());
                 let known = self.facts.clone();
                 let login = thread::Builder::new().name("log in".to_owned());
@@ -655,7 +657,7 @@ impl Disk {
                             url: url.to_string(),
                         })
                     });
-                    // Nobody waits for it when the disk is detached.
+                    // Nobody waits for it when the disk is detached, unless it has registered.
                     let _ = to.send(found);
                 });
                 match spawned {
@@ -704,13 +706,31 @@ impl Disk {
         }
     }
 
-    /// Logs out; what is under way is given up. Returns what was recorded, up to the loss of the first session.
+    /// Logs out; what is under way is given up. Returns what was recorded, up to the loss of the first session, and why
+    /// this host's key may still be with the disk, in one line, if it may.
     #[must_use]
-    pub fn detach(mut self) -> Vec<Recorder> {
-        if let Link::Up(sessions) = self.link {
-            self.records.extend(sessions.logout());
+    pub fn detach(mut self) -> (Vec<Recorder>, Option<String>) {
+        let reservation = self.config.reservation.as_ref();
+        let mut left = None;
+        match self.link {
+            Link::Up(mut sessions) => {
+                left = sessions.release();
+                self.records.extend(sessions.logout());
+            }
+            Link::Down { attempt, .. } => {
+                // A login that has not registered yet will not; one that has is waited for.
+                let is_registered = reservation.is_some_and(|it| it.registering.end());
+                let attempt = attempt.filter(|_| is_registered);
+                left = match attempt.and_then(|attempt| attempt.recv().ok()) {
+                    Some(Ok((mut sessions, _))) => sessions.release(),
+                    _ => {
+                        reservation.map(|it| it.stays(&self.url.to_string(), "there is no session"))
+                    }
+                };
+            }
+            Link::Preempted => {}
         }
-        self.records
+        (self.records, left)
     }
 }
 
@@ -725,8 +745,11 @@ fn log_in(
         Ok(facts) => Ok((sessions, facts)),
         Err(error) => {
             // It must not stay reserved, unless it was.
-            let claim = config.reservation.map(|reservation| reservation.claim);
-            if claim != Some(Claim::Keep) {
+            let claim = config
+                .reservation
+                .as_ref()
+                .map(|reservation| &reservation.claim);
+            if !matches!(claim, Some(Claim::Keep(_))) {
                 drop(sessions.logout());
             }
             Err(error.into())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use wansan_san::initiator::Portal;
-use wansan_san::reservation::{Claim, Reservation, ReservationKey};
+use wansan_san::reservation::{Claim, Registering, Reservation, ReservationKey};
 use wansan_san::settings::{
     ChapSettings, ChapSettingsError, ConnectionSettings, InitiatorSettings, NegotiationSettings,
 };
@@ -147,6 +147,7 @@ impl ReservationSettings {
                 } else {
                     Claim::Take
                 },
+                registering: Registering::default(),
             })),
             (None, true) => Err(DiskSettingsError::NoKey),
             (None, false) => Ok(None),

@@ -152,7 +152,10 @@ impl Worker {
         }
         self.next_status = Instant::ZERO;
         self.publish(clock::now());
-        let mut records = self.disk.detach();
+        let (mut records, left) = self.disk.detach();
+        if let Some(left) = left {
+            self.complaints.say(&left);
+        }
         records.extend(self.recorded.map(Requests::into_recorder));
         Ok(records)
     }

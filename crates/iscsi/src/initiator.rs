@@ -42,7 +42,7 @@ pub use connection::Connection;
 pub use error::{AdmitError, SessionError};
 pub use handshake::{Handshake, HandshakeError, LoginSettings};
 pub use recovery::{Dialer, Lost, NotBack, Recoveries, Recovery, RecoverySettings, attempt_time};
-pub use route_queue::RouteQueue;
+pub use route_queue::{Denied, RouteQueue};
 pub use schedule::Schedule;
 pub use session::{Event, Full, Session};
 pub use split::{Splitter, part_bytes};

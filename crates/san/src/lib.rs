@@ -23,7 +23,7 @@ pub mod target;
 pub mod url;
 
 pub use initiator::{Initiator, InitiatorConfig, InitiatorError, Route};
-pub use reservation::{Claim, Reservation, ReservationKey};
+pub use reservation::{Claim, Registering, Reservation, ReservationKey};
 pub use sessions::Sessions;
 pub use target::{Target, TargetConfig, TargetError};
 pub use wansan_tcp::DelayedAck;

@@ -6,6 +6,7 @@
 
 mod begin;
 mod errand;
+mod leave;
 mod path;
 mod unit;
 mod upkeep;
@@ -13,20 +14,19 @@ mod upkeep;
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use wansan_iscsi::initiator::{Command, Completion, Full, RouteQueue, Tally};
+use wansan_iscsi::initiator::{Command, Completion, Denied, Full, RouteQueue, Tally};
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, clock};
 
-use self::errand::{Errands, lock};
+use self::errand::Errands;
 use self::path::{Down, Path, State};
-use self::unit::Unit;
+pub use self::unit::Unit;
 use crate::initiator::{
     Initiator, InitiatorConfig, InitiatorError, LONGEST_WAIT, Recoveries, Route, timespec,
 };
-use crate::reservation::{ReservationKey, release, release_all};
+use crate::reservation::{Claim, Reservation};
 use crate::url::IscsiUrl;
 
 /// How long segments of a connection that was reset may still arrive, the maximum segment lifetime (RFC 9293 §3.4.1).
@@ -92,12 +92,12 @@ pub struct MultipathSession {
     waker: Option<OwnedFd>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Settings {
     patience: Duration,
     replacement_timeout: Duration,
-    /// What the sessions have registered with the unit, if anything.
-    key: Option<ReservationKey>,
+    /// What the sessions have registered with the unit, if they have and have not left it.
+    reservation: Option<Reservation>,
 }
 
 impl MultipathSession {
@@ -116,8 +116,8 @@ impl MultipathSession {
         let errands = Errands::new().map_err(InitiatorError::NoSocket)?;
         let patience = config.patience;
         let (mut joined, unit) = begin::log_in(&errands, &destinations, url.lun, patience)?;
-        if let Some(reservation) = config.reservation {
-            begin::hold_all(&mut joined, url.lun, reservation, patience)?;
+        if let Some(reservation) = &config.reservation {
+            begin::hold_all(&mut joined, (url.lun, &unit), reservation, patience)?;
         }
         let now = clock::now();
         let share_bytes = budget_bytes / destinations.len();
@@ -133,7 +133,7 @@ impl MultipathSession {
             config: Settings {
                 patience,
                 replacement_timeout: config.replacement_timeout,
-                key: config.reservation.map(|reservation| reservation.key),
+                reservation: config.reservation.clone(),
             },
             requests: RouteQueue::new(config.tasks, paths.len()),
             paths,
@@ -146,6 +146,9 @@ impl MultipathSession {
             next_ping: now + IDLE_PING,
             waker: None,
         };
+        if config.reservation.is_some() {
+            several.requests.reserve();
+        }
         for (place, joined) in joined.into_iter().enumerate() {
             match joined {
                 Ok((initiator, unit)) => several.join(place, initiator, &unit, now),
@@ -339,29 +342,38 @@ impl MultipathSession {
         if let Err(error) = initiator.receive_if(is_ready) {
             return self.lose(place, error);
         }
-        if !self.take_completions(place) {
-            let error = InitiatorError::Unusable {
-                lun: self.lun,
-                portal: self.paths[place].to.portal(),
+        let Err(denied) = self.take_completions(place) else {
+            return;
+        };
+        let (lun, portal) = (self.lun, self.paths[place].to.portal());
+        let error = match denied {
+            Denied::PortGroup => InitiatorError::Unusable {
+                lun,
+                portal,
                 problem: "the state of its target port group has changed".to_owned(),
-            };
-            self.lose(place, error);
-        }
+            },
+            // The login finds out whether another host has the unit.
+            Denied::Registration => InitiatorError::Unregistered { lun, portal },
+        };
+        self.lose(place, error);
     }
 
-    /// Takes what the session at `place` has completed; whether the unit can still be accessed through it.
-    fn take_completions(&mut self, place: usize) -> bool {
+    /// Takes what the session at `place` has completed.
+    ///
+    /// # Errors
+    /// The unit cannot be accessed through it any more.
+    fn take_completions(&mut self, place: usize) -> Result<(), Denied> {
         let State::Up(initiator) = &mut self.paths[place].state else {
-            return true;
+            return Ok(());
         };
         let now = clock::now();
         let session = initiator.session().id();
-        let mut is_accessible = true;
+        let mut taken = Ok(());
         while let Some(done) = initiator.poll_completion(now) {
-            is_accessible &= self.requests.answered((place, session), done, now);
+            taken = taken.and(self.requests.answered((place, session), done, now));
         }
         while initiator.poll_event().is_some() {}
-        is_accessible
+        taken
     }
 
     /// Goes on without the session at `place`.
@@ -382,7 +394,8 @@ impl MultipathSession {
             return;
         };
         initiator.end();
-        self.take_completions(place);
+        // It is being left as it is.
+        let _ = self.take_completions(place);
         let path = &mut self.paths[place];
         path.past = path.tally(now);
         let join_at = path.flapping.lost(now);
@@ -450,54 +463,24 @@ impl MultipathSession {
         }
     }
 
-    /// Unregisters and logs out of all sessions at once, and returns the records, even if the target does not answer.
+    /// How sessions that take the place of these reserve the unit, if these have.
     #[must_use]
-    pub fn logout(mut self) -> Vec<Recorder> {
-        // Nobody is to be woken any more.
-        self.waker = None;
-        self.fence_lost(clock::now() + self.config.patience);
-        // A route that comes back meanwhile finds that the key has been removed.
-        let registering = self.errands.registering();
-        let _none = self.config.key.map(|_| lock(&registering));
-        let key = self.config.key.filter(|_| !self.release_lost());
-        let (lun, patience) = (self.lun, self.config.patience);
-        let leave = |path: Path| match path.state {
-            State::Up(mut initiator) => {
-                if let Some(key) = key {
-                    release(&mut initiator, lun, key, clock::now() + patience);
-                }
-                initiator.logout()
-            }
-            State::Down(down) => down.records,
-        };
-        thread::scope(|scope| {
-            let all: Vec<_> = self
-                .paths
-                .into_iter()
-                .map(|path| scope.spawn(move || leave(path)))
-                .collect();
-            all.into_iter()
-                .filter_map(|left| left.join().ok())
-                .collect()
+    pub fn kept(&self) -> Option<Reservation> {
+        let reservation = self.config.reservation.clone()?;
+        let claim = Claim::Keep(self.unit.clone());
+        Some(Reservation {
+            claim,
+            ..reservation
         })
-    }
-
-    /// Has the target forget this host's key, which it also has for routes that are down, if there are such; whether it
-    /// has. It does not where other hosts are registered: all keys would go.
-    fn release_lost(&mut self) -> bool {
-        let (up, all) = self.connections();
-        let Some(key) = self.config.key.filter(|_| up < all) else {
-            return false;
-        };
-        let deadline = clock::now() + self.config.patience;
-        let mut up = self.paths.iter_mut().filter_map(Path::up_mut);
-        up.next()
-            .is_some_and(|initiator| release_all(initiator, self.lun, key, deadline))
     }
 
     /// The records of sessions that have failed.
     #[must_use]
     pub fn into_records(self) -> Vec<Recorder> {
+        if let Some(reservation) = &self.config.reservation {
+            // Logins that are under way must not register any more: nobody would unregister.
+            let _ = reservation.registering.end();
+        }
         let each = self.paths.into_iter().map(|path| match path.state {
             State::Up(initiator) => initiator.into_records(),
             State::Down(down) => down.records,

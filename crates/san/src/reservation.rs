@@ -4,19 +4,28 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use serde::Serialize;
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
-use wansan_iscsi::scsi::{AdditionalSense, Cdb, Keys, ReserveOut, Sense, SenseKey, cdb};
+use wansan_iscsi::scsi::{
+    AdditionalSense, Cdb, Keys, ReserveOut, Sense, SenseKey, cdb, parse_registrants,
+};
 use wansan_iscsi::wire::{Lun, ScsiStatus};
 use wansan_trace::{Instant, clock};
 use wansan_workload::failure;
 
 use crate::initiator::{Initiator, InitiatorError};
 use crate::load::{address, command};
+pub use crate::multipath::Unit;
 
 /// More unit attentions than a target queues, and more often than others register by chance at the same moment.
 const TRIES: usize = 8;
+
+/// Before a command is given again that the target will take later.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The number of the commands here among those of a session.
 const NUMBER: u64 = u64::MAX;
@@ -64,23 +73,99 @@ impl Serialize for ReservationKey {
 }
 
 /// How sessions reserve their unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Reservation {
     /// The host's key.
     pub key: ReservationKey,
     /// What they do about others.
     pub claim: Claim,
+    /// Whether they may register yet.
+    pub registering: Registering,
+}
+
+impl Reservation {
+    /// Says that `unit` may still have this host's key, and why.
+    #[must_use]
+    pub fn stays(&self, unit: &str, why: &str) -> String {
+        let key = self.key;
+        format!(
+            "key {key} may still be registered with {unit}: {why}; to remove it, attach the disk with this key again and detach it"
+        )
+    }
 }
 
 /// What is done about keys of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Claim {
     /// The unit is left to them.
     Take,
     /// They are removed.
     Preempt,
-    /// The unit was this host's already: it is left to them if they have removed this host's key meanwhile.
-    Keep,
+    /// The unit was this host's already, and is this one: it is left to them if they have removed this host's key meanwhile.
+    Keep(Unit),
+}
+
+/// Sessions with a unit are registered one after another, so that none takes the key of another for a proof that it may be,
+/// and none once the unit was left. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Registering(Arc<Mutex<Stage>>);
+
+/// How far registering has come.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    #[default]
+    None,
+    Begun,
+    Over,
+}
+
+impl Registering {
+    /// Waits until no other session is being registered; none is while this is held.
+    ///
+    /// # Errors
+    /// The unit was left.
+    pub(crate) fn turn(
+        &self,
+        lun: u16,
+        portal: &str,
+    ) -> Result<MutexGuard<'_, Stage>, InitiatorError> {
+        let mut stage = self.stage();
+        if *stage == Stage::Over {
+            return Err(InitiatorError::Unreservable {
+                lun,
+                portal: portal.to_owned(),
+                problem: "it is being detached".to_owned(),
+            });
+        }
+        *stage = Stage::Begun;
+        Ok(stage)
+    }
+
+    /// The unit is left: waits until no session is being registered, and lets none be any more. Whether one may have been
+    /// registered since this was made.
+    #[must_use]
+    pub fn end(&self) -> bool {
+        std::mem::replace(&mut *self.stage(), Stage::Over) == Stage::Begun
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        // Nothing is in it that a panic could have broken.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a session knows of its unit before it registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Nothing: it is the host's first. It may remove keys of others if it `preempts`.
+    Nothing {
+        /// See there.
+        preempts: bool,
+    },
+    /// The host's first session has just taken it.
+    Taken,
+    /// It was the host's, and must not be registered with if it is not any more.
+    Held,
 }
 
 /// Keys, in words.
@@ -96,50 +181,51 @@ pub(crate) fn in_words(keys: &[u64]) -> String {
 }
 
 /// Registers a session, which has nothing under way, with unit `lun`, and reserves that, all until `deadline`. After a
-/// failure the session is not registered, unless it has failed itself or the unit is this host's already: without any key
-/// it would seem to have been removed by another.
+/// failure the session is not registered, unless it has failed itself or the unit was held [before](Before::Held):
+/// without any key it would seem to have been removed by another.
 ///
 /// # Errors
 /// The unit is another host's, cannot be reserved, or the session has failed.
 pub(crate) fn hold(
     initiator: &mut Initiator,
     lun: u16,
-    reservation: Reservation,
+    (key, before): (ReservationKey, Before),
     deadline: Instant,
 ) -> Result<(), InitiatorError> {
-    let mut nexus = Nexus::of(initiator, lun, reservation.key, deadline)?;
-    nexus.keeps = reservation.claim == Claim::Keep;
-    match reservation.claim {
-        Claim::Take => nexus.take(false)?,
-        Claim::Preempt => nexus.take(true)?,
-        Claim::Keep => nexus.keep()?,
+    let mut nexus = Nexus::of(initiator, lun, key, deadline)?;
+    nexus.before = before;
+    match before {
+        Before::Nothing { .. } => nexus.take()?,
+        Before::Taken | Before::Held => nexus.keep()?,
     }
     nexus.reserve()
 }
 
-/// Unregisters a session. Where that fails nothing can be done about it: the target keeps the key.
-pub(crate) fn release(initiator: &mut Initiator, lun: u16, key: ReservationKey, deadline: Instant) {
-    if let Ok(mut nexus) = Nexus::of(initiator, lun, key, deadline) {
-        let _ = nexus.unregister();
-    }
-}
-
-/// Unregisters every session with this host's key, also those that are lost, if no other host is registered; whether that
-/// was done.
-pub(crate) fn release_all(
+/// Unregisters a session, which has nothing under way.
+///
+/// # Errors
+/// The target may still have the key.
+pub(crate) fn release(
     initiator: &mut Initiator,
     lun: u16,
     key: ReservationKey,
     deadline: Instant,
-) -> bool {
-    let mut clear = || {
-        let mut nexus = Nexus::of(initiator, lun, key, deadline)?;
-        let keys = nexus.keys()?;
-        let is_alone = keys.has(key.get()) && keys.others(Some(key.get())).is_empty();
-        let key = key.get();
-        Ok::<_, InitiatorError>(is_alone && nexus.send(ReserveOut::Clear { key })? == Answer::Good)
-    };
-    clear().unwrap_or(false)
+) -> Result<(), InitiatorError> {
+    Nexus::of(initiator, lun, key, deadline)?.unregister()
+}
+
+/// Unregisters all sessions with this host's key but this one, also those that are lost, and aborts what they have under
+/// way. Keys of other hosts stay.
+///
+/// # Errors
+/// The target may still have the key of some.
+pub(crate) fn release_others(
+    initiator: &mut Initiator,
+    lun: u16,
+    key: ReservationKey,
+    deadline: Instant,
+) -> Result<(), InitiatorError> {
+    Nexus::of(initiator, lun, key, deadline)?.preempt(key.get())
 }
 
 /// A session with the unit.
@@ -150,8 +236,9 @@ struct Nexus<'a> {
     portal: String,
     key: u64,
     deadline: Instant,
-    /// [`Claim::Keep`].
-    keeps: bool,
+    before: Before,
+    /// The target may have registrations outlive a loss of power.
+    persists: bool,
 }
 
 /// What came of a PERSISTENT RESERVE OUT.
@@ -187,30 +274,38 @@ impl Nexus<'_> {
             portal,
             key: key.get(),
             deadline,
-            keeps: false,
+            before: Before::Held,
+            persists: true,
         })
     }
 
     /// For the first time: of two hosts that come at once, both may see each other, and one does at least.
-    fn take(&mut self, preempts: bool) -> Result<(), InitiatorError> {
+    fn take(&mut self) -> Result<(), InitiatorError> {
+        let preempts = self.preempts();
         let others = self.keys()?.others(Some(self.key));
         if !preempts && !others.is_empty() {
             // They need not notice.
             return Err(self.reserved(others));
         }
         self.register()?;
+        let mut has_cleaned = false;
         for _ in 0..TRIES {
             let keys = self.keys()?;
             if !keys.has(self.key) {
                 return Err(self.preempted(&keys));
             }
             let others = keys.others(Some(self.key));
-            if others.is_empty() {
-                return Ok(());
-            }
-            if !preempts {
+            if !preempts && !others.is_empty() {
                 self.unregister()?;
                 return Err(self.reserved(others));
+            }
+            if keys.count(self.key) > 1 && !has_cleaned {
+                has_cleaned = true;
+                self.clean()?;
+                continue;
+            }
+            if others.is_empty() {
+                return Ok(());
             }
             for other in others {
                 self.preempt(other)?;
@@ -219,30 +314,55 @@ impl Nexus<'_> {
         self.give_up("other hosts register all the time".to_owned())
     }
 
+    /// Removes what sessions of this host have left there that ended without leaving.
+    fn clean(&mut self) -> Result<(), InitiatorError> {
+        let registrants = self.registrants()?;
+        let own = &self.initiator.destination().config.name;
+        if let Some(other) = registrants.into_iter().flatten().find(|name| name != own) {
+            self.unregister()?;
+            return Err(InitiatorError::SameKey {
+                lun: self.lun,
+                portal: self.portal.clone(),
+                key: self.key,
+                initiator: other,
+            });
+        }
+        self.preempt(self.key)?;
+        // Some targets have removed this one with them.
+        self.register()
+    }
+
+    fn preempts(&self) -> bool {
+        self.before == Before::Nothing { preempts: true }
+    }
+
     fn preempt(&mut self, other: u64) -> Result<(), InitiatorError> {
-        let key = self.key;
-        let mut preempt = |aborts| self.send(ReserveOut::Preempt { key, other, aborts });
-        let answer = match preempt(true)? {
-            // tgt has no PREEMPT AND ABORT.
-            Answer::Failed {
-                code: Some(AdditionalSense::INVALID_FIELD_IN_CDB),
-                ..
-            } => preempt(false)?,
-            answer => answer,
-        };
-        match answer {
+        match self.try_preempt(other)? {
             // A conflict: either is not registered any more, which the next look tells.
             Answer::Good | Answer::Conflict => Ok(()),
             Answer::Failed { how, .. } => self.give_up(format!("PREEMPT of key {other:#x}: {how}")),
         }
     }
 
-    /// When it had been registered before.
+    fn try_preempt(&mut self, other: u64) -> Result<Answer, InitiatorError> {
+        let key = self.key;
+        let mut preempt = |aborts| self.send(ReserveOut::Preempt { key, other, aborts });
+        match preempt(true)? {
+            // tgt has no PREEMPT AND ABORT.
+            Answer::Failed {
+                code: Some(AdditionalSense::INVALID_FIELD_IN_CDB),
+                ..
+            } => preempt(false),
+            answer => Ok(answer),
+        }
+    }
+
+    /// When the host has been registered before.
     fn keep(&mut self) -> Result<(), InitiatorError> {
         match self.send(ReserveOut::Renew { key: self.key })? {
             // Nothing can have come between.
             Answer::Good => return Ok(()),
-            Answer::Failed { how, .. } => return Err(self.unreservable(how)),
+            Answer::Failed { how, .. } => return self.give_up(how),
             Answer::Conflict => {}
         }
         for _ in 0..TRIES {
@@ -260,7 +380,13 @@ impl Nexus<'_> {
     }
 
     fn reserve(&mut self) -> Result<(), InitiatorError> {
-        match self.send(ReserveOut::Reserve { key: self.key })? {
+        let mut answer = self.send(ReserveOut::Reserve { key: self.key })?;
+        if answer == Answer::Conflict && self.preempts() {
+            // One of all registrants is this host's now, whatever its type: key 0 stands for all of them.
+            self.try_preempt(0)?;
+            answer = self.send(ReserveOut::Reserve { key: self.key })?;
+        }
+        match answer {
             Answer::Good => return Ok(()),
             Answer::Failed { how, .. } => return self.give_up(format!("RESERVE: {how}")),
             Answer::Conflict => {}
@@ -284,16 +410,36 @@ impl Nexus<'_> {
     }
 
     fn unregister(&mut self) -> Result<(), InitiatorError> {
-        // A conflict: it is not registered.
-        self.send(ReserveOut::Unregister { key: self.key })
-            .map(|_| ())
+        match self.send(ReserveOut::Unregister { key: self.key })? {
+            // A conflict: it is not registered.
+            Answer::Good | Answer::Conflict => Ok(()),
+            Answer::Failed { how, .. } => {
+                Err(self.unreservable(format!("key {:#x} stays registered: {how}", self.key)))
+            }
+        }
     }
 
     fn give_up(&mut self, problem: String) -> Result<(), InitiatorError> {
-        if !self.keeps {
+        if self.before != Before::Held {
             self.unregister()?;
         }
         Err(self.unreservable(problem))
+    }
+
+    /// Who has registered this host's key, as far as the target names them.
+    fn registrants(&mut self) -> Result<Vec<Option<String>>, InitiatorError> {
+        /// Room for some hundred.
+        const BYTES: u16 = 32 << 10;
+        let buffer = Transfer::Read(vec![0; BYTES.into()]);
+        let done = self.execute(cdb::persistent_reserve_in_full_status(BYTES), buffer)?;
+        Ok(match answer(&done) {
+            Answer::Good => {
+                let registrants = parse_registrants(&done.transfer.into_buffer(), self.key);
+                registrants.map_err(|malformed| self.unreservable(malformed.to_string()))?
+            }
+            // Not every target has it.
+            _ => Vec::new(),
+        })
     }
 
     fn keys(&mut self) -> Result<Keys, InitiatorError> {
@@ -309,20 +455,31 @@ impl Nexus<'_> {
     }
 
     fn send(&mut self, out: ReserveOut) -> Result<Answer, InitiatorError> {
-        let done = self.execute(out.cdb(), Transfer::Write(out.list()))?;
+        if self.persists && out.registers() {
+            match self.send_as(out, true)? {
+                // Without that, if the target has no place to keep it (PTPL_C 0).
+                Answer::Failed { .. } => self.persists = false,
+                answer => return Ok(answer),
+            }
+        }
+        self.send_as(out, false)
+    }
+
+    fn send_as(&mut self, out: ReserveOut, persists: bool) -> Result<Answer, InitiatorError> {
+        let done = self.execute(out.cdb(), Transfer::Write(out.list(persists)))?;
         Ok(answer(&done))
     }
 
-    /// Carries out a command; pending unit attentions are cleared first.
+    /// Carries out a command, again where it was only put off.
     fn execute(&mut self, cdb: Cdb, transfer: Transfer) -> Result<Completion, InitiatorError> {
         let mut transfer = transfer;
-        let mut left = TRIES;
+        let mut attentions = 0;
         loop {
             let done = self.execute_once(command(self.at, cdb, transfer, NUMBER))?;
-            left -= 1;
-            let sense = sense(&done);
-            if left == 0 || sense.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
-                return Ok(done);
+            match put_off(&done) {
+                Some(PutOff::Attention) if attentions < TRIES => attentions += 1,
+                Some(PutOff::Busy) if clock::now() + PAUSE < self.deadline => thread::sleep(PAUSE),
+                _ => return Ok(done),
             }
             transfer = done.transfer;
         }
@@ -373,6 +530,37 @@ impl Nexus<'_> {
 
 const BY_RESERVE_6: &str = "another initiator has reserved it by RESERVE (6)";
 
+/// Why a command has to be given again.
+#[derive(Debug, PartialEq, Eq)]
+enum PutOff {
+    /// A unit attention was pending.
+    Attention,
+    /// The target takes it later: it has too much to do, a change of reservations is being kept, another initiator has
+    /// reset the unit, or that becomes ready.
+    Busy,
+}
+
+fn put_off(done: &Completion) -> Option<PutOff> {
+    /// LOGICAL UNIT IS IN PROCESS OF BECOMING READY, ASYMMETRIC ACCESS STATE TRANSITION.
+    const PASSING: [u8; 2] = [0x01, 0x0a];
+    match done.outcome.as_ref().ok()?.status {
+        ScsiStatus::Busy | ScsiStatus::TaskSetFull | ScsiStatus::TaskAborted => Some(PutOff::Busy),
+        ScsiStatus::CheckCondition => {
+            let sense = sense(done)?;
+            let AdditionalSense { code, qualifier } = sense.additional;
+            match sense.key {
+                SenseKey::UnitAttention => Some(PutOff::Attention),
+                SenseKey::AbortedCommand => Some(PutOff::Busy),
+                SenseKey::NotReady => {
+                    (code == 0x04 && PASSING.contains(&qualifier)).then_some(PutOff::Busy)
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
 fn answer(done: &Completion) -> Answer {
     let status = done.outcome.as_ref().ok().map(|answer| answer.status);
     let code = sense(done).map(|sense| sense.additional);
@@ -399,27 +587,78 @@ mod tests {
 
     use super::*;
 
+    fn answered(status: ScsiStatus, sense: Option<Sense>) -> Completion {
+        Completion {
+            user: NUMBER,
+            task: TaskTag(0),
+            transfer: Transfer::None,
+            outcome: Ok(initiator::Answer {
+                status,
+                sense: sense.map_or(Vec::new(), |sense| sense.fixed().to_vec()),
+                residual: Residual::None,
+            }),
+        }
+    }
+
     #[test]
     fn a_unit_without_reservations_says_so() {
-        let answered = |status, sense: Vec<u8>| {
-            answer(&Completion {
-                user: NUMBER,
-                task: TaskTag(0),
-                transfer: Transfer::None,
-                outcome: Ok(initiator::Answer {
-                    status,
-                    sense,
-                    residual: Residual::None,
-                }),
-            })
-        };
-        assert!(answered(ScsiStatus::Good, Vec::new()) == Answer::Good);
-        assert!(answered(ScsiStatus::ReservationConflict, Vec::new()) == Answer::Conflict);
+        let answer = |status, sense| answer(&answered(status, sense));
+        assert!(answer(ScsiStatus::Good, None) == Answer::Good);
+        assert!(answer(ScsiStatus::ReservationConflict, None) == Answer::Conflict);
         let sense = Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE);
-        match answered(ScsiStatus::CheckCondition, sense.fixed().to_vec()) {
+        match answer(ScsiStatus::CheckCondition, Some(sense)) {
             Answer::Failed { how, .. } => assert!(how.contains("without a reservation key")),
             _ => panic!("it is taken for one with reservations"),
         }
+    }
+
+    #[test]
+    fn what_is_only_put_off_is_known() {
+        for status in [
+            ScsiStatus::Busy,
+            ScsiStatus::TaskSetFull,
+            ScsiStatus::TaskAborted,
+        ] {
+            assert_eq!(put_off(&answered(status, None)), Some(PutOff::Busy));
+        }
+        let check = |key, code, qualifier| {
+            let sense = Sense {
+                key,
+                additional: AdditionalSense { code, qualifier },
+                ..Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB)
+            };
+            put_off(&answered(ScsiStatus::CheckCondition, Some(sense)))
+        };
+        assert_eq!(
+            check(SenseKey::UnitAttention, 0x29, 0),
+            Some(PutOff::Attention)
+        );
+        assert_eq!(check(SenseKey::AbortedCommand, 0, 0), Some(PutOff::Busy));
+        assert_eq!(check(SenseKey::NotReady, 0x04, 0x01), Some(PutOff::Busy));
+        assert_eq!(check(SenseKey::NotReady, 0x04, 0x03), None, "for good");
+        assert_eq!(check(SenseKey::IllegalRequest, 0x24, 0), None);
+        assert_eq!(
+            put_off(&answered(ScsiStatus::ReservationConflict, None)),
+            None
+        );
+        assert_eq!(put_off(&answered(ScsiStatus::Good, None)), None);
+    }
+
+    #[test]
+    fn none_registers_with_a_unit_that_was_left() {
+        let registering = Registering::default();
+        assert!(!registering.end(), "none has registered");
+        assert!(registering.clone().turn(0, "portal").is_err());
+        let registering = Registering::default();
+        let same = registering.clone();
+        let turn = registering.turn(0, "portal").expect("it is open");
+        let left = thread::spawn(move || same.end());
+        // Whenever the other thread runs, it waits for this turn.
+        thread::sleep(Duration::from_millis(20));
+        assert!(!left.is_finished());
+        drop(turn);
+        assert!(left.join().expect("no panic"), "one may have registered");
+        assert!(registering.turn(0, "portal").is_err());
     }
 
     #[test]

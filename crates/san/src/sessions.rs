@@ -8,6 +8,7 @@ use wansan_trace::{Instant, Kinds, Recorder, SessionId};
 
 use crate::initiator::{Initiator, InitiatorConfig, InitiatorError, Recoveries, Route};
 use crate::multipath::{MultipathSession, RouteEvent};
+use crate::reservation::Reservation;
 use crate::url::IscsiUrl;
 
 /// Carries out single commands.
@@ -162,6 +163,24 @@ impl Sessions {
         match self {
             Sessions::One(session) => session.tallies(now),
             Sessions::Several(sessions) => sessions.tallies(now),
+        }
+    }
+
+    /// How sessions that take the place of these reserve the unit, if these have.
+    #[must_use]
+    pub fn kept(&self) -> Option<Reservation> {
+        match self {
+            Sessions::One(_) => None,
+            Sessions::Several(sessions) => sessions.kept(),
+        }
+    }
+
+    /// Unregisters from the unit, if it is reserved; only a logout may follow. Returns why this host's key may still be there,
+    /// in one line, if it may.
+    pub fn release(&mut self) -> Option<String> {
+        match self {
+            Sessions::One(_) => None,
+            Sessions::Several(sessions) => sessions.release(),
         }
     }
 

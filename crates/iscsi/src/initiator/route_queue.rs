@@ -10,7 +10,7 @@ use wansan_trace::{Instant, SessionId, TaskTag};
 use super::replay::is_repeatable;
 use super::session::Full;
 use super::task::{Command, Completion, TaskError, Transfer};
-use crate::scsi::{Effect, Sense, extent, is_about_access_state, opcode};
+use crate::scsi::{Effect, Sense, extent, is_about_access_state, is_about_reservations, opcode};
 use crate::wire::ScsiStatus;
 
 /// Commands until they are done, above the sessions of several routes. Sans-I/O: the driver gives the commands of
@@ -23,6 +23,16 @@ pub struct RouteQueue {
     unsure: Vec<RequestId>,
     done: VecDeque<(SessionId, Completion)>,
     most: usize,
+    is_reserved: bool,
+}
+
+/// Why commands for the unit cannot be carried out in a session any more, though it is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// The state of its target port group has changed, or does not let them be.
+    PortGroup,
+    /// Its registration, or the reservation, was taken away.
+    Registration,
 }
 
 /// A command that is not done.
@@ -46,7 +56,13 @@ impl RouteQueue {
             unsure: Vec::new(),
             done: VecDeque::new(),
             most,
+            is_reserved: false,
         }
+    }
+
+    /// From now on the unit is reserved, and all sessions are registered: one that is answered otherwise is of no use.
+    pub fn reserve(&mut self) {
+        self.is_reserved = true;
     }
 
     /// Takes a command. Its CDB and data tell which blocks it is about: it must be one for the unit, or for none.
@@ -104,25 +120,28 @@ impl RouteQueue {
         }
     }
 
-    /// What a session has made of a command. Returns whether the unit can still be accessed through it.
+    /// What a session has made of a command.
+    ///
+    /// # Errors
+    /// [`Denied`] when it has not carried it out, and will not carry out others: the session is to be left.
     pub fn answered(
         &mut self,
         (place, session): (usize, SessionId),
         done: Completion,
         now: Instant,
-    ) -> bool {
+    ) -> Result<(), Denied> {
         let id = done.user;
         let Some(held) = self.held.get_mut(&id) else {
-            return true;
+            return Ok(());
         };
-        let is_accessible = !is_not_accessible(&done);
-        if !is_accessible || matches!(done.outcome, Err(TaskError::SessionEnded)) {
-            if is_accessible && !is_repeatable(&held.command.cdb) {
+        let denied = denied(&done, self.is_reserved);
+        if denied.is_some() || matches!(done.outcome, Err(TaskError::SessionEnded)) {
+            if denied.is_none() && !is_repeatable(&held.command.cdb) {
                 self.unsure.push(id);
             }
             held.command.transfer = done.transfer;
             held.since = now;
-            return is_accessible;
+            return denied.map_or(Ok(()), Err);
         }
         let is_good = matches!(&done.outcome, Ok(answer) if answer.status == ScsiStatus::Good);
         if self.queue.completed(place, id, is_good, now) {
@@ -130,7 +149,7 @@ impl RouteQueue {
         } else if !is_good {
             held.failed.get_or_insert((session, done));
         }
-        true
+        Ok(())
     }
 
     fn finish(&mut self, id: RequestId, last: (SessionId, Completion)) {
@@ -145,6 +164,12 @@ impl RouteQueue {
     /// The next that is done, and the session that did it.
     pub fn poll_done(&mut self) -> Option<(SessionId, Completion)> {
         self.done.pop_front()
+    }
+
+    /// Whether there is none that is not done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.open() == 0
     }
 
     /// Whether any is done.
@@ -200,11 +225,118 @@ impl RouteQueue {
     }
 }
 
-/// Whether the target did not carry out a command because of the state of its port group.
-fn is_not_accessible(done: &Completion) -> bool {
-    let Ok(answer) = &done.outcome else {
-        return false;
-    };
-    answer.status == ScsiStatus::CheckCondition
-        && Sense::parse(&answer.sense).is_ok_and(|sense| is_about_access_state(&sense))
+/// Why the target did not carry out a command, if others will be answered like that, too.
+fn denied(done: &Completion, is_reserved: bool) -> Option<Denied> {
+    let answer = done.outcome.as_ref().ok()?;
+    match answer.status {
+        ScsiStatus::CheckCondition => {
+            let sense = Sense::parse(&answer.sense).ok()?;
+            match is_about_access_state(&sense) {
+                true => Some(Denied::PortGroup),
+                false => {
+                    (is_reserved && is_about_reservations(&sense)).then_some(Denied::Registration)
+                }
+            }
+        }
+        ScsiStatus::ReservationConflict => is_reserved.then_some(Denied::Registration),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::initiator::Answer;
+    use crate::scsi::{AdditionalSense, SenseKey, cdb};
+    use crate::wire::{Lun, Residual, TaskAttribute};
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn two_routes(is_reserved: bool) -> RouteQueue {
+        let mut queue = RouteQueue::new(8, 2);
+        if is_reserved {
+            queue.reserve();
+        }
+        queue.up(0, 0);
+        queue.up(1, 0);
+        let write = Command {
+            lun: Lun::default(),
+            cdb: cdb::write(8, 1, false),
+            attribute: TaskAttribute::Simple,
+            transfer: Transfer::Write(vec![7; 512]),
+            user: 42,
+        };
+        queue.submit(write, NOW).expect("there is room");
+        queue
+    }
+
+    fn answer(command: Command, status: ScsiStatus, sense: Vec<u8>) -> Completion {
+        Completion {
+            user: command.user,
+            task: TaskTag(1),
+            transfer: command.transfer,
+            outcome: Ok(Answer {
+                status,
+                sense,
+                residual: Residual::None,
+            }),
+        }
+    }
+
+    /// What says that a registration is gone.
+    fn refusals() -> Vec<(ScsiStatus, Vec<u8>)> {
+        let attention = |additional| Sense {
+            key: SenseKey::UnitAttention,
+            ..Sense::illegal(additional)
+        };
+        let attentions = [
+            AdditionalSense::RESERVATIONS_PREEMPTED,
+            AdditionalSense::RESERVATIONS_RELEASED,
+            AdditionalSense::REGISTRATIONS_PREEMPTED,
+        ];
+        let check = |additional| {
+            (
+                ScsiStatus::CheckCondition,
+                attention(additional).fixed().to_vec(),
+            )
+        };
+        let conflict = (ScsiStatus::ReservationConflict, Vec::new());
+        attentions
+            .into_iter()
+            .map(check)
+            .chain([conflict])
+            .collect()
+    }
+
+    #[test]
+    fn what_a_session_without_its_registration_refuses_goes_to_another() {
+        for (status, sense) in refusals() {
+            let mut queue = two_routes(true);
+            let (place, command, _) = queue.poll(NOW).expect("a route is up");
+            let done = answer(command, status, sense);
+            let refused = queue.answered((place, SessionId(1)), done, NOW);
+            assert_eq!(refused, Err(Denied::Registration));
+            queue.lost(place, SessionId(1));
+            assert!(!queue.has_done(), "nobody is told");
+            let (other, command, _) = queue.poll(NOW).expect("the other one is up");
+            assert_ne!(other, place);
+            let done = answer(command, ScsiStatus::Good, Vec::new());
+            assert_eq!(queue.answered((other, SessionId(2)), done, NOW), Ok(()));
+            let (session, done) = queue.poll_done().expect("it is done");
+            assert_eq!((session, done.user), (SessionId(2), 42));
+            assert_eq!(done.transfer, Transfer::Write(vec![7; 512]), "whole");
+        }
+    }
+
+    #[test]
+    fn without_a_registration_the_caller_hears_of_a_conflict() {
+        for (status, sense) in refusals() {
+            let mut queue = two_routes(false);
+            let (place, command, _) = queue.poll(NOW).expect("a route is up");
+            let done = answer(command, status, sense);
+            assert_eq!(queue.answered((place, SessionId(1)), done, NOW), Ok(()));
+            let (_, done) = queue.poll_done().expect("it is answered");
+            assert_eq!(done.outcome.map(|answer| answer.status), Ok(status));
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! their 16-byte form elsewhere.
 
 use super::opcode;
-use super::reserve_in::READ_KEYS;
+use super::reserve_in::{READ_FULL_STATUS, READ_KEYS};
 
 /// A command descriptor block, padded with zeros.
 pub type Cdb = [u8; 16];
@@ -177,9 +177,20 @@ pub fn mode_sense_10(page: u8, allocation_bytes: u16) -> Cdb {
 /// PERSISTENT RESERVE IN for the generation and the registered keys (SPC-4 §6.15.2).
 #[must_use]
 pub fn persistent_reserve_in_keys(allocation_bytes: u16) -> Cdb {
+    persistent_reserve_in(READ_KEYS, allocation_bytes)
+}
+
+/// PERSISTENT RESERVE IN for who is registered with which key (SPC-4 §6.15.5);
+/// [`parse_registrants`](super::parse_registrants) reads the answer.
+#[must_use]
+pub fn persistent_reserve_in_full_status(allocation_bytes: u16) -> Cdb {
+    persistent_reserve_in(READ_FULL_STATUS, allocation_bytes)
+}
+
+fn persistent_reserve_in(service_action: u8, allocation_bytes: u16) -> Cdb {
     let mut cdb = [0; 16];
     cdb[0] = opcode::PERSISTENT_RESERVE_IN;
-    cdb[1] = READ_KEYS;
+    cdb[1] = service_action;
     cdb[7..9].copy_from_slice(&allocation_bytes.to_be_bytes());
     cdb
 }

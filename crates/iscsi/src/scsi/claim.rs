@@ -4,13 +4,18 @@
 //! one sees the other. One that comes back renews its registration, which the target refuses once somebody has removed it.
 //! Where the target has lost it, or the nexus is a new one, it looks first, as whoever removed its key meant it to stay
 //! away; then it registers, and looks again whether anything came between.
+//!
+//! The type is Write Exclusive – All Registrants (7h). Of one for registrants only (5h, 6h) a single nexus is the holder,
+//! and with that one's registration it would end while others are in use; with all registrants it lasts as long as any. Exclusive
+//! Access – All Registrants (8h) would keep other hosts from reading, too, also from what they read to find their disks.
 
 use super::cdb::Cdb;
+use super::port::initiator_name;
 use super::reservation::Kind;
 use super::reserve_out::{
-    CLEAR, PREEMPT, PREEMPT_AND_ABORT, REGISTER, REGISTER_AND_IGNORE, RESERVE,
+    APTPL, PREEMPT, PREEMPT_AND_ABORT, REGISTER, REGISTER_AND_IGNORE, RESERVE,
 };
-use super::{Malformed, be32, be64, opcode};
+use super::{AdditionalSense, Malformed, Sense, SenseKey, be32, be64, opcode};
 
 /// The parameter list of PERSISTENT RESERVE OUT.
 const LIST_BYTES: u8 = 24;
@@ -41,19 +46,14 @@ pub enum ReserveOut {
         /// Its key.
         key: u64,
     },
-    /// Unregisters all nexuses that have another key.
+    /// Unregisters all other nexuses that have a key, which may be its own. Some targets unregister this one with those.
     Preempt {
         /// Its key.
         key: u64,
-        /// The other one.
+        /// Theirs; 0 for all, where the reservation is one of all registrants, which becomes one of this type.
         other: u64,
         /// What they have under way is aborted, too.
         aborts: bool,
-    },
-    /// Unregisters all nexuses of everybody, and ends the reservation.
-    Clear {
-        /// Its key.
-        key: u64,
     },
 }
 
@@ -67,7 +67,6 @@ impl ReserveOut {
             ReserveOut::Reserve { .. } => RESERVE,
             ReserveOut::Preempt { aborts: true, .. } => PREEMPT_AND_ABORT,
             ReserveOut::Preempt { aborts: false, .. } => PREEMPT,
-            ReserveOut::Clear { .. } => CLEAR,
         };
         let mut cdb = [0; 16];
         cdb[0] = opcode::PERSISTENT_RESERVE_OUT;
@@ -79,20 +78,31 @@ impl ReserveOut {
         cdb
     }
 
-    /// The parameter list: the nexus's key, and the one that the service action is about.
+    /// Whether it says if registrations are to outlive a loss of power: the last of these does, of whichever nexus.
     #[must_use]
-    pub fn list(self) -> Vec<u8> {
+    pub fn registers(self) -> bool {
+        matches!(
+            self,
+            ReserveOut::Register { .. } | ReserveOut::Renew { .. } | ReserveOut::Unregister { .. }
+        )
+    }
+
+    /// The parameter list: the nexus's key, and the one that the service action is about. If it `persists`, registrations
+    /// are to outlive a loss of power (APTPL, SPC-4 5.13.5), which a target without that refuses.
+    #[must_use]
+    pub fn list(self, persists: bool) -> Vec<u8> {
         let (key, action_key) = match self {
             ReserveOut::Register { key } => (0, key),
             ReserveOut::Renew { key } => (key, key),
-            ReserveOut::Unregister { key }
-            | ReserveOut::Reserve { key }
-            | ReserveOut::Clear { key } => (key, 0),
+            ReserveOut::Unregister { key } | ReserveOut::Reserve { key } => (key, 0),
             ReserveOut::Preempt { key, other, .. } => (key, other),
         };
         let mut list = vec![0; LIST_BYTES.into()];
         list[..8].copy_from_slice(&key.to_be_bytes());
         list[8..16].copy_from_slice(&action_key.to_be_bytes());
+        if persists && self.registers() {
+            list[20] = APTPL;
+        }
         list
     }
 }
@@ -133,6 +143,12 @@ impl Keys {
         self.is_cut || self.keys.contains(&own)
     }
 
+    /// How many nexuses are registered with `own`, as far as all keys are known.
+    #[must_use]
+    pub fn count(&self, own: u64) -> usize {
+        self.keys.iter().filter(|key| **key == own).count()
+    }
+
     /// The keys that are not `own`, or not there, each once.
     #[must_use]
     pub fn others(&self, own: Option<u64>) -> Vec<u64> {
@@ -159,6 +175,44 @@ impl Keys {
     }
 }
 
+/// Whether a unit attention says that registrations or a reservation were taken away: RESERVATIONS PREEMPTED,
+/// RESERVATIONS RELEASED or REGISTRATIONS PREEMPTED. Commands of the nexus may have been aborted with them.
+#[must_use]
+pub fn is_about_reservations(sense: &Sense) -> bool {
+    let codes = [
+        AdditionalSense::RESERVATIONS_PREEMPTED,
+        AdditionalSense::RESERVATIONS_RELEASED,
+        AdditionalSense::REGISTRATIONS_PREEMPTED,
+    ];
+    sense.key == SenseKey::UnitAttention && codes.contains(&sense.additional)
+}
+
+/// The initiators that have registered `key`, as the answer to READ FULL STATUS names them (SPC-4 6.15.5); those with
+/// another transport than iSCSI have no name. Descriptors that have not come in full are left out.
+///
+/// # Errors
+/// [`Malformed`] when it is too short to say how many there are.
+pub fn parse_registrants(data: &[u8], key: u64) -> Result<Vec<Option<String>>, Malformed> {
+    /// A descriptor without its TransportID, and where that one's length is.
+    const DESCRIPTOR_BYTES: usize = 24;
+    const LENGTH_AT: usize = 20;
+    Malformed::check_bytes("READ FULL STATUS answer", data, HEADER_BYTES)?;
+    let (header, all) = data.split_at(HEADER_BYTES);
+    let mut left = &all[..all.len().min(be32(header, 4) as usize)];
+    let mut found = Vec::new();
+    while let Some((descriptor, rest)) = left.split_at_checked(DESCRIPTOR_BYTES) {
+        let id_bytes = be32(descriptor, LENGTH_AT) as usize;
+        let Some((id, rest)) = rest.split_at_checked(id_bytes) else {
+            break;
+        };
+        if be64(descriptor, 0) == key {
+            found.push(initiator_name(id));
+        }
+        left = rest;
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,20 +233,23 @@ mod tests {
         let register = ReserveOut::Register { key: 0x0102 };
         assert_eq!(register.cdb()[..10], [0x5f, 6, 0, 0, 0, 0, 0, 0, 24, 0]);
         let expected = [[0; 8], [0, 0, 0, 0, 0, 0, 1, 2], [0; 8]].concat();
-        assert_eq!(register.list(), expected);
+        assert_eq!(register.list(false), expected);
         let unregister = ReserveOut::Unregister { key: 0x0102 };
         assert_eq!(unregister.cdb()[..3], [0x5f, 0, 0]);
         let expected = [[0, 0, 0, 0, 0, 0, 1, 2], [0; 8], [0; 8]].concat();
-        assert_eq!(unregister.list(), expected);
+        assert_eq!(unregister.list(false), expected);
+        for out in [register, unregister, ReserveOut::Renew { key: 1 }] {
+            assert_eq!(out.list(true)[16..], [0, 0, 0, 0, 1, 0, 0, 0]);
+        }
         let reserve = ReserveOut::Reserve { key: 1 };
         assert_eq!(reserve.cdb()[..3], [0x5f, 1, 7]);
+        assert_eq!(reserve.list(true), reserve.list(false));
         for (aborts, action) in [(true, 5), (false, 4)] {
             let (key, other) = (1, 2);
             let preempt = ReserveOut::Preempt { key, other, aborts };
             assert_eq!(preempt.cdb()[..3], [0x5f, action, 7]);
-            assert_eq!(preempt.list()[7..16], [1, 0, 0, 0, 0, 0, 0, 0, 2]);
+            assert_eq!(preempt.list(true)[7..16], [1, 0, 0, 0, 0, 0, 0, 0, 2]);
         }
-        assert_eq!(ReserveOut::Clear { key: 1 }.cdb()[..3], [0x5f, 3, 0]);
     }
 
     #[test]
@@ -200,6 +257,7 @@ mod tests {
         let some = keys(7, &[OTHER, OWN, OTHER]);
         assert_eq!(some.generation, 7);
         assert!(some.has(OWN) && some.has(OTHER) && !some.has(0xc));
+        assert_eq!((some.count(OWN), some.count(OTHER)), (1, 2));
         assert_eq!(some.others(Some(OWN)), [OTHER]);
         assert_eq!(some.others(None), [OWN, OTHER]);
         assert!(Keys::parse(&[0; 7]).is_err());
@@ -230,5 +288,48 @@ mod tests {
         assert!(!keys(9, &[OWN, OWN]).confirm(&before, OWN));
         let wraps = keys(u32::MAX, &[OTHER, OWN]);
         assert!(keys(0, &[OTHER, OWN]).confirm(&wraps, OWN));
+    }
+
+    #[test]
+    fn registrants_are_named() {
+        let descriptor = |key: u64, id: &[u8]| {
+            let length = (id.len() as u32).to_be_bytes();
+            [&key.to_be_bytes(), &[0; 12][..], &length, id].concat()
+        };
+        let own = super::super::tests::port("iqn.a").transport_id();
+        // FORMAT CODE 00b: without an ISID; and SAS.
+        let device = *b"\x05\0\0\x14iqn.2026-01.net.b\0\0\0";
+        let sas = [6; 24];
+        let all = [
+            descriptor(OWN, &own),
+            descriptor(OTHER, &own),
+            descriptor(OWN, &device),
+            descriptor(OWN, &sas),
+        ];
+        let all = all.concat();
+        let length = (all.len() as u32).to_be_bytes();
+        let answer = [&[0, 0, 0, 7], &length, &all[..], &[0; 9]].concat();
+        let name = |name: &str| Some(name.to_owned());
+        let expected = [name("iqn.a"), name("iqn.2026-01.net.b"), None];
+        assert_eq!(parse_registrants(&answer, OWN).unwrap(), expected);
+        assert_eq!(parse_registrants(&answer[..8], OWN).unwrap(), []);
+        for end in 8..answer.len() - 9 {
+            assert!(parse_registrants(&answer[..end], OWN).unwrap().len() < 3);
+        }
+        assert!(parse_registrants(&answer[..7], OWN).is_err());
+    }
+
+    #[test]
+    fn only_attentions_about_reservations_are_such() {
+        let attention = |code, qualifier| Sense {
+            key: SenseKey::UnitAttention,
+            additional: AdditionalSense { code, qualifier },
+            ..Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB)
+        };
+        for qualifier in 0..=7 {
+            let expected = (3..=5).contains(&qualifier);
+            assert_eq!(is_about_reservations(&attention(0x2a, qualifier)), expected);
+        }
+        assert!(!is_about_reservations(&attention(0x29, 3)));
     }
 }

@@ -63,6 +63,17 @@ impl InitiatorPort {
     }
 }
 
+/// The name of the initiator that an iSCSI TransportID is of, with an ISID or without.
+pub(super) fn initiator_name(id: &[u8]) -> Option<String> {
+    /// PROTOCOL IDENTIFIER, beside FORMAT CODE.
+    const PROTOCOL: u8 = 0x0f;
+    let text = id.get(4..).filter(|_| id[0] & PROTOCOL == 5)?;
+    let text = text.split(|byte| *byte == 0).next()?;
+    let text = core::str::from_utf8(text).ok()?;
+    let (name, _) = text.split_once(",i,0x").unwrap_or((text, ""));
+    Some(name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

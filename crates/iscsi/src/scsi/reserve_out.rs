@@ -30,7 +30,7 @@ const MAX_LIST_BYTES: u32 = 64 << 10;
 
 /// Flags in byte 20 of the parameter list.
 const SPEC_I_PT: u8 = 0x08;
-const APTPL: u8 = 0x01;
+pub(super) const APTPL: u8 = 0x01;
 /// UNREG and APTPL in byte 17 of that of REGISTER AND MOVE.
 const UNREG: u8 = 0x02;
 

@@ -106,9 +106,9 @@ pub enum InitiatorError {
         /// Host and port.
         portal: String,
     },
-    /// Several routes do not lead to the same unit.
+    /// Several routes do not lead to the same unit, or a route not to the one before.
     #[error(
-        "LUN {lun} at {portal} is not the unit of the other routes: its designators or its size differ"
+        "LUN {lun} at {portal} is not the unit that it was, or that of the other routes: its designators or its size differ"
     )]
     OtherUnit {
         /// The number of the unit.
@@ -128,6 +128,30 @@ pub enum InitiatorError {
         portal: String,
         /// Their keys.
         others: Vec<u64>,
+    },
+    /// Another initiator has registered this host's key.
+    #[error(
+        "initiator {initiator} has registered key {key:#x}, too, with LUN {lun} at {portal}; give each host a key of its own"
+    )]
+    SameKey {
+        /// The number of the unit.
+        lun: u16,
+        /// Host and port.
+        portal: String,
+        /// The key.
+        key: u64,
+        /// The other one's iSCSI name.
+        initiator: String,
+    },
+    /// The session is up, but the target does not know it as registered any more.
+    #[error(
+        "LUN {lun} at {portal} has lost the registration of this session; it is registered again if this host still has the disk"
+    )]
+    Unregistered {
+        /// The number of the unit.
+        lun: u16,
+        /// Host and port.
+        portal: String,
     },
     /// The unit had been reserved, and another host has taken it over.
     #[error(

@@ -116,7 +116,11 @@ impl InitiatorError {
 
     /// Whether the unit may be reached again over the same route.
     pub(crate) fn may_come_back(&self) -> bool {
-        self.is_of_the_path() || matches!(self, InitiatorError::Unusable { .. })
+        let is_of_the_unit = matches!(
+            self,
+            InitiatorError::Unusable { .. } | InitiatorError::Unregistered { .. }
+        );
+        self.is_of_the_path() || is_of_the_unit
     }
 
     /// Whether the unit is not this host's, or cannot be.
@@ -124,6 +128,7 @@ impl InitiatorError {
         matches!(
             self,
             InitiatorError::Reserved { .. }
+                | InitiatorError::SameKey { .. }
                 | InitiatorError::Preempted { .. }
                 | InitiatorError::Unreservable { .. }
         )

@@ -9,7 +9,7 @@ use super::errand::{Errands, Joined, Outcome};
 use super::unit::Unit;
 use crate::initiator::dial::Destination;
 use crate::initiator::{InitiatorConfig, InitiatorError, Route, login};
-use crate::reservation::{Claim, Reservation, hold, release};
+use crate::reservation::{Before, Claim, Reservation, hold, release};
 use crate::url::IscsiUrl;
 
 /// How long a route may take to come up at first, before the others begin without it.
@@ -49,11 +49,6 @@ pub(super) fn destinations(
             isid: isid(config.isid, place),
             routes: vec![route],
             replacement_timeout: Duration::ZERO,
-            // Over a route that is up later, the unit was reserved before.
-            reservation: config.reservation.map(|reservation| Reservation {
-                claim: Claim::Keep,
-                ..reservation
-            }),
             ..config.clone()
         };
         config.wanted.max_connections = 1;
@@ -121,34 +116,52 @@ fn join_all(
     Ok(ended.into_iter().map(|(_, joined)| joined).collect())
 }
 
-/// Registers all sessions that have begun with the unit, and reserves it.
+/// Registers all sessions that have begun with `unit`, which they lead to, and reserves it.
 ///
 /// # Errors
-/// It cannot be reserved, or no session is left; none is registered then, unless the unit is this host's already.
+/// It is not the one that is to be kept, cannot be reserved, or no session is left; none is registered then, unless the
+/// unit is this host's already.
 pub(super) fn hold_all(
     joined: &mut [Joined],
-    lun: u16,
-    reservation: Reservation,
+    (lun, unit): (u16, &Unit),
+    reservation: &Reservation,
     patience: Duration,
 ) -> Result<(), InitiatorError> {
+    let first = joined.iter().flatten().next();
+    let portal = first.map(|(initiator, _)| initiator.destination().portal());
+    let portal = portal.unwrap_or_default();
+    if let Claim::Keep(known) = &reservation.claim
+        && !unit.is(known)
+    {
+        return Err(InitiatorError::OtherUnit { lun, portal });
+    }
+    let _turn = reservation.registering.turn(lun, &portal)?;
+    let key = reservation.key;
     for place in 0..joined.len() {
+        let is_held = joined[..place].iter().any(Result::is_ok);
         let Ok((initiator, _)) = &mut joined[place] else {
             continue;
         };
+        let before = match reservation.claim {
+            Claim::Keep(_) => Before::Held,
+            _ if is_held => Before::Taken,
+            Claim::Take => Before::Nothing { preempts: false },
+            Claim::Preempt => Before::Nothing { preempts: true },
+        };
         let deadline = clock::now() + patience;
-        let Err(error) = hold(initiator, lun, reservation, deadline) else {
+        let Err(error) = hold(initiator, lun, (key, before), deadline) else {
             continue;
         };
         let is_of_the_unit = error.is_of_the_reservation();
         let is_last = joined[place + 1..].iter().all(Result::is_err);
-        let is_held = joined[..place].iter().any(Result::is_ok);
         if !is_of_the_unit && (is_held || !is_last) {
             joined[place] = Err(error);
             continue;
         }
-        if reservation.claim != Claim::Keep {
+        if before != Before::Held {
             for (initiator, _) in joined[..place].iter_mut().flatten() {
-                release(initiator, lun, reservation.key, deadline);
+                // What is told is why the unit cannot be had.
+                let _ = release(initiator, lun, key, deadline);
             }
         }
         return Err(error);

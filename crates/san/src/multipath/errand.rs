@@ -1,8 +1,8 @@
 //! What is done about a route that is down, by a thread of its own: logging in can take long.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
@@ -13,7 +13,7 @@ use super::unit::Unit;
 use crate::initiator::dial::Destination;
 use crate::initiator::login::connect_to;
 use crate::initiator::{Initiator, InitiatorError};
-use crate::reservation::hold;
+use crate::reservation::{Before, hold};
 
 /// What has come of a login: the session, and the unit that it leads to.
 pub(super) type Joined = Result<(Box<Initiator>, Unit), InitiatorError>;
@@ -34,8 +34,6 @@ pub(super) struct Errands {
     from: Receiver<(usize, Outcome)>,
     /// Readable once one has ended.
     bell: Arc<OwnedFd>,
-    /// Routes are registered one after another, so that none takes the key of another for a proof that it may be.
-    registers: Arc<Mutex<()>>,
 }
 
 impl Errands {
@@ -46,7 +44,6 @@ impl Errands {
             to,
             from,
             bell: Arc::new(bell),
-            registers: Arc::default(),
         })
     }
 
@@ -65,11 +62,11 @@ impl Errands {
     ) -> io::Result<()> {
         let usual = to.config.patience;
         let to = within(to, patience);
-        let (known, registers) = (known.cloned(), Arc::clone(&self.registers));
+        let known = known.cloned();
         self.spawn(place, move || {
             let join = || {
                 let deadline = clock::now() + patience;
-                let reservation = to.config.reservation;
+                let reservation = to.config.reservation.clone();
                 let (mut initiator, unit) = log_in(to, lun, patience)?;
                 if let Some(known) = known {
                     if !unit.is(&known) {
@@ -77,10 +74,12 @@ impl Errands {
                         return Err(InitiatorError::OtherUnit { lun, portal });
                     }
                     if let Some(reservation) = reservation {
+                        let portal = initiator.destination().portal();
+                        let _turn = reservation.registering.turn(lun, &portal)?;
                         // One that stands still must not hold the others up for long.
-                        let _alone = lock(&registers);
                         let deadline = deadline.min(clock::now() + initiator.attempt());
-                        hold(&mut initiator, lun, reservation, deadline)?;
+                        let held = (reservation.key, Before::Held);
+                        hold(&mut initiator, lun, held, deadline)?;
                     }
                 }
                 initiator.be_patient(usual);
@@ -116,11 +115,6 @@ impl Errands {
         })
     }
 
-    /// While this is held, no session is registered by an errand.
-    pub(super) fn registering(&self) -> Arc<Mutex<()>> {
-        Arc::clone(&self.registers)
-    }
-
     fn spawn(
         &self,
         place: usize,
@@ -147,11 +141,6 @@ impl Errands {
     pub(super) fn wait(&self) -> Option<(usize, Outcome)> {
         self.from.recv().ok()
     }
-}
-
-/// Nothing is in it that a panic could have broken.
-pub(super) fn lock(registering: &Mutex<()>) -> MutexGuard<'_, ()> {
-    registering.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The same destination, with another time limit.

@@ -15,9 +15,9 @@ use crate::initiator::{Initiator, InitiatorError};
 use crate::load::{LoadError, address, ask, capacity, command, page};
 use crate::sessions::Execute;
 
-/// A unit, as one route leads to it.
+/// A unit, as one route leads to it: what tells it from others.
 #[derive(Debug, Clone)]
-pub(super) struct Unit {
+pub struct Unit {
     capacity: Capacity,
     /// Its names, from VPD page 83h.
     names: Vec<Vec<u8>>,

@@ -180,6 +180,20 @@ pub(crate) fn kill(id: u32) -> Result<(), Stop> {
     signal(id, Signal::KILL)
 }
 
+/// Has it do nothing until it is to go on.
+pub(crate) fn freeze(id: u32) -> Result<(), Stop> {
+    signal(id, Signal::STOP)
+}
+
+pub(crate) fn thaw(id: u32) -> Result<(), Stop> {
+    signal(id, Signal::CONT)
+}
+
+/// Asks it to end, a second time to end at once.
+pub(crate) fn terminate(id: u32) -> Result<(), Stop> {
+    signal(id, Signal::TERM)
+}
+
 fn signal(id: u32, signal: Signal) -> Result<(), Stop> {
     let id = i32::try_from(id).ok().and_then(Pid::from_raw);
     let id = id.ok_or(Stop::Failed("no process id".to_owned()))?;

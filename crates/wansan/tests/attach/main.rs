@@ -6,7 +6,9 @@ mod crashes;
 mod faults;
 mod history;
 mod life;
+mod peer;
 mod program;
+mod registrations;
 mod reserved;
 mod shared;
 mod stage;
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         crashes::trials(),
         life::trials(),
         reserved::trials(),
+        registrations::trials(),
         copies::trials(),
         shared::trials(),
     ];

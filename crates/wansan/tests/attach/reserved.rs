@@ -2,28 +2,19 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use libtest_mimic::Trial;
 use tempfile::TempDir;
-use wansan_iscsi::initiator::{Answer, Command as ScsiCommand, Schedule, Transfer};
-use wansan_iscsi::keys::Wanted;
-use wansan_iscsi::scsi::{Cdb, ReserveOut, Sense, SenseKey, cdb};
-use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
 use wansan_nbd::client::Command as NbdCommand;
-use wansan_peers::process::{free_address, run};
-use wansan_peers::program::find;
+use wansan_peers::process::free_address;
 use wansan_peers::tgtd::Tgtd;
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::Attach;
-use wansan_san::load::address;
-use wansan_san::url::IscsiUrl;
-use wansan_san::{DelayedAck, Initiator, InitiatorConfig, Route};
-use wansan_trace::Recorder;
 
 use crate::faults::kill;
+use crate::peer::{OTHER, OWN, PREEMPT, Peer, REGISTER, await_listed, must_write, writes};
 use crate::program::Program;
 use crate::stage::{DISK_BYTES, LIMIT, Stage, WANSAN, pattern, relay, wansan};
 
@@ -51,162 +42,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         trial("a disk of tgtd is reserved", tgtd),
     ]
-}
-
-const OWN: &str = "0xa";
-const OTHER: &str = "0xb";
-
-/// Another initiator.
-struct Peer {
-    session: Initiator,
-    lun: Lun,
-}
-
-impl Peer {
-    fn connect(url: &str) -> Result<Peer, Stop> {
-        let broken = |error: String| Stop::Failed(error);
-        let url: IscsiUrl = url
-            .parse()
-            .map_err(|_| broken(format!("`{url}` is no URL")))?;
-        let config = InitiatorConfig {
-            name: "iqn.2026-01.net.example:peer".to_owned(),
-            isid: [0x80, 0, 0, 0, 0, 1],
-            chap: None,
-            wanted: Wanted::default(),
-            tasks: 4,
-            routes: vec![Route::to(&url)],
-            multipath: false,
-            reservation: None,
-            schedule: Schedule::default(),
-            congestion_control: None,
-            delayed_ack: DelayedAck::On,
-            patience: LIMIT,
-            replacement_timeout: Duration::ZERO,
-            tcp_interval: Duration::from_secs(1),
-        };
-        let session = Initiator::connect(&url, &config, Recorder::off());
-        Ok(Peer {
-            session: session.map_err(|error| broken(error.to_string()))?,
-            lun: address(url.lun).map_err(|error| broken(error.to_string()))?,
-        })
-    }
-
-    /// Carries out a command; unit attentions are passed over.
-    fn run(&mut self, cdb: Cdb, transfer: &Transfer) -> Result<(Answer, Vec<u8>), Stop> {
-        loop {
-            let command = ScsiCommand {
-                lun: self.lun,
-                cdb,
-                attribute: TaskAttribute::Simple,
-                transfer: transfer.clone(),
-                user: 0,
-            };
-            let done = self.session.execute(command);
-            let done = done.map_err(|error| Stop::Failed(error.to_string()))?;
-            let answer = done.outcome.map_err(|why| Stop::Failed(why.to_string()))?;
-            let sense = Sense::parse(&answer.sense).ok();
-            if sense.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
-                return Ok((answer, done.transfer.into_buffer()));
-            }
-        }
-    }
-
-    /// The registered keys, of each nexus its own.
-    fn keys(&mut self) -> Result<Vec<u64>, Stop> {
-        let bytes = 8 + 8 * 8;
-        let buffer = Transfer::Read(vec![0; bytes.into()]);
-        let (answer, data) = self.run(cdb::persistent_reserve_in_keys(bytes), &buffer)?;
-        require(answer.status == ScsiStatus::Good, || format!("{answer:?}"))?;
-        let number = |bytes: &[u8]| {
-            let bytes = bytes.iter();
-            bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
-        };
-        let length = number(&data[4..8]) as usize;
-        Ok(data[8..][..length].chunks(8).map(number).collect())
-    }
-
-    /// The keys have to be these, now or soon.
-    fn await_keys(&mut self, expected: &[u64]) -> Result<(), Stop> {
-        let began = Instant::now();
-        loop {
-            let keys = self.keys()?;
-            if keys == expected {
-                return Ok(());
-            }
-            require(began.elapsed() < LIMIT, || {
-                format!("the keys are {keys:x?}, not {expected:x?}")
-            })?;
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn has_keys(&mut self, expected: &[u64]) -> Result<(), Stop> {
-        let keys = self.keys()?;
-        require(keys == expected, || {
-            format!("the keys are {keys:x?}, not {expected:x?}")
-        })
-    }
-
-    /// How a write, and then a read, of the last block is answered.
-    fn writes_and_reads(&mut self) -> Result<(ScsiStatus, ScsiStatus), Stop> {
-        let last = DISK_BYTES / 512 - 1;
-        let data = Transfer::Write(vec![1; 512]);
-        let (written, _) = self.run(cdb::write(last, 1, false), &data)?;
-        let buffer = Transfer::Read(vec![0; 512]);
-        let (read, _) = self.run(cdb::read(last, 1, false), &buffer)?;
-        Ok((written.status, read.status))
-    }
-
-    /// It may read the disk, and write it or not.
-    fn is_kept_off(&mut self, is_kept_off: bool) -> Result<(), Stop> {
-        let written = match is_kept_off {
-            true => ScsiStatus::ReservationConflict,
-            false => ScsiStatus::Good,
-        };
-        let answers = self.writes_and_reads()?;
-        require(answers == (written, ScsiStatus::Good), || {
-            format!("a write and a read get {answers:?}")
-        })
-    }
-}
-
-/// What `wansan attach list` says of a disk that is attached.
-fn await_listed(attach: &Attach, what: &str, is_there: bool) -> Result<(), Stop> {
-    let began = Instant::now();
-    loop {
-        let listed = wansan(&["attach", "list"])?.success()?.output();
-        let own = listed.lines().find(|line| line.contains(attach.socket()));
-        if own.is_some_and(|line| line.contains(what) == is_there) {
-            return Ok(());
-        }
-        require(began.elapsed() < LIMIT, || {
-            format!("{listed}{}", attach.log())
-        })?;
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// Writes through an attached disk; whether that succeeds.
-fn writes(attach: &Attach) -> Result<bool, Stop> {
-    let arguments = [
-        "-f",
-        "raw",
-        "-t",
-        "none",
-        "-c",
-        "write -P 3 0 64k",
-        "-c",
-        "flush",
-        &attach.uri(),
-    ];
-    let finished = run(Command::new(find("qemu-io")?).args(arguments), LIMIT)?;
-    Ok(finished.status.success() && finished.output().contains("65536/65536"))
-}
-
-fn must_write(attach: &Attach) -> Result<(), Stop> {
-    require(writes(attach)?, || {
-        format!("it cannot be written: {}", attach.log())
-    })
 }
 
 /// Has many writes open all the time, until one fails; then all that are open are answered, too, though the target has
@@ -253,9 +88,15 @@ fn each_route() -> Result<(), Stop> {
     drop(before);
     await_listed(&attach, "1 of 2 connections", true)?;
     must_write(&attach)?;
+    // What the route that is away had registered is lost meanwhile.
+    peer.reserve_out((REGISTER, 0), [0, 0xa])?;
+    peer.reserve_out((PREEMPT, 7), [0xa, 0xa])?;
+    must_write(&attach)?;
+    peer.reserve_out((REGISTER, 0), [0xa, 0])?;
+    peer.has_keys(&[0xa])?;
     let _after = relay(&way, stage.target.address())?;
     await_listed(&attach, "1 of 2 connections", false)?;
-    peer.has_keys(&[0xa, 0xa])?;
+    peer.await_keys(&[0xa, 0xa])?;
     peer.is_kept_off(true)?;
     must_write(&attach)?;
     require(!attach.log().contains("registered with the disk"), || {
@@ -404,6 +245,10 @@ fn taken_over_meanwhile() -> Result<(), Stop> {
 fn at_once() -> Result<(), Stop> {
     let stage = Stage::new()?;
     let mut peer = Peer::connect(&stage.target.url(0))?;
+    let leave = |attach: Attach| {
+        must_write(&attach)?;
+        require(attach.stop()?.success(), || "attach failed".to_owned())
+    };
     for _ in 0..32 {
         let attached = thread::scope(|scope| {
             let attach = |key: &'static str| {
@@ -413,14 +258,24 @@ fn at_once() -> Result<(), Stop> {
             let both = [attach(OWN), attach(OTHER)];
             both.map(|attached| attached.join())
         });
-        let attached: Vec<Attach> = attached.into_iter().flatten().flatten().collect();
-        require(attached.len() <= 1, || "both have it".to_owned())?;
-        let keys = peer.keys()?;
-        require(keys.len() == attached.len(), || format!("{keys:x?}"))?;
-        for attach in attached {
-            must_write(&attach)?;
-            require(attach.stop()?.success(), || "attach failed".to_owned())?;
+        let mut winner = None;
+        for attached in attached.into_iter().flatten() {
+            match attached {
+                Ok(attach) => {
+                    let before = winner.replace(attach);
+                    require(before.is_none(), || "both have it".to_owned())?;
+                }
+                Err(Stop::Failed(why)) if why.contains("which has registered key 0x") => {}
+                Err(stop) => return Err(stop),
+            }
         }
+        let keys = peer.keys()?;
+        require(keys.len() == usize::from(winner.is_some()), || {
+            format!("{keys:x?}")
+        })?;
+        // Where each has seen the other, nothing of both is left.
+        let has_it = winner.map_or_else(|| stage.attach(&["--reservation-key", OWN]), Ok);
+        leave(has_it?)?;
         peer.has_keys(&[])?;
     }
     Ok(())
@@ -431,20 +286,35 @@ fn killed() -> Result<(), Stop> {
     let url = stage.target.url(0);
     let mut peer = Peer::connect(&url)?;
     let socket = stage.path("socket");
-    let attach = || {
-        let key = ["--reservation-key", OWN];
-        Attach::start_at(Path::new(WANSAN), &url, &socket, &key)
+    let attach = |routes: &[&str]| {
+        let arguments = [&["--reservation-key", OWN], routes].concat();
+        Attach::start_at(Path::new(WANSAN), &url, &socket, &arguments)
     };
-    let first = attach()?;
-    kill(first.id())?;
-    drop(first);
-    peer.has_keys(&[0xa])?;
-    peer.is_kept_off(true)?;
-    let again = attach()?;
-    must_write(&again)?;
-    peer.has_keys(&[0xa])?;
-    require(again.stop()?.success(), || "attach failed".to_owned())?;
-    peer.has_keys(&[])
+    for (before, after, keys) in [(1, 1, &[0xa][..]), (3, 1, &[0xa]), (1, 3, &[0xa; 3])] {
+        let routes = |count: u32| ["--multipath".to_owned(), format!("--connections={count}")];
+        let [before, after] = [before, after].map(routes);
+        let first = attach(&before.each_ref().map(String::as_str))?;
+        kill(first.id())?;
+        drop(first);
+        require(!peer.keys()?.is_empty(), || "no key is left".to_owned())?;
+        peer.is_kept_off(true)?;
+        // What other sessions have left is removed, and no more than that.
+        let again = attach(&after.each_ref().map(String::as_str))?;
+        must_write(&again)?;
+        peer.has_keys(keys)?;
+        kill(again.id())?;
+        drop(again);
+        // Without any of it the next one registers anew.
+        peer.reserve_out((REGISTER, 0), [0, 0xc])?;
+        peer.reserve_out((PREEMPT, 7), [0xc, 0xa])?;
+        peer.reserve_out((REGISTER, 0), [0xc, 0])?;
+        let again = attach(&after.each_ref().map(String::as_str))?;
+        peer.has_keys(keys)?;
+        peer.is_kept_off(true)?;
+        require(again.stop()?.success(), || "attach failed".to_owned())?;
+        peer.has_keys(&[])?;
+    }
+    Ok(())
 }
 
 fn detached_with_a_route_down() -> Result<(), Stop> {
@@ -464,10 +334,9 @@ fn detached_with_a_route_down() -> Result<(), Stop> {
     peer.has_keys(&[])?;
     // Another host's key is not removed with them.
     let attach = attached()?;
-    let register = ReserveOut::Register { key: 0xc };
-    peer.run(register.cdb(), &Transfer::Write(register.list()))?;
+    peer.reserve_out((REGISTER, 0), [0, 0xc])?;
     require(attach.stop()?.success(), || "attach failed".to_owned())?;
-    peer.has_keys(&[0xa, 0xc])
+    peer.has_keys(&[0xc])
 }
 
 fn tgtd() -> Result<(), Stop> {
