@@ -364,5 +364,18 @@ fn tgtd() -> Result<(), Stop> {
     must_write(&second)?;
     require(second.stop()?.success(), || "attach failed".to_owned())?;
     peer.has_keys(&[])?;
-    peer.is_kept_off(false)
+    peer.is_kept_off(false)?;
+    // What a killed one has left over more routes is removed, and a registration that is lost is renewed.
+    let killed = attach(&both)?;
+    kill(killed.id())?;
+    drop(killed);
+    let again = attach(&["--reservation-key", OWN])?;
+    peer.has_keys(&[0xa])?;
+    peer.reserve_out((REGISTER, 0), [0, 0xa])?;
+    peer.reserve_out((PREEMPT, 7), [0xa, 0xa])?;
+    must_write(&again)?;
+    peer.reserve_out((REGISTER, 0), [0xa, 0])?;
+    peer.has_keys(&[0xa])?;
+    require(again.stop()?.success(), || "attach failed".to_owned())?;
+    peer.has_keys(&[])
 }
