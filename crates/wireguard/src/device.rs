@@ -1,6 +1,5 @@
 //! A TUN device: the kernel's routing on one side, this process on the other.
 
-use std::ffi::c_ulong;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -63,7 +62,7 @@ fn attach(file: &File, name: &str) -> io::Result<()> {
     }
     // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which `request` is and which outlives
     // the call; its name ends in a zero byte since it is shorter than the field.
-    let answer = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as c_ulong, &mut request) };
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) };
     if answer < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -48,6 +48,15 @@ struct Control([u8; CONTROL_BYTES]);
 
 impl Control {
     const EMPTY: Control = Control([0; CONTROL_BYTES]);
+
+    /// What the kernel has put there for the message with this header.
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the length's type differs between C libraries"
+    )]
+    fn filled(&self, header: &libc::msghdr) -> &[u8] {
+        &self.0[..(header.msg_controllen as usize).min(CONTROL_BYTES)]
+    }
 }
 
 /// Reads what has come, as recv(2) does, and gives the stamp of the last segment of it, in ns of
@@ -70,12 +79,12 @@ pub(super) fn receive(
     message.msg_iov = &raw mut buffer;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL_BYTES;
+    message.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: the message describes `space` and `control`, which outlive the call and are of nobody
     // else meanwhile; any bytes are valid for both.
     let bytes = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let bytes = usize::try_from(bytes).map_err(|_| io::Error::last_os_error())?;
-    let messages = ControlMessages::of(&control.0[..message.msg_controllen.min(CONTROL_BYTES)]);
+    let messages = ControlMessages::of(control.filled(&message));
     Ok((bytes, messages.realtime_ns))
 }
 
@@ -95,7 +104,7 @@ pub(super) fn collect(
     let mut messages = controls.each_mut().map(|control| {
         let mut header = blank_message();
         header.msg_control = control.0.as_mut_ptr().cast();
-        header.msg_controllen = CONTROL_BYTES;
+        header.msg_controllen = CONTROL_BYTES as _;
         libc::mmsghdr {
             msg_hdr: header,
             msg_len: 0,
@@ -120,8 +129,7 @@ pub(super) fn collect(
         };
     };
     for (message, control) in messages.iter().zip(&controls).take(count) {
-        let bytes = message.msg_hdr.msg_controllen.min(CONTROL_BYTES);
-        let messages = ControlMessages::of(&control.0[..bytes]);
+        let messages = ControlMessages::of(control.filled(&message.msg_hdr));
         if let (Some(realtime_ns), Some((step, key))) = (messages.realtime_ns, messages.sent) {
             each(step, key, realtime_ns);
         }
