@@ -61,6 +61,10 @@ fn package_of(program: &str) -> &'static str {
         "tcpdump" => "tcpdump",
         "nbdinfo" | "nbdcopy" => "libnbd-bin",
         "fio" => "fio",
+        "mandoc" => "mandoc",
+        "fish" => "fish",
+        "zsh" => "zsh",
+        "bash" => "bash",
         name if name.starts_with("iscsi-") => "libiscsi-bin",
         _ => "coreutils",
     }

@@ -3,12 +3,14 @@
 pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod cc;
+pub(crate) mod completions;
 pub(crate) mod copy;
 pub(crate) mod diagnose;
 pub(crate) mod explain;
 mod grid;
 pub(crate) mod initiator_check;
 pub(crate) mod lab;
+pub(crate) mod man;
 mod measuring;
 pub(crate) mod model;
 mod options;

@@ -6,14 +6,21 @@ mod reference;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Exit status for bad input or an environment that lacks something.
 const BAD_INPUT: u8 = 2;
 
+/// What `--version` prints: a build without the programs that run in the kernel says so.
+const VERSION: &str = if cfg!(feature = "ebpf") {
+    env!("CARGO_PKG_VERSION")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), " (without eBPF)")
+};
+
 /// Block storage over long distances: build it, watch it, explain it
 #[derive(Debug, Parser)]
-#[command(name = "wansan", version, arg_required_else_help = true)]
+#[command(name = "wansan", version = VERSION, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -51,6 +58,10 @@ enum Command {
     Tune(commands::tune::TuneArgs),
     /// Fit closed-form throughput models to a run and compare their errors
     Model(commands::model::ModelArgs),
+    /// Print a script with which a shell completes wansan's commands and options
+    Completions(commands::completions::CompletionsArgs),
+    /// Write the man pages of all commands to a folder
+    Man(commands::man::ManArgs),
     /// Run one router's WireGuard endpoints, configured on standard input; started by the lab
     #[command(hide = true)]
     Wireguard,
@@ -77,6 +88,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => commands::explain::run(&args),
         Command::Tune(args) => commands::tune::run(&args),
         Command::Model(args) => commands::model::run(&args),
+        Command::Completions(args) => commands::completions::run(&args, Arguments::command()),
+        Command::Man(args) => commands::man::run(&args, Arguments::command()),
         Command::Wireguard => commands::wireguard::run(),
     };
     done.unwrap_or_else(|error| {
