@@ -65,6 +65,7 @@ fn package_of(program: &str) -> &'static str {
         "fish" => "fish",
         "zsh" => "zsh",
         "bash" => "bash",
+        "systemd-analyze" => "systemd",
         name if name.starts_with("iscsi-") => "libiscsi-bin",
         _ => "coreutils",
     }

@@ -1,13 +1,15 @@
-//! What users get beside the binary: man pages and completions.
+//! What users get beside the binary: man pages, completions and units of systemd.
 
 mod command_line;
+mod units;
 
 use std::process::ExitCode;
 
 use wansan_peers::trial::run;
 
 fn main() -> ExitCode {
-    run(command_line::trials())
+    let trials = [command_line::trials(), units::trials()];
+    run(trials.into_iter().flatten().collect())
 }
 
 /// The binary under test.
