@@ -16,11 +16,14 @@ EBPF = $$(setup/ebpf)
 DEMO_PLAN := plans/papers/p2-command-window.toml
 PAGE := web/dist/report.html
 PACKAGES := web/node_modules/.package-lock.json
+# Runs on any Linux of this processor, whatever its C library.
+STATIC_TARGET := $(shell uname -m)-unknown-linux-musl
+STATIC := $(TARGET)/$(STATIC_TARGET)/release/wansan
 # With the folders, whose times change when a file is taken away.
 PAGE_SOURCES := $(shell find web/src web/test) \
 	web/build.mjs web/sources.mjs web/package.json web/tsconfig.json
 
-.PHONY: help setup build web demo test test-all test-papers test-consistency test-oracle test-faults test-kernels conformance fuzz check bench clean
+.PHONY: help setup build deb static image web demo test test-all test-packages test-papers test-consistency test-oracle test-faults test-kernels conformance fuzz check bench clean
 
 help:
 	@echo 'make demo    build what it takes, quickly, then run $(DEMO_PLAN)'
@@ -31,11 +34,15 @@ help:
 	@echo 'make test-consistency  a whole target with many initiators in virtual time, held to what the standards allow, a million histories; SEEDS=N for another number'
 	@echo 'make test-oracle   checks that the oracle detects known faults, put back one by one into a copy of the tree; minutes'
 	@echo 'make test-kernels  the Linux kernel at the other end, and its failing disks under our target, in virtual machines; minutes'
+	@echo 'make test-packages  the Debian package in a clean Debian, installed, used and purged, and the static binary if there is one; minutes'
 	@echo 'make conformance   libiscsi'"'"'s suite on our target and on tgtd, as a page of Markdown; LIBISCSI_SOURCE=DIR for the current suite too'
 	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'
 	@echo 'make check   format, lints, types, dependency licences and advisories'
 	@echo 'make bench   every number that wansan promises, beside its peers; bench-peers, -long_path, -relay, -emulator, -vpn, -read_io for one; bench-sim and bench-predictions take half an hour each; attached disks: cargo bench -p wansan --bench long_path -- attached'
 	@echo 'make build   the release binary, $(WANSAN)'
+	@echo 'make deb     a Debian package of it, below $(TARGET)/debian'
+	@echo 'make static  a binary without libraries and without eBPF, $(STATIC)'
+	@echo 'make image   an image of a container with that binary alone'
 	@echo 'make web     the page of the reports, $(PAGE)'
 	@echo 'make setup   install (or name) what building and testing need'
 	@echo 'make clean   remove what was built; run folders stay'
@@ -46,6 +53,18 @@ setup:
 build: web
 	@setup/need build ebpf
 	@cargo build --release --locked --package wansan $(EBPF)
+
+deb: build
+	@setup/need deb
+	@setup/make-deb $(TARGET)
+
+static: web
+	@setup/need build static
+	@cargo build --release --locked --package wansan --target $(STATIC_TARGET)
+
+image: static
+	@setup/need image
+	@setup/make-image $(STATIC)
 
 demo: web
 	@setup/need build
@@ -60,7 +79,12 @@ test: web
 	@setup/need build ebpf test
 	@node setup/run-tests.mjs
 
-test-all: test test-papers test-faults test-consistency test-oracle test-kernels
+test-packages: deb
+	@setup/need build ebpf test packages
+	@WANSAN_DEB=$$(ls -t $(abspath $(TARGET))/debian/*.deb | head -n 1) WANSAN_STATIC=$(abspath $(wildcard $(STATIC))) \
+		cargo test --quiet --locked --package wansan $(EBPF) --test packages
+
+test-all: test test-packages test-papers test-faults test-consistency test-oracle test-kernels
 
 test-papers: web
 	@setup/need build ebpf test

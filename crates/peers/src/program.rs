@@ -65,7 +65,13 @@ fn package_of(program: &str) -> &'static str {
         "fish" => "fish",
         "zsh" => "zsh",
         "bash" => "bash",
+        "find" => "findutils",
+        "unshare" => "util-linux",
         "systemd-analyze" => "systemd",
+        "systemd-nspawn" => "systemd-container",
+        "lintian" => "lintian",
+        "mmdebstrap" => "mmdebstrap",
+        "buildah" => "buildah",
         name if name.starts_with("iscsi-") => "libiscsi-bin",
         _ => "coreutils",
     }
