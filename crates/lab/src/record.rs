@@ -18,6 +18,7 @@ mod report;
 mod results;
 mod stored;
 mod stream;
+mod timeline;
 
 use std::path::PathBuf;
 
@@ -34,6 +35,7 @@ pub(crate) use results::{add_netem, add_paths, add_reports, add_routers, add_str
 pub use results::{cell_result, results};
 pub use stored::{StoredError, StoredRun, list};
 pub(crate) use stream::{add_relay_records, recorded_as, relay_result, stream_result};
+pub use timeline::write_perfetto;
 
 /// The run folder could not be written: a matter of the disk or of its rights.
 #[derive(Debug, thiserror::Error)]

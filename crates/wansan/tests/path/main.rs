@@ -442,6 +442,18 @@ fn by_hand(lab: &Lab) -> Result<(), Failed> {
             format!("{arguments:?}: {told}")
         })?;
     }
+    let timeline = running.folder.join("timeline.pftrace");
+    let out = timeline.display().to_string();
+    told(&["lab", "export", "perfetto", "trial", "--out", &out])?;
+    check(fs::metadata(&timeline)?.len() > 10_000, || {
+        "a timeline without I/Os".to_owned()
+    })?;
+    let export = ["lab", "export", "perfetto", "trial", "--cell", "9"];
+    let missing = lab.wansan(&export).output()?;
+    let complaint = String::from_utf8_lossy(&missing.stderr);
+    check(complaint.contains("has no cell 9"), || {
+        complaint.to_string()
+    })?;
     lab.plan("1s", "", "rate = \"100Mbit/s\"")?;
     lab.run()?;
     let compared = told(&["lab", "compare", &folder, "trial"])?;

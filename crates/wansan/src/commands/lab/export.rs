@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use wansan_lab::record::{CellTable, StoredRun};
+use wansan_insight::{Cell, Run};
+use wansan_lab::record::{CellTable, StoredRun, write_perfetto};
 
 use crate::commands::print_json;
 
@@ -18,6 +19,9 @@ pub(super) struct ExportArgs {
     format: Format,
     /// A run folder, a plan's name (its newest run), or a prefix of a run's name
     run: String,
+    /// With perfetto: the cell
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    cell: u64,
     /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -35,6 +39,8 @@ enum Format {
     Csv,
     /// Parquet, for pandas, DuckDB, Spark and the like
     Parquet,
+    /// The I/Os of one cell through their layers on a timeline, with TCP and paths, for ui.perfetto.dev
+    Perfetto,
 }
 
 pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
@@ -44,13 +50,26 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
     match args.format {
         Format::Csv => table.write_csv(&mut bytes)?,
         Format::Parquet => table.write_parquet(&mut bytes)?,
+        Format::Perfetto => {
+            let records = Run::read(&run.folder)?;
+            let known = records.cells.iter().find(|cell| cell.cell == args.cell);
+            let known = known.with_context(|| {
+                format!(
+                    "{} has no cell {}: give another with --cell",
+                    run.name(),
+                    args.cell
+                )
+            })?;
+            let cell = Cell::read(&records.cell_folder(known)?)?;
+            write_perfetto(&cell, &mut bytes)?;
+        }
     }
     match &args.out {
         Some(file) => {
             fs::write(file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         }
-        None if matches!(args.format, Format::Parquet) && io::stdout().is_terminal() => {
-            bail!("Parquet is not for a terminal: name a file with `--out`");
+        None if !matches!(args.format, Format::Csv) && io::stdout().is_terminal() => {
+            bail!("this format is not for a terminal: name a file with `--out`");
         }
         None => match io::stdout().write_all(&bytes) {
             // A reader that has gone away has seen what it wanted.
@@ -62,10 +81,15 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
     }
     if args.json {
         let columns: Vec<&str> = table.names().collect();
-        let said = json!({
-            "run": run.name(), "file": args.out, "rows": run.results.cells.len(),
-            "columns": columns,
-        });
+        let said = match args.format {
+            Format::Perfetto => json!({
+                "run": run.name(), "file": args.out, "cell": args.cell, "bytes": bytes.len(),
+            }),
+            Format::Csv | Format::Parquet => json!({
+                "run": run.name(), "file": args.out, "rows": run.results.cells.len(),
+                "columns": columns,
+            }),
+        };
         print_json(&said.to_string())?;
     }
     Ok(ExitCode::SUCCESS)
