@@ -225,10 +225,12 @@ impl Program {
 
     /// One line for `systemctl status`.
     fn summary(&self) -> String {
+        // Not while the others are held: a disk that comes to be served takes both the other way round.
+        let waiting = self.disks.waiting().len();
         let disks = self.disks.served();
         let places = disks.iter().map(|disk| disk.attached.place().to_string());
         let serves = format!("serves {}", places.collect::<Vec<_>>().join(", "));
-        match self.disks.waiting().len() {
+        match waiting {
             0 => serves,
             waiting => format!("{serves}; {waiting} more when their targets can be reached"),
         }
