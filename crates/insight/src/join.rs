@@ -41,6 +41,13 @@ impl Task {
         }
     }
 
+    /// Whether it can have entered a layer at that time: it has not entered it, nor left it before, which was then the
+    /// end of an I/O whose begin was not recorded.
+    fn may_enter(&self, depth: usize, time_ns: u64) -> bool {
+        let left_ns = self.leave_ns[depth];
+        self.enter_ns[depth] == NEVER && (left_ns == NEVER || left_ns >= time_ns)
+    }
+
     /// When it entered the layer, if that was recorded.
     #[must_use]
     pub fn enter_ns(&self, layer: Layer) -> Option<u64> {
@@ -117,7 +124,7 @@ type Newest = HashMap<(SessionId, TaskTag), u32>;
 
 /// Joins crossings that are sorted by time.
 ///
-/// A tag names one I/O until a layer is entered a second time: then a new use of the tag has
+/// A tag names one I/O until a layer is entered a second time, or after it was left: then a new use of the tag has
 /// begun (foreign initiators use tags again at once). A crossing that the newest use already has
 /// or cannot have yet belongs to the use before it, if that one lacks it.
 #[must_use]
@@ -131,7 +138,9 @@ pub fn join(rows: &[Row<Crossing>]) -> Joined {
         let depth = crossing.layer.depth();
         let place = newest.get(&key).copied();
         let place = match (place, crossing.direction) {
-            (Some(place), Direction::Enter) if tasks[place as usize].enter_ns[depth] == NEVER => {
+            (Some(place), Direction::Enter)
+                if tasks[place as usize].may_enter(depth, crossing.time.ns()) =>
+            {
                 place
             }
             (Some(place), Direction::Leave) => {

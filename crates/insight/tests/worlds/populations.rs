@@ -182,6 +182,24 @@ fn tags_used_again_are_other_ios() {
 }
 
 #[test]
+fn the_end_of_an_io_that_began_before_the_records_is_not_the_next_ones() {
+    use Direction::{Enter, Leave};
+    let rows = [
+        row(100, 5, Layer::Window, Leave),
+        row(2000, 5, Layer::Window, Enter),
+        row(2050, 5, Layer::Window, Leave),
+    ];
+    let joined = join(&rows);
+    let spans: Vec<_> = joined
+        .tasks
+        .iter()
+        .map(|task| task.both_ns(Layer::Window))
+        .collect();
+    assert_eq!(spans, [None, Some((2000, 2050))]);
+    assert_eq!((joined.incomplete, joined.repeated_crossings), (1, 0));
+}
+
+#[test]
 fn ios_cut_off_at_either_end_are_in_flight_to_the_edge() {
     use Direction::{Enter, Leave};
     let rows = [
