@@ -7,6 +7,7 @@
 //! - `ends` tells from the point of the capture what both ends saw;
 //! - `records` makes of that the records of a [`Cell`], so that everything that reads a run's cell
 //!   reads a capture;
+//! - `commands` are the SCSI commands of its I/Os, by which what kernels say of them is found;
 //! - `parts` reads files of any length, several of them, or a stream, a part at a time;
 //! - [`Passing`] takes packets while they pass instead of a file;
 //! - [`finding`] says what it tells in a sentence.
@@ -14,6 +15,7 @@
 //! Whatever a file holds, it is bounded what is kept of it: [`MOST_KEPT`] segments and PDUs, of
 //! which headers alone, and [`MOST_CONNECTIONS`] connections.
 
+mod commands;
 mod connection;
 mod ends;
 mod finding;
@@ -47,6 +49,7 @@ use crate::opcode;
 use crate::population::Population;
 use crate::summary::{CellSummary, summarise};
 use crate::window::Window;
+pub use commands::CapturedCommand;
 use connection::Connection;
 pub use finding::finding;
 use frames::Frame;
@@ -236,6 +239,8 @@ pub struct Capture {
     /// The numbers of the frames of the cell's packets, from 1; 0 for a packet that was lost before
     /// it was seen.
     pub frame_of: Vec<u64>,
+    /// The SCSI commands of the I/Os, in the order of these.
+    pub commands: Vec<CapturedCommand>,
     /// Whether all sequence numbers of its PDUs were captured.
     has_numbers: bool,
 }
@@ -585,6 +590,7 @@ impl Reading {
             has_numbers: pdus.all(|found| found.has_numbers),
             connections: sessions.iter().map(described).collect(),
             others: all - sessions.len(),
+            commands: recorded.commands,
             cell: recorded.cell,
             frames: self.frames,
             unread: self.unread.links(),

@@ -24,6 +24,7 @@ use crate::opcode::{
 use crate::stall::Times;
 use crate::wire::{Begin, Carrier};
 
+use super::commands::{self, Asked, CapturedCommand};
 use super::connection::Connection;
 use super::ends::{Came, Journey, Passed, passed};
 
@@ -46,6 +47,9 @@ pub(super) struct Session<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Carried {
     record: Pdu,
+    /// Bytes 8 to 15 of its header, and 32 to 47: of a command, the LUN and the CDB (RFC 7143 §11.3).
+    lun: [u8; 8],
+    cdb: [u8; 16],
     left_ns: u64,
     /// Whether its first byte left in one segment with the end of the PDU before it.
     is_joined: bool,
@@ -63,6 +67,8 @@ struct Records {
     carriers: Vec<Carrier>,
     /// CmdSN of the commands of each session with where and when they came.
     commands: BTreeMap<SessionId, Vec<(Pdu, u64)>>,
+    /// What each command asks for, by its tag and when it left.
+    asked: HashMap<(SessionId, TaskTag, u64), Asked>,
     /// Of which commands and answers each connection shows no other.
     whole: HashMap<(SessionId, ConnectionId), Whole>,
     missing_ends: MissingEnds,
@@ -112,6 +118,8 @@ impl MissingEnds {
 /// What captured connections tell.
 pub(super) struct Recorded {
     pub(super) cell: Cell,
+    /// The commands of the cell's I/Os.
+    pub(super) commands: Vec<CapturedCommand>,
     /// The frame of each of the cell's packets.
     pub(super) frame_of: Vec<u64>,
     /// I/Os that are excluded: the capture has missed their command or their status.
@@ -131,6 +139,7 @@ pub(super) fn recorded(sessions: &[Session<'_>]) -> Recorded {
         mut pdus,
         mut crossings,
         carriers,
+        asked,
         whole,
         mut missing_ends,
         ..
@@ -163,6 +172,7 @@ pub(super) fn recorded(sessions: &[Session<'_>]) -> Recorded {
         request: None,
     };
     Recorded {
+        commands: commands::of(&cell, &asked),
         cell,
         frame_of,
         unpaired,
@@ -297,6 +307,9 @@ impl Records {
                 &command.record,
                 command.seen_ns[1],
             );
+            let key = (session.id, command.record.task, command.left_ns);
+            let Carried { lun, cdb, .. } = *command;
+            self.asked.insert(key, Asked { lun, cdb });
         }
         let answers = answers.iter().zip(answers_ns);
         let mut begun: HashSet<TaskTag> = HashSet::default();
@@ -461,6 +474,8 @@ fn carried(session: &Session<'_>, journey: &Journey, from: usize) -> Vec<Carried
         );
         Some(Carried {
             record,
+            lun: std::array::from_fn(|at| found.bhs[8 + at]),
+            cdb: std::array::from_fn(|at| found.bhs[32 + at]),
             left_ns,
             is_joined: journey.is_joined(found.offset),
             seen_ns: [first_ns, last_ns],

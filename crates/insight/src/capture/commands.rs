@@ -1,0 +1,103 @@
+//! The SCSI commands of captured I/Os, by which what kernels say of the same I/Os is found.
+
+use foldhash::HashMap;
+
+use wansan_trace::event::PduDirection;
+use wansan_trace::{Layer, SessionId, TaskTag};
+
+use super::Capture;
+use super::records::TARGET;
+use crate::cell::Cell;
+use crate::opcode::DATA_OUT;
+
+/// What a command asks for, as its PDU has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) lun: [u8; 8],
+    pub(super) cdb: [u8; 16],
+}
+
+/// A captured SCSI command. Times are since 1970, in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CapturedCommand {
+    /// Its session.
+    pub session: SessionId,
+    /// Its Initiator Task Tag.
+    pub tag: TaskTag,
+    /// Its LUN, by peripheral or flat addressing (SAM-5 §4.7.6).
+    pub lun: u64,
+    /// The first 16 bytes of its CDB.
+    pub cdb: [u8; 16],
+    /// When its first byte left the initiator.
+    pub sent_ns: u64,
+    /// When its status had come there.
+    pub answered_ns: Option<u64>,
+    /// When it had come to the target, in the order of CmdSNs.
+    pub came_ns: Option<u64>,
+    /// When the target had its answer ready.
+    pub ready_ns: Option<u64>,
+    /// The place of its I/O among the cell's.
+    pub task: usize,
+}
+
+/// The commands of a cell's I/Os.
+pub(super) fn of(
+    cell: &Cell,
+    asked: &HashMap<(SessionId, TaskTag, u64), Asked>,
+) -> Vec<CapturedCommand> {
+    let tasks = cell.joined.tasks.iter().enumerate();
+    let commands = tasks.filter_map(|(place, task)| {
+        let sent_ns = task.enter_ns(Layer::Window)?;
+        let Asked { lun, cdb } = *asked.get(&(task.session, task.tag, sent_ns))?;
+        Some(CapturedCommand {
+            session: task.session,
+            tag: task.tag,
+            lun: u64::from(lun[0] & 0x3f) << 8 | u64::from(lun[1]),
+            cdb,
+            sent_ns,
+            answered_ns: task.leave_ns(Layer::Window),
+            came_ns: task.enter_ns(Layer::Target),
+            ready_ns: task.leave_ns(Layer::Target),
+            task: place,
+        })
+    });
+    commands.collect()
+}
+
+impl Capture {
+    /// Adds from when to when a target's kernel had a command at its store, since 1970. A write is there once its data have
+    /// come.
+    pub fn add_store_times(
+        &mut self,
+        times: impl IntoIterator<Item = (CapturedCommand, u64, u64)>,
+    ) {
+        let rows = self.cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
+        let data = rows.iter().filter(|row| {
+            let is_at_target = row.host == TARGET && row.record.direction == PduDirection::Received;
+            is_at_target && row.record.opcode == DATA_OUT
+        });
+        // A tag is used again.
+        let mut data_came: HashMap<(SessionId, TaskTag), Vec<u64>> = HashMap::default();
+        for row in data {
+            let key = (row.record.session, row.record.task);
+            data_came.entry(key).or_default().push(row.record.time.ns());
+        }
+        for (command, began_ns, done_ns) in times {
+            let data = data_came.get(&(command.session, command.tag));
+            let mut data = data.into_iter().flatten().copied().rev();
+            let whole_ns = data.find(|ns| (command.sent_ns..=done_ns).contains(ns));
+            let task = &mut self.cell.joined.tasks[command.task];
+            // Packets and the kernel's programs need not agree to the microsecond.
+            let (Some(came_ns), Some(ready_ns)) = (command.came_ns, command.ready_ns) else {
+                continue;
+            };
+            let within = |ns: u64| ns.clamp(came_ns, ready_ns.max(came_ns));
+            let enter_ns = within(began_ns.max(whole_ns.unwrap_or(0)));
+            let leave_ns = within(done_ns).max(enter_ns);
+            for layer in [Layer::Device, Layer::Store] {
+                task.set(layer, Some(enter_ns), Some(leave_ns));
+            }
+        }
+        self.cell.joined.take_stock();
+    }
+}
