@@ -1,4 +1,4 @@
-//! Compiles the eBPF programs in `src/bpf` with clang; with the feature `ebpf` only.
+//! Compiles the eBPF programs in `src/bpf` of the package that is built with clang; with the feature `ebpf` only.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,7 @@ fn compile_all() -> Result<(), String> {
     // Cargo runs this in the package's folder; relative names hold when the sources move.
     let sources = Path::new("src/bpf");
     println!("cargo::rerun-if-changed={}", sources.display());
+    println!("cargo::rerun-if-changed=../tcp/src/bpf/kernel.h");
     println!("cargo::rerun-if-env-changed=CLANG");
     let entries = sources
         .read_dir()

@@ -18,7 +18,7 @@ mod verifier;
 #[cfg(feature = "ebpf")]
 pub use load::{Loaded, load};
 #[cfg(feature = "ebpf")]
-pub(crate) use verifier::refused;
+pub use verifier::refused;
 
 /// The running kernel's types, which programs are fitted to when they are loaded.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";

@@ -44,8 +44,9 @@ fn heard() -> MutexGuard<'static, String> {
     HEARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of an object that could not be loaded, with what was said kept in a file.
-pub(crate) fn refused(object: &'static str, error: &libbpf_rs::Error, log: &str) -> EbpfError {
+/// The error of an object that could not be loaded or attached, with what was said (`log`) kept in a file.
+#[must_use]
+pub fn refused(object: &'static str, error: &libbpf_rs::Error, log: &str) -> EbpfError {
     let reason = error.to_string().replace('\n', " ");
     let folder = wanted_folder().unwrap_or_else(std::env::temp_dir);
     match keep(&folder, object, log) {
