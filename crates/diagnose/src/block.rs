@@ -5,12 +5,15 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::attributes::{entries, number, text};
+use crate::tracepoints::device_number;
 
 /// A disk of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Disk {
     /// Its name, as in `/dev/NAME`.
     pub name: String,
+    /// Its device number, as [`device_number`] makes it.
+    pub number: Option<u32>,
     /// Its LUN.
     pub lun: u64,
     /// Commands that the SCSI layer gives it at once.
@@ -32,6 +35,8 @@ pub struct Multipath {
     pub name: String,
     /// Its block device, as in `/dev/dm-0`.
     pub device: String,
+    /// Its device number.
+    pub number: Option<u32>,
     /// What a sequential reader is read ahead, in KiB.
     pub read_ahead_kib: Option<u64>,
 }
@@ -54,10 +59,12 @@ impl Disk {
             Some(Multipath {
                 name,
                 device,
+                number: numbered(&holder),
                 read_ahead_kib: number(&holder.join("queue"), "read_ahead_kb"),
             })
         });
         Disk {
+            number: numbered(&disk),
             lun,
             queue_depth: number(unit, "queue_depth"),
             nr_requests: number(&queue, "nr_requests"),
@@ -74,6 +81,13 @@ impl Disk {
         let stat = text(&sys.join("class/block").join(&self.name), "stat")?;
         Counters::parse(&stat)
     }
+}
+
+/// The number of a block device, which its attribute `dev` has as MAJOR:MINOR.
+fn numbered(device: &Path) -> Option<u32> {
+    let text = text(device, "dev")?;
+    let (major, minor) = text.split_once(':')?;
+    Some(device_number(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Counters of requests that were completed (Documentation/block/stat.rst).

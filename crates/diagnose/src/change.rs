@@ -1,7 +1,7 @@
 //! What to change against a limit, in the software that runs there: the very commands.
 
 mod buffers;
-mod shell;
+pub(crate) mod shell;
 
 use serde::Serialize;
 use wansan_insight::cause::{Cause, Limit};
@@ -56,6 +56,8 @@ pub struct Place {
     pub wanted: u64,
     /// The commands that the session has slots for, where that is known.
     pub can_queue: Option<u64>,
+    /// Disks whose I/O scheduler keeps requests of its own, beside those of the driver.
+    pub scheduled: Vec<String>,
     /// The block devices that are read ahead, with how far, in KiB.
     pub read_ahead: Vec<(String, u64)>,
     /// Whether most bytes are read.
@@ -76,6 +78,10 @@ const USUAL_CMDS_MAX: u64 = 128;
 const KEPT_COMMANDS: u64 = 15;
 /// LIO refuses more (`iscsi_target_tpg.h`, TA_DEFAULT_CMDSN_DEPTH_MAX).
 const MOST_CMDSN_DEPTH: u64 = 512;
+/// The block layer makes no more requests for a scheduler (`blk-mq-sched.h`, MAX_SCHED_RQ).
+const MOST_REQUESTS: u64 = 2048;
+/// What it makes without being told (`blkdev.h`, BLKDEV_DEFAULT_RQ).
+const USUAL_REQUESTS: u64 = 128;
 /// The largest command window of tgt; greater values of MaxQueueCmd have no effect.
 const MOST_QUEUE_CMD: u64 = 128;
 /// FirstBurstLength that is advised, and the greatest MaxBurstLength that is a multiple of 512
@@ -84,6 +90,7 @@ const FIRST_BURST: u64 = 1 << 20;
 const MAX_BURST: u64 = (1 << 24) - 512;
 
 const LOGS_OUT: &str = "all sessions with that portal are logged out and in again: nothing may use their disks meanwhile";
+const STORE: &str = "Use a store that takes less time for an I/O, or serves more of them at once";
 const TARGETCLI: &str = "`targetcli saveconfig` keeps it";
 
 impl Place {
@@ -176,13 +183,15 @@ pub fn changes(verdict: &Verdict, place: &Place) -> Vec<Change> {
     match verdict {
         Verdict::Bound { bound } => match &bound.bound {
             Bound::QueueDepth { disk } => queue_depth(place, disk, bound.commands),
+            Bound::Requests { disk } => requests(place, disk, bound.commands),
             Bound::SessionCommands => session_commands(place, bound.commands),
             Bound::CommandWindow => command_window(place, bound.commands),
         },
         Verdict::HostQueue { scheduler } => host_queue(scheduler),
         Verdict::Wire { of, cause } => wire(*of, *cause, place),
         Verdict::TooFewIos => read_ahead(place),
-        Verdict::Target | Verdict::Unknown | Verdict::Idle => Vec::new(),
+        Verdict::Store => vec![sentence(STORE)],
+        Verdict::Target | Verdict::Host | Verdict::Unknown | Verdict::Idle => Vec::new(),
     }
 }
 
@@ -218,6 +227,29 @@ fn queue_depth(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
         changes.extend(session_commands(place, slots));
     }
     changes
+}
+
+/// Without a scheduler the requests are the session's slots, and there are no more than those.
+fn requests(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
+    let is_scheduled = place.scheduled.iter().any(|name| name == disk);
+    let most = match place.can_queue {
+        Some(slots) if !is_scheduled => slots,
+        _ => MOST_REQUESTS,
+    };
+    // How many a program that is blocked would ask for, nobody knows.
+    let requests = more(place, commands).max(USUAL_REQUESTS).min(most);
+    if requests <= commands && !is_scheduled {
+        return session_commands(place, commands);
+    }
+    if requests <= commands || !is_plain(disk) {
+        return Vec::new();
+    }
+    let at = quoted(&format!("/sys/block/{disk}/queue/nr_requests"));
+    vec![Change {
+        what: format!("Let the queue of {disk} hold {requests} requests"),
+        commands: vec![format!("echo {requests} > {at}")],
+        note: Some("until the disk is logged in again; a udev rule keeps it".to_owned()),
+    }]
 }
 
 fn session_commands(place: &Place, commands: u64) -> Vec<Change> {
@@ -344,7 +376,7 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
             "Use a path of a higher rate, or ask for fewer bytes",
         )],
         Limit::Encryption => vec![sentence("Use a cipher that takes less processor time")],
-        Limit::Store => vec![sentence("Use a store that serves more I/Os at once")],
+        Limit::Store => vec![sentence(STORE)],
         Limit::Processor => vec![sentence(
             "Give the program a faster processor, or use several sessions",
         )],
@@ -525,6 +557,7 @@ mod tests {
             lio: None,
             wanted: 20,
             can_queue: Some(113),
+            scheduled: vec!["sdb".to_owned()],
             read_ahead: vec![("sdb".to_owned(), 128), ("sdc".to_owned(), 8192)],
             is_reading: true,
             is_one_at_a_time: true,
@@ -539,6 +572,8 @@ mod tests {
                 bound,
                 commands,
                 full_share: 1.0,
+                waited_ns: None,
+                blocked_share: 0.0,
             },
         }
     }
@@ -574,6 +609,26 @@ mod tests {
         let most = bound(Bound::SessionCommands, 4081);
         let found = commands(&most, &place(Software::Unknown, NAME));
         assert!(found[0].ends_with("nr_sessions -v 4"), "{found:?}");
+    }
+
+    #[test]
+    fn requests_are_raised_as_far_as_there_are_any() {
+        let requests = |disk: &str, commands| {
+            let disk = disk.to_owned();
+            bound(Bound::Requests { disk }, commands)
+        };
+        let place = place(Software::Unknown, NAME);
+        let found = commands(&requests("sdb", 4), &place);
+        assert_eq!(found, ["echo 128 > /sys/block/sdb/queue/nr_requests"]);
+        assert!(commands(&requests("sdb", 2048), &place).is_empty());
+        // No scheduler keeps any of its own.
+        let found = commands(&requests("sdc", 64), &place);
+        assert_eq!(found, ["echo 113 > /sys/block/sdc/queue/nr_requests"]);
+        let found = commands(&requests("sdc", 113), &place);
+        assert!(
+            found[0].ends_with("node.session.cmds_max -v 256"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -14,9 +14,12 @@ use wansan_insight::window::Window;
 use crate::block::BlockUse;
 use crate::change::{Change, LioGroup, Party, Place, changes};
 use crate::host::{Host, HostSession, Role};
+use crate::host_queue::QueueWait;
 use crate::judge::{Bound, BoundUse, Evidence, Judgement, Verdict, judge};
+use crate::multipath::MultipathDiagnosis;
 use crate::open_iscsi::KernelSession;
 use crate::software::Software;
+use crate::traced::{BlockTrace, Commands, DiskUse, SessionTrace, StoreUse, devices};
 
 /// Where what is said comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,6 +41,8 @@ pub struct Diagnosis {
     pub sources: Vec<Source>,
     /// Each session that had I/Os.
     pub sessions: Vec<SessionDiagnosis>,
+    /// Each device of dm-multipath whose paths are disks of these.
+    pub multipaths: Vec<MultipathDiagnosis>,
     /// iSCSI connections without I/Os.
     pub quiet: Vec<String>,
 }
@@ -45,7 +50,7 @@ pub struct Diagnosis {
 /// A stretch of an I/O's latency.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Share {
-    /// Its name, as the ledger has it, or `host`.
+    /// Its name, as the ledger has it, or the host's queue: `host` where only counters tell of it.
     pub wait: &'static str,
     /// In words.
     pub why: &'static str,
@@ -86,6 +91,10 @@ pub struct SessionDiagnosis {
     pub outstanding_max: u64,
     /// What the latency consists of, the longest first.
     pub shares: Vec<Share>,
+    /// Each of its disks that had I/Os, where tracepoints tell.
+    pub disks: Vec<DiskUse>,
+    /// What the stores of its LUNs took, where the target's kernel tells.
+    pub stores: Vec<StoreUse>,
     /// What bounds how many commands are outstanding.
     pub bounds: Vec<BoundUse>,
     /// What holds its I/Os back.
@@ -103,6 +112,10 @@ pub struct Looked {
     pub disks: BTreeMap<String, BlockUse>,
     /// Packets that the kernel dropped, as they came faster than they were looked at.
     pub dropped: u64,
+    /// What tracepoints of the block and SCSI layers told.
+    pub block: Option<BlockTrace>,
+    /// What the stores of LIO took for the commands of each session, by its name.
+    pub stores: BTreeMap<String, Vec<StoreUse>>,
 }
 
 /// A share that is most of something.
@@ -118,6 +131,7 @@ pub fn diagnose(host: &Host, capture: Option<&Capture>, looked: &Looked) -> Vec<
         return Vec::new();
     };
     let (summary, captured) = capture.by_session();
+    let commands = Commands::of(capture);
     let mut found: Vec<SessionDiagnosis> = Vec::new();
     for session in &summary.sessions {
         let of_it = capture.connections.iter();
@@ -139,6 +153,11 @@ pub fn diagnose(host: &Host, capture: Option<&Capture>, looked: &Looked) -> Vec<
                 alone,
                 window: summary.window,
                 known: &known,
+                trace: looked.block.as_ref().and_then(|block| {
+                    let slots = session.command_window.as_ref().map(|window| window.slots);
+                    let kernel = known.kernel.as_ref()?;
+                    block.session(kernel, slots, commands.of_session(&session.session))
+                }),
             };
             found.push(seen.diagnosis());
         }
@@ -167,6 +186,41 @@ pub fn quiet(host: &Host, found: &[SessionDiagnosis]) -> Vec<String> {
             format!("{initiator} to {target}")
         })
         .collect()
+}
+
+/// Each device of dm-multipath, and how I/Os passed its paths.
+#[must_use]
+pub fn multipaths(
+    host: &Host,
+    sessions: &[SessionDiagnosis],
+    looked: &Looked,
+    seconds: f64,
+) -> Vec<MultipathDiagnosis> {
+    let devices = devices(host).into_iter();
+    let found = devices.map(|(device, table)| {
+        let used = sessions.iter().flat_map(|session| {
+            let disks = session.kernel.iter().flat_map(|kernel| &kernel.disks);
+            disks.filter_map(move |disk| {
+                (disk.multipath.as_ref()? == device).then_some((session, disk))
+            })
+        });
+        let paths = used.filter_map(|(session, disk)| {
+            let counted = looked.disks.get(&disk.name)?;
+            let portal = session.connections.first()?.1.to_string();
+            Some(crate::multipath::PathUse {
+                disk: disk.name.clone(),
+                portal,
+                iops: counted.ios() as f64 / seconds.max(1e-9),
+                latency_ns: counted.latency_ns()?,
+            })
+        });
+        let paths = paths.collect();
+        let latency_ns = device
+            .number
+            .and_then(|number| looked.block.as_ref()?.latency_ns(number));
+        MultipathDiagnosis::of(&device.name, &device.device, table, latency_ns, paths)
+    });
+    found.collect()
 }
 
 /// What packets were used, as a source.
@@ -209,6 +263,7 @@ struct Seen<'a> {
     alone: &'a CapturedSession,
     window: Window,
     known: &'a HostSession,
+    trace: Option<SessionTrace>,
 }
 
 impl Seen<'_> {
@@ -218,17 +273,17 @@ impl Seen<'_> {
         let outstanding = self.alone.outstanding.mean(self.window);
         let kernel = self.known.kernel.as_ref();
         let disks = kernel.map_or(&[][..], |kernel| &kernel.disks);
-        // What waits above the paths of dm-multipath is not counted at them.
-        let is_below = disks.iter().any(|disk| disk.multipath.is_some());
         let scheduler = disks.iter().filter_map(|disk| {
             let scheduler = disk.scheduler.clone()?;
             Some((disk.name.clone(), scheduler))
         });
         let scheduler: Vec<_> = scheduler.collect();
+        let kept = self.trace().and_then(|trace| trace.kept);
         let judgement = judge(&Evidence {
+            kept,
             waits,
             block_latency_ns: block
-                .filter(|_| !is_below)
+                .filter(|_| !self.is_below_multipath())
                 .and_then(|used| used.latency_ns()),
             bounds: &bounds,
             outstanding,
@@ -236,6 +291,8 @@ impl Seen<'_> {
         });
         let names = self.names();
         let place = self.place(&judgement, block, &names);
+        let stores = self.looked.stores.get(&self.session.session);
+        let stores = stores.map_or(&[][..], Vec::as_slice);
         SessionDiagnosis {
             role: self.known.role,
             connections: self
@@ -256,12 +313,29 @@ impl Seen<'_> {
             iops: self.session.scope.iops,
             outstanding,
             outstanding_max: self.alone.outstanding.max(self.window),
-            shares: shares(waits, &judgement),
-            finding: finding(&judgement, &place),
+            shares: shares(waits, &judgement, self.trace()),
+            disks: self
+                .trace
+                .as_ref()
+                .map(|trace| trace.disks.clone())
+                .unwrap_or_default(),
+            finding: finding(&judgement, &place, stores),
+            stores: stores.to_vec(),
             changes: changes(&judgement.verdict, &place),
             bounds,
             judgement,
         }
+    }
+
+    fn is_below_multipath(&self) -> bool {
+        let disks = self.known.kernel.iter().flat_map(|kernel| &kernel.disks);
+        disks.into_iter().any(|disk| disk.multipath.is_some())
+    }
+
+    /// What tracepoints tell of what the host keeps; not of paths of dm-multipath, as I/Os wait above these.
+    fn trace(&self) -> Option<&SessionTrace> {
+        let trace = self.trace.as_ref()?;
+        (trace.kept.is_some() && !self.is_below_multipath()).then_some(trace)
     }
 
     /// What the block layer counted of the session's disks.
@@ -278,7 +352,10 @@ impl Seen<'_> {
             let population = &self.alone.outstanding;
             population.share(self.window, |count| count >= at_least)
         };
-        let mut bounds = Vec::new();
+        let trace = self.trace();
+        let waited = |wait| trace.map(|trace| trace.queue.wait_ns(wait));
+        let blocked = |wait| trace.map_or(0.0, |trace| trace.queue.blocked_share(wait));
+        let mut bounds = trace.map(SessionTrace::bounds_of_disks).unwrap_or_default();
         if let Some(kernel) = &self.known.kernel {
             // Which disk a command is for, packets are not asked: with one busy disk, all are for that.
             let busy = kernel.disks.iter().filter(|disk| {
@@ -288,6 +365,7 @@ impl Seen<'_> {
             let busy: Vec<_> = busy.collect();
             if let [disk] = busy[..]
                 && let Some(commands) = disk.queue_depth
+                && trace.is_none()
             {
                 bounds.push(BoundUse {
                     bound: Bound::QueueDepth {
@@ -295,18 +373,24 @@ impl Seen<'_> {
                     },
                     commands,
                     full_share: full(commands),
+                    waited_ns: None,
+                    blocked_share: 0.0,
                 });
             }
             bounds.extend(kernel.can_queue.map(|commands| BoundUse {
                 bound: Bound::SessionCommands,
                 commands,
-                full_share: full(commands),
+                full_share: trace.map_or_else(|| full(commands), |it| it.queue.slots_full_share),
+                waited_ns: waited(QueueWait::SessionCommands),
+                blocked_share: blocked(QueueWait::SessionCommands),
             }));
         }
         bounds.extend(self.session.command_window.map(|window| BoundUse {
             bound: Bound::CommandWindow,
             commands: window.slots,
             full_share: window.closed_share,
+            waited_ns: waited(QueueWait::CommandWindow),
+            blocked_share: blocked(QueueWait::CommandWindow),
         }));
         bounds
     }
@@ -318,8 +402,8 @@ impl Seen<'_> {
         let wanted = (self.session.scope.iops * judgement.latency_ns / 1e9).ceil() as u64;
         let disks = self.known.kernel.iter().flat_map(|kernel| &kernel.disks);
         let counted: u64 = disks.filter_map(|disk| disk.nr_requests).sum();
-        // What waits for a place in the block layer's own queues, nobody counts.
-        let is_counted = block.is_some() && 10 * wanted < 9 * counted;
+        // What waits for a place in the block layer's own queues, counters leave out.
+        let is_counted = self.trace().is_some() || block.is_some() && 10 * wanted < 9 * counted;
         match is_counted {
             true => wanted,
             false => wanted.max(2 * most),
@@ -406,6 +490,11 @@ impl Seen<'_> {
             buffers: self.host.buffers,
             wanted: self.wanted(judgement, block),
             can_queue: kernel.and_then(|kernel| kernel.can_queue),
+            scheduled: disks
+                .iter()
+                .filter(|disk| disk.scheduler.as_deref().is_some_and(|name| name != "none"))
+                .map(|disk| disk.name.clone())
+                .collect(),
             read_ahead: read_ahead.collect(),
             is_reading: read_bytes.unwrap_or(false),
             is_one_at_a_time: self.alone.outstanding.mean(self.window) < 2.0,
@@ -415,19 +504,31 @@ impl Seen<'_> {
 }
 
 /// What the latency consists of.
-fn shares(waits: &WaitUse, judgement: &Judgement) -> Vec<Share> {
+fn shares(waits: &WaitUse, judgement: &Judgement, trace: Option<&SessionTrace>) -> Vec<Share> {
     let latency_ns = judgement.latency_ns.max(1.0);
-    let mut shares: Vec<Share> = Vec::new();
-    if judgement.host_ns > 0.0 {
-        shares.push(Share {
-            wait: "host",
-            why: "it was in the host's queues before its command was sent",
-            mean_ns: judgement.host_ns,
-            share: judgement.host_ns / latency_ns,
-            uncertain_ns: 0.0,
-            source: "block layer and packets",
-        });
-    }
+    let in_host = |wait, why, mean_ns: f64, source| Share {
+        wait,
+        why,
+        mean_ns,
+        share: mean_ns / latency_ns,
+        uncertain_ns: 0.0,
+        source,
+    };
+    let mut shares: Vec<Share> = match trace {
+        Some(trace) => {
+            let waits = trace.waits().into_iter();
+            waits
+                .map(|(wait, why, mean_ns)| in_host(wait, why, mean_ns, "tracepoints"))
+                .collect()
+        }
+        None => vec![in_host(
+            "host",
+            "it was in the host's queues before its command was sent",
+            judgement.host_ns,
+            "block layer and packets",
+        )],
+    };
+    shares.retain(|share| share.mean_ns > 0.0);
     for cause in Cause::ALL {
         let sums: Vec<_> = waits.sums.iter().filter(|sum| sum.cause == cause).collect();
         let mean_ns: f64 = sums.iter().map(|sum| sum.mean_ns).sum();
@@ -438,7 +539,10 @@ fn shares(waits: &WaitUse, judgement: &Judgement) -> Vec<Share> {
                 mean_ns,
                 share: mean_ns / latency_ns,
                 uncertain_ns: sums.iter().map(|sum| sum.uncertain_ns).sum(),
-                source: "packets",
+                source: match cause {
+                    Cause::StoreService | Cause::StoreQueue => "tracepoints",
+                    _ => "packets",
+                },
             });
         }
     }
@@ -447,7 +551,7 @@ fn shares(waits: &WaitUse, judgement: &Judgement) -> Vec<Share> {
 }
 
 /// What holds the I/Os back, in a sentence.
-fn finding(judgement: &Judgement, place: &Place) -> String {
+fn finding(judgement: &Judgement, place: &Place, stores: &[StoreUse]) -> String {
     let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
     let of = format!(
         "{} of the {} that an I/O takes",
@@ -458,7 +562,7 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
         Verdict::Bound { bound } => {
             let (what, commands) = (in_words(&bound.bound), bound.commands);
             let full = bound.full_share * 100.0;
-            let costs = match judgement.host_ns > 0.0 {
+            let costs = match judgement.host_ns > 0.0 || bound.waited_ns.is_some() {
                 true => format!("which costs {of}"),
                 false => "and how many I/Os waited for one is not measured".to_owned(),
             };
@@ -475,6 +579,9 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
         }
         Verdict::HostQueue { .. } => format!(
             "This host keeps I/Os in its own queues for {of} though the session has slots: its I/O scheduler does, or the queue depth of one of several disks."
+        ),
+        Verdict::Host => format!(
+            "Most of the time passes in this host: its SCSI and iSCSI layers have an I/O for {of} before its command is sent and after its answer has come. Processors that are faster or less busy shorten that."
         ),
         Verdict::Wire { of: limit, cause } => {
             let sender = match place.sender_is_target {
@@ -494,6 +601,21 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
                 cause.in_words()
             )
         }
+        Verdict::Store => {
+            let slowest = stores
+                .iter()
+                .max_by(|one, other| one.load().total_cmp(&other.load()));
+            let which = slowest.map_or_else(
+                || "The store".to_owned(),
+                |store| format!("The store of LUN {}{}", store.lun, store.in_brackets()),
+            );
+            format!(
+                "{which} limits throughput: stores have the I/Os for {of}, as the target's kernel tells."
+            )
+        }
+        Verdict::Target if !stores.is_empty() => format!(
+            "The target's program limits throughput: it has the I/Os for {of} beside what its stores take."
+        ),
         Verdict::Target if place.target.is_here => {
             format!("The target limits throughput: its program or its store has the I/Os for {of}.")
         }
@@ -514,6 +636,9 @@ fn finding(judgement: &Judgement, place: &Place) -> String {
 fn in_words(bound: &Bound) -> String {
     match bound {
         Bound::QueueDepth { disk } => format!("The queue depth of {disk}"),
+        Bound::Requests { disk } => {
+            format!("nr_requests, the requests that the queue of {disk} holds,")
+        }
         Bound::SessionCommands => {
             "cmds_max, the initiator's slots for commands of a session,".to_owned()
         }

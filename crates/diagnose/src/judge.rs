@@ -19,6 +19,11 @@ pub enum Bound {
         /// Its name.
         disk: String,
     },
+    /// The requests that the queue of one disk holds (`nr_requests`).
+    Requests {
+        /// Its name.
+        disk: String,
+    },
     /// The slots that the initiator has for commands of a session (open-iscsi's `cmds_max`).
     SessionCommands,
     /// The target's command window, MaxCmdSN.
@@ -35,6 +40,29 @@ pub struct BoundUse {
     pub commands: u64,
     /// The share of the time in which so many were outstanding, 0 to 1.
     pub full_share: f64,
+    /// What I/Os waited for it, as a mean over all of the session, in ns; `None` where no tracepoint tells.
+    pub waited_ns: Option<f64>,
+    /// The share of the time in which a program was blocked by it, whose further I/Os nobody counts, 0 to 1.
+    pub blocked_share: f64,
+}
+
+/// What the host was seen to keep I/Os for, beside bounds, as means over all of a session, in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Kept {
+    /// In queues of disks with nothing full.
+    pub scheduler_ns: f64,
+    /// From when the SCSI layer had the command to when it was sent.
+    pub sending_ns: f64,
+    /// From when the answer had come to when the request was complete.
+    pub completing_ns: f64,
+}
+
+impl Kept {
+    /// What the initiator's own layers took for it.
+    #[must_use]
+    pub fn own_ns(&self) -> f64 {
+        self.sending_ns + self.completing_ns
+    }
 }
 
 /// What is known of a session's I/Os.
@@ -44,6 +72,8 @@ pub struct Evidence<'a> {
     pub waits: &'a WaitUse,
     /// Their mean latency at the block layer, where it has counters of them.
     pub block_latency_ns: Option<f64>,
+    /// What the host kept them for, where tracepoints tell: then each bound has what waited for it, too.
+    pub kept: Option<Kept>,
     /// What bounds how many are outstanding, each of which may bound those before it.
     pub bounds: &'a [BoundUse],
     /// How many were outstanding, as a mean over the time.
@@ -66,6 +96,8 @@ pub enum Verdict {
         /// The disks, and the scheduler of each.
         scheduler: Vec<(String, String)>,
     },
+    /// The host's own layers have them: from the SCSI layer to the wire, and from there to the end of the request.
+    Host,
     /// One of those that packets show.
     Wire {
         /// Which.
@@ -76,6 +108,8 @@ pub enum Verdict {
     },
     /// The target has them for most of the time.
     Target,
+    /// The target's store has them, as its kernel tells.
+    Store,
     /// What nothing that was seen tells.
     Unknown,
     /// Nothing: they cross the path and are served, and whoever asks does not ask for more.
@@ -120,57 +154,54 @@ const OWN: [Limit; 3] = [Limit::R2tRoundTrips, Limit::Stalls, Limit::RouteLockst
 /// Judges by the evidence.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Judgement {
-    let Evidence { waits, bounds, .. } = evidence;
+    let waits = evidence.waits;
     let wire_ns = waits.latency_ns;
-    let latency_ns = evidence
-        .block_latency_ns
-        .map_or(wire_ns, |ns| ns.max(wire_ns));
-    let host_ns = latency_ns - wire_ns;
+    let waiting = waiting(evidence);
+    let own_ns = evidence.kept.map_or(0.0, |kept| kept.own_ns());
+    let host_ns = waiting.all_ns() + own_ns;
+    let store_ns = waits.mean_ns(Cause::StoreService) + waits.mean_ns(Cause::StoreQueue);
+    let target_ns = waits.mean_ns(Cause::Target);
     let judged = |verdict, counts_ns| Judgement {
         verdict,
         counts_ns,
-        latency_ns,
+        latency_ns: host_ns + wire_ns,
         host_ns,
-        target_share: waits.mean_ns(Cause::Target) / wire_ns.max(1.0),
+        target_share: (target_ns + store_ns) / wire_ns.max(1.0),
     };
-    let per_wire_ns = host_ns / wire_ns.max(1.0);
+    let per_wire_ns = waiting.all_ns() / wire_ns.max(1.0);
     let of = |limit: Limit| waits.share(limit) * wire_ns;
     let shared_ns: f64 = SHARED.into_iter().map(of).sum();
-    let apart_ns = (wire_ns - shared_ns).max(0.0);
-    let target_ns = waits.mean_ns(Cause::Target);
-    let crossing_ns = of(Limit::TooFewIos);
-    // Of those that are equally full, the one that bounds the others: the last.
-    let fullest = bounds
-        .iter()
-        .max_by(|one, other| one.full_share.total_cmp(&other.full_share));
+    let apart = ((wire_ns - shared_ns) / wire_ns.max(1.0)).max(0.0);
+    let served_ns = waits.mean_ns(Cause::StoreService);
+    let crossing_ns = (of(Limit::TooFewIos) - served_ns).max(0.0);
 
     let mut counted: Vec<(Verdict, f64)> = Vec::new();
     for limit in SHARED {
         let counts_ns = of(limit) * (1.0 + per_wire_ns);
-        counted.push((wire(waits, limit), counts_ns));
+        counted.push(match limit {
+            Limit::Store => (Verdict::Store, counts_ns + served_ns),
+            limit => (wire(waits, limit), counts_ns),
+        });
     }
     counted.extend(OWN.map(|limit| (wire(waits, limit), of(limit))));
+    counted.push((Verdict::Host, own_ns));
     counted.push((Verdict::Target, target_ns));
     counted.push((Verdict::Unknown, waits.mean_ns(Cause::Unknown)));
-    // What waits for a bound that nobody counts waiters of: as many may wait as are let out.
-    let is_counted =
-        |bound: &Bound| evidence.block_latency_ns.is_some() && *bound != Bound::SessionCommands;
-    let uncounted_ns = match fullest {
-        Some(full) if !is_counted(&full.bound) => full.full_share * (crossing_ns + target_ns),
-        _ => 0.0,
-    };
-    // While the bound was not full, the host kept them for something else.
-    let (waiting_ns, full_share) = (
-        per_wire_ns * apart_ns,
-        fullest.map_or(0.0, |full| full.full_share),
-    );
     let scheduler = evidence.scheduler.to_vec();
-    let kept_ns = waiting_ns * (1.0 - full_share);
-    counted.push((Verdict::HostQueue { scheduler }, kept_ns));
-    if let Some(bound) = fullest {
-        let bound = bound.clone();
-        let bound_ns = waiting_ns * full_share + uncounted_ns;
-        counted.push((Verdict::Bound { bound }, bound_ns));
+    counted.push((
+        Verdict::HostQueue { scheduler },
+        waiting.scheduler_ns * apart,
+    ));
+    let mut uncounted_ns = 0.0_f64;
+    for waiters in &waiting.bounds {
+        // As many may wait as are let out.
+        let more_ns = waiters.uncounted_share * (crossing_ns + target_ns + served_ns);
+        uncounted_ns = uncounted_ns.max(more_ns);
+        let bound = waiters.bound.clone();
+        counted.push((
+            Verdict::Bound { bound },
+            waiters.counted_ns * apart + more_ns,
+        ));
     }
     counted.push((
         Verdict::TooFewIos,
@@ -180,13 +211,84 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
         .into_iter()
         .max_by(|(_, one_ns), (_, other_ns)| one_ns.total_cmp(other_ns));
     let (verdict, counts_ns) = most.unwrap_or((Verdict::TooFewIos, 0.0));
-    let is_idle = evidence.outstanding < IDLE && host_ns < wire_ns;
+    let is_idle = evidence.outstanding < IDLE && waiting.all_ns() < wire_ns;
     match verdict {
-        Verdict::TooFewIos | Verdict::Target | Verdict::Unknown if is_idle => {
-            judged(Verdict::Idle, latency_ns)
+        Verdict::TooFewIos
+        | Verdict::Target
+        | Verdict::Store
+        | Verdict::Host
+        | Verdict::Unknown
+            if is_idle =>
+        {
+            judged(Verdict::Idle, host_ns + wire_ns)
         }
         verdict => judged(verdict, counts_ns),
     }
+}
+
+/// What I/Os waited for in the host's queues.
+struct Waiting<'a> {
+    bounds: Vec<Waiters<'a>>,
+    scheduler_ns: f64,
+}
+
+/// Those that waited for a bound.
+struct Waiters<'a> {
+    bound: &'a BoundUse,
+    /// What they waited, as a mean over all I/Os.
+    counted_ns: f64,
+    /// The share of the time in which others may have waited whom nobody counts.
+    uncounted_share: f64,
+}
+
+/// As tracepoints tell of each I/O; else what the block layer's counters have more than packets, for the fullest bound
+/// while that was full.
+fn waiting<'a>(evidence: &Evidence<'a>) -> Waiting<'a> {
+    let bounds = evidence.bounds;
+    if let Some(kept) = evidence.kept {
+        let waiters = |bound: &'a BoundUse| Waiters {
+            bound,
+            counted_ns: bound.waited_ns.unwrap_or(0.0),
+            uncounted_share: bound.blocked_share,
+        };
+        return Waiting {
+            bounds: bounds.iter().map(waiters).collect(),
+            scheduler_ns: kept.scheduler_ns,
+        };
+    }
+    let wire_ns = evidence.waits.latency_ns;
+    let latency_ns = evidence.block_latency_ns.unwrap_or(wire_ns);
+    let all_ns = (latency_ns - wire_ns).max(0.0);
+    let fullest = fullest(bounds);
+    let full_share = fullest.map_or(0.0, |full| full.full_share);
+    let waiters = fullest.map(|bound| {
+        // The slots of a session and what programs of their own have: nobody counts who waits for them.
+        let is_counted =
+            evidence.block_latency_ns.is_some() && bound.bound != Bound::SessionCommands;
+        Waiters {
+            bound,
+            counted_ns: all_ns * full_share,
+            uncounted_share: if is_counted { 0.0 } else { full_share },
+        }
+    });
+    Waiting {
+        bounds: waiters.into_iter().collect(),
+        scheduler_ns: all_ns * (1.0 - full_share),
+    }
+}
+
+impl Waiting<'_> {
+    fn all_ns(&self) -> f64 {
+        let waited = self.bounds.iter().map(|waiters| waiters.counted_ns);
+        self.scheduler_ns + waited.sum::<f64>()
+    }
+}
+
+/// Of those that are equally full, the one that bounds the others: the last.
+fn fullest(bounds: &[BoundUse]) -> Option<&BoundUse> {
+    bounds
+        .iter()
+        .max_by(|one, other| one.full_share.total_cmp(&other.full_share))
 }
 
 /// A limit that packets show, with the cause of its longest waits.
@@ -229,6 +331,8 @@ mod tests {
             },
             commands: 32,
             full_share,
+            waited_ns: None,
+            blocked_share: 0.0,
         }
     }
 
@@ -236,6 +340,7 @@ mod tests {
         judge(&Evidence {
             waits,
             block_latency_ns: block_ms.map(|ms| ms * 1e6),
+            kept: None,
             bounds,
             outstanding: 32.0,
             scheduler: &[],
@@ -312,11 +417,103 @@ mod tests {
     }
 
     #[test]
+    fn what_tracepoints_saw_waiting_counts_for_what_it_waited_for() {
+        let wire = waits(&[(Cause::Propagation, 20.0)]);
+        let waited = |bound, full_share, waited_ms: f64| BoundUse {
+            bound,
+            commands: 4,
+            full_share,
+            waited_ns: Some(waited_ms * 1e6),
+            blocked_share: 0.0,
+        };
+        let disk = || "sdb".to_owned();
+        // Full though nobody waits for it, and hardly ever full though much waits for it.
+        let depth = waited(Bound::QueueDepth { disk: disk() }, 1.0, 0.0);
+        let requests = waited(Bound::Requests { disk: disk() }, 0.4, 40.0);
+        let bounds = [requests.clone(), depth];
+        let judged = |kept: Kept| {
+            judge(&Evidence {
+                waits: &wire,
+                block_latency_ns: Some(1e9),
+                kept: Some(kept),
+                bounds: &bounds,
+                outstanding: 4.0,
+                scheduler: &[],
+            })
+        };
+        let kept = Kept {
+            scheduler_ns: 1e6,
+            sending_ns: 2e6,
+            completing_ns: 3e6,
+        };
+        let found = judged(kept);
+        assert_eq!(found.verdict, Verdict::Bound { bound: requests });
+        assert!((found.counts_ns - 40e6).abs() < 1.0, "{found:?}");
+        assert!((found.latency_ns - 66e6).abs() < 1.0, "{found:?}");
+        assert!((found.host_ns - 46e6).abs() < 1.0, "{found:?}");
+        let scheduler_ns = 90e6;
+        let found = judged(Kept {
+            scheduler_ns,
+            ..kept
+        });
+        assert!(
+            matches!(found.verdict, Verdict::HostQueue { .. }),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_program_that_is_blocked_may_have_more_to_ask_for() {
+        let wire = waits(&[(Cause::Target, 50.0)]);
+        let requests = |blocked_share| BoundUse {
+            bound: Bound::Requests {
+                disk: "sdb".to_owned(),
+            },
+            commands: 4,
+            full_share: 1.0,
+            waited_ns: Some(12.5e6),
+            blocked_share,
+        };
+        let judged = |bounds: &[BoundUse]| {
+            judge(&Evidence {
+                waits: &wire,
+                block_latency_ns: None,
+                kept: Some(Kept::default()),
+                bounds,
+                outstanding: 4.0,
+                scheduler: &[],
+            })
+        };
+        let bound = requests(1.0);
+        assert_eq!(
+            judged(std::slice::from_ref(&bound)).verdict,
+            Verdict::Bound { bound }
+        );
+        assert_eq!(judged(&[requests(0.1)]).verdict, Verdict::Target);
+    }
+
+    #[test]
+    fn a_store_that_is_known_is_not_the_path() {
+        let wire = waits(&[
+            (Cause::Propagation, 10.0),
+            (Cause::Target, 1.0),
+            (Cause::StoreService, 25.0),
+        ]);
+        let found = judged(&wire, None, &[]);
+        assert_eq!(found.verdict, Verdict::Store);
+        assert!((found.counts_ns - 25e6).abs() < 1.0, "{found:?}");
+        assert!((found.target_share - 26.0 / 36.0).abs() < 1e-9, "{found:?}");
+        let fast = waits(&[(Cause::Propagation, 10.0), (Cause::StoreService, 1.0)]);
+        assert_eq!(judged(&fast, None, &[]).verdict, Verdict::TooFewIos);
+    }
+
+    #[test]
     fn a_disk_that_is_hardly_used_is_idle() {
         let wire = waits(&[(Cause::Propagation, 20.0), (Cause::Target, 30.0)]);
         let judged = judge(&Evidence {
             waits: &wire,
             block_latency_ns: None,
+            kept: None,
             bounds: &[],
             outstanding: 0.1,
             scheduler: &[],

@@ -1,5 +1,6 @@
 //! The targets of the kernel (LIO), as configfs has them: `/sys/kernel/config/target/iscsi`.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -20,6 +21,19 @@ pub struct PortalGroup {
     pub default_cmdsn_depth: Option<u64>,
     /// Initiators with an ACL.
     pub initiators: Vec<Acl>,
+    /// Its LUNs.
+    pub units: Vec<Unit>,
+}
+
+/// A LUN of a portal group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unit {
+    /// Its number, which an ACL may map to another.
+    pub lun: u64,
+    /// Its store, as `targetcli` has it below its kind: `iblock_0/disk`.
+    pub store: String,
+    /// The file or device that it is in.
+    pub path: Option<String>,
 }
 
 /// An initiator's entry in a portal group.
@@ -68,12 +82,35 @@ fn portal_group(target: &str, tag: u32, at: &Path) -> PortalGroup {
                 has_session: text(&at, "info").is_some_and(|info| !info.starts_with("No active")),
             })
             .collect(),
+        units: units(at),
     }
+}
+
+/// `lun/lun_N` has a link to its store, `target/core/KIND_HBA/NAME`.
+fn units(group: &Path) -> Vec<Unit> {
+    let units = entries(&group.join("lun")).into_iter();
+    let units = units.filter_map(|(name, at)| {
+        let lun = name.strip_prefix("lun_")?.parse().ok()?;
+        let stores = entries(&at).into_iter();
+        let mut stores = stores.filter_map(|(_, link)| {
+            let store = fs::read_link(&link).ok()?;
+            let name = store.file_name()?.to_str()?.to_owned();
+            let kind = store.parent()?.file_name()?.to_str()?.to_owned();
+            Some((format!("{kind}/{name}"), fs::canonicalize(link).ok()?))
+        });
+        let (store, at) = stores.next()?;
+        Some(Unit {
+            lun,
+            store,
+            path: text(&at, "udev_path"),
+        })
+    });
+    units.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -92,6 +129,11 @@ mod tests {
         fs::write(group.join("attrib/default_cmdsn_depth"), "64\n").unwrap();
         fs::write(acl.join("cmdsn_depth"), "16\n").unwrap();
         fs::write(acl.join("info"), "InitiatorName: iqn.1993\n").unwrap();
+        let store = sys.path().join("kernel/config/target/core/iblock_0/disk");
+        fs::create_dir_all(&store).unwrap();
+        fs::write(store.join("udev_path"), "/dev/vdb\n").unwrap();
+        fs::create_dir_all(group.join("lun/lun_3/statistics")).unwrap();
+        symlink(&store, group.join("lun/lun_3/3f2a")).unwrap();
         let found = portal_groups(sys.path());
         let [group] = &found[..] else {
             panic!("{found:?}");
@@ -106,5 +148,11 @@ mod tests {
             has_session: true,
         };
         assert_eq!(group.initiators, [acl]);
+        let unit = Unit {
+            lun: 3,
+            store: "iblock_0/disk".to_owned(),
+            path: Some("/dev/vdb".to_owned()),
+        };
+        assert_eq!(group.units, [unit]);
     }
 }

@@ -184,7 +184,11 @@ mod tests {
                 ("scheduler", "none [mq-deadline]"),
             ],
         );
-        attributes(&disk, &[("stat", "8 0 64 40 2 0 16 20 0 60 60")]);
+        attributes(
+            &disk,
+            &[("stat", "8 0 64 40 2 0 16 20 0 60 60"), ("dev", "8:32")],
+        );
+        attributes(&disk.join("holders/dm-1"), &[("dev", "254:1")]);
         attributes(
             &disk.join("holders/dm-1/dm"),
             &[("uuid", "mpath-36001405"), ("name", "mpatha")],
@@ -235,6 +239,8 @@ mod tests {
             (above.name.as_str(), above.device.as_str()),
             ("mpatha", "dm-1")
         );
+        let device = |major, minor| Some(crate::tracepoints::device_number(major, minor));
+        assert_eq!((disk.number, above.number), (device(8, 32), device(254, 1)));
         let used = disk
             .counters(sys.path())
             .unwrap()

@@ -14,10 +14,11 @@ use wansan_trace::event::Tcp;
 use wansan_trace::{ConnectionId, Instant, SessionId};
 
 use crate::block::{BlockUse, Counters, Disk};
-use crate::diagnosis::{Diagnosis, Looked, Source, diagnose, packets_used, quiet};
+use crate::diagnosis::{Diagnosis, Looked, Source, diagnose, multipaths, packets_used, quiet};
 use crate::filter::MOST_PORTS;
 use crate::host::{Host, canonical};
 use crate::packets::Packets;
+use crate::traced::Tracing;
 
 /// How often the kernel is asked about connections.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -40,6 +41,8 @@ pub fn watch(
         return Err(WatchError::TooManyPorts { ports: ports.len() });
     }
     let disks: Vec<&Disk> = host.sessions.iter().flat_map(|it| &it.disks).collect();
+    // The kernel looks at programs for a while before it takes them.
+    let mut tracing = Tracing::begin(host);
     let mut packets = Packets::open(ports).map_err(WatchError::Packets)?;
     let before = counters(&disks, sys);
     let began = clock::now();
@@ -62,17 +65,21 @@ pub fn watch(
             sampling.sample();
         }
         packets.drain(|packet| is_full |= passing.take(packet).is_break());
+        tracing.drain();
     }
     let after = counters(&disks, sys);
     let seconds = (clock::now() - began).as_secs_f64();
     let dropped = packets.take_drops().map_err(WatchError::Packets)?;
     drop(packets);
+    let count = passing.packets();
+    let mut capture = passing.capture();
+    let traced = tracing.finish(host, capture.as_mut());
     let looked = Looked {
         disks: used(&before, &after),
         dropped,
+        block: traced.block,
+        stores: traced.stores,
     };
-    let count = passing.packets();
-    let mut capture = passing.capture();
     let samples = sampling
         .map(|sampling| sampling.samples)
         .unwrap_or_default();
@@ -81,10 +88,13 @@ pub fn watch(
         capture.add_samples(samples);
     }
     let sessions = diagnose(host, capture.as_ref(), &looked);
+    let mut sources = sources(host, capture.as_ref(), (count, sampled), &looked);
+    sources.extend(traced.sources);
     Ok(Diagnosis {
         seconds,
-        sources: sources(host, capture.as_ref(), (count, sampled), &looked),
+        sources,
         quiet: quiet(host, &sessions),
+        multipaths: multipaths(host, &sessions, &looked, seconds),
         sessions,
     })
 }

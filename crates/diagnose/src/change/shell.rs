@@ -2,7 +2,7 @@
 
 /// Whether text has the characters of iSCSI names (RFC 3722) and of what the kernel calls things: nothing in it means
 /// anything to a shell.
-pub(super) fn is_plain(text: &str) -> bool {
+pub(crate) fn is_plain(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-/@%+=,".contains(&byte);
     !text.is_empty() && text.bytes().all(plain)
 }

@@ -12,9 +12,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wansan_diagnose::block::Disk;
+use wansan_diagnose::change::Change;
 use wansan_diagnose::diagnosis::{Diagnosis, SessionDiagnosis, Share};
 use wansan_diagnose::host::Role;
+use wansan_diagnose::multipath::MultipathDiagnosis;
 use wansan_diagnose::software::Software;
+use wansan_diagnose::traced::DiskUse;
 use wansan_diagnose::{Host, watch};
 use wansan_trace::units;
 
@@ -102,6 +105,10 @@ fn print(out: &mut dyn Write, diagnosis: &Diagnosis) -> io::Result<()> {
         writeln!(out)?;
         print_session(out, session)?;
     }
+    for multipath in &diagnosis.multipaths {
+        writeln!(out)?;
+        print_multipath(out, multipath)?;
+    }
     if diagnosis.sessions.is_empty() {
         writeln!(out, "\nNo I/O began and ended meanwhile.")?;
     }
@@ -144,8 +151,91 @@ fn print_session(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<
     table.add_rows(rows);
     right(&mut table, 0..3);
     writeln!(out, "{table}\n")?;
+    if session.disks.len() > 1 {
+        writeln!(out, "{}\n", each_disk(&session.disks))?;
+    }
     writeln!(out, "  {}", session.finding)?;
-    for change in &session.changes {
+    print_changes(out, &session.changes)
+}
+
+/// How the disks of a session share it.
+fn each_disk(disks: &[DiskUse]) -> comfy_table::Table {
+    let columns = [
+        "disk",
+        "LUN",
+        "I/Os",
+        "latency",
+        "in queues",
+        "on the wire",
+        "outstanding",
+        "queue depth",
+        "full",
+    ];
+    let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
+    let mut table = grid(columns);
+    table.add_rows(disks.iter().map(|disk| {
+        vec![
+            disk.disk.clone(),
+            disk.lun.to_string(),
+            disk.ios.to_string(),
+            ms(disk.latency_ns),
+            ms(disk.queued_ns),
+            disk.wire_ns.map(ms).unwrap_or_default(),
+            format!("{:.1}", disk.outstanding),
+            disk.queue_depth
+                .map(|depth| depth.to_string())
+                .unwrap_or_default(),
+            format!("{:.0} %", disk.full_share * 100.0),
+        ]
+    }));
+    right(&mut table, 1..columns.len());
+    table
+}
+
+fn print_multipath(out: &mut dyn Write, multipath: &MultipathDiagnosis) -> io::Result<()> {
+    let group = multipath
+        .table
+        .as_ref()
+        .and_then(|table| table.groups.first());
+    let chosen = group.map(|group| {
+        let in_a_row = group.paths.iter().find_map(|(_, in_a_row)| *in_a_row);
+        let in_a_row = in_a_row.map(|count| format!(", rr_min_io_rq {count}"));
+        format!(
+            ": path_selector {}{}",
+            group.selector,
+            in_a_row.unwrap_or_default()
+        )
+    });
+    writeln!(
+        out,
+        "{} ({}){}",
+        multipath.name,
+        multipath.device,
+        chosen.unwrap_or_default()
+    )?;
+    if let Some(latency_ns) = multipath.latency_ns {
+        writeln!(out, "  latency {:.2} ms above its paths", latency_ns / 1e6)?;
+    }
+    let mut table = grid(["path", "to", "IOPS", "latency"]);
+    table.add_rows(multipath.paths.iter().map(|path| {
+        vec![
+            path.disk.clone(),
+            path.portal.clone(),
+            format!("{:.0}", path.iops),
+            format!("{:.2} ms", path.latency_ns / 1e6),
+        ]
+    }));
+    right(&mut table, 2..4);
+    writeln!(out, "{table}\n")?;
+    match &multipath.finding {
+        Some(finding) => writeln!(out, "  {finding}")?,
+        None => writeln!(out, "  No path is slow beside the others.")?,
+    }
+    print_changes(out, &multipath.changes)
+}
+
+fn print_changes(out: &mut dyn Write, changes: &[Change]) -> io::Result<()> {
+    for change in changes {
         writeln!(out, "  {}:", change.what)?;
         for command in &change.commands {
             writeln!(out, "      {command}")?;

@@ -1,0 +1,91 @@
+/* Follows each command of the kernel's target (LIO) from when it is taken up to when its store has carried it out.
+ *
+ * As in block.bpf.c, a command that is under way has a place in a table that its address leads to. */
+#include "../../../tcp/src/bpf/kernel.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define BPF_RB_NO_WAKEUP 1
+#define CDB_BYTES 16
+
+struct se_cmd {
+	__u64 tag;
+	__u64 orig_fe_lun;
+	unsigned char *t_task_cdb;
+} __attribute__((preserve_access_index));
+
+struct command {
+	__u64 address;
+	__u64 began_ns;
+	__u64 done_ns;
+	__u64 tag;
+	__u64 lun;
+	__u8 cdb[CDB_BYTES];
+};
+
+/* Commands that nothing is told of. */
+__u64 lost SEC(".data.lost") = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} ring SEC(".maps");
+
+#define PLACE_BITS 14
+struct command commands[1 << PLACE_BITS];
+
+/* What an object is known by, as in block.bpf.c. */
+static __always_inline __u64 identity(const void *object)
+{
+	__u64 distance = (__u64)object;
+
+	asm volatile("%0 -= %1" : "+r"(distance) : "r"(commands));
+	return distance;
+}
+
+/* The place that `holder` has: one of two. */
+static __always_inline struct command *held_by(__u64 address, __u64 holder)
+{
+	__u32 at = address * 0x9e3779b97f4a7c15ull >> (64 - PLACE_BITS);
+
+	if (commands[at].address == holder)
+		return &commands[at];
+	at ^= 1;
+	return commands[at].address == holder ? &commands[at] : 0;
+}
+
+SEC("tp_btf/target_sequencer_start")
+int BPF_PROG(command_began, struct se_cmd *cmd)
+{
+	__u64 address = identity(cmd);
+	struct command *command = held_by(address, address);
+
+	/* One that ended without a word, as aborted ones do, makes room for the next at its address. */
+	if (!command)
+		command = held_by(address, 0);
+	if (!command) {
+		__sync_fetch_and_add(&lost, 1);
+		return 0;
+	}
+	command->address = address;
+	command->began_ns = bpf_ktime_get_ns();
+	command->tag = cmd->tag;
+	command->lun = cmd->orig_fe_lun;
+	bpf_probe_read_kernel(command->cdb, sizeof(command->cdb), cmd->t_task_cdb);
+	return 0;
+}
+
+SEC("tp_btf/target_cmd_complete")
+int BPF_PROG(command_done, struct se_cmd *cmd)
+{
+	__u64 address = identity(cmd);
+	struct command *command = held_by(address, address);
+
+	if (!command)
+		return 0;
+	command->done_ns = bpf_ktime_get_ns();
+	if (bpf_ringbuf_output(&ring, command, sizeof(*command), BPF_RB_NO_WAKEUP))
+		__sync_fetch_and_add(&lost, 1);
+	command->address = 0;
+	return 0;
+}

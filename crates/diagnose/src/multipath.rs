@@ -1,0 +1,254 @@
+//! Devices of dm-multipath: how their paths are chosen, and a path that is slow beside the others.
+
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::change::{Change, shell::is_plain};
+
+/// How a device of dm-multipath chooses among its paths (Documentation/admin-guide/device-mapper, `multipath`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Table {
+    /// Groups of paths, of which one is used at a time, the first that has a path.
+    pub groups: Vec<Group>,
+}
+
+/// Paths that I/Os are spread over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// What chooses (`path_selector`).
+    pub selector: String,
+    /// The device numbers of its paths, as MAJOR:MINOR, and how many I/Os in a row each is chosen for (`rr_min_io_rq`), where
+    /// the selector has that.
+    pub paths: Vec<(String, Option<u64>)>,
+}
+
+impl Table {
+    /// That of a device, by dmsetup(8); `None` where that tells nothing.
+    #[must_use]
+    pub fn read(name: &str) -> Option<Table> {
+        let mut command = Command::new("dmsetup");
+        command.args(["table", "--target", "multipath", "--", name]);
+        let output = command.output().ok()?;
+        Table::parse(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    /// A line `START LENGTH multipath FEATURES HANDLER GROUPS FIRST GROUP...`, where features, handler and selectors are
+    /// preceded by how many words they are.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Table> {
+        let mut words = line.split_whitespace().skip(2);
+        words.next().filter(|word| *word == "multipath")?;
+        let count = |words: &mut dyn Iterator<Item = &str>| words.next()?.parse::<usize>().ok();
+        for _ in 0..2 {
+            let more = count(&mut words)?;
+            words.by_ref().take(more).for_each(drop);
+        }
+        let groups = count(&mut words)?;
+        words.next()?;
+        let mut table = Table::default();
+        for _ in 0..groups {
+            let selector = words.next()?.to_owned();
+            let more = count(&mut words)?;
+            words.by_ref().take(more).for_each(drop);
+            let (paths, arguments) = (count(&mut words)?, count(&mut words)?);
+            let mut group = Group {
+                selector,
+                paths: Vec::new(),
+            };
+            for _ in 0..paths {
+                let device = words.next()?.to_owned();
+                let own: Vec<&str> = words.by_ref().take(arguments).collect();
+                // All selectors have it first.
+                let in_a_row = own.first().and_then(|word| word.parse().ok());
+                group.paths.push((device, in_a_row));
+            }
+            table.groups.push(group);
+        }
+        Some(table)
+    }
+}
+
+/// A path, and how I/Os passed it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PathUse {
+    /// Its disk.
+    pub disk: String,
+    /// Where it leads.
+    pub portal: String,
+    /// I/Os per second.
+    pub iops: f64,
+    /// Their latency at that disk, in ns.
+    pub latency_ns: f64,
+}
+
+/// A device of dm-multipath, and how I/Os passed its paths.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MultipathDiagnosis {
+    /// Its name, as in `/dev/mapper/NAME`.
+    pub name: String,
+    /// Its block device.
+    pub device: String,
+    /// How it chooses among its paths, where that is known.
+    pub table: Option<Table>,
+    /// The latency of its own I/Os, in ns, where tracepoints tell.
+    pub latency_ns: Option<f64>,
+    /// Its paths with I/Os, the slowest first.
+    pub paths: Vec<PathUse>,
+    /// The path that is slow.
+    pub slow: Option<String>,
+    /// The same in a sentence.
+    pub finding: Option<String>,
+    /// What to change.
+    pub changes: Vec<Change>,
+}
+
+/// A path is slow whose I/Os take so many times as long as on another one.
+const SLOW_RATIO: f64 = 2.0;
+/// With a lesser share of all that I/Os take, it costs little.
+const COSTLY_SHARE: f64 = 0.25;
+/// Selectors that prefer paths whose I/Os take less time.
+const BY_TIME: [&str; 2] = ["service-time", "historical-service-time"];
+
+impl MultipathDiagnosis {
+    /// Judges the paths of a device.
+    #[must_use]
+    pub fn of(
+        name: &str,
+        device: &str,
+        table: Option<Table>,
+        latency_ns: Option<f64>,
+        mut paths: Vec<PathUse>,
+    ) -> MultipathDiagnosis {
+        paths.retain(|path| path.iops > 0.0);
+        paths.sort_by(|one, other| other.latency_ns.total_cmp(&one.latency_ns));
+        let selector = table.as_ref().and_then(|table| table.groups.first());
+        let selector = selector.map(|group| group.selector.as_str());
+        let slow = slow(&paths);
+        let finding = slow.map(|(slow, fast)| {
+            let all: f64 = paths.iter().map(|path| path.iops).sum();
+            let chosen = match selector {
+                Some(selector) => format!("{selector} gives it"),
+                None => "it gets".to_owned(),
+            };
+            format!(
+                "Path {} of {name} (to {}) is slow: an I/O takes {:.2} ms over it, {:.2} ms over {}, and {chosen} {:.0} % of the I/Os.",
+                slow.disk,
+                slow.portal,
+                slow.latency_ns / 1e6,
+                fast.latency_ns / 1e6,
+                fast.disk,
+                slow.iops / all * 100.0,
+            )
+        });
+        let changes = slow.map(|(slow, _)| changes(&slow.disk, selector));
+        MultipathDiagnosis {
+            name: name.to_owned(),
+            device: device.to_owned(),
+            latency_ns,
+            slow: slow.map(|(slow, _)| slow.disk.clone()),
+            finding,
+            changes: changes.unwrap_or_default(),
+            table,
+            paths,
+        }
+    }
+}
+
+/// The path that is slow and the fastest one, of those by latency.
+fn slow(paths: &[PathUse]) -> Option<(&PathUse, &PathUse)> {
+    let (slow, fast) = (paths.first()?, paths.last()?);
+    let all: f64 = paths.iter().map(|path| path.iops * path.latency_ns).sum();
+    let lost = slow.iops * (slow.latency_ns - fast.latency_ns);
+    let is_slow = slow.latency_ns >= SLOW_RATIO * fast.latency_ns && lost >= COSTLY_SHARE * all;
+    is_slow.then_some((slow, fast))
+}
+
+fn changes(disk: &str, selector: Option<&str>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if selector.is_some_and(|selector| !BY_TIME.contains(&selector)) {
+        let file = "/etc/multipath/conf.d/path_selector.conf";
+        changes.push(Change {
+            what: "Choose paths by how much is in flight on them and how fast that is".to_owned(),
+            commands: vec![
+                "mkdir -p /etc/multipath/conf.d".to_owned(),
+                format!(r#"printf 'overrides {{\n path_selector "service-time 0"\n}}\n' > {file}"#),
+                "multipathd reconfigure".to_owned(),
+            ],
+            note: Some("for all devices; the module dm-service-time has it".to_owned()),
+        });
+    }
+    if is_plain(disk) {
+        changes.push(Change {
+            what: "Take the path away until it is repaired".to_owned(),
+            commands: vec![format!("multipathd del path {disk}")],
+            note: Some(format!("`multipathd add path {disk}` brings it back")),
+        });
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_tells_groups_selectors_and_paths() {
+        let line = "0 524288 multipath 1 queue_if_no_path 1 alua 2 1 round-robin 0 2 1 8:0 1000 8:16 1 service-time 0 1 2 8:32 1 1";
+        let table = Table::parse(line).unwrap();
+        let path = |device: &str, in_a_row| (device.to_owned(), Some(in_a_row));
+        let groups = [
+            Group {
+                selector: "round-robin".to_owned(),
+                paths: vec![path("8:0", 1000), path("8:16", 1)],
+            },
+            Group {
+                selector: "service-time".to_owned(),
+                paths: vec![path("8:32", 1)],
+            },
+        ];
+        assert_eq!(table.groups, groups);
+        assert_eq!(Table::parse("0 524288 linear 8:0 0"), None);
+        assert_eq!(Table::parse(""), None);
+        assert_eq!(
+            Table::parse("0 1 multipath 0 0 1 1 round-robin 0 2 1 8:0"),
+            None
+        );
+    }
+
+    fn told(paths: [(f64, f64); 2], selector: &str) -> MultipathDiagnosis {
+        let mut names = ["sda", "sdb"].into_iter();
+        let paths = paths.map(|(iops, ms)| PathUse {
+            disk: names.next().unwrap().to_owned(),
+            portal: "10.0.0.2:3260".to_owned(),
+            iops,
+            latency_ns: ms * 1e6,
+        });
+        let table = Table {
+            groups: vec![Group {
+                selector: selector.to_owned(),
+                paths: Vec::new(),
+            }],
+        };
+        MultipathDiagnosis::of("mpatha", "dm-0", Some(table), None, paths.to_vec())
+    }
+
+    #[test]
+    fn the_slow_one_of_two_paths_is_named_if_it_costs_anything() {
+        let commands =
+            |of: &MultipathDiagnosis| of.changes.iter().map(|it| it.commands.len()).sum::<usize>();
+        let bad = told([(100.0, 2.0), (100.0, 52.0)], "round-robin");
+        assert_eq!(bad.slow.as_deref(), Some("sdb"));
+        assert!(bad.finding.as_ref().unwrap().contains("50 %"), "{bad:?}");
+        assert_eq!(commands(&bad), 4);
+        let bad = told([(100.0, 52.0), (100.0, 2.0)], "service-time");
+        assert_eq!((bad.slow.as_deref(), commands(&bad)), (Some("sda"), 1));
+        for healthy in [
+            [(100.0, 2.0), (100.0, 3.0)],
+            [(1000.0, 2.0), (2.0, 52.0)],
+            [(100.0, 2.0), (0.0, 0.0)],
+        ] {
+            assert_eq!(told(healthy, "round-robin").slow, None, "{healthy:?}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Loads the programs of `src/bpf`, and empties their rings.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::rc::Rc;
+
+use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject, RingBuffer, RingBufferBuilder};
+use wansan_tcp::ebpf::{self, EbpfError};
+
+use super::decode::{block_io, target_command};
+use super::{BlockIo, MOST_KEPT, TargetCommand, TracingError};
+
+const BLOCK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/block.bpf.o"));
+const LIO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lio.bpf.o"));
+
+/// The first Linux whose requests lead to their disk by way of their queue.
+const LEAST_RELEASE: (u32, u32) = (5, 15);
+/// `DISK_BITS` of block.bpf.c.
+const DISK_BITS: u32 = 10;
+
+/// I/Os of some disks, from now on.
+pub struct BlockTracing(Tracing<BlockIo>);
+
+/// Commands of LIO, from now on.
+pub struct TargetTracing(Tracing<TargetCommand>);
+
+impl BlockTracing {
+    /// Follows the I/Os of disks by their device numbers.
+    ///
+    /// # Errors
+    /// What this machine lacks, or why the kernel refuses.
+    pub fn open(disks: &BTreeSet<u32>) -> Result<BlockTracing, TracingError> {
+        check_release()?;
+        let has_scsi = Path::new("/sys/module/scsi_mod").exists();
+        let prepare = |object: &mut OpenObject| {
+            for mut program in object.progs_mut() {
+                let is_of_scsi = program.name().to_string_lossy().starts_with("command_");
+                program.set_autoload(has_scsi || !is_of_scsi);
+            }
+            for mut map in object.maps_mut() {
+                if map.name().to_string_lossy().ends_with(".rodata") {
+                    let value = map.initial_value_mut().ok_or_else(missing)?;
+                    for disk in disks {
+                        let bit = place(*disk) as usize;
+                        let word = value.get_mut(bit / 8).ok_or_else(missing)?;
+                        *word |= 1 << (bit % 8);
+                    }
+                }
+            }
+            Ok(())
+        };
+        let mut tracing = Tracing::open("block", BLOCK, prepare, block_io)?;
+        let disks = disks.clone();
+        tracing.is_wanted = Box::new(move |io| disks.contains(&io.disk));
+        Ok(BlockTracing(tracing))
+    }
+
+    /// Empties the ring.
+    pub fn drain(&mut self) {
+        self.0.drain();
+    }
+
+    /// The I/Os that were completed, and how many more nothing is known of.
+    #[must_use]
+    pub fn finish(self) -> (Vec<BlockIo>, u64) {
+        self.0.finish()
+    }
+}
+
+impl TargetTracing {
+    /// Follows all commands.
+    ///
+    /// # Errors
+    /// What this machine lacks, or why the kernel refuses.
+    pub fn open() -> Result<TargetTracing, TracingError> {
+        let tracing = Tracing::open("lio", LIO, |_| Ok(()), target_command)?;
+        Ok(TargetTracing(tracing))
+    }
+
+    /// Empties the ring.
+    pub fn drain(&mut self) {
+        self.0.drain();
+    }
+
+    /// The commands that were carried out, and how many more nothing is known of.
+    #[must_use]
+    pub fn finish(self) -> (Vec<TargetCommand>, u64) {
+        self.0.finish()
+    }
+}
+
+/// An object's programs at work, and what its ring has given.
+struct Tracing<R> {
+    ring: RingBuffer<'static>,
+    taken: Rc<RefCell<Vec<R>>>,
+    is_wanted: Box<dyn Fn(&R) -> bool>,
+    /// Records that were not kept.
+    left_out: u64,
+    kept: Vec<R>,
+    /// The programs run as long as these are held.
+    _links: Vec<Link>,
+    object: Object,
+}
+
+impl<R: 'static> Tracing<R> {
+    fn open(
+        name: &'static str,
+        bytes: &[u8],
+        prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
+        decode: fn(&[u8]) -> Option<R>,
+    ) -> Result<Tracing<R>, EbpfError> {
+        let loaded = ebpf::load(name, bytes, prepare)?;
+        let object = loaded.object;
+        let attach = || -> libbpf_rs::Result<_> {
+            let taken = Rc::new(RefCell::new(Vec::new()));
+            let maps: Vec<_> = object.maps().collect();
+            let is_ring = |map: &&libbpf_rs::Map<'_>| map.name() == "ring";
+            let map = maps.iter().find(is_ring).ok_or_else(missing)?;
+            let mut builder = RingBufferBuilder::new();
+            let put = Rc::clone(&taken);
+            builder.add(map, move |bytes| {
+                put.borrow_mut().extend(decode(bytes));
+                0
+            })?;
+            let ring = builder.build()?;
+            let programs = object.progs_mut().filter(|program| program.autoload());
+            let links: libbpf_rs::Result<Vec<Link>> =
+                programs.map(|program| program.attach()).collect();
+            Ok((ring, taken, links?))
+        };
+        match attach() {
+            Ok((ring, taken, links)) => Ok(Tracing {
+                ring,
+                taken,
+                is_wanted: Box::new(|_| true),
+                left_out: 0,
+                kept: Vec::new(),
+                _links: links,
+                object,
+            }),
+            Err(error) => Err(ebpf::refused(name, &error, &loaded.verifier_log)),
+        }
+    }
+
+    fn drain(&mut self) {
+        // It fails only when its callback does, which ours never does.
+        let _ = self.ring.consume();
+        for record in self.taken.borrow_mut().drain(..) {
+            match (self.is_wanted)(&record) {
+                true if self.kept.len() < MOST_KEPT => self.kept.push(record),
+                true => self.left_out += 1,
+                false => {}
+            }
+        }
+    }
+
+    fn finish(mut self) -> (Vec<R>, u64) {
+        self.drain();
+        let lost = self.lost() + self.left_out;
+        (self.kept, lost)
+    }
+
+    /// What found no room in the kernel.
+    fn lost(&self) -> u64 {
+        let mut maps = self.object.maps();
+        let counter = maps.find(|map| map.name() == ".data.lost");
+        let value = counter.and_then(|map| {
+            let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+            value.ok().flatten()
+        });
+        let count = value.and_then(|bytes| bytes.first_chunk().copied());
+        count.map_or(0, u64::from_ne_bytes)
+    }
+}
+
+/// `place` of block.bpf.c.
+fn place(disk: u32) -> u32 {
+    (u64::from(disk).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - DISK_BITS)) as u32
+}
+
+fn missing() -> libbpf_rs::Error {
+    std::io::Error::from(std::io::ErrorKind::NotFound).into()
+}
+
+fn check_release() -> Result<(), TracingError> {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < LEAST_RELEASE => {
+            Err(TracingError::TooOld { release })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl std::fmt::Debug for BlockTracing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockTracing").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for TargetTracing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TargetTracing").finish_non_exhaustive()
+    }
+}
