@@ -174,11 +174,16 @@ fn negotiated(url: &str, session: &[&str]) -> Result<(), Stop> {
 /// Lets LIO serve a RAM disk to everybody, with several connections in a session and error
 /// recovery level 2.
 pub(super) fn serve(guest: &mut Guest) -> Result<(), Stop> {
+    serve_store(guest, "rd_mcp_0", &format!("rd_pages={DISK_PAGES}"))
+}
+
+/// The same of a store of that kind, with what `control` says of it.
+pub(super) fn serve_store(guest: &mut Guest, kind: &str, control: &str) -> Result<(), Stop> {
     guest.run("modprobe -a target_core_mod iscsi_target_mod crc32c")?;
     guest.run("mount -t configfs config /sys/kernel/config")?;
-    let core = "/sys/kernel/config/target/core/rd_mcp_0/disk";
+    let core = format!("/sys/kernel/config/target/core/{kind}/disk");
     guest.run(&format!(
-        "mkdir -p {core} && echo rd_pages={DISK_PAGES} >{core}/control && echo 1 >{core}/enable"
+        "mkdir -p {core} && echo {control} >{core}/control && echo 1 >{core}/enable"
     ))?;
     let group = format!("/sys/kernel/config/target/iscsi/{TARGET_NAME}/tpgt_1");
     guest.run(&format!(

@@ -100,20 +100,10 @@ fn unequal_routes() -> Result<(), Stop> {
          dm-queue-length dm-round-robin scsi_dh_alua",
     )?;
     guest.run("/lib/systemd/systemd-udevd --daemon && udevadm trigger && udevadm settle")?;
-    guest.run(
-        "mkdir -p /run/netns && /bin/ip netns add storage && /bin/ip -n storage link set lo up",
+    two_ways(
+        &mut guest,
+        &ROUTES.map(|(delay, rate)| format!("delay {delay}ms rate {rate}mbit")),
     )?;
-    for (place, (delay, rate)) in ROUTES.iter().enumerate() {
-        let netem = format!("root netem delay {delay}ms rate {rate}mbit limit 1000");
-        guest.run(&format!(
-            "/bin/ip link add r{place} type veth peer name s{place} netns storage && \
-             /bin/ip addr add 10.0.{place}.1/24 dev r{place} && \
-             /bin/ip link set r{place} up gso_max_segs 1 && \
-             /bin/ip -n storage addr add 10.0.{place}.2/24 dev s{place} && \
-             /bin/ip -n storage link set s{place} up gso_max_segs 1 && \
-             /sbin/tc qdisc add dev r{place} {netem} && /sbin/tc -n storage qdisc add dev s{place} {netem}"
-        ))?;
-    }
     guest.run(&format!(
         "/bin/ip netns exec storage wansan target --listen 0.0.0.0:3260 --name {TARGET_NAME} \
          --lun memory:64MiB >/run/target 2>&1 & \
@@ -157,7 +147,26 @@ fn unequal_routes() -> Result<(), Stop> {
     })
 }
 
-fn write_configuration(guest: &mut Guest, selector: &str) -> Result<(), Stop> {
+/// A namespace `storage` that two ways lead to, at 10.0.0.2 and 10.0.1.2, with what netem does to each direction of these.
+pub(super) fn two_ways(guest: &mut Guest, netem: &[String; 2]) -> Result<(), Stop> {
+    guest.run(
+        "mkdir -p /run/netns && /bin/ip netns add storage && /bin/ip -n storage link set lo up",
+    )?;
+    for (place, netem) in netem.iter().enumerate() {
+        let netem = format!("root netem {netem} limit 1000");
+        guest.run(&format!(
+            "/bin/ip link add r{place} type veth peer name s{place} netns storage && \
+             /bin/ip addr add 10.0.{place}.1/24 dev r{place} && \
+             /bin/ip link set r{place} up gso_max_segs 1 && \
+             /bin/ip -n storage addr add 10.0.{place}.2/24 dev s{place} && \
+             /bin/ip -n storage link set s{place} up gso_max_segs 1 && \
+             /sbin/tc qdisc add dev r{place} {netem} && /sbin/tc -n storage qdisc add dev s{place} {netem}"
+        ))?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_configuration(guest: &mut Guest, selector: &str) -> Result<(), Stop> {
     guest.run(&format!(
         "printf 'defaults {{\\n find_multipaths no\\n user_friendly_names yes\\n \
          path_grouping_policy multibus\\n path_selector \"{selector} 0\"\\n}}\\n' \
@@ -166,7 +175,7 @@ fn write_configuration(guest: &mut Guest, selector: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn log_in(guest: &mut Guest, place: usize) -> Result<(), Stop> {
+pub(super) fn log_in(guest: &mut Guest, place: usize) -> Result<(), Stop> {
     let node = format!("iscsiadm -m node -T {TARGET_NAME} -p 10.0.{place}.2:3260");
     guest.run(&format!(
         "{node} -o new && {node} -o update -n node.session.queue_depth -v 64 && {node} --login"
