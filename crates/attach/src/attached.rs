@@ -13,7 +13,6 @@ use wansan_cache::{Cache, CacheConfig};
 use wansan_nbd::wire::BlockSizes;
 use wansan_nbd::{Abilities, Export};
 use wansan_san::InitiatorConfig;
-use wansan_san::initiator::InitiatorError;
 use wansan_san::url::IscsiUrl;
 use wansan_server::{Complaints, Poller};
 use wansan_trace::{Kinds, Recorder};
@@ -100,13 +99,10 @@ impl AttachError {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
-            AttachError::Disk(DiskError::Session(error)) => !matches!(
-                error,
-                InitiatorError::Reserved { .. }
-                    | InitiatorError::SameKey { .. }
-                    | InitiatorError::Preempted { .. }
-            ),
+            AttachError::Disk(DiskError::Session(error)) => error.may_pass(),
             AttachError::Disk(DiskError::Unit(_)) => true,
+            // One that is being detached may still have it.
+            AttachError::Listen(_) => true,
             _ => false,
         }
     }

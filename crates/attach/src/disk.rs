@@ -534,7 +534,7 @@ impl Disk {
             // A lost command has been requeued above.
             Verdict::Again(_) | Verdict::Lost => {
                 open.failure.get_or_insert(Failure::Io);
-                let why = "the target answers with unit attentions only".to_owned();
+                let why = "the target answers each try with UNIT ATTENTION".to_owned();
                 self.events.push_back(DiskEvent::Failed(why));
             }
             Verdict::Later(why) => {
@@ -721,7 +721,8 @@ impl Disk {
                 // A login that has not registered yet will not; one that has is waited for.
                 let is_registered = reservation.is_some_and(|it| it.registering.end());
                 let attempt = attempt.filter(|_| is_registered);
-                left = match attempt.and_then(|attempt| attempt.recv().ok()) {
+                let patience = self.config.patience;
+                left = match attempt.and_then(|attempt| attempt.recv_timeout(patience).ok()) {
                     Some(Ok((mut sessions, _))) => sessions.release(),
                     _ => {
                         reservation.map(|it| it.stays(&self.url.to_string(), "there is no session"))

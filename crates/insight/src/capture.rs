@@ -519,20 +519,34 @@ impl Reading {
         Some(self.begun)
     }
 
-    /// Numbers the connections with PDUs that have no number.
+    /// Says of which session the connections with PDUs are of which that is not known: by their logins, or else by their
+    /// numbers.
     fn name_sessions(&mut self) {
+        let connections = self.connections.values();
+        let mut taken: HashSet<_> = connections.filter_map(|known| known.session).collect();
         for connection in self.connections.values_mut() {
-            if connection.number.is_none() && initiator(connection).is_some() {
-                self.numbered += 1;
-                connection.number = Some(self.numbered);
+            if connection.session.is_some() || initiator(connection).is_none() {
+                continue;
             }
+            self.numbered += 1;
+            let (id, cid) = connection.login.ids().unwrap_or((NO_ID, ConnectionId(0)));
+            let id = match id == NO_ID || taken.contains(&(id, cid)) {
+                true => SessionId(self.numbered),
+                false => id,
+            };
+            taken.insert((id, cid));
+            connection.session = Some((id, cid));
         }
     }
 
-    /// The part of a capture that follows this one: what is known of connections that were not idle is kept.
+    /// The part of a capture that follows this one: what is known of connections with PDUs is kept, as it is of all others that were not
+    /// idle.
     fn next_part(&self) -> Reading {
         let live = self.connections.iter();
-        let live = live.filter(|(_, connection)| connection.kept() > 0);
+        let is_crowded = 2 * self.connections.len() > MOST_CONNECTIONS;
+        let live = live.filter(|(_, connection)| {
+            connection.kept() > 0 || connection.session.is_some() && !is_crowded
+        });
         let connections: BTreeMap<usize, Connection> = live
             .map(|(place, connection)| (*place, connection.next_part()))
             .collect();
@@ -557,17 +571,9 @@ impl Reading {
         let all = self.connections.len() + self.others.len();
         let mut sessions: Vec<Session<'_>> = Vec::new();
         for connection in self.connections.values() {
-            let (Some(initiator), Some(number)) = (initiator(connection), connection.number) else {
+            let (Some(initiator), Some((id, cid))) = (initiator(connection), connection.session)
+            else {
                 continue;
-            };
-            let (id, cid) = connection.login.ids().unwrap_or((NO_ID, ConnectionId(0)));
-            let is_taken = sessions
-                .iter()
-                .any(|other| (other.id, other.cid) == (id, cid));
-            let id = if id == NO_ID || is_taken {
-                SessionId(number)
-            } else {
-                id
             };
             sessions.push(Session {
                 connection,

@@ -4,6 +4,8 @@ use foldhash::HashSet;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use wansan_trace::{ConnectionId, SessionId};
+
 use super::framing::{Found, Framing};
 use super::login::Login;
 use super::segment::{Options, Segment};
@@ -123,8 +125,8 @@ pub(super) struct Connection {
     pub(super) ends: [SocketAddr; 2],
     /// Whether its beginning was seen.
     pub(super) has_begun: bool,
-    /// Its place among those with PDUs, from 1, once it has any.
-    pub(super) number: Option<u64>,
+    /// Which session it is of, and its CID, once it has PDUs.
+    pub(super) session: Option<(SessionId, ConnectionId)>,
     /// What each end sends.
     pub(super) streams: [Stream; 2],
     pub(super) seen: Vec<Seen>,
@@ -230,7 +232,7 @@ impl Connection {
         Connection {
             ends: if is_answer { [other, one] } else { ends },
             has_begun,
-            number: None,
+            session: None,
             streams: [Stream::new(has_begun), Stream::new(has_begun)],
             seen: Vec::new(),
             lost: Vec::new(),
@@ -246,7 +248,7 @@ impl Connection {
         Connection {
             ends: self.ends,
             has_begun: false,
-            number: self.number,
+            session: self.session,
             streams: self.streams.each_ref().map(Stream::next_part),
             seen: Vec::new(),
             lost: Vec::new(),
@@ -288,6 +290,9 @@ impl Connection {
 
     /// Whether it carries no PDUs that can be found. One whose beginning was seen begins with a PDU.
     pub(super) fn is_foreign(&self) -> bool {
+        if self.session.is_some() {
+            return false;
+        }
         let most = if self.has_begun { 1 } else { MOST_SEARCHED };
         let is_searched = |stream: &Stream| stream.framing.searched() >= most;
         self.streams.iter().any(is_searched) && self.streams.iter().all(|s| s.pdus.is_empty())

@@ -20,8 +20,8 @@ enum Source {
 pub struct Whole {
     /// Frames, of all its files; parts count them through.
     pub frames: u64,
-    /// How the reading of each file ended that is not whole.
-    pub ends: Vec<(PathBuf, CaptureEnd)>,
+    /// The files that are not whole: how the reading of each ended, and behind which of its frames.
+    pub ends: Vec<(PathBuf, CaptureEnd, u64)>,
 }
 
 /// Reads capture files as one, in the order of their first frames, as `tcpdump -C` and `-G` write them. `take` gets it in
@@ -97,6 +97,7 @@ fn read(
     };
     let mut first = None;
     for source in sources {
+        let before = whole.frames;
         let (path, end) = match source {
             Source::File(path, file) => (path, parts.see(file, &mut order, &mut whole.frames)),
             Source::Stream(path, stream) => {
@@ -109,7 +110,7 @@ fn read(
             is: "it begins neither as pcap nor as pcapng does",
         })?;
         if end != CaptureEnd::Whole {
-            whole.ends.push((path.clone(), end));
+            whole.ends.push((path.clone(), end, whole.frames - before));
         }
         first.get_or_insert(path);
     }

@@ -131,7 +131,7 @@ pub enum InitiatorError {
     },
     /// Another initiator has registered this host's key.
     #[error(
-        "initiator {initiator} has registered key {key:#x}, too, with LUN {lun} at {portal}; give each host a key of its own"
+        "initiator {initiator} uses reservation key {key:#x} as well on LUN {lun} at {portal}; give each host a key of its own"
     )]
     SameKey {
         /// The number of the unit.
@@ -145,7 +145,7 @@ pub enum InitiatorError {
     },
     /// The session is up, but the target does not know it as registered any more.
     #[error(
-        "LUN {lun} at {portal} has lost the registration of this session; it is registered again if this host still has the disk"
+        "LUN {lun} at {portal} has lost the registration of this session, which registers again unless another host has taken the disk over"
     )]
     Unregistered {
         /// The number of the unit.
@@ -211,6 +211,24 @@ pub enum InitiatorError {
         /// Which.
         source: SessionError,
     },
+}
+
+impl InitiatorError {
+    /// Whether another attempt may succeed although nothing is changed on this host: the target, or the way to it, may only
+    /// be away.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        !matches!(
+            self,
+            InitiatorError::Random(_)
+                | InitiatorError::Congestion(_)
+                | InitiatorError::OtherUnit { .. }
+                | InitiatorError::Reserved { .. }
+                | InitiatorError::SameKey { .. }
+                | InitiatorError::Preempted { .. }
+                | InitiatorError::Unreservable { .. }
+        )
+    }
 }
 
 /// How the last attempt to come back failed, in words.

@@ -232,7 +232,8 @@ impl Program {
         let serves = format!("serves {}", places.collect::<Vec<_>>().join(", "));
         match waiting {
             0 => serves,
-            waiting => format!("{serves}; {waiting} more when their targets can be reached"),
+            1 => format!("{serves}; 1 disk waits for its target"),
+            waiting => format!("{serves}; {waiting} disks wait for their targets"),
         }
     }
 

@@ -269,7 +269,7 @@ fn same_key() -> Result<(), Stop> {
         ];
         let refused = wansan(&[&attach[..], more].concat())?;
         require(refused.status.code() == Some(2), || refused.output())?;
-        let says = "iqn.2026-01.net.example:peer has registered key 0xa, too";
+        let says = "iqn.2026-01.net.example:peer uses reservation key 0xa";
         require(refused.stderr.contains(says), || refused.output())?;
         require(refused.stderr.trim().lines().count() == 1, || {
             refused.output()

@@ -31,7 +31,7 @@ struct Inner {
     waiting: Mutex<Vec<Waiting>>,
     /// The number of the next that waits.
     next: AtomicU64,
-    /// How many are being detached.
+    /// How many are being detached, or attached after they have waited.
     leaving: AtomicUsize,
     /// Something that was acknowledged is lost.
     is_unsafe: AtomicBool,
@@ -64,29 +64,44 @@ impl Disks {
         number
     }
 
-    /// Whether it still does.
-    pub(super) fn waits(&self, number: u64) -> bool {
-        self.waiting().iter().any(|disk| disk.number == number)
+    /// Whether it still does: then an attempt to attach it begins, which [`Disks::serve`] or [`Disks::still_waits`] ends, and which the
+    /// process waits for.
+    pub(super) fn tries(&self, number: u64) -> bool {
+        let waiting = self.waiting();
+        let waits = waiting.iter().any(|disk| disk.number == number);
+        self.0
+            .leaving
+            .fetch_add(usize::from(waits), Ordering::SeqCst);
+        waits
     }
 
-    /// Another attempt has failed.
-    pub(super) fn still_waits(&self, number: u64, why: &str) {
+    /// An attempt has failed; whether for another reason than the one before.
+    pub(super) fn still_waits(&self, number: u64, why: &str) -> bool {
         let mut waiting = self.waiting();
         let disk = waiting.iter_mut().find(|disk| disk.number == number);
-        if let Some(disk) = disk {
+        let is_news = disk.is_some_and(|disk| {
+            let is_news = disk.why != why;
             why.clone_into(&mut disk.why);
-        }
+            is_news
+        });
+        self.0.leaving.fetch_sub(1, Ordering::SeqCst);
+        is_news
     }
 
-    /// A disk that waited is served from now on; `false` when it does not wait any more.
+    /// An attempt has succeeded: the disk is served from now on, unless it does not wait any more. Then it is detached, as
+    /// programs may have found it already; whether it is served.
     pub(super) fn serve(&self, number: u64, disk: Disk) -> bool {
         let mut waiting = self.waiting();
         let Some(place) = waiting.iter().position(|disk| disk.number == number) else {
+            drop(waiting);
+            // It counts as leaving already.
+            self.detach(disk, false);
             return false;
         };
         // It is never in neither.
         self.served().push(disk);
         waiting.remove(place);
+        self.0.leaving.fetch_sub(1, Ordering::SeqCst);
         true
     }
 

@@ -133,7 +133,10 @@ fn take_and_detach(disks: &Disks, name: &str) -> (Answer, Then) {
     let waiting = {
         let mut waiting = disks.waiting();
         let all = waiting.len();
-        waiting.retain(|disk| disk.settings.initiator.url.to_string() != name);
+        waiting.retain(|disk| {
+            let place = disk.settings.nbd.0.to_string();
+            disk.settings.initiator.url.to_string() != name && place != name
+        });
         all - waiting.len()
     };
     let gone = disks.take(|disk| is_called(disk, name));

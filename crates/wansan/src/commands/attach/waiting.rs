@@ -42,14 +42,13 @@ pub(super) fn attach_later(
         loop {
             thread::sleep(wait);
             wait = LONGEST_WAIT.min(2 * wait);
-            if !program.disks.waits(number) {
+            if !program.disks.tries(number) {
                 return;
             }
             match program.attach(&settings, place) {
                 Ok(attached) => {
                     let disk = Disk { settings, attached };
                     let line = program.announcement(&disk);
-                    // Detached meanwhile, nobody has used it.
                     if program.disks.serve(number, disk)
                         && let Err(error) = program.print(&line)
                     {
@@ -57,7 +56,12 @@ pub(super) fn attach_later(
                     }
                     return;
                 }
-                Err(refused) => program.disks.still_waits(number, &one_line(&refused.error)),
+                Err(refused) => {
+                    let why = one_line(&refused.error);
+                    if program.disks.still_waits(number, &why) {
+                        remark(&format!("wansan attach: still waiting: {why}"));
+                    }
+                }
             }
         }
     });

@@ -95,7 +95,7 @@ fn explanation(read: parts::Read, whole: &Whole) -> Explanation {
         seconds: to_ns.saturating_sub(from_ns) as f64 / 1e9,
         end: match &whole.ends[..] {
             [] => CaptureEnd::Whole,
-            [(_, end), ..] => end.clone(),
+            [(_, end, _), ..] => end.clone(),
         },
         connections,
         other_connections: others,
@@ -130,11 +130,8 @@ fn print(
         out,
         "{name}: {frames} frames in {seconds:.3} s; {connections} {of_iscsi} with iSCSI{others}.",
     )?;
-    for (file, end) in &whole.ends {
-        let file = match whole.ends.len() {
-            1 if explanation.parts.is_empty() => "The file".to_owned(),
-            _ => file.display().to_string(),
-        };
+    for (file, end, frames) in &whole.ends {
+        let file = file.display();
         match end {
             CaptureEnd::CutOff => writeln!(out, "{file} is truncated after frame {frames}.")?,
             CaptureEnd::Damaged(reason) => {
