@@ -69,6 +69,30 @@ impl Both {
     }
 }
 
+/// What CLOCK_MONOTONIC of another computer shows, as far as this one knows: a line through its
+/// differences to the clock here.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OtherClock {
+    /// The moment of the other clock at which it is `ahead_ns` ahead.
+    pub at: Instant,
+    /// By how much it is ahead of the clock here then, in ns.
+    pub ahead_ns: i64,
+    /// By how much it gains on the clock here, in ns for each second that it shows (10⁻⁹).
+    pub drift_ppb: f64,
+}
+
+impl OtherClock {
+    /// What the clock here shows when the other one shows `there`. Moments keep their order, and those
+    /// before the clock here began are its beginning.
+    #[must_use]
+    pub fn here(&self, there: Instant) -> Instant {
+        let since_ns = i128::from(there.ns()) - i128::from(self.at.ns());
+        let gained_ns = (since_ns as f64 * self.drift_ppb / 1e9).round() as i128;
+        let here_ns = i128::from(there.ns()) - i128::from(self.ahead_ns) - gained_ns;
+        Instant::from_ns(u64::try_from(here_ns.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
 /// CLOCK_REALTIME, now, in nanoseconds since 1970: for clock anchors and folder names only.
 #[must_use]
 pub fn realtime_ns() -> u64 {
@@ -79,6 +103,23 @@ pub fn realtime_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_clock_is_converted_by_its_offset_and_drift() {
+        let clock = OtherClock {
+            at: Instant::from_ns(5_000_000_000),
+            ahead_ns: 3_000_000_000,
+            drift_ppb: 50_000.0,
+        };
+        let here = |ns| clock.here(Instant::from_ns(ns)).ns();
+        assert_eq!(here(5_000_000_000), 2_000_000_000);
+        // One second later it has gained 50 µs.
+        assert_eq!(here(6_000_000_000), 2_999_950_000);
+        assert_eq!(here(4_000_000_000), 1_000_050_000);
+        assert_eq!(here(1), 0, "before the clock here began");
+        let times = (0..1000).map(|place| here(5_000_000_000 + place));
+        assert!(times.is_sorted());
+    }
 
     #[test]
     fn a_reading_during_which_the_thread_lost_its_processor_is_taken_again() {

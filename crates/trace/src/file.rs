@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 pub use crate::kind::{Kind, Row};
 pub use crate::names::Names;
 pub use gather::gather;
-pub use merge::{merge_parts, read_folder};
+pub use merge::{ClockOf, merge_parts, merge_parts_of, read_folder};
 pub use reader::Reader;
 
 use crate::log::Words;

@@ -53,6 +53,8 @@ pub struct Column<T> {
     pub(crate) cell: Cell,
     /// How they follow each other.
     pub(crate) habit: Habit,
+    /// Whether it is a moment, of the clock of the host that wrote it.
+    pub(crate) is_time: bool,
     /// Whether files of earlier versions lack it; there it reads as in a blank record.
     pub(crate) may_lack: bool,
     /// What its field is in JSON.
@@ -85,6 +87,7 @@ pub(crate) fn all_columns<T: Kind>() -> Vec<Column<T>> {
         about: " The program's host, as `--host` or the plan names it.",
         cell: Cell::Text(Vocabulary::Word),
         habit: Habit::Repeats,
+        is_time: false,
         may_lack: false,
         json: None,
         may_be_null: false,

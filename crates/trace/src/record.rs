@@ -152,6 +152,7 @@ macro_rules! record {
                         about: concat!($($doc),*),
                         cell: <$type as Field>::CELL,
                         habit: Habit::$habit,
+                        is_time: <$type as Field>::IS_TIME,
                         may_lack: false $(|| stringify!($added) == "added")?,
                         json: <$type as Field>::JSON,
                         may_be_null: false $(|| { let _ = $none; true })?,

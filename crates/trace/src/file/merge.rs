@@ -5,12 +5,19 @@ use std::path::{Path, PathBuf};
 
 use super::writer::Writer;
 use super::{Dropped, FileError, Kind, Names, Reader, Row, Table, merged_path, read};
-use crate::NameId;
+use crate::clock::OtherClock;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
+use crate::{Instant, NameId};
+
+/// The clock of the host that wrote a part, by the part's file; `None` where it is the one clock that all
+/// are joined by.
+pub type ClockOf<'a> = &'a dyn Fn(&Path) -> Option<OtherClock>;
 
 /// Joins `FOLDER/<kind>.<host>.part.parquet` of all hosts into `FOLDER/<kind>.parquet`, sorted by
 /// time, and removes the parts. Kinds without parts get no file. Parts are removed only when
 /// their merged file is complete, so a merge that was interrupted can be run again.
+///
+/// All parts are of one clock: those of several computers are joined by [`merge_parts_of`].
 ///
 /// Memory: 32,768 rows per part and 262,144 rows of output.
 ///
@@ -18,17 +25,27 @@ use crate::recorder::{Recorded, Visitor, visit_kinds};
 /// [`FileError`] when a part cannot be read, is damaged or not sorted, or a file cannot be
 /// written; the parts of that kind are kept then.
 pub fn merge_parts(folder: &Path) -> Result<(), FileError> {
-    visit_kinds(&Merge { folder })
+    merge_parts_of(folder, &|_| None)
+}
+
+/// As [`merge_parts`], of parts whose times are of several clocks: those of each are converted as they
+/// are read.
+///
+/// # Errors
+/// As [`merge_parts`].
+pub fn merge_parts_of(folder: &Path, clock_of: ClockOf<'_>) -> Result<(), FileError> {
+    visit_kinds(&Merge { folder, clock_of })
 }
 
 struct Merge<'a> {
     folder: &'a Path,
+    clock_of: ClockOf<'a>,
 }
 
 impl Visitor for Merge<'_> {
     type Error = FileError;
     fn visit<T: Recorded>(&self) -> Result<(), FileError> {
-        merge_kind::<T>(self.folder)
+        merge_kind::<T>(self.folder, self.clock_of)
     }
 }
 
@@ -46,7 +63,7 @@ pub fn read_folder<T: Kind>(folder: &Path) -> Result<Option<Table<T>>, FileError
     if parts.is_empty() {
         return Ok(None);
     }
-    let mut merging = Merging::<T>::open(&parts)?;
+    let mut merging = Merging::<T>::open(&parts, &|_| None)?;
     let mut rows = Vec::new();
     while let Some(row) = merging.next()? {
         rows.push(row);
@@ -62,15 +79,18 @@ pub fn read_folder<T: Kind>(folder: &Path) -> Result<Option<Table<T>>, FileError
 struct Source<T: Kind> {
     path: PathBuf,
     reader: Reader<T>,
+    /// The clock of its times, if they are to be converted.
+    clock: Option<OtherClock>,
     batch: Vec<Row<T>>,
     next: usize,
 }
 
 impl<T: Kind> Source<T> {
-    fn open(path: PathBuf) -> Result<Self, FileError> {
+    fn open(path: PathBuf, clock: Option<OtherClock>) -> Result<Self, FileError> {
         Ok(Source {
             reader: Reader::open(&path)?,
             path,
+            clock,
             batch: Vec::new(),
             next: 0,
         })
@@ -83,6 +103,9 @@ impl<T: Kind> Source<T> {
             self.next = 0;
             if !self.reader.next_batch(&mut self.batch)? {
                 return Ok(None);
+            }
+            if let Some(clock) = &self.clock {
+                convert(&mut self.batch, clock);
             }
         }
         Ok(self.batch.get(self.next).copied())
@@ -99,10 +122,10 @@ struct Merging<T: Kind> {
 }
 
 impl<T: Kind> Merging<T> {
-    fn open(parts: &[PathBuf]) -> Result<Self, FileError> {
+    fn open(parts: &[PathBuf], clock_of: ClockOf<'_>) -> Result<Self, FileError> {
         let mut sources = parts
             .iter()
-            .map(|path| Source::<T>::open(path.clone()))
+            .map(|path| Source::<T>::open(path.clone(), clock_of(path)))
             .collect::<Result<Vec<_>, _>>()?;
         let mut dropped = Dropped::new();
         for (host, lost) in sources.iter().flat_map(|source| source.reader.dropped()) {
@@ -138,12 +161,12 @@ impl<T: Kind> Merging<T> {
     }
 }
 
-fn merge_kind<T: Kind>(folder: &Path) -> Result<(), FileError> {
+fn merge_kind<T: Kind>(folder: &Path, clock_of: ClockOf<'_>) -> Result<(), FileError> {
     let parts = parts_of::<T>(folder)?;
     if parts.is_empty() {
         return Ok(());
     }
-    let mut merging = Merging::<T>::open(&parts)?;
+    let mut merging = Merging::<T>::open(&parts, clock_of)?;
     let mut writer = Writer::create(&merged_path::<T>(folder), &merging.dropped)?;
     while let Some(row) = merging.next()? {
         writer.push(row, &mut merging.names)?;
@@ -153,6 +176,19 @@ fn merge_kind<T: Kind>(folder: &Path) -> Result<(), FileError> {
         fs::remove_file(path).map_err(|error| FileError::write(path, &error))?;
     }
     Ok(())
+}
+
+/// Has all moments of the rows be of the one clock. Those that are not known stay so.
+fn convert<T: Kind>(rows: &mut [Row<T>], clock: &OtherClock) {
+    let mut names = Names::default();
+    for column in T::columns().iter().filter(|column| column.is_time) {
+        for row in rows.iter_mut() {
+            if let Some(ns @ 1..) = (column.get)(row, &mut names) {
+                let here = clock.here(Instant::from_ns(ns));
+                (column.set)(row, here.ns(), &names);
+            }
+        }
+    }
 }
 
 fn earliest<T: Kind>(heads: &[Option<Row<T>>]) -> Option<(usize, Row<T>)> {

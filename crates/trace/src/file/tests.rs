@@ -104,6 +104,51 @@ fn tcp(ns: u64) -> Tcp {
     }
 }
 
+/// Moments of a host with another clock, and none that are not known, are converted as parts are merged.
+#[test]
+fn parts_of_two_clocks_are_joined_in_the_order_of_what_happened() {
+    let folder = Folder::new("clocks");
+    let mut initiator = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+    record(
+        &mut initiator,
+        crossing(100, Layer::Socket, Direction::Enter),
+    );
+    record(
+        &mut initiator,
+        crossing(400, Layer::Socket, Direction::Leave),
+    );
+    let mut target = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+    record(
+        &mut target,
+        crossing(9_200, Layer::Target, Direction::Enter),
+    );
+    record(
+        &mut target,
+        crossing(9_300, Layer::Target, Direction::Leave),
+    );
+    target.stamp(Stamp {
+        time: Instant::from_ns(9_250),
+        arrived: Instant::from_ns(9_150),
+        ..Stamp::BLANK
+    });
+    write_part(&folder.0, "client", &[initiator]).unwrap();
+    write_part(&folder.0, "storage", &[target]).unwrap();
+    let ahead = crate::clock::OtherClock {
+        at: Instant::from_ns(9_000),
+        ahead_ns: 9_000,
+        drift_ppb: 0.0,
+    };
+    let of_storage = |part: &Path| part.to_string_lossy().contains("storage").then_some(ahead);
+    merge_parts_of(&folder.0, &of_storage).unwrap();
+    let io = read_folder::<Crossing>(&folder.0).unwrap().unwrap();
+    let times: Vec<u64> = io.rows.iter().map(|row| row.record.time.ns()).collect();
+    assert_eq!(times, [100, 200, 300, 400]);
+    let stamps = read_folder::<Stamp>(&folder.0).unwrap().unwrap();
+    let stamp = stamps.rows[0].record;
+    assert_eq!((stamp.time.ns(), stamp.arrived.ns()), (250, 150));
+    assert_eq!(stamp.departed, Instant::ZERO);
+}
+
 #[test]
 fn parts_of_all_hosts_are_merged_by_time() {
     let folder = Folder::new("merge");
