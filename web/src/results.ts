@@ -812,6 +812,10 @@ export interface Manifest {
   super_frame_max_bytes: number;
   /** What a byte on a path is. */
   path_bytes: string;
+  /** The real computers that are its hosts; none in another world. */
+  hosts: HostFacts[];
+  /** What their paths were like before the first cell, measured in both directions. */
+  measured_paths: MeasuredPath[];
   /** What was built and measured in each cell. */
   cells: CellFacts[];
 }
@@ -856,6 +860,46 @@ export interface ClockAnchor {
   uncertainty_ns: number;
 }
 
+/** A real computer that is a host. */
+export interface HostFacts {
+  /** Its name in the plan. */
+  host: string;
+  /** What `ssh` calls it. */
+  ssh: string;
+  /** The user that programs ran as there, by number. */
+  uid: number;
+  /** The version of `wansan` there. */
+  wansan_version: string;
+  /** The commit that it was built from, or `unknown`. */
+  wansan_commit: string;
+  /** The SHA-256 of its program, in hexadecimal. */
+  wansan_sha256: string;
+  /** The computer. */
+  machine: Machine;
+}
+
+/** What a path between two real hosts was like in one direction before the first cell: one TCP connection without any other load (`wansan stream send`). */
+export interface MeasuredPath {
+  /** Its name in the plan. */
+  path: string;
+  /** The host that sent. */
+  from: string;
+  /** The host that received. */
+  to: string;
+  /** The shortest round trip of a mark in the stream. */
+  rtt_min_ns: number | null;
+  /** The median of those, while the stream filled the path. */
+  rtt_p50_ns: number | null;
+  /** What the stream reached. */
+  bytes_per_s: number | null;
+  /** Segments that were sent again. */
+  retransmits: number;
+  /** Their share of all segments, each taken to be full (1,448 bytes): what was lost, about. */
+  lost_share: number | null;
+  /** For how long it sent, in seconds. */
+  elapsed_s: number;
+}
+
 /** The world of one cell. */
 export interface CellFacts {
   /** The cell's number. */
@@ -864,6 +908,8 @@ export interface CellFacts {
   congestion_control: ControlFacts;
   /** Its hosts and routers. */
   nodes: NodeFacts[];
+  /** The clocks of real hosts. */
+  clocks: ClockFacts[];
   /** The command line of every program, by host. */
   programs: Record<string, string>;
   /** Its tunnels. */
@@ -912,6 +958,24 @@ export interface NodeFacts {
   rules: string[];
   /** The kernel settings in force in its namespace. */
   settings: Record<string, string>;
+}
+
+/** What the clock of a real host showed while a cell ran. Its records are converted by it. */
+export interface ClockFacts {
+  /** The host. */
+  host: string;
+  /** A moment of its CLOCK_MONOTONIC. */
+  at_ns: number;
+  /** By how much that was ahead of the lab's then. */
+  ahead_ns: number;
+  /** By how much it gained on the lab's, in ns for each second. */
+  drift_ppb: number;
+  /** What that is estimated from: `packets`, what two hosts saw of the same I/Os; or `exchanges` over ssh. */
+  by: string;
+  /** The other host that saw these, or `lab`. */
+  relative_to: string;
+  /** By how much the conversion to that one's clock may be wrong at most, as long as both clocks are even. */
+  error_ns: number;
 }
 
 /** A tunnel that is up. */

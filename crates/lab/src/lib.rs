@@ -5,18 +5,22 @@
 //! - [`vpn`]: tunnels between routers, by real VPN programs;
 //! - [`emulator`]: the wide-area path between the hosts;
 //! - [`netem`]: the same by the kernel, for what it can do of it;
+//! - [`hosts`]: real computers instead, reached by ssh;
 //! - [`run`]: a plan carried out cell by cell in fresh worlds, with the same programs that a user
 //!   starts by hand;
 //! - `simulated`: cells in virtual time, without a kernel;
 //! - `patience`: how long the end of a cell is waited for;
+//! - `processors`: what the programs of a cell have of the processors;
 //! - [`record`]: the run folder: manifest, results and report.
 //!
 //! Nothing here draws on a terminal: progress goes out through [`run::Observer`].
 
 pub mod emulator;
+pub mod hosts;
 pub mod netem;
 mod patience;
 pub mod plan;
+mod processors;
 pub mod record;
 pub mod run;
 mod simulated;

@@ -123,9 +123,10 @@ pub use files::PlanFile;
 pub(crate) use json::json;
 pub use parameter::Parameter;
 pub use quantity::{QueueBound, Share, Size, Span};
+pub(crate) use scenario::STREAM_PORT;
 pub use scenario::{
     Classifier, Connection, Direction, Inexpressible, Initiator, InnerRoute, Link, NetemSetting,
-    PlannedRoute, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
+    PlannedRoute, RealHost, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
 };
 pub use sweep::Axis;
 pub use timeline::{Action, Moment, Side, Statement};
@@ -230,6 +231,11 @@ impl Plan {
             let axis = |name: &str| matches!(&plan.sweep[..], [only] if sweep::axis_name(name) == *only.name());
             located(mistake.at_dotted(text, "sweep", axis))
         })?;
+        let hosts = |cell: &Cell| cell.scenario.hosts.clone();
+        if cells.iter().any(|cell| hosts(cell) != hosts(&cells[0])) {
+            let mistake = "[sweep] `host`: a run is on the same hosts in all cells";
+            return Err(located(Mistake::new(mistake)));
+        }
         plan.check_filters(&cells, text).map_err(located)?;
         plan.check_metrics(&cells, text).map_err(located)?;
         plan.files = files::of(&cells, folder).map_err(located)?;

@@ -28,7 +28,7 @@ pub use compare::{
 };
 pub use export::CellTable;
 pub use folder::{CellFolder, RunFolder};
-pub(crate) use machine::memory_bytes;
+pub(crate) use machine::{here as machine, memory_bytes};
 pub(crate) use manifest::{add_statistics, clock_anchor, manifest, node_facts};
 pub use report::page;
 pub(crate) use results::{add_netem, add_paths, add_reports, add_routers, add_streams, apart};

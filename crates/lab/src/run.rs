@@ -11,12 +11,13 @@ pub mod control;
 mod course;
 mod emulation;
 mod explain;
+mod measured_paths;
 mod path_emulator;
 mod phase;
-mod processors;
 mod program;
 mod servers;
 mod simulation;
+mod site;
 mod tunnels;
 
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use wansan_insight::ReadError;
 use wansan_insight::report::PageError;
 
 use crate::emulator::EmulatorError;
+use crate::hosts::{HostsError, Reach};
 use crate::netem::NetemError;
 use crate::plan::{Phase, PlanError};
 use crate::record::RecordError;
@@ -47,6 +49,8 @@ pub struct Options<'a> {
     pub out: PathBuf,
     /// What [`crate::world::isolate`] gave.
     pub rights: Rights,
+    /// How real computers are reached.
+    pub reach: Reach,
     /// How long a simulated cell may take; no bound when there is none.
     pub budget: Option<Duration>,
     /// Set by a signal's handler to end the run early.
@@ -55,6 +59,8 @@ pub struct Options<'a> {
 
 /// Whoever wants to know how a run gets on.
 pub trait Observer {
+    /// Something that takes its time comes before the first cell.
+    fn preparing(&mut self, _what: &str) {}
     /// A phase of so many cells begins; `left` is a guess of how long the whole run still takes.
     fn phase(&mut self, phase: Phase, cells: usize, left: Duration);
     /// Time passes: `done` of the run's `cells` have ended, and `left` is a guess as above.
@@ -211,6 +217,9 @@ pub enum CellError {
     /// The simulator has a defect.
     #[error("the simulator failed, which is a defect: {0}; please report it with the plan")]
     Panicked(String),
+    /// Its real hosts could not be used.
+    #[error(transparent)]
+    Hosts(HostsError),
     /// Its records could not be written or joined.
     #[error(transparent)]
     Records(#[from] wansan_trace::file::FileError),
@@ -223,4 +232,13 @@ pub enum CellError {
     /// The run was asked to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<HostsError> for CellError {
+    fn from(error: HostsError) -> CellError {
+        match error {
+            HostsError::Interrupted => CellError::Interrupted,
+            other => CellError::Hosts(other),
+        }
+    }
 }

@@ -32,8 +32,10 @@ use std::io;
 pub use build::World;
 pub use namespace::Namespace;
 pub use node::{Interface, Node};
+pub(crate) use process::{Elsewhere, Tail, stand_alone};
 pub use process::{Ended, Process, ProcessError};
 pub use rights::{Rights, isolate};
+pub(crate) use sysctl::in_force;
 pub use topology::{
     Hop, IpRoute, Medium, NetworkSpec, NodeSpec, Role, Rule, Selector, TcpSettings, Topology,
 };

@@ -4,6 +4,7 @@ mod cases;
 mod cells;
 mod expectations;
 mod mistakes;
+mod real_hosts;
 mod simulated;
 mod streams;
 mod topology;

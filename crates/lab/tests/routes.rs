@@ -18,6 +18,7 @@ use libtest_mimic::Arguments;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use wansan_arms::{Arm, ROLE, end, one_arm};
 use wansan_iscsi::text::send_targets::ISCSI_PORT;
+use wansan_lab::hosts::Reach;
 use wansan_lab::plan::{Link, Phase, Plan, Scenario};
 use wansan_lab::run::{Observer, Options, run};
 use wansan_lab::world::isolate;
@@ -176,6 +177,7 @@ fn play(role: &str) -> Result<(), String> {
         program: std::env::current_exe().map_err(|error| error.to_string())?,
         out: scratch.path().join("runs"),
         rights,
+        reach: Reach::default(),
         budget: None,
         stop: &AtomicBool::new(false),
     };

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use wansan_arms::{ROLE, end, one_arm};
+use wansan_lab::hosts::Reach;
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::run::{Observer, Options, RunError, run};
 use wansan_lab::world::isolate;
@@ -85,6 +86,7 @@ fn play(role: &str) -> Result<(), String> {
             program: std::env::current_exe().map_err(|error| error.to_string())?,
             out: scratch.path().join("runs"),
             rights,
+            reach: Reach::default(),
             budget: None,
             stop: &stop,
         },

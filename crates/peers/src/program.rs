@@ -61,7 +61,6 @@ fn package_of(program: &str) -> &'static str {
         "tcpdump" => "tcpdump",
         "sshd" => "openssh-server",
         "ssh" => "openssh-client",
-        "unshare" => "util-linux",
         "nbdinfo" | "nbdcopy" => "libnbd-bin",
         "fio" => "fio",
         "mandoc" => "mandoc",

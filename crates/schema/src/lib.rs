@@ -36,8 +36,8 @@ pub use change::PathChange;
 pub use finding::{Advice, Advised, CellFinding, Finding, Gain, Prediction};
 pub use flows::{RelayResult, RouterUsage, StreamResult};
 pub use manifest::{
-    CellFacts, ClockAnchor, ControlFacts, FileFacts, Machine, Manifest, NodeFacts, PathFacts,
-    TunnelFacts,
+    CellFacts, ClockAnchor, ClockFacts, ControlFacts, FileFacts, HostFacts, Machine, Manifest,
+    MeasuredPath, NodeFacts, PathFacts, TunnelFacts,
 };
 pub use measured::{
     BelowSocket, CauseUse, CwndUse, Example, LegUse, ShownPacket, StallUse, StampCount, WaitCause,

@@ -40,8 +40,71 @@ tables! {
         super_frame_max_bytes: u32,
         /// What a byte on a path is.
         path_bytes: String,
+        /// The real computers that are its hosts; none in another world.
+        hosts: Vec<HostFacts>,
+        /// What their paths were like before the first cell, measured in both directions.
+        measured_paths: Vec<MeasuredPath>,
         /// What was built and measured in each cell.
         cells: Vec<CellFacts>,
+    }
+
+    /// A real computer that is a host.
+    HostFacts {
+        /// Its name in the plan.
+        host: String,
+        /// What `ssh` calls it.
+        ssh: String,
+        /// The user that programs ran as there, by number.
+        uid: u32,
+        /// The version of `wansan` there.
+        wansan_version: String,
+        /// The commit that it was built from, or `unknown`.
+        wansan_commit: String,
+        /// The SHA-256 of its program, in hexadecimal.
+        wansan_sha256: String,
+        /// The computer.
+        machine: Machine,
+    }
+
+    /// What a path between two real hosts was like in one direction before the first cell: one TCP connection
+    /// without any other load (`wansan stream send`).
+    MeasuredPath {
+        /// Its name in the plan.
+        path: String,
+        /// The host that sent.
+        from: String,
+        /// The host that received.
+        to: String,
+        /// The shortest round trip of a mark in the stream.
+        rtt_min_ns: Option<u64>,
+        /// The median of those, while the stream filled the path.
+        rtt_p50_ns: Option<u64>,
+        /// What the stream reached.
+        bytes_per_s: Option<f64>,
+        /// Segments that were sent again.
+        retransmits: u64,
+        /// Their share of all segments, each taken to be full (1,448 bytes): what was lost, about.
+        lost_share: Option<f64>,
+        /// For how long it sent, in seconds.
+        elapsed_s: f64,
+    }
+
+    /// What the clock of a real host showed while a cell ran. Its records are converted by it.
+    ClockFacts {
+        /// The host.
+        host: String,
+        /// A moment of its CLOCK_MONOTONIC.
+        at_ns: u64,
+        /// By how much that was ahead of the lab's then.
+        ahead_ns: i64,
+        /// By how much it gained on the lab's, in ns for each second.
+        drift_ppb: f64,
+        /// What that is estimated from: `packets`, what two hosts saw of the same I/Os; or `exchanges` over ssh.
+        by: String,
+        /// The other host that saw these, or `lab`.
+        relative_to: String,
+        /// By how much the conversion to that one's clock may be wrong at most, as long as both clocks are even.
+        error_ns: u64,
     }
 
     /// A file that the plan names.
@@ -93,6 +156,8 @@ tables! {
         congestion_control: ControlFacts,
         /// Its hosts and routers.
         nodes: Vec<NodeFacts>,
+        /// The clocks of real hosts.
+        clocks: Vec<ClockFacts>,
         /// The command line of every program, by host.
         programs: BTreeMap<String, String>,
         /// Its tunnels.

@@ -282,7 +282,7 @@ macro_rules! single {
     };
 }
 
-single!(u8 => Number, u16 => Number, u32 => Number, u64 => Number, usize => Number, f64 => Number, bool => Truth, String => Text);
+single!(u8 => Number, u16 => Number, u32 => Number, u64 => Number, i64 => Number, usize => Number, f64 => Number, bool => Truth, String => Text);
 
 impl Content for Value {
     const KIND: &'static Kind = &Kind::Anything;

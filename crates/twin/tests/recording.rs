@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use wansan_insight::{Cell, Run, Window};
+use wansan_lab::hosts::Reach;
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::run::{Observer, Options, run};
 use wansan_lab::world::Rights;
@@ -69,6 +70,7 @@ impl World<'_> {
             program: "none runs in a simulated world".into(),
             out: scratch.path().to_owned(),
             rights: Rights::Unneeded,
+            reach: Reach::default(),
             budget: None,
             stop: &AtomicBool::new(false),
         };

@@ -8,6 +8,7 @@ mod paper;
 mod stream;
 mod topology;
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -96,8 +97,9 @@ settings! {
     /// `[world]`: where the experiment runs.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct WorldTable {
-        /// The kind of world: network namespaces on this computer, with its own kernel's TCP (`netns`), or
-        /// simulated hosts with TCP as Linux 6.18 has it, in virtual time (`sim`)
+        /// The kind of world: network namespaces on this computer, with its own kernel's TCP (`netns`),
+        /// simulated hosts with TCP as Linux 6.18 has it, in virtual time (`sim`), or real computers that
+        /// `ssh` reaches, with the paths that there are between them (`hosts`)
         pub kind: WorldKind = WorldKind::Netns;
         /// What carries packets over its paths: an emulator that does all that a plan can say, on any
         /// kernel, or the kernel's own sch_netem, which does some of it
@@ -115,6 +117,8 @@ pub enum WorldKind {
     Netns,
     /// Simulated hosts.
     Sim,
+    /// Real computers.
+    Hosts,
 }
 
 impl WorldKind {
@@ -124,6 +128,7 @@ impl WorldKind {
         match self {
             WorldKind::Netns => "netns",
             WorldKind::Sim => "sim",
+            WorldKind::Hosts => "hosts",
         }
     }
 }
@@ -159,6 +164,12 @@ settings! {
         /// How many there are. More than one are called NAME-1, NAME-2 and so on, and NAME means all of
         /// them
         pub count: u32 = 1, in 1..=250, "N";
+        /// What `ssh` calls the computer, where the world is one of `hosts`: a name of its configuration, or
+        /// USER@HOST; without it, the host's name
+        pub ssh: Option<String>, "DESTINATION";
+        /// The IPv4 address at which the other hosts reach it, and the only one that its programs listen at;
+        /// a world of `hosts` needs it
+        pub address: Option<Ipv4Addr>, "ADDRESS";
     }
 }
 
@@ -205,10 +216,23 @@ impl PathTable {
     /// Whether the plan says anything of what happens to packets on the path.
     #[must_use]
     pub fn has_effect(&self) -> bool {
-        let directions = [&self.forward, &self.back].into_iter().flatten();
-        self.capture.is_any()
-            || self.effects().has_effect()
-            || directions.into_iter().any(EffectsTable::has_effect)
+        self.first_effect().is_some()
+    }
+
+    /// The first key that says what happens to packets, such as `forward.delay`; none of a path that is as it
+    /// is.
+    #[must_use]
+    pub fn first_effect(&self) -> Option<String> {
+        let one_way = |side: &str, table: &Option<EffectsTable>| {
+            let key = table.as_ref()?.first_effect()?;
+            Some(format!("{side}.{key}"))
+        };
+        let both_ways = self.effects().first_effect().map(str::to_owned);
+        let captured = || self.capture.is_any().then(|| "capture".to_owned());
+        both_ways
+            .or_else(|| one_way("forward", &self.forward))
+            .or_else(|| one_way("back", &self.back))
+            .or_else(captured)
     }
 
     /// What happens to packets where no direction says otherwise.

@@ -15,7 +15,10 @@ use wansan_schema::table::{Kind, Names, Takes, Unit};
 use wansan_trace::Layer;
 
 use super::cell::Cell;
-use super::document::{EmulatorKind, RecordKind};
+use super::document::{EmulatorKind, RecordKind, WorldKind};
+
+/// Begins what the emulator, or netem, counts on the paths of a cell.
+const OF_PATHS: &str = "cells.path_";
 
 /// What stands at a metric's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +141,10 @@ fn behind_dot(name: &str, count: usize) -> Option<(&str, &str)> {
 /// Why a cell can never give a metric; `None` when it can.
 pub(super) fn lack(metric: &str, cell: &Cell) -> Option<String> {
     let found = find(metric).filter(|_| metric.starts_with(CELLS))?;
+    let is_real = cell.document.world.kind == WorldKind::Hosts;
+    if is_real && metric.starts_with(OF_PATHS) {
+        return Some("paths between real hosts are not emulated, and count nothing".to_owned());
+    }
     let mut takes = found.takes.clone();
     for (names, name) in found.names(metric) {
         if let Some(lack) = lack_of_name(names, name, cell) {
@@ -197,6 +204,9 @@ fn lack_of(takes: Takes, cell: &Cell) -> Option<String> {
             cell.document.world.emulator == EmulatorKind::Netem,
             "netem does not count it",
         ),
+        Takes::Packet if cell.document.world.kind == WorldKind::Hosts => {
+            (true, "no packet is seen between real hosts")
+        }
         Takes::Packet => (
             scenario.links.iter().all(|link| link.wire),
             "no packet is seen on wires: give a path `delay = \"0ms\"` at least",

@@ -9,6 +9,7 @@ mod names;
 mod netem;
 mod netem_setting;
 mod programs;
+mod real;
 mod route;
 mod routing;
 mod simulated;
@@ -25,10 +26,12 @@ use crate::world::{Medium, NetworkSpec, NodeSpec, TcpSettings, Topology};
 pub use effects::Direction;
 use effects::Surroundings;
 use flows::Relays;
+pub(crate) use flows::STREAM_PORT;
 pub use flows::{Receiver, Relay, Stream};
 pub use link::Link;
 use names::Names;
 pub use netem_setting::{Inexpressible, NetemSetting};
+pub use real::RealHost;
 use route::ConnectionRoute;
 pub use route::{InnerRoute, PlannedRoute, Tunnel, TunnelEnd};
 pub use routing::Classifier;
@@ -48,6 +51,8 @@ pub struct Scenario {
     pub classifier: Classifier,
     /// The host of the target, when there is one.
     pub target_host: Option<String>,
+    /// The real computers that its hosts are; none in another world.
+    pub hosts: Vec<RealHost>,
     /// The initiators, one on a host.
     pub initiators: Vec<Initiator>,
     /// The relays that something goes through.
@@ -113,7 +118,10 @@ impl Scenario {
         text: &str,
         folder: &Path,
     ) -> Result<Scenario, Mistake> {
-        let names = Names::of(document, text)?;
+        let mut names = Names::of(document, text)?;
+        let hosts = real::resolve(document, text)?;
+        names.have_addresses(hosts.iter().map(|host| host.address).collect());
+        let names = names;
         let surroundings = Surroundings {
             folder,
             mtu_bytes: mtu(document),
@@ -156,7 +164,7 @@ impl Scenario {
                             mistake.in_table(text, "initiator", place, "connections")
                         })?;
                         numbered
-                            .map(|(number, taken)| routing.connection(number, taken))
+                            .map(|(number, taken)| routing.connection(number, taken, &names))
                             .collect()
                     }
                 };
@@ -189,6 +197,7 @@ impl Scenario {
             routes,
             classifier: Classifier::new(document.routing.by, document.route.len()),
             target_host: target.map(|target| names.name(target).to_owned()),
+            hosts,
             initiators,
             relays,
             receivers: flows.receivers,

@@ -16,7 +16,7 @@ const SCHEDULING: [&str; 5] = [
 
 /// The machine that this runs on.
 #[must_use]
-pub(super) fn here() -> Machine {
+pub(crate) fn here() -> Machine {
     let name = rustix::system::uname();
     let text = |words: &std::ffi::CStr| words.to_string_lossy().into_owned();
     let scheduling = SCHEDULING

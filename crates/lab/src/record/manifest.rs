@@ -7,13 +7,14 @@ use wansan_trace::clock::Both;
 
 use super::machine;
 use crate::emulator::Statistics;
-use crate::plan::{Plan, json};
+use crate::plan::{Plan, WorldKind, json};
 use crate::world::{Node, Rights, Role, World};
 
 /// The manifest of a run that begins now.
 #[must_use]
 pub(crate) fn manifest(plan: &Plan, rights: Rights) -> Manifest {
-    let offloads = World::offloads_off().into_iter();
+    let is_emulated = plan.document().world.kind != WorldKind::Hosts;
+    let offloads = World::offloads_off().into_iter().filter(|_| is_emulated);
     Manifest {
         plan: plan.name(),
         plan_file: plan.file().display().to_string(),
@@ -26,7 +27,10 @@ pub(crate) fn manifest(plan: &Plan, rights: Rights) -> Manifest {
         machine: machine::here(),
         clock_anchors: vec![clock_anchor()],
         offloads_off: offloads.map(str::to_owned).collect(),
-        super_frame_max_bytes: World::super_frame_max_bytes(),
+        super_frame_max_bytes: match is_emulated {
+            true => World::super_frame_max_bytes(),
+            false => 0,
+        },
         path_bytes:
             "Ethernet frame without preamble, checksum and gap: IP packet + 14 bytes, + the \
                      path's `overhead`"

@@ -35,7 +35,7 @@ pub fn cell_result(number: u64, cell: &Cell) -> CellResult {
         parameters: parameters.collect(),
         emulator: Some(match cell.document.world.kind {
             WorldKind::Netns => cell.document.world.emulator.name().to_owned(),
-            WorldKind::Sim => cell.document.world.kind.name().to_owned(),
+            other => other.name().to_owned(),
         }),
         ..CellResult::default()
     }

@@ -8,20 +8,21 @@ use std::time::{Duration, Instant};
 
 use wansan_insight::Cell as Records;
 use wansan_schema::{BenchReport, CellFacts, PathChange, RelayResult, StreamResult};
-use wansan_trace::event::Role;
-use wansan_trace::file;
+use wansan_trace::clock::OtherClock;
 
 use super::course::{Course, Stage};
-use super::path_emulator::{PathEmulator, PathResults};
-use super::processors::Processors;
+use super::path_emulator::PathResults;
 use super::program::{self, Programs};
 use super::servers::Servers;
-use super::{CellError, Options, tunnels};
+use super::site::{Ended, Site};
+use super::{CellError, Options};
+use crate::hosts::Fleet;
 use crate::patience;
 use crate::plan::{Action, Cell, Statement, Stream};
-use crate::record::{node_facts, stream_result};
+use crate::processors::Processors;
+use crate::record::stream_result;
 use crate::vpn::Meter;
-use crate::world::{Process, World};
+use crate::world::Process;
 
 /// How long an initiator may take to log in; it gives up by itself before.
 const LOGIN_LIMIT: Duration = Duration::from_secs(120);
@@ -29,8 +30,6 @@ const LOGIN_LIMIT: Duration = Duration::from_secs(120);
 const LAST_LIMIT: Duration = Duration::from_secs(1);
 /// How often the initiators are looked at, and progress is reported.
 const POLL: Duration = Duration::from_millis(50);
-/// The host name of the records of programs' threads, of all hosts.
-const LAB: &str = "lab";
 
 /// What a cell has given.
 #[derive(Default)]
@@ -81,11 +80,12 @@ pub(super) fn seed(cell: &Cell) -> u64 {
     u64::from(cell.document.seed) << 32 | u64::from(cell.repeat) << 16
 }
 
-/// Builds the cell's world, runs its programs and gathers its records in `folder`. `kept` has what is
-/// known of it however it ends; once its load has begun, its records stay too.
+/// Builds the cell's world, or takes that of `fleet`, runs its programs and gathers its records in `folder`.
+/// `kept` has what is known of it however it ends; once its load has begun, its records stay too.
 pub(super) fn measure(
     cell: &Cell,
     folder: &Path,
+    fleet: Option<&Fleet>,
     options: &Options<'_>,
     stage: &Stage,
     kept: &mut Kept,
@@ -95,10 +95,12 @@ pub(super) fn measure(
     let scenario = &cell.scenario;
     let document = &cell.document;
     let seed = seed(cell);
-    let world = World::build(&scenario.topology)?;
-    facts.nodes = world.nodes().iter().map(node_facts).collect();
-    let emulator = PathEmulator::start(&world, cell, seed, folder)?;
-    let mut tunnels = tunnels::start(&options.program, &world, scenario, options.stop)?;
+    let mut site = match fleet {
+        Some(fleet) => Site::of_hosts(fleet, cell, options.stop)?,
+        None => Site::build(cell, seed, folder, options)?,
+    };
+    facts.nodes = site.nodes();
+    facts.tunnels = site.tunnels().to_vec();
     let programs = Programs {
         binary: &options.program,
         document,
@@ -106,35 +108,29 @@ pub(super) fn measure(
         seed: seed + 1,
     };
     let mut processors = Processors::new(&document.trace.kinds, document.trace.memory.0);
-    for (router, vpn, process) in tunnels.programs() {
-        processors.watch(router, vpn, Role::Vpn, process);
-    }
-    facts.tunnels = tunnels.tunnels().to_vec();
-
-    let mut servers = Servers::start(&world, scenario, &programs, options, facts, &mut processors)?;
+    site.watch(&mut processors);
+    let mut servers = Servers::start(&site, scenario, &programs, options, facts, &mut processors)?;
     let mut clients = Vec::new();
-    for (place, initiator) in scenario.initiators.iter().enumerate() {
+    for (initiator, number) in scenario.initiators.iter().zip(0..) {
         let name = &initiator.host;
-        let host = world.node(name).expect("the world has all its hosts");
-        let program = programs.bench(initiator, host, place as u64);
+        let place = site.place(name);
+        let program = programs.bench(initiator, &place, number);
         program.note(facts, name);
         let title = initiator.title();
-        let process = program.start_held(host, &title)?;
-        processors.watch(name, "initiator", Role::Initiator, process.id());
         clients.push(Client {
+            process: program.start_held(&place, &title, &mut processors)?,
             title,
-            process,
             load: Load::Initiator(name),
         });
     }
     for stream in &scenario.streams {
         let (name, host) = (&stream.table.name, &stream.host);
-        let program = programs.sender(stream);
+        let place = site.place(host);
+        let program = programs.sender(stream, &place);
         program.note(facts, &format!("{host}, {name}"));
         let title = stream.title();
-        let host = world.node(host).expect("as above");
         clients.push(Client {
-            process: program.start_held(host, &title)?,
+            process: program.start_held(&place, &title, &mut processors)?,
             title,
             load: Load::Stream(stream),
         });
@@ -149,7 +145,7 @@ pub(super) fn measure(
         program::expect_event(&client.title, program::Event::Ready, &line)?;
     }
     // All begin together, or the first could be done before the last is there.
-    stage.enter(Course::begin(facts.cell, cell, emulator.remote()));
+    stage.enter(Course::begin(facts.cell, cell, site.emulator()));
     for client in &mut clients {
         client.process.release();
     }
@@ -157,7 +153,7 @@ pub(super) fn measure(
         &mut servers,
         &mut clients,
         &mut || {
-            tunnels.sample()?;
+            site.sample()?;
             processors.sample();
             Ok(())
         },
@@ -173,21 +169,38 @@ pub(super) fn measure(
     }
     // Whatever became of the load: what was recorded of it says why.
     let served = servers.end();
-    let carried = emulator.end(&world, folder, &mut kept.facts);
-    let carried = carried.map(|carried| kept.carried = Some(carried));
-    let written = file::write_part(folder, LAB, &[processors.end()]);
-    let merged = written.and_then(|_| file::merge_parts(folder));
-    let (reports, streams) = loaded.map_err(|error| with_outages(error, &kept.timeline))?;
+    let ended = site.end(folder, processors, kept);
+    let (mut reports, mut streams) = loaded.map_err(|error| with_outages(error, &kept.timeline))?;
     let relays = served?;
-    carried?;
-    merged?;
+    let Ended { vpns, clocks } = ended?;
+    for report in &mut reports {
+        let clock = clocks.of(&report.host);
+        convert(
+            &clock,
+            [&mut report.measured_from_ns, &mut report.measured_to_ns],
+        );
+    }
+    for stream in streams.values_mut() {
+        let clock = clocks.of(&stream.host);
+        convert(
+            &clock,
+            [&mut stream.measured_from_ns, &mut stream.measured_to_ns],
+        );
+    }
     Ok(Measured {
         reports,
         streams,
         relays,
         records: None,
-        vpns: tunnels.end(),
+        vpns,
     })
+}
+
+/// Has moments of a host's clock be of the one that records are joined by.
+fn convert(clock: &OtherClock, moments: [&mut u64; 2]) {
+    for ns in moments {
+        *ns = clock.here(wansan_trace::Instant::from_ns(*ns)).ns();
+    }
 }
 
 /// What the initiators say, and what the streams measured, by their names.

@@ -70,8 +70,10 @@ impl Controls {
     /// cells before have ended.
     pub(super) fn of_cell(&mut self, cell: &Cell) -> Result<ControlFacts, CongestionControlError> {
         let name = cell.document.tcp.congestion_control.clone();
-        if cell.document.world.kind == WorldKind::Sim {
-            return Ok(simulated(cell, name));
+        match cell.document.world.kind {
+            WorldKind::Netns => {}
+            WorldKind::Sim => return Ok(simulated(cell, name)),
+            WorldKind::Hosts => return Ok(of_hosts(name)),
         }
         for (name, table) in wanted(cell) {
             let Some(law) = Algorithm::by_name(name) else {
@@ -113,6 +115,19 @@ impl Controls {
 fn wanted(cell: &Cell) -> impl Iterator<Item = (&str, ControlTable)> {
     let names = cell.congestion_controls().into_iter();
     names.map(move |name| (name, cell.document.tcp.control_of(name)))
+}
+
+/// What real hosts have under that name: none of theirs is loaded for a run.
+fn of_hosts(name: String) -> ControlFacts {
+    let origin = match Algorithm::by_name(&name) {
+        Some(_) => "before",
+        None => "kernel",
+    };
+    ControlFacts {
+        name,
+        origin: origin.to_owned(),
+        parameters: None,
+    }
 }
 
 /// What a simulated cell has under that name.

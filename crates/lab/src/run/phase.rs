@@ -11,7 +11,7 @@ use wansan_insight::report::{CellCharts, Detail};
 
 use wansan_twin::finding as advice;
 
-use wansan_schema::{Advised, CellFacts, CellResult, Manifest, Results};
+use wansan_schema::{Advised, CellFacts, CellResult, Manifest, MeasuredPath, Results};
 
 use super::cell::{self, Kept, Measured, Watch};
 use super::clock::Clock;
@@ -20,8 +20,9 @@ use super::control::Server;
 use super::course::Stage;
 use super::explain::{self, Explained};
 use super::simulation::{self, Bounds, Work};
-use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
+use super::{measured_paths, tunnels};
+use crate::hosts::Fleet;
 use crate::netem;
 use crate::plan::{self, Cell, EmulatorKind, Parameter, Phase, Plan, WorldKind};
 use crate::record::{self, RunFolder};
@@ -39,29 +40,44 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
     let cells = plan.cells(Phase::Planned, &[])?;
-    let is_simulated = plan.document().world.kind == WorldKind::Sim;
+    let kind = plan.document().world.kind;
     let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
     let lacking = |error: CellError| RunError::NotStarted(Box::new(error));
-    if !is_simulated {
+    if kind == WorldKind::Netns {
         vpn::check(&kinds).map_err(|error| lacking(error.into()))?;
     }
     let by_netem = |cell: &Cell| cell.document.world.emulator == EmulatorKind::Netem;
     if cells.iter().any(by_netem) {
         netem::check().map_err(|error| lacking(error.into()))?;
     }
-    let controls = match is_simulated {
-        true => Controls::default(),
-        false => {
+    let controls = match kind {
+        WorldKind::Sim | WorldKind::Hosts => Controls::default(),
+        WorldKind::Netns => {
             let controls = Controls::hold(&cells).map_err(|error| lacking(error.into()))?;
             let checked = congestion::check(&cells);
             checked.map_err(|error| plan.wrong("tcp.congestion_control", &error))?;
             controls
         }
     };
+    let reached = match kind {
+        WorldKind::Netns | WorldKind::Sim => None,
+        WorldKind::Hosts => {
+            let reached = reach(&cells, options, observer).map_err(|error| match error {
+                CellError::Interrupted => RunError::Interrupted { folder: None },
+                other => lacking(other),
+            })?;
+            Some(reached)
+        }
+    };
     let phases = if plan.document().apply_advice { 2 } else { 1 };
     let folder = RunFolder::create(&options.out, plan)?;
     let mut manifest = record::manifest(plan, options.rights);
     manifest.files = folder.copy_files(plan)?;
+    let fleet = reached.map(|reached| {
+        manifest.hosts = reached.fleet.facts();
+        manifest.measured_paths = reached.paths;
+        reached.fleet
+    });
     let stage = Arc::new(Stage::default());
     // A run on a file system that has no sockets cannot be spoken to, and goes on.
     let _control = Server::start(folder.path(), Arc::clone(&stage));
@@ -70,6 +86,7 @@ pub fn run(
         observer,
         folder,
         stage,
+        fleet,
         controls,
         manifest,
         results: record::results(plan),
@@ -87,6 +104,34 @@ pub fn run(
         folder: run.folder.path().to_owned(),
         results: run.results,
     })
+}
+
+/// The real hosts of a run, and what was measured of their paths.
+struct Reached {
+    fleet: Fleet,
+    paths: Vec<MeasuredPath>,
+}
+
+/// Connects to the hosts, which are the same in all cells, and measures their paths.
+fn reach(
+    cells: &[Cell],
+    options: &Options<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Reached, CellError> {
+    let scenario = &cells[0].scenario;
+    let names: Vec<String> = scenario.hosts.iter().map(|it| it.name.clone()).collect();
+    observer.preparing(&format!("connecting to {}", names.join(", ")));
+    let Options {
+        program,
+        reach,
+        stop,
+        ..
+    } = options;
+    let fleet = Fleet::connect(&scenario.hosts, program, reach, stop)?;
+    fleet.check(cells)?;
+    observer.preparing("measuring the paths between them");
+    let paths = measured_paths::measure(&fleet, scenario, program, stop)?;
+    Ok(Reached { fleet, paths })
 }
 
 /// What a plan's advised phase changes; nothing if it has none. Advice about a parameter that the sweep varies is no
@@ -110,6 +155,8 @@ struct Run<'a> {
     observer: &'a mut dyn Observer,
     folder: RunFolder,
     stage: Arc<Stage>,
+    /// The real hosts, in a world of such.
+    fleet: Option<Fleet>,
     controls: Controls,
     manifest: Manifest,
     results: Results,
@@ -238,8 +285,8 @@ impl Run<'_> {
             congestion_control: self.controls.of_cell(cell)?,
             ..CellFacts::default()
         });
-        let (options, stage) = (self.options, &self.stage);
-        let measured = cell::measure(cell, folder, options, stage, &mut kept, &mut watch);
+        let (options, stage, fleet) = (self.options, &self.stage, self.fleet.as_ref());
+        let measured = cell::measure(cell, folder, fleet, options, stage, &mut kept, &mut watch);
         // The facts are needed most of a cell that failed; of one that was interrupted nothing is kept.
         if !matches!(measured, Err(CellError::Interrupted)) {
             self.manifest.cells.push(kept.facts);

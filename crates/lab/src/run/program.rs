@@ -1,7 +1,7 @@
 //! The programs on the hosts: the settings that they are handed, and what they say.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,13 +21,17 @@ use wansan_settings::quantity::{SomeTime, Span};
 use wansan_settings::record::{KindSettings, RecordSettings};
 use wansan_settings::{Text, usual};
 use wansan_stream::{LoadSettings, ReceiveSettings, SendSettings, TakingSettings};
+use wansan_trace::event::Role;
 use wansan_workload::sequence::Operation;
 
 use super::CellError;
+use super::site::Place;
+use crate::hosts::Watched;
 use crate::patience;
 use crate::plan::{Document, Initiator, Receiver, RecordKind, Relay, Stream, TargetTable};
+use crate::processors::Processors;
 use crate::record::recorded_as;
-use crate::world::{Node, Process, ProcessError};
+use crate::world::Process;
 
 /// What the programs of a cell need to know.
 pub(super) struct Programs<'a> {
@@ -41,11 +45,14 @@ pub(super) struct Programs<'a> {
     pub(super) seed: u64,
 }
 
-/// A program that is handed its settings on standard input.
+/// `wansan` with a command that is handed its settings on standard input.
 pub(super) struct Program {
-    command: Command,
+    binary: PathBuf,
+    arguments: Vec<String>,
     /// In JSON, on one line.
     settings: String,
+    /// As what its threads are recorded, if they are.
+    watched: Option<(&'static str, Role)>,
 }
 
 /// Nothing is waited for.
@@ -61,23 +68,61 @@ pub(super) enum Event {
 }
 
 impl Program {
-    /// Starts it on `host`.
-    pub(super) fn start(self, host: &Node, title: &str) -> Result<Process, ProcessError> {
-        host.start_fed(title, self.command, self.settings.into_bytes())
+    /// `BINARY COMMAND` with these settings.
+    pub(super) fn new(binary: &Path, command: &[&str], settings: &impl Serialize) -> Program {
+        let mut line = serde_json::to_string(settings).expect("settings are plain data");
+        line.push('\n');
+        let words = command.iter().chain(&["--settings", "-"]);
+        Program {
+            binary: binary.to_owned(),
+            arguments: words.map(|word| (*word).to_owned()).collect(),
+            settings: line,
+            watched: None,
+        }
     }
 
-    /// Starts it on `host`, held until it is released.
-    pub(super) fn start_held(self, host: &Node, title: &str) -> Result<Process, ProcessError> {
-        host.start_held(title, self.command, self.settings.into_bytes())
+    /// Starts it at `place`; its threads are recorded there, or by `processors`.
+    pub(super) fn start(
+        self,
+        place: &Place<'_>,
+        title: &str,
+        processors: &mut Processors,
+    ) -> Result<Process, CellError> {
+        let mut process = self.start_held(place, title, processors)?;
+        process.release();
+        Ok(process)
+    }
+
+    /// Starts it at `place` as [`Program::start`] does, held until it is released.
+    pub(super) fn start_held(
+        self,
+        place: &Place<'_>,
+        title: &str,
+        processors: &mut Processors,
+    ) -> Result<Process, CellError> {
+        match place {
+            Place::Node(node) => {
+                let mut command = Command::new(self.binary);
+                command.args(self.arguments);
+                let process = node.start_held(title, command, self.settings.into_bytes())?;
+                if let Some((what, role)) = self.watched {
+                    processors.watch(node.name(), what, role, process.id());
+                }
+                Ok(process)
+            }
+            Place::Host(host) => {
+                let watched = self.watched.map(|(what, role)| Watched::new(what, role));
+                Ok(host.start(title, self.arguments, self.settings, watched)?)
+            }
+        }
     }
 
     /// Writes down how it is started, as a shell would take it, under the name of its host and, where that
     /// has several, its own.
     pub(super) fn note(&self, facts: &mut CellFacts, name: &str) {
-        let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
-        let words: Vec<String> = words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
+        let words = std::iter::once(self.binary.to_string_lossy());
+        let words = words.chain(self.arguments.iter().map(Into::into));
+        let words: Vec<_> = words.collect();
         let settings = self.settings.trim_end().replace('\'', r"'\''");
         let line = format!("{} <<< '{settings}'", words.join(" "));
         facts.programs.insert(name.to_owned(), line);
@@ -85,29 +130,14 @@ impl Program {
 }
 
 impl Programs<'_> {
-    /// `wansan COMMAND` with these settings.
-    fn program(&self, command: &[&str], settings: &impl Serialize) -> Program {
-        let mut line = serde_json::to_string(settings).expect("settings are plain data");
-        line.push('\n');
-        let mut program = Command::new(self.binary);
-        program.args(command).args(["--settings", "-"]);
-        Program {
-            command: program,
-            settings: line,
-        }
-    }
-
-    /// `wansan target` on `host`, for sessions of as many connections as those of `initiators`.
+    /// `wansan target` at `place`, for sessions of as many connections as those of `initiators`.
     pub(super) fn target(
         &self,
         target: &TargetTable,
-        host: &Node,
+        place: &Place<'_>,
         initiators: &[Initiator],
     ) -> Program {
-        let address = match (host.interfaces(), &host.spec().addresses[..]) {
-            ([only], []) => only.address,
-            _ => Ipv4Addr::UNSPECIFIED,
-        };
+        let address = place.listens_at();
         let mut luns = target.luns.clone();
         if let Some(first) = luns.first_mut() {
             self.prepare(first);
@@ -132,12 +162,16 @@ impl Programs<'_> {
                 congestion_control: Some(self.document.tcp.congestion_control.clone()),
                 // Programs that can log out have done so when they are asked to end.
                 drain: AT_ONCE,
-                record: self.records(host.name()),
+                record: self.records(place),
                 json: true,
                 ..usual()
             },
         };
-        self.program(&["target"], &settings)
+        let program = Program::new(self.binary, &["target"], &settings);
+        Program {
+            watched: Some(("target", Role::Target)),
+            ..program
+        }
     }
 
     /// Has LUN 0 in memory hold what reads that are verified are compared with.
@@ -151,8 +185,8 @@ impl Programs<'_> {
         }
     }
 
-    /// `wansan bench` for `initiator`, the one at that place among all, on `host`.
-    pub(super) fn bench(&self, initiator: &Initiator, host: &Node, place: u64) -> Program {
+    /// `wansan bench` for `initiator`, the one of that number among all, at `place`.
+    pub(super) fn bench(&self, initiator: &Initiator, place: &Place<'_>, number: u64) -> Program {
         let Document {
             workload,
             session,
@@ -190,19 +224,23 @@ impl Programs<'_> {
             count: None,
             warmup: workload.warmup,
             drain: Some(Span(patience::DRAIN)),
-            seed: self.seed + place,
+            seed: self.seed + number,
             hold: true,
             json: true,
-            record: self.records(host.name()),
+            record: self.records(place),
             load: workload.load.clone(),
             tcp: usual(),
             initiator: logs_in,
         };
-        self.program(&["bench"], &settings)
+        let program = Program::new(self.binary, &["bench"], &settings);
+        Program {
+            watched: Some(("initiator", Role::Initiator)),
+            ..program
+        }
     }
 
-    /// `wansan relay`.
-    pub(super) fn relay(&self, relay: &Relay) -> Program {
+    /// `wansan relay` at `place`.
+    pub(super) fn relay(&self, relay: &Relay, place: &Place<'_>) -> Program {
         let (listen, to) = (relay.listen.to_string(), relay.to.to_string());
         let mut listener = ListenerConfig::new(&listen, &to);
         listener.flow = relay.table.flow(&self.document.tcp);
@@ -213,12 +251,12 @@ impl Programs<'_> {
             process: wansan_relay::ProcessSettings {
                 // What has not ended when all was measured is of no interest.
                 drain: AT_ONCE,
-                record: self.tcp_records(&relay.host, &relay.table.name),
+                record: self.tcp_records(place, &relay.table.name),
                 json: true,
                 ..usual()
             },
         };
-        self.program(&["relay"], &settings)
+        Program::new(self.binary, &["relay"], &settings)
     }
 
     /// `wansan stream receive`.
@@ -231,12 +269,12 @@ impl Programs<'_> {
                 ..usual()
             },
         };
-        self.program(&["stream", "receive"], &settings)
+        Program::new(self.binary, &["stream", "receive"], &settings)
     }
 
-    /// `wansan stream send`.
-    pub(super) fn sender(&self, stream: &Stream) -> Program {
-        let Stream { table, host, to } = stream;
+    /// `wansan stream send` at `place`.
+    pub(super) fn sender(&self, stream: &Stream, place: &Place<'_>) -> Program {
+        let Stream { table, to, .. } = stream;
         let workload = &self.document.workload;
         let mut load = LoadSettings {
             flows: table.flows,
@@ -244,7 +282,7 @@ impl Programs<'_> {
             warmup: workload.warmup,
             hold: true,
             json: true,
-            record: self.tcp_records(host, &table.name),
+            record: self.tcp_records(place, &table.name),
             stream: table.stream.clone(),
             ..usual()
         };
@@ -252,31 +290,31 @@ impl Programs<'_> {
         let own = &mut load.stream.congestion_control;
         own.get_or_insert_with(|| control.clone());
         let to = to.to_string();
-        self.program(&["stream", "send"], &SendSettings { to, load })
+        Program::new(self.binary, &["stream", "send"], &SendSettings { to, load })
     }
 
-    /// The records of a program that has nothing but TCP to record. Several may run on one host.
-    fn tcp_records(&self, host: &str, name: &str) -> RecordSettings {
+    /// The records of a program that has nothing but TCP to record. Several may run at one place.
+    fn tcp_records(&self, place: &Place<'_>, name: &str) -> RecordSettings {
         let is_wanted = self.document.trace.kinds.contains(&RecordKind::Tcp);
-        self.place(is_wanted, &recorded_as(host, name))
+        self.kept(is_wanted, place, &recorded_as(place.name(), name))
     }
 
     /// The records of a target or a bench.
-    fn records(&self, host: &str) -> KindSettings {
+    fn records(&self, place: &Place<'_>) -> KindSettings {
         let kinds = self.document.trace.kinds.iter();
         let kinds: Vec<_> = kinds.filter_map(|kind| kind.of_programs()).collect();
         KindSettings {
-            place: self.place(!kinds.is_empty(), host),
+            place: self.kept(!kinds.is_empty(), place, place.name()),
             kinds,
         }
     }
 
-    fn place(&self, is_wanted: bool, host: &str) -> RecordSettings {
+    fn kept(&self, is_wanted: bool, place: &Place<'_>, host: &str) -> RecordSettings {
         let host = host
             .parse()
             .expect("a host's name has letters, digits and hyphens");
         RecordSettings {
-            folder: is_wanted.then(|| self.folder.to_owned()),
+            folder: is_wanted.then(|| place.records(self.folder).to_owned()),
             host: Some(Text(host)),
             memory: self.document.trace.memory,
         }

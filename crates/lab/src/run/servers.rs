@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use wansan_trace::event::Role;
 
-use super::processors::Processors;
 use super::program::{self, Program, Programs};
+use super::site::{Place, Site};
 use super::{CellError, Options};
 use crate::patience;
 use crate::plan::Scenario;
+use crate::processors::Processors;
 use crate::record::relay_result;
-use crate::world::{Node, Process, ProcessError, World};
+use crate::world::{Process, ProcessError};
 use wansan_schema::{CellFacts, RelayResult};
 
 /// How long a target may take to make its stores and to listen.
@@ -38,67 +38,62 @@ struct Server {
 impl<'a> Servers<'a> {
     /// Starts all of them, each once those that it leads to listen.
     pub(super) fn start(
-        world: &World,
+        site: &Site<'_>,
         scenario: &'a Scenario,
         programs: &Programs<'_>,
         options: &Options<'_>,
         facts: &mut CellFacts,
         processors: &mut Processors,
     ) -> Result<Servers<'a>, CellError> {
-        let host = |name: &str| {
-            world
-                .node(name)
-                .expect("the world has all its scenario's hosts")
-        };
         let mut servers = Servers {
             scenario,
             each: Vec::new(),
         };
+        let mut start = |place: Place<'_>, title: String, program: Program, relay| {
+            let process = program.start(&place, &title, processors)?;
+            servers.add(title, process, relay, options)
+        };
         let target = programs.document.target.as_ref();
         if let (Some(name), Some(target)) = (&scenario.target_host, target) {
-            let host = host(name);
-            let program = programs.target(target, host, &scenario.initiators);
+            let place = site.place(name);
+            let program = programs.target(target, &place, &scenario.initiators);
             program.note(facts, name);
-            let title = format!("the target on `{name}`");
-            let process = servers.add(title, host, program, None, options)?;
-            processors.watch(name, "target", Role::Target, process);
+            start(place, format!("the target on `{name}`"), program, None)?;
         }
         for receiver in &scenario.receivers {
             let program = programs.receiver(receiver);
             program.note(facts, &format!("{}, receiver", receiver.host));
             let title = format!("the receiver of streams on `{}`", receiver.host);
-            servers.add(title, host(&receiver.host), program, None, options)?;
+            start(site.place(&receiver.host), title, program, None)?;
         }
-        for (place, relay) in scenario.relays.iter().enumerate() {
-            let program = programs.relay(relay);
+        for (number, relay) in scenario.relays.iter().enumerate() {
+            let place = site.place(&relay.host);
+            let program = programs.relay(relay, &place);
             program.note(facts, &format!("{}, {}", relay.host, relay.table.name));
             let title = format!("[[relay]] `{}` on `{}`", relay.table.name, relay.host);
-            servers.add(title, host(&relay.host), program, Some(place), options)?;
+            start(place, title, program, Some(number))?;
         }
         Ok(servers)
     }
 
-    /// Starts one, and waits until it listens; its process.
+    /// Takes in one, once it listens.
     fn add(
         &mut self,
         title: String,
-        host: &Node,
-        program: Program,
+        mut process: Process,
         relay: Option<usize>,
         options: &Options<'_>,
-    ) -> Result<u32, CellError> {
-        let mut process = program.start(host, &title)?;
+    ) -> Result<(), CellError> {
         let line = process.line_unless(options.stop, "listen", START_LIMIT)?;
         let line = line.ok_or(CellError::Interrupted)?;
         let listening = program::expect_event(&title, program::Event::Listening, &line)?;
-        let id = process.id();
         self.each.push(Server {
             title,
             process,
             listening,
             relay,
         });
-        Ok(id)
+        Ok(())
     }
 
     /// Fails with why one of them has ended, if one has: none ends by itself.

@@ -8,10 +8,10 @@ use std::process::Command;
 use super::build::{POLICY_ROUTING, VETH, step, step_with};
 use super::link::{self, End, Mac};
 use super::namespace::Namespace;
-use super::process::Process;
+use super::process::{Process, ProcessError};
 use super::route::{self, NextHop};
 use super::topology::{Hop, IpRoute, NodeSpec, PREFIX_BITS, Role, Topology};
-use super::{WorldError, offload, sysctl};
+use super::{WorldError, offload, precedence, sysctl};
 use crate::emulator::{MAX_SUPER_FRAME_BYTES, Port};
 
 /// The name of a node's interface into the first network; those into the others have the network's
@@ -138,9 +138,9 @@ impl Node {
     ///
     /// # Errors
     /// [`super::ProcessError`] when it cannot be started.
-    pub fn start(&self, title: &str, command: Command) -> Result<Process, super::ProcessError> {
+    pub fn start(&self, title: &str, command: Command) -> Result<Process, ProcessError> {
         let title = title.to_owned();
-        self.namespace.run(move || Process::spawn(title, command))
+        self.first(move || Process::spawn(title, command))
     }
 
     /// Starts a program on the node as [`Node::start`] does, with `input` on its standard input.
@@ -152,10 +152,9 @@ impl Node {
         title: &str,
         command: Command,
         input: Vec<u8>,
-    ) -> Result<Process, super::ProcessError> {
+    ) -> Result<Process, ProcessError> {
         let title = title.to_owned();
-        self.namespace
-            .run(move || Process::spawn_fed(title, command, &input))
+        self.first(move || Process::spawn_fed(title, command, &input))
     }
 
     /// Starts a program on the node as [`Node::start_fed`] does, which reads its standard input to the
@@ -168,10 +167,21 @@ impl Node {
         title: &str,
         command: Command,
         input: Vec<u8>,
-    ) -> Result<Process, super::ProcessError> {
+    ) -> Result<Process, ProcessError> {
         let title = title.to_owned();
-        self.namespace
-            .run(move || Process::spawn_held(title, command, &input))
+        self.first(move || Process::spawn_held(title, command, &input))
+    }
+
+    /// Starts a program, which goes before the computer's others.
+    fn first(
+        &self,
+        start: impl FnOnce() -> Result<Process, ProcessError> + Send + 'static,
+    ) -> Result<Process, ProcessError> {
+        self.namespace.run(move || {
+            let process = start()?;
+            precedence::put_first(process.id());
+            Ok(process)
+        })
     }
 
     /// Gives the node an address of its own, on its loopback interface.

@@ -44,6 +44,7 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo ready; exec sleep 600"]);
         let mut program = Process::spawn("it".to_owned(), shell).unwrap();
+        super::put_first(program.id());
         program.line("speak", Duration::from_secs(60)).unwrap();
         let Some((own, _)) = own else {
             eprintln!("this kernel has no groups");

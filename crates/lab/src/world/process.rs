@@ -85,16 +85,83 @@ pub struct Ended {
 /// A running program. It gets a session of its own (see [`super::precedence`]), so that a Ctrl-C at
 /// the terminal reaches the lab alone, which then ends its programs in order. It is killed when the value is
 /// dropped, and by the kernel when the lab dies without a chance to drop it.
+///
+/// One on another computer ([`Process::elsewhere`]) is the same to whoever waits for it.
 #[derive(Debug)]
 pub struct Process {
     title: String,
-    child: Child,
-    /// Standard input of a program that is held until it is to go on.
-    held: Option<ChildStdin>,
+    running: Running,
     lines: Receiver<String>,
-    stderr: Arc<Mutex<Vec<u8>>>,
-    /// Hangs up when all of standard error has been read.
-    stderr_end: Receiver<Infallible>,
+}
+
+#[derive(Debug)]
+enum Running {
+    Here {
+        child: Child,
+        /// Standard input of a program that is held until it is to go on.
+        held: Option<ChildStdin>,
+        stderr: Tail,
+    },
+    Elsewhere(Box<dyn Elsewhere>),
+}
+
+/// A program that somebody else has started, on another computer. Dropping it kills it.
+pub(crate) trait Elsewhere: std::fmt::Debug + Send {
+    /// How it ended, once it has.
+    ///
+    /// # Errors
+    /// When nobody can tell any more, as the connection to that computer is lost.
+    fn try_wait(&mut self) -> std::io::Result<Option<ExitStatus>>;
+    /// Ends its standard input.
+    fn release(&mut self);
+    /// Asks it to end (SIGTERM).
+    fn terminate(&self);
+    /// The end of its standard error, once it has ended.
+    fn stderr(&self) -> String;
+}
+
+/// The end of what a program writes to standard error, read as it comes.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    /// Hangs up when all has been read.
+    end: Receiver<Infallible>,
+}
+
+impl Tail {
+    /// Reads a pipe to its end, in a thread of its own.
+    pub(crate) fn of(mut pipe: impl Read + Send + 'static) -> Tail {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&bytes);
+        let (reading, end) = mpsc::channel();
+        thread::spawn(move || {
+            let _reading = reading;
+            let mut chunk = [0; 4096];
+            while let Ok(n) = pipe.read(&mut chunk) {
+                if n == 0 {
+                    break;
+                }
+                let mut kept = kept.lock().expect("nobody panics while holding it");
+                kept.extend_from_slice(&chunk[..n]);
+                let excess = kept.len().saturating_sub(STDERR_TAIL_BYTES);
+                kept.drain(..excess);
+            }
+        });
+        Tail { bytes, end }
+    }
+
+    /// What has come so far.
+    pub(crate) fn so_far(&self) -> String {
+        let bytes = self.bytes.lock().expect("nobody panics while holding it");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The same, once the program has ended and what it said has been read.
+    pub(crate) fn last_words(&self) -> String {
+        // A child of its own may hold the pipe for longer: what has come until then must do.
+        let _ = self.end.recv_timeout(LAST_WORDS);
+        self.so_far()
+    }
 }
 
 impl Process {
@@ -118,13 +185,16 @@ impl Process {
 
     /// Like [`Process::spawn_fed`], with a standard input that stays open after `input` until
     /// [`Process::release`].
-    pub(super) fn spawn_held(
+    pub(crate) fn spawn_held(
         title: String,
         command: Command,
         input: &[u8],
     ) -> Result<Process, ProcessError> {
         let mut process = Process::spawn_with(title, command, Stdio::piped())?;
-        let mut pipe = process.child.stdin.take().expect("piped above");
+        let Running::Here { child, held, .. } = &mut process.running else {
+            unreachable!("it was spawned here");
+        };
+        let mut pipe = child.stdin.take().expect("piped above");
         match pipe.write_all(input) {
             // It ended before it had read: its own words say why.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(ProcessError::Start {
@@ -132,7 +202,7 @@ impl Process {
                 source: error,
             }),
             _ => {
-                process.held = Some(pipe);
+                *held = Some(pipe);
                 Ok(process)
             }
         }
@@ -152,7 +222,6 @@ impl Process {
             Ok(child) => child,
             Err(source) => return Err(ProcessError::Start { title, source }),
         };
-        precedence::put_first(child.id());
         let (give, lines) = mpsc::sync_channel(MAX_LINES);
         let stdout = child.stdout.take().expect("piped above");
         thread::spawn(move || {
@@ -166,31 +235,37 @@ impl Process {
                 }
             }
         });
-        let stderr = Arc::new(Mutex::new(Vec::new()));
-        let tail = Arc::clone(&stderr);
-        let mut pipe = child.stderr.take().expect("piped above");
-        let (reading, stderr_end) = mpsc::channel();
-        thread::spawn(move || {
-            let _reading = reading;
-            let mut chunk = [0; 4096];
-            while let Ok(n) = pipe.read(&mut chunk) {
-                if n == 0 {
-                    break;
-                }
-                let mut tail = tail.lock().expect("nobody panics while holding it");
-                tail.extend_from_slice(&chunk[..n]);
-                let excess = tail.len().saturating_sub(STDERR_TAIL_BYTES);
-                tail.drain(..excess);
-            }
-        });
+        let stderr = Tail::of(child.stderr.take().expect("piped above"));
         Ok(Process {
             title,
-            child,
-            held: None,
+            running: Running::Here {
+                child,
+                held: None,
+                stderr,
+            },
             lines,
-            stderr,
-            stderr_end,
         })
+    }
+
+    /// One that runs on another computer, and whose standard output comes as `lines`, which hang up at
+    /// its end.
+    pub(crate) fn elsewhere(
+        title: String,
+        program: Box<dyn Elsewhere>,
+        lines: Receiver<String>,
+    ) -> Process {
+        Process {
+            title,
+            running: Running::Elsewhere(program),
+            lines,
+        }
+    }
+
+    /// The channel of its lines, for a thread of their own: [`Process::line`] and [`Process::end`] have
+    /// none then.
+    pub(crate) fn take_lines(&mut self) -> Receiver<String> {
+        let (_, none) = mpsc::sync_channel(0);
+        std::mem::replace(&mut self.lines, none)
     }
 
     /// The next line of standard output.
@@ -234,29 +309,46 @@ impl Process {
     }
 
     /// The program's process id. It stays its own until the value is dropped.
+    ///
+    /// # Panics
+    /// For one on another computer: no id here is its own.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.child.id()
+        match &self.running {
+            Running::Here { child, .. } => child.id(),
+            Running::Elsewhere(_) => panic!("{} runs on another computer", self.title),
+        }
     }
 
     /// Processor time, user and system, that all threads of the program have used so far.
     ///
     /// # Errors
     /// When the program has ended and somebody has waited for it.
+    ///
+    /// # Panics
+    /// As [`Process::id`].
     pub fn cpu_time(&self) -> std::io::Result<Duration> {
-        cpu_clock(self.child.id())
+        cpu_clock(self.id())
     }
 
     /// Ends the standard input of a program that was started held, which lets it go on.
     pub fn release(&mut self) {
-        self.held = None;
+        match &mut self.running {
+            Running::Here { held, .. } => *held = None,
+            Running::Elsewhere(program) => program.release(),
+        }
     }
 
     /// Asks the program to end (SIGTERM). One that has ended already is left alone.
     pub fn terminate(&self) {
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
-            // The child is not yet waited for, so the id is still its own; it may be dead.
-            let _ = kill_process(pid, Signal::TERM);
+        match &self.running {
+            Running::Here { child, .. } => {
+                if let Some(pid) = Pid::from_raw(child.id() as i32) {
+                    // The child is not yet waited for, so the id is still its own; it may be dead.
+                    let _ = kill_process(pid, Signal::TERM);
+                }
+            }
+            Running::Elsewhere(program) => program.terminate(),
         }
     }
 
@@ -265,7 +357,7 @@ impl Process {
     /// # Errors
     /// [`ProcessError::Wait`] when the kernel does not know the program.
     pub fn is_running(&mut self) -> Result<bool, ProcessError> {
-        match self.child.try_wait() {
+        match self.running.try_wait() {
             Ok(status) => Ok(status.is_none()),
             Err(source) => Err(ProcessError::Wait {
                 title: self.title.clone(),
@@ -324,7 +416,7 @@ impl Process {
     fn wait(&mut self, awaited: &'static str, limit: Duration) -> Result<ExitStatus, ProcessError> {
         let deadline = Instant::now() + limit;
         loop {
-            match self.child.try_wait() {
+            match self.running.try_wait() {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) if Instant::now() >= deadline => {
                     return Err(self.too_long(awaited, limit));
@@ -340,16 +432,11 @@ impl Process {
         }
     }
 
-    /// The end of standard error, once the program has ended and what it said has been read.
     fn last_words(&self) -> String {
-        // A child of its own may hold the pipe for longer: what has come until then must do.
-        let _ = self.stderr_end.recv_timeout(LAST_WORDS);
-        self.stderr_tail()
-    }
-
-    fn stderr_tail(&self) -> String {
-        let tail = self.stderr.lock().expect("nobody panics while holding it");
-        String::from_utf8_lossy(&tail).into_owned()
+        match &self.running {
+            Running::Here { stderr, .. } => stderr.last_words(),
+            Running::Elsewhere(program) => program.stderr(),
+        }
     }
 
     fn ended(&self, status: ExitStatus) -> ProcessError {
@@ -365,16 +452,30 @@ impl Process {
             title: self.title.clone(),
             awaited,
             limit,
-            stderr: one_line(&self.stderr_tail()),
+            stderr: one_line(&match &self.running {
+                Running::Here { stderr, .. } => stderr.so_far(),
+                Running::Elsewhere(program) => program.stderr(),
+            }),
         }
     }
 }
 
-impl Drop for Process {
+impl Running {
+    fn try_wait(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        match self {
+            Running::Here { child, .. } => child.try_wait(),
+            Running::Elsewhere(program) => program.try_wait(),
+        }
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when the program is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Running::Here { child, .. } = self {
+            // Both fail only when the program is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -399,7 +500,7 @@ fn cpu_clock(id: u32) -> std::io::Result<Duration> {
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-fn one_line(stderr: &str) -> String {
+pub(crate) fn one_line(stderr: &str) -> String {
     let lines: Vec<&str> = stderr
         .lines()
         .map(str::trim)
@@ -418,7 +519,7 @@ fn one_line(stderr: &str) -> String {
     unsafe_code,
     reason = "a hook between fork and exec is unsafe to install"
 )]
-fn stand_alone(command: &mut Command) {
+pub(crate) fn stand_alone(command: &mut Command) {
     let lab = getpid();
     let hook = move || {
         precedence::set_apart()?;

@@ -78,7 +78,7 @@ pub(super) fn apply(role: Role, tcp: &TcpSettings) -> io::Result<BTreeMap<String
 
 /// The recorded settings of the calling thread's namespace. Those that the kernel does not have
 /// are left out.
-fn in_force() -> BTreeMap<String, String> {
+pub(crate) fn in_force() -> BTreeMap<String, String> {
     let read = |name: &str| {
         let value = fs::read_to_string(path(name)).ok()?;
         let words: Vec<&str> = value.split_whitespace().collect();

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use wansan_lab::hosts::{self, Reach};
 use wansan_lab::plan::{Phase, Plan, PlanError, WorldKind};
 use wansan_lab::record;
 use wansan_lab::run;
@@ -49,6 +50,15 @@ enum LabCommand {
     Compare(compare::CompareArgs),
     /// Export a run's cells as CSV or Parquet
     Export(export::ExportArgs),
+    /// Serve a lab on standard input and output; started by `wansan lab run` on real hosts
+    #[command(hide = true)]
+    Attend(AttendArgs),
+}
+
+#[derive(Debug, Args)]
+struct AttendArgs {
+    /// A directory of its own
+    folder: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -61,14 +71,21 @@ struct RunArgs {
     /// Directory for run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     out: PathBuf,
-    /// World to run it in, instead of the plan's: network namespaces, a simulation in virtual time, or both
-    /// one after the other, with the differences [default: as the plan says]
+    /// World to run it in, instead of the plan's: network namespaces, a simulation in virtual time, real
+    /// computers reached by ssh, or the first two one after the other, with the differences [default: as the
+    /// plan says]
     #[arg(long, value_name = "KIND")]
     world: Option<WorldArg>,
     /// Time that a simulated cell may take; one that takes longer fails, and the others' results stay
     /// [default: unlimited]
     #[arg(long, value_name = "TIME")]
     budget: Option<SomeTime>,
+    /// Run the wansan that is installed on the plan's real hosts, instead of copying this one there
+    #[arg(long)]
+    no_copy: bool,
+    /// Configuration for ssh, as `ssh -F` takes it [default: the user's own]
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<PathBuf>,
     /// Print results.json instead of tables
     #[arg(long)]
     json: bool,
@@ -79,6 +96,7 @@ struct RunArgs {
 enum WorldArg {
     Netns,
     Sim,
+    Hosts,
     Both,
 }
 
@@ -88,6 +106,7 @@ impl WorldArg {
         match self {
             WorldArg::Netns => &[WorldKind::Netns],
             WorldArg::Sim => &[WorldKind::Sim],
+            WorldArg::Hosts => &[WorldKind::Hosts],
             WorldArg::Both => &[WorldKind::Netns, WorldKind::Sim],
         }
     }
@@ -118,6 +137,10 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Show(args) => show::run(&args),
         LabCommand::Compare(args) => compare::run(&args),
         LabCommand::Export(args) => export::run(&args),
+        LabCommand::Attend(args) => {
+            hosts::attend(&args.folder).context("cannot serve the lab")?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -165,21 +188,33 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
         }
     };
     let is_simulated = |plan: &Plan| plan.document().world.kind == WorldKind::Sim;
+    let is_built = |plan: &Plan| plan.document().world.kind == WorldKind::Netns;
+    let is_reached = |plan: &Plan| plan.document().world.kind == WorldKind::Hosts;
+    if (args.no_copy || args.ssh_config.is_some()) && !plans.iter().any(is_reached) {
+        bail!(
+            "--no-copy and --ssh-config are for real hosts, and the plan's world has none: leave them out, or \
+             add --world hosts"
+        );
+    }
     if args.budget.is_some() && !plans.iter().any(is_simulated) {
         bail!(
             "--budget is for simulated cells, and the plan's are real: leave it out, or add --world sim"
         );
     }
-    let rights = match plans.iter().all(is_simulated) {
-        true => Rights::Unneeded,
+    let rights = match plans.iter().any(is_built) {
+        false => Rights::Unneeded,
         // Before anything starts a thread.
-        false => world::isolate()?,
+        true => world::isolate()?,
     };
     let stop = stop_on_signals()?;
     let options = Options {
         program: std::env::current_exe().context("cannot find the wansan binary")?,
         out: args.out.clone(),
         rights,
+        reach: Reach {
+            ssh_config: args.ssh_config.clone(),
+            is_installed: args.no_copy,
+        },
         budget: args.budget.map(|budget| budget.0),
         stop: &stop,
     };
@@ -294,6 +329,10 @@ impl Console {
 }
 
 impl Observer for Console {
+    fn preparing(&mut self, what: &str) {
+        self.bar.suspend(|| remark(what));
+    }
+
     fn phase(&mut self, phase: Phase, cells: usize, left: Duration) {
         self.bar.set_message(phase.name());
         if !self.watched {

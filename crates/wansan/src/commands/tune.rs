@@ -14,6 +14,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
 use wansan_insight::{Cell, Run};
+use wansan_lab::hosts::Reach;
 use wansan_lab::plan::{Parameter, Phase, Plan, WorldKind};
 use wansan_lab::run::{self, Observer, Options};
 use wansan_lab::world::{self, Rights};
@@ -291,6 +292,7 @@ impl Lab<'_> {
             program: std::env::current_exe().context("cannot find the wansan binary")?,
             out: self.args.out.clone(),
             rights: self.rights,
+            reach: Reach::default(),
             budget: None,
             stop: self.stop,
         };

@@ -91,21 +91,28 @@ settings! {
 }
 
 impl EffectsTable {
-    /// Whether anything of it happens to packets; a queue or an overhead alone does nothing.
+    /// The first key by which anything happens to packets; a queue or an overhead alone does nothing.
     #[must_use]
-    pub fn has_effect(&self) -> bool {
+    pub fn first_effect(&self) -> Option<&'static str> {
         let loses = match &self.loss {
             None => false,
             Some(TextOr::Text(share)) => share.0 > 0.0,
             Some(TextOr::Table(_)) => true,
         };
-        let shares = [self.duplicate, self.corrupt, self.mark];
-        self.delay.is_some()
-            || self.jitter.is_some()
-            || self.rate.is_some()
-            || self.reorder.is_some()
-            || loses
-            || shares.iter().flatten().any(|share| share.0 > 0.0)
+        let happens = |share: Option<Share>| share.is_some_and(|share| share.0 > 0.0);
+        let keys = [
+            ("delay", self.delay.is_some()),
+            ("jitter", self.jitter.is_some()),
+            ("rate", self.rate.is_some()),
+            ("reorder", self.reorder.is_some()),
+            ("loss", loses),
+            ("duplicate", happens(self.duplicate)),
+            ("corrupt", happens(self.corrupt)),
+            ("mark", happens(self.mark)),
+        ];
+        keys.into_iter()
+            .find(|(_, is_set)| *is_set)
+            .map(|(key, _)| key)
     }
 
     /// Both tables, where `over` says what is different.

@@ -11,10 +11,9 @@ use super::link::Link;
 use super::names::{self, Names};
 use super::route::network_between;
 use crate::plan::document::{Document, InitiatorTable, RelayTable, StreamTable};
-use crate::world::Topology;
 
 /// Where receivers of streams listen.
-const STREAM_PORT: u16 = 5201;
+pub(crate) const STREAM_PORT: u16 = 5201;
 /// Where the first relay of a plan listens.
 const RELAY_PORT: u16 = 4000;
 /// The most relays, and the most streams, of a plan.
@@ -125,7 +124,7 @@ impl<'a> Relays<'a> {
                 table,
                 host,
                 to,
-                address: Topology::address(network, to),
+                address: names.address(network, to),
                 port: None,
             });
         }
@@ -173,7 +172,7 @@ impl<'a> Relays<'a> {
         one.port = Some(port);
         let network = network_between(client, one.host, relay, self.names, self.links)
             .map_err(|mistake| mistake.within(who))?;
-        let listens = SocketAddrV4::new(Topology::address(network, one.host), relay_port(place));
+        let listens = SocketAddrV4::new(self.names.address(network, one.host), relay_port(place));
         Ok((network, listens))
     }
 
@@ -195,7 +194,7 @@ impl<'a> Relays<'a> {
         let one = Connection {
             route: self.links[network].name.clone(),
             route_place: None,
-            source: SocketAddrV4::new(Topology::address(network, client), 0),
+            source: SocketAddrV4::new(self.names.address(network, client), 0),
             target: *to.ip(),
             port: to.port(),
         };
@@ -239,11 +238,11 @@ impl<'a> Relays<'a> {
                 None => {
                     let network = network_between(from, to, name, names, self.links);
                     let network = network.map_err(|mistake| at("to")(mistake.within(&who)))?;
-                    SocketAddrV4::new(Topology::address(network, to), STREAM_PORT)
+                    SocketAddrV4::new(names.address(network, to), STREAM_PORT)
                 }
             };
             flows
-                .receive(names.name(to), table)
+                .receive(names.name(to), names.listening(to), table)
                 .map_err(at("receive_buffer"))?;
             flows.streams.push(Stream {
                 table: table.clone(),
@@ -265,7 +264,7 @@ impl<'a> Relays<'a> {
                 Some(Relay {
                     table: one.table.clone(),
                     host: names.name(one.host).to_owned(),
-                    listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, relay_port(place)),
+                    listen: SocketAddrV4::new(names.listening(one.host), relay_port(place)),
                     to: SocketAddrV4::new(one.address, one.port?),
                 })
             });
@@ -275,12 +274,17 @@ impl<'a> Relays<'a> {
 
 impl Flows {
     /// A stream is received on that host.
-    fn receive(&mut self, host: &str, stream: &StreamTable) -> Result<(), Mistake> {
+    fn receive(
+        &mut self,
+        host: &str,
+        address: Ipv4Addr,
+        stream: &StreamTable,
+    ) -> Result<(), Mistake> {
         let wanted = stream.buffer;
         match self.receivers.iter().find(|other| other.host == host) {
             None => self.receivers.push(Receiver {
                 host: host.to_owned(),
-                listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, STREAM_PORT),
+                listen: SocketAddrV4::new(address, STREAM_PORT),
                 buffer: wanted,
             }),
             Some(other) if other.buffer == wanted => {}

@@ -1,9 +1,11 @@
 //! The names that a plan gives to hosts and routers, and the nodes behind each.
 
+use std::net::Ipv4Addr;
+
 use wansan_mistake::{Mistake, nearest};
 
 use crate::plan::document::Document;
-use crate::world::{MAX_NODES, Role};
+use crate::world::{MAX_NODES, Role, Topology};
 
 /// The nodes of a plan by name. Nodes are named by their places, from 0: hosts first, then routers.
 pub(super) struct Names {
@@ -11,6 +13,8 @@ pub(super) struct Names {
     groups: Vec<(String, Vec<usize>)>,
     /// The name and the role of each node.
     nodes: Vec<(String, Role)>,
+    /// The address that each real host has; empty in a world that gives its nodes theirs.
+    addresses: Vec<Ipv4Addr>,
 }
 
 impl Names {
@@ -18,6 +22,7 @@ impl Names {
         let mut names = Names {
             groups: Vec::new(),
             nodes: Vec::new(),
+            addresses: Vec::new(),
         };
         for (place, table) in document.host.iter().enumerate() {
             names
@@ -86,6 +91,24 @@ impl Names {
     /// The hosts that `name` means.
     pub(super) fn hosts(&self, key: &str, name: &str) -> Result<&[usize], Mistake> {
         self.of_roles(key, name, "host", &[Role::Host])
+    }
+
+    /// Has the nodes be real hosts with these addresses, in their order.
+    pub(super) fn have_addresses(&mut self, addresses: Vec<Ipv4Addr>) {
+        self.addresses = addresses;
+    }
+
+    /// The address at which a node is reached in that network.
+    pub(super) fn address(&self, network: usize, node: usize) -> Ipv4Addr {
+        let own = self.addresses.get(node).copied();
+        own.unwrap_or_else(|| Topology::address(network, node))
+    }
+
+    /// The address at which what others connect to listens on a node: all of them in a world where nobody
+    /// else is.
+    pub(super) fn listening(&self, node: usize) -> Ipv4Addr {
+        let own = self.addresses.get(node).copied();
+        own.unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
     /// The only host that `name` means.

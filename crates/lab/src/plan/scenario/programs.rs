@@ -6,7 +6,7 @@ use wansan_trace::units::format_bytes;
 
 use crate::plan::document::{
     Document, RecordKind, RelayTable, SessionTable, StreamTable, TargetTable, TcpTable, TraceTable,
-    WorkloadTable,
+    WorkloadTable, WorldKind,
 };
 
 /// The table and the key of what is wrong, and what is, as it follows on these.
@@ -20,7 +20,7 @@ const MAX_BUFFER_BYTES: u64 = i32::MAX as u64;
 /// Checks the arguments of a cell's programs, of which so many are initiators.
 pub(super) fn check(document: &Document, initiators: usize) -> Result<(), Wrong> {
     if let Some(table) = &document.target {
-        target(table)?;
+        target(table, document.world.kind)?;
     }
     workload(&document.workload)?;
     session(&document.session)?;
@@ -49,7 +49,7 @@ pub(super) fn check(document: &Document, initiators: usize) -> Result<(), Wrong>
     Ok(())
 }
 
-fn target(target: &TargetTable) -> Result<(), Wrong> {
+fn target(target: &TargetTable, world: WorldKind) -> Result<(), Wrong> {
     if !is_iscsi_name(&target.name) {
         let begin: String = target.name.chars().take(64).collect();
         let what = format!(
@@ -66,6 +66,8 @@ fn target(target: &TargetTable) -> Result<(), Wrong> {
             path,
             size_bytes: None,
         } = &lun.backing
+            // A file of a real host is there, not here.
+            && world != WorldKind::Hosts
             && let Err(error) = path.metadata()
         {
             let what = format!(": `{lun}`: {error}; `size=` makes the file");

@@ -18,6 +18,7 @@ use std::ops::RangeInclusive;
 use wansan_iscsi::text::send_targets::ISCSI_PORT;
 
 use super::Connection;
+use super::names::Names;
 use super::route::{ConnectionRoute, InnerRoute, MAX_ROUTES, PlannedRoute};
 use crate::plan::document::{InitiatorTable, RoutingBy};
 use crate::vpn::Kind;
@@ -102,14 +103,19 @@ impl Routing {
     }
 
     /// The ends of connection `number` of a session, over `taken`.
-    pub(super) fn connection(&mut self, number: usize, taken: &ConnectionRoute) -> Connection {
+    pub(super) fn connection(
+        &mut self,
+        number: usize,
+        taken: &ConnectionRoute,
+        names: &Names,
+    ) -> Connection {
         let Some(route) = taken.route else {
             let network = taken.first_network;
             return Connection {
                 route: taken.name.clone(),
                 route_place: None,
-                source: SocketAddrV4::new(Topology::address(network, taken.host), 0),
-                target: Topology::address(network, self.target),
+                source: SocketAddrV4::new(names.address(network, taken.host), 0),
+                target: names.address(network, self.target),
                 port: ISCSI_PORT,
             };
         };

@@ -1,4 +1,4 @@
-//! What the programs of a cell have of the processors, sampled.
+//! What the programs of a cell have of the processors of one computer, sampled.
 //!
 //! Linux counts for each thread how long it ran and how long it was ready to run while others had
 //! the processors (proc_pid_schedstat(5)). Both tell what waits for a processor from what waits for
@@ -13,7 +13,7 @@ use wansan_trace::{Kinds, NameId, Recorder, clock};
 use crate::plan::RecordKind;
 
 /// The programs of a cell, and what their threads have had so far.
-pub(super) struct Processors {
+pub(crate) struct Processors {
     recorder: Recorder,
     programs: Vec<Program>,
 }
@@ -26,7 +26,7 @@ struct Program {
 
 impl Processors {
     /// Keeps samples in at most `memory_bytes`, if `kinds` has them.
-    pub(super) fn new(kinds: &[RecordKind], memory_bytes: u64) -> Processors {
+    pub(crate) fn new(kinds: &[RecordKind], memory_bytes: u64) -> Processors {
         let kinds = Kinds {
             thread: kinds.contains(&RecordKind::Thread),
             ..Kinds::NONE
@@ -39,7 +39,7 @@ impl Processors {
     }
 
     /// Watches the program `what` on `node` from now on.
-    pub(super) fn watch(&mut self, node: &str, what: &str, role: Role, process: u32) {
+    pub(crate) fn watch(&mut self, node: &str, what: &str, role: Role, process: u32) {
         if self.recorder.thread.is_kept() {
             let name = self.recorder.name(&format!("{node} {what}"));
             self.programs.push(Program {
@@ -52,7 +52,7 @@ impl Processors {
 
     /// Notes what every thread has had. A program that has ended is watched no longer; a kernel that
     /// does not count leaves no samples.
-    pub(super) fn sample(&mut self) {
+    pub(crate) fn sample(&mut self) {
         let recorder = &mut self.recorder;
         self.programs.retain(|program| {
             let folder = format!("/proc/{}/task", program.process);
@@ -78,7 +78,7 @@ impl Processors {
     }
 
     /// The samples.
-    pub(super) fn end(self) -> Recorder {
+    pub(crate) fn end(self) -> Recorder {
         self.recorder
     }
 }

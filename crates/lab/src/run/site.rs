@@ -1,0 +1,208 @@
+//! Where a cell runs: a world of namespaces that is built for it, or the real hosts of the run.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use wansan_schema::{NodeFacts, TunnelFacts};
+use wansan_trace::event::Role;
+use wansan_trace::file;
+
+use super::cell::Kept;
+use super::path_emulator::PathEmulator;
+use super::{CellError, Options, tunnels};
+use crate::emulator::Remote;
+use crate::hosts::{Attended, Clocks, CollectError, Fleet};
+use crate::plan::Cell;
+use crate::processors::Processors;
+use crate::record::node_facts;
+use crate::vpn::{Meter, Tunnels};
+use crate::world::{Node, World};
+
+/// The host name of the records of programs' threads, of all nodes of a world.
+const LAB: &str = "lab";
+
+/// It, with whatever carries packets there.
+pub(super) enum Site<'a> {
+    /// Namespaces on this computer.
+    Netns(Box<Netns>),
+    /// Other computers.
+    Hosts(Hosts<'a>),
+}
+
+/// A world of namespaces.
+pub(super) struct Netns {
+    world: World,
+    emulator: PathEmulator,
+    tunnels: Tunnels,
+}
+
+/// Real hosts.
+pub(super) struct Hosts<'a> {
+    fleet: &'a Fleet,
+    target: Option<&'a str>,
+    stop: &'a AtomicBool,
+}
+
+/// One host of it.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    Node(&'a Node),
+    Host(&'a Attended),
+}
+
+/// What is known at its end.
+pub(super) struct Ended {
+    /// What each router has done for its tunnels.
+    pub(super) vpns: Meter,
+    /// What the clocks of its hosts showed, where they have their own.
+    pub(super) clocks: Clocks,
+}
+
+impl<'a> Site<'a> {
+    /// Builds a cell's world; `seed` is where the losses of its paths begin.
+    pub(super) fn build(
+        cell: &Cell,
+        seed: u64,
+        folder: &Path,
+        options: &Options<'_>,
+    ) -> Result<Site<'a>, CellError> {
+        let world = World::build(&cell.scenario.topology)?;
+        let emulator = PathEmulator::start(&world, cell, seed, folder)?;
+        let tunnels = tunnels::start(&options.program, &world, &cell.scenario, options.stop)?;
+        Ok(Site::Netns(Box::new(Netns {
+            world,
+            emulator,
+            tunnels,
+        })))
+    }
+
+    /// Has real hosts get ready for a cell.
+    pub(super) fn of_hosts(
+        fleet: &'a Fleet,
+        cell: &'a Cell,
+        stop: &'a AtomicBool,
+    ) -> Result<Site<'a>, CellError> {
+        fleet.begin(cell)?;
+        Ok(Site::Hosts(Hosts {
+            fleet,
+            target: cell.scenario.target_host.as_deref(),
+            stop,
+        }))
+    }
+
+    /// The host of that name.
+    pub(super) fn place(&self, name: &str) -> Place<'_> {
+        let place = match self {
+            Site::Netns(netns) => netns.world.node(name).map(Place::Node),
+            Site::Hosts(hosts) => hosts.fleet.host(name).map(Place::Host),
+        };
+        place.expect("it has all its scenario's hosts")
+    }
+
+    /// What is known of its hosts and routers.
+    pub(super) fn nodes(&self) -> Vec<NodeFacts> {
+        match self {
+            Site::Netns(netns) => netns.world.nodes().iter().map(node_facts).collect(),
+            Site::Hosts(hosts) => hosts.fleet.nodes(),
+        }
+    }
+
+    /// Its tunnels.
+    pub(super) fn tunnels(&self) -> &[TunnelFacts] {
+        match self {
+            Site::Netns(netns) => netns.tunnels.tunnels(),
+            Site::Hosts(_) => &[],
+        }
+    }
+
+    /// Has the programs of its tunnels watched.
+    pub(super) fn watch(&self, processors: &mut Processors) {
+        if let Site::Netns(netns) = self {
+            for (router, vpn, process) in netns.tunnels.programs() {
+                processors.watch(router, vpn, Role::Vpn, process);
+            }
+        }
+    }
+
+    /// Its emulator, for changes while it runs, if there is one that takes any.
+    pub(super) fn emulator(&self) -> Option<Remote> {
+        match self {
+            Site::Netns(netns) => netns.emulator.remote(),
+            Site::Hosts(_) => None,
+        }
+    }
+
+    /// Notes what its tunnels do; to be called often.
+    pub(super) fn sample(&mut self) -> Result<(), CellError> {
+        match self {
+            Site::Netns(netns) => Ok(netns.tunnels.sample()?),
+            Site::Hosts(_) => Ok(()),
+        }
+    }
+
+    /// Ends what carries packets, and joins what was recorded in `folder`.
+    pub(super) fn end(
+        self,
+        folder: &Path,
+        processors: Processors,
+        kept: &mut Kept,
+    ) -> Result<Ended, CellError> {
+        match self {
+            Site::Netns(netns) => {
+                let netns = *netns;
+                let carried = netns.emulator.end(&netns.world, folder, &mut kept.facts);
+                let carried = carried.map(|carried| kept.carried = Some(carried));
+                let written = file::write_part(folder, LAB, &[processors.end()]);
+                let merged = written.and_then(|_| file::merge_parts(folder));
+                carried?;
+                merged?;
+                Ok(Ended {
+                    vpns: netns.tunnels.end(),
+                    clocks: Clocks::default(),
+                })
+            }
+            Site::Hosts(hosts) => {
+                let clocks = hosts.fleet.collect(folder, hosts.target, hosts.stop);
+                let clocks = clocks.map_err(|error| match error {
+                    CollectError::Hosts(error) => error.into(),
+                    CollectError::Files(error) => CellError::Records(error),
+                })?;
+                kept.facts.clocks = clocks.facts();
+                Ok(Ended {
+                    vpns: Meter::default(),
+                    clocks,
+                })
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    /// The host's name.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Place::Node(node) => node.name(),
+            Place::Host(host) => &host.spec().name,
+        }
+    }
+
+    /// Where a target listens on it: at its only address, or at all of a host that nobody else reaches.
+    pub(super) fn listens_at(&self) -> Ipv4Addr {
+        match self {
+            Place::Host(host) => host.spec().address,
+            Place::Node(node) => match (node.interfaces(), &node.spec().addresses[..]) {
+                ([only], []) => only.address,
+                _ => Ipv4Addr::UNSPECIFIED,
+            },
+        }
+    }
+
+    /// Where its programs record what belongs into `folder`, that of the cell.
+    pub(super) fn records<'f>(&'f self, folder: &'f Path) -> &'f Path {
+        match self {
+            Place::Node(_) => folder,
+            Place::Host(host) => host.records(),
+        }
+    }
+}
