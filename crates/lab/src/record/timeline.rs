@@ -7,6 +7,7 @@
 mod message;
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io::{self, Write};
 
@@ -21,8 +22,11 @@ use self::message::{
     Packet, Trace, Track, TrackEvent,
 };
 
-/// What is counted of a connection, and in which unit.
-const OF_TCP: [(&str, &str, fn(&Tcp) -> u64); 5] = [
+/// Something that is counted: its name, its unit, and how a record has it.
+type Counted<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+/// What is counted of a connection.
+const OF_TCP: [Counted<Tcp>; 5] = [
     ("cwnd", "segments", |it| it.cwnd_packets.into()),
     ("in flight", "segments", |it| it.in_flight_packets.into()),
     ("srtt", "ns", |it| it.srtt_ns),
@@ -31,7 +35,7 @@ const OF_TCP: [(&str, &str, fn(&Tcp) -> u64); 5] = [
 ];
 
 /// The same of a path.
-const OF_PATH: [(&str, &str, fn(&Path) -> u64); 3] = [
+const OF_PATH: [Counted<Path>; 3] = [
     ("queue", "bytes", |it| it.queue_bytes),
     ("drops", "packets", |it| it.queue_drops + it.loss_drops),
     ("marks", "packets", |it| it.marks),
@@ -112,7 +116,7 @@ impl Timeline<'_> {
     }
 
     fn tasks(&mut self, cell: &Cell) -> io::Result<()> {
-        let mut sessions: BTreeMap<SessionId, Vec<(&Task, Vec<Span>)>> = BTreeMap::new();
+        let mut sessions: BTreeMap<SessionId, Vec<InLayers<'_>>> = BTreeMap::new();
         for task in &cell.joined.tasks {
             let spans = spans(task);
             if !spans.is_empty() {
@@ -174,17 +178,15 @@ impl Timeline<'_> {
         for row in &table.rows {
             let sample = &row.record;
             let key = (row.host, sample.session, sample.connection);
-            if !connections.contains_key(&key) {
-                let (host, id) = (table.names.get(row.host), sample.connection.0);
-                let name = format!("TCP at {host}: session {}, connection {id}", sample.session);
-                let group = self.track(name, None, None)?;
-                let mut counters = Vec::new();
-                for (name, unit, _) in OF_TCP {
-                    counters.push(self.track(name.to_owned(), Some(group), Some(unit))?);
+            let (group, counters) = match connections.entry(key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let (host, id) = (table.names.get(row.host), sample.connection.0);
+                    let name =
+                        format!("TCP at {host}: session {}, connection {id}", sample.session);
+                    new.insert(self.counters(name, OF_TCP.map(|(name, unit, _)| (name, unit)))?)
                 }
-                connections.insert(key, (group, counters));
-            }
-            let (group, counters) = &connections[&key];
+            };
             let ns = sample.time.ns();
             for (track, (_, _, read)) in counters.iter().zip(OF_TCP) {
                 self.count(*track, ns, read(sample))?;
@@ -209,21 +211,31 @@ impl Timeline<'_> {
         let mut paths = BTreeMap::new();
         for row in &table.rows {
             let sample = &row.record;
-            if !paths.contains_key(&sample.path) {
-                let name = format!("path {}", table.names.get(sample.path));
-                let group = self.track(name, None, None)?;
-                let mut counters = Vec::new();
-                for (name, unit, _) in OF_PATH {
-                    counters.push(self.track(name.to_owned(), Some(group), Some(unit))?);
+            let (_, counters) = match paths.entry(sample.path) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let name = format!("path {}", table.names.get(sample.path));
+                    new.insert(self.counters(name, OF_PATH.map(|(name, unit, _)| (name, unit)))?)
                 }
-                paths.insert(sample.path, counters);
-            }
-            let counters = paths[&sample.path].clone();
-            for (track, (_, _, read)) in counters.into_iter().zip(OF_PATH) {
-                self.count(track, sample.time.ns(), read(sample))?;
+            };
+            for (track, (_, _, read)) in counters.iter().zip(OF_PATH) {
+                self.count(*track, sample.time.ns(), read(sample))?;
             }
         }
         Ok(())
+    }
+
+    /// A group of counters, and each of them by its name and unit.
+    fn counters<const N: usize>(
+        &mut self,
+        name: String,
+        of: [(&str, &str); N],
+    ) -> io::Result<(u64, Vec<u64>)> {
+        let group = self.track(name, None, None)?;
+        let counters = of.into_iter();
+        let counters =
+            counters.map(|(name, unit)| self.track(name.to_owned(), Some(group), Some(unit)));
+        Ok((group, counters.collect::<io::Result<_>>()?))
     }
 
     fn count(&mut self, track: u64, ns: u64, value: u64) -> io::Result<()> {
@@ -236,6 +248,9 @@ impl Timeline<'_> {
         self.event(ns, event)
     }
 }
+
+/// An I/O, and when it was in which layer.
+type InLayers<'a> = (&'a Task, Vec<Span>);
 
 /// An I/O in a layer.
 #[derive(Debug, Clone, Copy)]
