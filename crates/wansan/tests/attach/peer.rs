@@ -232,3 +232,13 @@ pub(crate) fn must_write(attach: &Attach) -> Result<(), Stop> {
         format!("it cannot be written: {}", attach.log())
     })
 }
+
+/// The disk can be written by its host alone, which has registered these keys, and removes them when it ends.
+pub(crate) fn reserves_until_it_ends(attach: Attach, url: &str, keys: &[u64]) -> Result<(), Stop> {
+    must_write(&attach)?;
+    let mut peer = Peer::connect(url)?;
+    peer.await_keys(keys)?;
+    peer.is_kept_off(true)?;
+    require(attach.stop()?.success(), || "attach failed".to_owned())?;
+    peer.has_keys(&[])
+}

@@ -12,7 +12,9 @@ use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::{Attach, Target};
 
 use crate::faults::{freeze, kill, terminate, thaw};
-use crate::peer::{OWN, PREEMPT, Peer, REGISTER, RESERVE, await_listed, must_write};
+use crate::peer::{
+    OWN, PREEMPT, Peer, REGISTER, RESERVE, await_listed, must_write, reserves_until_it_ends,
+};
 use crate::stage::{LIMIT, Stage, WANSAN, relay, wansan};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -31,7 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "nothing is registered for a disk that was given up",
             given_up,
         ),
-        trial("a key that stays behind is told of", left_behind),
+        trial("a key that stays behind is reported", left_behind),
         trial(
             "a key that another initiator uses as well is refused",
             same_key,
@@ -132,12 +134,7 @@ fn volatile() -> Result<(), Stop> {
         kill(target.id())?;
         drop(target);
         let target = forgetful(&portal)?;
-        must_write(&attach)?;
-        let mut peer = Peer::connect(&target.url(0))?;
-        peer.await_keys(keys)?;
-        peer.is_kept_off(true)?;
-        require(attach.stop()?.success(), || "attach failed".to_owned())?;
-        peer.has_keys(&[])?;
+        reserves_until_it_ends(attach, &target.url(0), keys)?;
     }
     Ok(())
 }

@@ -14,7 +14,9 @@ use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::Attach;
 
 use crate::faults::kill;
-use crate::peer::{OTHER, OWN, PREEMPT, Peer, REGISTER, await_listed, must_write, writes};
+use crate::peer::{
+    OTHER, OWN, PREEMPT, Peer, REGISTER, await_listed, must_write, reserves_until_it_ends, writes,
+};
 use crate::program::Program;
 use crate::stage::{DISK_BYTES, LIMIT, Stage, WANSAN, pattern, relay, wansan};
 
@@ -121,12 +123,7 @@ fn target_restarts() -> Result<(), Stop> {
         kill(stage.target.id())?;
         drop(stage.target);
         let target = Stage::serve(folder.path(), &portal)?;
-        must_write(&attach)?;
-        let mut peer = Peer::connect(&target.url(0))?;
-        peer.await_keys(keys)?;
-        peer.is_kept_off(true)?;
-        require(attach.stop()?.success(), || "attach failed".to_owned())?;
-        peer.has_keys(&[])?;
+        reserves_until_it_ends(attach, &target.url(0), keys)?;
     }
     Ok(())
 }
