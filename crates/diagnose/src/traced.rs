@@ -65,7 +65,7 @@ impl Tracing {
         }
     }
 
-    /// Ends it. What LIO told of its stores goes into the capture.
+    /// Ends it. What LIO's tracepoints say of its stores goes into the capture.
     pub(crate) fn finish(self, host: &Host, capture: Option<&mut Capture>) -> Traced {
         let mut sources = Vec::new();
         let mut source = |name, told: Result<String, String>| {
@@ -254,7 +254,7 @@ pub struct DiskUse {
 }
 
 impl BlockTrace {
-    /// What is told of a session's I/Os; `None` if nothing is.
+    /// What is reported of a session's I/Os; `None` if nothing is.
     pub(crate) fn session(
         &self,
         kernel: &KernelSession,

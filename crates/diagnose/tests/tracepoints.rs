@@ -20,7 +20,7 @@ const BLOCKS: u64 = 256;
 
 fn main() -> ExitCode {
     trial::run(vec![
-        trial("each I/O of a disk is told once", each_io),
+        trial("each I/O of a disk is reported once", each_io),
         trial("other disks are left out", other_disks),
     ])
 }

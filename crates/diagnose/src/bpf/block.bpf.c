@@ -1,4 +1,4 @@
-/* Follows each I/O of some disks through the block and SCSI layers, and tells of it once it is complete.
+/* Follows each I/O of some disks through the block and SCSI layers, and reports it once it is complete.
  *
  * An I/O that is under way has a place in a table that its request's address leads to: no map has to be asked, so that
  * an I/O costs few hundred nanoseconds. Records go to a ring that is emptied at intervals; I/Os that find no place in the
@@ -81,7 +81,7 @@ struct waiting {
 #define DISK_BITS 10
 const volatile __u64 disks[(1 << DISK_BITS) / 64] = {};
 
-/* I/Os that nothing is told of. */
+/* I/Os that are not reported. */
 __u64 lost SEC(".data.lost") = 0;
 
 struct {

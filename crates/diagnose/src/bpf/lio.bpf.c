@@ -23,7 +23,7 @@ struct command {
 	__u8 cdb[CDB_BYTES];
 };
 
-/* Commands that nothing is told of. */
+/* Commands that are not reported. */
 __u64 lost SEC(".data.lost") = 0;
 
 struct {

@@ -27,7 +27,7 @@ macro_rules! absent {
                 match *self {}
             }
 
-            /// What was told, and how much was lost.
+            /// What was reported, and how much was lost.
             #[must_use]
             pub fn finish(self) -> (Vec<$of>, u64) {
                 match self {}
