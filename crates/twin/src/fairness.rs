@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::knob::Setting;
 use crate::replay::measure;
+use crate::seeds;
 use crate::setup::Setup;
-use crate::what_if::{FIRST_SEED, Range, SEEDS, Twin, WhatIf, changed, with_losses_by_chance};
+use crate::what_if::{Range, Twin, WhatIf, changed, with_losses_by_chance};
 
 /// How long the flow grows before it is measured: its window grows by a packet in each round trip.
 const WARMUP: Duration = Duration::from_secs(5);
@@ -39,7 +40,9 @@ impl Twin {
             let before = rate(&before, seed).filter(|rate| *rate > 0.0)?;
             Some(rate(&after, seed)? / before)
         };
-        let ratios: Option<Vec<f64>> = (FIRST_SEED..FIRST_SEED + SEEDS).map(ratio).collect();
+        let ratios: Option<Vec<f64>> = (seeds::FIRST..seeds::FIRST + seeds::FEWEST)
+            .map(ratio)
+            .collect();
         Some(Range::of(ratios?))
     }
 }

@@ -5,7 +5,7 @@
 //! - [`replay`](replay::replay) runs a [`Setup`] in virtual time;
 //! - [`fit`] compares that with the recording: a twin that does not do the same predicts nothing;
 //! - [`knob`] has what can be changed, by the names of plans;
-//! - [`Twin::predict`] runs the changes, each with several seeds, and ranks them, and [`Twin::advise`] puts the best
+//! - [`Twin::predict`] runs the changes, each by several seeds, and ranks them, and [`Twin::advise`] puts the best
 //!   ones together;
 //! - [`finding`] predicts what a finding's advice brings.
 
@@ -17,10 +17,11 @@ pub mod knob;
 mod pool;
 pub mod reading;
 pub mod replay;
+mod seeds;
 pub mod setup;
 mod what_if;
 
 pub use advice::Bounds;
 pub use reading::{Reading, Unfit};
 pub use setup::Setup;
-pub use what_if::{Failed, MOST_SIMULATED, Prediction, Range, SEEDS, Twin, WhatIf, WhatIfError};
+pub use what_if::{Failed, MOST_SIMULATED, Prediction, Range, Twin, WhatIf, WhatIfError};

@@ -8,13 +8,11 @@ use wansan_insight::{CellSummary, explain};
 
 use crate::fit::{Compared, compare, worst};
 use crate::knob::{KnobError, Setting, set};
-use crate::pool;
 use crate::reading::{Reading, by_chance};
-use crate::replay::{Measured, Replay, ReplayError, measure, replay};
+use crate::replay::{Measured, Replay, ReplayError, replay};
+use crate::seeds::{self, Runs};
 use crate::setup::Setup;
 
-/// Runs with which chance is sounded.
-pub const SEEDS: u64 = 3;
 /// Simulated seconds of all runs together, at most: half of them for changes one at a time, the other half for what is
 /// advised.
 pub const MOST_SIMULATED: Duration = Duration::from_secs(600);
@@ -22,8 +20,6 @@ pub const MOST_SIMULATED: Duration = Duration::from_secs(600);
 const MOST_FOR_EACH_ALONE: Duration = MOST_SIMULATED.checked_div(2).expect("two is not zero");
 /// The least that a run measures.
 const LEAST_TIME: Duration = Duration::from_millis(500);
-/// The seed of the run that is compared with the recording.
-pub(crate) const FIRST_SEED: u64 = 1;
 
 /// A number over the seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -55,6 +51,8 @@ pub struct Prediction {
     pub change: Vec<Setting>,
     /// Bytes of data per second with it ÷ without it − 1.
     pub gain: Range,
+    /// Runs with it, by seeds of their own; more where chance decides.
+    pub seeds: usize,
     /// Bytes of data per second: the recording's, and so much more.
     pub bytes_per_s: f64,
     /// Half of the I/Os take at most this long, in ns.
@@ -90,8 +88,6 @@ pub struct WhatIf {
     pub binds: String,
     /// Simulated seconds of all runs together.
     pub simulated_s: f64,
-    /// Runs of each change, with seeds of their own.
-    pub seeds: u64,
     /// The predictions, the greatest gain first; none where the twin does not fit.
     pub predictions: Vec<Prediction>,
     /// The best set of settings of target, session and TCP, if any brings something: each prediction is of one more
@@ -122,15 +118,6 @@ pub(crate) struct Outcome {
     pub(crate) simulated_s: f64,
     /// By how much the runs are shorter than the recording, if they are.
     pub(crate) shortened: Option<String>,
-}
-
-/// The runs of a setup.
-#[derive(Debug, Default)]
-struct Runs {
-    /// One for each seed.
-    measured: Vec<Measured>,
-    /// What binds in the first, where it was recorded.
-    binds: Option<String>,
 }
 
 /// A setup that loses as many packets, but none by its position.
@@ -185,7 +172,7 @@ impl Twin {
         let mut best: Option<(f64, Setup, Replay, Vec<Compared>)> = None;
         let mut failed = None;
         for setup in setups {
-            let replay = match replay(&setup, FIRST_SEED, goes_on) {
+            let replay = match replay(&setup, seeds::FIRST, goes_on) {
                 Ok(replay) => replay,
                 Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted),
                 Err(error) => {
@@ -257,7 +244,6 @@ impl Twin {
             expected_bytes_per_s: None,
             binds: self.binds(),
             simulated_s: 0.0,
-            seeds: SEEDS,
             predictions: Vec::new(),
             advice: Vec::new(),
             failed: Vec::new(),
@@ -287,32 +273,13 @@ impl Twin {
         for change in changes {
             setups.push(changed(&as_recorded, change)?);
         }
-        let runs: Vec<(usize, u64)> = (0..setups.len())
-            .flat_map(|place| (FIRST_SEED..FIRST_SEED + SEEDS).map(move |seed| (place, seed)))
-            .collect();
-        // What binds is looked for in the first run of each change.
-        let runs = pool::run(&runs, watch, |&(place, seed), goes_on| {
-            let setup = &setups[place];
-            if place == 0 || seed != FIRST_SEED {
-                return measure(setup, seed, goes_on).map(|measured| (measured, None));
-            }
-            let replay = replay(setup, seed, goes_on)?;
-            Ok((replay.measured, Some(binds(&replay.summary))))
-        });
+        let (runs, simulated) = seeds::run(&setups, most, watch);
+        outcome.simulated_s = simulated.as_secs_f64();
         let mut runs = runs.into_iter();
-        let mut next = || -> Result<Runs, ReplayError> {
-            let mut of_setup = Runs::default();
-            for run in runs.by_ref().take(SEEDS as usize).collect::<Vec<_>>() {
-                let (measured, binds) = run?;
-                of_setup.measured.push(measured);
-                of_setup.binds = of_setup.binds.or(binds);
-            }
-            Ok(of_setup)
-        };
-        let unchanged = next()?.measured;
+        let unchanged = runs.next().expect("there is a setup")?.measured;
         outcome.expected_bytes_per_s = Some(self.throughput(&unchanged));
-        for (change, changed) in changes.iter().zip(&setups[1..]) {
-            match next() {
+        for ((change, changed), runs) in changes.iter().zip(&setups[1..]).zip(runs) {
+            match runs {
                 Ok(runs) => {
                     let memory_bytes = changed.memory_bytes() - as_recorded.memory_bytes();
                     let prediction = self.prediction(change, &unchanged, runs, memory_bytes);
@@ -366,7 +333,7 @@ impl Twin {
     /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
     fn within(&self, most: Duration, setups: usize, outcome: &mut Outcome) -> Setup {
         let mut setup = with_losses_by_chance(&self.reading.setup);
-        let runs = setups as u32 * SEEDS as u32;
+        let runs = setups as u32 * seeds::FEWEST as u32;
         let each = most / runs.max(1);
         let wanted = setup.warmup + setup.time;
         if wanted > each {
@@ -383,7 +350,6 @@ impl Twin {
                 setup.time.as_secs_f64(),
             ));
         }
-        outcome.simulated_s = (setup.warmup + setup.time).as_secs_f64() * f64::from(runs);
         setup
     }
 
@@ -406,6 +372,7 @@ impl Twin {
             change: change.to_vec(),
             bytes_per_s: self.throughput(&measured),
             gain,
+            seeds: measured.len(),
             latency_p50_ns: middle(|it| it.latency_p50_ns),
             latency_p99_ns: middle(|it| it.latency_p99_ns),
             binds_next: binds.unwrap_or_default(),
@@ -416,7 +383,7 @@ impl Twin {
 }
 
 /// What binds in a run.
-fn binds(summary: &CellSummary) -> String {
+pub(crate) fn binds(summary: &CellSummary) -> String {
     let observed = Observed {
         cell: 0,
         parameters: std::collections::BTreeMap::new(),

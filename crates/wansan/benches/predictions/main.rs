@@ -77,7 +77,11 @@ fn bench(options: &[String], seeds: &[String]) -> Result<()> {
 }
 
 fn line(trial: &Trial) -> String {
-    let measured = trial.changed / 1e6;
+    let measured = trial.measured() / 1e6;
+    let runs = match trial.changed[..] {
+        [least, .., most] => format!("({:.3} … {:.3}) ", least / 1e6, most / 1e6),
+        _ => String::new(),
+    };
     let predicted = match (&trial.predicted, trial.off()) {
         (Ok(predicted), Some(off)) => {
             format!("predicted {:9.3}  {:+6.1} %", predicted / 1e6, 100.0 * off)
@@ -90,7 +94,7 @@ fn line(trial: &Trial) -> String {
         .as_ref()
         .map_or(String::new(), |by| format!("  ({by})"));
     format!(
-        "{:4}  {:38} {:9.3} MB/s -> {measured:9.3}  {predicted}{disturbed}  [{}]",
+        "{:4}  {:38} {:9.3} MB/s -> {measured:9.3} {runs} {predicted}{disturbed}  [{}]",
         trial.seed,
         trial.change,
         trial.recorded / 1e6,

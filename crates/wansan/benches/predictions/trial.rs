@@ -22,8 +22,8 @@ pub(crate) struct Trial {
     pub(crate) change: String,
     /// Throughput as recorded, B/s.
     pub(crate) recorded: f64,
-    /// With the change, in the real world.
-    pub(crate) changed: f64,
+    /// With the change, in the real world: of each run, the least first.
+    pub(crate) changed: Vec<f64>,
     /// The throughput that was predicted, or why none was.
     pub(crate) predicted: Result<f64, String>,
     /// The machine did other things in each of the runs.
@@ -41,7 +41,7 @@ impl Trial {
             fs::create_dir(&folder)?;
             let machine = Machine::watch();
             let recorded = run(&folder, "recorded", &world.plan())?;
-            let changed = run(&folder, "changed", &world.changed_plan())?;
+            let changed = changed(&folder, world)?;
             let disturbance = machine.disturbance();
             if disturbance.is_some() && tries < TRIES {
                 continue;
@@ -51,18 +51,37 @@ impl Trial {
                 world: world.in_words(),
                 change: world.change(),
                 recorded: throughput(&recorded)?,
-                changed: throughput(&changed)?,
+                changed,
                 predicted: predict(&recorded, &world.change())?,
                 disturbance,
             });
         }
     }
 
+    /// The middle of the runs with the change.
+    pub(crate) fn measured(&self) -> f64 {
+        self.changed[self.changed.len() / 2]
+    }
+
     /// By how much the prediction is off, as a share of what was measured.
     pub(crate) fn off(&self) -> Option<f64> {
         let predicted = self.predicted.as_ref().ok()?;
-        Some(predicted / self.changed.max(1.0) - 1.0)
+        Some(predicted / self.measured().max(1.0) - 1.0)
     }
+}
+
+/// The throughputs of a world with its change, the least first.
+fn changed(folder: &Path, world: &World) -> Result<Vec<f64>> {
+    let mut rates = Vec::new();
+    for (plan, number) in world.changed_plans().iter().zip(1..) {
+        rates.push(throughput(&run(
+            folder,
+            &format!("changed-{number}"),
+            plan,
+        )?)?);
+    }
+    rates.sort_by(f64::total_cmp);
+    Ok(rates)
 }
 
 /// Runs a plan; its run folder.

@@ -154,6 +154,9 @@ static KNOBS: [Knob; 15] = [
     ),
 ];
 
+/// Runs of a changed world that loses packets at random.
+const RUNS_WITH_LOSSES: u64 = 5;
+
 /// A world and a change of it.
 pub(crate) struct World {
     pub(crate) seed: u64,
@@ -193,14 +196,20 @@ impl World {
 
     /// The world as a plan.
     pub(crate) fn plan(&self) -> String {
-        plan(self.seed, self.values)
+        plan(self.seed, self.values, 1)
     }
 
-    /// The same with the change.
-    pub(crate) fn changed_plan(&self) -> String {
+    /// The same with the change, by several seeds where packets are lost at random: in so short a time there are few
+    /// losses, and which segments they hit decides the throughput.
+    pub(crate) fn changed_plans(&self) -> Vec<String> {
         let mut values = self.values;
         values[self.changed] = self.to;
-        plan(self.seed, values)
+        let loses = KNOBS
+            .iter()
+            .zip(values)
+            .any(|(knob, value)| knob.key == "loss" && value != knob.usual);
+        let runs = if loses { RUNS_WITH_LOSSES } else { 1 };
+        (1..=runs).map(|run| plan(self.seed, values, run)).collect()
     }
 
     /// The change, as `--set` takes it.
@@ -220,10 +229,10 @@ impl World {
     }
 }
 
-/// Hosts, and what every world has; then the knobs in the tables of the plan.
-fn plan(seed: u64, values: [&str; KNOBS.len()]) -> String {
+/// The seed of the run, hosts, and what every world has; then the knobs in the tables of the plan.
+fn plan(seed: u64, values: [&str; KNOBS.len()], run: u64) -> String {
     let mut text = format!(
-        "title = \"World {seed}\"\n[[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\n"
+        "title = \"World {seed}\"\nseed = {run}\n[[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\n"
     );
     let mut section = "";
     for (knob, value) in KNOBS.iter().zip(values) {

@@ -185,8 +185,7 @@ fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
     }
     writeln!(
         out,
-        "{} seeds each, {:.0} s simulated in all (of {} s at most):\n",
-        told.seeds,
+        "{:.0} s simulated in all (of {} s at most):\n",
         told.simulated_s,
         MOST_SIMULATED.as_secs(),
     )?;
@@ -194,6 +193,7 @@ fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
         "change",
         "gain",
         "over seeds",
+        "seeds",
         "MB/s",
         "p50 ms",
         "p99 ms",
@@ -203,7 +203,7 @@ fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
     for prediction in &told.predictions {
         table.add_row(row(prediction));
     }
-    right(&mut table, [1, 2, 3, 4, 5, 7]);
+    right(&mut table, [1, 2, 3, 4, 5, 6, 8]);
     writeln!(out, "{table}")?;
     print_advice(out, told)
 }
@@ -255,6 +255,7 @@ fn row(prediction: &Prediction) -> Vec<String> {
             true => String::new(),
             false => format!("{} … {}", percent(least), percent(most)),
         },
+        prediction.seeds.to_string(),
         format!("{:.2}", prediction.bytes_per_s / 1e6),
         format!("{:.2}", prediction.latency_p50_ns / 1e6),
         format!("{:.2}", prediction.latency_p99_ns / 1e6),

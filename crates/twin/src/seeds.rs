@@ -1,0 +1,102 @@
+//! Runs of setups by several seeds, and by more where these differ.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::pool;
+use crate::replay::{Measured, ReplayError, measure, replay};
+use crate::setup::Setup;
+use crate::what_if::binds;
+
+/// The seed of the run that is compared with the recording.
+pub(crate) const FIRST: u64 = 1;
+/// Runs with which chance is sounded.
+pub(crate) const FEWEST: u64 = 3;
+/// As many where the first show that chance decides: the middle of three says little then.
+const MOST: u64 = 9;
+/// Chance decides where throughputs of the first runs are further apart, as a share of their least.
+const APART: f64 = 0.05;
+
+/// The runs of a setup.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    /// One for each seed, from the first on.
+    pub(crate) measured: Vec<Measured>,
+    /// What binds in the first, where it was recorded.
+    pub(crate) binds: Option<String>,
+}
+
+impl Runs {
+    /// Whether chance decides what they do.
+    fn differ(&self) -> bool {
+        let rates = || self.measured.iter().map(|run| run.bytes_per_s);
+        let least = rates().fold(f64::INFINITY, f64::min);
+        rates().fold(0.0, f64::max) > least * (1.0 + APART)
+    }
+}
+
+/// Lets each of the setups run, all of one length; the first is what the others are compared with. Those that chance
+/// decides, and the first with them, run by more seeds, as far as `most` of simulated time has room. Also how much was
+/// simulated.
+pub(crate) fn run(
+    setups: &[Setup],
+    most: Duration,
+    watch: &(dyn Fn(usize, usize) -> bool + Sync),
+) -> (Vec<Result<Runs, ReplayError>>, Duration) {
+    let Some(first) = setups.first() else {
+        return (Vec::new(), Duration::ZERO);
+    };
+    let each = first.warmup + first.time;
+    let mut all: Vec<Result<Runs, ReplayError>> =
+        setups.iter().map(|_| Ok(Runs::default())).collect();
+    let places: Vec<usize> = (0..setups.len()).collect();
+    add(&mut all, setups, &places, FIRST..FIRST + FEWEST, watch);
+    let mut simulated = each * (places.len() as u32 * FEWEST as u32);
+    let differ = |runs: &Result<Runs, ReplayError>| runs.as_ref().is_ok_and(Runs::differ);
+    let differing = || places.iter().copied().filter(|place| differ(&all[*place]));
+    if differing().next().is_some() && all[0].is_ok() {
+        let again: Vec<usize> = std::iter::once(0)
+            .chain(differing().filter(|place| *place > 0))
+            .collect();
+        let round = each * again.len() as u32;
+        let rounds = most.saturating_sub(simulated).as_nanos() / round.as_nanos().max(1);
+        let rounds = u64::try_from(rounds).unwrap_or(u64::MAX).min(MOST - FEWEST);
+        let from = FIRST + FEWEST;
+        add(&mut all, setups, &again, from..from + rounds, watch);
+        simulated += round * rounds as u32;
+    }
+    (all, simulated)
+}
+
+/// Lets these setups run by these seeds.
+fn add(
+    all: &mut [Result<Runs, ReplayError>],
+    setups: &[Setup],
+    places: &[usize],
+    seeds: Range<u64>,
+    watch: &(dyn Fn(usize, usize) -> bool + Sync),
+) {
+    let work: Vec<(usize, u64)> = places
+        .iter()
+        .flat_map(|place| seeds.clone().map(|seed| (*place, seed)))
+        .collect();
+    let ended = pool::run(&work, watch, |&(place, seed), goes_on| {
+        let setup = &setups[place];
+        // What binds is looked for in the first run of each change.
+        if place == 0 || seed != FIRST {
+            return measure(setup, seed, goes_on).map(|measured| (measured, None));
+        }
+        let replay = replay(setup, seed, goes_on)?;
+        Ok((replay.measured, Some(binds(&replay.summary))))
+    });
+    for ((place, _), run) in work.into_iter().zip(ended) {
+        match (&mut all[place], run) {
+            (Ok(runs), Ok((measured, binds))) => {
+                runs.measured.push(measured);
+                runs.binds = runs.binds.take().or(binds);
+            }
+            (runs @ Ok(_), Err(error)) => *runs = Err(error),
+            (Err(_), _) => {}
+        }
+    }
+}
