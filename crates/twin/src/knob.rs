@@ -7,6 +7,7 @@ mod relay;
 mod session;
 mod tcp;
 mod value;
+mod vpn;
 
 use std::fmt::Display;
 

@@ -5,6 +5,7 @@ mod load;
 mod paths;
 mod sessions;
 mod store;
+mod tunnels;
 
 use std::time::Duration;
 
@@ -53,8 +54,10 @@ pub enum Unfit {
     /// A relay is in between.
     #[error("a relay is between initiator and target: recordings with one are not simulated")]
     Relay,
-    /// Packets are encrypted.
-    #[error("the packets are encrypted: a twin has no tunnels")]
+    /// What goes through which tunnel is not known.
+    #[error(
+        "which connections go through which tunnel is not known: record `packet` as well, and fewer connections"
+    )]
     Tunnel,
     /// Others use the path too.
     #[error("TCP connections that carry no session share the path: they are not simulated")]
@@ -223,8 +226,13 @@ impl Reading {
         };
         let recorded = summarise(cell, Some(window));
         let done_bytes: u64 = loads.iter().map(|load| load.done_bytes).sum();
-        let directions = paths::directions(cell, window, &mut unknown)?;
-        let initiators = sessions::initiators(cell, &recorded, &directions, loads, &mut unknown)?;
+        let simulated = Window {
+            from_ns: window.from_ns - warmup.min(MOST_WARMUP).as_nanos() as u64,
+            ..window
+        };
+        let directions = paths::directions(cell, simulated, &mut unknown)?;
+        let (initiators, tunnels) =
+            sessions::initiators(cell, &recorded, &directions, loads, window, &mut unknown)?;
         let windows = recorded.sessions.iter();
         let windows = windows.filter_map(|session| Some(session.command_window?.slots));
         let command_window = windows.max().ok_or(Unfit::Missing("pdu"))?;
@@ -236,6 +244,7 @@ impl Reading {
                 &mut unknown,
             ),
             directions,
+            tunnels,
             command_window: u32::try_from(command_window).unwrap_or(u32::MAX),
             separate_status: has_separate_status(cell),
             initiators,
@@ -340,6 +349,7 @@ fn kinds(cell: &Cell) -> Kinds {
         tcp: cell.tcp.is_some(),
         packet: cell.packet.is_some(),
         path: cell.path.is_some(),
+        thread: cell.thread.is_some(),
         ..Kinds::NONE
     }
 }

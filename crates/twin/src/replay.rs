@@ -2,6 +2,7 @@
 
 mod relay;
 mod rival;
+mod tunnel;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +13,7 @@ use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::wire::Lun;
-use wansan_path::rate::Rate;
-use wansan_path::{Capacity, Effects, EffectsError};
+use wansan_path::{Effects, EffectsError};
 use wansan_sim::caught;
 use wansan_sim::network::{Hop, Latency, Network};
 use wansan_sim::storage::{
@@ -27,7 +27,8 @@ use wansan_sim::tcp::send::{BufferConfig, SendConfig};
 use wansan_trace::{Budget, Kinds, Recorder};
 use wansan_workload::{Limit, LoadConfig};
 
-use crate::setup::{End, Initiator, Setup};
+use self::tunnel::Tunnels;
+use crate::setup::{End, Initiator, Setup, capacity};
 
 /// The name that the target and its initiators log in with.
 const TARGET_NAME: &str = "iqn.2026-01.net.wansan:twin";
@@ -146,6 +147,7 @@ fn simulate(
     network.set_latency(Latency::default(), seed);
     let links = links(&mut network, setup, seed)?;
     let near_link = relay::near_link(&mut network, seed)?;
+    let tunnels = tunnel::build(&mut network, setup, seed)?;
     let mut storage = Storage::new(network, SAMPLE_INTERVAL);
     storage.serve(target(setup, recorder())?);
     if setup.has_rival {
@@ -155,7 +157,7 @@ fn simulate(
     }
     let mut connections = 0..;
     for place in 0..setup.initiators.len() {
-        let mut config = initiator(setup, place, &links, seed, recorder())?;
+        let mut config = initiator(setup, place, (&links, &tunnels), seed, recorder())?;
         for (connection, number) in config.connections.iter_mut().zip(&mut connections) {
             let whole = connection.clone();
             let (client, relays) = relay::split(whole, setup, number, near_link, seed)?;
@@ -163,6 +165,13 @@ fn simulate(
             *connection = client;
         }
         storage.add(config)?;
+    }
+    let directions = setup.directions.iter().zip(&links);
+    let changes = directions.flat_map(|(it, &link)| it.changes.iter().map(move |it| (link, it)));
+    let mut changes: Vec<_> = changes.collect();
+    changes.sort_by_key(|(_, (after, _))| *after);
+    for (link, (after, change)) in changes {
+        storage.schedule(*after, link, change.clone());
     }
     let limit = setup.warmup + setup.time + END_LIMIT;
     let ended = storage.run(limit, &mut |_| goes_on())?;
@@ -212,10 +221,9 @@ fn summary(setup: &Setup, ended: Ended) -> Result<CellSummary, ReplayError> {
 fn links(network: &mut Network, setup: &Setup, seed: u64) -> Result<Vec<u32>, ReplayError> {
     let directions = setup.directions.iter().zip(seed..);
     let links = directions.map(|(direction, seed)| {
-        let rate = direction.rate_bits_per_s.and_then(Rate::from_bits_per_s);
         let effects = Effects {
             delay: direction.delay,
-            capacity: rate.map_or(Capacity::Unlimited, Capacity::Constant),
+            capacity: capacity(direction.rate_bits_per_s),
             queue_limit: direction.queue,
             loss: direction.loss.clone(),
             ..Effects::default()
@@ -281,18 +289,16 @@ fn target(setup: &Setup, trace: Recorder) -> Result<TargetConfig, ReplayError> {
 fn initiator(
     setup: &Setup,
     place: usize,
-    links: &[u32],
+    (links, tunnels): (&[u32], &Tunnels),
     seed: u64,
     trace: Recorder,
 ) -> Result<InitiatorConfig, ReplayError> {
     let initiator: &Initiator = &setup.initiators[place];
     let connections = initiator.connections.iter().map(|connection| {
-        let route = |places: &Vec<usize>| hops(places, links);
         let [near, far] = &connection.ends;
-        let [there, back] = &connection.routes;
         Ok(ConnectionConfig {
             ends: [end(near, seed)?, end(far, seed)?],
-            routes: [route(there), route(back)],
+            routes: [0, 1].map(|way| tunnels.hops(connection, way, links)),
             addresses: connection.addresses,
         })
     });

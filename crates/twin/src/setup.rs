@@ -1,11 +1,14 @@
 //! What a twin is made of.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
-use wansan_path::{Limit, LossModel};
+use wansan_path::rate::Rate;
+use wansan_path::{Capacity, Change, Limit, LossModel};
+use wansan_sim::network::vpn::{Cost, Wrapping};
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::BufferConfig;
 use wansan_split::DEFAULT_BUFFER_BYTES;
@@ -18,11 +21,16 @@ pub const INITIATOR: usize = 0;
 /// The target's.
 pub const TARGET: usize = 1;
 
+/// Bytes of the IPv4 and TCP headers of a full segment, with timestamps.
+pub(crate) const HEADERS_BYTES: u32 = 20 + 20 + 12;
+
 /// Everything that a twin simulates. All of it comes from records, and any of it may be changed.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The directions of paths.
     pub directions: Vec<Direction>,
+    /// The tunnels that connections go through.
+    pub tunnels: Vec<Tunnel>,
     /// Commands per session that the target lets be outstanding at once.
     pub command_window: u32,
     /// Whether the status of a read comes in a SCSI Response of its own (RFC 7143 §11.4).
@@ -57,12 +65,42 @@ pub struct Direction {
     pub rate_bits_per_s: Option<u64>,
     /// What may wait for the link.
     pub queue: Limit,
+    /// What is changed of these three, in the order of their times from the beginning of the loads.
+    pub changes: Vec<(Duration, Change)>,
     /// Which packets are lost.
     pub loss: LossModel,
     /// The share of the packets that was lost, 0 to 1.
     pub loss_share: f64,
     /// Bytes that count for each packet beyond its Ethernet frame.
     pub overhead_bytes: u32,
+}
+
+/// The capacity of a link that has that rate, or none.
+pub(crate) fn capacity(rate_bits_per_s: Option<u64>) -> Capacity {
+    let rate = rate_bits_per_s.and_then(Rate::from_bits_per_s);
+    rate.map_or(Capacity::Unlimited, Capacity::Constant)
+}
+
+/// A tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tunnel {
+    /// How it lengthens packets.
+    pub wrapping: Wrapping,
+    /// What a packet takes of a processor at either end.
+    pub cost: Cost,
+    /// Its own addresses, of the initiator's side first.
+    pub ends: [SocketAddr; 2],
+    /// Whether one thread encrypts and decrypts at either end.
+    pub has_one_thread: bool,
+}
+
+/// How a connection goes through a tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Through {
+    /// Which.
+    pub tunnel: usize,
+    /// What of [`Connection::routes`] is inside.
+    pub inside: [Range<usize>; 2],
 }
 
 /// An initiator with its session and its load.
@@ -89,6 +127,8 @@ pub struct Connection {
     pub ends: [End; 2],
     /// Places of the directions towards the target, and back.
     pub routes: [Vec<usize>; 2],
+    /// The tunnel that it goes through, if there is one.
+    pub through: Option<Through>,
     /// The addresses of both ends.
     pub addresses: [SocketAddr; 2],
 }

@@ -37,7 +37,8 @@ pub(crate) struct World<'a> {
 }
 
 impl World<'_> {
-    fn plan(&self) -> Plan {
+    /// With these statements as its timeline.
+    fn plan(&self, timeline: &[&str]) -> Plan {
         let World {
             path,
             target,
@@ -46,7 +47,7 @@ impl World<'_> {
             more,
         } = self;
         let text = format!(
-            "title = \"A world\"\nworld.kind = \"sim\"\n\
+            "title = \"A world\"\nworld.kind = \"sim\"\ntimeline = {timeline:?}\n\
              [[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\n\
              [[path]]\nbetween = [\"client\", \"storage\"]\n{path}\n\
              [target]\nhost = \"storage\"\n{target}\n\
@@ -59,27 +60,36 @@ impl World<'_> {
 
     /// Bytes of data per second, and what the records show.
     pub(crate) fn record(&self) -> (f64, Result<Reading, Unfit>) {
-        let (bytes_per_s, cell, window) = self.cell();
+        self.record_while(&[])
+    }
+
+    /// The same while its paths are changed by these statements.
+    pub(crate) fn record_while(&self, timeline: &[&str]) -> (f64, Result<Reading, Unfit>) {
+        let (bytes_per_s, cell, window) = run_plan(&self.plan(timeline));
         (bytes_per_s, Reading::of(&cell, window))
     }
 
     /// Bytes of data per second, the records, and the window that was measured.
     pub(crate) fn cell(&self) -> (f64, Cell, Option<Window>) {
-        let scratch = tempfile::tempdir().unwrap();
-        let options = Options {
-            program: "none runs in a simulated world".into(),
-            out: scratch.path().to_owned(),
-            rights: Rights::Unneeded,
-            reach: Reach::default(),
-            budget: None,
-            stop: &AtomicBool::new(false),
-        };
-        let outcome = run(&self.plan(), &options, &mut Silent).unwrap();
-        let result = &outcome.results.cells[0];
-        let index = Run::read(&outcome.folder).unwrap();
-        let folder = index.cell_folder(&index.cells[0]).unwrap();
-        let cell = Cell::read(&folder).unwrap();
-        let bytes_per_s = result.bytes_per_s.expect("the cell was measured");
-        (bytes_per_s, cell, index.cells[0].window)
+        run_plan(&self.plan(&[]))
     }
+}
+
+fn run_plan(plan: &Plan) -> (f64, Cell, Option<Window>) {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = Options {
+        program: "none runs in a simulated world".into(),
+        out: scratch.path().to_owned(),
+        rights: Rights::Unneeded,
+        reach: Reach::default(),
+        budget: None,
+        stop: &AtomicBool::new(false),
+    };
+    let outcome = run(plan, &options, &mut Silent).unwrap();
+    let result = &outcome.results.cells[0];
+    let index = Run::read(&outcome.folder).unwrap();
+    let folder = index.cell_folder(&index.cells[0]).unwrap();
+    let cell = Cell::read(&folder).unwrap();
+    let bytes_per_s = result.bytes_per_s.expect("the cell was measured");
+    (bytes_per_s, cell, index.cells[0].window)
 }

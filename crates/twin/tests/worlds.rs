@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wansan_twin::knob::{Setting, set, settings, tries};
-use wansan_twin::{Bounds, Twin};
+use wansan_twin::{Bounds, Reading, Twin, Unfit};
 
 use super::recording::World;
 
@@ -12,7 +12,11 @@ const MOST_OFF: f64 = 0.1;
 
 /// Predicts a change from the recording of one world, and holds it to the run of another, which has it.
 fn holds(recorded: &World<'_>, change: &[(&str, &str)], changed: &World<'_>) {
-    let (before, reading) = recorded.record();
+    holds_of(recorded.record(), change, changed.record().0);
+}
+
+/// The same of what was recorded, and what was measured with the change, in bytes per second.
+fn holds_of((before, reading): (f64, Result<Reading, Unfit>), change: &[(&str, &str)], after: f64) {
     let twin = Twin::of(reading.unwrap(), &|| true).unwrap();
     let change: Vec<Setting> = change
         .iter()
@@ -23,7 +27,6 @@ fn holds(recorded: &World<'_>, change: &[(&str, &str)], changed: &World<'_>) {
         .collect();
     let told = twin.predict(&[change], &|_, _| true).unwrap();
     assert!(told.fits, "{:#?}", told.compared);
-    let (after, _) = changed.record();
     let predicted = &told.predictions[0];
     println!(
         "recorded {before:.0} B/s, predicted {:.0} ({:+.1} %), measured {after:.0} ({:+.1} %)",
@@ -144,6 +147,28 @@ fn a_path_that_no_longer_loses_packets() {
     );
 }
 
+/// Of what was changed while it was recorded, the twin changes the same then.
+#[test]
+fn a_path_that_does_not_change_meanwhile() {
+    let world = World {
+        path: "delay = \"10ms\"\nrate = \"200Mbit/s\"\nqueue = \"512KiB\"",
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 16",
+        more: "",
+    };
+    let meanwhile = [
+        "at 1500ms wan.rate = 20Mbit/s",
+        "at 1500ms wan.queue = 64KiB",
+        "at 2s wan.delay = 25ms",
+    ];
+    holds_of(
+        world.record_while(&meanwhile),
+        &[("path.wan.rate", "200Mbit/s"), ("path.wan.queue", "512KiB")],
+        world.record_while(&meanwhile[2..]).0,
+    );
+}
+
 /// A path with losses, over which Reno's window stays small.
 const LOSSY: &str = "delay = \"10ms\"\nrate = \"100Mbit/s\"\nqueue = \"256KiB\"\nloss = \"0.1%\"";
 const RENO: &str = "[tcp]\ncongestion_control = \"reno\"";
@@ -196,6 +221,47 @@ fn a_relay_at_the_edge_of_the_initiator_that_sends() {
         &[("relay.initiator_edge", "bbr")],
         &world("through = \"proxy\"", &relay("client")),
     );
+}
+
+/// A route between two routers, in a tunnel or in none, over a path of that rate; the client's side is a wire.
+fn route(vpn: &str, rate: &str) -> String {
+    format!(
+        "[[router]]\nname = \"near\"\n[[router]]\nname = \"far\"\n\
+         [[path]]\nname = \"office\"\nbetween = [\"client\", \"near\"]\n\
+         [[path]]\nname = \"long\"\nbetween = [\"near\", \"far\"]\ndelay = \"10ms\"\nrate = \"{rate}\"\nqueue = \"4MiB\"\n\
+         [[path]]\nname = \"site\"\nbetween = [\"far\", \"storage\"]\ndelay = \"1ms\"\n\
+         [[route]]\nname = \"office\"\nvia = [\"near\", \"far\"]\n{vpn}\n\
+         [trace]\nkinds = [\"io\", \"pdu\", \"tcp\", \"packet\", \"path\", \"thread\"]"
+    )
+}
+
+/// Holds what is predicted without a VPN to the run of the plan without it.
+fn holds_without(vpn: &str, rate: &str, op: &str) {
+    let workload = format!("op = \"{op}\"\nblock = \"64KiB\"\nparallel = 48");
+    let world = |more| World {
+        path: "",
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "routes = [\"office\"]",
+        workload: &workload,
+        more,
+    };
+    holds(
+        &world(&route(vpn, rate)),
+        &[("vpn", "none")],
+        &world(&route("", rate)),
+    );
+}
+
+#[test]
+fn no_wireguard_where_the_path_limits() {
+    holds_without("vpn = \"wireguard\"", "100Mbit/s", "read");
+}
+
+/// One processor limits each direction.
+#[test]
+fn no_ipsec_where_encryption_limits() {
+    let vpn = "vpn = \"ipsec\"\ncipher = \"3des\"";
+    holds_without(vpn, "1Gbit/s", "write");
 }
 
 #[test]

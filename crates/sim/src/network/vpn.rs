@@ -40,7 +40,7 @@ impl Wrapping {
 }
 
 /// What a packet takes of a processor, to be encrypted or decrypted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Whatever its length, in nanoseconds.
     pub packet_ns: u64,

@@ -3,7 +3,7 @@
 use wansan_workload::sequence::Operation;
 
 use super::Setting;
-use super::{load, relay, session, tcp};
+use super::{load, relay, session, tcp, vpn};
 use crate::setup::{Initiator, Setup};
 
 /// A knob.
@@ -20,10 +20,13 @@ pub(super) struct Knob {
 
 /// All of them.
 pub(super) fn knobs() -> impl Iterator<Item = &'static Knob> {
-    of_hosts().chain(load::KNOBS).chain(relay::KNOBS)
+    of_hosts()
+        .chain(load::KNOBS)
+        .chain(relay::KNOBS)
+        .chain(vpn::KNOBS)
 }
 
-/// Those of target, session and TCP: the load is the application's, the store what it is, and a relay another program.
+/// Those of target, session and TCP: the load is the application's, the store what it is, and relays and VPNs are other programs.
 pub(super) fn of_hosts() -> impl Iterator<Item = &'static Knob> {
     session::KNOBS.iter().chain(tcp::KNOBS)
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use wansan_path::{Limit, LossModel};
+use wansan_path::{Change, Limit, LossModel};
 use wansan_settings::quantity::{QueueBound, Rate, Share};
 
 use crate::reading::by_chance;
@@ -24,6 +24,8 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
         get: |direction| Rate(direction.rate_bits_per_s).to_string(),
         set: |direction, text| {
             direction.rate_bits_per_s = Rate::from_str(text)?.0;
+            let changes = &mut direction.changes;
+            changes.retain(|(_, change)| !matches!(change, Change::Rate(_)));
             Ok(())
         },
         tries: |_, direction| {
@@ -44,6 +46,8 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
                 QueueBound::Bytes(bytes) => Limit::bytes(bytes),
                 QueueBound::Packets(packets) => Limit::packets(packets.into()),
             };
+            let changes = &mut direction.changes;
+            changes.retain(|(_, change)| !matches!(change, Change::QueueLimit(_)));
             Ok(())
         },
         tries: |setup, direction| {

@@ -1,17 +1,18 @@
 //! The paths, and which connection goes over which.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use wansan_insight::traffic::is_encrypted;
 use wansan_insight::{Cell, Window};
-use wansan_path::{Limit, Listed, LossModel, Probability};
+use wansan_path::{Change, Limit, Listed, LossModel, Probability};
 use wansan_trace::event::{Packet, Path, Verdict};
 use wansan_trace::file::Table;
 
+use super::tunnels::{Of, Tunnels};
 use super::{Unfit, captured};
-use crate::setup::Direction;
+use crate::setup::{Direction, Through, capacity};
 
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: u64 = 14;
@@ -25,10 +26,11 @@ const LACKING: [(&str, &str); 6] = [
     ("link-", "has several links"),
 ];
 
-/// All directions of paths that were recorded. Where none was, the round-trip times of TCP give one path.
+/// All directions of paths that were recorded, as they were from when the twin begins to the end of the window. Where
+/// none was recorded, the round-trip times of TCP give one path.
 pub(super) fn directions(
     cell: &Cell,
-    window: Window,
+    simulated: Window,
     unknown: &mut Vec<String>,
 ) -> Result<Vec<Direction>, Unfit> {
     let Some(table) = recorded(cell) else {
@@ -50,7 +52,7 @@ pub(super) fn directions(
     }
     let directions = samples.into_iter();
     let directions =
-        directions.map(|(name, samples)| direction(cell, name, &samples, window, unknown));
+        directions.map(|(name, samples)| direction(cell, name, &samples, simulated, unknown));
     directions.collect()
 }
 
@@ -58,33 +60,26 @@ fn direction(
     cell: &Cell,
     name: &str,
     samples: &[&Path],
-    window: Window,
+    simulated: Window,
     unknown: &mut Vec<String>,
 ) -> Result<Direction, Unfit> {
-    let conditions = |sample: &Path| (sample.delay_ns, sample.bits_per_s, sample.queue_limit_bytes);
-    let (first, last) = (samples[0], samples[samples.len() - 1]);
-    let mut until = samples
-        .iter()
-        .take_while(|sample| sample.time.ns() < window.to_ns);
-    let unfit = |what| Unfit::Path {
-        path: name.to_owned(),
-        what,
-    };
-    if until.any(|sample| conditions(sample) != conditions(first)) {
-        return Err(unfit("was changed meanwhile"));
-    }
+    let last = samples[samples.len() - 1];
     if last.marks > 0 {
-        return Err(unfit("marks packets"));
+        return Err(Unfit::Path {
+            path: name.to_owned(),
+            what: "marks packets",
+        });
     }
-    let queue = match (last.queue_limit_packets, last.queue_limit_bytes) {
-        (0, 0) => {
-            unknown.push(format!(
-                "what the queue of path `{name}` holds: it is taken to hold everything"
-            ));
-            Limit::bytes(u64::MAX)
-        }
-        (packets, bytes) => Limit { packets, bytes },
-    };
+    let begins = samples.partition_point(|sample| sample.time.ns() <= simulated.from_ns);
+    let ends = samples.partition_point(|sample| sample.time.ns() < simulated.to_ns);
+    let begins = begins.saturating_sub(1);
+    let conditions = Conditions::of(samples[begins]);
+    if conditions.queue == Conditions::BOUNDLESS {
+        unknown.push(format!(
+            "what the queue of path `{name}` holds: it is taken to hold everything"
+        ));
+    }
+    let changes = changes(&samples[begins..ends.max(begins)], simulated.from_ns);
     let passed = Passed::of(cell, name, samples);
     let loss_share = last.loss_drops as f64 / last.in_packets.max(1) as f64;
     let is_lossy = last.loss_drops > 0;
@@ -106,13 +101,60 @@ fn direction(
     }
     Ok(Direction {
         name: name.to_owned(),
-        delay: Duration::from_nanos(last.delay_ns),
-        rate_bits_per_s: Some(last.bits_per_s).filter(|rate| *rate > 0),
-        queue,
+        delay: Duration::from_nanos(conditions.delay_ns),
+        rate_bits_per_s: conditions.rate_bits_per_s,
+        queue: conditions.queue,
+        changes,
         loss,
         loss_share,
         overhead_bytes: passed.overhead_bytes.unwrap_or(0),
     })
+}
+
+/// What may change of a path while it is recorded.
+#[derive(Clone, Copy, PartialEq)]
+struct Conditions {
+    delay_ns: u64,
+    rate_bits_per_s: Option<u64>,
+    queue: Limit,
+}
+
+impl Conditions {
+    const BOUNDLESS: Limit = Limit::bytes(u64::MAX);
+
+    fn of(sample: &Path) -> Conditions {
+        Conditions {
+            delay_ns: sample.delay_ns,
+            rate_bits_per_s: Some(sample.bits_per_s).filter(|rate| *rate > 0),
+            queue: match (sample.queue_limit_packets, sample.queue_limit_bytes) {
+                (0, 0) => Conditions::BOUNDLESS,
+                (packets, bytes) => Limit { packets, bytes },
+            },
+        }
+    }
+}
+
+/// What was changed between samples, and how long after `from_ns`: at the sample that shows it first.
+fn changes(samples: &[&Path], from_ns: u64) -> Vec<(Duration, Change)> {
+    let mut changes = Vec::new();
+    for pair in samples.windows(2) {
+        let [before, after] = [0, 1].map(|place| Conditions::of(pair[place]));
+        if before == after {
+            continue;
+        }
+        let at = Duration::from_nanos(pair[1].time.ns().saturating_sub(from_ns));
+        if before.delay_ns != after.delay_ns {
+            let delay = Duration::from_nanos(after.delay_ns);
+            changes.push((at, Change::Delay(delay)));
+        }
+        if before.rate_bits_per_s != after.rate_bits_per_s {
+            changes.push((at, Change::Rate(capacity(after.rate_bits_per_s))));
+        }
+        if before.queue != after.queue {
+            changes.push((at, Change::QueueLimit(after.queue)));
+        }
+    }
+    changes
 }
 
 /// Loss of that share of the packets, each as likely.
@@ -168,7 +210,8 @@ fn by_round_trips(cell: &Cell, unknown: &mut Vec<String>) -> Result<Vec<Directio
         name: name.to_owned(),
         delay: Duration::from_nanos(delay_ns),
         rate_bits_per_s: None,
-        queue: Limit::bytes(u64::MAX),
+        queue: Conditions::BOUNDLESS,
+        changes: Vec::new(),
         loss_share: lost.len() as f64 / all.max(1) as f64,
         loss: match lost.is_empty() {
             true => LossModel::NONE,
@@ -202,54 +245,103 @@ fn by_round_trips(cell: &Cell, unknown: &mut Vec<String>) -> Result<Vec<Directio
     Ok(directions.into())
 }
 
-/// Which directions packets pass between two addresses, in their order.
+/// Which directions the packets of each connection pass, and in which tunnels.
 pub(super) struct Routes {
-    of: HashMap<(SocketAddr, SocketAddr), Vec<usize>>,
+    /// The directions between two addresses in their order, each with the first packet there.
+    of: HashMap<(SocketAddr, SocketAddr), Vec<(usize, Packet)>>,
     /// Both ways over the only path, where packets do not tell.
     only: Option<[usize; 2]>,
+    pub(super) tunnels: Tunnels,
+}
+
+/// The way of a connection towards the target, and back.
+pub(super) struct Ways {
+    pub(super) places: [Vec<usize>; 2],
+    pub(super) through: Option<Through>,
 }
 
 impl Routes {
     /// Of a cell whose sessions' connections are known.
-    pub(super) fn of(cell: &Cell, directions: &[Direction]) -> Result<Routes, Unfit> {
+    pub(super) fn of(
+        cell: &Cell,
+        directions: &[Direction],
+        window: Window,
+        unknown: &mut Vec<String>,
+    ) -> Result<Routes, Unfit> {
         let connections = cell.connection.iter().flat_map(|table| &table.rows);
-        let own: BTreeSet<SocketAddr> = connections
-            .flat_map(|row| [row.record.local, row.record.remote])
-            .collect();
-        let mut of: HashMap<(SocketAddr, SocketAddr), Vec<usize>> = HashMap::new();
+        let mut own: BTreeMap<SocketAddr, Of> = BTreeMap::new();
+        for row in connections {
+            let record = &row.record;
+            let of = (record.session, record.connection);
+            own.extend([(record.local, of), (record.remote, of)]);
+        }
+        let mut of: HashMap<(SocketAddr, SocketAddr), Vec<(usize, Packet)>> = HashMap::new();
+        let mut in_clear = HashSet::new();
         let tables = cell.packet.iter();
         let packets =
             tables.flat_map(|table| table.rows.iter().map(move |row| (table, &row.record)));
-        for (table, packet) in packets {
-            if is_encrypted(packet) {
-                return Err(Unfit::Tunnel);
-            }
+        for (table, packet) in packets.filter(|(_, packet)| !is_encrypted(packet)) {
             let ends = (packet.source, packet.destination);
-            if !own.contains(&ends.0) || !own.contains(&ends.1) {
+            if !own.contains_key(&ends.0) || !own.contains_key(&ends.1) {
                 return Err(Unfit::Others);
             }
             let name = table.names.get(packet.path);
             if let Some(place) = directions.iter().position(|it| it.name == name) {
                 let route = of.entry(ends).or_default();
-                if !route.contains(&place) {
-                    route.push(place);
+                if !route.iter().any(|(known, _)| *known == place) {
+                    route.push((place, *packet));
+                    in_clear.extend([own[&ends.0], own[&ends.1]]);
                 }
             }
         }
+        let tunnels = Tunnels::of(cell, directions, window, &in_clear, unknown)?;
         let only = match of.is_empty() {
             true => only(cell, directions),
             false => None,
         };
-        Ok(Routes { of, only })
+        Ok(Routes { of, only, tunnels })
     }
 
-    /// The directions from one address to the other, and back; `None` where nothing tells.
-    pub(super) fn between(&self, [near, far]: [SocketAddr; 2]) -> Option<[Vec<usize>; 2]> {
-        if let Some([there, back]) = self.only {
-            return Some([vec![there], vec![back]]);
+    /// The way of a connection between these addresses; `None` where nothing tells.
+    pub(super) fn between(&self, of: Of, [near, far]: [SocketAddr; 2]) -> Option<Ways> {
+        if let Some(tunnel) = self.tunnels.through(of) {
+            return Some(self.inside(tunnel, [near, far]));
         }
-        let route = |ends| self.of.get(&ends).cloned();
-        Some([route((near, far))?, route((far, near))?])
+        if let Some([there, back]) = self.only {
+            return Some(Ways {
+                places: [vec![there], vec![back]],
+                through: None,
+            });
+        }
+        let route = |ends| {
+            let known = self.of.get(&ends)?;
+            Some(known.iter().map(|(place, _)| *place).collect())
+        };
+        Some(Ways {
+            places: [route((near, far))?, route((far, near))?],
+            through: None,
+        })
+    }
+
+    /// The way of a connection that goes through a tunnel: what it passes in clear is before it or behind it.
+    fn inside(&self, tunnel: usize, [near, far]: [SocketAddr; 2]) -> Ways {
+        let mut inside = [0..0, 0..0];
+        let places = [(near, far), (far, near)];
+        let places = [0, 1].map(|way| {
+            let in_clear = self.of.get(&places[way]).into_iter().flatten();
+            let (ahead, behind): (Vec<_>, Vec<_>) =
+                in_clear.partition(|(_, first)| self.tunnels.is_ahead(tunnel, way, first));
+            let encrypted = &self.tunnels.places(tunnel)[way];
+            inside[way] = ahead.len()..ahead.len() + encrypted.len();
+            let place = |it: Vec<&(usize, Packet)>| -> Vec<usize> {
+                it.into_iter().map(|(place, _)| *place).collect()
+            };
+            [place(ahead), encrypted.clone(), place(behind)].concat()
+        });
+        Ways {
+            places,
+            through: Some(Through { tunnel, inside }),
+        }
     }
 }
 

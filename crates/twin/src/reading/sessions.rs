@@ -1,6 +1,6 @@
 //! The sessions: their keys, their connections and TCP at both ends.
 
-use wansan_insight::{Cell, CellSummary};
+use wansan_insight::{Cell, CellSummary, Window};
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::{DigestKind, Wanted};
 use wansan_iscsi::record::keys_of;
@@ -15,24 +15,25 @@ use wansan_trace::file::{Row, Table};
 use super::load::SessionLoad;
 use super::paths::Routes;
 use super::{Unfit, samples};
-use crate::setup::{Connection, Direction, End, Initiator};
+use crate::setup::{Connection, Direction, End, Initiator, Tunnel};
 
 /// The congestion control that is taken where a capture does not say it.
 const TAKEN_CONTROL: &str = "cubic";
 
-/// The initiators, in the order of their loads.
+/// The initiators, in the order of their loads, and the tunnels that their connections go through.
 pub(super) fn initiators(
     cell: &Cell,
     recorded: &CellSummary,
     directions: &[Direction],
     loads: Vec<SessionLoad>,
+    window: Window,
     unknown: &mut Vec<String>,
-) -> Result<Vec<Initiator>, Unfit> {
+) -> Result<(Vec<Initiator>, Vec<Tunnel>), Unfit> {
     let table = cell
         .connection
         .as_ref()
         .ok_or(Unfit::Missing("connection"))?;
-    let routes = Routes::of(cell, directions)?;
+    let routes = Routes::of(cell, directions, window, unknown)?;
     let mut initiators: Vec<Initiator> = Vec::new();
     for load in loads {
         let session = load.session;
@@ -98,7 +99,7 @@ pub(super) fn initiators(
     {
         return Err(Unfit::Keys);
     }
-    Ok(initiators)
+    Ok((initiators, routes.tunnels.tunnels))
 }
 
 /// Says what is not known of a load at a rate.
@@ -157,12 +158,15 @@ fn connection(
         }
     };
     let addresses = [record.local, record.remote];
+    let ways = routes.between((record.session, record.connection), addresses);
+    let ways = ways.ok_or(Unfit::NoRoute {
+        session: record.session,
+        connection: record.connection.0,
+    })?;
     Ok(Connection {
         ends: [near, far],
-        routes: routes.between(addresses).ok_or(Unfit::NoRoute {
-            session: record.session,
-            connection: record.connection.0,
-        })?,
+        routes: ways.places,
+        through: ways.through,
         addresses,
     })
 }

@@ -1,0 +1,82 @@
+//! The tunnels of a twin, each with a program of its own at either edge of the path.
+
+use wansan_path::Effects;
+use wansan_sim::network::vpn::{self, Side};
+use wansan_sim::network::{Hop, Network};
+
+use super::{ReplayError, hops};
+use crate::setup::{Connection, Setup, Tunnel};
+
+/// What joins the hosts to the programs of the tunnels, and one direction of each tunnel after the other.
+pub(super) struct Tunnels {
+    /// From the initiators, and from the target.
+    edges: [u32; 2],
+    both_ways: Vec<[Way; 2]>,
+}
+
+/// One direction of a tunnel.
+#[derive(Clone, Copy)]
+struct Way {
+    seal: Side,
+    tunnel: u32,
+    open: Side,
+}
+
+/// Adds the tunnels of a setup.
+pub(super) fn build(
+    network: &mut Network,
+    setup: &Setup,
+    seed: u64,
+) -> Result<Tunnels, ReplayError> {
+    let mut edge = || {
+        let link = network.link(&Effects::default(), seed);
+        link.map_err(|source| ReplayError::Effects {
+            path: "to a tunnel".to_owned(),
+            source,
+        })
+    };
+    let edges = [edge()?, edge()?];
+    let tunnels = setup.tunnels.iter().zip(1..);
+    let both_ways = tunnels.map(|(tunnel, number)| add(network, tunnel, number));
+    Ok(Tunnels {
+        both_ways: both_ways.collect(),
+        edges,
+    })
+}
+
+fn add(network: &mut Network, tunnel: &Tunnel, number: usize) -> [Way; 2] {
+    let sides = ["near", "far"].map(|edge| {
+        let program = format!("{edge} tunnel {number}");
+        let seals = network.add_vpn_thread(&program, 1);
+        let opens = match tunnel.has_one_thread {
+            true => seals,
+            false => network.add_vpn_thread(&program, 1),
+        };
+        [seals, opens].map(|thread| network.add_vpn_side(thread, None))
+    });
+    [[0, 1], [1, 0]].map(|[from, to]: [usize; 2]| Way {
+        seal: sides[from][0],
+        tunnel: network.add_tunnel(vpn::Tunnel {
+            wrapping: tunnel.wrapping,
+            cost: tunnel.cost,
+            ends: [tunnel.ends[from], tunnel.ends[to]],
+        }),
+        open: sides[to][1],
+    })
+}
+
+impl Tunnels {
+    /// The way of a connection towards the target (0) or back (1), over the directions of which `links` are.
+    pub(super) fn hops(&self, connection: &Connection, way: usize, links: &[u32]) -> Vec<Hop> {
+        let mut hops = hops(&connection.routes[way], links);
+        if let Some(through) = &connection.through {
+            let Way { seal, tunnel, open } = self.both_ways[through.tunnel][way];
+            let inside = &through.inside[way];
+            hops.insert(inside.end, Hop::Open { side: open });
+            hops.insert(inside.start, Hop::Seal { side: seal, tunnel });
+            // A way begins with a link, and a tunnel ends before the host.
+            hops.insert(0, Hop::from(self.edges[way]));
+        }
+        hops
+    }
+}
