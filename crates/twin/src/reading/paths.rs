@@ -96,7 +96,7 @@ fn direction(
         }
         None => LossModel::NONE,
     };
-    if passed.overhead_bytes.is_none() && last.bits_per_s > 0 {
+    if passed.overhead_bytes.is_none() && last.bits_per_s > 0 && last.in_packets > 0 {
         unknown.push(format!("what counts for each packet on path `{name}` beyond its Ethernet frame: 0 bytes are taken"));
     }
     Ok(Direction {
