@@ -51,8 +51,10 @@ pub enum Unfit {
     /// Sessions differ in their keys.
     #[error("the sessions have negotiated different keys: a twin's target has the same for all")]
     Keys,
-    /// A relay is in between.
-    #[error("a relay is between initiator and target: recordings with one are not simulated")]
+    /// There is more in between than one relay.
+    #[error(
+        "a relay with a tunnel, or with another relay, is between initiator and target: that is not simulated"
+    )]
     Relay,
     /// What goes through which tunnel is not known.
     #[error(
@@ -318,9 +320,6 @@ fn check(cell: &Cell) -> Result<(), Unfit> {
         }
     }
     let has = |role| connections.rows.iter().any(|row| row.record.role == role);
-    if has(Role::Relay) {
-        return Err(Unfit::Relay);
-    }
     if has(Role::Stream) {
         return Err(Unfit::Others);
     }

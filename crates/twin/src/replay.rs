@@ -158,9 +158,16 @@ fn simulate(
     let mut connections = 0..;
     for place in 0..setup.initiators.len() {
         let mut config = initiator(setup, place, (&links, &tunnels), seed, recorder())?;
-        for (connection, number) in config.connections.iter_mut().zip(&mut connections) {
-            let whole = connection.clone();
-            let (client, relays) = relay::split(whole, setup, number, near_link, seed)?;
+        let own = setup.initiators[place].connections.iter();
+        let each = config.connections.iter_mut().zip(own);
+        for ((connection, recorded), number) in each.zip(&mut connections) {
+            let mut client = connection.clone();
+            if let Some(relay) = &recorded.relay {
+                let (near, relay) = relay::recorded(client, relay, &tunnels, seed, recorder())?;
+                storage.relay(relay);
+                client = near;
+            }
+            let (client, relays) = relay::split(client, setup, number, near_link, seed)?;
             relays.into_iter().for_each(|relay| storage.relay(relay));
             *connection = client;
         }
@@ -207,6 +214,12 @@ fn summary(setup: &Setup, ended: Ended) -> Result<CellSummary, ReplayError> {
         .collect();
     let mut recorders = vec![("wan", &network)];
     recorders.extend(ended.target.iter().map(|records| ("target", records)));
+    recorders.extend(
+        ended
+            .relays
+            .iter()
+            .map(|(_, _, records)| ("relay", records)),
+    );
     for (host, (_, records)) in hosts.iter().zip(&ended.initiators) {
         recorders.extend(records.iter().map(|records| (host.as_str(), records)));
     }

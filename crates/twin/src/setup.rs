@@ -129,8 +129,21 @@ pub struct Connection {
     pub routes: [Vec<usize>; 2],
     /// The tunnel that it goes through, if there is one.
     pub through: Option<Through>,
+    /// The relay in between, if one was recorded.
+    pub relay: Option<Relay>,
     /// The addresses of both ends.
     pub addresses: [SocketAddr; 2],
+}
+
+/// A relay that was recorded: it takes the initiator's connection and makes one to the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relay {
+    /// Its end towards the initiator, and the one towards the target.
+    pub ends: [End; 2],
+    /// Where it listens, and from where it connects.
+    pub addresses: [SocketAddr; 2],
+    /// How many of the directions of each of [`Connection::routes`] are before it.
+    pub after: [usize; 2],
 }
 
 /// TCP at one end.
@@ -194,15 +207,20 @@ impl Setup {
         let plain = End::plain(String::new(), 0);
         let relay_flow = 2 * (plain.buffer_bytes() + DEFAULT_BUFFER_BYTES as u64);
         let each = initiators.map(|initiator| {
-            let connections = initiator.connections.iter();
-            let ends = connections.flat_map(|connection| &connection.ends);
+            let connections = || initiator.connections.iter();
+            let ends = connections().flat_map(|connection| &connection.ends);
             let buffers: u64 = ends.map(End::buffer_bytes).sum();
             let flows = self.relays.iter().flatten().count() * initiator.connections.len();
+            let recorded = connections().filter_map(|connection| connection.relay.as_ref());
+            let recorded = recorded.map(|relay| {
+                let buffers = relay.ends.iter().map(End::buffer_bytes);
+                buffers.sum::<u64>() + 2 * DEFAULT_BUFFER_BYTES as u64
+            });
             let load = &initiator.load;
             let commands = load.parallel.min(self.command_window as usize) as u64;
             // The data of an I/O is with the initiator, and with the target once its command is.
             let data = u64::from(load.block_bytes) * (load.parallel as u64 + commands);
-            buffers + data + flows as u64 * relay_flow
+            buffers + data + flows as u64 * relay_flow + recorded.sum::<u64>()
         });
         i64::try_from(each.sum::<u64>()).unwrap_or(i64::MAX)
     }

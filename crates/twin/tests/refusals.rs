@@ -1,7 +1,6 @@
 //! Recordings that have no twin.
 
 use wansan_insight::Cell;
-use wansan_trace::event::{Connection, Role};
 use wansan_trace::{ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag};
 use wansan_twin::{Reading, Unfit};
 
@@ -51,16 +50,6 @@ fn missing_records_are_named() {
     let refused = refusal(&one_io(without_connection));
     assert_eq!(refused, Unfit::Missing("connection"));
     assert!(refused.to_string().contains("`connection`"), "{refused}");
-}
-
-#[test]
-fn a_relay_in_between_is_refused() {
-    let mut recorder = one_io(KINDS);
-    recorder.connection(Connection {
-        role: Role::Relay,
-        ..Connection::BLANK
-    });
-    assert_eq!(refusal(&recorder), Unfit::Relay);
 }
 
 #[test]

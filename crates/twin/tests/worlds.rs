@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use wansan_trace::event::{Connection, Role};
+use wansan_trace::file::Row;
 use wansan_twin::knob::{Setting, set, settings, tries};
 use wansan_twin::{Bounds, Reading, Twin, Unfit};
 
@@ -262,6 +264,64 @@ fn no_wireguard_where_the_path_limits() {
 fn no_ipsec_where_encryption_limits() {
     let vpn = "vpn = \"ipsec\"\ncipher = \"3des\"";
     holds_without(vpn, "1Gbit/s", "write");
+}
+
+/// Reads through a relay beside the storage.
+fn through_relay(more: &str) -> World<'_> {
+    World {
+        path: LOSSY,
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "through = \"proxy\"",
+        workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 16",
+        more,
+    }
+}
+
+/// In the middle of the path, where it halves the round trip that a receive window has to last for.
+#[test]
+fn no_relay_where_there_was_one() {
+    let path = |name: &str, to: &str| {
+        format!(
+            "[[path]]\nname = \"{name}\"\nbetween = [\"edge\", \"{to}\"]\ndelay = \"10ms\"\nrate = \"100Mbit/s\"\n"
+        )
+    };
+    let buffers = "[tcp]\nrmem = [\"4KiB\", \"128KiB\", \"128KiB\"]";
+    let between = [path("first", "client"), path("second", "storage")].concat();
+    let recorded = format!(
+        "[[host]]\nname = \"edge\"\n{between}[[relay]]\nname = \"proxy\"\nhost = \"edge\"\nto = \"storage\"\n{buffers}"
+    );
+    let world = |initiator, more| World {
+        path: "delay = \"20ms\"\nrate = \"100Mbit/s\"",
+        initiator,
+        ..through_relay(more)
+    };
+    holds(
+        &world("through = \"proxy\"", &recorded),
+        &[("relay", "none")],
+        &world("", buffers),
+    );
+}
+
+#[test]
+fn another_congestion_control_of_a_relay() {
+    let by_bbr = relay("storage");
+    holds(
+        &through_relay(&by_bbr.replace("bbr", "reno")),
+        &[("relay.in.congestion_control", "bbr")],
+        &through_relay(&by_bbr),
+    );
+}
+
+/// The target's connection is none that the relay made.
+#[test]
+fn a_relay_that_leads_to_another_is_refused() {
+    let more = relay("storage");
+    let (_, mut cell, window) = through_relay(&more).cell();
+    let table = cell.connection.as_mut().expect("connections are recorded");
+    let at_target = |row: &&mut Row<Connection>| row.record.role == Role::Target;
+    let row = table.rows.iter_mut().find(at_target);
+    row.expect("the target's").record.remote.set_port(1);
+    assert!(matches!(Reading::of(&cell, window), Err(Unfit::Relay)));
 }
 
 #[test]

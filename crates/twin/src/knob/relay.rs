@@ -1,20 +1,54 @@
-//! The knobs of relays, which a recording has none of.
+//! The knobs of relays: of one that was recorded, and of others at the edges of the path.
 
 use wansan_sim::tcp::congestion::Law;
 
 use super::Setting;
 use super::host::{Knob, has_reads, has_writes};
 use super::tcp::check_law;
-use crate::setup::{INITIATOR, Setup, TARGET};
+use crate::setup::{INITIATOR, Relay, Setup, TARGET};
 
 /// What a knob of a relay says where there is none.
 const NO_RELAY: &str = "none";
 
-/// All of them, with the congestion control that a relay sends by over the path as their value.
+/// What the knob of a relay that was recorded says of it.
+const RECORDED: &str = "as recorded";
+
+/// All of them. Those at the edges, where none was recorded, have the congestion control that a relay sends by over the
+/// path as their value.
 pub(super) static KNOBS: &[Knob] = &[
     Knob {
+        name: "relay",
+        get: |setup| has_relay(setup).then(|| RECORDED.to_owned()),
+        set: |setup, text| match text {
+            NO_RELAY => {
+                setup.connections_mut().for_each(|it| it.relay = None);
+                Ok(())
+            }
+            _ => Err(format!("`{text}`: expected `{NO_RELAY}`")),
+        },
+        tries: |_| vec![vec![Setting::new("relay", NO_RELAY)]],
+    },
+    Knob {
+        name: "relay.in.congestion_control",
+        get: |setup| Some(recorded(setup)?.ends[INITIATOR].congestion_control.clone()),
+        set: |setup, text| set_law(setup, INITIATOR, text),
+        tries: |setup| match has_reads(setup) {
+            true => try_laws(setup, INITIATOR, "relay.in.congestion_control"),
+            false => Vec::new(),
+        },
+    },
+    Knob {
+        name: "relay.out.congestion_control",
+        get: |setup| Some(recorded(setup)?.ends[TARGET].congestion_control.clone()),
+        set: |setup, text| set_law(setup, TARGET, text),
+        tries: |setup| match has_writes(setup) {
+            true => try_laws(setup, TARGET, "relay.out.congestion_control"),
+            false => Vec::new(),
+        },
+    },
+    Knob {
         name: "relay.initiator_edge",
-        get: |setup| Some(relay(setup, INITIATOR)),
+        get: |setup| relay(setup, INITIATOR),
         set: |setup, text| set_relay(setup, INITIATOR, text),
         tries: |setup| match has_writes(setup) {
             true => try_relays(setup, INITIATOR, "relay.initiator_edge"),
@@ -23,7 +57,7 @@ pub(super) static KNOBS: &[Knob] = &[
     },
     Knob {
         name: "relay.target_edge",
-        get: |setup| Some(relay(setup, TARGET)),
+        get: |setup| relay(setup, TARGET),
         set: |setup, text| set_relay(setup, TARGET, text),
         tries: |setup| match has_reads(setup) {
             true => try_relays(setup, TARGET, "relay.target_edge"),
@@ -32,10 +66,35 @@ pub(super) static KNOBS: &[Knob] = &[
     },
 ];
 
-fn relay(setup: &Setup, edge: usize) -> String {
-    setup.relays[edge]
-        .clone()
-        .unwrap_or_else(|| NO_RELAY.to_owned())
+fn recorded(setup: &Setup) -> Option<&Relay> {
+    setup.first_connection().relay.as_ref()
+}
+
+fn has_relay(setup: &Setup) -> bool {
+    recorded(setup).is_some()
+}
+
+/// The congestion control of the recorded relay on one side.
+fn set_law(setup: &mut Setup, side: usize, text: &str) -> Result<(), String> {
+    check_law(text)?;
+    let relays = setup.connections_mut().filter_map(|it| it.relay.as_mut());
+    relays.for_each(|relay| text.clone_into(&mut relay.ends[side].congestion_control));
+    Ok(())
+}
+
+/// Another of the kernel's congestion controls for the recorded relay on one side.
+fn try_laws(setup: &Setup, side: usize, name: &str) -> Vec<Vec<Setting>> {
+    let own = recorded(setup).map(|relay| &relay.ends[side].congestion_control);
+    let others = Law::KERNEL
+        .into_iter()
+        .filter(|law| own.is_none_or(|own| own != law));
+    others.map(|law| vec![Setting::new(name, law)]).collect()
+}
+
+/// The relay at an edge; no knob where one was recorded.
+fn relay(setup: &Setup, edge: usize) -> Option<String> {
+    let named = || setup.relays[edge].clone();
+    (!has_relay(setup)).then(|| named().unwrap_or_else(|| NO_RELAY.to_owned()))
 }
 
 fn set_relay(setup: &mut Setup, edge: usize, text: &str) -> Result<(), String> {

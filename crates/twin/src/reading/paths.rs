@@ -302,6 +302,26 @@ impl Routes {
         Ok(Routes { of, only, tunnels })
     }
 
+    /// The ways of a connection over a relay, whose two parts have these addresses, and how many directions of each way
+    /// are before it. What was not recorded of it is a wire; `None` where nothing was recorded.
+    pub(super) fn over_relay(
+        &self,
+        parts: [[SocketAddr; 2]; 2],
+    ) -> Option<([Vec<usize>; 2], [usize; 2])> {
+        let route = |ends| -> Vec<usize> {
+            let known = self.of.get(&ends).into_iter().flatten();
+            known.map(|(place, _)| *place).collect()
+        };
+        let [first, second] = parts;
+        let there = [(first[0], first[1]), (second[0], second[1])].map(route);
+        let back = [(second[1], second[0]), (first[1], first[0])].map(route);
+        let after = [there[0].len(), back[0].len()];
+        let ways = [there.concat(), back.concat()];
+        ways.iter()
+            .all(|way| !way.is_empty())
+            .then_some((ways, after))
+    }
+
     /// The way of a connection between these addresses; `None` where nothing tells.
     pub(super) fn between(&self, of: Of, [near, far]: [SocketAddr; 2]) -> Option<Ways> {
         if let Some(tunnel) = self.tunnels.through(of) {

@@ -8,14 +8,15 @@ use wansan_sim::tcp::congestion::{INITIAL_WINDOW, Law};
 use wansan_sim::tcp::jiffies::Hz;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::BufferConfig;
-use wansan_trace::SessionId;
+use wansan_split::DEFAULT_BUFFER_BYTES;
 use wansan_trace::event::{self, Ecn, Role};
 use wansan_trace::file::{Row, Table};
+use wansan_trace::{ConnectionId, SessionId};
 
 use super::load::SessionLoad;
 use super::paths::Routes;
 use super::{Unfit, samples};
-use crate::setup::{Connection, Direction, End, Initiator, Tunnel};
+use crate::setup::{Connection, Direction, End, Initiator, Relay, Tunnel};
 
 /// The congestion control that is taken where a capture does not say it.
 const TAKEN_CONTROL: &str = "cubic";
@@ -157,18 +158,72 @@ fn connection(
             near.clone()
         }
     };
-    let addresses = [record.local, record.remote];
-    let ways = routes.between((record.session, record.connection), addresses);
-    let ways = ways.ok_or(Unfit::NoRoute {
+    let known = Connection {
+        ends: [near, far],
+        routes: [Vec::new(), Vec::new()],
+        through: None,
+        relay: None,
+        addresses: [record.local, record.remote],
+    };
+    let no_route = Unfit::NoRoute {
         session: record.session,
         connection: record.connection.0,
-    })?;
+    };
+    if let Some(flow) = of_relay(table, record) {
+        let [inward, outward] = flow;
+        let target = other.map(|it| (it.record.local, it.record.remote));
+        let leads_there =
+            target.is_none_or(|ends| ends == (outward.record.remote, outward.record.local));
+        if !leads_there || !routes.tunnels.tunnels.is_empty() {
+            return Err(Unfit::Relay);
+        }
+        unknown.push(format!(
+            "the relay's buffers and law: {} KiB for each direction and none are taken",
+            DEFAULT_BUFFER_BYTES >> 10,
+        ));
+        let target = outward.record.remote;
+        let parts = [
+            [record.local, record.remote],
+            [outward.record.local, target],
+        ];
+        let (ways, after) = routes.over_relay(parts).ok_or(no_route)?;
+        return Ok(Connection {
+            routes: ways,
+            relay: Some(Relay {
+                ends: [end(cell, table, inward)?, end(cell, table, outward)?],
+                addresses: [inward.record.local, outward.record.local],
+                after,
+            }),
+            addresses: [record.local, target],
+            ..known
+        });
+    }
+    let ways = routes.between((record.session, record.connection), known.addresses);
+    let ways = ways.ok_or(no_route)?;
     Ok(Connection {
-        ends: [near, far],
         routes: ways.places,
         through: ways.through,
-        addresses,
+        ..known
     })
+}
+
+/// Both ends of a relay that took a connection: towards the initiator, and towards the target.
+fn of_relay<'t>(
+    table: &'t Table<event::Connection>,
+    taken: &event::Connection,
+) -> Option<[&'t Row<event::Connection>; 2]> {
+    let rows = || {
+        table
+            .rows
+            .iter()
+            .filter(|row| row.record.role == Role::Relay)
+    };
+    let ends = (taken.remote, taken.local);
+    let inward = rows().find(|row| (row.record.local, row.record.remote) == ends)?;
+    let flow = (inward.host, inward.record.session, ConnectionId(1));
+    let outward =
+        rows().find(|row| (row.host, row.record.session, row.record.connection) == flow)?;
+    Some([inward, outward])
 }
 
 fn end(

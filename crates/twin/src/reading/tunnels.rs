@@ -8,7 +8,7 @@ use wansan_insight::opcode::is_request;
 use wansan_insight::traffic::{Content, Flow, FlowDirection, Traffic};
 use wansan_insight::{Cell, Window};
 use wansan_sim::network::vpn::{Cost, Wrapping};
-use wansan_trace::event::{self, Packet, Role, Verdict};
+use wansan_trace::event::{Packet, Role, Verdict};
 use wansan_trace::{ConnectionId, NameId, SessionId};
 
 use super::Unfit;
@@ -306,13 +306,9 @@ fn processors(
 fn sent_bytes(cell: &Cell) -> BTreeMap<Of, [u64; 2]> {
     let mut sent: BTreeMap<Of, [u64; 2]> = BTreeMap::new();
     let connections = cell.connection.iter().flat_map(|table| &table.rows);
-    for event::Connection {
-        session,
-        connection,
-        ..
-    } in connections.map(|row| row.record)
-    {
-        sent.insert((session, connection), [0; 2]);
+    let connections = connections.map(|row| &row.record);
+    for of in connections.filter(|it| it.role == Role::Initiator) {
+        sent.insert((of.session, of.connection), [0; 2]);
     }
     for pdu in cell.pdu.iter().flat_map(|table| &table.rows) {
         let pdu = &pdu.record;

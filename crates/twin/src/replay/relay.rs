@@ -1,4 +1,4 @@
-//! Relays between a twin's initiators and its target, each at one edge of the path.
+//! Relays between a twin's initiators and its target: those that were recorded, and others at the edges of the path.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,8 +8,9 @@ use wansan_sim::storage::{ConnectionConfig, RelayConfig};
 use wansan_split::DEFAULT_BUFFER_BYTES;
 use wansan_trace::Recorder;
 
+use super::tunnel::Tunnels;
 use super::{ReplayError, end};
-use crate::setup::{End, INITIATOR, Setup, TARGET};
+use crate::setup::{End, INITIATOR, Relay, Setup, TARGET};
 
 /// The congestion control of relays on their host's side, where there is no delay and nothing is lost.
 const NEAR_LAW: &str = "cubic";
@@ -29,6 +30,50 @@ pub(super) fn near_link(network: &mut Network, seed: u64) -> Result<u32, ReplayE
         path: "to a relay".to_owned(),
         source,
     })
+}
+
+/// Puts the relay that was recorded into a connection: what is left of it is the initiator's part.
+pub(super) fn recorded(
+    connection: ConnectionConfig,
+    relay: &Relay,
+    ways: &Tunnels,
+    seed: u64,
+    trace: Recorder,
+) -> Result<(ConnectionConfig, RelayConfig), ReplayError> {
+    let ConnectionConfig {
+        ends: [first, last],
+        routes: [mut there, mut back],
+        addresses: [client, target],
+    } = connection;
+    let [listen, from] = relay.addresses;
+    let onward = there.split_off(relay.after[0]);
+    let home = back.split_off(relay.after[1]);
+    let [inward, outward] = &relay.ends;
+    let near = ConnectionConfig {
+        ends: [first, end(inward, seed)?],
+        routes: [
+            ways.begin_with_link(there, INITIATOR),
+            ways.begin_with_link(home, TARGET),
+        ],
+        addresses: [client, listen],
+    };
+    let onward = ConnectionConfig {
+        ends: [end(outward, seed)?, last],
+        routes: [
+            ways.begin_with_link(onward, INITIATOR),
+            ways.begin_with_link(back, TARGET),
+        ],
+        addresses: [from, target],
+    };
+    let relay = RelayConfig {
+        listen: vec![listen],
+        onward,
+        buffer_bytes: DEFAULT_BUFFER_BYTES,
+        bound: None,
+        receive_buffers: [None, None],
+        trace,
+    };
+    Ok((near, relay))
 }
 
 /// Puts the setup's relays into a connection, the twin's one of that number: what is left of it is the initiator's part.

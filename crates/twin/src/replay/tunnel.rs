@@ -1,4 +1,4 @@
-//! The tunnels of a twin, each with a program of its own at either edge of the path.
+//! The ways of a twin's connections, and its tunnels, each with a program of its own at either edge of the path.
 
 use wansan_path::Effects;
 use wansan_sim::network::vpn::{self, Side};
@@ -74,7 +74,13 @@ impl Tunnels {
             let inside = &through.inside[way];
             hops.insert(inside.end, Hop::Open { side: open });
             hops.insert(inside.start, Hop::Seal { side: seal, tunnel });
-            // A way begins with a link, and a tunnel ends before the host.
+        }
+        self.begin_with_link(hops, way)
+    }
+
+    /// A way begins with a link: with a wire, where none was recorded.
+    pub(super) fn begin_with_link(&self, mut hops: Vec<Hop>, way: usize) -> Vec<Hop> {
+        if !matches!(hops.first(), Some(Hop::Link { .. })) {
             hops.insert(0, Hop::from(self.edges[way]));
         }
         hops
