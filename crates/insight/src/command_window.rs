@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
-use wansan_trace::{Layer, NameId, SessionId};
+use wansan_trace::{ConnectionId, Layer, NameId, SessionId};
 
 use crate::cell::Cell;
 use crate::join::Task;
@@ -80,13 +80,17 @@ pub fn command_window_use(
     }
     let mut uses = BTreeMap::new();
     for (session, ends) in watches {
-        // The initiator's view counts; a foreign initiator's is taken from the target.
+        // The target's view counts for the slots, as answers on other connections are yet to come to the initiator; the
+        // initiator's does for when it was closed. What only one end has recorded is taken from that.
+        let views = || ends.values().filter(|watch| watch.commands > 0);
+        let slots = views().min_by_key(|watch| watch.sent_commands);
+        let slots = slots.map_or(0, Watch::slots);
         let view = ends
             .into_values()
             .filter(|watch| watch.commands > 0)
             .max_by_key(|watch| watch.sent_commands);
         if let Some(view) = view {
-            uses.insert(session, view.finish(window, waiting.get(&session)));
+            uses.insert(session, view.finish(slots, window, waiting.get(&session)));
         }
     }
     uses
@@ -101,7 +105,12 @@ struct Watch {
     max_cmd_sn: Option<u32>,
     outstanding: u64,
     answers: u64,
+    /// The most and the least that the target let be outstanding when it answered.
     slots: u64,
+    least_slots: u64,
+    /// The connection of the first command, and whether there were others.
+    connection: Option<ConnectionId>,
+    has_several: bool,
     closed_since_ns: Option<u64>,
     closed_ns: Vec<(u64, u64)>,
 }
@@ -121,6 +130,8 @@ impl Watch {
             }
             self.commands += 1;
             self.outstanding += 1;
+            let first = *self.connection.get_or_insert(pdu.connection);
+            self.has_several |= first != pdu.connection;
             self.sent_commands |= pdu.direction == PduDirection::Sent;
         } else if pdu.opcode >= FIRST_TARGET_OPCODE {
             if is_answer {
@@ -144,9 +155,14 @@ impl Watch {
         // A command's data may have moved MaxCmdSN for it before its answer has come, so answers count alone
         // once there are any.
         if is_answer || self.answers == 0 {
-            let known = if self.answers == 1 { 0 } else { self.slots };
             let free = if closed { 0 } else { u64::from(free) };
-            self.slots = known.max(self.outstanding + free);
+            let now = self.outstanding + free;
+            let (least, most) = match self.answers {
+                1 => (now, now),
+                _ => (self.least_slots, self.slots),
+            };
+            self.least_slots = least.min(now);
+            self.slots = most.max(now);
         }
         let now_ns = pdu.time.ns();
         match (closed, self.closed_since_ns) {
@@ -159,7 +175,21 @@ impl Watch {
         }
     }
 
-    fn finish(mut self, window: Window, waiting: Option<&Population>) -> CommandWindowUse {
+    /// The most commands that the target let be outstanding. An initiator with several connections counts answered
+    /// commands as well, of which the answers are on their way over the others: the least that it saw is nearest.
+    fn slots(&self) -> u64 {
+        match self.has_several && self.sent_commands {
+            true => self.least_slots,
+            false => self.slots,
+        }
+    }
+
+    fn finish(
+        mut self,
+        slots: u64,
+        window: Window,
+        waiting: Option<&Population>,
+    ) -> CommandWindowUse {
         if let Some(since_ns) = self.closed_since_ns {
             self.closed_ns.push((since_ns, window.to_ns));
         }
@@ -185,9 +215,97 @@ impl Watch {
             }
         }
         CommandWindowUse {
-            slots: self.slots,
+            slots,
             closed_share: overlap(window) as f64 / window.length_ns().max(1) as f64,
             closed_while_waiting_share: closed_then_ns as f64 / waited_ns.max(1) as f64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wansan_trace::event::PduDirection::{Received, Sent};
+    use wansan_trace::{Instant, TaskTag};
+
+    use super::*;
+
+    /// What an initiator sees of a window of two: its commands by both connections, and answers of which one is late.
+    fn seen() -> Vec<Pdu> {
+        let pdu = |at: u64, direction, opcode, connection, cmd_sn, max_cmd_sn| Pdu {
+            time: Instant::from_ns(at),
+            session: SessionId(1),
+            connection: ConnectionId(connection),
+            direction,
+            opcode,
+            flags: 0,
+            task: TaskTag(0),
+            transfer_tag: 0,
+            cmd_sn,
+            stat_sn: 0,
+            exp_cmd_sn: 0,
+            max_cmd_sn,
+            data_sn: 0,
+            buffer_offset: 0,
+            data_bytes: 0,
+            stream_offset: 0,
+        };
+        let command = |at, connection, number| pdu(at, Sent, SCSI_COMMAND, connection, number, 0);
+        let answer = |at, connection, max| pdu(at, Received, SCSI_RESPONSE, connection, 0, max);
+        vec![
+            command(1, 0, 1),
+            command(2, 1, 2),
+            // Of the second command, while the answer of the first is on its way: the target has done both.
+            answer(10, 1, 4),
+            command(11, 1, 3),
+            command(12, 1, 4),
+            answer(20, 0, 3),
+            answer(30, 1, 5),
+            answer(31, 1, 6),
+        ]
+    }
+
+    fn uses(of: impl Iterator<Item = (u16, Pdu)>) -> CommandWindowUse {
+        let rows: Vec<Row<Pdu>> = of
+            .map(|(host, record)| Row {
+                host: NameId(host),
+                record,
+            })
+            .collect();
+        let window = Window {
+            from_ns: 0,
+            to_ns: 100,
+        };
+        command_window_use(&rows, window, &BTreeMap::new())[&SessionId(1)]
+    }
+
+    #[test]
+    fn answers_that_are_late_on_another_connection_are_no_slots() {
+        assert_eq!(uses(seen().into_iter().map(|pdu| (0, pdu))).slots, 2);
+    }
+
+    #[test]
+    fn the_target_knows_what_it_has_answered() {
+        let at_target = [(3, 1, 2), (4, 2, 3), (5, 0, 0), (6, 0, 0)].into_iter();
+        let mut all: Vec<(u16, Pdu)> = seen().into_iter().map(|pdu| (0, pdu)).collect();
+        let [command, _, answer, ..] = seen()[..] else {
+            panic!("commands and answers");
+        };
+        for (at, cmd_sn, _) in at_target {
+            let time = Instant::from_ns(at);
+            let direction = if cmd_sn > 0 { Received } else { Sent };
+            let of = if cmd_sn > 0 { command } else { answer };
+            let max_cmd_sn = if at == 5 { 3 } else { 4 };
+            all.push((
+                1,
+                Pdu {
+                    time,
+                    direction,
+                    cmd_sn,
+                    max_cmd_sn,
+                    ..of
+                },
+            ));
+        }
+        assert_eq!(uses(all.into_iter()).slots, 2);
     }
 }

@@ -600,3 +600,23 @@ fn what_a_change_costs_a_reno_flow_is_told() {
     let same = share("target.command_window", "64");
     assert!((0.9..1.1).contains(&same.median), "{same:?}");
 }
+
+/// Answers on one connection tell of a window that the initiator does not know to be open on the other.
+#[test]
+fn a_command_window_over_two_connections() {
+    let world = |target| World {
+        path: "delay = \"10ms\"\nrate = \"50Mbit/s\"\nqueue = \"1MiB\"",
+        target,
+        initiator: "connections = 2",
+        workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 128",
+        more: "",
+    };
+    let recorded = world("luns = [\"memory:64MiB\"]\ncommand_window = 16");
+    let setup = recorded.record().1.unwrap().setup;
+    assert_eq!(setup.command_window, 16);
+    holds(
+        &recorded,
+        &[("target.command_window", "64")],
+        &world("luns = [\"memory:64MiB\"]\ncommand_window = 64"),
+    );
+}
