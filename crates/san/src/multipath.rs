@@ -368,11 +368,18 @@ impl MultipathSession {
         };
         let now = clock::now();
         let session = initiator.session().id();
+        let was_refused = self.requests.is_refused();
         let mut taken = Ok(());
         while let Some(done) = initiator.poll_completion(now) {
             taken = taken.and(self.requests.answered((place, session), done, now));
         }
         while initiator.poll_event().is_some() {}
+        if self.requests.is_refused() && !was_refused {
+            let (lun, portal) = (self.lun, self.paths[place].to.portal());
+            let route = self.paths[place].name();
+            let why = InitiatorError::NotHonoured { lun, portal }.to_string();
+            self.events.push_back(RouteEvent::Down { route, why });
+        }
         taken
     }
 

@@ -215,7 +215,7 @@ pub(crate) fn release(
 }
 
 /// Unregisters all sessions with this host's key but this one, also those that are lost, and aborts what they have under
-/// way. Keys of other hosts stay.
+/// way. Keys of other hosts stay. No session of this host may carry out commands any more but this one.
 ///
 /// # Errors
 /// The target may still have the key of some.
@@ -225,7 +225,21 @@ pub(crate) fn release_others(
     key: ReservationKey,
     deadline: Instant,
 ) -> Result<(), InitiatorError> {
-    Nexus::of(initiator, lun, key, deadline)?.preempt(key.get())
+    let mut nexus = Nexus::of(initiator, lun, key, deadline)?;
+    let own = key.get();
+    for _ in 0..TRIES {
+        match nexus.try_preempt(own)? {
+            Answer::Good => return Ok(()),
+            Answer::Failed { how, .. } => {
+                return Err(nexus.unreservable(format!("PREEMPT of key {own:#x}: {how}")));
+            }
+            // This one is not registered itself. That is no reason to leave the others there, and it may be to remove them:
+            // no write of this host follows, whoever has removed it.
+            Answer::Conflict if nexus.keys()?.has(own) => nexus.register()?,
+            Answer::Conflict => return Ok(()),
+        }
+    }
+    Err(nexus.unreservable("other hosts register all the time".to_owned()))
 }
 
 /// A session with the unit.

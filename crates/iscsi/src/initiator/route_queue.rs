@@ -23,8 +23,13 @@ pub struct RouteQueue {
     unsure: Vec<RequestId>,
     done: VecDeque<(SessionId, Completion)>,
     most: usize,
+    routes: usize,
     is_reserved: bool,
+    is_refused: bool,
 }
+
+/// How often a command is given to each route again, on average, that has registered and refuses it as if it had not.
+const REFUSALS: usize = 3;
 
 /// Why commands for the unit cannot be carried out in a session any more, though it is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +49,8 @@ struct Held {
     since: Instant,
     /// Of one that goes to several sessions, how it failed in one.
     failed: Option<(SessionId, Completion)>,
+    /// How often it was answered with RESERVATION CONFLICT.
+    refusals: usize,
 }
 
 impl RouteQueue {
@@ -56,13 +63,22 @@ impl RouteQueue {
             unsure: Vec::new(),
             done: VecDeque::new(),
             most,
+            routes,
             is_reserved: false,
+            is_refused: false,
         }
     }
 
     /// From now on the unit is reserved, and all sessions are registered: one that is answered otherwise is of no use.
     pub fn reserve(&mut self) {
         self.is_reserved = true;
+    }
+
+    /// Whether sessions are registered, and are refused all the same: then RESERVATION CONFLICT is an answer as any other,
+    /// until a write is done.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// Takes a command. Its CDB and data tell which blocks it is about: it must be one for the unit, or for none.
@@ -99,6 +115,7 @@ impl RouteQueue {
             command,
             since: now,
             failed: None,
+            refusals: 0,
         };
         self.held.insert(id, held);
         Ok(())
@@ -134,7 +151,13 @@ impl RouteQueue {
         let Some(held) = self.held.get_mut(&id) else {
             return Ok(());
         };
-        let denied = denied(&done, self.is_reserved);
+        let is_conflict = is_answered(&done, ScsiStatus::ReservationConflict);
+        held.refusals += usize::from(is_conflict);
+        self.is_refused |= self.is_reserved && held.refusals > REFUSALS * self.routes;
+        let denied = match is_conflict && self.is_refused {
+            true => None,
+            false => denied(&done, self.is_reserved),
+        };
         if denied.is_some() || matches!(done.outcome, Err(TaskError::SessionEnded)) {
             if denied.is_none() && !is_repeatable(&held.command.cdb) {
                 self.unsure.push(id);
@@ -143,7 +166,8 @@ impl RouteQueue {
             held.since = now;
             return denied.map_or(Ok(()), Err);
         }
-        let is_good = matches!(&done.outcome, Ok(answer) if answer.status == ScsiStatus::Good);
+        let is_good = is_answered(&done, ScsiStatus::Good);
+        self.is_refused &= !(is_good && matches!(done.transfer, Transfer::Write(_)));
         if self.queue.completed(place, id, is_good, now) {
             self.finish(id, (session, done));
         } else if !is_good {
@@ -223,6 +247,10 @@ impl RouteQueue {
         };
         self.finish(id, (session, done));
     }
+}
+
+fn is_answered(done: &Completion, status: ScsiStatus) -> bool {
+    matches!(&done.outcome, Ok(answer) if answer.status == status)
 }
 
 /// Why the target did not carry out a command, if others will be answered like that, too.
@@ -326,6 +354,48 @@ mod tests {
             assert_eq!((session, done.user), (SessionId(2), 42));
             assert_eq!(done.transfer, Transfer::Write(vec![7; 512]), "whole");
         }
+    }
+
+    #[test]
+    fn what_is_refused_each_time_is_answered() {
+        let mut queue = two_routes(true);
+        let write = |queue: &mut RouteQueue| {
+            let command = Command {
+                lun: Lun::default(),
+                cdb: cdb::write(8, 1, false),
+                attribute: TaskAttribute::Simple,
+                transfer: Transfer::Write(vec![7; 512]),
+                user: 43,
+            };
+            queue.submit(command, NOW).expect("there is room");
+        };
+        // Each session that refuses it registers again.
+        let rounds = |queue: &mut RouteQueue, status| {
+            let mut rounds = 0;
+            loop {
+                let (place, command, _) = queue.poll(NOW).expect("a route is up");
+                let done = answer(command, status, Vec::new());
+                if queue.answered((place, SessionId(1)), done, NOW).is_ok() {
+                    let (_, done) = queue.poll_done().expect("it is answered");
+                    assert_eq!(done.outcome.map(|answer| answer.status), Ok(status));
+                    return rounds;
+                }
+                queue.lost(place, SessionId(1));
+                queue.up(place, 0);
+                rounds += 1;
+            }
+        };
+        let conflict = ScsiStatus::ReservationConflict;
+        let each = REFUSALS * 2;
+        assert_eq!(rounds(&mut queue, conflict), each);
+        assert!(queue.is_refused());
+        write(&mut queue);
+        assert_eq!(rounds(&mut queue, conflict), 0, "that is known");
+        write(&mut queue);
+        assert_eq!(rounds(&mut queue, ScsiStatus::Good), 0);
+        assert!(!queue.is_refused());
+        write(&mut queue);
+        assert_eq!(rounds(&mut queue, conflict), each);
     }
 
     #[test]

@@ -153,6 +153,16 @@ pub enum InitiatorError {
         /// Host and port.
         portal: String,
     },
+    /// The unit is reserved for all who have registered, and refuses one that has.
+    #[error(
+        "LUN {lun} at {portal} refuses writes of this host with RESERVATION CONFLICT each time after it has registered: the target does not keep to Write Exclusive – All Registrants, or another initiator removes the key all the time; check the target's reservations, or attach the disk without a reservation key"
+    )]
+    NotHonoured {
+        /// The number of the unit.
+        lun: u16,
+        /// Host and port.
+        portal: String,
+    },
     /// The unit had been reserved, and another host has taken it over.
     #[error(
         "another host has taken LUN {lun} over: {} registered, {key:#x} is not any more; detach the disk, and attach it with --preempt to take it back",

@@ -50,24 +50,21 @@ impl MultipathSession {
         let lun = self.lun;
         let each = self.paths.iter_mut().filter_map(Path::up_mut);
         let mut each: Vec<&mut Initiator> = each.collect();
-        let Some(first) = each.first_mut() else {
+        if each.is_empty() {
             return Err("no route is up".to_owned());
-        };
-        let said = |error: InitiatorError| error.to_string();
-        if up < all {
-            release_others(first, lun, key, deadline).map_err(said)?;
-            return release(first, lun, key, deadline).map_err(said);
         }
-        let ends = thread::scope(|scope| {
-            let all = each.into_iter();
-            let all: Vec<_> = all
-                .map(|initiator| scope.spawn(move || release(initiator, lun, key, deadline)))
-                .collect();
-            all.into_iter()
-                .filter_map(|one| one.join().ok())
-                .collect::<Vec<_>>()
-        });
-        ends.into_iter().try_for_each(|end| end.map_err(said))
+        let said = |error: InitiatorError| error.to_string();
+        if up == all && release_each(&mut each, lun, key, deadline).is_ok() {
+            return Ok(());
+        }
+        // Where one is lost or does not answer, another removes its registration.
+        match release_lost(&mut each, lun, key, deadline) {
+            Ok(by) => release(each[by], lun, key, deadline).map_err(said),
+            Err(error) => {
+                let _ = release_each(&mut each, lun, key, deadline);
+                Err(said(error))
+            }
+        }
     }
 
     /// Logs out of all sessions at once and returns the records, even if the target does not answer. Sessions that are
@@ -93,4 +90,49 @@ impl MultipathSession {
                 .collect()
         })
     }
+}
+
+/// Unregisters sessions side by side.
+fn release_each(
+    each: &mut [&mut Initiator],
+    lun: u16,
+    key: ReservationKey,
+    deadline: Instant,
+) -> Result<(), InitiatorError> {
+    let release = |initiator: &mut Initiator| {
+        let deadline = within_attempt(initiator, deadline);
+        release(initiator, lun, key, deadline)
+    };
+    thread::scope(|scope| {
+        let each = each.iter_mut();
+        let each: Vec<_> = each
+            .map(|initiator| scope.spawn(|| release(initiator)))
+            .collect();
+        let mut ends = each.into_iter().filter_map(|one| one.join().ok());
+        // All are waited for at the end of the scope.
+        ends.try_for_each(|end| end)
+    })
+}
+
+/// Has one session after the other unregister all others until one has done it, and returns its place.
+fn release_lost(
+    each: &mut [&mut Initiator],
+    lun: u16,
+    key: ReservationKey,
+    deadline: Instant,
+) -> Result<usize, InitiatorError> {
+    let mut why = None;
+    for (place, initiator) in each.iter_mut().enumerate() {
+        let deadline = within_attempt(initiator, deadline);
+        match release_others(initiator, lun, key, deadline) {
+            Ok(()) => return Ok(place),
+            Err(error) => why = Some(error),
+        }
+    }
+    Err(why.expect("there is a session"))
+}
+
+/// One that stands still leaves the others their time.
+fn within_attempt(initiator: &Initiator, deadline: Instant) -> Instant {
+    deadline.min(clock::now() + initiator.attempt())
 }

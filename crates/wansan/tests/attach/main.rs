@@ -8,6 +8,7 @@ mod history;
 mod life;
 mod peer;
 mod program;
+mod refusing;
 mod registrations;
 mod reserved;
 mod shared;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         life::trials(),
         reserved::trials(),
         registrations::trials(),
+        refusing::trials(),
         copies::trials(),
         shared::trials(),
     ];

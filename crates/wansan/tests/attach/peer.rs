@@ -38,13 +38,18 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn connect(url: &str) -> Result<Peer, Stop> {
+        Peer::connect_as(url, "iqn.2026-01.net.example:peer", [0x80, 0, 0, 0, 0, 1])
+    }
+
+    /// As the nexus of another session, which ends (RFC 7143 6.3.5).
+    pub(crate) fn connect_as(url: &str, name: &str, isid: [u8; 6]) -> Result<Peer, Stop> {
         let broken = |error: String| Stop::Failed(error);
         let url: IscsiUrl = url
             .parse()
             .map_err(|_| broken(format!("`{url}` is no URL")))?;
         let config = InitiatorConfig {
-            name: "iqn.2026-01.net.example:peer".to_owned(),
-            isid: [0x80, 0, 0, 0, 0, 1],
+            name: name.to_owned(),
+            isid,
             chap: None,
             wanted: Wanted::default(),
             tasks: 4,
@@ -97,6 +102,26 @@ impl Peer {
         };
         let length = number(&data[4..8]) as usize;
         Ok(data[8..][..length].chunks(8).map(number).collect())
+    }
+
+    /// The initiator ports that are registered, by name and ISID, in order (SPC-4 6.15.5 and 7.6.4.6).
+    pub(crate) fn ports(&mut self) -> Result<Vec<(String, [u8; 6])>, Stop> {
+        const BYTES: u16 = 4096;
+        const SEPARATOR: &str = ",i,0x";
+        let buffer = Transfer::Read(vec![0; BYTES.into()]);
+        let cdb = cdb::persistent_reserve_in_full_status(BYTES);
+        let (answer, data) = self.run(cdb, &buffer)?;
+        require(answer.status == ScsiStatus::Good, || format!("{answer:?}"))?;
+        let text = String::from_utf8_lossy(&data).into_owned();
+        let each = text.match_indices(SEPARATOR).filter_map(|(at, _)| {
+            let name = text[..at].rfind("iqn.").map(|from| text[from..at].to_owned());
+            let isid = u64::from_str_radix(text.get(at + SEPARATOR.len()..)?.get(..12)?, 16).ok()?;
+            let [_, _, isid @ ..] = isid.to_be_bytes();
+            Some((name?, isid))
+        });
+        let mut ports: Vec<_> = each.collect();
+        ports.sort();
+        Ok(ports)
     }
 
     /// PERSISTENT RESERVE OUT with its own key and the one that the action is about.

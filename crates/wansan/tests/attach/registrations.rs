@@ -35,6 +35,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         trial("a key that stays behind is reported", left_behind),
         trial(
+            "the keys of a route that stands still are removed over another",
+            stands_still,
+        ),
+        trial(
+            "a session that is not registered itself removes the keys of others",
+            unregistered,
+        ),
+        trial(
             "a key that another initiator uses as well is refused",
             same_key,
         ),
@@ -248,6 +256,59 @@ fn left_behind() -> Result<(), Stop> {
         thread::sleep(Duration::from_millis(100));
     }
     Peer::connect(&stage.target.url(0))?.has_keys(&[0xa])
+}
+
+/// Of two that are up, and of two beside one that is down.
+fn stands_still() -> Result<(), Stop> {
+    for is_one_down in [false, true] {
+        let stage = Stage::new()?;
+        let mut peer = Peer::connect(&stage.target.url(0))?;
+        let [still, down] = [free_address()?.to_string(), free_address()?.to_string()];
+        let stands = relay(&still, stage.target.address())?;
+        let ends = relay(&down, stage.target.address())?;
+        // The first one, as the first is asked to remove what others have left.
+        let url = stage.target.url(0).replace(stage.target.address(), &still);
+        let routes = [stage.target.address(), &down, "--multipath"];
+        let own = ["--write-through", "--reservation-key", OWN];
+        let attach = Attach::start(Path::new(WANSAN), &url, &[&routes[..], &own].concat())?;
+        peer.has_keys(&[0xa; 3])?;
+        if is_one_down {
+            drop(ends);
+            await_listed(&attach, "2 of 3 connections", true)?;
+        }
+        freeze(stands.id())?;
+        require(attach.stop()?.success(), || "attach failed".to_owned())?;
+        thaw(stands.id())?;
+        peer.has_keys(&[])?;
+    }
+    Ok(())
+}
+
+/// The peer takes the nexus of the route that is down, and removes the key of the one that is up.
+fn unregistered() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let url = stage.target.url(0);
+    let way = free_address()?.to_string();
+    let relay = relay(&way, stage.target.address())?;
+    let attach = stage.attach(&[
+        &way,
+        "--multipath",
+        "--write-through",
+        "--reservation-key",
+        OWN,
+    ])?;
+    let mut peer = Peer::connect(&url)?;
+    let ports = peer.ports()?;
+    require(ports.len() == 2, || format!("{ports:?}"))?;
+    drop(relay);
+    await_listed(&attach, "1 of 2 connections", true)?;
+    let (name, isid) = &ports[1];
+    let mut second = Peer::connect_as(&url, name, *isid)?;
+    second.reserve_out((PREEMPT, 7), [0xa, 0xa])?;
+    let left = peer.ports()?;
+    require(left == ports[1..], || format!("{left:?}"))?;
+    require(attach.stop()?.success(), || "attach failed".to_owned())?;
+    peer.has_keys(&[])
 }
 
 fn same_key() -> Result<(), Stop> {
