@@ -175,7 +175,7 @@ impl Disk {
         let reservation = sessions.kept();
         let own = reservation
             .as_ref()
-            .map(|reservation| reservation.key.get());
+            .map(|reservation| reservation.key.host());
         let config = InitiatorConfig {
             routes,
             reservation,
@@ -571,7 +571,7 @@ impl Disk {
                 if let Some(reservation) = &self.config.reservation {
                     self.give_up(&InitiatorError::Preempted {
                         lun: self.url.lun,
-                        key: reservation.key.get(),
+                        key: reservation.key.host().get(),
                         others,
                     });
                 }

@@ -61,7 +61,7 @@ pub mod vpd;
 pub use answer::{Answer, Decoded, Executed, StoreOperation};
 pub use attention::{UnitAttention, UnitAttentions};
 pub use cdb::Cdb;
-pub use claim::{Keys, ReserveOut, is_about_reservations, parse_registrants};
+pub use claim::{HostKey, Keys, ReserveOut, is_about_reservations, parse_registrants};
 pub use copy::{CopyJob, CopyProgress, CopySegment};
 pub use device::{DeviceError, TargetDevice};
 pub use extent::{Effect, extent};

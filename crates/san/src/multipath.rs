@@ -6,6 +6,7 @@
 
 mod begin;
 mod errand;
+mod fence;
 mod leave;
 mod path;
 mod unit;
@@ -342,27 +343,17 @@ impl MultipathSession {
         if let Err(error) = initiator.receive_if(is_ready) {
             return self.lose(place, error);
         }
-        let Err(denied) = self.take_completions(place) else {
-            return;
-        };
-        let (lun, portal) = (self.lun, self.paths[place].to.portal());
-        let error = match denied {
-            Denied::PortGroup => InitiatorError::Unusable {
-                lun,
-                portal,
-                problem: "the state of its target port group has changed".to_owned(),
-            },
-            // The login finds out whether another host has the unit.
-            Denied::Registration => InitiatorError::Unregistered { lun, portal },
-        };
-        self.lose(place, error);
+        if let Err(error) = self.take_completions(place) {
+            self.lose(place, error);
+        }
     }
 
     /// Takes what the session at `place` has completed.
     ///
     /// # Errors
     /// The unit cannot be accessed through it any more.
-    fn take_completions(&mut self, place: usize) -> Result<(), Denied> {
+    fn take_completions(&mut self, place: usize) -> Result<(), InitiatorError> {
+        let routes = self.paths.len();
         let State::Up(initiator) = &mut self.paths[place].state else {
             return Ok(());
         };
@@ -370,12 +361,31 @@ impl MultipathSession {
         let session = initiator.session().id();
         let was_refused = self.requests.is_refused();
         let mut taken = Ok(());
+        let mut fences = Vec::new();
         while let Some(done) = initiator.poll_completion(now) {
-            taken = taken.and(self.requests.answered((place, session), done, now));
+            match fence::place_of(done.user, routes) {
+                Some(lost) => fences.push((lost, done)),
+                None => taken = taken.and(self.requests.answered((place, session), done, now)),
+            }
         }
         while initiator.poll_event().is_some() {}
+        let (lun, portal) = (self.lun, self.paths[place].to.portal());
+        let mut taken = taken.map_err(|denied| match denied {
+            Denied::PortGroup => InitiatorError::Unusable {
+                lun,
+                portal: portal.clone(),
+                problem: "the state of its target port group has changed".to_owned(),
+            },
+            // The login finds out whether another host has the unit.
+            Denied::Registration => InitiatorError::Unregistered {
+                lun,
+                portal: portal.clone(),
+            },
+        });
+        for (lost, done) in fences {
+            taken = taken.and(self.fence_answered((lost, place), &done));
+        }
         if self.requests.is_refused() && !was_refused {
-            let (lun, portal) = (self.lun, self.paths[place].to.portal());
             let route = self.paths[place].name();
             let why = InitiatorError::NotHonoured { lun, portal }.to_string();
             self.events.push_back(RouteEvent::Down { route, why });

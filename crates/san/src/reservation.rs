@@ -2,7 +2,6 @@
 //! hosts that have registered hold one reservation (Write Exclusive – All Registrants), beside which others only read.
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::{
-    AdditionalSense, Cdb, Keys, ReserveOut, Sense, SenseKey, cdb, parse_registrants,
+    AdditionalSense, Cdb, HostKey, Keys, ReserveOut, Sense, SenseKey, cdb, parse_registrants,
 };
 use wansan_iscsi::wire::{Lun, ScsiStatus};
 use wansan_trace::{Instant, clock};
@@ -32,13 +31,13 @@ const NUMBER: u64 = u64::MAX;
 
 /// The key by which a host is known: `0x` and hexadecimal digits, or a decimal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReservationKey(NonZeroU64);
+pub struct ReservationKey(HostKey);
 
 impl ReservationKey {
-    /// As a number.
+    /// As it is registered.
     #[must_use]
-    pub fn get(self) -> u64 {
-        self.0.get()
+    pub fn host(self) -> HostKey {
+        self.0
     }
 }
 
@@ -51,10 +50,10 @@ impl FromStr for ReservationKey {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => text.parse().ok(),
         };
-        let key = number.and_then(NonZeroU64::new).map(ReservationKey);
+        let key = number.and_then(HostKey::new).map(ReservationKey);
         key.ok_or_else(|| {
             format!(
-                "`{text}` is no reservation key: write a number of 64 bits but 0, such as 0x1a2b"
+                "`{text}` is no reservation key: write a number of 56 bits but 0, such as 0x1a2b"
             )
         })
     }
@@ -62,7 +61,7 @@ impl FromStr for ReservationKey {
 
 impl fmt::Display for ReservationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
+        write!(f, "{:#x}", self.0.get())
     }
 }
 
@@ -180,6 +179,9 @@ pub(crate) fn in_words(keys: &[u64]) -> String {
     words
 }
 
+/// The key of a session: its host's, and the place of its route.
+pub(crate) type SessionKey = (ReservationKey, usize);
+
 /// Registers a session, which has nothing under way, with unit `lun`, and reserves that, all until `deadline`. After a
 /// failure the session is not registered, unless it has failed itself or the unit was held [before](Before::Held):
 /// without any key it would seem to have been removed by another.
@@ -189,7 +191,7 @@ pub(crate) fn in_words(keys: &[u64]) -> String {
 pub(crate) fn hold(
     initiator: &mut Initiator,
     lun: u16,
-    (key, before): (ReservationKey, Before),
+    (key, before): (SessionKey, Before),
     deadline: Instant,
 ) -> Result<(), InitiatorError> {
     let mut nexus = Nexus::of(initiator, lun, key, deadline)?;
@@ -208,38 +210,45 @@ pub(crate) fn hold(
 pub(crate) fn release(
     initiator: &mut Initiator,
     lun: u16,
-    key: ReservationKey,
+    key: SessionKey,
     deadline: Instant,
 ) -> Result<(), InitiatorError> {
     Nexus::of(initiator, lun, key, deadline)?.unregister()
 }
 
-/// Unregisters all sessions with this host's key but this one, also those that are lost, and aborts what they have under
-/// way. Keys of other hosts stay. No session of this host may carry out commands any more but this one.
+/// Unregisters all sessions of this host but this one, also those that are lost, and aborts what they have under way. Keys
+/// of other hosts stay. No session of this host may carry out commands any more but this one.
 ///
 /// # Errors
-/// The target may still have the key of some.
+/// The target may still have the keys of some.
 pub(crate) fn release_others(
     initiator: &mut Initiator,
     lun: u16,
-    key: ReservationKey,
+    key: SessionKey,
     deadline: Instant,
 ) -> Result<(), InitiatorError> {
     let mut nexus = Nexus::of(initiator, lun, key, deadline)?;
-    let own = key.get();
     for _ in 0..TRIES {
-        match nexus.try_preempt(own)? {
-            Answer::Good => return Ok(()),
-            Answer::Failed { how, .. } => {
-                return Err(nexus.unreservable(format!("PREEMPT of key {own:#x}: {how}")));
+        let mut left = nexus.keys()?.of(nexus.host);
+        if let Some(own) = left.iter().position(|key| *key == nexus.key) {
+            left.swap_remove(own);
+        }
+        if left.is_empty() {
+            return Ok(());
+        }
+        for other in left {
+            match nexus.try_preempt(other)? {
+                Answer::Good => {}
+                // If it is not registered itself, that is no reason to leave the others there, and it may be to remove
+                // them: no write of this host follows, whoever has removed it.
+                Answer::Conflict => nexus.register()?,
+                Answer::Failed { how, .. } => {
+                    return Err(nexus.unreservable(format!("PREEMPT of key {other:#x}: {how}")));
+                }
             }
-            // This one is not registered itself. That is no reason to leave the others there, and it may be to remove them:
-            // no write of this host follows, whoever has removed it.
-            Answer::Conflict if nexus.keys()?.has(own) => nexus.register()?,
-            Answer::Conflict => return Ok(()),
         }
     }
-    Err(nexus.unreservable("other hosts register all the time".to_owned()))
+    Err(nexus.unreservable("keys of this host stay registered".to_owned()))
 }
 
 /// A session with the unit.
@@ -248,6 +257,7 @@ struct Nexus<'a> {
     at: Lun,
     lun: u16,
     portal: String,
+    host: HostKey,
     key: u64,
     deadline: Instant,
     before: Before,
@@ -257,7 +267,7 @@ struct Nexus<'a> {
 
 /// What came of a PERSISTENT RESERVE OUT.
 #[derive(PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     Good,
     /// RESERVATION CONFLICT.
     Conflict,
@@ -272,7 +282,7 @@ impl Nexus<'_> {
     fn of(
         initiator: &mut Initiator,
         lun: u16,
-        key: ReservationKey,
+        (host, place): SessionKey,
         deadline: Instant,
     ) -> Result<Nexus<'_>, InitiatorError> {
         let portal = initiator.destination().portal();
@@ -286,7 +296,8 @@ impl Nexus<'_> {
             at,
             lun,
             portal,
-            key: key.get(),
+            host: host.host(),
+            key: host.host().of_route(place),
             deadline,
             before: Before::Held,
             persists: true,
@@ -296,7 +307,7 @@ impl Nexus<'_> {
     /// For the first time: of two hosts that come at once, both may see each other, and one does at least.
     fn take(&mut self) -> Result<(), InitiatorError> {
         let preempts = self.preempts();
-        let others = self.keys()?.others(Some(self.key));
+        let others = self.keys()?.others(Some(self.host));
         if !preempts && !others.is_empty() {
             // They need not notice.
             return Err(self.reserved(others));
@@ -305,17 +316,17 @@ impl Nexus<'_> {
         let mut has_cleaned = false;
         for _ in 0..TRIES {
             let keys = self.keys()?;
-            if !keys.has(self.key) {
+            if !keys.has(self.host) {
                 return Err(self.preempted(&keys));
             }
-            let others = keys.others(Some(self.key));
+            let others = keys.others(Some(self.host));
             if !preempts && !others.is_empty() {
                 self.unregister()?;
                 return Err(self.reserved(others));
             }
-            if keys.count(self.key) > 1 && !has_cleaned {
+            if keys.of(self.host).len() > 1 && !has_cleaned {
                 has_cleaned = true;
-                self.clean()?;
+                self.clean(&keys)?;
                 continue;
             }
             if others.is_empty() {
@@ -329,7 +340,7 @@ impl Nexus<'_> {
     }
 
     /// Removes what sessions of this host have left there that ended without leaving.
-    fn clean(&mut self) -> Result<(), InitiatorError> {
+    fn clean(&mut self, keys: &Keys) -> Result<(), InitiatorError> {
         let registrants = self.registrants()?;
         let own = &self.initiator.destination().config.name;
         if let Some(other) = registrants.into_iter().flatten().find(|name| name != own) {
@@ -337,12 +348,18 @@ impl Nexus<'_> {
             return Err(InitiatorError::SameKey {
                 lun: self.lun,
                 portal: self.portal.clone(),
-                key: self.key,
+                key: self.host.get(),
                 initiator: other,
             });
         }
-        self.preempt(self.key)?;
-        // Some targets have removed this one with them.
+        let mut left = keys.of(self.host);
+        // Its own last: some targets remove this one with those. There is one of it at least.
+        left.sort_unstable_by_key(|key| (*key == self.key, *key));
+        left.pop();
+        left.dedup();
+        for other in left {
+            self.preempt(other)?;
+        }
         self.register()
     }
 
@@ -381,11 +398,11 @@ impl Nexus<'_> {
         }
         for _ in 0..TRIES {
             let before = self.keys()?;
-            if !before.lets_back(self.key) {
+            if !before.lets_back(self.host) {
                 return Err(self.preempted(&before));
             }
             self.register()?;
-            if self.keys()?.confirm(&before, self.key) {
+            if self.keys()?.confirm(&before, self.host) {
                 return Ok(());
             }
             self.unregister()?;
@@ -406,7 +423,7 @@ impl Nexus<'_> {
             Answer::Conflict => {}
         }
         let keys = self.keys()?;
-        if !keys.has(self.key) {
+        if !keys.has(self.host) {
             return Err(self.preempted(&keys));
         }
         self.give_up(
@@ -448,7 +465,7 @@ impl Nexus<'_> {
         let done = self.execute(cdb::persistent_reserve_in_full_status(BYTES), buffer)?;
         Ok(match answer(&done) {
             Answer::Good => {
-                let registrants = parse_registrants(&done.transfer.into_buffer(), self.key);
+                let registrants = parse_registrants(&done.transfer.into_buffer(), self.host);
                 registrants.map_err(|malformed| self.unreservable(malformed.to_string()))?
             }
             // Not every target has it.
@@ -528,8 +545,8 @@ impl Nexus<'_> {
     fn preempted(&self, keys: &Keys) -> InitiatorError {
         InitiatorError::Preempted {
             lun: self.lun,
-            key: self.key,
-            others: keys.others(Some(self.key)),
+            key: self.host.get(),
+            others: keys.others(Some(self.host)),
         }
     }
 
@@ -546,7 +563,7 @@ const BY_RESERVE_6: &str = "another initiator has reserved it by RESERVE (6)";
 
 /// Why a command has to be given again.
 #[derive(Debug, PartialEq, Eq)]
-enum PutOff {
+pub(crate) enum PutOff {
     /// A unit attention was pending.
     Attention,
     /// The target takes it later: it has too much to do, a change of reservations is being kept, another initiator has
@@ -554,7 +571,7 @@ enum PutOff {
     Busy,
 }
 
-fn put_off(done: &Completion) -> Option<PutOff> {
+pub(crate) fn put_off(done: &Completion) -> Option<PutOff> {
     /// LOGICAL UNIT IS IN PROCESS OF BECOMING READY, ASYMMETRIC ACCESS STATE TRANSITION.
     const PASSING: [u8; 2] = [0x01, 0x0a];
     match done.outcome.as_ref().ok()?.status {
@@ -575,7 +592,7 @@ fn put_off(done: &Completion) -> Option<PutOff> {
     }
 }
 
-fn answer(done: &Completion) -> Answer {
+pub(crate) fn answer(done: &Completion) -> Answer {
     let status = done.outcome.as_ref().ok().map(|answer| answer.status);
     let code = sense(done).map(|sense| sense.additional);
     let how = match (failure(done), code) {
@@ -679,10 +696,10 @@ mod tests {
     fn a_key_is_a_number_but_0() {
         for (text, key) in [
             ("0x1a2b", 0x1a2b),
-            ("0XFFFFFFFFFFFFFFFF", u64::MAX),
+            ("0XFFFFFFFFFFFFFF", (1 << 56) - 1),
             ("42", 42),
         ] {
-            let read = text.parse().map(ReservationKey::get);
+            let read = text.parse().map(|key: ReservationKey| key.host().get());
             assert_eq!(read, Ok(key), "{text}");
         }
         for wrong in [
@@ -693,6 +710,7 @@ mod tests {
             "0x+1",
             "-1",
             "1a",
+            "0x100000000000000",
             "0x10000000000000000",
         ] {
             assert!(wrong.parse::<ReservationKey>().is_err(), "{wrong}");

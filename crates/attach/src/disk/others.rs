@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wansan_cache::Range;
 use wansan_iscsi::initiator::Transfer;
-use wansan_iscsi::scsi::{Keys, cdb};
+use wansan_iscsi::scsi::{HostKey, Keys, cdb};
 use wansan_trace::Instant;
 
 use super::piece::Piece;
@@ -20,7 +20,7 @@ const ASKS_AGAIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Others {
     /// This host's key, if it has registered one.
-    own: Option<u64>,
+    own: Option<HostKey>,
     next: Instant,
     /// Questions that are not answered.
     asked: u32,
@@ -58,7 +58,7 @@ pub(super) enum Reply<'a> {
 
 impl Others {
     /// On a disk that this host has registered `own` with, if it has.
-    pub(super) fn new(own: Option<u64>) -> Others {
+    pub(super) fn new(own: Option<HostKey>) -> Others {
         Others {
             own,
             next: Instant::FAR_FUTURE,
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn an_own_key_is_no_other_and_is_missed() {
-        let mut others = Others::new(Some(7));
+        let mut others = Others::new(HostKey::new(7));
         let mut told =
             |keys: &[u64]| others.answered(Reply::Keys(&registered(1, keys)), Instant::ZERO);
-        assert_eq!(told(&[7, 7]), None);
+        assert_eq!(told(&[7, 7 | 1 << 56]), None);
         assert_eq!(told(&[7, 8]), REGISTERED);
         assert_eq!(told(&[7]), Some(News::Sharing(None)));
         assert_eq!(told(&[8]), Some(News::Preempted(vec![8])));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn news_have_it_asked_once() {
-        let mut others = Others::new(Some(7));
+        let mut others = Others::new(HostKey::new(7));
         others.hurry();
         assert_eq!(others.next(), Instant::FAR_FUTURE, "it has not begun");
         assert_eq!(others.answered(Reply::Failed, Instant::ZERO), None);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_an_earlier_question_ends_no_doubt() {
-        let mut others = Others::new(Some(7));
+        let mut others = Others::new(HostKey::new(7));
         let there = registered(1, &[7]);
         others.begin();
         others.ask(Instant::ZERO);

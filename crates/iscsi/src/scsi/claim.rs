@@ -8,6 +8,11 @@
 //! The type is Write Exclusive – All Registrants (7h). Of one for registrants only (5h, 6h) a single nexus is the holder,
 //! and with that one's registration it would end while others are in use; with all registrants it lasts as long as any. Exclusive
 //! Access – All Registrants (8h) would keep other hosts from reading, too, also from what they read to find their disks.
+//!
+//! Each route of a host has a key of its own ([`HostKey`]), so that a session that is lost can be fenced by it: PREEMPT AND
+//! ABORT of that key ends what it has under way, and what of it comes later is refused.
+
+use core::num::NonZeroU64;
 
 use super::cdb::Cdb;
 use super::port::initiator_name;
@@ -22,6 +27,40 @@ const LIST_BYTES: u8 = 24;
 
 /// PRGENERATION and ADDITIONAL LENGTH of READ KEYS.
 const HEADER_BYTES: usize = 8;
+
+/// The key by which a host is known, in the lower 56 bits; the upper 8 are the route's place among those of the host. So the
+/// key of the first route, or of the only one, is the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostKey(NonZeroU64);
+
+impl HostKey {
+    const BITS: u32 = 56;
+
+    /// `None` if it is 0 or has more than 56 bits.
+    #[must_use]
+    pub fn new(key: u64) -> Option<HostKey> {
+        let key = NonZeroU64::new(key).filter(|key| key.get() >> HostKey::BITS == 0);
+        key.map(HostKey)
+    }
+
+    /// As a number.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The key of the route at a place. Of more than 256 routes some share one.
+    #[must_use]
+    pub fn of_route(self, place: usize) -> u64 {
+        self.get() | (place as u64) << HostKey::BITS
+    }
+
+    /// Whether a key is that of a route of this host.
+    #[must_use]
+    pub fn is_of(self, key: u64) -> bool {
+        key & ((1 << HostKey::BITS) - 1) == self.get()
+    }
+}
 
 /// A PERSISTENT RESERVE OUT of an initiator whose key is `key`. All are about Write Exclusive – All Registrants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,41 +176,43 @@ impl Keys {
         })
     }
 
-    /// Whether some nexus is registered with `own`. Where not all keys are known, it is taken to be.
+    /// Whether some nexus of `host` is registered. Where not all keys are known, one is taken to be.
     #[must_use]
-    pub fn has(&self, own: u64) -> bool {
-        self.is_cut || self.keys.contains(&own)
+    pub fn has(&self, host: HostKey) -> bool {
+        self.is_cut || self.keys.iter().any(|key| host.is_of(*key))
     }
 
-    /// How many nexuses are registered with `own`, as far as all keys are known.
+    /// The keys of `host`'s nexuses, of each its own, as far as all keys are known.
     #[must_use]
-    pub fn count(&self, own: u64) -> usize {
-        self.keys.iter().filter(|key| **key == own).count()
+    pub fn of(&self, host: HostKey) -> Vec<u64> {
+        let own = self.keys.iter().copied();
+        own.filter(|key| host.is_of(*key)).collect()
     }
 
-    /// The keys that are not `own`, or not there, each once.
+    /// The keys that are not those of `host`, or not there, each once.
     #[must_use]
-    pub fn others(&self, own: Option<u64>) -> Vec<u64> {
+    pub fn others(&self, host: Option<HostKey>) -> Vec<u64> {
+        let is_of = |key: u64| host.is_some_and(|host| host.is_of(key));
         let others = self.keys.iter().copied();
-        let mut others: Vec<u64> = others.filter(|key| Some(*key) != own).collect();
+        let mut others: Vec<u64> = others.filter(|key| !is_of(*key)).collect();
         others.sort_unstable();
         others.dedup();
         others
     }
 
-    /// Whether an initiator that had registered `own` may register again: its key is there, or nobody has registered since
+    /// Whether `host`, which had registered, may register again: a key of it is there, or nobody has registered since
     /// the target was started, and lost it. Otherwise somebody has removed it, and may have gone since.
     #[must_use]
-    pub fn lets_back(&self, own: u64) -> bool {
-        self.has(own) || self.keys.is_empty() && self.generation == 0
+    pub fn lets_back(&self, host: HostKey) -> bool {
+        self.has(host) || self.keys.is_empty() && self.generation == 0
     }
 
-    /// After it has registered, whether that was right: nothing has changed since `before` but by itself. Else `own` may
-    /// have been removed after it was seen, by somebody who has gone since.
+    /// After it has registered, whether that was right: nothing has changed since `before` but by itself. Else its host's
+    /// keys may have been removed after they were seen, by somebody who has gone since.
     #[must_use]
-    pub fn confirm(&self, before: &Keys, own: u64) -> bool {
+    pub fn confirm(&self, before: &Keys, host: HostKey) -> bool {
         let changes = self.generation.wrapping_sub(before.generation);
-        self.has(own) && changes <= 1
+        self.has(host) && changes <= 1
     }
 }
 
@@ -187,12 +228,12 @@ pub fn is_about_reservations(sense: &Sense) -> bool {
     sense.key == SenseKey::UnitAttention && codes.contains(&sense.additional)
 }
 
-/// The initiators that have registered `key`, as the answer to READ FULL STATUS names them (SPC-4 6.15.5); those with
+/// The initiators that have registered a key of `host`, as the answer to READ FULL STATUS names them (SPC-4 6.15.5); those with
 /// another transport than iSCSI have no name. Descriptors that have not come in full are left out.
 ///
 /// # Errors
 /// [`Malformed`] when it is too short to say how many there are.
-pub fn parse_registrants(data: &[u8], key: u64) -> Result<Vec<Option<String>>, Malformed> {
+pub fn parse_registrants(data: &[u8], host: HostKey) -> Result<Vec<Option<String>>, Malformed> {
     /// A descriptor without its TransportID, and where that one's length is.
     const DESCRIPTOR_BYTES: usize = 24;
     const LENGTH_AT: usize = 20;
@@ -205,7 +246,7 @@ pub fn parse_registrants(data: &[u8], key: u64) -> Result<Vec<Option<String>>, M
         let Some((id, rest)) = rest.split_at_checked(id_bytes) else {
             break;
         };
-        if be64(descriptor, 0) == key {
+        if host.is_of(be64(descriptor, 0)) {
             found.push(initiator_name(id));
         }
         left = rest;
@@ -219,6 +260,24 @@ mod tests {
 
     const OWN: u64 = 0xa;
     const OTHER: u64 = 0xb;
+
+    fn host() -> HostKey {
+        HostKey::new(OWN).expect("it has few bits")
+    }
+
+    #[test]
+    fn each_route_has_a_key_by_which_its_host_is_known() {
+        let host = host();
+        assert_eq!(host.of_route(0), OWN);
+        assert_eq!(host.of_route(3), 0x0300_0000_0000_000a);
+        for place in 0..256 {
+            assert!(host.is_of(host.of_route(place)));
+            assert!(!host.is_of(host.of_route(place) ^ 1));
+        }
+        assert!(HostKey::new(0).is_none());
+        assert!(HostKey::new(1 << 56).is_none());
+        assert_eq!(HostKey::new((1 << 56) - 1).map(HostKey::get), Some((1 << 56) - 1));
+    }
 
     fn keys(generation: u32, keys: &[u64]) -> Keys {
         let mut data = generation.to_be_bytes().to_vec();
@@ -254,40 +313,42 @@ mod tests {
 
     #[test]
     fn keys_are_read_as_far_as_they_go() {
-        let some = keys(7, &[OTHER, OWN, OTHER]);
+        let second = host().of_route(1);
+        let some = keys(7, &[OTHER, second, OTHER, OWN]);
         assert_eq!(some.generation, 7);
-        assert!(some.has(OWN) && some.has(OTHER) && !some.has(0xc));
-        assert_eq!((some.count(OWN), some.count(OTHER)), (1, 2));
-        assert_eq!(some.others(Some(OWN)), [OTHER]);
-        assert_eq!(some.others(None), [OWN, OTHER]);
+        let another = HostKey::new(0xc).expect("it has few bits");
+        assert!(some.has(host()) && !some.has(another));
+        assert_eq!(some.of(host()), [second, OWN]);
+        assert_eq!(some.others(Some(host())), [OTHER]);
+        assert_eq!(some.others(None), [OWN, OTHER, second]);
         assert!(Keys::parse(&[0; 7]).is_err());
         // 3 keys, of which one has come.
         let cut = [&[0, 0, 0, 1, 0, 0, 0, 24][..], &OTHER.to_be_bytes()].concat();
         let cut = Keys::parse(&cut).unwrap();
-        assert!(cut.has(OWN), "it may be among those that have not come");
-        assert_eq!(cut.others(Some(OWN)), [OTHER]);
+        assert!(cut.has(host()), "it may be among those that have not come");
+        assert_eq!(cut.others(Some(host())), [OTHER]);
     }
 
     #[test]
     fn who_was_removed_stays_away() {
-        assert!(keys(1, &[OWN, OWN]).lets_back(OWN));
-        assert!(keys(1, &[OTHER, OWN]).lets_back(OWN));
-        assert!(!keys(1, &[OTHER]).lets_back(OWN));
-        assert!(keys(0, &[]).lets_back(OWN), "the target was restarted");
-        assert!(!keys(3, &[]).lets_back(OWN), "who removed it has left");
+        assert!(keys(1, &[OWN, OWN]).lets_back(host()));
+        assert!(keys(1, &[OTHER, OWN]).lets_back(host()));
+        assert!(!keys(1, &[OTHER]).lets_back(host()));
+        assert!(keys(0, &[]).lets_back(host()), "the target was restarted");
+        assert!(!keys(3, &[]).lets_back(host()), "who removed it has left");
     }
 
     #[test]
     fn what_came_between_is_noticed() {
         let before = keys(4, &[OWN, OTHER]);
-        assert!(keys(5, &[OWN, OTHER]).confirm(&before, OWN));
+        assert!(keys(5, &[OWN, OTHER]).confirm(&before, host()));
         // The other one has preempted, and then this one has registered.
-        assert!(!keys(6, &[OWN, OTHER]).confirm(&before, OWN));
-        assert!(!keys(6, &[OTHER]).confirm(&before, OWN));
+        assert!(!keys(6, &[OWN, OTHER]).confirm(&before, host()));
+        assert!(!keys(6, &[OTHER]).confirm(&before, host()));
         // Somebody may have come and gone.
-        assert!(!keys(9, &[OWN, OWN]).confirm(&before, OWN));
+        assert!(!keys(9, &[OWN, OWN]).confirm(&before, host()));
         let wraps = keys(u32::MAX, &[OTHER, OWN]);
-        assert!(keys(0, &[OTHER, OWN]).confirm(&wraps, OWN));
+        assert!(keys(0, &[OTHER, OWN]).confirm(&wraps, host()));
     }
 
     #[test]
@@ -303,7 +364,7 @@ mod tests {
         let all = [
             descriptor(OWN, &own),
             descriptor(OTHER, &own),
-            descriptor(OWN, &device),
+            descriptor(host().of_route(2), &device),
             descriptor(OWN, &sas),
         ];
         let all = all.concat();
@@ -311,12 +372,12 @@ mod tests {
         let answer = [&[0, 0, 0, 7], &length, &all[..], &[0; 9]].concat();
         let name = |name: &str| Some(name.to_owned());
         let expected = [name("iqn.a"), name("iqn.2026-01.net.b"), None];
-        assert_eq!(parse_registrants(&answer, OWN).unwrap(), expected);
-        assert_eq!(parse_registrants(&answer[..8], OWN).unwrap(), []);
+        assert_eq!(parse_registrants(&answer, host()).unwrap(), expected);
+        assert_eq!(parse_registrants(&answer[..8], host()).unwrap(), []);
         for end in 8..answer.len() - 9 {
-            assert!(parse_registrants(&answer[..end], OWN).unwrap().len() < 3);
+            assert!(parse_registrants(&answer[..end], host()).unwrap().len() < 3);
         }
-        assert!(parse_registrants(&answer[..7], OWN).is_err());
+        assert!(parse_registrants(&answer[..7], host()).is_err());
     }
 
     #[test]

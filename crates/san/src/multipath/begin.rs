@@ -149,7 +149,7 @@ pub(super) fn hold_all(
             Claim::Preempt => Before::Nothing { preempts: true },
         };
         let deadline = clock::now() + patience;
-        let Err(error) = hold(initiator, lun, (key, before), deadline) else {
+        let Err(error) = hold(initiator, lun, ((key, place), before), deadline) else {
             continue;
         };
         let is_of_the_unit = error.is_of_the_reservation();
@@ -159,9 +159,11 @@ pub(super) fn hold_all(
             continue;
         }
         if before != Before::Held {
-            for (initiator, _) in joined[..place].iter_mut().flatten() {
-                // What is told is why the unit cannot be had.
-                let _ = release(initiator, lun, key, deadline);
+            for (place, joined) in joined[..place].iter_mut().enumerate() {
+                if let Ok((initiator, _)) = joined {
+                    // What is told is why the unit cannot be had.
+                    let _ = release(initiator, lun, (key, place), deadline);
+                }
             }
         }
         return Err(error);

@@ -78,7 +78,7 @@ impl Errands {
                         let _turn = reservation.registering.turn(lun, &portal)?;
                         // One that stands still must not hold the others up for long.
                         let deadline = deadline.min(clock::now() + initiator.attempt());
-                        let held = (reservation.key, Before::Held);
+                        let held = ((reservation.key, place), Before::Held);
                         hold(&mut initiator, lun, held, deadline)?;
                     }
                 }

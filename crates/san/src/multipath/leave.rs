@@ -8,7 +8,7 @@ use wansan_trace::{Instant, Recorder, clock};
 use super::MultipathSession;
 use super::path::{Path, State};
 use crate::initiator::{Initiator, InitiatorError};
-use crate::reservation::{ReservationKey, release, release_others};
+use crate::reservation::{ReservationKey, SessionKey, release, release_others};
 
 impl MultipathSession {
     /// Unregisters all sessions from the unit, also those that are lost, once what they have under way is over. No other
@@ -48,20 +48,25 @@ impl MultipathSession {
     fn unregister(&mut self, key: ReservationKey, deadline: Instant) -> Result<(), String> {
         let (up, all) = self.connections();
         let lun = self.lun;
-        let each = self.paths.iter_mut().filter_map(Path::up_mut);
-        let mut each: Vec<&mut Initiator> = each.collect();
+        let each = self.paths.iter_mut().enumerate();
+        let mut each: Vec<Registered<'_>> = each
+            .filter_map(|(place, path)| Some((path.up_mut()?, (key, place))))
+            .collect();
         if each.is_empty() {
             return Err("no route is up".to_owned());
         }
         let said = |error: InitiatorError| error.to_string();
-        if up == all && release_each(&mut each, lun, key, deadline).is_ok() {
+        if up == all && release_each(&mut each, lun, deadline).is_ok() {
             return Ok(());
         }
         // Where one is lost or does not answer, another removes its registration.
-        match release_lost(&mut each, lun, key, deadline) {
-            Ok(by) => release(each[by], lun, key, deadline).map_err(said),
+        match release_lost(&mut each, lun, deadline) {
+            Ok(by) => {
+                let (initiator, key) = &mut each[by];
+                release(initiator, lun, *key, deadline).map_err(said)
+            }
             Err(error) => {
-                let _ = release_each(&mut each, lun, key, deadline);
+                let _ = release_each(&mut each, lun, deadline);
                 Err(said(error))
             }
         }
@@ -92,22 +97,22 @@ impl MultipathSession {
     }
 }
 
+/// A session, with its key.
+type Registered<'a> = (&'a mut Initiator, SessionKey);
+
 /// Unregisters sessions side by side.
 fn release_each(
-    each: &mut [&mut Initiator],
+    each: &mut [Registered<'_>],
     lun: u16,
-    key: ReservationKey,
     deadline: Instant,
 ) -> Result<(), InitiatorError> {
-    let release = |initiator: &mut Initiator| {
+    let release = |(initiator, key): &mut Registered<'_>| {
         let deadline = within_attempt(initiator, deadline);
-        release(initiator, lun, key, deadline)
+        release(initiator, lun, *key, deadline)
     };
     thread::scope(|scope| {
         let each = each.iter_mut();
-        let each: Vec<_> = each
-            .map(|initiator| scope.spawn(|| release(initiator)))
-            .collect();
+        let each: Vec<_> = each.map(|one| scope.spawn(|| release(one))).collect();
         let mut ends = each.into_iter().filter_map(|one| one.join().ok());
         // All are waited for at the end of the scope.
         ends.try_for_each(|end| end)
@@ -116,15 +121,14 @@ fn release_each(
 
 /// Has one session after the other unregister all others until one has done it, and returns its place.
 fn release_lost(
-    each: &mut [&mut Initiator],
+    each: &mut [Registered<'_>],
     lun: u16,
-    key: ReservationKey,
     deadline: Instant,
 ) -> Result<usize, InitiatorError> {
     let mut why = None;
-    for (place, initiator) in each.iter_mut().enumerate() {
+    for (place, (initiator, key)) in each.iter_mut().enumerate() {
         let deadline = within_attempt(initiator, deadline);
-        match release_others(initiator, lun, key, deadline) {
+        match release_others(initiator, lun, *key, deadline) {
             Ok(()) => return Ok(place),
             Err(error) => why = Some(error),
         }

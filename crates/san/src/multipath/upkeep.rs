@@ -45,21 +45,32 @@ impl MultipathSession {
         let path = &self.paths[place];
         let lost = (&path.to, path.portal_group_tag);
         let patience = self.config.patience.min(self.attempt());
-        let begun = self
-            .same_group(place)
-            .map(|over| self.errands.fence(place, lost, (over, self.lun), patience));
         let again = path.flapping.failed(now);
-        if begun.is_none() && self.connections().0 > 0 {
-            let limit_s = SEGMENT_LIFETIME.as_secs();
-            let why =
-                format!("no other route is in its target portal group, so for {limit_s} s at most");
-            self.say_unfenced(place, &why);
-        }
-        let is_busy = matches!(begun, Some(Ok(())));
+        let is_busy = match self.same_group(place) {
+            Some(over) => {
+                let begun = self.errands.fence(place, lost, (over, self.lun), patience);
+                begun.is_ok()
+            }
+            None => self.begin_fence_by_key(place, now) || self.cannot_fence(place),
+        };
         if let State::Down(down) = &mut self.paths[place].state {
             (down.is_busy, down.fence_at) = (is_busy, again);
         }
         is_busy
+    }
+
+    /// Says that the lost session at `place` cannot be ended, unless there is no route at all.
+    fn cannot_fence(&mut self, place: usize) -> bool {
+        if self.connections().0 > 0 {
+            let limit_s = SEGMENT_LIFETIME.as_secs();
+            let mut why =
+                format!("no other route is in its target portal group, so for {limit_s} s at most");
+            if self.config.reservation.is_none() {
+                why += "; with a reservation key it would be ended by that";
+            }
+            self.say_unfenced(place, &why);
+        }
+        false
     }
 
     /// Logs in over the route at `place`, if it is time to.
@@ -83,7 +94,7 @@ impl MultipathSession {
     }
 
     /// Nothing of the lost session at `place` can be carried out any more.
-    fn fenced(&mut self, place: usize) {
+    pub(super) fn fenced(&mut self, place: usize) {
         if let State::Down(down) = &mut self.paths[place].state {
             (down.fence_at, down.expires_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
         }
@@ -92,7 +103,7 @@ impl MultipathSession {
 
     /// Says that writes wait because the lost session at `place` may still carry out earlier ones, unless that was what
     /// was said last.
-    fn say_unfenced(&mut self, place: usize, why: &str) {
+    pub(super) fn say_unfenced(&mut self, place: usize, why: &str) {
         let path = &mut self.paths[place];
         let route = path.name();
         if let State::Down(down) = &mut path.state

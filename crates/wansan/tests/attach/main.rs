@@ -4,6 +4,7 @@ mod clients;
 mod copies;
 mod crashes;
 mod faults;
+mod groups;
 mod history;
 mod life;
 mod peer;
@@ -13,6 +14,7 @@ mod registrations;
 mod reserved;
 mod shared;
 mod stage;
+mod way;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         reserved::trials(),
         registrations::trials(),
         refusing::trials(),
+        groups::trials(),
         copies::trials(),
         shared::trials(),
     ];

@@ -30,6 +30,9 @@ pub(crate) const PREEMPT: u8 = 4;
 pub(crate) const OWN: &str = "0xa";
 pub(crate) const OTHER: &str = "0xb";
 
+/// What a host with key 0xa registers over each of three routes.
+pub(crate) const ROUTES: [u64; 3] = [0xa, 0x0100_0000_0000_000a, 0x0200_0000_0000_000a];
+
 /// Another initiator.
 pub(crate) struct Peer {
     session: Initiator,
@@ -90,7 +93,7 @@ impl Peer {
         }
     }
 
-    /// The registered keys, of each nexus its own.
+    /// The registered keys, of each nexus its own, in order.
     pub(crate) fn keys(&mut self) -> Result<Vec<u64>, Stop> {
         let bytes = 8 + 8 * 8;
         let buffer = Transfer::Read(vec![0; bytes.into()]);
@@ -101,7 +104,9 @@ impl Peer {
             bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
         };
         let length = number(&data[4..8]) as usize;
-        Ok(data[8..][..length].chunks(8).map(number).collect())
+        let mut keys: Vec<u64> = data[8..][..length].chunks(8).map(number).collect();
+        keys.sort_unstable();
+        Ok(keys)
     }
 
     /// The initiator ports that are registered, by name and ISID, in order (SPC-4 6.15.5 and 7.6.4.6).
@@ -140,6 +145,15 @@ impl Peer {
         require(answer.status == ScsiStatus::Good, || {
             format!("service action {action:#x}: {answer:?}")
         })
+    }
+
+    /// Removes all keys that `host` has registered for its routes, as one that has registered `own`.
+    pub(crate) fn preempt(&mut self, own: u64, host: u64) -> Result<(), Stop> {
+        let mut keys = self.keys()?;
+        keys.retain(|key| key & 0xff == host);
+        keys.dedup();
+        let mut each = keys.into_iter();
+        each.try_for_each(|key| self.reserve_out((PREEMPT, 7), [own, key]))
     }
 
     /// Eight bytes of an answer to PERSISTENT RESERVE IN from `at` on.

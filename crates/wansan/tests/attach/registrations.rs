@@ -13,7 +13,7 @@ use wansan_peers::wansan::{Attach, Target};
 
 use crate::faults::{freeze, kill, terminate, thaw};
 use crate::peer::{
-    OWN, PREEMPT, Peer, REGISTER, RESERVE, await_listed, must_write, reserves_until_it_ends,
+    OWN, PREEMPT, Peer, REGISTER, RESERVE, ROUTES, await_listed, must_write, reserves_until_it_ends,
 };
 use crate::stage::{LIMIT, Stage, WANSAN, relay, wansan};
 
@@ -58,7 +58,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn lost() -> Result<(), Stop> {
     for (routes, keys) in [
         (&[][..], &[0xa][..]),
-        (&["--multipath", "--connections", "2"], &[0xa, 0xa]),
+        (&["--multipath", "--connections", "2"], &ROUTES[..2]),
     ] {
         let stage = Stage::new()?;
         let mut peer = Peer::connect(&stage.target.url(0))?;
@@ -67,7 +67,7 @@ fn lost() -> Result<(), Stop> {
         must_write(&attach)?;
         peer.reserve_out((REGISTER, 0), [0, 0xa])?;
         for _ in 0..3 {
-            peer.reserve_out((PREEMPT, 7), [0xa, 0xa])?;
+            peer.preempt(0xa, 0xa)?;
             must_write(&attach)?;
         }
         let all = [&[0xa], keys].concat();
@@ -101,7 +101,7 @@ fn persistent() -> Result<(), Stop> {
     drop((attach, stage.target));
     let target = Stage::serve(folder.path(), &portal)?;
     let mut peer = Peer::connect(&target.url(0))?;
-    peer.has_keys(&[0xa, 0xa])?;
+    peer.has_keys(&ROUTES[..2])?;
     peer.is_kept_off(true)?;
     let attach = Attach::start(
         Path::new(WANSAN),
@@ -129,7 +129,7 @@ fn forgetful(portal: &str) -> Result<Target, Stop> {
 fn volatile() -> Result<(), Stop> {
     for (routes, keys) in [
         (&[][..], &[0xa][..]),
-        (&["--multipath", "--connections", "2"], &[0xa, 0xa]),
+        (&["--multipath", "--connections", "2"], &ROUTES[..2]),
     ] {
         let portal = free_address()?.to_string();
         let target = forgetful(&portal)?;
@@ -271,14 +271,15 @@ fn stands_still() -> Result<(), Stop> {
         let routes = [stage.target.address(), &down, "--multipath"];
         let own = ["--write-through", "--reservation-key", OWN];
         let attach = Attach::start(Path::new(WANSAN), &url, &[&routes[..], &own].concat())?;
-        peer.has_keys(&[0xa; 3])?;
+        peer.has_keys(&ROUTES)?;
         if is_one_down {
             drop(ends);
             await_listed(&attach, "2 of 3 connections", true)?;
         }
         freeze(stands.id())?;
         require(attach.stop()?.success(), || "attach failed".to_owned())?;
-        thaw(stands.id())?;
+        // What it has kept of the way must not arrive.
+        kill(stands.id())?;
         peer.has_keys(&[])?;
     }
     Ok(())
@@ -304,7 +305,7 @@ fn unregistered() -> Result<(), Stop> {
     await_listed(&attach, "1 of 2 connections", true)?;
     let (name, isid) = &ports[1];
     let mut second = Peer::connect_as(&url, name, *isid)?;
-    second.reserve_out((PREEMPT, 7), [0xa, 0xa])?;
+    second.reserve_out((PREEMPT, 7), [ROUTES[1], 0xa])?;
     let left = peer.ports()?;
     require(left == ports[1..], || format!("{left:?}"))?;
     require(attach.stop()?.success(), || "attach failed".to_owned())?;
@@ -350,7 +351,7 @@ fn types() -> Result<(), Stop> {
         let multipath = ["--multipath", "--connections", "2"];
         let attach =
             stage.attach(&[&multipath[..], &["--preempt", "--reservation-key", OWN]].concat())?;
-        peer.has_keys(&[0xa, 0xa])?;
+        peer.has_keys(&ROUTES[..2])?;
         let held = peer.reservation_type()?;
         require(held == 7, || format!("type {held} after {kind}"))?;
         must_write(&attach)?;

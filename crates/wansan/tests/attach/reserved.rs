@@ -15,7 +15,7 @@ use wansan_peers::wansan::Attach;
 
 use crate::faults::kill;
 use crate::peer::{
-    OTHER, OWN, PREEMPT, Peer, REGISTER, await_listed, must_write, reserves_until_it_ends, writes,
+    OTHER, OWN, Peer, REGISTER, ROUTES, await_listed, must_write, reserves_until_it_ends, writes,
 };
 use crate::program::Program;
 use crate::stage::{DISK_BYTES, LIMIT, Stage, WANSAN, pattern, relay, wansan};
@@ -84,7 +84,7 @@ fn each_route() -> Result<(), Stop> {
     let way = free_address()?.to_string();
     let before = relay(&way, stage.target.address())?;
     let attach = stage.attach(&[&way, "--multipath", "--reservation-key", OWN])?;
-    peer.has_keys(&[0xa, 0xa])?;
+    peer.has_keys(&ROUTES[..2])?;
     peer.is_kept_off(true)?;
     must_write(&attach)?;
     drop(before);
@@ -92,13 +92,13 @@ fn each_route() -> Result<(), Stop> {
     must_write(&attach)?;
     // What the route that is away had registered is lost meanwhile.
     peer.reserve_out((REGISTER, 0), [0, 0xa])?;
-    peer.reserve_out((PREEMPT, 7), [0xa, 0xa])?;
+    peer.preempt(0xa, 0xa)?;
     must_write(&attach)?;
     peer.reserve_out((REGISTER, 0), [0xa, 0])?;
     peer.has_keys(&[0xa])?;
     let _after = relay(&way, stage.target.address())?;
     await_listed(&attach, "1 of 2 connections", false)?;
-    peer.await_keys(&[0xa, 0xa])?;
+    peer.await_keys(&ROUTES[..2])?;
     peer.is_kept_off(true)?;
     must_write(&attach)?;
     require(!attach.log().contains("registered with the disk"), || {
@@ -113,7 +113,7 @@ fn each_route() -> Result<(), Stop> {
 fn target_restarts() -> Result<(), Stop> {
     for (routes, keys) in [
         (&[][..], &[0xa][..]),
-        (&["--multipath", "--connections", "2"], &[0xa, 0xa]),
+        (&["--multipath", "--connections", "2"], &ROUTES[..2]),
     ] {
         let stage = Stage::new()?;
         let reserve = ["--write-through", "--reservation-key", OWN];
@@ -287,7 +287,7 @@ fn killed() -> Result<(), Stop> {
         let arguments = [&["--reservation-key", OWN], routes].concat();
         Attach::start_at(Path::new(WANSAN), &url, &socket, &arguments)
     };
-    for (before, after, keys) in [(1, 1, &[0xa][..]), (3, 1, &[0xa]), (1, 3, &[0xa; 3])] {
+    for (before, after, keys) in [(1, 1, &[0xa][..]), (3, 1, &[0xa]), (1, 3, &ROUTES)] {
         let routes = |count: u32| ["--multipath".to_owned(), format!("--connections={count}")];
         let [before, after] = [before, after].map(routes);
         let first = attach(&before.each_ref().map(String::as_str))?;
@@ -303,7 +303,7 @@ fn killed() -> Result<(), Stop> {
         drop(again);
         // Without any of it the next one registers anew.
         peer.reserve_out((REGISTER, 0), [0, 0xc])?;
-        peer.reserve_out((PREEMPT, 7), [0xc, 0xa])?;
+        peer.preempt(0xc, 0xa)?;
         peer.reserve_out((REGISTER, 0), [0xc, 0])?;
         let again = attach(&after.each_ref().map(String::as_str))?;
         peer.has_keys(keys)?;
@@ -326,7 +326,7 @@ fn detached_with_a_route_down() -> Result<(), Stop> {
         Ok::<_, Stop>(attach)
     };
     let attach = attached()?;
-    peer.has_keys(&[0xa, 0xa])?;
+    peer.has_keys(&ROUTES[..2])?;
     require(attach.stop()?.success(), || "attach failed".to_owned())?;
     peer.has_keys(&[])?;
     // Another host's key is not removed with them.
@@ -351,7 +351,7 @@ fn tgtd() -> Result<(), Stop> {
         OWN,
     ];
     let first = attach(&both)?;
-    peer.has_keys(&[0xa, 0xa])?;
+    peer.has_keys(&ROUTES[..2])?;
     peer.is_kept_off(true)?;
     must_write(&first)?;
     let second = attach(&["--preempt", "--reservation-key", OTHER])?;
@@ -369,7 +369,7 @@ fn tgtd() -> Result<(), Stop> {
     let again = attach(&["--reservation-key", OWN])?;
     peer.has_keys(&[0xa])?;
     peer.reserve_out((REGISTER, 0), [0, 0xa])?;
-    peer.reserve_out((PREEMPT, 7), [0xa, 0xa])?;
+    peer.preempt(0xa, 0xa)?;
     must_write(&again)?;
     peer.reserve_out((REGISTER, 0), [0xa, 0])?;
     peer.has_keys(&[0xa])?;
