@@ -436,7 +436,14 @@ impl Nexus<'_> {
         match self.send(ReserveOut::Register { key: self.key })? {
             Answer::Good => Ok(()),
             Answer::Conflict => Err(self.unreservable(BY_RESERVE_6.to_owned())),
-            Answer::Failed { how, .. } => Err(self.unreservable(how)),
+            Answer::Failed { code, how } => {
+                // LIO has registered it all the same where it cannot write that to its file, and unregisters it like that.
+                self.send(ReserveOut::Unregister { key: self.key })?;
+                Err(self.unreservable(match code {
+                    Some(LOGICAL_UNIT_COMMUNICATION_FAILURE) => format!("{how}; {NO_FOLDER}"),
+                    _ => how,
+                }))
+            }
         }
     }
 
@@ -558,6 +565,13 @@ impl Nexus<'_> {
         }
     }
 }
+
+const LOGICAL_UNIT_COMMUNICATION_FAILURE: AdditionalSense = AdditionalSense {
+    code: 0x08,
+    qualifier: 0x00,
+};
+
+const NO_FOLDER: &str = "where the target is LIO, it has no folder for registrations: create /var/target/pr there, or /etc/target/pr if there is /etc/target";
 
 const BY_RESERVE_6: &str = "another initiator has reserved it by RESERVE (6)";
 

@@ -276,7 +276,10 @@ mod tests {
         }
         assert!(HostKey::new(0).is_none());
         assert!(HostKey::new(1 << 56).is_none());
-        assert_eq!(HostKey::new((1 << 56) - 1).map(HostKey::get), Some((1 << 56) - 1));
+        assert_eq!(
+            HostKey::new((1 << 56) - 1).map(HostKey::get),
+            Some((1 << 56) - 1)
+        );
     }
 
     fn keys(generation: u32, keys: &[u64]) -> Keys {

@@ -119,8 +119,11 @@ impl Peer {
         require(answer.status == ScsiStatus::Good, || format!("{answer:?}"))?;
         let text = String::from_utf8_lossy(&data).into_owned();
         let each = text.match_indices(SEPARATOR).filter_map(|(at, _)| {
-            let name = text[..at].rfind("iqn.").map(|from| text[from..at].to_owned());
-            let isid = u64::from_str_radix(text.get(at + SEPARATOR.len()..)?.get(..12)?, 16).ok()?;
+            let name = text[..at]
+                .rfind("iqn.")
+                .map(|from| text[from..at].to_owned());
+            let isid =
+                u64::from_str_radix(text.get(at + SEPARATOR.len()..)?.get(..12)?, 16).ok()?;
             let [_, _, isid @ ..] = isid.to_be_bytes();
             Some((name?, isid))
         });

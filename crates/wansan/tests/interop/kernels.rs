@@ -23,6 +23,7 @@ mod open_iscsi;
 mod packages;
 mod power_loss;
 mod relay;
+mod reservations;
 mod served;
 mod service;
 mod write_log;
@@ -38,6 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         open_iscsi::trials(),
         diagnose::trials(),
         lio::trials(),
+        reservations::trials(),
         multipath::trials(),
         netem::trials(),
         highspeed::trials(),

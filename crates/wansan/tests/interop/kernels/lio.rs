@@ -185,9 +185,19 @@ pub(super) fn serve_store(guest: &mut Guest, kind: &str, control: &str) -> Resul
     guest.run(&format!(
         "mkdir -p {core} && echo {control} >{core}/control && echo 1 >{core}/enable"
     ))?;
-    let group = format!("/sys/kernel/config/target/iscsi/{TARGET_NAME}/tpgt_1");
+    serve_in_group(guest, &core, 1, PORT)
+}
+
+/// Lets LIO serve the RAM disk in another portal group as well.
+pub(super) fn serve_group(guest: &mut Guest, tag: u16, port: u16) -> Result<(), Stop> {
+    let core = "/sys/kernel/config/target/core/rd_mcp_0/disk";
+    serve_in_group(guest, core, tag, port)
+}
+
+fn serve_in_group(guest: &mut Guest, core: &str, tag: u16, port: u16) -> Result<(), Stop> {
+    let group = format!("/sys/kernel/config/target/iscsi/{TARGET_NAME}/tpgt_{tag}");
     guest.run(&format!(
-        "mkdir -p {group}/lun/lun_0 {group}/np/0.0.0.0:{PORT} && ln -s {core} {group}/lun/lun_0/disk"
+        "mkdir -p {group}/lun/lun_0 {group}/np/0.0.0.0:{port} && ln -s {core} {group}/lun/lun_0/disk"
     ))?;
     for (setting, value) in [
         ("attrib/authentication", 0),
