@@ -15,7 +15,7 @@ use crate::answer::Answer;
 use crate::client::{Use, bytes_per_s};
 use crate::disk::WANSAN;
 use crate::questions::{LONG_TURNS, SAMPLE, Stage, WARMUP};
-use crate::stream;
+use crate::stream::{self, Protocol};
 
 const PEER: &str = "qemu-nbd + libiscsi";
 
@@ -121,7 +121,7 @@ fn sequence(
     let [streams, ours, peers] = in_turns(
         LONG_TURNS,
         [
-            &mut || stream::bytes_per_s(from, to, WARMUP, SAMPLE),
+            &mut || stream::bytes_per_s(Protocol::Tcp, from, to, WARMUP, SAMPLE),
             &mut || {
                 let attach = ours(stage, &[])?;
                 bytes_per_s(Path::new(attach.socket()), used)

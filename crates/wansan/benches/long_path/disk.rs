@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 pub(crate) const DISK_BYTES: usize = 1 << 30;
 /// It lies in memory, so no disk is measured.
 const MEMORY_FOLDER: &str = "/dev/shm";
-const OUR_PORT: u16 = 3260;
+pub(crate) const OUR_PORT: u16 = 3260;
 const TGTD_PORT: u16 = 3261;
 
 /// Both targets, each on a file of its own.
@@ -32,16 +32,11 @@ pub(crate) struct Disks {
 impl Disks {
     /// Starts both on `host`. A tgtd that is not installed fails only the questions that need it.
     pub(crate) fn start(host: &Node) -> Result<Self> {
-        let folder = TempDir::with_prefix_in("wansan-bench-", MEMORY_FOLDER)
-            .with_context(|| format!("cannot use {MEMORY_FOLDER}"))?;
+        let folder = memory_folder()?;
         let our_file = filled(folder.path(), "ours")?;
         let tgtd_file = filled(folder.path(), "tgtd")?;
         let address = host.address();
-        let ours = host.namespace().run(move || {
-            let portal = format!("{address}:{OUR_PORT}");
-            let unit = format!("file:{}", our_file.display());
-            wansan::Target::start_at(Path::new(WANSAN), &portal, &["--lun", &unit])
-        })?;
+        let ours = ours(host, address, &our_file)?;
         let portal = SocketAddr::from((address, TGTD_PORT));
         let tgtd = match host
             .namespace()
@@ -68,6 +63,25 @@ impl Disks {
         let tgtd = self.tgtd.as_ref().map_err(Missing::clone)?;
         Ok(tgtd.url())
     }
+}
+
+/// Our target alone, reached at each address of `host`; with it goes its folder.
+pub(crate) fn at_each_address(host: &Node) -> Result<(wansan::Target, TempDir)> {
+    let folder = memory_folder()?;
+    let target = ours(host, Ipv4Addr::UNSPECIFIED, &filled(folder.path(), "ours")?)?;
+    Ok((target, folder))
+}
+
+fn memory_folder() -> Result<TempDir> {
+    TempDir::with_prefix_in("wansan-bench-", MEMORY_FOLDER)
+        .with_context(|| format!("cannot use {MEMORY_FOLDER}"))
+}
+
+fn ours(host: &Node, address: Ipv4Addr, file: &Path) -> Result<wansan::Target> {
+    let portal = format!("{address}:{OUR_PORT}");
+    let unit = format!("file:{}", file.display());
+    let start = move || wansan::Target::start_at(Path::new(WANSAN), &portal, &["--lun", &unit]);
+    Ok(host.namespace().run(start)?)
 }
 
 /// A file without holes, as a hole is cheaper to read than data.

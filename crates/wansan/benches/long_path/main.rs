@@ -1,5 +1,5 @@
 //! wansan on a long path, beside tgtd and libiscsi and beside a bare TCP stream: two network
-//! namespaces and an emulated path of 50 ms there and back. Needs no root.
+//! namespaces and an emulated path of 50 ms there and back; and over two unequal routes, beside MPTCP. Needs no root.
 //!
 //! `cargo bench -p wansan --bench long_path -- [--json] [QUESTION...]`
 //!
@@ -15,6 +15,7 @@ mod disk;
 mod questions;
 mod session;
 mod stream;
+mod unequal;
 mod world;
 
 use std::process::ExitCode;

@@ -16,7 +16,8 @@ use crate::answer::Answer;
 use crate::attached;
 use crate::disk::Disks;
 use crate::session::{self, Load};
-use crate::stream;
+use crate::stream::{self, Protocol};
+use crate::unequal;
 use crate::world::{LongPath, ROUND_TRIP, transmission};
 
 /// The world and the disks in it.
@@ -34,7 +35,7 @@ pub(crate) struct Question {
 }
 
 /// Every question, in the order in which they are asked.
-pub(crate) const QUESTIONS: [Question; 6] = [
+pub(crate) const QUESTIONS: [Question; 7] = [
     Question {
         name: "login",
         on_request: false,
@@ -59,6 +60,11 @@ pub(crate) const QUESTIONS: [Question; 6] = [
         name: "sequential",
         on_request: false,
         measure: sequential,
+    },
+    Question {
+        name: "unequal",
+        on_request: false,
+        measure: unequal::measure,
     },
     Question {
         name: "attached",
@@ -258,7 +264,7 @@ fn sequential(stage: &Stage) -> Result<Vec<Answer>> {
         let [streams, ours, peers] = in_turns(
             LONG_TURNS,
             [
-                &mut || stream::bytes_per_s(from, to, WARMUP, SAMPLE),
+                &mut || stream::bytes_per_s(Protocol::Tcp, from, to, WARMUP, SAMPLE),
                 &mut || Ok(session::run(client, &url, &[load])?.bytes_per_s),
                 &mut || {
                     let url = tgtd.clone();

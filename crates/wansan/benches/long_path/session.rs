@@ -30,7 +30,7 @@ pub(crate) fn login_time(host: &Node, url: &str) -> Result<Duration> {
     let url = parsed(url)?;
     host.namespace().run(move || {
         let began = Instant::now();
-        let sessions = connect(&url, 1)?;
+        let sessions = connect(&url, vec![Route::to(&url)], 1)?;
         let took = began.elapsed();
         let _ = sessions.logout();
         Ok(took)
@@ -41,10 +41,21 @@ pub(crate) fn login_time(host: &Node, url: &str) -> Result<Duration> {
 /// last.
 pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<BenchReport> {
     let url = parsed(url)?;
+    let routes = vec![Route::to(&url)];
+    run_over(host, url, routes, loads)
+}
+
+/// The same on a session over each of these routes.
+pub(crate) fn run_over(
+    host: &Node,
+    url: IscsiUrl,
+    routes: Vec<Route>,
+    loads: &[Load],
+) -> Result<BenchReport> {
     let loads = loads.to_vec();
     host.namespace().run(move || {
         let tasks = loads.iter().map(|load| load.parallel).max().unwrap_or(1);
-        let mut sessions = connect(&url, tasks)?;
+        let mut sessions = connect(&url, routes, tasks)?;
         let mut last = None;
         for load in &loads {
             let config = LoadConfig {
@@ -72,19 +83,19 @@ pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<BenchReport>
     })
 }
 
-fn parsed(url: &str) -> Result<IscsiUrl> {
+pub(crate) fn parsed(url: &str) -> Result<IscsiUrl> {
     url.parse().with_context(|| format!("{url} is no URL"))
 }
 
 /// With the settings that a user gets who gives none.
-fn connect(url: &IscsiUrl, tasks: usize) -> Result<Sessions> {
+fn connect(url: &IscsiUrl, routes: Vec<Route>, tasks: usize) -> Result<Sessions> {
     let config = InitiatorConfig {
         name: "iqn.2026-01.net.wansan:bench".to_owned(),
         isid: [0x80, 0, 0, 0, 0, 1],
         wanted: Wanted::default(),
         tasks,
-        routes: vec![Route::to(url)],
-        multipath: false,
+        multipath: routes.len() > 1,
+        routes,
         reservation: None,
         schedule: Schedule::default(),
         congestion_control: None,

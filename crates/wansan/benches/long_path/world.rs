@@ -13,8 +13,8 @@ pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(50);
 const BITS_PER_S: u64 = 1_000_000_000;
 /// More than the bandwidth-delay product of 6.25 MB, so that a connection that has halved its
 /// window still fills the path.
-const QUEUE_BYTES: u64 = 8 << 20;
-const MTU_BYTES: u32 = 1500;
+pub(crate) const QUEUE_BYTES: u64 = 8 << 20;
+pub(crate) const MTU_BYTES: u32 = 1500;
 /// An IP packet of the MTU and its Ethernet header, which counts on the path.
 const FRAME_BYTES: u32 = MTU_BYTES + 14;
 /// TCP's payload in such a packet: IPv4, TCP and its timestamps take 52 bytes.
@@ -32,12 +32,7 @@ pub(crate) struct LongPath {
 impl LongPath {
     /// Builds it. The process has to be isolated.
     pub(crate) fn build(congestion_control: &str) -> Result<Self> {
-        let tcp = TcpSettings {
-            congestion_control: congestion_control.to_owned(),
-            rmem_bytes: [4096, 131_072, BUFFER_BYTES],
-            wmem_bytes: [4096, 16_384, BUFFER_BYTES],
-            ecn: false,
-        };
+        let tcp = tcp_settings(congestion_control);
         let topology = Topology::flat(&["client", "storage"], &tcp, MTU_BYTES);
         let world = World::build(&topology)?;
         let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
@@ -89,6 +84,16 @@ impl LongPath {
             BITS_PER_S / 1_000_000,
             QUEUE_BYTES >> 20,
         )
+    }
+}
+
+/// The kernel's TCP of both hosts.
+pub(crate) fn tcp_settings(congestion_control: &str) -> TcpSettings {
+    TcpSettings {
+        congestion_control: congestion_control.to_owned(),
+        rmem_bytes: [4096, 131_072, BUFFER_BYTES],
+        wmem_bytes: [4096, 16_384, BUFFER_BYTES],
+        ecn: false,
     }
 }
 
