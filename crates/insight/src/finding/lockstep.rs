@@ -25,6 +25,8 @@ const TURNS_RATIO: f64 = 0.8;
 const LEAST_PER_CONNECTION: f64 = 2.0;
 /// Waiting for the slower route counts from this share of the latency on.
 const LOCKSTEP_WAITING_SHARE: f64 = 0.1;
+/// Waiting for the order of CmdSNs alone, on whatever schedule, counts from this share of the latency on.
+const ORDER_WAITING_SHARE: f64 = 0.05;
 /// A path carries a part of the data, not all: at most this share of them.
 const MOST_OF_DATA: f64 = 0.9;
 /// And not next to nothing: at least this share, or half of an even one where there are many.
@@ -114,7 +116,11 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
             under_way * (1.0 - held_part),
         )
     };
-    (extra_ns >= LOCKSTEP_WAITING_SHARE * latency_ns).then_some(Lockstep {
+    let least_share = match cause {
+        Cause::Order => ORDER_WAITING_SHARE,
+        Cause::Turns | Cause::Batch => LOCKSTEP_WAITING_SHARE,
+    };
+    (extra_ns >= least_share * latency_ns).then_some(Lockstep {
         full,
         even_share,
         wanted,
