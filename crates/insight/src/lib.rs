@@ -26,9 +26,11 @@
 pub mod analysis;
 pub mod backlog;
 pub mod below;
+pub mod both_ends;
 pub mod capture;
 pub mod cause;
 pub mod cell;
+pub mod clock;
 pub mod command_window;
 pub mod congestion;
 pub mod connections;

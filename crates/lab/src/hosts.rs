@@ -10,13 +10,13 @@
 //! - [`agent`]: the far end;
 //! - `ssh`: how it is called, and what to do about what it says;
 //! - `connection`: the near end, for one host;
+//! - `peer`: one host by itself, beside this one;
 //! - `protocol`: what both say;
-//! - `clock`: how far the hosts' clocks are apart, from what two of them saw;
-//! - `witness`: what the I/Os of a cell say about that.
+//! - `witness`: what the I/Os of a cell say about how far the hosts' clocks are apart ([`wansan_insight::clock`]).
 
 mod agent;
-mod clock;
 mod connection;
+mod peer;
 mod protocol;
 mod ssh;
 mod witness;
@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use wansan_insight::clock::{Bound, Estimate};
 use wansan_schema::{ClockFacts, HostFacts, NodeFacts};
 use wansan_trace::clock::OtherClock;
 use wansan_trace::file::{self, FileError};
@@ -35,8 +36,8 @@ use crate::plan::{Cell, RealHost, RecordKind};
 use crate::world::Process;
 
 pub use agent::attend;
-use clock::{Bound, Estimate};
 use connection::Connection;
+pub use peer::Peer;
 use protocol::Hello;
 pub(crate) use protocol::Watched;
 
@@ -198,7 +199,14 @@ impl Fleet {
         let opened = opened.collect::<Result<Vec<_>, _>>()?;
         let mut fleet = Fleet { hosts: Vec::new() };
         for connection in opened {
-            fleet.hosts.push(own.attend(connection, stop)?);
+            let host = own.attend(connection, stop)?;
+            if !host.connection.has_its_address(stop)? {
+                return Err(HostsError::Address {
+                    host: host.spec().name.clone(),
+                    address: host.spec().address.to_string(),
+                });
+            }
+            fleet.hosts.push(host);
         }
         Ok(fleet)
     }
@@ -411,10 +419,6 @@ impl<'a> Own<'a> {
             Some((_, sha256)) if *sha256 != hello.sha256 => return Err(HostsError::Copy { host }),
             None if there != here => return Err(HostsError::Version { host, there, here }),
             _ => {}
-        }
-        if !connection.has_its_address(stop)? {
-            let address = connection.host().address.to_string();
-            return Err(HostsError::Address { host, address });
         }
         Ok(Attended { connection, hello })
     }

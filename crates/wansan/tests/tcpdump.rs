@@ -174,6 +174,7 @@ fn agrees(case: &Case) -> Result<(), String> {
     run(case, folder.path())?;
     let own = explained(&folder.path().join("emulator.pcapng"))?;
     is_same_in_pieces(&folder.path().join(CAPTURES[0].file))?;
+    are_joined(folder.path())?;
     let stalls = &own["summary"]["stalls"];
     let is_there = case.cause == "none" || of_cause(stalls, case.cause, "stalls") > 0.0;
     check(is_there, || format!("the emulator's: {stalls:#}"))?;
@@ -197,6 +198,26 @@ fn agrees(case: &Case) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// Whether the captures of both ends, in whatever order, tell the path from the target.
+fn are_joined(folder: &Path) -> Result<(), String> {
+    let ends = [CAPTURES[1].file, CAPTURES[0].file].map(|file| folder.join(file));
+    let mut command = Command::new(WANSAN);
+    let told = explained_from(command.args(["explain", "--both-ends"]).args(&ends))?;
+    let both = &told["both_ends"];
+    let is_first = |file: &Path| told["ends"][0]["capture"].as_str() == file.to_str();
+    check(is_first(&ends[1]), || told.to_string())?;
+    let ns = |name: &str| both[name].as_f64().unwrap_or(f64::NAN);
+    let one_way_ns = ONE_WAY.as_nanos() as f64;
+    let path_ns = ns("there_ns") + ns("back_ns");
+    check(path_ns >= 2.0 * one_way_ns, || both.to_string())?;
+    // No clock of one computer is ahead of itself.
+    let is_even =
+        (ns("there_ns") - path_ns / 2.0).abs() <= ns("between_ns") + path_ns / 2.0 - one_way_ns;
+    check(is_even && ns("ahead_ns").abs() <= ns("between_ns"), || {
+        both.to_string()
+    })
 }
 
 /// Whether a capture that is cut in two files, in whatever order they are named, and one that comes through standard input tell

@@ -15,6 +15,7 @@ use crate::opcode::DATA_OUT;
 pub(super) struct Asked {
     pub(super) lun: [u8; 8],
     pub(super) cdb: [u8; 16],
+    pub(super) cmd_sn: u32,
 }
 
 /// A captured SCSI command. Times are since 1970, in ns.
@@ -24,6 +25,8 @@ pub struct CapturedCommand {
     pub session: SessionId,
     /// Its Initiator Task Tag.
     pub tag: TaskTag,
+    /// Its CmdSN; 0 where that was not captured.
+    pub cmd_sn: u32,
     /// Its LUN, by peripheral or flat addressing (SAM-5 §4.7.6).
     pub lun: u64,
     /// The first 16 bytes of its CDB.
@@ -36,6 +39,8 @@ pub struct CapturedCommand {
     pub came_ns: Option<u64>,
     /// When the target had its answer ready.
     pub ready_ns: Option<u64>,
+    /// When the last byte of its header passed where packets were captured, and the first of its answer.
+    pub passed_ns: [Option<u64>; 2],
     /// The place of its I/O among the cell's.
     pub task: usize,
 }
@@ -48,16 +53,18 @@ pub(super) fn of(
     let tasks = cell.joined.tasks.iter().enumerate();
     let commands = tasks.filter_map(|(place, task)| {
         let sent_ns = task.enter_ns(Layer::Window)?;
-        let Asked { lun, cdb } = *asked.get(&(task.session, task.tag, sent_ns))?;
+        let Asked { lun, cdb, cmd_sn } = *asked.get(&(task.session, task.tag, sent_ns))?;
         Some(CapturedCommand {
             session: task.session,
             tag: task.tag,
+            cmd_sn,
             lun: u64::from(lun[0] & 0x3f) << 8 | u64::from(lun[1]),
             cdb,
             sent_ns,
             answered_ns: task.leave_ns(Layer::Window),
             came_ns: task.enter_ns(Layer::Target),
             ready_ns: task.leave_ns(Layer::Target),
+            passed_ns: [task.enter_ns(Layer::Wire), task.leave_ns(Layer::Wire)],
             task: place,
         })
     });

@@ -309,7 +309,8 @@ impl Records {
             );
             let key = (session.id, command.record.task, command.left_ns);
             let Carried { lun, cdb, .. } = *command;
-            self.asked.insert(key, Asked { lun, cdb });
+            let cmd_sn = command.record.cmd_sn;
+            self.asked.insert(key, Asked { lun, cdb, cmd_sn });
         }
         let answers = answers.iter().zip(answers_ns);
         let mut begun: HashSet<TaskTag> = HashSet::default();

@@ -8,11 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use wansan_insight::clock::Bound;
 use wansan_trace::event::Crossing;
 use wansan_trace::file::{self, FileError};
 use wansan_trace::{Direction, Instant, Layer, SessionId, TaskTag};
-
-use super::clock::Bound;
 
 /// When an I/O was sent and answered, as one host recorded it: at the initiator's, when it got its place in the
 /// command window and when its answer came out of the socket; at the target's, when it came to the target and

@@ -1,6 +1,7 @@
 //! `wansan explain`: what held a run back, judged again from its records alone, and what a capture or
 //! a watch tells.
 
+mod both_ends;
 mod capture;
 mod parts;
 mod requests;
@@ -56,6 +57,9 @@ pub(crate) struct ExplainArgs {
     /// repeat for changes made together
     #[arg(long, value_name = "NAME=VALUE", requires = "what_if")]
     set: Vec<String>,
+    /// Two captures were taken at both ends of one path: what the path took, and what the target did
+    #[arg(long, conflicts_with = "what_if")]
+    both_ends: bool,
 }
 
 /// Most changes of paths that are listed.
@@ -86,6 +90,9 @@ struct Explanation {
 /// # Errors
 /// When the folder is no run folder, its records cannot be read, or a file is no capture.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
+    if args.both_ends {
+        return both_ends::explain(&args.places, args.json);
+    }
     let place = match &args.places[..] {
         [place] if place != Path::new(capture::STANDARD_INPUT) => place,
         _ if args.what_if => bail!("--what-if takes one run, one folder or one capture file"),

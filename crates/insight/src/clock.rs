@@ -23,16 +23,20 @@ const STRETCHES: u64 = 256;
 /// What one exchange says: at the moment `at` of the other clock, that one was ahead of the clock here by
 /// `low_ns` at least and by `high_ns` at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bound {
-    pub(crate) at: Instant,
-    pub(crate) low_ns: i64,
-    pub(crate) high_ns: i64,
+pub struct Bound {
+    /// A moment of the other clock.
+    pub at: Instant,
+    /// The least that it was ahead by, in ns.
+    pub low_ns: i64,
+    /// The most.
+    pub high_ns: i64,
 }
 
 impl Bound {
     /// Of something that was sent here and came there between `there[0]` and `there[1]` of the other clock, and
     /// whose answer left in between and came back: all of that between `here[0]` and `here[1]`.
-    pub(crate) fn of_inner([sent, received]: [Instant; 2], there: [Instant; 2]) -> Bound {
+    #[must_use]
+    pub fn of_inner([sent, received]: [Instant; 2], there: [Instant; 2]) -> Bound {
         Bound {
             at: there[0],
             low_ns: ahead_ns(there[1], received),
@@ -41,7 +45,8 @@ impl Bound {
     }
 
     /// The same where the other one asked, and the answer was given here.
-    pub(crate) fn of_outer(here: [Instant; 2], [sent, received]: [Instant; 2]) -> Bound {
+    #[must_use]
+    pub fn of_outer(here: [Instant; 2], [sent, received]: [Instant; 2]) -> Bound {
         Bound {
             at: sent,
             low_ns: ahead_ns(sent, here[0]),
@@ -56,14 +61,16 @@ fn ahead_ns(there: Instant, here: Instant) -> i64 {
 
 /// Another clock, and how far this knowledge of it may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Estimate {
-    pub(crate) clock: OtherClock,
-    pub(crate) error_ns: u64,
+pub struct Estimate {
+    /// The clock.
+    pub clock: OtherClock,
+    /// The most that what it says of a moment here is wrong by, in ns.
+    pub error_ns: u64,
 }
 
 impl Estimate {
     /// The clock here, as itself.
-    pub(crate) const SAME: Estimate = Estimate {
+    pub const SAME: Estimate = Estimate {
         clock: OtherClock {
             at: Instant::ZERO,
             ahead_ns: 0,
@@ -73,7 +80,8 @@ impl Estimate {
     };
 
     /// From bounds in any order. `None` without any, and where no even clock is within them.
-    pub(crate) fn from_bounds(bounds: &[Bound]) -> Option<Estimate> {
+    #[must_use]
+    pub fn from_bounds(bounds: &[Bound]) -> Option<Estimate> {
         let first = bounds.iter().map(|bound| bound.at).min()?;
         let last = bounds.iter().map(|bound| bound.at).max()?;
         let narrowest = bounds.iter().min_by_key(|bound| width_ns(bound))?;
@@ -108,7 +116,8 @@ impl Estimate {
     }
 
     /// The clock of a computer that is known by that of another, `through`, which is known here.
-    pub(crate) fn through(self, through: Estimate) -> Estimate {
+    #[must_use]
+    pub fn through(self, through: Estimate) -> Estimate {
         let at = self.clock.at;
         let here = through.clock.here(self.clock.here(at));
         Estimate {

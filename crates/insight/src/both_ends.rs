@@ -1,0 +1,221 @@
+//! The same I/Os as they passed both ends of a path: what the path took there and back, and what the target took.
+//!
+//! What passed between a command's coming to the target's end and its answer's leaving there is the target's, by one clock;
+//! the rest of what passed at the initiator's end is the path's. How that divides into there and back depends on how far the
+//! clocks are apart, which the I/Os themselves bound ([`crate::clock`]): each came after it had left.
+
+use foldhash::{HashMap, HashMapExt as _};
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use wansan_trace::Instant;
+
+use crate::capture::Capture;
+use crate::clock::{Bound, Estimate};
+
+/// An I/O where it passed a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedIo {
+    /// The initiator's end of its connection.
+    pub initiator: SocketAddr,
+    /// The target's.
+    pub target: SocketAddr,
+    /// Its Initiator Task Tag.
+    pub tag: u32,
+    /// Its CmdSN.
+    pub cmd_sn: u32,
+    /// When the last byte of its command's header passed, in ns of that point's clock.
+    pub command_ns: u64,
+    /// When the first byte of its answer passed.
+    pub answer_ns: u64,
+}
+
+/// What I/Os took between two points of their path, as means over those that both saw, in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BothEnds {
+    /// I/Os that both saw.
+    pub ios: u64,
+    /// From the command's passing the initiator's end to its answer's.
+    pub latency_ns: f64,
+    /// On the way to the target's end.
+    pub there_ns: f64,
+    /// Behind the target's end.
+    pub target_ns: f64,
+    /// On the way back.
+    pub back_ns: f64,
+    /// How much of `there_ns` may belong to `back_ns`, or the other way round: what is not known of the clocks.
+    pub between_ns: u64,
+    /// By how much the clock at the target's end is ahead of that at the initiator's, in ns.
+    pub ahead_ns: i64,
+    /// By how much it gains, in ns a second.
+    pub drift_ppb: f64,
+    /// Whether what was given first is the target's end.
+    pub is_turned: bool,
+}
+
+impl Capture {
+    /// Its I/Os where it was taken.
+    #[must_use]
+    pub fn passed_ios(&self) -> Vec<PassedIo> {
+        let ends: HashMap<_, _> = self
+            .cell
+            .carriers
+            .iter()
+            .map(|of| ((of.session, of.connection), (of.initiator, of.target)))
+            .collect();
+        let commands = self.commands.iter();
+        let passed = commands.filter_map(|command| {
+            let task = &self.cell.joined.tasks[command.task];
+            let (initiator, target) = *ends.get(&(task.session, task.connection))?;
+            let [command_ns, answer_ns] = command.passed_ns;
+            Some(PassedIo {
+                initiator,
+                target,
+                tag: command.tag.0,
+                cmd_sn: command.cmd_sn,
+                command_ns: command_ns?,
+                answer_ns: answer_ns?,
+            })
+        });
+        passed.collect()
+    }
+}
+
+/// Joins what two points saw, whichever of them is nearer to the initiator. `None` where they saw no I/O both, or their
+/// clocks were set meanwhile.
+#[must_use]
+pub fn join(one: &[PassedIo], other: &[PassedIo]) -> Option<BothEnds> {
+    let mut known: HashMap<_, _> = HashMap::new();
+    for io in one {
+        known.insert((io.initiator, io.target, io.tag, io.cmd_sn), io);
+    }
+    let pairs = other.iter().filter_map(|io| {
+        let twin = known.get(&(io.initiator, io.target, io.tag, io.cmd_sn))?;
+        Some((**twin, *io))
+    });
+    let pairs: Vec<(PassedIo, PassedIo)> = pairs.collect();
+    let took_ns = |io: &PassedIo| io.answer_ns.saturating_sub(io.command_ns);
+    let [first_ns, second_ns] = [
+        pairs.iter().map(|(io, _)| took_ns(io)).sum::<u64>(),
+        pairs.iter().map(|(_, io)| took_ns(io)).sum::<u64>(),
+    ];
+    // What is between the ends passes at the initiator's alone.
+    let is_turned = first_ns < second_ns;
+    let pairs = pairs.into_iter();
+    let pairs: Vec<(PassedIo, PassedIo)> = pairs
+        .map(|(io, other)| if is_turned { (other, io) } else { (io, other) })
+        .collect();
+    let at = Instant::from_ns;
+    let bounds: Vec<Bound> = pairs
+        .iter()
+        .map(|(outer, inner)| {
+            Bound::of_inner(
+                [outer.command_ns, outer.answer_ns].map(at),
+                [inner.command_ns, inner.answer_ns].map(at),
+            )
+        })
+        .collect();
+    let estimate = Estimate::from_bounds(&bounds)?;
+    let mean = |of: &dyn Fn(&(PassedIo, PassedIo)) -> f64| {
+        pairs.iter().map(of).sum::<f64>() / pairs.len().max(1) as f64
+    };
+    let latency_ns = mean(&|(outer, _)| took_ns(outer) as f64);
+    let target_ns = mean(&|(_, inner)| took_ns(inner) as f64).min(latency_ns);
+    let there_ns = mean(&|(outer, inner)| {
+        let came_ns = estimate.clock.here(at(inner.command_ns)).ns();
+        came_ns as f64 - outer.command_ns as f64
+    });
+    let path_ns = latency_ns - target_ns;
+    let there_ns = there_ns.clamp(0.0, path_ns);
+    Some(BothEnds {
+        ios: pairs.len() as u64,
+        latency_ns,
+        there_ns,
+        target_ns,
+        back_ns: path_ns - there_ns,
+        between_ns: estimate.error_ns,
+        ahead_ns: estimate.clock.ahead_ns,
+        drift_ppb: estimate.clock.drift_ppb,
+        is_turned,
+    })
+}
+
+impl BothEnds {
+    /// Who had the I/Os for most of the time, in a sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
+        let path_ns = self.there_ns + self.back_ns;
+        let (who, had_ns) = match path_ns > self.target_ns {
+            true => ("path", path_ns),
+            false => ("target", self.target_ns),
+        };
+        format!(
+            "Both ends saw {} I/Os: the {who} had them for {:.0} % of the {} from command to answer. {} passed on the way there, {} at \
+             the target, {} on the way back, of which up to {} may belong to the other way, as clocks go.",
+            self.ios,
+            100.0 * had_ns / self.latency_ns.max(1.0),
+            ms(self.latency_ns),
+            ms(self.there_ns),
+            ms(self.target_ns),
+            ms(self.back_ns),
+            ms(self.between_ns as f64),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    /// By which the target's clock is ahead.
+    const AHEAD_NS: u64 = 5_000_000 * MS;
+
+    /// I/Os with 4 ms there, 10 to 12 ms at the target and 3 ms back, and a few that one end did not see.
+    fn both() -> [Vec<PassedIo>; 2] {
+        let io = |number: u32, command_ns, answer_ns| PassedIo {
+            initiator: ([10, 0, 0, 1], 40_000).into(),
+            target: ([10, 0, 0, 2], 3260).into(),
+            // A tag is used again.
+            tag: number % 8,
+            cmd_sn: number,
+            command_ns,
+            answer_ns,
+        };
+        let each = (0..200_u32).map(|number| {
+            let sent_ns = u64::from(number) * 20 * MS + MS;
+            let at_target_ns = (10 + u64::from(number % 3)) * MS;
+            let came_ns = sent_ns + 4 * MS;
+            let left_ns = came_ns + at_target_ns;
+            let outer = io(number, sent_ns, left_ns + 3 * MS);
+            (outer, io(number, came_ns + AHEAD_NS, left_ns + AHEAD_NS))
+        });
+        let (outer, inner): (Vec<_>, Vec<_>) = each.unzip();
+        [outer[5..].to_vec(), inner[..190].to_vec()]
+    }
+
+    #[test]
+    fn what_the_path_took_and_what_the_target_did_are_told_apart() {
+        let [outer, inner] = both();
+        let joined = join(&outer, &inner).unwrap();
+        assert_eq!((joined.ios, joined.is_turned), (185, false));
+        let is = |ns: f64, ms: f64| (ns / 1e6 - ms).abs() < 0.02;
+        assert!(is(joined.target_ns, 11.0), "{joined:?}");
+        assert!(is(joined.there_ns + joined.back_ns, 7.0), "{joined:?}");
+        // Half of the way there and back is what clocks leave open.
+        let wrong_ns = (joined.there_ns - 4e6).abs();
+        assert!(wrong_ns <= joined.between_ns as f64, "{joined:?}");
+        assert!(joined.ahead_ns.abs_diff(AHEAD_NS as i64) <= joined.between_ns);
+        assert!(joined.sentence().contains("the target had them"));
+    }
+
+    #[test]
+    fn which_end_is_which_shows() {
+        let [outer, inner] = both();
+        let [straight, turned] = [join(&outer, &inner), join(&inner, &outer)].map(Option::unwrap);
+        assert!(turned.is_turned);
+        assert!((turned.target_ns - straight.target_ns).abs() < 1.0);
+        assert!(join(&outer, &[]).is_none());
+    }
+}
