@@ -8,6 +8,7 @@
 //! - `records` makes of that the records of a [`Cell`], so that everything that reads a run's cell
 //!   reads a capture;
 //! - `commands` are the SCSI commands of its I/Os, by which what kernels say of them is found;
+//! - `recording` makes of it the records that files hold;
 //! - `parts` reads files of any length, several of them, or a stream, a part at a time;
 //! - [`Passing`] takes packets while they pass instead of a file;
 //! - [`finding`] says what it tells in a sentence.
@@ -26,6 +27,7 @@ mod login;
 mod order;
 mod parts;
 mod passing;
+mod recording;
 mod records;
 mod segment;
 

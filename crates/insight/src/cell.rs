@@ -63,7 +63,14 @@ impl Cell {
 
     /// Adds what follows from several kinds together: crossings of the wire and of TCP's layers.
     pub(crate) fn derive(mut self) -> Cell {
-        if let (Some(pdus), Some(packets), Some(connections)) =
+        if let (Some(packets), Some(connections)) = (&self.packet, &self.connection)
+            && let captured = wire::captured(packets, &connections.rows)
+            && !captured.is_empty()
+        {
+            self.carriers = captured;
+            // It says no more than a capture does, of which there are no such records.
+            self.connection = None;
+        } else if let (Some(pdus), Some(packets), Some(connections)) =
             (&self.pdu, &self.packet, &self.connection)
         {
             self.carriers = wire::derive(&mut self.joined, &pdus.rows, packets, &connections.rows);
@@ -72,6 +79,13 @@ impl Cell {
             below::derive(&mut self.joined, stamps, pdus);
         }
         self
+    }
+
+    /// Whether it was recorded from packets that passed one point of the path.
+    #[must_use]
+    pub fn is_captured(&self) -> bool {
+        let is_of_packets = |carrier: &Carrier| carrier.begin.is_some();
+        self.connection.is_none() && self.carriers.iter().any(is_of_packets)
     }
 
     /// Records that recorders lost, by kind and host; kinds and hosts that lost none are left out.

@@ -10,7 +10,7 @@
 //! the whole.
 
 use foldhash::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Verdict};
@@ -26,6 +26,8 @@ const ANSWERS: [u8; 2] = [SCSI_RESPONSE, DATA_IN];
 const SYN: u8 = 0x02;
 /// TCP flags.
 const ACK: u8 = 0x10;
+/// Stands in records for a window scale that no packet told.
+pub(crate) const UNKNOWN_SCALE: u8 = u8::MAX;
 /// A crossing that falls outside its neighbours by more than this is not believed.
 const DISORDER_NS: u64 = 1_000_000;
 
@@ -122,6 +124,51 @@ pub fn derive(
         }
     }
     busiest.into_values().map(|(_, carrier)| carrier).collect()
+}
+
+/// The TCP connections of sessions as packets have shown them that passed one point of the path, where their records say
+/// so: the records of such a capture have the crossings of the wire already.
+#[must_use]
+pub fn captured(packets: &Table<Packet>, connections: &[Row<Connection>]) -> Vec<Carrier> {
+    let captured = |role| {
+        let records = connections.iter().map(|row| &row.record);
+        records.filter(move |record| record.is_captured && record.role == role)
+    };
+    let begun: BTreeSet<(SocketAddr, SocketAddr)> = packets
+        .rows
+        .iter()
+        .map(|row| &row.record)
+        .filter(|packet| packet.flags & (SYN | ACK) == SYN)
+        .map(|packet| (packet.source, packet.destination))
+        .collect();
+    let carriers = captured(Role::Initiator).map(|own| {
+        let other = captured(Role::Target)
+            .find(|other| (other.session, other.connection) == (own.session, own.connection));
+        let scale = |scale: u8| (scale != UNKNOWN_SCALE).then_some(u32::from(scale));
+        let ends = (own.local, own.remote);
+        Carrier {
+            session: own.session,
+            connection: own.connection,
+            initiator: own.local,
+            target: own.remote,
+            shifts: [
+                scale(own.local_window_scale),
+                scale(own.remote_window_scale),
+            ],
+            begin: Some(Begin {
+                first: [own.first_sent_seq, own.first_received_seq],
+                mss_bytes: [
+                    u64::from(own.mss_bytes),
+                    other.map_or(0, |other| u64::from(other.mss_bytes)),
+                ],
+                times: match begun.contains(&ends) {
+                    true => Times::ByHandshake,
+                    false => Times::ByAcknowledgements,
+                },
+            }),
+        }
+    });
+    carriers.collect()
 }
 
 /// The TCP connections of each session's connections, in the order in which they were made, as the

@@ -64,5 +64,13 @@ record! {
         data_sequence_in_order: bool => Repeats; added,
         /// ErrorRecoveryLevel (§13.20).
         error_recovery_level: u8 => Repeats; added,
+        /// Whether this is known from packets that passed one point of the path, as are the times of `packet` and `pdu`
+        /// records beside it. Window scales that no packet told are then 255.
+        is_captured: bool => Repeats; added,
+        /// Sequence number of the first byte that it sends, from which the offsets of its PDUs count; 0 where that
+        /// was not captured, as its SYN is recorded.
+        first_sent_seq: u32 => Repeats; added,
+        /// The same of what it receives.
+        first_received_seq: u32 => Repeats; added,
     }
 }

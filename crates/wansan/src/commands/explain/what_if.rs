@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use wansan_insight::capture::Capture;
 use wansan_insight::run::RunCell;
-use wansan_insight::{Cell, Run, explain};
+use wansan_insight::{Cell, Run, explain, summarise};
 use wansan_trace::units::format_bytes;
 use wansan_twin::fit::Compared;
 use wansan_twin::knob::{self, Setting};
@@ -39,7 +39,14 @@ pub(super) fn of_run(folder: &Path, run: &Run, set: &[String], json: bool) -> Re
     if !cell.changes.is_empty() {
         bail!("{what} cannot be simulated: its paths were changed while it ran");
     }
-    let reading = Reading::of(&records, cell.window);
+    let reading = match records.is_captured() {
+        true => {
+            let sessions = summarise(&records, cell.window).sessions;
+            let has_window = sessions.iter().all(|it| it.command_window.is_some());
+            Reading::of_packets(records, has_window)
+        }
+        false => Reading::of(&records, cell.window),
+    };
     predict(&what, &format!("Cell {}", cell.cell), reading, set, json)
 }
 
