@@ -1,4 +1,4 @@
-// Builds dist/report.html and dist/live.html (script and style inlined, nothing left to load), and
+// Builds dist/report.html, dist/live.html and dist/diagnosis.html (script and style inlined, nothing left to load), and
 // with --tests the tests too, as plain scripts for node's own test runner.
 import { build } from "esbuild";
 import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
@@ -65,6 +65,7 @@ async function buildTests() {
 const sources = await fingerprint();
 await buildPage("report", { title: "wansan report", connect: "'none'" }, sources);
 await buildPage("live", { title: "wansan watch", connect: "'self'" }, sources);
+await buildPage("diagnosis", { title: "wansan diagnose", connect: "'self'" }, sources);
 if (process.argv.includes("--tests")) {
   await buildTests();
 }

@@ -1,4 +1,4 @@
-//! Finds the live page that is built into the program.
+//! Finds the live pages that are built into the program.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -6,19 +6,25 @@ use std::process::ExitCode;
 #[path = "../../lab/build/page.rs"]
 mod page;
 
-/// The page, under `web`.
-const LIVE_PAGE: &str = "dist/live.html";
+/// The pages, under `web`, and what they are called in the program.
+const PAGES: [(&str, &str); 2] = [
+    ("WANSAN_LIVE_PAGE", "dist/live.html"),
+    ("WANSAN_DIAGNOSIS_PAGE", "dist/diagnosis.html"),
+];
 
 fn main() -> ExitCode {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
-    for name in page::SOURCES.iter().chain([&LIVE_PAGE]) {
+    let built = PAGES.iter().map(|(_, page)| page);
+    for name in page::SOURCES.iter().chain(built) {
         println!("cargo::rerun-if-changed={}", web.join(name).display());
     }
-    match page::current(&web, LIVE_PAGE) {
-        Ok(page) => println!("cargo::rustc-env=WANSAN_LIVE_PAGE={}", page.display()),
-        Err(error) => {
-            println!("cargo::error={error}: run `make web` first (it needs Node.js)");
-            return ExitCode::FAILURE;
+    for (variable, name) in PAGES {
+        match page::current(&web, name) {
+            Ok(page) => println!("cargo::rustc-env={variable}={}", page.display()),
+            Err(error) => {
+                println!("cargo::error={error}: run `make web` first (it needs Node.js)");
+                return ExitCode::FAILURE;
+            }
         }
     }
     ExitCode::SUCCESS

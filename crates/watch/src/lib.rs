@@ -4,17 +4,21 @@
 //! [`Metrics`] for Prometheus, and those of the caller, for which [`Lines`] writes JSON. Each has a board of its
 //! own: all open connections with their latest state.
 
+mod audience;
 mod board;
 mod json;
 mod metrics;
 mod page;
 mod screen;
 mod sink;
+mod text_screen;
 mod words;
 
+pub use audience::{Audience, LivePage, message};
 pub use json::Lines;
 pub use metrics::Metrics;
 pub use page::Page;
 pub use screen::Screen;
 pub use sink::{Sink, SinkError, run};
+pub use text_screen::TextScreen;
 pub use words::{describe_device_gone, describe_method};

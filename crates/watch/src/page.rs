@@ -1,47 +1,25 @@
 //! The watch as a live page in browsers.
 //!
-//! A browser loads the page from `/` and then reads `/events`, a stream of server-sent events: the
-//! lines of [`crate::json`] but for samples, and ten times a second a frame with the present state
-//! of all connections. One that reads too slowly is left behind and loads anew.
+//! They are sent the lines of [`crate::json`] but for samples, and ten times a second a frame with the present state
+//! of all connections.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use wansan_metrics::http::{self, Response, ServeError};
+use wansan_metrics::http::ServeError;
 use wansan_tcp::watch::{Batch, Ending, Method, Unseen};
 use wansan_trace::event::{Tcp, TcpEvent};
 
+use crate::audience::{Audience, LivePage, message};
 use crate::board::{Board, Entry};
 use crate::json::Line;
 use crate::sink::{Sink, SinkError};
 
-/// The page, with its script and style.
-const HTML: &str = include_str!(env!("WANSAN_LIVE_PAGE"));
-
 /// Time between frames.
 const FRAME: Duration = Duration::from_millis(100);
-
-/// Browsers that look at once.
-const MOST_VIEWERS: usize = 16;
-
-/// Messages that wait for a browser.
-const WAITING_MESSAGES: usize = 256;
-
-/// A browser that takes nothing for so long has gone.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What a browser is sent first, and the browsers.
-#[derive(Default)]
-struct Audience {
-    watch: String,
-    begins: BTreeMap<u64, String>,
-    viewers: Vec<SyncSender<Arc<str>>>,
-}
+/// What a browser is sent first is the watch's own line; the others go by their cookies, which begin at 1.
+const OF_WATCH: u64 = 0;
 
 /// The present state of a connection.
 #[derive(Serialize)]
@@ -77,8 +55,7 @@ struct Frame<'b> {
 pub struct Page {
     board: Board,
     unseen: Unseen,
-    audience: Arc<Mutex<Audience>>,
-    address: SocketAddr,
+    audience: Audience,
     framed: Instant,
 }
 
@@ -88,24 +65,10 @@ impl Page {
     /// # Errors
     /// When it cannot.
     pub fn serve(listen: SocketAddr) -> Result<Page, ServeError> {
-        let audience = Arc::new(Mutex::new(Audience::default()));
-        let shared = Arc::clone(&audience);
-        let address = http::serve(listen, "the live page", move |path| match path {
-            "/" => Response::Body {
-                media_type: "text/html; charset=utf-8",
-                body: HTML.to_owned(),
-            },
-            "/events" => {
-                let shared = Arc::clone(&shared);
-                Response::Stream(Box::new(move |stream| admit(&shared, stream)))
-            }
-            _ => Response::NotFound("the page is at /"),
-        })?;
         Ok(Page {
             board: Board::default(),
             unseen: Unseen::default(),
-            audience,
-            address,
+            audience: Audience::serve(listen, LivePage::Watch)?,
             framed: Instant::now(),
         })
     }
@@ -113,76 +76,19 @@ impl Page {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-fn locked(audience: &Mutex<Audience>) -> MutexGuard<'_, Audience> {
-    audience.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// One message of a stream of server-sent events.
-fn message(line: &impl Serialize) -> serde_json::Result<String> {
-    Ok(format!("data: {}\n\n", serde_json::to_string(line)?))
-}
-
-/// Takes in another browser, which is served by a thread of its own.
-fn admit(audience: &Mutex<Audience>, mut stream: TcpStream) {
-    let mut all = locked(audience);
-    if all.viewers.len() >= MOST_VIEWERS {
-        let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-        // One that has gone does not wait for an answer.
-        let _ = stream.write_all(full);
-        return;
-    }
-    let greeting: String = std::iter::once(&all.watch)
-        .chain(all.begins.values())
-        .map(String::as_str)
-        .collect();
-    let (give, messages) = sync_channel(WAITING_MESSAGES);
-    let serve = move || {
-        // A browser that goes away is its own affair; what is given is dropped with the channel.
-        drop(speak(stream, &greeting, &messages));
-    };
-    let thread = std::thread::Builder::new().name("viewer".to_owned());
-    if thread.spawn(serve).is_ok() {
-        all.viewers.push(give);
-    }
-}
-
-fn speak(mut stream: TcpStream, greeting: &str, messages: &Receiver<Arc<str>>) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
-          Connection: close\r\n\r\n",
-    )?;
-    stream.write_all(greeting.as_bytes())?;
-    for message in messages {
-        stream.write_all(message.as_bytes())?;
-    }
-    Ok(())
-}
-
-impl Audience {
-    fn send(&mut self, text: String) {
-        if text.is_empty() {
-            return;
-        }
-        let text: Arc<str> = text.into();
-        // One that does not keep up, or has gone, is let go.
-        self.viewers
-            .retain(|viewer| viewer.try_send(Arc::clone(&text)).is_ok());
+        self.audience.address()
     }
 }
 
 impl Sink for Page {
     fn began(&mut self, method: &Method, interval: Duration) -> Result<(), SinkError> {
-        locked(&self.audience).watch = message(&Line::watch(method, interval))?;
+        let line = message(&Line::watch(method, interval))?;
+        self.audience.keep(OF_WATCH, line);
         Ok(())
     }
 
     fn batch(&mut self, batch: &Batch) -> Result<bool, SinkError> {
-        let mut audience = locked(&self.audience);
+        let audience = &self.audience;
         let mut text = String::new();
         let mut failed = None;
         self.board.take(batch, |record, entry| {
@@ -193,9 +99,9 @@ impl Sink for Page {
                 Ok(line) => {
                     text.push_str(&line);
                     if record.event == TcpEvent::Begin {
-                        audience.begins.insert(entry.cookie(), line);
+                        audience.keep(entry.cookie(), line);
                     } else if record.event == TcpEvent::End {
-                        audience.begins.remove(&entry.cookie());
+                        audience.forget(entry.cookie());
                     }
                 }
                 Err(error) => failed = Some(error),
@@ -211,7 +117,7 @@ impl Sink for Page {
             self.unseen = batch.unseen;
             text.push_str(&message(&Line::unseen(batch.time.ns(), &self.unseen))?);
         }
-        audience.send(text);
+        self.audience.send(text);
         Ok(true)
     }
 
@@ -220,20 +126,19 @@ impl Sink for Page {
             return Ok(true);
         }
         self.framed = Instant::now();
-        let mut audience = locked(&self.audience);
-        if !audience.viewers.is_empty() {
+        if !self.audience.is_empty() {
             let frame = Frame {
                 kind: "frame",
                 time_ns: self.board.time.ns(),
                 connections: self.board.entries.values().map(Now::of).collect(),
             };
-            audience.send(message(&frame)?);
+            self.audience.send(message(&frame)?);
         }
         Ok(true)
     }
 
     fn ended(&mut self, ending: Option<&Ending>) -> Result<(), SinkError> {
-        locked(&self.audience).send(message(&Line::over(ending))?);
+        self.audience.send(message(&Line::over(ending))?);
         Ok(())
     }
 }
