@@ -172,7 +172,7 @@ fn rounds(device: &Path) -> Result<()> {
     })?;
     let programs = programs();
     drop(counting);
-    let (ios, lost) = tracing.finish();
+    let (ios, lost) = tracing.take();
     if lost > 0 {
         return Err(format!("{lost} I/Os found no room").into());
     }

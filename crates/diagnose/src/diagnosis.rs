@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::Serialize;
-use wansan_insight::capture::{Capture, CaptureEnd, CapturedConnection, CapturedSession};
+use wansan_insight::both_ends::BothEnds;
+use wansan_insight::capture::{Capture, CapturedConnection, CapturedSession};
 use wansan_insight::cause::{Cause, Limit};
 use wansan_insight::ledger::WaitUse;
 use wansan_insight::summary::SessionUse;
@@ -18,6 +19,7 @@ use crate::host_queue::QueueWait;
 use crate::judge::{Bound, BoundUse, Evidence, Judgement, Verdict, judge};
 use crate::multipath::MultipathDiagnosis;
 use crate::open_iscsi::KernelSession;
+use crate::slices::Sampled;
 use crate::software::Software;
 use crate::traced::{BlockTrace, Commands, DiskUse, SessionTrace, StoreUse, devices};
 
@@ -35,8 +37,12 @@ pub struct Source {
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// How long it was looked at.
+    /// How long the host was watched.
     pub seconds: f64,
+    /// How long of that packets were taken: less where they come too fast for what the watch may cost.
+    pub looked_seconds: f64,
+    /// In how many slices of time. With several, what follows is of one of them.
+    pub slices: u64,
     /// Where it comes from.
     pub sources: Vec<Source>,
     /// Each session that had I/Os.
@@ -89,6 +95,10 @@ pub struct SessionDiagnosis {
     pub outstanding: f64,
     /// The most of them.
     pub outstanding_max: u64,
+    /// What all slices of time tell of it, if there were several.
+    pub sampled: Option<Sampled>,
+    /// Where its I/Os were between both ends, if a peer at the other one saw them too.
+    pub both_ends: Option<BothEnds>,
     /// What the latency consists of, the longest first.
     pub shares: Vec<Share>,
     /// Each of its disks that had I/Os, where tracepoints tell.
@@ -103,6 +113,14 @@ pub struct SessionDiagnosis {
     pub finding: String,
     /// What to change.
     pub changes: Vec<Change>,
+}
+
+impl SessionDiagnosis {
+    /// I/Os that wait so at a moment, as a mean, by Little's law.
+    #[must_use]
+    pub fn in_flight(&self, share: &Share) -> f64 {
+        self.iops * share.mean_ns / 1e9
+    }
 }
 
 /// What was looked at besides packets.
@@ -233,12 +251,6 @@ pub fn packets_used(capture: Option<&Capture>, packets: u64, dropped: u64) -> So
     match capture {
         None if packets == 0 && dropped == 0 => what = "none passed".to_owned(),
         None => what += "; no iSCSI PDUs in them",
-        Some(capture) if capture.end == CaptureEnd::Full => {
-            what += &format!(
-                "; as many as are kept passed in the first {:.1} s, which are diagnosed",
-                capture.span.seconds()
-            );
-        }
         Some(_) => {}
     }
     Source {
@@ -313,6 +325,8 @@ impl Seen<'_> {
             iops: self.session.scope.iops,
             outstanding,
             outstanding_max: self.alone.outstanding.max(self.window),
+            sampled: None,
+            both_ends: None,
             shares: shares(waits, &judgement, self.trace()),
             disks: self
                 .trace

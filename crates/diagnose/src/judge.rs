@@ -118,6 +118,29 @@ pub enum Verdict {
     Idle,
 }
 
+impl Verdict {
+    /// The name of the limit, without what it is of.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Verdict::Bound { bound } => match bound.bound {
+                Bound::QueueDepth { .. } => "queue_depth",
+                Bound::Requests { .. } => "requests",
+                Bound::SessionCommands => "session_commands",
+                Bound::CommandWindow => "command_window",
+            },
+            Verdict::HostQueue { .. } => "host_queue",
+            Verdict::Host => "host",
+            Verdict::Wire { of, .. } => of.name(),
+            Verdict::Target => "target",
+            Verdict::Store => "store",
+            Verdict::Unknown => "unknown",
+            Verdict::TooFewIos => "too_few_ios",
+            Verdict::Idle => "idle",
+        }
+    }
+}
+
 /// What holds the I/Os back, and how much of their latency counts for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judgement {

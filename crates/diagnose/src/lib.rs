@@ -9,6 +9,7 @@
 
 mod attributes;
 pub mod block;
+pub mod budget;
 pub mod change;
 pub mod diagnosis;
 mod filter;
@@ -20,6 +21,7 @@ pub mod matching;
 pub mod multipath;
 pub mod open_iscsi;
 pub mod packets;
+pub mod slices;
 pub mod sockets;
 pub mod software;
 pub mod traced;
@@ -28,4 +30,5 @@ pub mod watch;
 
 pub use diagnosis::Diagnosis;
 pub use host::Host;
-pub use watch::{WatchError, watch};
+pub use slices::Slices;
+pub use watch::{Slice, Watch, WatchError};

@@ -65,8 +65,25 @@ impl Packets {
             ring,
             next: 0,
         };
-        bind_to_all(&packets.socket)?;
+        packets.resume()?;
         Ok(packets)
+    }
+
+    /// Takes packets from now on.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn resume(&self) -> io::Result<()> {
+        bind(&self.socket, libc::ETH_P_ALL)
+    }
+
+    /// Takes none from now on, which costs whoever sends and receives them nothing then. Those that are in the ring stay there.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn pause(&self) -> io::Result<()> {
+        // A loopback test of Ethernet, which nothing sends: a socket that is bound to protocol 0 keeps its old one in some kernels.
+        bind(&self.socket, libc::ETH_P_LOOP)
     }
 
     /// Waits until packets are there, for this time at most.
@@ -254,10 +271,10 @@ fn statistics(socket: &OwnedFd) -> io::Result<u64> {
 }
 
 #[allow(unsafe_code, reason = "rustix knows no addresses of packet(7)")]
-fn bind_to_all(socket: &OwnedFd) -> io::Result<()> {
+fn bind(socket: &OwnedFd, protocol: libc::c_int) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
-        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_protocol: (protocol as u16).to_be(),
         sll_ifindex: 0,
         sll_hatype: 0,
         sll_pkttype: 0,

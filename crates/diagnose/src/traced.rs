@@ -65,8 +65,32 @@ impl Tracing {
         }
     }
 
-    /// Ends it. What LIO's tracepoints say of its stores goes into the capture.
-    pub(crate) fn finish(self, host: &Host, capture: Option<&mut Capture>) -> Traced {
+    /// Stops listening for a while.
+    pub(crate) fn pause(&mut self) {
+        if let Some(Ok(block)) = &mut self.block {
+            block.pause();
+        }
+        if let Some(Ok(target)) = &mut self.target {
+            target.pause();
+        }
+    }
+
+    /// Goes on. What the kernel refuses is a source less.
+    pub(crate) fn resume(&mut self) {
+        if let Some(Ok(block)) = &mut self.block
+            && let Err(error) = block.resume()
+        {
+            self.block = Some(Err(error));
+        }
+        if let Some(Ok(target)) = &mut self.target
+            && let Err(error) = target.resume()
+        {
+            self.target = Some(Err(error));
+        }
+    }
+
+    /// Ends a slice of time: what they told in it. What LIO's tracepoints say of its stores goes into the capture.
+    pub(crate) fn slice(&mut self, host: &Host, capture: Option<&mut Capture>) -> Traced {
         let mut sources = Vec::new();
         let mut source = |name, told: Result<String, String>| {
             let is_used = told.is_ok();
@@ -87,7 +111,7 @@ impl Tracing {
         const BLOCK: &str = "tracepoints of the block and SCSI layers";
         const TARGET: &str = "tracepoints of LIO";
         let ahead_ns = self.ahead_ns;
-        let block = match self.block {
+        let block = match &mut self.block {
             None => {
                 source(BLOCK, Err("no disks of open-iscsi".to_owned()));
                 None
@@ -97,17 +121,17 @@ impl Tracing {
                 None
             }
             Some(Ok(tracing)) => {
-                let (ios, lost) = tracing.finish();
+                let (ios, lost) = tracing.take();
                 source(BLOCK, Ok(counted(ios.len(), "I/Os", lost)));
                 Some(BlockTrace { ios, ahead_ns })
             }
         };
         let mut stores = BTreeMap::new();
-        match self.target {
+        match &mut self.target {
             None => source(TARGET, Err("no targets of LIO".to_owned())),
             Some(Err(error)) => source(TARGET, Err(error.to_string())),
             Some(Ok(tracing)) => {
-                let (commands, lost) = tracing.finish();
+                let (commands, lost) = tracing.take();
                 source(TARGET, Ok(counted(commands.len(), "commands", lost)));
                 if let Some(capture) = capture {
                     let captured: Vec<&CapturedCommand> = capture.commands.iter().collect();

@@ -1,10 +1,13 @@
-//! Looking at the host for a while.
+//! Looking at the host, in slices of time.
+//!
+//! What it costs has a bound ([`crate::budget`]): where packets come slowly enough, one slice is all the time, and where they come
+//! faster, nothing is taken between slices. So each slice shows whole I/Os, and all packets of them.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use wansan_insight::capture::{Capture, Passing};
@@ -14,6 +17,7 @@ use wansan_trace::event::Tcp;
 use wansan_trace::{ConnectionId, Instant, SessionId};
 
 use crate::block::{BlockUse, Counters, Disk};
+use crate::budget::{Budget, Meter};
 use crate::diagnosis::{Diagnosis, Looked, Source, diagnose, multipaths, packets_used, quiet};
 use crate::filter::MOST_PORTS;
 use crate::host::{Host, canonical};
@@ -22,81 +26,184 @@ use crate::traced::Tracing;
 
 /// How often the kernel is asked about connections.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// So many answers are kept.
+/// So many answers are kept of a slice.
 const MOST_SAMPLES: usize = 500_000;
 
-/// Looks at the sessions of `host` for `time` or until `goes_on` says no, and says what holds their I/Os back. `tick` is
-/// called now and then with the share of the time that has passed.
-///
-/// # Errors
-/// Packets cannot be seen, which is what most is known from.
-pub fn watch(
-    host: &Host,
-    ports: &BTreeSet<u16>,
-    sys: &Path,
-    time: Duration,
-    mut goes_on: impl FnMut(f64) -> bool,
-) -> Result<Diagnosis, WatchError> {
-    if ports.len() > MOST_PORTS {
-        return Err(WatchError::TooManyPorts { ports: ports.len() });
-    }
-    let disks: Vec<&Disk> = host.sessions.iter().flat_map(|it| &it.disks).collect();
-    // The kernel looks at programs for a while before it takes them.
-    let mut tracing = Tracing::begin(host);
-    let mut packets = Packets::open(ports).map_err(WatchError::Packets)?;
-    let before = counters(&disks, sys);
-    let began = clock::now();
-    let mut passing = Passing::default();
-    for connection in &host.connections {
-        passing.know_scales([connection.local, connection.remote], connection.scales);
-    }
-    let mut sampling = Sampling::begin(host);
-    let mut is_full = false;
-    loop {
-        let elapsed = clock::now() - began;
-        let share = elapsed.as_secs_f64() / time.as_secs_f64().max(1e-9);
-        if elapsed >= time || is_full || !goes_on(share.min(1.0)) {
-            break;
+/// A watch on the sessions of a host: [`slice`](Watch::slice), then [`rest`](Watch::rest), and again.
+#[derive(Debug)]
+pub struct Watch<'h> {
+    host: &'h Host,
+    sys: PathBuf,
+    packets: Packets,
+    passing: Passing,
+    sampling: Option<Sampling>,
+    tracing: Tracing,
+    is_paused: bool,
+    budget: Budget,
+    meter: Meter,
+}
+
+/// What was seen in a slice of time.
+#[derive(Debug)]
+pub struct Slice {
+    /// What it tells.
+    pub diagnosis: Diagnosis,
+    /// Its packets; `None` where no PDUs were among them.
+    pub capture: Option<Capture>,
+}
+
+impl<'h> Watch<'h> {
+    /// Begins to look at packets with one of `ports`, as [`Host::find`] has found them.
+    ///
+    /// # Errors
+    /// Packets cannot be seen, which is what most is known from.
+    pub fn begin(
+        host: &'h Host,
+        ports: &BTreeSet<u16>,
+        sys: &Path,
+    ) -> Result<Watch<'h>, WatchError> {
+        if ports.len() > MOST_PORTS {
+            return Err(WatchError::TooManyPorts { ports: ports.len() });
         }
-        packets
-            .wait(INTERVAL.min(time - elapsed))
-            .map_err(WatchError::Packets)?;
-        if let Some(sampling) = &mut sampling {
-            sampling.sample();
+        // The kernel looks at programs for a while before it takes them.
+        let tracing = Tracing::begin(host);
+        let packets = Packets::open(ports).map_err(WatchError::Packets)?;
+        let mut passing = Passing::default();
+        for connection in &host.connections {
+            passing.know_scales([connection.local, connection.remote], connection.scales);
         }
-        packets.drain(|packet| is_full |= passing.take(packet).is_break());
-        tracing.drain();
+        Ok(Watch {
+            host,
+            sys: sys.to_owned(),
+            packets,
+            passing,
+            sampling: Sampling::begin(host),
+            tracing,
+            is_paused: false,
+            budget: Budget::new(clock::now()),
+            meter: Meter::begin(),
+        })
     }
-    let after = counters(&disks, sys);
-    let seconds = (clock::now() - began).as_secs_f64();
-    let dropped = packets.take_drops().map_err(WatchError::Packets)?;
-    drop(packets);
-    let count = passing.packets();
-    let mut capture = passing.capture();
-    let traced = tracing.finish(host, capture.as_mut());
-    let looked = Looked {
-        disks: used(&before, &after),
-        dropped,
-        block: traced.block,
-        stores: traced.stores,
-    };
-    let samples = sampling
-        .map(|sampling| sampling.samples)
-        .unwrap_or_default();
-    let sampled = samples.len();
-    if let Some(capture) = &mut capture {
-        capture.add_samples(samples);
+
+    /// Looks until `end`, as long as what it may cost lasts, as much is kept as may be, and `goes_on` says so; it is asked now and
+    /// then. Says what that tells.
+    ///
+    /// # Errors
+    /// Packets cannot be seen any more.
+    pub fn slice(
+        &mut self,
+        end: Instant,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Slice, WatchError> {
+        let before = self.counters();
+        let began = clock::now();
+        let mut is_full = false;
+        let mut packets = 0;
+        loop {
+            let now = clock::now();
+            self.budget.settle(now, self.meter.used());
+            if now >= end || is_full || self.budget.is_spent() || !goes_on() {
+                break;
+            }
+            self.packets
+                .wait(INTERVAL.min(end - now))
+                .map_err(WatchError::Packets)?;
+            if let Some(sampling) = &mut self.sampling {
+                sampling.sample();
+            }
+            let passing = &mut self.passing;
+            self.packets.drain(|packet| {
+                packets += 1;
+                is_full |= passing.take(packet).is_break();
+            });
+            self.tracing.drain();
+        }
+        if self.budget.is_spent() {
+            self.pause()?;
+        }
+        let after = self.counters();
+        let seconds = (clock::now() - began).as_secs_f64();
+        let dropped = self.packets.take_drops().map_err(WatchError::Packets)?;
+        let mut capture = self.passing.slice();
+        let traced = self.tracing.slice(self.host, capture.as_mut());
+        let looked = Looked {
+            disks: used(&before, &after),
+            dropped,
+            block: traced.block,
+            stores: traced.stores,
+        };
+        let samples = self.sampling.as_mut();
+        let samples = samples.map(|of| std::mem::take(&mut of.samples));
+        let samples = samples.unwrap_or_default();
+        let sampled = samples.len();
+        if let Some(capture) = &mut capture {
+            capture.add_samples(samples);
+        }
+        let sessions = diagnose(self.host, capture.as_ref(), &looked);
+        let mut sources = sources(self.host, capture.as_ref(), (packets, sampled), &looked);
+        sources.extend(traced.sources);
+        let diagnosis = Diagnosis {
+            seconds,
+            looked_seconds: seconds,
+            slices: 1,
+            sources,
+            quiet: quiet(self.host, &sessions),
+            multipaths: multipaths(self.host, &sessions, &looked, seconds),
+            sessions,
+        };
+        self.budget.settle(clock::now(), self.meter.used());
+        Ok(Slice { diagnosis, capture })
     }
-    let sessions = diagnose(host, capture.as_ref(), &looked);
-    let mut sources = sources(host, capture.as_ref(), (count, sampled), &looked);
-    sources.extend(traced.sources);
-    Ok(Diagnosis {
-        seconds,
-        sources,
-        quiet: quiet(host, &sessions),
-        multipaths: multipaths(host, &sessions, &looked, seconds),
-        sessions,
-    })
+
+    /// Waits until the next slice may begin, with nothing taken meanwhile, and no longer than until `end` or until `goes_on` says
+    /// no.
+    ///
+    /// # Errors
+    /// As [`slice`](Watch::slice).
+    pub fn rest(
+        &mut self,
+        end: Instant,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<(), WatchError> {
+        if !self.budget.is_spent() {
+            return Ok(());
+        }
+        self.pause()?;
+        let until = end.min(clock::now() + self.budget.wait());
+        loop {
+            let now = clock::now();
+            if now >= until || !goes_on() {
+                break;
+            }
+            std::thread::sleep(INTERVAL.min(until - now));
+        }
+        // What came before the pause belongs to no slice.
+        self.packets.drain(|_| {});
+        self.packets.take_drops().map_err(WatchError::Packets)?;
+        self.tracing.resume();
+        self.packets.resume().map_err(WatchError::Packets)?;
+        self.is_paused = false;
+        self.budget.settle(clock::now(), self.meter.used());
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<(), WatchError> {
+        if !self.is_paused {
+            self.is_paused = true;
+            self.packets.pause().map_err(WatchError::Packets)?;
+            self.tracing.pause();
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> BTreeMap<String, Counters> {
+        let disks = self.host.sessions.iter().flat_map(|it| &it.disks);
+        let each = disks.filter_map(|disk: &Disk| {
+            let counters = disk.counters(&self.sys)?;
+            Some((disk.name.clone(), counters))
+        });
+        each.collect()
+    }
 }
 
 /// It cannot be looked.
@@ -116,6 +223,7 @@ pub enum WatchError {
 }
 
 /// Asks the kernel about connections now and then.
+#[derive(Debug)]
 struct Sampling {
     diag: Diag,
     connections: Vec<Connection>,
@@ -167,12 +275,6 @@ impl Sampling {
         });
         self.samples.extend(samples);
     }
-}
-
-fn counters(disks: &[&Disk], sys: &Path) -> BTreeMap<String, Counters> {
-    let each = disks.iter();
-    let each = each.filter_map(|disk| Some((disk.name.clone(), disk.counters(sys)?)));
-    each.collect()
 }
 
 fn used(

@@ -103,7 +103,7 @@ fn each_io() -> Result<(), Stop> {
             tracing.drain();
         }
     }
-    let (ios, lost) = tracing.finish();
+    let (ios, lost) = tracing.take();
     let ended_ns = clock::now().ns();
     let told = || format!("{lost} lost, {ios:?}");
     let sectors: Vec<u64> = ios.iter().map(|io| io.sector).collect();
@@ -134,7 +134,7 @@ fn other_disks() -> Result<(), Stop> {
             read(disk, block)?;
         }
     }
-    let (ios, lost) = tracing.finish();
+    let (ios, lost) = tracing.take();
     let is_other = ios.iter().all(|io| io.disk == other.number);
     require(
         is_other && ios.len() as u64 == BLOCKS / 2 && lost == 0,

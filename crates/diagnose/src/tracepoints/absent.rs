@@ -28,9 +28,21 @@ macro_rules! absent {
             }
 
             /// What was reported, and how much was lost.
-            #[must_use]
-            pub fn finish(self) -> (Vec<$of>, u64) {
-                match self {}
+            pub fn take(&mut self) -> (Vec<$of>, u64) {
+                match *self {}
+            }
+
+            /// Stops for a while.
+            pub fn pause(&mut self) {
+                match *self {}
+            }
+
+            /// Goes on.
+            ///
+            /// # Errors
+            /// Never.
+            pub fn resume(&mut self) -> Result<(), TracingError> {
+                match *self {}
             }
         }
     };

@@ -61,10 +61,22 @@ impl BlockTracing {
         self.0.drain();
     }
 
-    /// The I/Os that were completed, and how many more nothing is known of.
-    #[must_use]
-    pub fn finish(self) -> (Vec<BlockIo>, u64) {
-        self.0.finish()
+    /// The I/Os that were completed since the last call, and how many more nothing is known of.
+    pub fn take(&mut self) -> (Vec<BlockIo>, u64) {
+        self.0.take()
+    }
+
+    /// Stops the programs.
+    pub fn pause(&mut self) {
+        self.0.links.clear();
+    }
+
+    /// Has them go on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn resume(&mut self) -> Result<(), TracingError> {
+        Ok(self.0.resume()?)
     }
 }
 
@@ -83,10 +95,22 @@ impl TargetTracing {
         self.0.drain();
     }
 
-    /// The commands that were carried out, and how many more nothing is known of.
-    #[must_use]
-    pub fn finish(self) -> (Vec<TargetCommand>, u64) {
-        self.0.finish()
+    /// The commands that were carried out since the last call, and how many more nothing is known of.
+    pub fn take(&mut self) -> (Vec<TargetCommand>, u64) {
+        self.0.take()
+    }
+
+    /// Stops the programs.
+    pub fn pause(&mut self) {
+        self.0.links.clear();
+    }
+
+    /// Has them go on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn resume(&mut self) -> Result<(), TracingError> {
+        Ok(self.0.resume()?)
     }
 }
 
@@ -98,9 +122,12 @@ struct Tracing<R> {
     /// Records that were not kept.
     left_out: u64,
     kept: Vec<R>,
+    /// What had found no room in the kernel when it was told last.
+    told_lost: u64,
     /// The programs run as long as these are held.
-    _links: Vec<Link>,
+    links: Vec<Link>,
     object: Object,
+    name: &'static str,
 }
 
 impl<R: 'static> Tracing<R> {
@@ -124,10 +151,7 @@ impl<R: 'static> Tracing<R> {
                 0
             })?;
             let ring = builder.build()?;
-            let programs = object.progs_mut().filter(|program| program.autoload());
-            let links: libbpf_rs::Result<Vec<Link>> =
-                programs.map(|program| program.attach()).collect();
-            Ok((ring, taken, links?))
+            Ok((ring, taken, attached(&object)?))
         };
         match attach() {
             Ok((ring, taken, links)) => Ok(Tracing {
@@ -136,8 +160,10 @@ impl<R: 'static> Tracing<R> {
                 is_wanted: Box::new(|_| true),
                 left_out: 0,
                 kept: Vec::new(),
-                _links: links,
+                told_lost: 0,
+                links,
                 object,
+                name,
             }),
             Err(error) => Err(ebpf::refused(name, &error, &loaded.verifier_log)),
         }
@@ -155,10 +181,18 @@ impl<R: 'static> Tracing<R> {
         }
     }
 
-    fn finish(mut self) -> (Vec<R>, u64) {
+    fn take(&mut self) -> (Vec<R>, u64) {
         self.drain();
-        let lost = self.lost() + self.left_out;
-        (self.kept, lost)
+        let lost = self.lost();
+        let newly_lost = lost - self.told_lost + std::mem::take(&mut self.left_out);
+        self.told_lost = lost;
+        (std::mem::take(&mut self.kept), newly_lost)
+    }
+
+    fn resume(&mut self) -> Result<(), EbpfError> {
+        let links = attached(&self.object);
+        self.links = links.map_err(|error| ebpf::refused(self.name, &error, ""))?;
+        Ok(())
     }
 
     /// What found no room in the kernel.
@@ -172,6 +206,12 @@ impl<R: 'static> Tracing<R> {
         let count = value.and_then(|bytes| bytes.first_chunk().copied());
         count.map_or(0, u64::from_ne_bytes)
     }
+}
+
+/// Has the programs of an object run.
+fn attached(object: &Object) -> libbpf_rs::Result<Vec<Link>> {
+    let programs = object.progs_mut().filter(|program| program.autoload());
+    programs.map(|program| program.attach()).collect()
 }
 
 /// `place` of block.bpf.c.

@@ -33,6 +33,9 @@ pub(super) struct Order {
     waiting: BinaryHeap<Reverse<Waiting>>,
     waiting_bytes: usize,
     newest_ns: u64,
+    /// Memory of frames that have been given on, for those to come: to ask for it each time takes longer than to copy.
+    spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
 }
 
 impl Order {
@@ -50,13 +53,16 @@ impl Order {
             false => self.newest_ns.max(frame.time_ns),
         };
         self.waiting_bytes += frame.bytes.len();
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        self.spare_bytes -= bytes.capacity();
+        bytes.extend_from_slice(frame.bytes);
         self.waiting.push(Reverse(Waiting {
             time_ns: frame.time_ns,
             number: frame.number,
             interface: frame.interface,
             link: frame.link.0,
             is_lost: frame.is_lost,
-            bytes: frame.bytes.to_vec(),
+            bytes,
         }));
         while self.waiting.len() > MOST_FRAMES || self.waiting_bytes > MOST_BYTES {
             self.first(&mut give)?;
@@ -76,18 +82,24 @@ impl Order {
     }
 
     fn first(&mut self, give: &mut impl FnMut(&Frame<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let Some(Reverse(first)) = self.waiting.pop() else {
+        let Some(Reverse(mut first)) = self.waiting.pop() else {
             return ControlFlow::Continue(());
         };
         self.waiting_bytes -= first.bytes.len();
-        give(&Frame {
+        let given = give(&Frame {
             number: first.number,
             time_ns: first.time_ns,
             interface: first.interface,
             link: Linktype(first.link),
             bytes: &first.bytes,
             is_lost: first.is_lost,
-        })
+        });
+        first.bytes.clear();
+        if self.spare_bytes + first.bytes.capacity() <= MOST_BYTES {
+            self.spare_bytes += first.bytes.capacity();
+            self.spare.push(first.bytes);
+        }
+        given
     }
 }
 

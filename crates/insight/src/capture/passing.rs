@@ -1,4 +1,4 @@
-//! Packets that are looked at while they pass.
+//! Packets that are looked at while they pass, in slices of time.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -63,19 +63,24 @@ impl Passing {
         self.packets
     }
 
-    /// What has passed, as a capture; `None` when there were no PDUs in it.
+    /// Ends a slice of time: what has passed in it, as a capture; `None` when there were no PDUs in it. What is known of
+    /// connections is known in the slices that follow, of which the next begins with the next packet.
     #[must_use]
-    pub fn capture(mut self) -> Option<Capture> {
+    pub fn slice(&mut self) -> Option<Capture> {
         let rest = self.order.rest(|frame| self.reading.take(frame));
         let end = match self.is_full || rest.is_break() {
             true => CaptureEnd::Full,
             false => CaptureEnd::Whole,
         };
+        self.is_full = false;
         for (ends, scales) in &self.scales {
             for connection in self.reading.connections.values_mut() {
                 connection.know_scales(*ends, *scales);
             }
         }
-        self.reading.capture(end).ok()
+        self.reading.name_sessions();
+        let next = self.reading.next_part();
+        let slice = std::mem::replace(&mut self.reading, next);
+        slice.capture(end).ok()
     }
 }

@@ -1,8 +1,15 @@
 //! `wansan diagnose`: why the disks of this host are slow, now.
 
+mod live;
+mod metrics;
+mod peer;
+mod recorded;
+mod text;
+
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::{self, Write};
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,34 +17,62 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use wansan_diagnose::block::Disk;
-use wansan_diagnose::change::Change;
-use wansan_diagnose::diagnosis::{Diagnosis, SessionDiagnosis, Share};
-use wansan_diagnose::host::Role;
-use wansan_diagnose::multipath::MultipathDiagnosis;
-use wansan_diagnose::software::Software;
-use wansan_diagnose::traced::DiskUse;
-use wansan_diagnose::{Host, watch};
-use wansan_trace::units;
+use wansan_diagnose::{Diagnosis, Host, Slices, Watch};
+use wansan_insight::both_ends::PassedIo;
+use wansan_trace::{clock, units};
 
-use super::grid::{grid, right};
 use super::measuring::bar;
+use super::watch::here_or_there;
 use super::{INTERRUPTED, print_json, print_text};
+use live::Live;
+use peer::{MOST_IOS, OtherEnd, Peering};
+use recorded::Recorded;
 
 /// Arguments of `wansan diagnose`.
 #[derive(Debug, Args)]
 pub(crate) struct DiagnoseArgs {
-    /// How long to look, 100ms to 1h
-    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = time)]
-    time: Duration,
+    /// How long to look, 100ms to 1h [default: 30s; with --live, --web or --prometheus until it is told to end]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    time: Option<Duration>,
     /// Where targets listen, here or elsewhere; repeat for each. Ports of open-iscsi's sessions and of LIO's portals are
     /// found
     #[arg(long = "port", value_name = "PORT", default_value = "3260")]
     ports: Vec<u16>,
+    /// Show what I/Os wait for in the terminal, anew for each --interval, until q is pressed
+    #[arg(long, conflicts_with = "json")]
+    live: bool,
+    /// Serve a live page here, with what I/Os wait for; a port alone means 127.0.0.1; other addresses are open to anyone who
+    /// can reach them
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
+    web: Option<SocketAddr>,
+    /// Serve Prometheus metrics here, under /metrics; a port alone means 127.0.0.1; other addresses are open to anyone who can
+    /// reach them
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
+    prometheus: Option<SocketAddr>,
+    /// How long a slice of time is that --live, --web and --prometheus show, 100ms to 1h; it may be shorter where there is much
+    /// to see
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    interval: Duration,
+    /// Write what was seen to this new folder, as records without payloads: `wansan explain FOLDER` reads it
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
+    /// Look from the other end of the path as well, with this wansan copied there: whether path or target has the I/Os
+    #[arg(long, value_name = "ssh://[USER@]HOST", value_parser = destination, conflicts_with_all = ["each_io", "live", "web", "prometheus"])]
+    peer: Option<String>,
+    /// Run the wansan that is installed on the peer, instead of copying this one there
+    #[arg(long, requires = "peer")]
+    no_copy: bool,
+    /// Configuration for ssh, as `ssh -F` takes it [default: the user's own]
+    #[arg(long, value_name = "FILE", requires = "peer")]
+    ssh_config: Option<PathBuf>,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
+    /// With --json: print when each I/O passed this host, too, as one line for many of them. It is what --peer reads
+    #[arg(long, requires = "json")]
+    each_io: bool,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -49,8 +84,39 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A share of the latency that is left out of the table, as it changes nothing.
-const LEAST_SHARE: f64 = 0.005;
+fn destination(text: &str) -> Result<String, String> {
+    match text.strip_prefix("ssh://") {
+        Some(host) if !host.is_empty() => Ok(text.to_owned()),
+        _ => {
+            Err("give ssh://HOST or ssh://USER@HOST, with a name of ssh's configuration".to_owned())
+        }
+    }
+}
+
+impl DiagnoseArgs {
+    /// Whether it is shown while it goes on.
+    fn is_live(&self) -> bool {
+        self.live || self.web.is_some() || self.prometheus.is_some()
+    }
+
+    /// How long to look: as good as for ever where nobody says.
+    fn time(&self) -> Duration {
+        const USUAL: Duration = Duration::from_secs(30);
+        const EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+        let unasked = if self.is_live() { EVER } else { USUAL };
+        self.time.unwrap_or(unasked)
+    }
+}
+
+/// Everything that is printed with `--json`.
+#[derive(Serialize)]
+struct Told<'t> {
+    #[serde(flatten)]
+    diagnosis: &'t Diagnosis,
+    /// What was seen at the other end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<&'t OtherEnd>,
+}
 
 /// Carries out `wansan diagnose`.
 ///
@@ -68,226 +134,98 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
             ports.join(" or ")
         );
     }
+    let mut recorded = args.record.as_deref().map(Recorded::prepare).transpose()?;
+    let ends = until_told()?;
+    let progress = bar(args.json || args.is_live());
+    let peering = args.peer.as_deref().map(|destination| {
+        progress.set_message("reaching the other end");
+        Peering::begin(args, destination, &ports, &ends)
+    });
+    let peering = peering.transpose()?;
+    progress.set_message("watching packets");
+    let mut watch = Watch::begin(&host, &ports, sys)?;
+    if args.each_io {
+        peer::say_begun()?;
+    }
+    let live = RefCell::new(Live::open(args)?);
+    let began = clock::now();
+    let end = began + args.time();
+    let goes_on = || {
+        let share = (clock::now() - began).as_secs_f64() / args.time().as_secs_f64();
+        progress.set_position((share * 1000.0) as u64);
+        if !matches!(live.borrow_mut().goes_on(), Ok(true)) {
+            ends.store(true, Ordering::Relaxed);
+        }
+        // Interrupted, it prints what was seen until then.
+        !ends.load(Ordering::Relaxed)
+    };
+    let keeps_ios = peering.is_some() || args.each_io;
+    let (mut slices, mut ios): (Slices, Vec<PassedIo>) = Default::default();
+    loop {
+        let until = match args.is_live() {
+            true => end.min(clock::now() + args.interval),
+            false => end,
+        };
+        let slice = watch.slice(until, goes_on)?;
+        let at_s = (clock::now() - began).as_secs_f64();
+        live.borrow_mut().take(&slice.diagnosis, at_s)?;
+        slices.add(slice.diagnosis);
+        if let Some(capture) = &slice.capture {
+            if let Some(recorded) = &mut recorded {
+                recorded.write(capture)?;
+            }
+            if keeps_ios && ios.len() < MOST_IOS {
+                ios.extend(capture.passed_ios());
+                ios.truncate(MOST_IOS);
+            }
+        }
+        watch.rest(end, goes_on)?;
+        if clock::now() >= end || !goes_on() {
+            break;
+        }
+    }
+    let seconds = (clock::now() - began).as_secs_f64();
+    drop(live);
+    let Some(mut diagnosis) = slices.diagnosis(seconds) else {
+        bail!("interrupted before anything was seen");
+    };
+    let other = peering.map(|peering| {
+        progress.set_message("waiting for the other end");
+        peering.end(&mut diagnosis, &ios, &ends)
+    });
+    let other = other.transpose()?;
+    progress.finish_and_clear();
+    if args.each_io {
+        peer::say(&diagnosis, &ios)?;
+    } else if args.json {
+        let told = Told {
+            diagnosis: &diagnosis,
+            peer: other.as_ref(),
+        };
+        print_json(&serde_json::to_string_pretty(&told)?)?;
+    } else {
+        print_text(|out| {
+            text::print(out, &diagnosis)?;
+            other.iter().try_for_each(|other| other.print(out))
+        })?;
+    }
+    if let Some(recorded) = recorded {
+        recorded.end();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Becomes true when the program is told to end; a second time ends it at once.
+fn until_told() -> Result<Arc<AtomicBool>> {
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // A second one ends it at once.
         signal_hook::flag::register_conditional_shutdown(
             signal,
             INTERRUPTED.into(),
             Arc::clone(&ends),
         )
+        .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&ends)))
         .context("cannot wait for signals")?;
-        signal_hook::flag::register(signal, Arc::clone(&ends))
-            .context("cannot wait for signals")?;
     }
-    let progress = bar(args.json);
-    progress.set_message("watching packets");
-    let diagnosis = watch(&host, &ports, sys, args.time, |share| {
-        progress.set_position((share * 1000.0) as u64);
-        // Interrupted, it prints what was seen until then.
-        !ends.load(Ordering::Relaxed)
-    });
-    progress.finish_and_clear();
-    let diagnosis = diagnosis?;
-    match args.json {
-        true => print_json(&serde_json::to_string_pretty(&diagnosis)?)?,
-        false => print_text(|out| print(out, &diagnosis))?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn print(out: &mut dyn Write, diagnosis: &Diagnosis) -> io::Result<()> {
-    writeln!(out, "Watched for {:.1} s:", diagnosis.seconds)?;
-    for source in &diagnosis.sources {
-        writeln!(out, "  {}: {}", source.name, source.what)?;
-    }
-    for session in &diagnosis.sessions {
-        writeln!(out)?;
-        print_session(out, session)?;
-    }
-    for multipath in &diagnosis.multipaths {
-        writeln!(out)?;
-        print_multipath(out, multipath)?;
-    }
-    if diagnosis.sessions.is_empty() {
-        writeln!(out, "\nNo I/O began and ended meanwhile.")?;
-    }
-    if !diagnosis.quiet.is_empty() {
-        writeln!(out, "\nWithout I/Os: {}", diagnosis.quiet.join(", "))?;
-    }
-    Ok(())
-}
-
-fn print_session(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<()> {
-    title(out, session)?;
-    let latency_ns = session.judgement.latency_ns;
-    writeln!(
-        out,
-        "  {:.0} IOPS, latency {:.2} ms, {:.1} commands outstanding on average, {} at most",
-        session.iops,
-        latency_ns / 1e6,
-        session.outstanding,
-        session.outstanding_max,
-    )?;
-    let told: Vec<&Share> = session
-        .shares
-        .iter()
-        .filter(|share| share.share >= LEAST_SHARE)
-        .collect();
-    let rows = told.iter().map(|share| {
-        let uncertain = match share.uncertain_ns / latency_ns.max(1.0) >= LEAST_SHARE {
-            true => format!("±{:.2}", share.uncertain_ns / 1e6),
-            false => String::new(),
-        };
-        vec![
-            format!("{:.0} %", share.share * 100.0),
-            format!("{:.2} ms", share.mean_ns / 1e6),
-            uncertain,
-            share.why.to_owned(),
-            share.source.to_owned(),
-        ]
-    });
-    let mut table = grid(["share", "mean", "", "of an I/O's latency", "known from"]);
-    table.add_rows(rows);
-    right(&mut table, 0..3);
-    writeln!(out, "{table}\n")?;
-    if session.disks.len() > 1 {
-        writeln!(out, "{}\n", each_disk(&session.disks))?;
-    }
-    writeln!(out, "  {}", session.finding)?;
-    print_changes(out, &session.changes)
-}
-
-/// How the disks of a session share it.
-fn each_disk(disks: &[DiskUse]) -> comfy_table::Table {
-    let columns = [
-        "disk",
-        "LUN",
-        "I/Os",
-        "latency",
-        "in queues",
-        "on the wire",
-        "outstanding",
-        "queue depth",
-        "full",
-    ];
-    let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
-    let mut table = grid(columns);
-    table.add_rows(disks.iter().map(|disk| {
-        vec![
-            disk.disk.clone(),
-            disk.lun.to_string(),
-            disk.ios.to_string(),
-            ms(disk.latency_ns),
-            ms(disk.queued_ns),
-            disk.wire_ns.map(ms).unwrap_or_default(),
-            format!("{:.1}", disk.outstanding),
-            disk.queue_depth
-                .map(|depth| depth.to_string())
-                .unwrap_or_default(),
-            format!("{:.0} %", disk.full_share * 100.0),
-        ]
-    }));
-    right(&mut table, 1..columns.len());
-    table
-}
-
-fn print_multipath(out: &mut dyn Write, multipath: &MultipathDiagnosis) -> io::Result<()> {
-    let group = multipath
-        .table
-        .as_ref()
-        .and_then(|table| table.groups.first());
-    let chosen = group.map(|group| {
-        let in_a_row = group.paths.iter().find_map(|(_, in_a_row)| *in_a_row);
-        let in_a_row = in_a_row.map(|count| format!(", rr_min_io_rq {count}"));
-        format!(
-            ": path_selector {}{}",
-            group.selector,
-            in_a_row.unwrap_or_default()
-        )
-    });
-    writeln!(
-        out,
-        "{} ({}){}",
-        multipath.name,
-        multipath.device,
-        chosen.unwrap_or_default()
-    )?;
-    if let Some(latency_ns) = multipath.latency_ns {
-        writeln!(out, "  latency {:.2} ms above its paths", latency_ns / 1e6)?;
-    }
-    let mut table = grid(["path", "to", "IOPS", "latency"]);
-    table.add_rows(multipath.paths.iter().map(|path| {
-        vec![
-            path.disk.clone(),
-            path.portal.clone(),
-            format!("{:.0}", path.iops),
-            format!("{:.2} ms", path.latency_ns / 1e6),
-        ]
-    }));
-    right(&mut table, 2..4);
-    writeln!(out, "{table}\n")?;
-    match &multipath.finding {
-        Some(finding) => writeln!(out, "  {finding}")?,
-        None => writeln!(out, "  No path is slow beside the others.")?,
-    }
-    print_changes(out, &multipath.changes)
-}
-
-fn print_changes(out: &mut dyn Write, changes: &[Change]) -> io::Result<()> {
-    for change in changes {
-        writeln!(out, "  {}:", change.what)?;
-        for command in &change.commands {
-            writeln!(out, "      {command}")?;
-        }
-        if let Some(note) = &change.note {
-            writeln!(out, "      ({note})")?;
-        }
-    }
-    Ok(())
-}
-
-fn title(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<()> {
-    let disks: Vec<String> = session
-        .kernel
-        .iter()
-        .flat_map(|it| &it.disks)
-        .map(disk)
-        .collect();
-    let target = session.target_name.as_deref().unwrap_or("a target");
-    let ends = session.connections.iter();
-    let ends: Vec<String> = ends
-        .map(|(initiator, target)| format!("{initiator} to {target}"))
-        .collect();
-    match disks.is_empty() {
-        true => writeln!(out, "Session with {target}")?,
-        false => writeln!(out, "{}: {target}", disks.join(", "))?,
-    }
-    let software = |role: &str, software: Software| match software {
-        Software::Unknown => None,
-        known => Some(format!("{role} {}", known.in_words())),
-    };
-    let here = match session.role {
-        Role::Initiator => "this host is the initiator",
-        Role::Target => "this host is the target",
-        Role::Both => "both ends are on this host",
-    };
-    let told = [
-        Some(here.to_owned()),
-        software("initiator", session.initiator),
-        software("target", session.target),
-        session
-            .process
-            .as_ref()
-            .map(|process| format!("process {process}")),
-    ];
-    let told: Vec<String> = told.into_iter().flatten().collect();
-    writeln!(out, "  {}; {}", ends.join(", "), told.join(", "))
-}
-
-fn disk(disk: &Disk) -> String {
-    match &disk.multipath {
-        Some(above) => format!("{} (LUN {}, a path of {})", disk.name, disk.lun, above.name),
-        None => format!("{} (LUN {})", disk.name, disk.lun),
-    }
+    Ok(ends)
 }

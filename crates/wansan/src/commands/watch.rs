@@ -77,7 +77,7 @@ pub(crate) struct WatchArgs {
 }
 
 /// An address with a port, or a port of the loopback address.
-fn here_or_there(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn here_or_there(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }

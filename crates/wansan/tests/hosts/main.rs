@@ -4,6 +4,7 @@
 mod cases;
 mod clocks;
 mod cut_off;
+mod peer;
 mod stage;
 
 use std::process::ExitCode;
@@ -20,7 +21,7 @@ use stage::Stage;
 
 type Test = fn(&Stage) -> Result<(), String>;
 
-const TESTS: [(&str, Test); 10] = [
+const TESTS: [(&str, Test); 11] = [
     (
         "a plan runs on hosts as in a world of namespaces",
         cases::whole,
@@ -37,6 +38,10 @@ const TESTS: [(&str, Test); 10] = [
     (
         "records are joined although a clock is far ahead",
         clocks::shifted,
+    ),
+    (
+        "a diagnosis with a peer tells the path from the target",
+        peer::both_ends,
     ),
     ("Ctrl-C leaves nothing behind", cut_off::interrupted),
     (

@@ -1,0 +1,211 @@
+//! Several slices of time together: which of them stands for all, and how much they differ.
+//!
+//! As of a capture that is explained in parts, what is said is of one slice, so that its numbers belong together: of the one
+//! with the most I/O among those in which what most I/Os waited for is the limit. Beside it stands what all of them tell.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use crate::diagnosis::{Diagnosis, SessionDiagnosis};
+
+/// What all slices tell of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sampled {
+    /// Slices with I/Os of it.
+    pub slices: u64,
+    /// Those of them with the same limit.
+    pub alike: u64,
+    /// I/Os per second, as a mean over the slices.
+    pub iops: f64,
+    /// The latency of an I/O, as a mean over these, in ns.
+    pub latency_ns: f64,
+    /// The standard error of that mean, in ns: what is between slices was not looked at. With few slices it says little.
+    pub error_ns: f64,
+}
+
+/// Slices, as they come.
+#[derive(Debug, Default)]
+pub struct Slices {
+    count: u64,
+    looked_seconds: f64,
+    sessions: BTreeMap<Key, Sums>,
+    /// For each limit of the busiest session, the slice with the most I/O time, and that of all of its slices.
+    best: BTreeMap<&'static str, (f64, f64, Diagnosis)>,
+    /// The latest without I/Os.
+    idle: Option<Diagnosis>,
+}
+
+/// A session's connections.
+type Key = Vec<(SocketAddr, SocketAddr)>;
+
+/// What slices add up to.
+#[derive(Debug, Default)]
+struct Sums {
+    slices: u64,
+    limits: BTreeMap<&'static str, u64>,
+    iops: f64,
+    latency_ns: f64,
+    squares: f64,
+}
+
+impl Slices {
+    /// Adds one.
+    pub fn add(&mut self, slice: Diagnosis) {
+        self.count += 1;
+        self.looked_seconds += slice.looked_seconds;
+        for session in &slice.sessions {
+            let latency_ns = session.judgement.latency_ns;
+            let sums = self.sessions.entry(key(session)).or_default();
+            sums.slices += 1;
+            *sums
+                .limits
+                .entry(session.judgement.verdict.name())
+                .or_default() += 1;
+            sums.iops += session.iops;
+            sums.latency_ns += latency_ns;
+            sums.squares += latency_ns * latency_ns;
+        }
+        // They come with the busiest first.
+        let Some(busiest) = slice.sessions.first() else {
+            self.idle = Some(slice);
+            return;
+        };
+        let kind = busiest.judgement.verdict.name();
+        let io_ns = busiest.iops * busiest.judgement.latency_ns * slice.looked_seconds;
+        match self.best.get_mut(kind) {
+            None => {
+                self.best.insert(kind, (io_ns, io_ns, slice));
+            }
+            Some((all_ns, most_ns, kept)) => {
+                *all_ns += io_ns;
+                if io_ns > *most_ns {
+                    *most_ns = io_ns;
+                    *kept = slice;
+                }
+            }
+        }
+    }
+
+    /// What they tell together, of a watch of so many seconds; `None` before the first.
+    #[must_use]
+    pub fn diagnosis(self, seconds: f64) -> Option<Diagnosis> {
+        let most = self
+            .best
+            .into_values()
+            .max_by(|one, other| one.0.total_cmp(&other.0));
+        let chosen = most.map(|(_, _, slice)| slice).or(self.idle)?;
+        let mut diagnosis = Diagnosis {
+            seconds,
+            looked_seconds: self.looked_seconds,
+            slices: self.count,
+            ..chosen
+        };
+        if self.count > 1 {
+            for session in &mut diagnosis.sessions {
+                let sums = self.sessions.get(&key(session));
+                session.sampled = sums.map(|sums| sums.of(session.judgement.verdict.name()));
+            }
+        }
+        Some(diagnosis)
+    }
+}
+
+impl Sums {
+    fn of(&self, kind: &'static str) -> Sampled {
+        let count = self.slices.max(1) as f64;
+        let mean = self.latency_ns / count;
+        let variance =
+            (self.squares / count - mean * mean).max(0.0) * count / (count - 1.0).max(1.0);
+        Sampled {
+            slices: self.slices,
+            alike: self.limits.get(kind).copied().unwrap_or(0),
+            iops: self.iops / count,
+            latency_ns: mean,
+            error_ns: (variance / count).sqrt(),
+        }
+    }
+}
+
+fn key(session: &SessionDiagnosis) -> Key {
+    let mut key = session.connections.clone();
+    key.sort_unstable();
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Role;
+    use crate::judge::{Judgement, Verdict};
+    use crate::software::Software;
+
+    /// A slice of a second with one session.
+    fn slice(verdict: Verdict, iops: f64, latency_ns: f64) -> Diagnosis {
+        let session = SessionDiagnosis {
+            role: Role::Initiator,
+            connections: vec![(([10, 0, 0, 1], 40_000).into(), ([10, 0, 0, 2], 3260).into())],
+            initiator_name: None,
+            target_name: None,
+            initiator: Software::Unknown,
+            target: Software::Unknown,
+            process: None,
+            kernel: None,
+            iops,
+            outstanding: 1.0,
+            outstanding_max: 1,
+            sampled: None,
+            both_ends: None,
+            shares: Vec::new(),
+            disks: Vec::new(),
+            stores: Vec::new(),
+            bounds: Vec::new(),
+            judgement: Judgement {
+                verdict,
+                counts_ns: latency_ns,
+                latency_ns,
+                host_ns: 0.0,
+                target_share: 0.0,
+            },
+            finding: String::new(),
+            changes: Vec::new(),
+        };
+        Diagnosis {
+            seconds: 1.0,
+            looked_seconds: 1.0,
+            slices: 1,
+            sources: Vec::new(),
+            sessions: vec![session],
+            multipaths: Vec::new(),
+            quiet: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_limit_of_most_io_time_is_said_with_the_numbers_of_one_slice() {
+        let mut slices = Slices::default();
+        slices.add(slice(Verdict::Target, 1000.0, 1e6));
+        slices.add(slice(Verdict::TooFewIos, 1200.0, 1.1e6));
+        slices.add(slice(Verdict::Target, 1100.0, 0.9e6));
+        let told = slices.diagnosis(10.0).unwrap();
+        assert_eq!((told.slices, told.looked_seconds), (3, 3.0));
+        let session = &told.sessions[0];
+        assert_eq!(session.judgement.verdict, Verdict::Target);
+        assert!((session.iops - 1000.0).abs() < 1e-9);
+        let sampled = session.sampled.unwrap();
+        assert_eq!((sampled.slices, sampled.alike), (3, 2));
+        assert!((sampled.latency_ns - 1e6).abs() < 1.0, "{sampled:?}");
+        // 100 µs between slices, divided by the root of three.
+        assert!((sampled.error_ns - 57_735.0).abs() < 1.0, "{sampled:?}");
+    }
+
+    #[test]
+    fn one_slice_is_all_there_is() {
+        let mut slices = Slices::default();
+        slices.add(slice(Verdict::Idle, 1.0, 1e6));
+        let told = slices.diagnosis(1.0).unwrap();
+        assert_eq!(told.sessions[0].sampled, None);
+        assert!(Slices::default().diagnosis(1.0).is_none());
+    }
+}
