@@ -26,6 +26,9 @@ use crate::traced::Tracing;
 
 /// How often the kernel is asked about connections.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// A slice in which no more packets passed goes on, whatever it costs on a slow computer: with fewer, too many of its I/Os are
+/// divided by its ends.
+const LEAST_PACKETS: u64 = 10_000;
 /// So many answers are kept of a slice.
 const MOST_SAMPLES: usize = 500_000;
 
@@ -102,7 +105,8 @@ impl<'h> Watch<'h> {
         loop {
             let now = clock::now();
             self.budget.settle(now, self.meter.used());
-            if now >= end || is_full || self.budget.is_spent() || !goes_on() {
+            let is_spent = self.budget.is_spent() && packets >= LEAST_PACKETS;
+            if now >= end || is_full || is_spent || !goes_on() {
                 break;
             }
             self.packets

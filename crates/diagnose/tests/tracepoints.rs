@@ -128,7 +128,7 @@ fn each_io() -> Result<(), Stop> {
 fn other_disks() -> Result<(), Stop> {
     let (one, other) = (Loop::new()?, Loop::new()?);
     let disks = [one.direct()?, other.direct()?];
-    let tracing = tracing(&[other.number])?;
+    let mut tracing = tracing(&[other.number])?;
     for block in 0..BLOCKS / 2 {
         for disk in &disks {
             read(disk, block)?;

@@ -166,7 +166,11 @@ fn measure() -> Result<()> {
     let machine = Machine::watch();
     let unbounded = rounds(&target, None)?;
     let disturbance = machine.disturbance();
-    let ratio = median(unbounded.iter().map(|[with, without]| with.iops / without.iops));
+    let ratio = median(
+        unbounded
+            .iter()
+            .map(|[with, without]| with.iops / without.iops),
+    );
     let iops = median(unbounded.iter().map(|[_, without]| without.iops));
     say(
         "IOPS beside a diagnosis",
@@ -191,7 +195,11 @@ fn measure() -> Result<()> {
         true => Verdict::of(share <= CORE_BOUND, disturbance.as_deref()),
         false => Verdict::NotMeasurable(format!("this machine does no {IOPS} IOPS")),
     };
-    say("processor time of a diagnosis at 50,000 IOPS", &figure, &verdict);
+    say(
+        "processor time of a diagnosis at 50,000 IOPS",
+        &figure,
+        &verdict,
+    );
     Ok(())
 }
 

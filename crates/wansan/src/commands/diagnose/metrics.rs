@@ -110,7 +110,7 @@ fn labels(session: &SessionDiagnosis) -> Labels {
 }
 
 /// The same with another label.
-fn and(session: &SessionDiagnosis, name: &'static str, value: impl ToString) -> Labels {
+fn and(session: &SessionDiagnosis, name: &'static str, value: &impl ToString) -> Labels {
     let mut labels = labels(session);
     labels.push((name, value.to_string()));
     labels
@@ -130,18 +130,18 @@ impl Collector for Latest {
                 shares.map(move |share| (session, share))
             })
         };
-        let means =
-            waits().map(|(session, share)| (and(session, "wait", share.wait), share.mean_ns / 1e9));
+        let means = waits()
+            .map(|(session, share)| (and(session, "wait", &share.wait), share.mean_ns / 1e9));
         let help =
             "What an I/O waits for, on average; the waits of a session add up to its latency";
         gauges(encoder, "diagnose_wait_seconds", help, means)?;
         let counts = waits()
-            .map(|(session, share)| (and(session, "wait", share.wait), session.in_flight(share)));
+            .map(|(session, share)| (and(session, "wait", &share.wait), session.in_flight(share)));
         let help = "I/Os that wait for it at a moment, on average";
         gauges(encoder, "diagnose_waiting_ios", help, counts)?;
         let limits = sessions().map(|session| {
             let limit = session.judgement.verdict.name();
-            (and(session, "limit", limit), 1_u64)
+            (and(session, "limit", &limit), 1_u64)
         });
         gauges(encoder, "diagnose_limit", "What holds I/Os back", limits)?;
         for (name, help, value) in DISK_GAUGES {
@@ -157,7 +157,7 @@ impl Collector for Latest {
         }
         let stores = sessions().flat_map(|session| {
             let stores = session.stores.iter();
-            stores.map(move |store| (and(session, "lun", store.lun), store.latency_ns / 1e9))
+            stores.map(move |store| (and(session, "lun", &store.lun), store.latency_ns / 1e9))
         });
         let help = "What the store of a LUN takes for a command, as the target's kernel tells";
         gauges(encoder, "diagnose_store_latency_seconds", help, stores)?;
