@@ -169,7 +169,7 @@ impl<'h> Watch<'h> {
         end: Instant,
         mut goes_on: impl FnMut() -> bool,
     ) -> Result<(), WatchError> {
-        if !self.budget.is_spent() {
+        if !self.is_paused && !self.budget.is_spent() {
             return Ok(());
         }
         self.pause()?;

@@ -15,8 +15,19 @@ const MEMORY_BYTES: usize = 512 << 20;
 /// A folder that records go to.
 pub(super) struct Recorded {
     folder: PathBuf,
+    /// Whether it was made for this.
+    is_made: bool,
     cells: u64,
     dropped: u64,
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if self.is_made {
+            // Only an empty folder can be removed this way: one with records stays.
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
 }
 
 impl Recorded {
@@ -25,6 +36,7 @@ impl Recorded {
     /// # Errors
     /// It cannot be made, or has something in it.
     pub(super) fn prepare(folder: &Path) -> Result<Recorded> {
+        let is_made = !folder.exists();
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         let mut entries = fs::read_dir(folder)
@@ -37,6 +49,7 @@ impl Recorded {
         }
         Ok(Recorded {
             folder: folder.to_owned(),
+            is_made,
             cells: 0,
             dropped: 0,
         })
