@@ -159,6 +159,7 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
         // Interrupted, it prints what was seen until then.
         !ends.load(Ordering::Relaxed)
     };
+    let is_over = || clock::now() >= end || !goes_on();
     let keeps_ios = peering.is_some() || args.each_io;
     let (mut slices, mut ios): (Slices, Vec<PassedIo>) = Default::default();
     loop {
@@ -179,8 +180,11 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
                 ios.truncate(MOST_IOS);
             }
         }
+        if is_over() {
+            break;
+        }
         watch.rest(end, goes_on)?;
-        if clock::now() >= end || !goes_on() {
+        if is_over() {
             break;
         }
     }

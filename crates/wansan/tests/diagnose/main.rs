@@ -2,6 +2,7 @@
 //! one at either end of the path, and none where there is none.
 
 mod cases;
+mod shown;
 mod world;
 
 use std::process::ExitCode;
@@ -11,6 +12,8 @@ use wansan_arms::{Arm, ROLE, end, one_arm};
 use wansan_lab::world::isolate;
 
 use cases::CASES;
+
+const SHOWN: &str = "what I/Os wait for is shown meanwhile, and recorded";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,9 +26,10 @@ fn main() -> ExitCode {
     // Worlds side by side would take each other's processor time.
     arguments.test_threads = Some(1);
     let arm = one_arm(|arm: Arm| arm.plays(&["packets"]));
-    let trials = CASES
-        .iter()
-        .map(|case| arm.measuring(case.name, move || arm.plays(&[case.name])))
+    let cases = CASES.iter().map(|case| case.name);
+    let trials = cases.chain([SHOWN]);
+    let trials = trials
+        .map(|name| arm.measuring(name, move || arm.plays(&[name])))
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -34,6 +38,9 @@ fn play(name: &str) -> Result<(), String> {
     isolate().map_err(|error| error.to_string())?;
     if name == "packets" {
         return world::sees_packets();
+    }
+    if name == SHOWN {
+        return shown::shown();
     }
     let case = CASES.iter().find(|case| case.name == name);
     world::diagnose(case.ok_or_else(|| format!("no role `{name}`"))?)

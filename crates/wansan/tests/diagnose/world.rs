@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use wansan_lab::emulator::{Config, Direction, Emulator, Route};
-use wansan_lab::world::{Interface, Node, TcpSettings, Topology, World};
+use wansan_lab::world::{Interface, Node, Process, TcpSettings, Topology, World};
 use wansan_trace::{Kinds, Recorder};
 
 use crate::cases::Case;
 
 /// Longer than any machine takes for what these tests do.
-const LONG: Duration = Duration::from_secs(120);
-const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 const TARGET: &str = "iqn.2026-11.net.example:it";
 
 /// Whether packets can be seen in a world, as far as that takes rights.
@@ -44,35 +44,69 @@ fn world(buffers: [u64; 2]) -> Result<World, String> {
     World::build(&topology).map_err(text)
 }
 
+/// A case whose programs are at work.
+pub(crate) struct Loaded {
+    // Before the world, whose threads they are children of. Dropped, they are killed.
+    bench: Process,
+    target: Process,
+    emulator: Emulator,
+    world: World,
+}
+
+impl Loaded {
+    /// Has them begin.
+    pub(crate) fn begin(case: &Case) -> Result<Loaded, String> {
+        let world = world(case.buffers)?;
+        let emulator = emulate(&world, case)?;
+        let [storage, client] = world.nodes() else {
+            return Err("two hosts".to_owned());
+        };
+        let portal = format!("{}:3260", storage.address());
+        let mut target = Command::new(WANSAN);
+        target.args(["target", "--json", "--listen", &portal, "--name", TARGET]);
+        target.args(case.target.split_whitespace());
+        if !case.target.contains("--lun") {
+            target.args(["--lun", "memory:16MiB"]);
+        }
+        let mut target = storage.start("the target", target).map_err(text)?;
+        target.line("listen", LONG).map_err(text)?;
+        let mut bench = Command::new(WANSAN);
+        bench.args([
+            "bench",
+            &format!("iscsi://{portal}/{TARGET}/0"),
+            "--json",
+            "--time",
+            "60s",
+        ]);
+        bench.args(case.bench.split_whitespace());
+        let bench = client.start("the bench", bench).map_err(text)?;
+        Ok(Loaded {
+            bench,
+            target,
+            emulator,
+            world,
+        })
+    }
+
+    /// The target's host, and the initiator's.
+    pub(crate) fn hosts(&self) -> [&Node; 2] {
+        ["storage", "client"].map(|name| self.world.node(name).expect("one of the two"))
+    }
+
+    pub(crate) fn end(self) -> Result<(), String> {
+        drop(self.bench);
+        self.target.terminate();
+        self.target.end(LONG).map_err(text)?;
+        self.emulator.stop().map(drop).map_err(text)
+    }
+}
+
 /// Diagnoses a case at both ends.
 pub(crate) fn diagnose(case: &Case) -> Result<(), String> {
-    let world = world(case.buffers)?;
-    let emulator = emulate(&world, case)?;
-    let [storage, client] = world.nodes() else {
-        return Err("two hosts".to_owned());
-    };
-    let portal = format!("{}:3260", storage.address());
-    let mut target = Command::new(WANSAN);
-    target.args(["target", "--json", "--listen", &portal, "--name", TARGET]);
-    target.args(case.target.split_whitespace());
-    if !case.target.contains("--lun") {
-        target.args(["--lun", "memory:16MiB"]);
-    }
-    let mut target = storage.start("the target", target).map_err(text)?;
-    target.line("listen", LONG).map_err(text)?;
-    let mut bench = Command::new(WANSAN);
-    bench.args([
-        "bench",
-        &format!("iscsi://{portal}/{TARGET}/0"),
-        "--json",
-        "--time",
-        "60s",
-    ]);
-    bench.args(case.bench.split_whitespace());
-    let bench = client.start("the bench", bench).map_err(text)?;
+    let loaded = Loaded::begin(case)?;
     // Windows have grown by then.
     std::thread::sleep(Duration::from_secs(2));
-    let begun = [storage, client].map(begin);
+    let begun = loaded.hosts().map(begin);
     let mut wrong = Vec::new();
     // The other end's software is not always known.
     let mut is_lacking = case.change.is_some();
@@ -88,24 +122,20 @@ pub(crate) fn diagnose(case: &Case) -> Result<(), String> {
             wrong.push(format!("at {end} end: {why}"));
         }
     }
-    // It is not waited for: dropped, it is killed.
-    drop(bench);
     if wrong.is_empty() && is_lacking {
         wrong.push(format!(
             "nobody is told to run `{}`",
             case.change.unwrap_or_default()
         ));
     }
-    target.terminate();
-    target.end(LONG).map_err(text)?;
-    emulator.stop().map_err(text)?;
+    loaded.end()?;
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(wrong.join("\n")),
     }
 }
 
-fn begin(node: &Node) -> Result<wansan_lab::world::Process, String> {
+fn begin(node: &Node) -> Result<Process, String> {
     let mut command = Command::new(WANSAN);
     command.args(["diagnose", "--for", "2s", "--json"]);
     node.start("diagnose", command).map_err(text)
@@ -191,10 +221,10 @@ fn emulate(world: &World, case: &Case) -> Result<Emulator, String> {
     Emulator::start(world.wan().handle(), config).map_err(text)
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+pub(crate) fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
