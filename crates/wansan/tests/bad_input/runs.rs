@@ -67,3 +67,17 @@ fn a_run_folder_with_broken_results() {
         &["results.json"],
     );
 }
+
+#[test]
+fn captures_of_both_ends_are_two() {
+    refused(
+        &["explain", "--both-ends", "one.pcap"],
+        &["--both-ends takes two captures"],
+    );
+}
+
+#[test]
+fn a_peer_is_named_as_ssh_has_it() {
+    refused(&["diagnose", "--peer", "storage"], &["ssh://HOST"]);
+    refused(&["diagnose", "--no-copy"], &["--peer"]);
+}

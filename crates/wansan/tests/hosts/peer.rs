@@ -22,8 +22,9 @@ pub(crate) fn both_ends(stage: &Stage) -> Result<(), String> {
         check(ns("target_ns") >= 1e6 * store_ms as f64, || {
             both.to_string()
         })?;
+        // With a quick store, a busy computer may well keep the target's program longer than the path takes.
         let is_of_target = ns("target_ns") > path_ns;
-        check(is_of_target == (store_ms > 0), || both.to_string())?;
+        check(is_of_target || store_ms == 0, || both.to_string())?;
         // The clocks of the hosts of one computer are one.
         check(ns("ahead_ns").abs() <= ns("between_ns"), || {
             both.to_string()
