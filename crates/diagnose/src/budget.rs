@@ -8,7 +8,7 @@ use wansan_trace::Instant;
 
 /// What it may take of a core. The kernel's part in handing packets over is on top of it, and so is the analysis of what was
 /// seen last, at the end.
-pub const CORE_SHARE: f64 = 0.025;
+pub const CORE_SHARE: f64 = 0.02;
 /// How much of a core's time is at hand at the beginning, and at most later.
 const MOST: Duration = Duration::from_millis(60);
 /// How much has to be there for a slice.

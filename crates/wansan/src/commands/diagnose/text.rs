@@ -36,7 +36,7 @@ pub(super) fn print(out: &mut dyn Write, diagnosis: &Diagnosis) -> io::Result<()
         )?,
         _ => writeln!(
             out,
-            "Watched for {seconds:.1} s, of which {looked_seconds:.1} s in {slices} slices were looked at, to use {:.1} % of a core \
+            "Watched for {seconds:.1} s, of which {looked_seconds:.1} s in {slices} slices were looked at, to use {:.0} % of a core \
              at most. Of the slice with most I/O:",
             CORE_SHARE * 100.0
         )?,
