@@ -368,7 +368,7 @@ export function sampleRun(): ReportData {
       waiting_share: 0.11,
       binds_in_cells: [told],
       predicted: null,
-      advice: { text: "raise the target's command window (`--command-window`) to 176", parameter: "target.command_window", value: "176" },
+      advice: { text: "raise the target's command window (`--command-window`) to 176", parameter: "target.command_window", value: "176", with: {} },
       cell: told,
     },
     advised: {
