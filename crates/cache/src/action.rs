@@ -69,6 +69,30 @@ impl Action {
             Action::Flush => Range::new(0, 0),
         }
     }
+
+    /// The same trim, or the same zeros, of a part of the range: zeros in any way, as they were promised.
+    pub(crate) fn part(&self, range: Range) -> Action {
+        let mut part = self.clone();
+        match &mut part {
+            Action::Trim { range: whole, .. } => *whole = range,
+            Action::Zero {
+                range: whole, fast, ..
+            } => {
+                *whole = range;
+                *fast = false;
+            }
+            _ => {}
+        }
+        part
+    }
+
+    /// Whether it changes data of that range, or may.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(
+            self,
+            Action::Write { .. } | Action::Trim { .. } | Action::Zero { .. }
+        )
+    }
 }
 
 /// A part of a disk, for [`Action::Status`].

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use wansan_trace::Instant;
 
-use self::held::Held;
+use self::held::{Held, Origin};
 use self::kept::{Flush, Flushing, Kept, Lost};
 use self::reads::{Fetch, Read};
 use self::writes::Sent;
@@ -57,11 +57,10 @@ enum What {
     Fetch(Fetch),
     Write(Sent),
     Flush(Flushing),
-    /// A request that goes to the disk as it is. With `again` a flush follows, and the same again if the disk may have
-    /// lost it before.
+    /// What goes to the disk as it is.
     Through {
-        request: u64,
-        again: Option<Action>,
+        origin: Origin,
+        action: Action,
     },
 }
 
@@ -75,7 +74,7 @@ impl InFlight {
     fn changes_before(&self, range: &Range, before: u64) -> bool {
         let is_change = match &self.what {
             What::Write(sent) => sent.first < before,
-            What::Through { .. } => true,
+            What::Through { action, .. } => action.changes(),
             What::Fetch(_) | What::Flush(_) => false,
         };
         is_change && self.range.overlaps(range)
@@ -121,7 +120,7 @@ pub struct Cache {
     /// Writes that wait for memory, in order.
     waiting: VecDeque<(u64, Action)>,
     flushes: VecDeque<Flush>,
-    /// Requests that wait until nothing overlaps them.
+    /// What waits until nothing older overlaps it, and goes to the disk as it is.
     held: VecDeque<Held>,
     /// Writes that had been acknowledged and failed, until a flush says so.
     lost: Option<Lost>,
@@ -178,7 +177,7 @@ impl Cache {
                 self.finish(request, Ok(Answer::Done));
             }
             Action::Trim { .. } | Action::Zero { .. } | Action::Status { .. } => {
-                self.hold(request, action, now);
+                self.hold(Origin::Request(request), action, now);
             }
         }
     }
@@ -205,25 +204,8 @@ impl Cache {
                 let failure = outcome.err();
                 self.flushed(flushing, failure, is_doubtful, now);
             }
-            What::Through {
-                request,
-                again: Some(action),
-            } if is_doubtful => {
-                let again = Some(action.clone());
-                self.send(range, What::Through { request, again }, action, now);
-            }
-            What::Through { request, again } => match (outcome, again) {
-                (Ok(_), Some(action)) => {
-                    // What failed before is no business of this request.
-                    let flush = Flush {
-                        request,
-                        before: 0,
-                        follows: Some(action),
-                    };
-                    self.flushes.push_front(flush);
-                }
-                (outcome, _) => self.finish(request, outcome),
-            },
+            What::Through { origin, action } if is_doubtful => self.hold(origin, action, now),
+            What::Through { origin, action } => self.went_through(origin, action, outcome),
         }
         self.ending = None;
     }

@@ -16,6 +16,7 @@ enum Step {
     Read(u64, u64),
     Write(u64, u64, bool),
     Zero(u64, u64, bool),
+    Trim(u64, u64, bool),
     Flush,
     Prefetch(u64, u64),
     /// The disk carries out one of the operations that it was given.
@@ -39,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => range().prop_map(|(start, bytes)| Step::Read(start, bytes)),
         4 => (range(), prop::bool::weighted(0.2)).prop_map(|((start, bytes), fua)| Step::Write(start, bytes, fua)),
         1 => (range(), any::<bool>()).prop_map(|((start, bytes), fua)| Step::Zero(start, bytes, fua)),
+        1 => (range(), prop::bool::weighted(0.2)).prop_map(|((start, bytes), fua)| Step::Trim(start, bytes, fua)),
         1 => Just(Step::Flush),
         1 => range().prop_map(|(start, bytes)| Step::Prefetch(start, bytes)),
         6 => any::<prop::sample::Index>().prop_map(Step::Work),
@@ -279,7 +281,8 @@ impl World {
                 self.change(offset_bytes, &data, fua);
                 Answer::Done
             }
-            Action::Zero { range, .. } => {
+            // Its unmapped blocks read as zeros.
+            Action::Zero { range, .. } | Action::Trim { range, .. } => {
                 self.change(range.start, &vec![0; range.bytes() as usize], false);
                 Answer::Done
             }
@@ -383,6 +386,10 @@ impl World {
                     },
                     Open::Change(range, 0, fua),
                 );
+            }
+            Step::Trim(start, bytes, fua) => {
+                let range = Range::new(start, bytes);
+                self.ask(Action::Trim { range, fua }, Open::Change(range, 0, fua));
             }
             Step::Flush => self.ask(Action::Flush, Open::Flush),
             Step::Prefetch(start, bytes) => {

@@ -1,62 +1,101 @@
-//! Requests that go to the disk as they are: in order with the writes that they overlap.
+//! What goes to the disk as it is, trims and zeros among it: in order with the writes that it overlaps.
 
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
+use super::kept::{Flush, Redo};
 use super::{Cache, InFlight, What};
-use crate::action::Action;
+use crate::action::{Action, Outcome};
 use crate::range::Range;
 
-/// A request that is held until nothing older overlaps it.
+/// Why something goes to the disk as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A program has asked for it, and is to be answered.
+    Request(u64),
+    /// It was answered, and the disk may have lost it. It stands for changes with numbers from the first to the second.
+    Again(u64, u64),
+}
+
+/// What is held until nothing older overlaps it.
 #[derive(Debug)]
 pub(super) struct Held {
-    request: u64,
+    origin: Origin,
     action: Action,
     /// The number of the first write that came after it.
     before: u64,
 }
 
 impl Held {
-    fn changes(&self) -> bool {
-        !matches!(self.action, Action::Status { .. })
-    }
-
     /// Whether the later of two must wait for the earlier.
     fn is_ordered_with(&self, other: &Held) -> bool {
         let overlaps = self.action.range().overlaps(&other.action.range());
-        overlaps && (self.changes() || other.changes())
+        overlaps && (self.action.changes() || other.action.changes())
+    }
+
+    /// The range and the oldest number of what was answered before.
+    pub(super) fn again(&mut self) -> Option<(Range, &mut u64)> {
+        match &mut self.origin {
+            Origin::Again(first, _) => Some((self.action.range(), first)),
+            Origin::Request(_) => None,
+        }
     }
 }
 
 impl Cache {
-    pub(super) fn hold(&mut self, request: u64, action: Action, now: Instant) {
-        self.marks.add(request, RequestWait::Backlog, now);
-        if self.has_writes_before(&action.range(), self.next_write) {
+    pub(super) fn hold(&mut self, origin: Origin, action: Action, now: Instant) {
+        let range = action.range();
+        if self.has_writes_before(&range, self.next_write) {
             self.urgent = self.next_write;
         }
-        self.held.push_back(Held {
-            request,
+        let held = Held {
+            origin,
             action,
             before: self.next_write,
-        });
+        };
+        match origin {
+            Origin::Request(request) => {
+                self.marks.add(request, RequestWait::Backlog, now);
+                self.held.push_back(held);
+            }
+            // It was answered before any of the requests came that wait.
+            Origin::Again(..) => {
+                self.forget_clean(&range);
+                self.held.push_front(held);
+            }
+        }
     }
 
-    /// Whether a write of a range has to wait for a request that came before it.
+    /// Whether a write of a range has to wait for what came before it: nothing younger overlaps a trim or zeros that are
+    /// not answered, so that they may be sent again.
     pub(super) fn is_behind_held(&self, range: &Range) -> bool {
-        let overlaps = |held: &Held| held.changes() && held.action.range().overlaps(range);
-        self.held.iter().any(overlaps) || self.has_unflushed_zeros(range)
+        let overlaps = |action: &Action| action.changes() && action.range().overlaps(range);
+        let follows = |flush: &Flush| flush.follows.as_ref().is_some_and(overlaps);
+        let is_under_way = |in_flight: &InFlight| match &in_flight.what {
+            What::Through { action, .. } => overlaps(action),
+            What::Flush(flushing) => flushing.flushes.iter().any(follows),
+            What::Fetch(_) | What::Write(_) => false,
+        };
+        self.held.iter().any(|held| overlaps(&held.action))
+            || self.flushes.iter().any(follows)
+            || self.in_flight.values().any(is_under_way)
     }
 
-    /// Whether a request must wait until what it replaces is on the medium: zeros are not kept, and what they replace
-    /// must not be lost before they are there.
-    pub(super) fn held_awaits_flush(&self) -> bool {
-        self.held.iter().any(|held| self.awaits_flush(held))
-    }
-
-    fn awaits_flush(&self, held: &Held) -> bool {
-        let range = held.action.range();
-        matches!(held.action, Action::Zero { .. })
-            && self.kept.iter().any(|kept| kept.overlaps(&range))
+    /// The trims and zeros that were answered and that the disk may have lost: their ranges and the oldest numbers.
+    pub(super) fn on_their_way_again(&self) -> impl Iterator<Item = (Range, u64)> {
+        let held = self.held.iter().map(|held| (held.origin, &held.action));
+        let sent = self
+            .in_flight
+            .values()
+            .filter_map(|in_flight| match &in_flight.what {
+                What::Through { origin, action } => Some((*origin, action)),
+                _ => None,
+            });
+        held.chain(sent)
+            .filter_map(|(origin, action)| match origin {
+                Origin::Again(first, _) => Some((action.range(), first)),
+                Origin::Request(_) => None,
+            })
     }
 
     fn has_writes_before(&self, range: &Range, before: u64) -> bool {
@@ -70,27 +109,59 @@ impl Cache {
         for held in std::mem::take(&mut self.held) {
             let range = held.action.range();
             if self.has_writes_before(&range, held.before)
-                || self.awaits_flush(&held)
                 || self.held.iter().any(|other| held.is_ordered_with(other))
             {
                 self.held.push_back(held);
                 continue;
             }
-            if held.changes() {
+            let Held { origin, action, .. } = held;
+            if action.changes() {
                 self.forget_clean(&range);
             }
-            let Held {
-                request, action, ..
-            } = held;
-            let is_flushed = match action {
-                // Zeros are not kept until a flush.
-                Action::Zero { fua, .. } => fua || self.config.is_volatile,
-                Action::Trim { fua, .. } => fua,
-                _ => false,
-            };
-            self.marks.add(request, RequestWait::Disk, now);
-            let again = is_flushed.then(|| action.clone());
-            self.send(range, What::Through { request, again }, action, now);
+            if let Origin::Request(request) = origin {
+                self.marks.add(request, RequestWait::Disk, now);
+            }
+            let sent = action.clone();
+            self.send(range, What::Through { origin, action }, sent, now);
         }
+    }
+
+    /// The disk has answered what went there as it is.
+    pub(super) fn went_through(&mut self, origin: Origin, action: Action, outcome: Outcome) {
+        let changes = outcome.is_ok() && action.changes();
+        match (origin, outcome) {
+            (Origin::Request(request), _) if changes && self.is_flushed(&action) => {
+                // What failed before is no business of this request.
+                self.flushes.push_front(Flush {
+                    request,
+                    before: 0,
+                    follows: Some(action),
+                });
+            }
+            (Origin::Request(request), outcome) => {
+                if changes && self.config.is_volatile {
+                    let number = self.next_write;
+                    self.next_write += 1;
+                    let range = action.range();
+                    self.keep(range, Redo::Through(action), (number, number));
+                }
+                self.finish(request, outcome);
+            }
+            (Origin::Again(first, last), Ok(_)) => {
+                let range = action.range();
+                self.keep(range, Redo::Through(action), (first, last));
+            }
+            (Origin::Again(first, last), Err(failure)) => self.lose((first, last), failure),
+        }
+    }
+
+    /// Whether a trim or zeros are on the medium when they are answered. Where others use the disk, doing it again
+    /// after a loss could undo what they have written.
+    fn is_flushed(&self, action: &Action) -> bool {
+        let fua = matches!(
+            action,
+            Action::Trim { fua: true, .. } | Action::Zero { fua: true, .. }
+        );
+        fua || self.is_shared && self.config.is_volatile
     }
 }

@@ -3,10 +3,15 @@
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
-use super::{Cache, InFlight, What};
+use super::held::{Held, Origin};
+use super::{Cache, What};
 use crate::action::{Action, Answer, Failure};
 use crate::dirty::Burst;
 use crate::range::{Range, fill};
+
+/// Changes that the disk has answered and not flushed are as many at most, as far as flushes can make it so: trims and zeros take
+/// next to no bytes.
+const MOST_KEPT: usize = 4096;
 
 /// A flush that waits for writes, or for nothing but what it follows.
 #[derive(Debug)]
@@ -14,7 +19,7 @@ pub(super) struct Flush {
     pub(super) request: u64,
     /// All writes up to, not including, that number have to be at the disk before.
     pub(super) before: u64,
-    /// What the disk has done for the same request. It is not kept, and done again if the disk may have lost it.
+    /// What the disk has done for the same request: done again, with a flush, if the disk may have lost it before.
     pub(super) follows: Option<Action>,
 }
 
@@ -22,16 +27,24 @@ pub(super) struct Flush {
 #[derive(Debug)]
 pub(super) struct Flushing {
     /// Those that it answers; one without any makes room.
-    flushes: Vec<Flush>,
+    pub(super) flushes: Vec<Flush>,
     /// So many of what is kept were answered before it.
     kept: usize,
 }
 
-/// A write that the disk has answered and not flushed.
+/// How a change is done again.
+#[derive(Debug)]
+pub(super) enum Redo {
+    Write(Vec<u8>),
+    /// A trim or zeros.
+    Through(Action),
+}
+
+/// A change that the disk has answered and not flushed.
 #[derive(Debug)]
 pub(super) struct Kept {
     range: Range,
-    data: Vec<u8>,
+    redo: Redo,
     /// The numbers of the oldest and the youngest of its writes.
     first: u64,
     last: u64,
@@ -40,8 +53,16 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn overlaps(&self, range: &Range) -> bool {
+    fn overlaps(&self, range: &Range) -> bool {
         self.left.iter().any(|left| left.overlaps(range))
+    }
+
+    /// The memory that it takes.
+    fn bytes(&self) -> u64 {
+        match &self.redo {
+            Redo::Write(data) => data.len() as u64,
+            Redo::Through(_) => 0,
+        }
     }
 }
 
@@ -67,16 +88,17 @@ impl Cache {
         });
     }
 
-    /// The disk has answered a write, and may lose it until it is flushed.
-    pub(super) fn keep(&mut self, range: Range, data: Vec<u8>, (first, last): (u64, u64)) {
-        self.kept_bytes += range.bytes();
-        self.kept.push(Kept {
+    /// The disk has answered a change, and may lose it until it is flushed.
+    pub(super) fn keep(&mut self, range: Range, redo: Redo, (first, last): (u64, u64)) {
+        let kept = Kept {
             range,
-            data,
+            redo,
             first,
             last,
             left: vec![range],
-        });
+        };
+        self.kept_bytes += kept.bytes();
+        self.kept.push(kept);
     }
 
     /// Something younger is on the medium in a range: what is kept of it must not be written again.
@@ -107,7 +129,7 @@ impl Cache {
 
     fn take_kept(&mut self, count: usize) -> Vec<Kept> {
         let taken: Vec<Kept> = self.kept.drain(..count.min(self.kept.len())).collect();
-        self.kept_bytes -= taken.iter().map(|kept| kept.range.bytes()).sum::<u64>();
+        self.kept_bytes -= taken.iter().map(Kept::bytes).sum::<u64>();
         // A flush that is under way was sent when more was kept.
         for in_flight in self.in_flight.values_mut() {
             if let What::Flush(flushing) = &mut in_flight.what {
@@ -117,14 +139,14 @@ impl Cache {
         taken
     }
 
-    /// The disk may have lost what it had answered and not flushed: all of it is written again, but for what younger
-    /// writes replace, and so is what is under way. Where others use the disk they may have written there since: then a
+    /// The disk may have lost what it had answered and not flushed: all of it is done again, but for what younger
+    /// changes replace, and so is what is under way. Where others use the disk they may have written there since: then a
     /// flush says that it is lost.
     pub fn again(&mut self, now: Instant) {
         self.losses += 1;
         for mut flush in std::mem::take(&mut self.flushes) {
             match flush.follows.take() {
-                Some(action) => self.hold(flush.request, action, now),
+                Some(action) => self.hold(Origin::Request(flush.request), action, now),
                 None => self.flushes.push_back(flush),
             }
         }
@@ -138,16 +160,17 @@ impl Cache {
             }
         }
         for kept in kept.into_iter().rev() {
-            self.write_again(kept, now);
+            self.redo(kept, now);
         }
         // What was flushed meanwhile was flushed without it.
         self.urgent = self.next_write;
     }
 
-    fn write_again(&mut self, kept: Kept, now: Instant) {
+    /// Does a change again, after those that are younger.
+    fn redo(&mut self, kept: Kept, now: Instant) {
         let Kept {
             range,
-            data,
+            redo,
             first,
             last,
             left: mut gaps,
@@ -163,36 +186,35 @@ impl Cache {
                 younger.push(in_flight.range);
             }
         }
+        for (held, oldest) in self.held.iter_mut().filter_map(Held::again) {
+            if held.overlaps(&range) {
+                *oldest = first.min(*oldest);
+                younger.push(held);
+            }
+        }
         for known in younger {
             fill(&mut gaps, &known, |_| {});
         }
         for gap in gaps {
-            self.dirty.write(Burst {
-                offset_bytes: gap.start,
-                data: data[range.places(&gap)].to_vec(),
-                first,
-                last,
-                since: now,
-                fua: false,
-                has_early: true,
-                tickets: Vec::new(),
-            });
+            match &redo {
+                Redo::Write(data) => self.dirty.write(Burst {
+                    offset_bytes: gap.start,
+                    data: data[range.places(&gap)].to_vec(),
+                    first,
+                    last,
+                    since: now,
+                    fua: false,
+                    has_early: true,
+                    tickets: Vec::new(),
+                }),
+                Redo::Through(action) => {
+                    self.hold(Origin::Again(first, last), action.part(gap), now);
+                }
+            }
         }
     }
 
-    /// Whether zeros of a range are not on the medium yet, and may have to be sent again.
-    pub(super) fn has_unflushed_zeros(&self, range: &Range) -> bool {
-        let overlaps = |action: &Action| action.range().overlaps(range);
-        let follows = |flush: &Flush| flush.follows.as_ref().is_some_and(overlaps);
-        let is_under_way = |in_flight: &InFlight| match &in_flight.what {
-            What::Through { again, .. } => again.as_ref().is_some_and(overlaps),
-            What::Flush(flushing) => flushing.flushes.iter().any(follows),
-            What::Fetch(_) | What::Write(_) => false,
-        };
-        self.flushes.iter().any(follows) || self.in_flight.values().any(is_under_way)
-    }
-
-    /// The number of the oldest write that is not at the disk.
+    /// The number of the oldest change that is not at the disk.
     fn oldest(&self) -> u64 {
         let sent = self
             .in_flight
@@ -202,7 +224,8 @@ impl Cache {
                 _ => None,
             });
         let waiting = self.dirty.oldest().map(|(first, _)| first);
-        sent.chain(waiting).min().unwrap_or(u64::MAX)
+        let again = self.on_their_way_again().map(|(_, first)| first);
+        sent.chain(waiting).chain(again).min().unwrap_or(u64::MAX)
     }
 
     /// One flush of the disk answers all whose writes are there. Without any, it makes room where much is kept. There is one
@@ -213,9 +236,11 @@ impl Cache {
             return;
         }
         let is_all = self.dirty.bytes() + self.sent_bytes == 0;
+        let lacks_room = |(_, action): &(u64, Action)| !self.has_room(action);
         let is_full = self.kept_bytes > self.config.write_behind_bytes / 2
-            || self.kept_bytes > 0 && (self.is_shared || !self.waiting.is_empty() && is_all)
-            || self.held_awaits_flush();
+            || self.kept.len() > MOST_KEPT
+            || self.is_shared && !self.kept.is_empty()
+            || is_all && self.kept_bytes > 0 && self.waiting.front().is_some_and(lacks_room);
         let oldest = self.oldest();
         let ready = self
             .flushes
@@ -247,7 +272,7 @@ impl Cache {
         if is_doubtful {
             for mut flush in flushes.into_iter().rev() {
                 match flush.follows.take() {
-                    Some(action) => self.hold(flush.request, action, now),
+                    Some(action) => self.hold(Origin::Request(flush.request), action, now),
                     None => {
                         self.marks.add(flush.request, RequestWait::Backlog, now);
                         self.flushes.push_front(flush);

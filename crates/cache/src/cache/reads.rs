@@ -117,6 +117,9 @@ impl Cache {
                 data[range.places(&part)].copy_from_slice(&from[written.places(&part)]);
             });
         }
+        for (zeros, _) in self.on_their_way_again() {
+            fill(gaps, &zeros, |part| data[range.places(&part)].fill(0));
+        }
     }
 
     fn fetch(&mut self, range: Range, fetch: Fetch, now: Instant) {

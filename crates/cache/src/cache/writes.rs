@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
+use super::kept::Redo;
 use super::{Cache, What};
 use crate::action::{Action, Answer, Failure};
 use crate::dirty::{Burst, Due, Ticket};
@@ -49,7 +50,7 @@ impl Cache {
 
     /// Writes that are acknowledged late are bounded by who asks for them. One that is longer than all memory is
     /// taken when nothing else waits.
-    fn has_room(&self, action: &Action) -> bool {
+    pub(super) fn has_room(&self, action: &Action) -> bool {
         let Action::Write { data, fua, .. } = action else {
             return true;
         };
@@ -174,7 +175,7 @@ impl Cache {
         match failure {
             Some(failure) if sent.has_early => self.lose((sent.first, sent.last), failure),
             None if self.config.is_volatile && !sent.is_durable => {
-                self.keep(range, sent.data, (sent.first, sent.last));
+                self.keep(range, Redo::Write(sent.data), (sent.first, sent.last));
             }
             None => self.replace_kept(&range),
             Some(_) => {}

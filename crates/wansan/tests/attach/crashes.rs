@@ -212,7 +212,7 @@ impl World {
         if chosen < 2 && self.history.may_zero(first, count) {
             if chosen == 0 {
                 self.trimmed += 1;
-                let number = self.history.trim(first, count, fua);
+                let number = self.history.zero(first, count, fua);
                 let trim = Command::Trim {
                     offset_bytes,
                     length_bytes,
@@ -271,10 +271,6 @@ impl World {
     }
 
     fn restart_target(&mut self, random: &mut Pcg64Mcg) -> Result<(), Stop> {
-        // A journal writes its records again in their order, trims among them.
-        if self.way != Way::Journal {
-            self.history.trims_may_return();
-        }
         self.kill_target()?;
         thread::sleep(Duration::from_millis(u64::from(random.next_u32() % 50)));
         self.serve()

@@ -7,16 +7,13 @@ pub(crate) const SECTOR_BYTES: usize = 512;
 
 /// Writes and flushes of one program, in the order of their requests. A write never overlaps one that is open.
 ///
-/// A trim leaves zeros, as its target makes a hole of exactly its range, and after the writes before it: a journal has it
-/// as a record among others, a cache sends it when what it overlaps is at the target. But a cache does not repeat it as
-/// it repeats writes that a target may have lost, and those may be older: see [`History::trims_may_return`].
+/// A trim leaves zeros, as its target makes a hole of exactly its range, and in order with the writes that it overlaps: a
+/// journal has it as a record among others, and a cache repeats it as it repeats writes that a target may have lost.
 #[derive(Debug)]
 pub(crate) struct History {
     sectors: Vec<Sector>,
     /// Since the last crash.
     requests: Vec<Request>,
-    /// Trims that were not flushed before may be undone, and all that follow.
-    trims_return: bool,
     /// Flushes, FUA writes and crashes so far.
     epoch: u64,
     /// Versions so far.
@@ -44,8 +41,6 @@ struct Version {
 struct Request {
     what: What,
     is_answered: bool,
-    /// Of a trim: nothing undoes it any more.
-    is_final: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -54,7 +49,6 @@ enum What {
         first: usize,
         count: usize,
         fua: bool,
-        is_trim: bool,
     },
     /// Writes that were answered before it was sent are on the medium once it is answered.
     Flush { covers: Vec<u64> },
@@ -84,7 +78,6 @@ impl History {
         History {
             sectors: vec![sector; sectors],
             requests: Vec::new(),
-            trims_return: false,
             epoch: 1,
             versions: 0,
         }
@@ -98,28 +91,14 @@ impl History {
     pub(crate) fn write(&mut self, first: usize, count: usize, fua: bool) -> (u64, Vec<u8>) {
         self.versions += 1;
         let number = self.versions;
-        let request = self.change(Some(number), first, count, (fua, false));
+        let request = self.change(Some(number), first, count, fua);
         let data = (first..first + count).flat_map(|sector| content(number, sector));
         (request, data.collect())
     }
 
-    /// Zeros are written; the request's number.
+    /// Zeros are written, or sectors are trimmed; the request's number.
     pub(crate) fn zero(&mut self, first: usize, count: usize, fua: bool) -> u64 {
-        self.change(None, first, count, (fua, false))
-    }
-
-    /// Sectors are trimmed; the request's number.
-    pub(crate) fn trim(&mut self, first: usize, count: usize, fua: bool) -> u64 {
-        self.change(None, first, count, (fua, true))
-    }
-
-    /// The session may be lost: what a cache has had answered and not flushed is written again, also where it was trimmed
-    /// since. So sectors of a trim hold zeros or what they held before it, unless it was flushed by now.
-    pub(crate) fn trims_may_return(&mut self) {
-        self.trims_return = true;
-        for sector in &mut self.sectors {
-            sector.oldest = sector.not_undone(sector.oldest, &self.requests);
-        }
+        self.change(None, first, count, fua)
     }
 
     /// Whether zeros found in any of these sectors would be those that are written now, and no older ones.
@@ -129,13 +108,7 @@ impl History {
         versions.all(|version| version.number.is_some())
     }
 
-    fn change(
-        &mut self,
-        number: Option<u64>,
-        first: usize,
-        count: usize,
-        (fua, is_trim): (bool, bool),
-    ) -> u64 {
+    fn change(&mut self, number: Option<u64>, first: usize, count: usize, fua: bool) -> u64 {
         let request = self.requests.len() as u64;
         let version = Version {
             number,
@@ -147,14 +120,8 @@ impl History {
         }
         self.epoch += u64::from(fua);
         self.requests.push(Request {
-            what: What::Write {
-                first,
-                count,
-                fua,
-                is_trim,
-            },
+            what: What::Write { first, count, fua },
             is_answered: false,
-            is_final: false,
         });
         request
     }
@@ -168,7 +135,6 @@ impl History {
         self.requests.push(Request {
             what: What::Flush { covers },
             is_answered: false,
-            is_final: false,
         });
         self.requests.len() as u64 - 1
     }
@@ -185,23 +151,18 @@ impl History {
     pub(crate) fn answered(&mut self, number: u64, survives: bool) {
         let request = &mut self.requests[number as usize];
         request.is_answered = true;
-        let (durable, is_flushed) = match request.what.clone() {
-            What::Flush { covers } => (covers, true),
-            What::Write { fua, .. } if fua || survives => (vec![number], fua),
+        let durable = match request.what.clone() {
+            What::Flush { covers } => covers,
+            What::Write { fua, .. } if fua || survives => vec![number],
             What::Write { .. } => return,
         };
         for number in durable {
-            let request = &mut self.requests[number as usize];
-            let What::Write { first, count, .. } = request.what else {
+            let What::Write { first, count, .. } = self.requests[number as usize].what else {
                 continue;
             };
-            request.is_final |= is_flushed && !self.trims_return;
             for sector in &mut self.sectors[first..first + count] {
                 let of_write = |version: &Version| version.request == Some(number);
-                if let Some(mut place) = sector.versions.iter().position(of_write) {
-                    if self.trims_return {
-                        place = sector.not_undone(place, &self.requests);
-                    }
+                if let Some(place) = sector.versions.iter().position(of_write) {
                     sector.oldest = sector.oldest.max(place);
                 }
             }
@@ -232,7 +193,6 @@ impl History {
             }
         }
         self.requests.clear();
-        self.trims_return = false;
         self.epoch += 1;
         Ok(())
     }
@@ -270,26 +230,7 @@ impl History {
     }
 }
 
-impl Request {
-    fn may_be_undone(&self) -> bool {
-        matches!(self.what, What::Write { is_trim: true, .. }) && !self.is_final
-    }
-}
-
 impl Sector {
-    /// The place of the last version up to that one that is no trim which may be undone.
-    fn not_undone(&self, place: usize, requests: &[Request]) -> usize {
-        let is_undone = |version: &Version| {
-            let request = version.request.map(|number| &requests[number as usize]);
-            request.is_some_and(Request::may_be_undone)
-        };
-        let up_to = &self.versions[..=place];
-        up_to
-            .iter()
-            .rposition(|version| !is_undone(version))
-            .unwrap_or(0)
-    }
-
     /// The place of the version with these bytes.
     fn find(&self, place: usize, bytes: &[u8]) -> Option<usize> {
         let holds = |version: &Version| match version.number {
