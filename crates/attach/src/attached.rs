@@ -58,8 +58,10 @@ pub struct AttachConfig {
     pub rights: Rights,
     /// Bytes that may be read ahead; 0 for none.
     pub read_ahead_bytes: u64,
-    /// Bytes of writes that may be acknowledged before they are at the disk; 0 for none.
-    pub write_behind_bytes: u64,
+    /// Whether writes are acknowledged before they are at the disk.
+    pub writes_behind: bool,
+    /// Memory for writes that are not on the disk's medium, in bytes.
+    pub write_bytes: u64,
     /// Where to keep writes until they are at the disk, and how many bytes of them, instead of in memory.
     pub journal: Option<(PathBuf, u64)>,
     /// What is recorded of the session, and the bytes that it may take. Requests are recorded where I/Os are, in as many
@@ -172,10 +174,8 @@ impl Prepared {
         let cache = Cache::new(CacheConfig {
             size_bytes: facts.capacity.bytes(),
             // What a journal has given out is at the disk when it is answered.
-            write_behind_bytes: match journal {
-                Some(_) => 0,
-                None => config.write_behind_bytes,
-            },
+            writes_behind: config.writes_behind && journal.is_none(),
+            write_bytes: config.write_bytes,
             read_ahead_bytes: config.read_ahead_bytes,
             burst_bytes: BURST_BYTES,
             merge_time: MERGE_TIME,

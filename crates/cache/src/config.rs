@@ -7,8 +7,11 @@ use std::time::Duration;
 pub struct CacheConfig {
     /// The disk's size, in bytes.
     pub size_bytes: u64,
-    /// Bytes of writes that may be acknowledged before they are at the disk; 0: none, all are written through.
-    pub write_behind_bytes: u64,
+    /// Whether writes are acknowledged before they are at the disk.
+    pub writes_behind: bool,
+    /// Memory for writes that were acknowledged or answered and may be lost by the disk, in bytes: more wait. From the half
+    /// on, the disk is flushed unasked.
+    pub write_bytes: u64,
     /// Bytes that may be read ahead and not requested yet; 0: nothing is read ahead.
     pub read_ahead_bytes: u64,
     /// The longest write that adjacent ones are merged to, in bytes.

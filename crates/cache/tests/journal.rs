@@ -198,7 +198,8 @@ fn config() -> JournalConfig {
 fn cache() -> Cache {
     Cache::new(CacheConfig {
         size_bytes: SIZE * BLOCK,
-        write_behind_bytes: 0,
+        writes_behind: false,
+        write_bytes: 0,
         read_ahead_bytes: 64 * BLOCK,
         burst_bytes: 16 * BLOCK,
         merge_time: Duration::ZERO,

@@ -16,7 +16,8 @@ const BLOCK: u64 = 4096;
 fn config(write_behind_bytes: u64) -> CacheConfig {
     CacheConfig {
         size_bytes: 1 << 20,
-        write_behind_bytes,
+        writes_behind: write_behind_bytes > 0,
+        write_bytes: write_behind_bytes,
         read_ahead_bytes: 1 << 20,
         burst_bytes: 64 << 10,
         merge_time: Duration::ZERO,

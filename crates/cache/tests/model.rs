@@ -109,10 +109,11 @@ impl Dice {
 }
 
 impl World {
-    fn new(write_behind_bytes: u64) -> World {
+    fn new(writes_behind: bool, write_bytes: u64) -> World {
         let config = CacheConfig {
             size_bytes: SIZE,
-            write_behind_bytes,
+            writes_behind,
+            write_bytes,
             read_ahead_bytes: 64,
             burst_bytes: 16,
             merge_time: Duration::from_millis(4),
@@ -442,10 +443,11 @@ proptest! {
     #[test]
     fn a_program_sees_a_disk_with_a_volatile_cache(
         steps in prop::collection::vec(step(), 1..120),
-        write_behind_bytes in prop::sample::select(vec![0, 8, 40, 1000]),
+        writes_behind in any::<bool>(),
+        write_bytes in prop::sample::select(vec![0, 8, 40, 1000]),
         loses_power in any::<bool>(),
     ) {
-        let mut world = World::new(write_behind_bytes);
+        let mut world = World::new(writes_behind, write_bytes);
         for step in steps {
             world.play(&step)?;
         }

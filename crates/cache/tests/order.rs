@@ -14,10 +14,11 @@ struct World {
 }
 
 impl World {
-    fn new(write_behind_bytes: u64) -> World {
+    fn new(writes_behind: bool, write_bytes: u64) -> World {
         let cache = Cache::new(CacheConfig {
             size_bytes: 1 << 20,
-            write_behind_bytes,
+            writes_behind,
+            write_bytes,
             read_ahead_bytes: 0,
             burst_bytes: 64 << 10,
             merge_time: Duration::ZERO,
@@ -94,7 +95,7 @@ fn status(block: u64) -> Action {
 
 #[test]
 fn each_flush_that_covers_a_part_of_a_lost_burst_says_so() {
-    let mut world = World::new(1 << 20);
+    let mut world = World::new(true, 1 << 20);
     let early = world.submit(write(0));
     let first = world.submit(Action::Flush);
     let late = world.submit(write(1));
@@ -123,7 +124,7 @@ fn each_flush_that_covers_a_part_of_a_lost_burst_says_so() {
 
 #[test]
 fn a_write_waits_for_zeros_that_came_before_it() {
-    let mut world = World::new(1 << 20);
+    let mut world = World::new(true, 1 << 20);
     world.submit(write(0));
     let old = world.only();
     world.submit(zero(0));
@@ -138,7 +139,7 @@ fn a_write_waits_for_zeros_that_came_before_it() {
 
 #[test]
 fn a_trim_that_the_disk_lost_is_sent_again_and_not_what_it_replaced() {
-    let mut world = World::new(1 << 20);
+    let mut world = World::new(true, 1 << 20);
     for action in [write(0), write(1), trim(0)] {
         world.submit(action.clone());
         let sent = world.only();
@@ -169,7 +170,7 @@ fn a_trim_that_the_disk_lost_is_sent_again_and_not_what_it_replaced() {
 
 #[test]
 fn a_status_that_was_under_way_when_the_disk_lost_power_is_asked_for_again() {
-    let mut world = World::new(1 << 20);
+    let mut world = World::new(true, 1 << 20);
     world.submit(write(0));
     let written = world.only();
     world.complete(&written, Ok(Answer::Done));
@@ -190,7 +191,7 @@ fn a_status_that_was_under_way_when_the_disk_lost_power_is_asked_for_again() {
 
 #[test]
 fn steady_writes_do_not_hold_up_a_status() {
-    let mut world = World::new(1 << 20);
+    let mut world = World::new(true, 1 << 20);
     world.submit(write(0));
     let old = world.only();
     let asked = world.submit(status(0));
@@ -209,7 +210,7 @@ fn steady_writes_do_not_hold_up_a_status() {
 
 #[test]
 fn a_flush_that_nobody_asked_for_and_that_fails_is_told_and_not_repeated() {
-    let mut world = World::new(0);
+    let mut world = World::new(false, 0);
     world.submit(write(0));
     let written = world.only();
     world.complete(&written, Ok(Answer::Done));
@@ -226,7 +227,7 @@ fn a_flush_that_nobody_asked_for_and_that_fails_is_told_and_not_repeated() {
 
 #[test]
 fn what_others_may_overwrite_is_not_written_again() {
-    let mut world = World::new(0);
+    let mut world = World::new(false, 0);
     world.cache.share(true);
     world.submit(write(0));
     let written = world.only();
@@ -239,7 +240,7 @@ fn what_others_may_overwrite_is_not_written_again() {
 
 #[test]
 fn what_was_under_way_when_the_disk_lost_power_is_sent_again() {
-    let mut world = World::new(0);
+    let mut world = World::new(false, 0);
     let asked = world.submit(write(0));
     let first = world.only();
     world.cache.again(world.now);
@@ -249,4 +250,81 @@ fn what_was_under_way_when_the_disk_lost_power_is_sent_again() {
     assert_eq!(second.action, first.action);
     world.complete(&second, Ok(Answer::Done));
     assert_eq!(world.done(), [(asked, Ok(Answer::Done))]);
+}
+
+#[test]
+fn writes_through_are_flushed_unasked_from_a_bound_on() {
+    let mut world = World::new(false, 4 * BLOCK);
+    for block in 0..2 {
+        world.submit(write(block));
+        let sent = world.only();
+        assert_eq!(sent.action, write(block));
+        world.complete(&sent, Ok(Answer::Done));
+        assert_eq!(world.given(), []);
+    }
+    // Half of the memory is exceeded.
+    world.submit(write(2));
+    let sent = world.only();
+    world.complete(&sent, Ok(Answer::Done));
+    let unasked = world.only();
+    assert_eq!(unasked.action, Action::Flush);
+    // A disk that is slow to flush has the rest of the memory used, and no more.
+    let last = world.submit(write(3));
+    let held = world.submit(write(4));
+    let sent = world.only();
+    assert_eq!(sent.action, write(3));
+    world.complete(&sent, Ok(Answer::Done));
+    assert_eq!(world.given(), []);
+    assert_eq!(world.done().last(), Some(&(last, Ok(Answer::Done))));
+    world.complete(&unasked, Ok(Answer::Done));
+    let sent = world.only();
+    assert_eq!(sent.action, write(4));
+    world.complete(&sent, Ok(Answer::Done));
+    assert_eq!(world.done(), [(held, Ok(Answer::Done))]);
+    assert_eq!(world.cache.behind_bytes(), 2 * BLOCK);
+}
+
+#[test]
+fn a_flush_that_nobody_asked_for_answers_those_that_come_meanwhile_if_it_covers_their_writes() {
+    let mut world = World::new(false, BLOCK);
+    world.submit(write(0));
+    let sent = world.only();
+    world.complete(&sent, Ok(Answer::Done));
+    let unasked = world.only();
+    assert_eq!(unasked.action, Action::Flush);
+    world.done();
+    let covered = world.submit(Action::Flush);
+    assert_eq!(world.given(), []);
+    world.submit(Action::Trim {
+        range: Range::new(4 * BLOCK, BLOCK),
+        fua: false,
+    });
+    let trimmed = world.only();
+    world.complete(&trimmed, Ok(Answer::Done));
+    world.done();
+    // The trim was answered after the flush had been sent.
+    let later = world.submit(Action::Flush);
+    assert_eq!(world.given(), []);
+    world.complete(&unasked, Ok(Answer::Done));
+    assert_eq!(world.done(), [(covered, Ok(Answer::Done))]);
+    let flush = world.only();
+    assert_eq!(flush.action, Action::Flush);
+    world.complete(&flush, Ok(Answer::Done));
+    assert_eq!(world.done(), [(later, Ok(Answer::Done))]);
+}
+
+#[test]
+fn a_flush_that_was_answered_by_one_that_failed_says_so() {
+    let mut world = World::new(false, BLOCK);
+    world.submit(write(0));
+    let sent = world.only();
+    world.complete(&sent, Ok(Answer::Done));
+    let unasked = world.only();
+    let asked = world.submit(Action::Flush);
+    assert_eq!(world.given(), []);
+    world.done();
+    world.complete(&unasked, Err(Failure::Io));
+    assert_eq!(world.done(), [(asked, Err(Failure::Io))]);
+    // It is written again.
+    assert_eq!(world.only().action, write(0));
 }

@@ -28,6 +28,8 @@ pub(super) struct Flush {
 pub(super) struct Flushing {
     /// Those that it answers; one without any makes room.
     pub(super) flushes: Vec<Flush>,
+    /// All changes up to, not including, that number were at the disk before it.
+    covers: u64,
     /// So many of what is kept were answered before it.
     kept: usize,
 }
@@ -229,15 +231,27 @@ impl Cache {
     }
 
     /// One flush of the disk answers all whose writes are there. Without any, it makes room where much is kept. There is one
-    /// at a time: of two, a disk may answer one well although the other has failed and dropped what both covered.
+    /// at a time: of two, a disk may answer one well although the other has failed and dropped what both covered. Flushes that
+    /// come while it is under way are answered by it as well if their writes were there when it was sent.
     pub(super) fn send_flush(&mut self, now: Instant) {
-        let mut in_flight = self.in_flight.values();
-        if in_flight.any(|in_flight| matches!(in_flight.what, What::Flush(_))) {
+        let mut in_flight = self.in_flight.values_mut();
+        let under_way = in_flight.find_map(|in_flight| match &mut in_flight.what {
+            What::Flush(flushing) => Some(flushing),
+            _ => None,
+        });
+        if let Some(flushing) = under_way {
+            let is_covered =
+                |flush: &&Flush| flush.follows.is_none() && flush.before <= flushing.covers;
+            let covered = self.flushes.iter().take_while(is_covered).count();
+            for flush in self.flushes.drain(..covered) {
+                self.marks.add(flush.request, RequestWait::Disk, now);
+                flushing.flushes.push(flush);
+            }
             return;
         }
         let is_all = self.dirty.bytes() + self.sent_bytes == 0;
         let lacks_room = |(_, action): &(u64, Action)| !self.has_room(action);
-        let is_full = self.kept_bytes > self.config.write_behind_bytes / 2
+        let is_full = self.kept_bytes > self.config.write_bytes / 2
             || self.kept.len() > MOST_KEPT
             || self.is_shared && !self.kept.is_empty()
             || is_all && self.kept_bytes > 0 && self.waiting.front().is_some_and(lacks_room);
@@ -255,7 +269,12 @@ impl Cache {
             self.marks.add(flush.request, RequestWait::Disk, now);
         }
         let kept = self.kept.len();
-        let what = What::Flush(Flushing { flushes, kept });
+        let covers = self.next_write.min(oldest);
+        let what = What::Flush(Flushing {
+            flushes,
+            covers,
+            kept,
+        });
         self.send(Range::new(0, 0), what, Action::Flush, now);
     }
 
@@ -268,7 +287,7 @@ impl Cache {
         is_doubtful: bool,
         now: Instant,
     ) {
-        let Flushing { flushes, kept } = flushing;
+        let Flushing { flushes, kept, .. } = flushing;
         if is_doubtful {
             for mut flush in flushes.into_iter().rev() {
                 match flush.follows.take() {

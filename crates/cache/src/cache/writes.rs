@@ -45,19 +45,18 @@ impl Cache {
     }
 
     fn is_early(&self, fua: bool) -> bool {
-        self.config.write_behind_bytes > 0 && !fua && !self.is_shared
+        self.config.writes_behind && !fua && !self.is_shared
     }
 
-    /// Writes that are acknowledged late are bounded by who asks for them. One that is longer than all memory is
-    /// taken when nothing else waits.
+    /// Writes of which nothing is kept once they are answered are bounded by who asks for them. One that is longer than
+    /// all memory is taken when nothing else waits.
     pub(super) fn has_room(&self, action: &Action) -> bool {
         let Action::Write { data, fua, .. } = action else {
             return true;
         };
         let behind = self.behind_bytes();
-        !self.is_early(*fua)
-            || behind == 0
-            || behind + data.len() as u64 <= self.config.write_behind_bytes
+        let is_kept = self.is_early(*fua) || self.config.is_volatile && !fua && !self.is_shared;
+        !is_kept || behind == 0 || behind + data.len() as u64 <= self.config.write_bytes
     }
 
     fn take(&mut self, request: u64, action: Action, now: Instant) {
@@ -121,7 +120,7 @@ impl Cache {
     /// The bursts that have waited for others to merge with for long enough, or that somebody waits for.
     pub(super) fn due(&self, now: Instant) -> Due {
         Due {
-            all: self.config.write_behind_bytes == 0 || self.is_shared || !self.waiting.is_empty(),
+            all: !self.config.writes_behind || self.is_shared || !self.waiting.is_empty(),
             before: self.urgent,
             until: now - self.config.merge_time,
         }
