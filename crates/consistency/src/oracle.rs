@@ -328,6 +328,7 @@ impl Oracle {
             // so may what was pending for the port.
             for attention in [
                 Attention::Reset,
+                Attention::NexusLost,
                 Attention::CommandsCleared,
                 Attention::ModeParameters,
                 Attention::ReservationsPreempted,

@@ -3,8 +3,10 @@
 /// A unit attention condition, by additional sense code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Attention {
-    /// 29h: POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, with its kinds, and I_T NEXUS LOSS.
+    /// 29h: POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, with its kinds.
     Reset,
+    /// 29h/07h: I_T NEXUS LOSS.
+    NexusLost,
     /// 2Fh/00h: COMMANDS CLEARED BY ANOTHER INITIATOR.
     CommandsCleared,
     /// 2Ah/01h: MODE PARAMETERS CHANGED.
@@ -20,6 +22,7 @@ pub(crate) enum Attention {
 impl Attention {
     pub(crate) fn of_sense(code: u8, qualifier: u8) -> Option<Attention> {
         Some(match (code, qualifier) {
+            (0x29, 0x07) => Attention::NexusLost,
             (0x29, _) => Attention::Reset,
             (0x2f, 0x00) => Attention::CommandsCleared,
             (0x2a, 0x01) => Attention::ModeParameters,

@@ -201,8 +201,10 @@ impl Core {
             _ => task.got_bytes,
         };
         let got_bytes = task.got_bytes;
-        if answer.status != ScsiStatus::Good && self.tries_again(tag, &answer, now, trace) {
-            return;
+        match answer.status {
+            ScsiStatus::Good => self.has_answered(tag),
+            _ if self.tries_again(tag, &answer, now, trace) => return,
+            _ => {}
         }
         let outcome = if got_bytes == expected_bytes {
             Ok(answer)

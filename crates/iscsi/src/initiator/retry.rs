@@ -6,7 +6,7 @@ use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::session::Core;
 use super::task::Answer;
-use crate::scsi::{Sense, SenseKey};
+use crate::scsi::{Sense, SenseKey, opcode};
 use crate::wire::ScsiStatus;
 
 /// Times that one command is tried again at most.
@@ -19,11 +19,26 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// ASC of POWER ON, RESET, OR BUS DEVICE RESET OCCURRED and of I_T NEXUS LOSS OCCURRED (SPC-4
 /// Annex D): what a unit says of a session that took another's place.
 const ASC_RESET_OR_NEXUS_LOSS: u8 = 0x29;
+/// Commands that a unit answers without reporting what is pending.
+const BEFORE_ATTENTIONS: [u8; 3] = [opcode::INQUIRY, opcode::REPORT_LUNS, opcode::REQUEST_SENSE];
 /// PROTOCOL SERVICE CRC ERROR (SPC-4 Annex D, RFC 7143 §11.4.7.2): the target gave up a command
 /// whose data came broken.
 const CRC_ERROR: (u8, u8) = (0x47, 0x05);
 
 impl Core {
+    /// The unit has carried the command out: of the session's past it has nothing more to say. Commands that go ahead of
+    /// unit attentions (SAM-5 5.14.1) do not show that.
+    pub(super) fn has_answered(&mut self, tag: TaskTag) {
+        let Some(announced) = &mut self.announced else {
+            return;
+        };
+        if let Some(task) = self.tasks.get_mut(tag)
+            && !BEFORE_ATTENTIONS.contains(&task.cdb[0])
+        {
+            announced.insert(task.lun);
+        }
+    }
+
     /// Whether the answer asks for another try of the command; if so, the command is on its way.
     pub(super) fn tries_again(
         &mut self,

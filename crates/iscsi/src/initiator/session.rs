@@ -109,7 +109,7 @@ pub(super) struct Core {
     pub(super) asking: Option<(TaskTag, Requester)>,
     pub(super) completions: VecDeque<Completion>,
     pub(super) events: VecDeque<Event>,
-    /// Since another session took the place of the first: the units that have said so.
+    /// Since another session took the place of the first: the units that have said so, or carried something out.
     pub(super) announced: Option<BTreeSet<Lun>>,
 }
 

@@ -1,8 +1,8 @@
 //! Unit attention conditions (SAM-5 5.14).
 //!
-//! A nexus comes up with none pending. POWER ON OCCURRED and I_T NEXUS LOSS OCCURRED would tell an
-//! initiator what its own login has told it already, and would cost the first command of every
-//! session a round trip. REPORTED LUNS DATA HAS CHANGED and CAPACITY DATA HAS CHANGED do not happen:
+//! A nexus that takes the place of a living one reports I_T NEXUS LOSS OCCURRED (RFC 7143 §6.3.5.1, SAM-5 6.3.4). Any other
+//! comes up with none pending: of a session that ended before the target keeps nothing, and POWER ON OCCURRED would tell an initiator
+//! what its own login has told it already, and would cost the first command of every session a round trip. REPORTED LUNS DATA HAS CHANGED and CAPACITY DATA HAS CHANGED do not happen:
 //! the units of a device and their sizes are the same as long as it has a nexus.
 
 use super::{AdditionalSense, Sense, SenseKey};
@@ -13,6 +13,8 @@ use super::{AdditionalSense, Sense, SenseKey};
 pub enum UnitAttention {
     /// The logical unit was reset.
     UnitReset,
+    /// This session has taken the place of one of the same initiator port.
+    NexusLost,
     /// Another initiator cleared this one's commands.
     CommandsCleared,
     /// Another initiator changed mode parameters.
@@ -26,8 +28,9 @@ pub enum UnitAttention {
 }
 
 impl UnitAttention {
-    const ALL: [UnitAttention; 6] = [
+    const ALL: [UnitAttention; 7] = [
         UnitAttention::UnitReset,
+        UnitAttention::NexusLost,
         UnitAttention::CommandsCleared,
         UnitAttention::ModeParametersChanged,
         UnitAttention::ReservationsPreempted,
@@ -40,6 +43,7 @@ impl UnitAttention {
     pub const fn sense(self) -> Sense {
         let additional = match self {
             UnitAttention::UnitReset => AdditionalSense::BUS_DEVICE_RESET,
+            UnitAttention::NexusLost => AdditionalSense::NEXUS_LOSS,
             UnitAttention::CommandsCleared => AdditionalSense::COMMANDS_CLEARED,
             UnitAttention::ModeParametersChanged => AdditionalSense::MODE_PARAMETERS_CHANGED,
             UnitAttention::ReservationsPreempted => AdditionalSense::RESERVATIONS_PREEMPTED,
@@ -66,10 +70,13 @@ impl UnitAttentions {
         self.0 |= other.0;
     }
 
-    /// Takes the pending one that takes precedence.
+    /// Takes the pending one that takes precedence. A reset says all that the loss of a session does.
     pub fn take(&mut self) -> Option<UnitAttention> {
         let first = UnitAttention::ALL.get(self.0.trailing_zeros() as usize)?;
         self.0 &= self.0 - 1;
+        if *first == UnitAttention::UnitReset {
+            self.0 &= !(1 << UnitAttention::NexusLost as u8);
+        }
         Some(*first)
     }
 
@@ -92,12 +99,15 @@ mod tests {
             attentions.establish(attention);
             attentions.establish(attention);
         }
-        for attention in UnitAttention::ALL {
+        let implied = UnitAttention::NexusLost;
+        for attention in UnitAttention::ALL.into_iter().filter(|one| *one != implied) {
             assert!(!attentions.is_empty());
             assert_eq!(attentions.take(), Some(attention));
         }
         assert!(attentions.is_empty());
         assert_eq!(attentions.take(), None);
+        attentions.establish(implied);
+        assert_eq!(attentions.take(), Some(implied));
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl TargetDevice {
             .ok()
     }
 
-    /// A new I_T nexus to the initiator port `port`, with nothing pending.
+    /// A new I_T nexus to the initiator port `port`. Where it takes the place of another one, that is pending at each unit.
     #[must_use]
     pub fn nexus(&self, port: InitiatorPort) -> Nexus {
         Nexus::new(&self.common, port)

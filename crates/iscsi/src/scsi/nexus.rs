@@ -316,7 +316,7 @@ pub struct Nexus {
 }
 
 impl Nexus {
-    /// A nexus of `port`, in place of one that was there. Its first operation must wait for the
+    /// A nexus of `port`, in place of one that was there, whose loss it reports at each unit. Its first operation must wait for the
     /// fence that [`Nexus::take_fence`] gives: the initiator may repeat what it thinks lost, and an
     /// old write must not land after a new one (RFC 7143 §6.3.5). Those of a port are to be made in
     /// the order in which their sessions replace each other: one that is made asks no store any more
@@ -326,11 +326,15 @@ impl Nexus {
             state.last_id += 1;
             let id = NexusId(state.last_id);
             let units = state.units.len();
+            let mut pending = UnitAttentions::default();
+            if state.nexuses.iter().any(|nexus| nexus.port == port) {
+                pending.establish(UnitAttention::NexusLost);
+            }
             let fence = state.succeed(&port);
             state.nexuses.push(Known {
                 id,
                 port: port.clone(),
-                pending: vec![UnitAttentions::default(); units],
+                pending: vec![pending; units],
                 aborts: Vec::new(),
                 batches: (0..units).map(|_| Batches::default()).collect(),
                 replaced: false,

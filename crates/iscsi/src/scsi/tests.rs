@@ -69,7 +69,11 @@ fn padded(bytes: &[u8]) -> Cdb {
 
 /// What `device` makes of `cdb` at LUN 0, with nothing pending.
 pub(super) fn decode(device: &TargetDevice, cdb: &[u8]) -> Decoded {
-    device.decode(Lun::default(), &padded(cdb), &mut nexus(device))
+    device.decode(
+        Lun::default(),
+        &padded(cdb),
+        &mut device.nexus(port("iqn.2026-01.net.example:any")),
+    )
 }
 
 /// The data of an answer that must be GOOD.

@@ -317,7 +317,10 @@ fn a_session_waits_for_what_its_initiator_has_left_at_stores() {
         // The same port while the old session lives, or another port of the initiator after it.
         let mut next = None;
         if seed == 12 {
-            next = Some(pair.beside(initiator, seed));
+            let mut begun = pair.beside(initiator, seed);
+            begun.submit(cdb::test_unit_ready(), Transfer::None, 0);
+            begun.settle(); // The unit attention.
+            next = Some(begun);
         }
         let remains = other.target.end();
         let mut next = next.unwrap_or_else(|| pair.beside(initiator, seed));

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use wansan_iscsi::initiator::{AdmitError, Completion, TaskError, Transfer};
 use wansan_iscsi::keys::Wanted;
-use wansan_iscsi::scsi::cdb;
+use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
 use wansan_iscsi::target::Work;
-use wansan_iscsi::wire::ScsiStatus;
+use wansan_iscsi::wire::{ScsiStatus, TaskManagementFunction};
 
+use super::management::manage;
 use super::pair::{BLOCK_BYTES, Pair};
 
 /// Few blocks, so that writes overlap.
@@ -174,4 +175,39 @@ fn a_connection_of_another_session_is_not_taken_in() {
     let taken = pair.initiator.reinstate(leader, now, &mut pair.trace);
     assert_eq!(taken, Err(AdmitError::Taken));
     assert_eq!(pair.initiator.connections().len(), 1);
+}
+
+/// What a unit says when it was reset by another initiator.
+fn hears_of_a_reset(pair: &mut Pair) {
+    let mut other = pair.beside("other", 12);
+    manage(&mut other, TaskManagementFunction::LogicalUnitReset, 0);
+    other.settle();
+    pair.read(0, 1, 2);
+    let done = pair.settle();
+    let answer = done[0].outcome.as_ref().unwrap();
+    let sense = Sense::parse(&answer.sense).unwrap();
+    assert_eq!(sense.additional, AdditionalSense::BUS_DEVICE_RESET);
+}
+
+#[test]
+fn what_a_unit_says_of_a_lost_session_is_not_the_callers_business_and_later_resets_are() {
+    let mut pair = Pair::new(Wanted::default(), Wanted::default(), 16, 7);
+    pair.read(0, 1, 0);
+    let now = pair.now();
+    pair.initiator.pump(now, &mut pair.trace);
+    pair.reinstate();
+    let done = pair.settle();
+    assert_eq!(done[0].outcome.as_ref().unwrap().status, ScsiStatus::Good);
+    hears_of_a_reset(&mut pair);
+}
+
+#[test]
+fn a_unit_that_says_nothing_of_a_lost_session_is_heard_from_its_first_answer_on() {
+    let mut pair = Pair::new(Wanted::default(), Wanted::default(), 16, 8);
+    // The target has ended the session itself.
+    pair.target = pair.beside("spare", 13).target;
+    pair.reinstate();
+    pair.read(0, 1, 0);
+    pair.settle_good();
+    hears_of_a_reset(&mut pair);
 }

@@ -418,6 +418,25 @@ fn unit_attentions_go_before_commands() {
 }
 
 #[test]
+fn a_session_in_place_of_another_hears_of_its_loss() {
+    let device = device();
+    let mut first = nexus(&device);
+    let test_unit_ready = padded(&[0x00]);
+    good_data(device.decode(Lun::default(), &test_unit_ready, &mut first));
+    let mut second = nexus(&device);
+    let mut other = device.nexus(port("iqn.2026-01.net.example:two"));
+    let lost = bad_sense(device.decode(Lun::default(), &test_unit_ready, &mut second));
+    assert_eq!(lost.additional, AdditionalSense::NEXUS_LOSS);
+    for nexus in [&mut second, &mut other] {
+        good_data(device.decode(Lun::default(), &test_unit_ready, nexus));
+    }
+    drop((first, second));
+    // Nothing is left of them.
+    let mut third = nexus(&device);
+    good_data(device.decode(Lun::default(), &test_unit_ready, &mut third));
+}
+
+#[test]
 fn field_pointers_point() {
     let refused = sense(&device(), &[0x1a, 0, 0x19, 0, 255, 0]);
     assert_eq!(
