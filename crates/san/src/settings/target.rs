@@ -299,6 +299,7 @@ impl TargetFile {
                     },
                 })?,
             },
+            open: LunSpec::open,
         })
     }
 

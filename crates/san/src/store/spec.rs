@@ -179,6 +179,15 @@ pub struct OpenedStore {
 }
 
 impl OpenedStore {
+    /// A store of the caller's own.
+    #[must_use]
+    pub fn of(store: Arc<dyn Store>) -> OpenedStore {
+        OpenedStore {
+            store,
+            new_file: None,
+        }
+    }
+
     /// The store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {

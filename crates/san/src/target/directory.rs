@@ -18,7 +18,7 @@ use wansan_server::{Changes, Mailboxes};
 use super::mail::Mail;
 use super::opening::{Before, Unsettled, check_files};
 use super::{Access, Sending, TargetError};
-use crate::store::{LunSpec, Store};
+use crate::store::{LunSpec, OpenError, OpenedStore, Store};
 
 /// One target: its name, its LUNs, and who may use them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,12 +49,14 @@ pub struct Discovery {
 }
 
 /// All settings that can change at run time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Offer {
     /// The targets, with unique names; at least one.
     pub targets: Vec<TargetSpec>,
     /// Discovery.
     pub discovery: Discovery,
+    /// Opens the store of a logical unit: [`LunSpec::open`], or stores of the caller's own.
+    pub open: fn(&LunSpec) -> Result<OpenedStore, OpenError>,
 }
 
 /// A target that is served.
@@ -113,7 +115,7 @@ impl Directory {
                     })
                 }
                 None => {
-                    let units = before.open(spec)?;
+                    let units = before.open(spec, offer.open)?;
                     unsettled.append(units.unsettled);
                     Arc::new(ServedTarget {
                         spec: spec.clone(),

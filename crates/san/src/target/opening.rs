@@ -107,8 +107,12 @@ impl Before<'_> {
         self.targets.iter().find(|target| target.spec.name == name)
     }
 
-    /// Opens those of the units of `target` that are not open. Nobody is logged in to it.
-    pub(super) fn open(&self, target: &TargetSpec) -> Result<Units, TargetError> {
+    /// Opens those of the units of `target` that are not open by `open`. Nobody is logged in to it.
+    pub(super) fn open(
+        &self,
+        target: &TargetSpec,
+        open: fn(&LunSpec) -> Result<OpenedStore, OpenError>,
+    ) -> Result<Units, TargetError> {
         let mut units = Vec::new();
         let mut stores = Vec::new();
         let mut unsettled = Unsettled::default();
@@ -118,7 +122,7 @@ impl Before<'_> {
             let store = match &holder {
                 Some((holder, place)) => Arc::clone(&holder.stores[*place]),
                 None => {
-                    let new = spec.open().map_err(|source| TargetError::Open {
+                    let new = open(spec).map_err(|source| TargetError::Open {
                         spec: spec.to_string(),
                         source,
                     })?;

@@ -1,5 +1,5 @@
 //! Crashes: `wansan attach` is killed while it serves a program, its journal loses what was not synced, its target
-//! restarts. What a program finds afterwards must be what a disk with a volatile cache may have kept.
+//! restarts, or loses power and what it had not flushed. What a program finds afterwards must be what a disk with a volatile cache may have kept.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -16,8 +16,9 @@ use wansan_peers::wansan::{Attach, Target};
 
 use crate::faults::kill;
 use crate::history::{History, SECTOR_BYTES};
+use crate::power::LosingTarget;
 use crate::program::Program;
-use crate::stage::{Stage, WANSAN, wansan};
+use crate::stage::{DISK_BYTES, Stage, WANSAN, wansan};
 
 /// The part of the disk that is written: so small that writes meet.
 const SECTORS: usize = 512;
@@ -30,6 +31,8 @@ const OPEN: u32 = 16;
 const ROUNDS: u64 = 40;
 /// Rounds of all ways together, on request.
 const MANY_ROUNDS: u64 = 1000;
+/// Rounds with a target that loses power among them.
+const MANY_POWER_LOSSES: u64 = 400;
 /// The superblocks of a journal, in bytes: what is behind them is its ring.
 const SUPERBLOCKS_BYTES: usize = 8192;
 
@@ -51,25 +54,38 @@ const WAYS: [Way; 4] = [
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials: Vec<Trial> = WAYS
-        .into_iter()
-        .map(|way| {
-            let name = format!("a disk keeps what was flushed when attach crashes: {way:?}");
-            trial(name, move || rounds(way, 0..ROUNDS))
-        })
-        .collect();
+    let mut trials = Vec::new();
+    for way in WAYS {
+        let name = format!("a disk keeps what was flushed when attach crashes: {way:?}");
+        trials.push(trial(name, move || rounds(way, false, 0..ROUNDS)));
+        let name = format!("a disk keeps what was flushed when its target loses power: {way:?}");
+        trials.push(trial(name, move || rounds(way, true, 0..ROUNDS)));
+    }
     trials.push(trial_on_request(
         "a disk keeps what was flushed in a thousand crashes",
         "it takes minutes: ask with --ignored",
         || {
-            // Journals have most to lose.
+            // Journals have most to lose when attach crashes.
             let [journal, others @ ..] = WAYS;
-            let tenth = MANY_ROUNDS / 10;
-            rounds(journal, 0..7 * tenth)?;
-            others.into_iter().try_for_each(|way| rounds(way, 0..tenth))
+            let tenth = (MANY_ROUNDS - MANY_POWER_LOSSES) / 10;
+            rounds(journal, false, 0..7 * tenth)?;
+            others
+                .into_iter()
+                .try_for_each(|way| rounds(way, false, 0..tenth))?;
+            let each = MANY_POWER_LOSSES / WAYS.len() as u64;
+            WAYS.into_iter()
+                .try_for_each(|way| rounds(way, true, 0..each))
         },
     ));
     trials
+}
+
+/// What serves the disk.
+enum Served {
+    /// A program, while it runs; the disk is a file, which the kernel keeps.
+    Program(Option<Target>),
+    /// A target whose disk has a volatile cache.
+    Losing(LosingTarget),
 }
 
 /// A disk through all of its crashes.
@@ -78,21 +94,31 @@ struct World {
     folder: tempfile::TempDir,
     portal: String,
     url: String,
-    target: Option<Target>,
+    target: Served,
     history: History,
     torn: u64,
     zeroed: u64,
     trimmed: u64,
 }
 
-fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
-    let stage = Stage::new()?;
+fn rounds(way: Way, loses_power: bool, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
+    let Stage { target, folder } = Stage::new()?;
+    let portal = target.address().to_owned();
+    let (url, target) = match loses_power {
+        false => (target.url(0), Served::Program(Some(target))),
+        true => {
+            kill(target.id())?;
+            drop(target);
+            let losing = LosingTarget::start(&portal, DISK_BYTES as usize)?;
+            (LosingTarget::url(&portal), Served::Losing(losing))
+        }
+    };
     let mut world = World {
         way,
-        portal: stage.target.address().to_owned(),
-        url: stage.target.url(0),
-        target: Some(stage.target),
-        folder: stage.folder,
+        portal,
+        url,
+        target,
+        folder,
         history: History::new(SECTORS),
         torn: 0,
         zeroed: 0,
@@ -105,6 +131,9 @@ fn rounds(way: Way, seeds: std::ops::Range<u64>) -> Result<(), Stop> {
     // Some journals have lost something, or these rounds show less than they say.
     if way == Way::Journal && world.torn == 0 {
         return Err(Stop::Failed("no journal was torn".to_owned()));
+    }
+    if let Served::Losing(LosingTarget { lost: 0, .. }) = world.target {
+        return Err(Stop::Failed("no target lost anything".to_owned()));
     }
     if world.zeroed == 0 || world.trimmed == 0 {
         return Err(Stop::Failed("nothing was zeroed or trimmed".to_owned()));
@@ -141,8 +170,16 @@ impl World {
         let mut program = Program::connect(attach.socket())?;
         let disk = program.read(0, SECTORS * SECTOR_BYTES)?;
         self.history.settle(&disk, self.way == Way::Journal)?;
+        if let Served::Losing(_) = self.target {
+            // What the program has just seen may be in the target's cache alone.
+            self.flush(&mut program)?;
+        }
         let tears = self.way == Way::Journal && random.next_u32().is_multiple_of(3);
-        let restarts = random.next_u32().is_multiple_of(8);
+        let often = match self.target {
+            Served::Program(_) => 8,
+            Served::Losing(_) => 2,
+        };
+        let restarts = random.next_u32().is_multiple_of(often);
         let requests = random.next_u32() % REQUESTS;
         let restarts_at = restarts.then(|| random.next_u32() % REQUESTS);
         for number in 0..requests {
@@ -154,7 +191,7 @@ impl World {
         let mut kept = None;
         if tears {
             // Nothing drains meanwhile, which would sync the journal.
-            self.kill_target()?;
+            self.kill_target(random)?;
             kept = Some(self.flushed_journal(&mut program)?);
             for _ in 0..random.next_u32() % REQUESTS {
                 self.request(&mut program, random, false)?;
@@ -163,6 +200,11 @@ impl World {
         thread::sleep(Duration::from_micros(u64::from(random.next_u32() % 3000)));
         kill(attach.id())?;
         drop(attach);
+        // The whole path is without power.
+        let is_cut = random.next_u32().is_multiple_of(2);
+        if kept.is_none() && is_cut && matches!(self.target, Served::Losing(_)) {
+            self.restart_target(random)?;
+        }
         let target = self.target_settles()?;
         if self.way == Way::Journal {
             self.history.check_past(&target)?;
@@ -185,7 +227,7 @@ impl World {
         let survives = match self.way {
             Way::Journal => flushes,
             Way::WriteBehind => false,
-            Way::WriteThrough | Way::Multipath => true,
+            Way::WriteThrough | Way::Multipath => matches!(self.target, Served::Program(_)),
         };
         let open = 1 + random.next_u32() % OPEN;
         while let Some((answered, _)) = program.poll_answer()? {
@@ -243,13 +285,18 @@ impl World {
 
     /// Flushes, and returns the journal as it is then: all that it has is on the local disk.
     fn flushed_journal(&mut self, program: &mut Program) -> Result<Vec<u8>, Stop> {
+        self.flush(program)?;
+        Ok(fs::read(self.journal())?)
+    }
+
+    fn flush(&mut self, program: &mut Program) -> Result<(), Stop> {
         let number = self.history.flush();
         program.submit(Command::Flush, number)?;
         while program.open() > 0 {
             let (answered, _) = program.answer()?;
             self.history.answered(answered, true);
         }
-        Ok(fs::read(self.journal())?)
+        Ok(())
     }
 
     /// Takes away some of what the journal got since, as a loss of power may. Where its superblocks have changed, it
@@ -271,20 +318,29 @@ impl World {
     }
 
     fn restart_target(&mut self, random: &mut Pcg64Mcg) -> Result<(), Stop> {
-        self.kill_target()?;
+        self.kill_target(random)?;
         thread::sleep(Duration::from_millis(u64::from(random.next_u32() % 50)));
         self.serve()
     }
 
-    fn kill_target(&mut self) -> Result<(), Stop> {
-        self.target
-            .take()
-            .map_or(Ok(()), |target| kill(target.id()))
+    fn kill_target(&mut self, random: &mut Pcg64Mcg) -> Result<(), Stop> {
+        match &mut self.target {
+            Served::Program(target) => target.take().map_or(Ok(()), |target| kill(target.id())),
+            Served::Losing(target) => {
+                target.cut(random);
+                Ok(())
+            }
+        }
     }
 
     fn serve(&mut self) -> Result<(), Stop> {
-        self.target = Some(Stage::serve(self.folder.path(), &self.portal)?);
-        Ok(())
+        match &mut self.target {
+            Served::Program(target) => {
+                *target = Some(Stage::serve(self.folder.path(), &self.portal)?);
+                Ok(())
+            }
+            Served::Losing(target) => target.serve(),
+        }
     }
 
     /// What the target holds, read while it was not seen to write.
@@ -302,6 +358,9 @@ impl World {
 
     fn target_holds(&self) -> Result<Vec<u8>, Stop> {
         let mut held = vec![0; SECTORS * SECTOR_BYTES];
+        if let Served::Losing(target) = &self.target {
+            return Ok(target.holds(held.len()));
+        }
         File::open(self.folder.path().join("disk.img"))?.read_exact_at(&mut held, 0)?;
         Ok(held)
     }

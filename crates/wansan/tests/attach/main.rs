@@ -8,6 +8,7 @@ mod groups;
 mod history;
 mod life;
 mod peer;
+mod power;
 mod program;
 mod refusing;
 mod registrations;

@@ -29,6 +29,7 @@ fn directory(targets: &[TargetSpec], before: &Before<'_>) -> Result<Directory, T
     let offer = Offer {
         targets: targets.to_vec(),
         discovery: Discovery::default(),
+        open: LunSpec::open,
     };
     let (directory, unsettled) = Directory::new(&offer, before, &Memory::new(1 << 20))?;
     unsettled.inherit(before.is_in_use)?;
@@ -220,6 +221,7 @@ fn what_an_initiator_changes_while_stores_are_opened_is_inherited() {
     let offer = Offer {
         targets: vec![target(A, &[(0, "memory:1MiB"), (1, "memory:1MiB")])],
         discovery: Discovery::default(),
+        open: LunSpec::open,
     };
     let before = first.before(NOBODY);
     let (second, unsettled) = Directory::new(&offer, &before, &Memory::new(1 << 20)).unwrap();
@@ -239,6 +241,7 @@ fn a_file_that_moves_takes_along_what_was_reserved_while_stores_were_opened() {
     let offer = Offer {
         targets: vec![target(B, &[(0, &file)])],
         discovery: Discovery::default(),
+        open: LunSpec::open,
     };
     let before = first.before(NOBODY);
     let (second, unsettled) = Directory::new(&offer, &before, &Memory::new(1 << 20)).unwrap();

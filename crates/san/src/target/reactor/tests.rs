@@ -9,6 +9,7 @@ use wansan_iscsi::wire::{BHS_BYTES, LogoutReason, LogoutRequest, Lun, ScsiComman
 use wansan_trace::{Kinds, TaskTag};
 
 use super::*;
+use crate::store::LunSpec;
 use crate::target::{
     Access, Discovery, Offer, Sending, SessionSnapshot, Target, TargetConfig, TargetSpec,
 };
@@ -31,6 +32,7 @@ fn slow_target() -> Target {
     let offer = Offer {
         targets: vec![target],
         discovery: Discovery::default(),
+        open: LunSpec::open,
     };
     let config = TargetConfig {
         listen: vec!["127.0.0.1:0".to_owned()],
