@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use rustix::fs::{
-    CWD, FallocateFlags, FlockOperation, RenameFlags, fallocate, flock, renameat_with,
+    CWD, FallocateFlags, FlockOperation, RenameFlags, SeekFrom, fallocate, flock, renameat_with,
+    seek,
 };
 use sha2::{Digest, Sha256};
 use wansan_cache::{Failure, Identity, Journal, JournalConfig, JournalFile, OpenError};
@@ -30,9 +32,50 @@ pub struct JournalError {
     pub why: String,
 }
 
+/// What is written ahead of the records in one go, in bytes.
+const AHEAD_BYTES: u64 = 4 << 20;
+
 /// Its file.
 #[derive(Debug)]
-pub(crate) struct LocalFile(File);
+pub(crate) struct LocalFile {
+    file: File,
+    /// Where its blocks are known to have been written before.
+    written: Range<u64>,
+}
+
+impl LocalFile {
+    fn of(file: File) -> LocalFile {
+        LocalFile {
+            file,
+            written: 0..0,
+        }
+    }
+
+    /// Writes zeros where the file system has room, but no block has been written yet, in that range and behind it: each sync
+    /// after a first write there would have it note that in its own journal, which takes longer than the records. What is
+    /// read there does not change. A file system that cannot tell stays slow.
+    fn write_ahead(&mut self, range: Range<u64>) {
+        if self.written.start <= range.start && range.end <= self.written.end {
+            return;
+        }
+        self.written = range.start..range.end;
+        let Ok(hole) = seek(&self.file, SeekFrom::Hole(range.start)) else {
+            return;
+        };
+        self.written.end = hole.max(range.end);
+        if hole >= range.end {
+            return;
+        }
+        let end = match seek(&self.file, SeekFrom::Data(hole)) {
+            Ok(data) => data,
+            Err(_) => self.file.metadata().map_or(hole, |file| file.len()),
+        };
+        let zeros = vec![0; (hole + AHEAD_BYTES).min(end).saturating_sub(hole) as usize];
+        if self.file.write_all_at(&zeros, hole).is_ok() {
+            self.written.end = range.end.max(hole + zeros.len() as u64);
+        }
+    }
+}
 
 fn failure(error: &io::Error) -> Failure {
     match error.kind() {
@@ -43,19 +86,20 @@ fn failure(error: &io::Error) -> Failure {
 
 impl JournalFile for LocalFile {
     fn write_at(&mut self, place: u64, data: &[u8]) -> Result<(), Failure> {
-        self.0
+        self.write_ahead(place..place + data.len() as u64);
+        self.file
             .write_all_at(data, place)
             .map_err(|error| failure(&error))
     }
 
     fn read_at(&mut self, place: u64, into: &mut [u8]) -> Result<(), Failure> {
-        self.0
+        self.file
             .read_exact_at(into, place)
             .map_err(|error| failure(&error))
     }
 
     fn sync(&mut self) -> Result<(), Failure> {
-        self.0.sync_data().map_err(|error| failure(&error))
+        self.file.sync_data().map_err(|error| failure(&error))
     }
 }
 
@@ -128,14 +172,15 @@ pub(crate) fn open(
     let journal = match options.open(path) {
         Ok(file) => {
             lock(&file).map_err(&system)?;
-            Journal::open(LocalFile(file), config).map_err(|error| failed(refusal(error, url)))?
+            Journal::open(LocalFile::of(file), config)
+                .map_err(|error| failed(refusal(error, url)))?
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create(path, &options, config).map_err(&system)?
         }
         Err(error) => return Err(system(error)),
     };
-    let own = journal.file().0.try_clone().map_err(&system)?;
+    let own = journal.file().file.try_clone().map_err(&system)?;
     let syncer = Syncer::start(own, waker, path.display().to_string()).map_err(&system)?;
     Ok((journal, syncer))
 }
@@ -163,7 +208,7 @@ fn create(
         Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes)?,
         allocated => allocated?,
     }
-    let journal = Journal::create(LocalFile(file), config);
+    let journal = Journal::create(LocalFile::of(file), config);
     let journal = journal
         .map_err(|failure| io::Error::other(format!("it cannot be written: {failure:?}")))?;
     renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE)?;
@@ -197,4 +242,47 @@ fn identity(url: &IscsiUrl, facts: &Facts) -> Identity {
     digest.update(facts.capacity.blocks.to_le_bytes());
     digest.update(facts.capacity.block_bytes.to_le_bytes());
     digest.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RING_BYTES: u64 = 16 << 20;
+
+    /// A file with room of which nothing has been written.
+    fn file(folder: &Path) -> LocalFile {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true);
+        let file = options.open(folder.join("journal")).expect("a file");
+        fallocate(&file, FallocateFlags::empty(), 0, RING_BYTES).expect("room");
+        LocalFile::of(file)
+    }
+
+    #[test]
+    fn blocks_are_written_ahead_of_the_records() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut file = file(folder.path());
+        for place in [0, 4096, AHEAD_BYTES - 100, RING_BYTES - 4096] {
+            file.write_at(place, &[7; 4096]).expect("written");
+            let hole = seek(&file.file, SeekFrom::Hole(place)).expect("a hole, or the end");
+            let expected = (place + 4096).next_multiple_of(AHEAD_BYTES).min(RING_BYTES);
+            assert!(hole >= expected, "{hole} behind {place}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_ahead_changes_nothing_that_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut before = file(folder.path());
+        before.write_at(1 << 20, &[9; 4096]).expect("written");
+        let mut after = file(folder.path());
+        after.write_at(0, &[7; 4096]).expect("written");
+        let mut found = vec![0; 2 << 20];
+        after.read_at(0, &mut found).expect("read");
+        let mut expected = vec![0; 2 << 20];
+        expected[..4096].fill(7);
+        expected[1 << 20..(1 << 20) + 4096].fill(9);
+        assert!(found == expected);
+    }
 }
