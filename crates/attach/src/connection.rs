@@ -81,6 +81,16 @@ impl Connection {
         self.is_left
     }
 
+    /// Whether no request of it is open.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether replies are to be sent.
+    pub(crate) fn has_replies(&self) -> bool {
+        !self.server.pending().is_empty()
+    }
+
     /// Whether it waits for its socket to take more.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked

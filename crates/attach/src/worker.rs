@@ -32,6 +32,13 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest wait: silence is noticed, and the status renewed.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
+/// How long a program that asks for one thing at a time is listened to before anything else is waited for, if its last
+/// request came that soon: two waits for each would take longer than what it asks for.
+const LISTEN: Duration = Duration::from_micros(20);
+
+/// Requests of such a program that are taken before the session has its turn.
+const MOST_LISTENED: u32 = 16;
+
 /// Sources of the poller that are not programs.
 const ORDERS: u64 = 0;
 const LISTENER: u64 = 1;
@@ -66,6 +73,10 @@ pub(crate) struct Worker {
     recorded: Option<Requests>,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
+    /// A program whose request came soon after the last answer, and how many were taken since the session's turn.
+    talker: Option<(u64, u32)>,
+    /// When replies were last sent.
+    replied: Instant,
     /// Which program each open request is of.
     requests: BTreeMap<u64, u64>,
     next_request: u64,
@@ -117,6 +128,8 @@ impl Worker {
             recorded,
             clients: BTreeMap::new(),
             next_client: FIRST_CLIENT,
+            talker: None,
+            replied: Instant::ZERO,
             requests: BTreeMap::new(),
             next_request: 0,
             orphans: BTreeMap::new(),
@@ -143,6 +156,9 @@ impl Worker {
                 break;
             }
             self.publish(now);
+            if self.hears_talker() {
+                continue;
+            }
             let deadline = self.stack.deadline(now).min(now + LONGEST_WAIT);
             self.disk.turn(deadline)?;
             self.poller.wait(now, Some(now), &mut ready)?;
@@ -283,6 +299,9 @@ impl Worker {
             let Some(client) = self.clients.get_mut(&id) else {
                 continue;
             };
+            if client.connection.has_replies() {
+                self.replied = now;
+            }
             let mut sent = client.connection.send();
             if sent.is_ok() && client.connection.reads() && client.connection.is_left() {
                 sent = self.receive(id, now);
@@ -297,6 +316,32 @@ impl Worker {
             self.close(id, &end);
         }
         has_received
+    }
+
+    /// Whether the program that has just been answered asks for something again.
+    fn hears_talker(&mut self) -> bool {
+        let Some((id, taken)) = self.talker.take() else {
+            return false;
+        };
+        let waits = |client: &Client| client.connection.reads() && client.connection.is_idle();
+        let known = self.next_request;
+        let until = clock::now() + LISTEN;
+        while taken < MOST_LISTENED && self.clients.get(&id).is_some_and(waits) {
+            let now = clock::now();
+            if let Err(end) = self.receive(id, now) {
+                self.close(id, &end);
+                return true;
+            }
+            if self.next_request > known {
+                self.talker = Some((id, taken + 1));
+                return true;
+            }
+            if now >= until {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        false
     }
 
     fn choose_interest(&mut self, id: u64) {
@@ -326,7 +371,13 @@ impl Worker {
                 let received = match event.gone && !reads {
                     // Nobody is left to be answered, and the kernel says so until the socket is closed.
                     true => Err(Ended::Closed),
-                    false => self.receive(id, clock::now()),
+                    false => {
+                        let now = clock::now();
+                        if now - self.replied < 2 * LISTEN {
+                            self.talker = Some((id, 0));
+                        }
+                        self.receive(id, now)
+                    }
                 };
                 if let Err(end) = received {
                     self.close(id, &end);
