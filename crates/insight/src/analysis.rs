@@ -1,7 +1,11 @@
 //! A cell's records looked at once: what its numbers and its charts are both made of.
 
+use std::collections::BTreeMap;
+
+use wansan_trace::SessionId;
+
 use crate::cell::Cell;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, WaitUse};
 use crate::stall::{self, Stall};
 use crate::traffic::Traffic;
 use crate::window::Window;
@@ -34,5 +38,11 @@ impl<'a> Analysis<'a> {
             stalls,
             ledger,
         }
+    }
+
+    /// What the I/Os of each session waited for.
+    #[must_use]
+    pub fn waits_by_session(&self) -> BTreeMap<SessionId, WaitUse> {
+        WaitUse::by_session(&self.ledger)
     }
 }

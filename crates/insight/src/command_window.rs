@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, Layer, NameId, SessionId};
@@ -18,7 +18,7 @@ use crate::window::Window;
 const FIRST_TARGET_OPCODE: u8 = 0x20;
 
 /// The command window of one session in the measured window.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CommandWindowUse {
     /// Most commands that the target let be outstanding at once: commands without an answer, plus
     /// MaxCmdSN − CmdSN of the newest command, whenever one was answered.

@@ -4,7 +4,7 @@
 use foldhash::HashMap;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, Layer, TaskTag};
@@ -18,7 +18,7 @@ use crate::window::Window;
 const STARVED_PART: f64 = 0.6;
 
 /// One connection of a session that has several, in the measured window.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionUse {
     /// Its CID.
     pub connection: u16,

@@ -14,7 +14,7 @@ mod sweep;
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use wansan_trace::Layer;
 
 pub use crate::cause::Limit;
@@ -25,7 +25,7 @@ pub use sweep::explain;
 pub use wansan_schema::Advice;
 
 /// A cell of a run as it is explained: its numbers, and what was varied, which only labels them.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Observed {
     /// The cell's number in the run.
     pub cell: u64,
@@ -44,10 +44,8 @@ pub struct Finding {
     /// What binds.
     pub limit: Limit,
     /// The first layer that holds fewer than the one above, if one does.
-    #[serde(serialize_with = "name_of")]
     pub layer: Option<Layer>,
     /// The layer above.
-    #[serde(serialize_with = "name_of")]
     pub above: Option<Layer>,
     /// Mean number that had entered the layer above: how many asked to enter.
     pub wanted: f64,
@@ -81,12 +79,5 @@ impl Finding {
             finding.sentence = sentence::sentence(&finding, observed, cells.len());
         }
         finding
-    }
-}
-
-fn name_of<S: Serializer>(layer: &Option<Layer>, serializer: S) -> Result<S::Ok, S::Error> {
-    match layer {
-        Some(layer) => serializer.serialize_some(layer.name()),
-        None => serializer.serialize_none(),
     }
 }

@@ -1,9 +1,9 @@
 //! How latencies are distributed.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The distribution of the latencies of completed I/Os, exact (nearest rank).
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// Mean.
     pub mean_ns: f64,

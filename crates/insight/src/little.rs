@@ -1,6 +1,6 @@
 //! Little's law: mean in flight = throughput × mean time inside (N = X·W).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::join::{Joined, Task};
 use crate::window::Window;
@@ -15,7 +15,7 @@ const TOLERANCE: f64 = 0.01;
 /// W are of the I/Os that left the layer in it. The difference cannot be more than
 /// max(n(from), n(to)) · W_max ÷ length, n being in flight at the window's edges. What differs by
 /// more than that and 1 % is inconsistent: crossings were lost or clocks disagree.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LittleCheck {
     /// N: mean in flight.
     pub in_flight_mean: f64,

@@ -1,6 +1,6 @@
 //! Whether the application keeps a fixed number of I/Os in flight or leaves gaps of its own.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::population::Population;
 use crate::window::Window;
@@ -17,7 +17,7 @@ const BATCH_TOLERANCE: f64 = 0.1;
 const TELLING_LATENCY_NS: u64 = 1_000_000;
 
 /// How one session's application submits.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LoadUse {
     /// Mean in flight at the top layer over the most in flight there, 0 to 1.
     pub pinned_ratio: f64,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wansan_trace::NameId;
 use wansan_trace::event::Path;
 use wansan_trace::file::Table;
@@ -13,7 +13,7 @@ use crate::window::Window;
 pub(crate) const FULL_UTILISATION: f64 = 0.95;
 
 /// One direction of one path in the measured window.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathUse {
     /// The path and direction.
     pub path: String,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Role, Thread};
 use wansan_trace::file::Table;
 
@@ -17,12 +17,11 @@ const FULL_SHARE: f64 = 0.9;
 
 /// One program in the measured window. Shares are of its time: two threads that run throughout have
 /// run for 2.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgramUse {
     /// The program and its host, such as `far wireguard`.
     pub program: String,
     /// What it is there for.
-    #[serde(serialize_with = "name_of")]
     pub role: Role,
     /// How many processors its threads had on average.
     pub ran_share: f64,
@@ -32,10 +31,6 @@ pub struct ProgramUse {
     pub most_waited_share: f64,
     /// The share of the time for which one of its threads ran, or was ready to: the most of any.
     pub busiest_share: f64,
-}
-
-fn name_of<S: Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(role.name())
 }
 
 impl ProgramUse {

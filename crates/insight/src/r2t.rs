@@ -4,7 +4,7 @@
 use foldhash::HashMap;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
 use wansan_trace::{SessionId, TaskTag};
@@ -17,7 +17,7 @@ const UNASKED: u32 = u32::MAX;
 
 /// What asking for data has cost one session's commands that were answered in the measured window.
 /// But for their share, only those for which the target sent an R2T are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct R2tUse {
     /// The share of commands for whose data the target asked, 0 to 1.
     pub asked_share: f64,

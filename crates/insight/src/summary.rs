@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use wansan_schema::{BelowSocket, StallUse};
 use wansan_trace::{Layer, SessionId};
 
@@ -29,10 +29,9 @@ use crate::window::Window;
 ///
 /// Times are means over the I/Os that were completed in the window; waits and the time in the
 /// last layer add up to the mean latency over all layers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LayerUse {
     /// The layer.
-    #[serde(serialize_with = "name_of")]
     pub layer: Layer,
     /// Mean in flight.
     pub in_flight_mean: f64,
@@ -51,7 +50,7 @@ pub struct LayerUse {
 }
 
 /// Some I/Os: those of one session, or all.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scope {
     /// I/Os completed in the window of which all crossings were recorded.
     pub ios: u64,
@@ -81,7 +80,7 @@ impl Scope {
 }
 
 /// One session.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionUse {
     /// ISID/TSIH.
     pub session: String,
@@ -98,7 +97,7 @@ pub struct SessionUse {
 }
 
 /// What is missing from the records.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
     /// I/Os that had begun before the recording or were not done at its end.
     pub incomplete_ios: u64,
@@ -111,7 +110,7 @@ pub struct Losses {
 }
 
 /// One cell in numbers; see [`summarise`].
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellSummary {
     /// The window that the numbers are about.
     pub window: Window,
@@ -146,10 +145,6 @@ impl CellSummary {
         let pair = |held: &LayerUse| (held.layer.name(), held.in_flight_mean);
         self.total.layers.iter().map(pair).collect()
     }
-}
-
-fn name_of<S: Serializer>(layer: &Layer, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(layer.name())
 }
 
 /// Reduces a cell to numbers over `window`, or over the time of full load when none is given

@@ -41,6 +41,17 @@ pub enum FlowDirection {
 }
 
 impl FlowDirection {
+    /// Both.
+    pub const ALL: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
+
+    /// The one of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<FlowDirection> {
+        FlowDirection::ALL
+            .into_iter()
+            .find(|way| way.name() == name)
+    }
+
     /// Its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {

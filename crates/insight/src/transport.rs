@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Tcp, TcpEvent};
 use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, NameId, SessionId};
@@ -13,7 +13,7 @@ use crate::window::Window;
 /// How one end of one connection fared as a sender.
 ///
 /// Shares are of the measured window unless they say otherwise, 0 to 1. Means are over samples.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransportUse {
     /// The host that sends and took the samples.
     pub host: String,

@@ -23,6 +23,22 @@ pub enum Source {
 }
 
 impl Source {
+    /// All of them.
+    pub const ALL: [Source; 6] = [
+        Source::Crossings,
+        Source::Stamps,
+        Source::Pdus,
+        Source::Packets,
+        Source::TcpInfo,
+        Source::Resources,
+    ];
+
+    /// The one of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Source> {
+        Source::ALL.into_iter().find(|source| source.name() == name)
+    }
+
     /// Its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -1,9 +1,9 @@
 //! The stretch of time that is looked at.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A stretch of CLOCK_MONOTONIC time, without its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Its first nanosecond.
     pub from_ns: u64,

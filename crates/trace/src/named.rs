@@ -30,6 +30,20 @@ macro_rules! named {
             }
         }
 
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                let unknown = || serde::de::Error::unknown_variant(&name, Self::NAMES);
+                Self::from_name(&name).ok_or_else(unknown)
+            }
+        }
+
         impl $crate::field::Field for $type {
             const BLANK: Self = Self::ALL[0];
             const PARTS: [u32; 3] = [u8::BITS, 0, 0];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use foldhash::HashMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Request, RequestKind, RequestWait};
 use wansan_trace::{Layer, NameId, SessionId, TaskTag};
 
@@ -31,10 +31,9 @@ pub struct RequestAccount {
 }
 
 /// What requests of one kind waited for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestUse {
     /// The operation requested.
-    #[serde(serialize_with = "name_of")]
     pub kind: RequestKind,
     /// Requests that were answered in the window.
     pub requests: u64,
@@ -49,13 +48,9 @@ pub struct RequestUse {
     /// Share of them that the cache or the journal answered without waiting for anything, 0 to 1.
     pub hit_share: f64,
     /// Share of their time that they waited, by what for, 0 to 1; what is 0 is left out.
-    pub waits_for: BTreeMap<&'static str, f64>,
+    pub waits_for: BTreeMap<RequestWait, f64>,
     /// The same by cause: while they waited for the disk, what the I/Os that carried them waited for.
     pub waits: WaitUse,
-}
-
-fn name_of<S: Serializer>(kind: &RequestKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(kind.name())
 }
 
 impl Ledger<'_> {
@@ -187,13 +182,13 @@ pub fn request_uses(ledger: &Ledger<'_>) -> Vec<RequestUse> {
     let uses = by_kind.into_iter().map(|(kind, accounts)| {
         let latencies_ns = || accounts.iter().map(|one| one.to_ns - one.from_ns);
         let all_ns = latencies_ns().fold(0.0, |all_ns, ns| all_ns + ns as f64);
-        let mut waits_for: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut waits_for: BTreeMap<RequestWait, f64> = BTreeMap::new();
         let mut waits = Adding::default();
         for account in &accounts {
             waits.add(account.to_ns - account.from_ns, &account.waits);
             for (wait, length_ns) in &account.stretches {
                 if *length_ns > 0 {
-                    *waits_for.entry(wait.name()).or_default() +=
+                    *waits_for.entry(*wait).or_default() +=
                         *length_ns as f64 / f64::max(all_ns, 1.0);
                 }
             }

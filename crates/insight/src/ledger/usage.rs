@@ -3,7 +3,8 @@
 use foldhash::HashMap;
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wansan_schema::{WaitCause, WaitSum};
 use wansan_trace::{Layer, SessionId};
 
@@ -134,6 +135,33 @@ impl WaitUse {
 impl Serialize for WaitUse {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.result().serialize(serializer)
+    }
+}
+
+/// As [`WaitUse::result`] has it.
+impl<'de> Deserialize<'de> for WaitUse {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WaitUse, D::Error> {
+        let result = wansan_schema::WaitUse::deserialize(deserializer)?;
+        let unknown = || D::Error::custom("a wait of an unknown cause, layer, way or source");
+        let sum = |sum: &WaitSum| {
+            Some(CauseSum {
+                cause: Cause::by_name(&sum.cause)?,
+                layer: Layer::from_name(&sum.layer)?,
+                way: match &sum.way {
+                    Some(way) => Some(FlowDirection::by_name(way)?),
+                    None => None,
+                },
+                source: Source::by_name(&sum.source)?,
+                mean_ns: sum.mean_ns,
+                uncertain_ns: sum.uncertain_ns,
+            })
+        };
+        let sums = result.sums.iter().map(|it| sum(it).ok_or_else(unknown));
+        Ok(WaitUse {
+            ios: result.ios,
+            latency_ns: result.latency_ns,
+            sums: sums.collect::<Result<_, _>>()?,
+        })
     }
 }
 

@@ -18,11 +18,7 @@ pub(super) fn print(out: &mut dyn Write, before: &str, requests: &[RequestUse]) 
     }
     let waits: Vec<RequestWait> = RequestWait::ALL
         .into_iter()
-        .filter(|wait| {
-            requests
-                .iter()
-                .any(|one| one.waits_for.contains_key(wait.name()))
-        })
+        .filter(|wait| requests.iter().any(|one| one.waits_for.contains_key(wait)))
         .collect();
     let fixed = [
         "request", "per s", "MB/s", "open", "mean\nms", "p99\nms", "hits\n%",
@@ -45,7 +41,7 @@ pub(super) fn print(out: &mut dyn Write, before: &str, requests: &[RequestUse]) 
             format!("{:.1}", one.hit_share * 100.0),
         ];
         row.extend(waits.iter().map(|wait| {
-            let share = one.waits_for.get(wait.name());
+            let share = one.waits_for.get(wait);
             share.map_or_else(String::new, |share| format!("{:.1}", share * 100.0))
         }));
         table.add_row(row);
