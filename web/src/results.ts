@@ -816,6 +816,8 @@ export interface Manifest {
   hosts: HostFacts[];
   /** What their paths were like before the first cell, measured in both directions. */
   measured_paths: MeasuredPath[];
+  /** The workers of an engine that have run its cells; none where the lab has. */
+  workers: WorkerFacts[];
   /** What was built and measured in each cell. */
   cells: CellFacts[];
 }
@@ -900,10 +902,28 @@ export interface MeasuredPath {
   elapsed_s: number;
 }
 
+/** A worker of an engine. */
+export interface WorkerFacts {
+  /** Its address. */
+  worker: string;
+  /** The version of `wansan` there. */
+  wansan_version: string;
+  /** The commit that it was built from, or `unknown`. */
+  wansan_commit: string;
+  /** The SHA-256 of its program, in hexadecimal. */
+  wansan_sha256: string;
+  /** The computer. */
+  machine: Machine;
+  /** A reading of both its clocks: records of cells in its namespaces are of its CLOCK_MONOTONIC. */
+  clock_anchor: ClockAnchor;
+}
+
 /** The world of one cell. */
 export interface CellFacts {
   /** The cell's number. */
   cell: number;
+  /** The worker of an engine that has run it; null where the lab has. */
+  worker: string | null;
   /** The congestion control of its connections. */
   congestion_control: ControlFacts;
   /** Its hosts and routers. */

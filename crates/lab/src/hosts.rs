@@ -36,6 +36,7 @@ use crate::plan::{Cell, RealHost, RecordKind};
 use crate::world::Process;
 
 pub use agent::attend;
+pub(crate) use agent::sha256_of;
 use connection::Connection;
 pub use peer::Peer;
 use protocol::Hello;
@@ -382,7 +383,7 @@ impl<'a> Own<'a> {
             true => None,
             false => {
                 let bytes = program.metadata().map_err(unread)?.len();
-                Some((bytes, agent::sha256_of(program).map_err(unread)?))
+                Some((bytes, sha256_of(program).map_err(unread)?))
             }
         };
         Ok(Own { program, copied })

@@ -6,9 +6,11 @@
 //! - [`emulator`]: the wide-area path between the hosts;
 //! - [`netem`]: the same by the kernel, for what it can do of it;
 //! - [`hosts`]: real computers instead, reached by ssh;
+//! - [`engine`]: cells run by the workers of an engine instead;
 //! - [`run`]: a plan carried out cell by cell in fresh worlds, with the same programs that a user
 //!   starts by hand;
 //! - `simulated`: cells in virtual time, without a kernel;
+//! - `lines`: messages between programs;
 //! - `patience`: how long the end of a cell is waited for;
 //! - `processors`: what the programs of a cell have of the processors;
 //! - [`record`]: the run folder: manifest, results and report.
@@ -16,7 +18,9 @@
 //! Nothing here draws on a terminal: progress goes out through [`run::Observer`].
 
 pub mod emulator;
+pub mod engine;
 pub mod hosts;
+mod lines;
 pub mod netem;
 mod patience;
 pub mod plan;

@@ -4,23 +4,27 @@
 //! connections, so that nothing of one cell can be felt in the next. When the plan asks for it,
 //! the sweep runs a second time with what the finding of the first advises.
 
+mod beside;
 mod cell;
 mod clock;
 mod congestion;
 pub mod control;
 mod course;
+mod elsewhere;
 mod emulation;
 mod explain;
 mod measured_paths;
 mod path_emulator;
 mod phase;
 mod program;
+mod real;
 mod servers;
 mod simulation;
+mod single;
 mod site;
 mod tunnels;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -28,6 +32,7 @@ use wansan_insight::ReadError;
 use wansan_insight::report::PageError;
 
 use crate::emulator::EmulatorError;
+use crate::engine::{Engine, EngineError};
 use crate::hosts::{HostsError, Reach};
 use crate::netem::NetemError;
 use crate::plan::{Phase, PlanError};
@@ -39,6 +44,7 @@ use wansan_schema::{CellResult, Results};
 pub use crate::simulated::SimulationError;
 pub use congestion::CongestionControlError;
 pub use phase::run;
+pub use single::single;
 
 /// How a plan is to be run.
 #[derive(Debug, Clone)]
@@ -51,6 +57,8 @@ pub struct Options<'a> {
     pub rights: Rights,
     /// How real computers are reached.
     pub reach: Reach,
+    /// What runs the cells; this computer when there is none.
+    pub on: Option<Engine>,
     /// How long a simulated cell may take; no bound when there is none.
     pub budget: Option<Duration>,
     /// Set by a signal's handler to end the run early.
@@ -108,8 +116,16 @@ pub enum RunError {
     #[error(transparent)]
     NotStarted(Box<CellError>),
     /// It was asked to stop. What is complete is kept.
-    #[error("interrupted{}", folder.as_ref().map(|folder| format!("; completed cells are in {}", folder.display())).unwrap_or_default())]
+    #[error("interrupted{}", kept(folder.as_deref()))]
     Interrupted {
+        /// The run's folder, if there was anything to keep.
+        folder: Option<PathBuf>,
+    },
+    /// The engine that is to run its cells cannot be used, or failed. What is complete is kept.
+    #[error("{source}{}", kept(folder.as_deref()))]
+    Engine {
+        /// Why.
+        source: Box<EngineError>,
         /// The run's folder, if there was anything to keep.
         folder: Option<PathBuf>,
     },
@@ -122,6 +138,12 @@ pub enum RunError {
     /// The report cannot be made.
     #[error(transparent)]
     Page(#[from] PageError),
+}
+
+/// Where what is complete is kept, in words.
+fn kept(folder: Option<&Path>) -> String {
+    let kept = |folder: &Path| format!("; completed cells are in {}", folder.display());
+    folder.map(kept).unwrap_or_default()
 }
 
 /// The most cells that an error lists.
@@ -220,6 +242,9 @@ pub enum CellError {
     /// Its real hosts could not be used.
     #[error(transparent)]
     Hosts(HostsError),
+    /// It failed on a worker of an engine, for that reason.
+    #[error("{0}")]
+    Elsewhere(String),
     /// Its records could not be written or joined.
     #[error(transparent)]
     Records(#[from] wansan_trace::file::FileError),

@@ -178,6 +178,7 @@ fn play(role: &str) -> Result<(), String> {
         out: scratch.path().join("runs"),
         rights,
         reach: Reach::default(),
+        on: None,
         budget: None,
         stop: &AtomicBool::new(false),
     };

@@ -87,6 +87,7 @@ fn play(role: &str) -> Result<(), String> {
             out: scratch.path().join("runs"),
             rights,
             reach: Reach::default(),
+            on: None,
             budget: None,
             stop: &stop,
         },

@@ -5,6 +5,7 @@
 //! what they print. It judges nothing: what has to hold is said by the test or benchmark.
 //!
 //! - [`program`] finds a program, or says which package brings it;
+//! - [`python`] finds Python with packages from PyPI;
 //! - [`process`] runs one to its end, or keeps one running until it is dropped;
 //! - [`tgtd`] and [`wansan`] are the two targets;
 //! - [`cunit`], [`perf`] and [`qemu`] read what `iscsi-test-cu`, `iscsi-perf` and QEMU's tools
@@ -26,6 +27,7 @@ pub mod machine;
 pub mod perf;
 pub mod process;
 pub mod program;
+pub mod python;
 pub mod qemu;
 pub mod question;
 pub mod session;

@@ -37,7 +37,7 @@ pub use finding::{Advice, Advised, CellFinding, Finding, Gain, Prediction};
 pub use flows::{RelayResult, RouterUsage, StreamResult};
 pub use manifest::{
     CellFacts, ClockAnchor, ClockFacts, ControlFacts, FileFacts, HostFacts, Machine, Manifest,
-    MeasuredPath, NodeFacts, PathFacts, TunnelFacts,
+    MeasuredPath, NodeFacts, PathFacts, TunnelFacts, WorkerFacts,
 };
 pub use measured::{
     BelowSocket, CauseUse, CwndUse, Example, LegUse, ShownPacket, StallUse, StampCount, WaitCause,

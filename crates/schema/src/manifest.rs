@@ -44,6 +44,8 @@ tables! {
         hosts: Vec<HostFacts>,
         /// What their paths were like before the first cell, measured in both directions.
         measured_paths: Vec<MeasuredPath>,
+        /// The workers of an engine that have run its cells; none where the lab has.
+        workers: Vec<WorkerFacts>,
         /// What was built and measured in each cell.
         cells: Vec<CellFacts>,
     }
@@ -64,6 +66,22 @@ tables! {
         wansan_sha256: String,
         /// The computer.
         machine: Machine,
+    }
+
+    /// A worker of an engine.
+    WorkerFacts {
+        /// Its address.
+        worker: String,
+        /// The version of `wansan` there.
+        wansan_version: String,
+        /// The commit that it was built from, or `unknown`.
+        wansan_commit: String,
+        /// The SHA-256 of its program, in hexadecimal.
+        wansan_sha256: String,
+        /// The computer.
+        machine: Machine,
+        /// A reading of both its clocks: records of cells in its namespaces are of its CLOCK_MONOTONIC.
+        clock_anchor: ClockAnchor,
     }
 
     /// What a path between two real hosts was like in one direction before the first cell: one TCP connection
@@ -152,6 +170,8 @@ tables! {
     CellFacts {
         /// The cell's number.
         cell: u64,
+        /// The worker of an engine that has run it; null where the lab has.
+        worker: Option<String>,
         /// The congestion control of its connections.
         congestion_control: ControlFacts,
         /// Its hosts and routers.

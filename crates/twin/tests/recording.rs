@@ -82,6 +82,7 @@ fn run_plan(plan: &Plan) -> (f64, Cell, Option<Window>) {
         out: scratch.path().to_owned(),
         rights: Rights::Unneeded,
         reach: Reach::default(),
+        on: None,
         budget: None,
         stop: &AtomicBool::new(false),
     };

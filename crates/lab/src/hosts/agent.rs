@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use wansan_trace::{clock, file};
 
-use super::protocol::{self, Hello, Reply, Request, SILENCE_S, Watched};
+use super::protocol::{Hello, MAX_MESSAGE_BYTES, Reply, Request, SILENCE_S, Watched};
+use crate::lines;
 use crate::plan::RecordKind;
 use crate::processors::Processors;
 use crate::record::{machine, recorded_as};
@@ -52,7 +53,7 @@ type Out = Arc<Mutex<File>>;
 
 fn say(out: &Out, reply: &Reply) -> io::Result<()> {
     let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-    protocol::write(&mut *out, reply)
+    lines::write(&mut *out, reply)
 }
 
 /// What comes from the lab.
@@ -70,7 +71,7 @@ fn listen(out: Out) -> io::Result<Receiver<Heard>> {
         .name("listen".to_owned())
         .spawn(move || {
             let mut input = BufReader::new(input);
-            while let Ok(Some(request)) = protocol::read(&mut input) {
+            while let Ok(Some(request)) = lines::read(&mut input, MAX_MESSAGE_BYTES) {
                 let heard = match request {
                     Request::Clock { sent_ns } => {
                         let read_ns = clock::now().ns();
@@ -264,7 +265,7 @@ impl Agent {
                 name: name.into_owned(),
                 bytes,
             };
-            protocol::write(&mut *out, &reply)?;
+            lines::write(&mut *out, &reply)?;
             if io::copy(&mut file.take(bytes), &mut *out)? < bytes {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -342,7 +343,7 @@ fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The SHA-256 of a file, in hexadecimal.
-pub(super) fn sha256_of(path: &Path) -> io::Result<String> {
+pub(crate) fn sha256_of(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut file = File::open(path)?;
     let mut chunk = vec![0; 1 << 18];

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use wansan_trace::clock;
 
 use super::HostsError;
-use super::protocol::{self, Exchange, GREETING, Hello, Reply, Request, Watched};
+use super::protocol::{Exchange, GREETING, Hello, MAX_MESSAGE_BYTES, Reply, Request, Watched};
 use super::ssh;
+use crate::lines;
 use crate::plan::RealHost;
 use crate::world::{Elsewhere, Process, Tail};
 
@@ -357,7 +358,7 @@ impl Drop for Connection {
 impl Shared {
     fn say(&self, request: &Request) -> io::Result<()> {
         match locked(&self.input).as_mut() {
-            Some(input) if !self.is_lost.load(Ordering::Relaxed) => protocol::write(input, request),
+            Some(input) if !self.is_lost.load(Ordering::Relaxed) => lines::write(input, request),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -371,7 +372,7 @@ impl Shared {
         if events.send(greeted).is_err() {
             return;
         }
-        while let Ok(Some(reply)) = protocol::read(&mut output) {
+        while let Ok(Some(reply)) = lines::read(&mut output, MAX_MESSAGE_BYTES) {
             let received = clock::now();
             let event = match reply {
                 Reply::Clock { sent_ns, read_ns } => {

@@ -2,17 +2,15 @@
 //! line. The bytes of a file follow the line that announces it.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use wansan_schema::Machine;
 use wansan_trace::Instant;
 use wansan_trace::event::Role;
 
 /// The longest message: the longest line of a program, each byte of it escaped.
-const MAX_MESSAGE_BYTES: u64 = 8 << 20;
+pub(super) const MAX_MESSAGE_BYTES: u64 = 8 << 20;
 /// Begins the line that says that a host has been reached, and what it is: system and architecture follow.
 pub(super) const GREETING: &str = "wansan-lab";
 /// An agent that hears nothing for so many seconds has lost its lab, and ends.
@@ -116,23 +114,4 @@ pub(super) struct Exchange {
     pub(super) sent: Instant,
     pub(super) read: Instant,
     pub(super) received: Instant,
-}
-
-pub(super) fn write(stream: &mut impl Write, said: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(said)?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    stream.flush()
-}
-
-/// The next message; `None` at the end.
-pub(super) fn read<T: DeserializeOwned>(stream: &mut impl BufRead) -> io::Result<Option<T>> {
-    let mut line = Vec::new();
-    let read = stream
-        .take(MAX_MESSAGE_BYTES)
-        .read_until(b'\n', &mut line)?;
-    match read {
-        0 => Ok(None),
-        _ => Ok(Some(serde_json::from_slice(&line)?)),
-    }
 }

@@ -52,6 +52,34 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// A cell of which only its resolved plan is there, as TOML ([`Document::to_toml`]), and the files of that in
+    /// `folder`. It is the same, but for what labels it.
+    pub(crate) fn alone(text: &str, repeat: u32, folder: &Path) -> Result<Cell, Mistake> {
+        let document = document::from_text(text)?;
+        Cell::resolve(document, Phase::Planned, repeat, Vec::new(), folder)
+    }
+
+    fn resolve(
+        document: Document,
+        phase: Phase,
+        repeat: u32,
+        parameters: Vec<(Parameter, Value)>,
+        folder: &Path,
+    ) -> Result<Cell, Mistake> {
+        let scenario = Scenario::resolve(&document, "", folder)?;
+        let conditions = Conditions::begin(&document, &scenario, folder)?;
+        let timeline = timeline::resolve(&document, "", &conditions)?;
+        Ok(Cell {
+            phase,
+            repeat,
+            parameters,
+            document,
+            scenario,
+            conditions,
+            timeline,
+        })
+    }
+
     /// Every congestion control that its programs choose, that of `[tcp]` first.
     pub(crate) fn congestion_controls(&self) -> Vec<&str> {
         let of_streams = self.scenario.streams.iter();
@@ -103,28 +131,13 @@ pub(super) fn expand(
             for (parameter, value) in point.iter().flat_map(|(_, point)| &point.settings) {
                 parameter.set(&mut table, value.clone())?;
             }
-            let resolved = document::from_table(&table).and_then(|document| {
-                let scenario = Scenario::resolve(&document, "", folder)?;
-                let conditions = Conditions::begin(&document, &scenario, folder)?;
-                let timeline = timeline::resolve(&document, "", &conditions)?;
-                Ok((document, scenario, conditions, timeline))
-            });
-            let (document, scenario, conditions, timeline) = resolved.map_err(|mistake| {
-                if parameters.is_empty() {
-                    mistake
-                } else {
-                    mistake.within(format!("[sweep] {}", written(&parameters)))
-                }
-            })?;
-            cells.push(Cell {
-                phase,
-                repeat: round,
-                parameters,
-                document,
-                scenario,
-                conditions,
-                timeline,
-            });
+            let label = written(&parameters);
+            let cell = document::from_table(&table)
+                .and_then(|document| Cell::resolve(document, phase, round, parameters, folder));
+            cells.push(cell.map_err(|mistake| match label.is_empty() {
+                true => mistake,
+                false => mistake.within(format!("[sweep] {label}")),
+            })?);
         }
     }
     Ok(cells)
@@ -153,4 +166,37 @@ pub(super) fn written(parameters: &[(Parameter, Value)]) -> String {
         .map(|(parameter, value)| format!("{parameter} = {value}"))
         .collect();
     set.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::Plan;
+    use super::*;
+
+    /// Every plan of ours, with all its cells.
+    #[test]
+    fn a_cell_is_the_same_of_its_resolved_plan_alone() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+        let folders = std::fs::read_dir(root).unwrap().flatten();
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap().flatten());
+        let files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+        assert!(files.len() > 20, "{files:?}");
+        for file in files {
+            let plan = Plan::read(&file).unwrap();
+            for cell in plan.cells(Phase::Planned, &[]).unwrap() {
+                let text = cell.document.to_toml();
+                let alone = Cell::alone(&text, cell.repeat, file.parent().unwrap()).unwrap();
+                assert_eq!(alone.document, cell.document, "{}", file.display());
+                let told = |cell: &Cell| {
+                    format!(
+                        "{:?}\n{:?}\n{:?}",
+                        cell.scenario, cell.conditions, cell.timeline
+                    )
+                };
+                assert_eq!(told(&alone), told(&cell), "{}", file.display());
+            }
+        }
+    }
 }

@@ -452,3 +452,10 @@ pub(super) fn from_table(table: &toml::Table) -> Result<Document, Mistake> {
     serde_path_to_error::deserialize(table.clone())
         .map_err(|error| Mistake::from_toml(error.inner(), error.path(), "", THE_PLAN))
 }
+
+impl Document {
+    /// The plan with every default in it, as TOML.
+    pub(crate) fn to_toml(&self) -> String {
+        toml::to_string(self).expect("it came from TOML")
+    }
+}

@@ -141,6 +141,11 @@ impl RunFolder {
 pub struct CellFolder(PathBuf);
 
 impl CellFolder {
+    /// The folder of a cell without a run.
+    pub(crate) fn alone(path: PathBuf) -> CellFolder {
+        CellFolder(path)
+    }
+
     /// Where it is, or is to be.
     #[must_use]
     pub fn path(&self) -> &Path {

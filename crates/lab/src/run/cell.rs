@@ -13,10 +13,10 @@ use wansan_trace::clock::OtherClock;
 use super::course::{Course, Stage};
 use super::path_emulator::PathResults;
 use super::program::{self, Programs};
+use super::real::Means;
 use super::servers::Servers;
 use super::site::{Ended, Site};
 use super::{CellError, Options};
-use crate::hosts::Fleet;
 use crate::patience;
 use crate::plan::{Action, Cell, Statement, Stream};
 use crate::processors::Processors;
@@ -80,17 +80,20 @@ pub(super) fn seed(cell: &Cell) -> u64 {
     u64::from(cell.document.seed) << 32 | u64::from(cell.repeat) << 16
 }
 
-/// Builds the cell's world, or takes that of `fleet`, runs its programs and gathers its records in `folder`.
+/// Builds the cell's world, or takes that of real hosts, runs its programs and gathers its records in `folder`.
 /// `kept` has what is known of it however it ends; once its load has begun, its records stay too.
 pub(super) fn measure(
     cell: &Cell,
     folder: &Path,
-    fleet: Option<&Fleet>,
-    options: &Options<'_>,
-    stage: &Stage,
+    means: &Means<'_>,
     kept: &mut Kept,
     watch: &mut dyn Watch,
 ) -> Result<Measured, CellError> {
+    let Means {
+        options,
+        fleet,
+        stage,
+    } = *means;
     let facts = &mut kept.facts;
     let scenario = &cell.scenario;
     let document = &cell.document;

@@ -6,7 +6,7 @@ use crate::plan::Cell;
 
 /// What a cell takes beyond its measured time, until one has been timed.
 const FIRST_GUESS: Duration = Duration::from_millis(1500);
-/// The share of all simulated cells from which on the time that it took is a measure of the rest.
+/// The share of all such cells from which on the time that it took is a measure of the rest.
 const SHARE_THAT_TELLS: f64 = 0.01;
 
 /// Guesses the time left from the cells that have ended.
@@ -64,9 +64,9 @@ impl Clock {
             .saturating_sub(self.began.elapsed().min(each))
     }
 
-    /// What is left of simulated cells, by the time that went into what is done. `running` says how much of those
+    /// What is left of cells that run beside each other, by the time that went into what is done. `running` says how much of those
     /// is done that have not ended, counted in cells.
-    pub(super) fn left_simulated(&self, running: f64) -> Duration {
+    pub(super) fn left_beside(&self, running: f64) -> Duration {
         let (done, all) = (self.done as f64 + running, self.cells as f64);
         // Little says nothing yet.
         if done < SHARE_THAT_TELLS * all {

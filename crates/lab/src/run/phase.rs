@@ -11,23 +11,22 @@ use wansan_insight::report::{CellCharts, Detail};
 
 use wansan_twin::finding as advice;
 
-use wansan_schema::{Advised, CellFacts, CellResult, Manifest, MeasuredPath, Results};
+use wansan_schema::{Advised, CellResult, Manifest, MeasuredPath, Results};
 
-use super::cell::{self, Kept, Measured, Watch};
+use super::beside::{Bounds, Ended, Event, Work};
+use super::cell::{Measured, Watch};
 use super::clock::Clock;
 use super::congestion::{self, Controls};
 use super::control::Server;
 use super::course::Stage;
 use super::explain::{self, Explained};
-use super::simulation::{self, Bounds, Work};
+use super::real::{self, Means};
 use super::{CellError, Observer, Options, Outcome, RunError};
-use super::{measured_paths, tunnels};
+use super::{elsewhere, measured_paths, simulation};
+use crate::engine::{Cluster, Engine, EngineError, Order, Wish};
 use crate::hosts::Fleet;
-use crate::netem;
-use crate::plan::{self, Cell, EmulatorKind, Parameter, Phase, Plan, WorldKind};
+use crate::plan::{self, Cell, Parameter, Phase, Plan, WorldKind};
 use crate::record::{self, RunFolder};
-use crate::simulated;
-use crate::vpn::{self, Kind};
 
 /// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
 /// expectations and the report. [`crate::world::isolate`] has to have been called.
@@ -41,23 +40,20 @@ pub fn run(
 ) -> Result<Outcome, RunError> {
     let cells = plan.cells(Phase::Planned, &[])?;
     let kind = plan.document().world.kind;
-    let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
     let lacking = |error: CellError| RunError::NotStarted(Box::new(error));
-    if kind == WorldKind::Netns {
-        vpn::check(&kinds).map_err(|error| lacking(error.into()))?;
-    }
-    let by_netem = |cell: &Cell| cell.document.world.emulator == EmulatorKind::Netem;
-    if cells.iter().any(by_netem) {
-        netem::check().map_err(|error| lacking(error.into()))?;
-    }
     let controls = match kind {
-        WorldKind::Sim | WorldKind::Hosts => Controls::default(),
-        WorldKind::Netns => {
-            let controls = Controls::hold(&cells).map_err(|error| lacking(error.into()))?;
+        WorldKind::Netns if options.on.is_none() => {
+            let controls = real::prepare(&cells).map_err(lacking)?;
             let checked = congestion::check(&cells);
             checked.map_err(|error| plan.wrong("tcp.congestion_control", &error))?;
             controls
         }
+        // Of other kernels, or of none.
+        WorldKind::Netns | WorldKind::Sim | WorldKind::Hosts => Controls::default(),
+    };
+    let cluster = match &options.on {
+        None => None,
+        Some(engine) => Some(reach_engine(engine, plan, options, observer)?),
     };
     let reached = match kind {
         WorldKind::Netns | WorldKind::Sim => None,
@@ -87,6 +83,7 @@ pub fn run(
         folder,
         stage,
         fleet,
+        cluster,
         controls,
         manifest,
         results: record::results(plan),
@@ -134,6 +131,35 @@ fn reach(
     Ok(Reached { fleet, paths })
 }
 
+/// Connects to an engine that is to run the cells.
+fn reach_engine(
+    engine: &Engine,
+    plan: &Plan,
+    options: &Options<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Cluster, RunError> {
+    let not_started = |source| match source {
+        EngineError::Interrupted => RunError::Interrupted { folder: None },
+        source => RunError::Engine {
+            source: Box::new(source),
+            folder: None,
+        },
+    };
+    let kind = plan.document().world.kind;
+    if kind == WorldKind::Hosts {
+        return Err(not_started(EngineError::RealHosts));
+    }
+    Order::check_files(plan).map_err(not_started)?;
+    observer.preparing(&format!("connecting to {engine}"));
+    let waits = &mut || observer.preparing("it has no workers yet; waiting for the first");
+    let wish = Wish {
+        program: &options.program,
+        is_installed: options.reach.is_installed,
+        needs: elsewhere::needs(kind),
+    };
+    Cluster::reach(engine, &wish, options.stop, waits).map_err(not_started)
+}
+
 /// What a plan's advised phase changes; nothing if it has none. Advice about a parameter that the sweep varies is no
 /// change: its values have been measured.
 fn changes(plan: &Plan, finding: &Finding) -> Vec<(Parameter, toml::Value)> {
@@ -157,6 +183,8 @@ struct Run<'a> {
     stage: Arc<Stage>,
     /// The real hosts, in a world of such.
     fleet: Option<Fleet>,
+    /// What runs the cells, if it is not the lab.
+    cluster: Option<Cluster>,
     controls: Controls,
     manifest: Manifest,
     results: Results,
@@ -167,7 +195,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn carry_out(&mut self, plan: &Plan, cells: &[Cell]) -> Result<(), RunError> {
-        let planned = self.phase(Phase::Planned, cells)?;
+        let planned = self.phase(plan, Phase::Planned, cells)?;
         // Without I/Os there is nothing to find.
         let finding = (!planned.is_empty()).then(|| explain::finding(&planned));
         // Where the advice is followed next, more than a bound is wanted of it.
@@ -219,7 +247,7 @@ impl Run<'_> {
                 .map_or_else(|| value.to_string(), str::to_owned);
             self.manifest.advised.insert(name.name().to_owned(), text);
         }
-        let advised = self.phase(Phase::Advised, &cells)?;
+        let advised = self.phase(plan, Phase::Advised, &cells)?;
         let before = plan.value_of(parameter);
         let predicted = finding.predicted.as_deref().unwrap_or_default();
         self.results.advised = explain::advised(predicted, planned, &advised).map(|gain| Advised {
@@ -232,20 +260,25 @@ impl Run<'_> {
     }
 
     /// Measures and explains every cell of a phase.
-    fn phase(&mut self, phase: Phase, cells: &[Cell]) -> Result<Vec<Observed>, RunError> {
+    fn phase(
+        &mut self,
+        plan: &Plan,
+        phase: Phase,
+        cells: &[Cell],
+    ) -> Result<Vec<Observed>, RunError> {
         let first = self.results.cells.len() as u64;
         self.clock.cell_begins();
-        let is_simulated = cells[0].document.world.kind == WorldKind::Sim;
-        let left = match is_simulated {
-            true => self.clock.left_simulated(0.0),
+        let is_beside = self.cluster.is_some() || cells[0].document.world.kind == WorldKind::Sim;
+        let left = match is_beside {
+            true => self.clock.left_beside(0.0),
             false => self.clock.left(&cells[0]),
         };
         self.observer.phase(phase, cells.len(), left);
         let mut observed = Vec::with_capacity(cells.len());
         // One that is killed in its first cell is a run, too.
         self.write()?;
-        if is_simulated {
-            return self.simulate(cells, first);
+        if is_beside {
+            return self.beside(plan, cells, first);
         }
         for (place, cell) in cells.iter().enumerate() {
             let number = first + place as u64;
@@ -280,33 +313,38 @@ impl Run<'_> {
             clock: &self.clock,
             cell,
         };
-        let mut kept = Kept::begin(CellFacts {
-            cell: number,
-            congestion_control: self.controls.of_cell(cell)?,
-            ..CellFacts::default()
-        });
-        let (options, stage, fleet) = (self.options, &self.stage, self.fleet.as_ref());
-        let measured = cell::measure(cell, folder, fleet, options, stage, &mut kept, &mut watch);
+        let means = Means {
+            options: self.options,
+            fleet: self.fleet.as_ref(),
+            stage: &self.stage,
+        };
+        let (facts, outcome) = real::measured(
+            cell,
+            folder,
+            self.detail,
+            &means,
+            &mut self.controls,
+            &mut watch,
+            result,
+        );
         // The facts are needed most of a cell that failed; of one that was interrupted nothing is kept.
-        if !matches!(measured, Err(CellError::Interrupted)) {
-            self.manifest.cells.push(kept.facts);
+        if !matches!(outcome, Err(CellError::Interrupted)) {
+            self.manifest.cells.push(facts);
         }
-        match (cell.document.world.emulator, kept.carried) {
-            (_, None) => {}
-            (EmulatorKind::User, Some(carried)) => record::add_paths(result, carried.paths),
-            (EmulatorKind::Netem, Some(carried)) => record::add_netem(result, carried.netem),
-        }
-        result.timeline = kept.timeline;
-        let explained = conclude(cell, folder, self.detail, measured?, result)?;
-        Ok(explained.map(|(observed, charts)| {
+        Ok(outcome?.map(|(observed, charts)| {
             self.charts.insert(observed.cell, charts);
             observed
         }))
     }
 
-    /// Simulates all cells of a phase, on all processors, and takes them in their order. Those that fail leave the
-    /// others as they are.
-    fn simulate(&mut self, cells: &[Cell], first: u64) -> Result<Vec<Observed>, RunError> {
+    /// Runs all cells of a phase beside each other, simulated ones on all processors of this computer, or any on an
+    /// engine, and takes them in their order. Those that fail leave the others as they are.
+    fn beside(
+        &mut self,
+        plan: &Plan,
+        cells: &[Cell],
+        first: u64,
+    ) -> Result<Vec<Observed>, RunError> {
         let mut observed = Vec::with_capacity(cells.len());
         let mut failed: Vec<(u64, CellError)> = Vec::new();
         let (mut ended, mut written) = (0, Ok(()));
@@ -314,7 +352,7 @@ impl Run<'_> {
         let work: Vec<Work<'_>> = numbered
             .map(|(cell, number)| Work {
                 cell,
-                number,
+                known: record::cell_result(number, cell),
                 folder: self.folder.cell(number),
                 detail: self.detail,
             })
@@ -323,38 +361,47 @@ impl Run<'_> {
             stop: self.options.stop,
             budget: self.options.budget,
         };
-        simulation::each(&work, &bounds, &mut |event| {
-            let (place, simulated) = match event {
-                simulation::Event::Running(done) => {
-                    let left = self.clock.left_simulated(done - ended as f64);
-                    let (done, all) = (self.clock.done(), self.clock.cells());
-                    self.observer.progress(done, all, left);
+        let all = self.clock.cells();
+        let mut cluster = self.cluster.take();
+        let take = &mut |event| {
+            let (place, cell_ended) = match event {
+                Event::Running(done) => {
+                    let left = self.clock.left_beside(done - ended as f64);
+                    self.observer.progress(self.clock.done(), all, left);
                     return true;
                 }
-                simulation::Event::Ended(place, simulated) => (place, *simulated),
+                Event::Noted(what) => {
+                    self.observer.preparing(&what);
+                    return true;
+                }
+                Event::Ended(place, ended) => (place, *ended),
             };
             self.folder.keep();
-            let (cell, number) = (&cells[place], first + place as u64);
-            let mut result = record::cell_result(number, cell);
-            match self.take(cell, simulated, &mut result) {
-                Ok(of_cell) => {
-                    observed.extend(of_cell);
-                    self.observer.cell(&result);
-                    self.results.cells.push(result);
-                }
-                Err(error) => {
-                    self.results.cells.push(failure(cell, result, &error));
-                    failed.push((number, error));
-                }
+            let cell = &cells[place];
+            match self.take(cell, cell_ended) {
+                Ok(of_cell) => observed.extend(of_cell),
+                Err(error) => failed.push((first + place as u64, error)),
             }
             ended += 1;
             self.clock.cell_ends(cell);
             // A lab that is killed leaves the cells that were complete.
             written = self.write();
             written.is_ok()
-        });
+        };
+        let done = match &mut cluster {
+            None => {
+                simulation::each(&work, &bounds, take);
+                Ok(())
+            }
+            Some(cluster) => elsewhere::each(cluster, &work, plan, all, &bounds, take),
+        };
+        self.cluster = cluster;
         written?;
         let folder = || self.folder.path().to_owned();
+        done.map_err(|source| RunError::Engine {
+            source: Box::new(source),
+            folder: self.folder.is_kept().then(folder),
+        })?;
         if ended < cells.len() {
             let folder = self.folder.is_kept().then(folder);
             return Err(RunError::Interrupted { folder });
@@ -371,25 +418,31 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a simulated cell into the run.
-    fn take(
-        &mut self,
-        cell: &Cell,
-        simulated: Result<simulation::Ended, CellError>,
-        result: &mut CellResult,
-    ) -> Result<Option<Observed>, CellError> {
-        self.manifest.cells.push(CellFacts {
-            cell: result.cell,
-            congestion_control: self.controls.of_cell(cell)?,
-            tunnels: simulated::tunnel_facts(&cell.scenario),
-            ..CellFacts::default()
-        });
-        let ended = simulated?;
-        *result = *ended.result;
-        Ok(ended.explained.map(|(observed, charts)| {
-            self.charts.insert(observed.cell, charts);
-            observed
-        }))
+    /// Takes a cell into the run that ran beside others.
+    fn take(&mut self, cell: &Cell, ended: Ended) -> Result<Option<Observed>, CellError> {
+        self.manifest.cells.push(ended.facts);
+        if let Some(worker) = ended.worker {
+            let mut known = self.manifest.workers.iter();
+            if !known.any(|known| known.worker == worker.worker) {
+                self.manifest.workers.push(worker);
+            }
+        }
+        match ended.outcome {
+            Ok(explained) => {
+                self.observer.cell(&ended.result);
+                self.results.cells.push(*ended.result);
+                Ok(explained.map(|(observed, charts)| {
+                    self.charts.insert(observed.cell, charts);
+                    observed
+                }))
+            }
+            Err(error) => {
+                self.results
+                    .cells
+                    .push(failure(cell, *ended.result, &error));
+                Err(error)
+            }
+        }
     }
 
     fn failed(&mut self, cell: &Cell, known: CellResult, error: CellError) -> RunError {

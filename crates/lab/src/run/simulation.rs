@@ -1,22 +1,20 @@
 //! Simulated cells, on all processors. None knows of another, so what a cell gives does not depend on how many
 //! run at a time.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wansan_insight::report::Detail;
-use wansan_schema::CellResult;
+use wansan_schema::{CellFacts, CellResult, ControlFacts};
 use wansan_sim::caught;
 
 use super::CellError;
+use super::beside::{Bounds, Ended, Event, InOrder, Take, Work};
 use super::cell::{Measured, seed};
+use super::congestion::Controls;
 use super::explain::Explained;
 use super::phase::conclude;
-use crate::plan::Cell;
-use crate::record::CellFolder;
 use crate::{record, simulated};
 
 /// How often it is reported that the simulation goes on.
@@ -24,41 +22,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// The share of the machine's memory that records may take, as its divisor.
 const MEMORY_SHARE: u64 = 2;
 
-/// A cell to simulate.
-pub(super) struct Work<'a> {
-    pub(super) cell: &'a Cell,
-    /// Its number in the run.
-    pub(super) number: u64,
-    /// Where its records go, which is made when it begins, and goes again when nothing is in it.
-    pub(super) folder: CellFolder,
-    pub(super) detail: Detail,
-}
-
-/// What ends a cell before its time.
-pub(super) struct Bounds<'a> {
-    /// Set when the run is to stop.
-    pub(super) stop: &'a AtomicBool,
-    /// How long a cell may take.
-    pub(super) budget: Option<Duration>,
-}
-
-/// What a simulated cell has given.
-pub(super) struct Ended {
-    pub(super) result: Box<CellResult>,
-    pub(super) explained: Option<Explained>,
-}
-
-/// What happens.
-pub(super) enum Event {
-    /// Cells are being simulated: how much is done of all of them, counted in cells.
-    Running(f64),
-    /// The cell at that place has ended.
-    Ended(usize, Box<Result<Ended, CellError>>),
-}
-
 /// Simulates cells until the run is to stop. `take` is called by this thread: with the cells that have ended, in
 /// their order, and in between; when it says `false`, the rest is left.
-pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: &mut dyn FnMut(Event) -> bool) {
+pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: Take<'_>) {
     let next = AtomicUsize::new(0);
     let is_left = AtomicBool::new(false);
     let done: Vec<Share> = work.iter().map(|_| Share::default()).collect();
@@ -67,6 +33,7 @@ pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: &mut dyn FnMut(
         if !is_left.load(Ordering::Relaxed) && !take(event) {
             is_left.store(true, Ordering::Relaxed);
         }
+        !is_left.load(Ordering::Relaxed)
     };
     thread::scope(|scope| {
         let (sender, ended) = mpsc::channel();
@@ -78,10 +45,10 @@ pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: &mut dyn FnMut(
                     && let place = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(work) = work.get(place)
                 {
-                    let outcome = one(work, bounds.budget, goes_on, &done[place]);
+                    let ended = simulated(work, bounds.budget, goes_on, &done[place]);
                     // One that was interrupted leaves nothing.
-                    if !matches!(outcome, Err(CellError::Interrupted))
-                        && sender.send((place, outcome)).is_err()
+                    if !matches!(ended.outcome, Err(CellError::Interrupted))
+                        && sender.send((place, ended)).is_err()
                     {
                         return;
                     }
@@ -89,28 +56,26 @@ pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: &mut dyn FnMut(
             });
         }
         drop(sender);
-        // Those that ended before one that comes before them.
-        let mut early = BTreeMap::new();
-        let mut place = 0;
+        let mut in_order = InOrder::default();
         loop {
             match ended.recv_timeout(POLL) {
-                Ok((at, outcome)) => {
-                    early.insert(at, outcome);
+                Ok((place, ended)) => {
+                    in_order.add(place, ended, &mut take);
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     take(Event::Running(done.iter().map(Share::get).sum()));
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
-            while let Some(outcome) = early.remove(&place) {
-                take(Event::Ended(place, Box::new(outcome)));
-                place += 1;
-            }
         }
-        for (place, outcome) in early {
-            take(Event::Ended(place, Box::new(outcome)));
-        }
+        in_order.end(&mut take);
     });
+}
+
+/// Simulates a single cell until the run is to stop.
+pub(super) fn one(work: &Work<'_>, bounds: &Bounds<'_>) -> Ended {
+    let goes_on = || !bounds.stop.load(Ordering::Relaxed);
+    simulated(work, bounds.budget, &goes_on, &Share::default())
 }
 
 /// How many cells run at a time: as many as there are processors, and as the machine has memory for, where each
@@ -141,22 +106,23 @@ impl Share {
 }
 
 /// Simulates a cell and explains it, within its budget.
-fn one(
+fn simulated(
     work: &Work<'_>,
     budget: Option<Duration>,
     goes_on: &dyn Fn() -> bool,
     done: &Share,
-) -> Result<Ended, CellError> {
+) -> Ended {
     let began = Instant::now();
     let exceeded = || budget.filter(|budget| began.elapsed() > *budget);
     let mut watch = |share: f64| {
         done.set(share);
         goes_on() && exceeded().is_none()
     };
-    let outcome = caught(|| simulate(work, &mut watch));
+    let mut result = Box::new(work.known.clone());
+    let outcome = caught(|| simulate(work, &mut result, &mut watch));
     let outcome = outcome.unwrap_or_else(|panic| Err(CellError::Panicked(panic)));
-    let outcome = outcome.and_then(|ended| match (ended, exceeded()) {
-        (Some(ended), _) => Ok(ended),
+    let outcome = outcome.and_then(|explained| match (explained, exceeded()) {
+        (Some(explained), _) => Ok(explained),
         (None, Some(budget)) => Err(CellError::Budget {
             budget,
             done: done.get(),
@@ -169,26 +135,35 @@ fn one(
         Err(CellError::Interrupted) => work.folder.remove(),
         Err(_) => work.folder.remove_if_empty(),
     }
-    outcome
+    let (control, outcome) = match Controls::default().of_cell(work.cell) {
+        Ok(control) => (control, outcome),
+        Err(error) => (ControlFacts::default(), Err(error.into())),
+    };
+    Ended {
+        facts: CellFacts {
+            cell: work.known.cell,
+            congestion_control: control,
+            tunnels: simulated::tunnel_facts(&work.cell.scenario),
+            ..CellFacts::default()
+        },
+        result,
+        outcome,
+        worker: None,
+    }
 }
 
-/// The same, until `watch` says `false`: `None` then.
+/// The same, until `watch` says `false`: `None` then. `result` has what is known of it.
 fn simulate(
     work: &Work<'_>,
+    result: &mut CellResult,
     watch: &mut dyn FnMut(f64) -> bool,
-) -> Result<Option<Ended>, CellError> {
-    let Work {
-        cell,
-        number,
-        ref folder,
-        detail,
-    } = *work;
-    let folder = folder.make()?;
+) -> Result<Option<Option<Explained>>, CellError> {
+    let cell = work.cell;
+    let folder = work.folder.make()?;
     let Some(simulated) = simulated::run(cell, seed(cell), folder, watch)? else {
         return Ok(None);
     };
-    let mut result = Box::new(record::cell_result(number, cell));
-    record::add_paths(&mut result, simulated.paths);
+    record::add_paths(result, simulated.paths);
     result.timeline = simulated.timeline;
     let measured = Measured {
         reports: simulated.reports,
@@ -197,14 +172,15 @@ fn simulate(
         records: simulated.records,
         vpns: simulated.vpns,
     };
-    let explained = conclude(cell, folder, detail, measured, &mut result)?;
-    Ok(Some(Ended { result, explained }))
+    conclude(cell, folder, work.detail, measured, result).map(Some)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::path::Path;
+
+    use wansan_insight::report::Detail;
 
     use super::*;
     use crate::plan::{Phase, Plan};
@@ -217,7 +193,7 @@ mod tests {
         [trace]\nkinds = [\"io\"]\n[sweep]\nworkload.parallel = [1, 2, 3, 4]\n";
 
     /// What came of cells, by their numbers.
-    type Outcomes = Vec<(usize, Result<Ended, CellError>)>;
+    type Outcomes = Vec<(usize, Ended)>;
 
     /// What came of the cells of a plan, and which of them have a folder. `act` sees the events
     /// before they are taken.
@@ -235,7 +211,7 @@ mod tests {
             .zip(0..)
             .map(|(cell, number)| Work {
                 cell,
-                number,
+                known: record::cell_result(number, cell),
                 folder: run.cell(number),
                 detail: Detail::for_cells(cells.len()),
             })
@@ -243,8 +219,8 @@ mod tests {
         let mut taken = Vec::new();
         each(&work, bounds, &mut |event| {
             act(&event);
-            if let Event::Ended(place, outcome) = event {
-                taken.push((place, *outcome));
+            if let Event::Ended(place, ended) = event {
+                taken.push((place, *ended));
             }
             true
         });
@@ -266,10 +242,19 @@ mod tests {
             "path.wan.loss = [\"0%\", \"100%\", \"0.1%\"]",
         );
         let (taken, folders) = simulated(&text, &bounds, |_| {});
-        let failed: Vec<bool> = taken.iter().map(|(_, outcome)| outcome.is_err()).collect();
+        let failed: Vec<bool> = taken
+            .iter()
+            .map(|(_, ended)| ended.outcome.is_err())
+            .collect();
         assert_eq!(failed, [false, true, false]);
         assert_eq!(folders, [true, false, true]);
-        let error = taken[1].1.as_ref().err().expect("it failed").to_string();
+        let error = taken[1]
+            .1
+            .outcome
+            .as_ref()
+            .err()
+            .expect("it failed")
+            .to_string();
         assert!(
             error.starts_with("the initiator on `b`: login did not complete"),
             "{error}"
@@ -285,8 +270,8 @@ mod tests {
         };
         let (taken, folders) = simulated(PLAN, &bounds, |_| {});
         assert_eq!((taken.len(), folders), (4, vec![false; 4]));
-        for (_, outcome) in taken {
-            assert!(matches!(outcome, Err(CellError::Budget { done, .. }) if done < 1.0));
+        for (_, ended) in taken {
+            assert!(matches!(ended.outcome, Err(CellError::Budget { done, .. }) if done < 1.0));
         }
     }
 
@@ -304,7 +289,7 @@ mod tests {
             }
         });
         let whole: Vec<usize> = taken.iter().map(|(place, _)| *place).collect();
-        assert!(taken.iter().all(|(_, outcome)| outcome.is_ok()));
+        assert!(taken.iter().all(|(_, ended)| ended.outcome.is_ok()));
         for (place, is_there) in folders.into_iter().enumerate() {
             assert_eq!(is_there, whole.contains(&place), "cell {place}");
         }

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use wansan_lab::engine::Engine;
 use wansan_lab::hosts::{self, Reach};
 use wansan_lab::plan::{Phase, Plan, PlanError, WorldKind};
 use wansan_lab::record;
@@ -52,11 +53,14 @@ enum LabCommand {
     Export(export::ExportArgs),
     /// Serve a lab on standard input and output; started by `wansan lab run` on real hosts
     #[command(hide = true)]
-    Attend(AttendArgs),
+    Attend(FolderArgs),
+    /// Run the cell of a plan that standard input has; started by `wansan lab run --on` on workers
+    #[command(hide = true)]
+    Cell(FolderArgs),
 }
 
 #[derive(Debug, Args)]
-struct AttendArgs {
+struct FolderArgs {
     /// A directory of its own
     folder: PathBuf,
 }
@@ -80,7 +84,11 @@ struct RunArgs {
     /// [default: unlimited]
     #[arg(long, value_name = "TIME")]
     budget: Option<SomeTime>,
-    /// Run the wansan that is installed on the plan's real hosts, instead of copying this one there
+    /// Run the cells on the workers of a Dask cluster: the address of its scheduler, dask://HOST[:PORT] [default: on
+    /// this computer]
+    #[arg(long, value_name = "ADDRESS")]
+    on: Option<Engine>,
+    /// Run the wansan that is installed on the plan's real hosts, or on the workers, instead of copying this one there
     #[arg(long)]
     no_copy: bool,
     /// Configuration for ssh, as `ssh -F` takes it [default: the user's own]
@@ -141,6 +149,10 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
             hosts::attend(&args.folder).context("cannot serve the lab")?;
             Ok(ExitCode::SUCCESS)
         }
+        LabCommand::Cell(args) => {
+            run::single(&args.folder).context("cannot run the cell")?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -190,10 +202,16 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
     let is_simulated = |plan: &Plan| plan.document().world.kind == WorldKind::Sim;
     let is_built = |plan: &Plan| plan.document().world.kind == WorldKind::Netns;
     let is_reached = |plan: &Plan| plan.document().world.kind == WorldKind::Hosts;
-    if (args.no_copy || args.ssh_config.is_some()) && !plans.iter().any(is_reached) {
+    let has_hosts = plans.iter().any(is_reached);
+    if args.ssh_config.is_some() && !has_hosts {
         bail!(
-            "--no-copy and --ssh-config are for real hosts, and the plan's world has none: leave them out, or \
-             add --world hosts"
+            "--ssh-config is for real hosts, and the plan's world has none: leave it out, or add --world hosts"
+        );
+    }
+    if args.no_copy && !has_hosts && args.on.is_none() {
+        bail!(
+            "--no-copy is for real hosts and for workers, and there are none: leave it out, or add --world hosts \
+             or --on"
         );
     }
     if args.budget.is_some() && !plans.iter().any(is_simulated) {
@@ -201,7 +219,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
             "--budget is for simulated cells, and the plan's are real: leave it out, or add --world sim"
         );
     }
-    let rights = match plans.iter().any(is_built) {
+    let rights = match args.on.is_none() && plans.iter().any(is_built) {
         false => Rights::Unneeded,
         // Before anything starts a thread.
         true => world::isolate()?,
@@ -215,6 +233,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
             ssh_config: args.ssh_config.clone(),
             is_installed: args.no_copy,
         },
+        on: args.on.clone(),
         budget: args.budget.map(|budget| budget.0),
         stop: &stop,
     };

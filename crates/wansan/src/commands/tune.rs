@@ -293,6 +293,7 @@ impl Lab<'_> {
             out: self.args.out.clone(),
             rights: self.rights,
             reach: Reach::default(),
+            on: None,
             budget: None,
             stop: self.stop,
         };

@@ -1,0 +1,71 @@
+//! A cell in a world of its own, measured and explained.
+
+use std::path::Path;
+
+use wansan_insight::report::Detail;
+use wansan_schema::{CellFacts, CellResult};
+
+use super::cell::{self, Kept, Watch};
+use super::congestion::Controls;
+use super::course::Stage;
+use super::explain::Explained;
+use super::phase::conclude;
+use super::{CellError, Options, tunnels};
+use crate::hosts::Fleet;
+use crate::netem;
+use crate::plan::{Cell, EmulatorKind};
+use crate::record;
+use crate::vpn::{self, Kind};
+
+/// With what cells are measured.
+#[derive(Clone, Copy)]
+pub(super) struct Means<'a> {
+    pub(super) options: &'a Options<'a>,
+    /// The real hosts, in a world of such.
+    pub(super) fleet: Option<&'a Fleet>,
+    /// What a cell that runs can be asked for.
+    pub(super) stage: &'a Stage,
+}
+
+/// Sees whether this computer has what cells in namespaces take, and takes hold of their congestion controls.
+pub(super) fn prepare(cells: &[Cell]) -> Result<Controls, CellError> {
+    let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
+    vpn::check(&kinds)?;
+    let by_netem = |cell: &Cell| cell.document.world.emulator == EmulatorKind::Netem;
+    if cells.iter().any(by_netem) {
+        netem::check()?;
+    }
+    Ok(Controls::hold(cells)?)
+}
+
+/// Measures a cell: what was built, and what it says of its I/Os, if it has any. `result` has what is known, however
+/// it ends.
+pub(super) fn measured(
+    cell: &Cell,
+    folder: &Path,
+    detail: Detail,
+    means: &Means<'_>,
+    controls: &mut Controls,
+    watch: &mut dyn Watch,
+    result: &mut CellResult,
+) -> (CellFacts, Result<Option<Explained>, CellError>) {
+    let mut kept = Kept::begin(CellFacts {
+        cell: result.cell,
+        ..CellFacts::default()
+    });
+    let measured = controls
+        .of_cell(cell)
+        .map_err(CellError::from)
+        .and_then(|control| {
+            kept.facts.congestion_control = control;
+            cell::measure(cell, folder, means, &mut kept, watch)
+        });
+    match (cell.document.world.emulator, kept.carried) {
+        (_, None) => {}
+        (EmulatorKind::User, Some(carried)) => record::add_paths(result, carried.paths),
+        (EmulatorKind::Netem, Some(carried)) => record::add_netem(result, carried.netem),
+    }
+    result.timeline = kept.timeline;
+    let outcome = measured.and_then(|measured| conclude(cell, folder, detail, measured, result));
+    (kept.facts, outcome)
+}
