@@ -11,6 +11,7 @@
 mod compare;
 mod export;
 mod folder;
+mod lake;
 mod machine;
 mod manifest;
 mod path;
@@ -28,6 +29,7 @@ pub use compare::{
 };
 pub use export::CellTable;
 pub use folder::{CellFolder, RunFolder};
+pub use lake::{LakeError, Written, write_lake};
 pub(crate) use machine::{here as machine, memory_bytes};
 pub(crate) use manifest::{add_statistics, clock_anchor, manifest, node_facts};
 pub use report::page;

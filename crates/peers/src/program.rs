@@ -67,6 +67,7 @@ fn package_of(program: &str) -> &'static str {
         "fish" => "fish",
         "zsh" => "zsh",
         "bash" => "bash",
+        "java" => "default-jre-headless",
         "find" => "findutils",
         "unshare" => "util-linux",
         "systemd-analyze" => "systemd",

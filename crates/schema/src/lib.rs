@@ -9,7 +9,7 @@
 //! - [`CellResult::singles`], from which the report offers its axes, and which `wansan lab compare` and
 //!   `wansan lab export` put side by side,
 //! - [`typescript::types`], the page's types,
-//! - [`page::page`], `docs/reference/results.md`.
+//! - [`page::page`], `docs/reference/results.md`, and [`lake::page`], `docs/reference/lake.md`.
 //!
 //! A new result is a line in a table, and the place that fills it. The crate is pure.
 
@@ -17,6 +17,7 @@ mod cell;
 mod change;
 mod finding;
 mod flows;
+pub mod lake;
 mod manifest;
 mod measured;
 pub mod metric;
@@ -35,6 +36,7 @@ pub use cell::CellResult;
 pub use change::PathChange;
 pub use finding::{Advice, Advised, CellFinding, Finding, Gain, Prediction};
 pub use flows::{RelayResult, RouterUsage, StreamResult};
+pub use lake::{LakeSession, LakeWait};
 pub use manifest::{
     CellFacts, ClockAnchor, ClockFacts, ControlFacts, FileFacts, HostFacts, Machine, Manifest,
     MeasuredPath, NodeFacts, PathFacts, TunnelFacts, WorkerFacts,

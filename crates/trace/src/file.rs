@@ -18,9 +18,11 @@
 //! recorders lost because their memory was used up.
 
 mod checksum;
+mod described;
 mod gather;
 mod merge;
 mod reader;
+mod spread;
 mod writer;
 
 #[cfg(test)]
@@ -31,9 +33,12 @@ use std::path::{Path, PathBuf};
 
 pub use crate::kind::{Kind, Row};
 pub use crate::names::Names;
+pub use described::{Described, described_facts};
 pub use gather::gather;
+use merge::folder_files;
 pub use merge::{ClockOf, merge_parts, merge_parts_of, read_folder};
 pub use reader::Reader;
+pub use spread::{Part, spread};
 
 use crate::log::Words;
 use crate::log::by_time;

@@ -69,7 +69,7 @@ fn numbered((number, name): (usize, &&str)) -> String {
 }
 
 /// A doc comment as the page has it: on one line, without links into the code.
-fn plain(about: &str) -> String {
+pub(crate) fn plain(about: &str) -> String {
     let text = about.split_whitespace().collect::<Vec<_>>().join(" ");
     text.replace("[`", "`").replace("`]", "`")
 }

@@ -63,7 +63,7 @@ enum Message {
     Waiting,
     Unfit {
         worker: String,
-        hello: Option<Hello>,
+        hello: Option<Box<Hello>>,
         said: String,
     },
     Ready,
@@ -74,7 +74,7 @@ enum Message {
     Ended {
         cell: u64,
         worker: String,
-        hello: Hello,
+        hello: Box<Hello>,
     },
     Failed {
         cell: u64,
@@ -104,7 +104,7 @@ pub(crate) enum Said {
     Ended {
         cell: u64,
         worker: String,
-        hello: Hello,
+        hello: Box<Hello>,
     },
     /// It cannot be run.
     Failed { cell: u64, said: String },

@@ -8,11 +8,14 @@ use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
+use wansan_schema::table::{Field, Table};
 use wansan_schema::{CellResult, Results};
+use wansan_trace::file::{Described, described_facts};
 use wansan_trace::time::duration_ns;
 use wansan_trace::units;
 
@@ -96,6 +99,18 @@ impl CellTable {
         }
     }
 
+    /// A table of what a struct's table describes: a row for each, none of whose fields is missing.
+    pub(super) fn of_rows(table: &'static Table, rows: &[Map<String, Value>]) -> CellTable {
+        let column = |field: &Field| {
+            let values = rows.iter().map(|row| row.get(field.name).cloned());
+            (field.name.to_owned(), Column::of(values.collect()))
+        };
+        CellTable {
+            columns: table.fields.iter().map(column).collect(),
+            rows: rows.len(),
+        }
+    }
+
     /// The columns' names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|(name, _)| name.as_str())
@@ -120,7 +135,28 @@ impl CellTable {
     /// # Errors
     /// Those of `out`.
     pub fn write_parquet(&self, out: impl Write + Send) -> io::Result<()> {
-        self.parquet(out).map_err(io::Error::other)
+        self.parquet(out, None).map_err(io::Error::other)
+    }
+
+    /// The same, with what the columns hold in the file's metadata.
+    pub(super) fn write_described_parquet(
+        &self,
+        table: &'static Table,
+        out: impl Write + Send,
+    ) -> io::Result<()> {
+        let abouts: Vec<String> = table.fields.iter().map(Field::about).collect();
+        let described = self
+            .columns
+            .iter()
+            .zip(&abouts)
+            .map(|((name, column), about)| Described {
+                name,
+                about,
+                spark_type: column.spark_type(),
+                is_nullable: true,
+            });
+        let facts = Some(described_facts(described));
+        self.parquet(out, facts).map_err(io::Error::other)
     }
 
     /// The table as JSON: an object for each row; what is missing is null.
@@ -135,7 +171,11 @@ impl CellTable {
         (0..self.rows).map(row).collect()
     }
 
-    fn parquet(&self, out: impl Write + Send) -> Result<(), ParquetError> {
+    fn parquet(
+        &self,
+        out: impl Write + Send,
+        facts: Option<Vec<KeyValue>>,
+    ) -> Result<(), ParquetError> {
         let fields = self
             .columns
             .iter()
@@ -154,6 +194,7 @@ impl CellTable {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by(concat!("wansan ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_key_value_metadata(facts)
             .build();
         let mut file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
         let mut group = file.next_row_group()?;
@@ -199,6 +240,14 @@ impl Column {
             Column::Whole(values) => values[row].into(),
             Column::Real(values) => values[row].into(),
             Column::Text(values) => values[row].clone().into(),
+        }
+    }
+
+    fn spark_type(&self) -> &'static str {
+        match self {
+            Column::Whole(_) => "long",
+            Column::Real(_) => "double",
+            Column::Text(_) => "string",
         }
     }
 

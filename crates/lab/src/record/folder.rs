@@ -195,7 +195,7 @@ fn missing(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordError {
+pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordError {
     let path = path.to_owned();
     move |source| RecordError {
         action,

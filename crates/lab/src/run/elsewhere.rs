@@ -98,7 +98,7 @@ fn hand_out(
                 hello,
             }) => match places.get(&cell) {
                 Some(&place) => {
-                    let ended = ended(&work[place], worker, hello, cluster.sha256());
+                    let ended = ended(&work[place], worker, *hello, cluster.sha256());
                     in_order.add(place, ended, take)
                 }
                 None => true,

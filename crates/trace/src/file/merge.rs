@@ -55,14 +55,11 @@ impl Visitor for Merge<'_> {
 /// # Errors
 /// [`FileError`] when a file cannot be read, is damaged or not sorted, or is something else.
 pub fn read_folder<T: Kind>(folder: &Path) -> Result<Option<Table<T>>, FileError> {
-    let merged = merged_path::<T>(folder);
-    if merged.exists() {
-        return read(&merged).map(Some);
-    }
-    let parts = parts_of::<T>(folder)?;
-    if parts.is_empty() {
-        return Ok(None);
-    }
+    let parts = match &folder_files::<T>(folder)?[..] {
+        [] => return Ok(None),
+        [only] if *only == merged_path::<T>(folder) => return read(only).map(Some),
+        parts => parts.to_owned(),
+    };
     let mut merging = Merging::<T>::open(&parts, &|_| None)?;
     let mut rows = Vec::new();
     while let Some(row) = merging.next()? {
@@ -73,6 +70,16 @@ pub fn read_folder<T: Kind>(folder: &Path) -> Result<Option<Table<T>>, FileError
         names: merging.names,
         dropped: merging.dropped,
     }))
+}
+
+/// The files in which a folder has the records of a kind: the merged one, or the hosts' parts where nobody has merged
+/// them.
+pub(super) fn folder_files<T: Kind>(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let merged = merged_path::<T>(folder);
+    match merged.exists() {
+        true => Ok(vec![merged]),
+        false => parts_of::<T>(folder),
+    }
 }
 
 /// One part that is being read.
@@ -113,7 +120,7 @@ impl<T: Kind> Source<T> {
 }
 
 /// The rows of several parts as one sequence, sorted by time.
-struct Merging<T: Kind> {
+pub(super) struct Merging<T: Kind> {
     sources: Vec<Source<T>>,
     /// The next row of each source.
     heads: Vec<Option<Row<T>>>,
@@ -122,7 +129,7 @@ struct Merging<T: Kind> {
 }
 
 impl<T: Kind> Merging<T> {
-    fn open(parts: &[PathBuf], clock_of: ClockOf<'_>) -> Result<Self, FileError> {
+    pub(super) fn open(parts: &[PathBuf], clock_of: ClockOf<'_>) -> Result<Self, FileError> {
         let mut sources = parts
             .iter()
             .map(|path| Source::<T>::open(path.clone(), clock_of(path)))
@@ -145,8 +152,13 @@ impl<T: Kind> Merging<T> {
         })
     }
 
+    /// The names of the rows so far.
+    pub(super) fn names_mut(&mut self) -> &mut Names {
+        &mut self.names
+    }
+
     /// The earliest row that is left; ids of its names are of `names`.
-    fn next(&mut self) -> Result<Option<Row<T>>, FileError> {
+    pub(super) fn next(&mut self) -> Result<Option<Row<T>>, FileError> {
         let Some((place, row)) = earliest(&self.heads) else {
             return Ok(None);
         };

@@ -11,10 +11,10 @@ use crate::kind::all_columns;
 use crate::{ConnectionId, Direction, Instant, Kinds, Layer, NameId, SessionId, TaskTag};
 
 /// A folder of its own per test, removed when the test is over.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new(test: &str) -> Folder {
+    pub(super) fn new(test: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("wansan-file-{test}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a temporary folder");
         Folder(path)

@@ -14,6 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
 
 use super::checksum::Summed;
+use super::described::{Described, described_facts};
 use super::{CHECKSUM_KEY, VERSION_KEY};
 use super::{DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION};
 use crate::field::Cell;
@@ -45,12 +46,48 @@ impl<T: Kind> Writer<T> {
         dropped: &Dropped,
         columns: Vec<Column<T>>,
     ) -> Result<Self, FileError> {
-        let unfinished = path.with_extension("parquet.unfinished");
+        let properties = properties::<T>(&columns, facts::<T>(dropped));
+        Self::with_properties(path, properties, columns)
+    }
+
+    /// The same, each column with its description in the file's metadata.
+    pub(super) fn described(
+        path: &Path,
+        dropped: &Dropped,
+        columns: Vec<Column<T>>,
+    ) -> Result<Self, FileError> {
+        let described = columns.iter().map(|column| Described {
+            name: column.name,
+            about: column.about,
+            spark_type: match column.cell {
+                Cell::Int64 => "long",
+                // Unsigned ones take the next wider type there.
+                Cell::Uint(8) => "short",
+                Cell::Uint(16) => "integer",
+                Cell::Uint(_) => "long",
+                Cell::Text(_) => "string",
+            },
+            is_nullable: false,
+        });
+        let mut facts = facts::<T>(dropped);
+        facts.extend(described_facts(described));
+        let properties = properties::<T>(&columns, facts);
+        Self::with_properties(path, properties, columns)
+    }
+
+    fn with_properties(
+        path: &Path,
+        properties: WriterProperties,
+        columns: Vec<Column<T>>,
+    ) -> Result<Self, FileError> {
+        // Engines that read whole folders pass over what begins with a dot.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let unfinished = path.with_file_name(format!(".{name}.unfinished"));
         let file = File::create(&unfinished).map_err(|error| FileError::write(path, &error))?;
         let file = SerializedFileWriter::new(
             Summed::new(file),
             Arc::new(schema(&columns)),
-            Arc::new(properties::<T>(&columns, dropped)),
+            Arc::new(properties),
         )
         .map_err(|error| FileError::write(path, &error))?;
         Ok(Writer {
@@ -69,6 +106,11 @@ impl<T: Kind> Writer<T> {
             self.write_group(names)?;
         }
         Ok(())
+    }
+
+    /// How many rows wait to be written.
+    pub(super) fn waiting(&self) -> usize {
+        self.group.len()
     }
 
     /// Writes what is left and gives the file its name.
@@ -91,7 +133,8 @@ impl<T: Kind> Writer<T> {
         std::fs::rename(&unfinished, &path).map_err(|error| FileError::write(&path, &error))
     }
 
-    fn write_group(&mut self, names: &mut Names) -> Result<(), FileError> {
+    /// Writes the rows that wait.
+    pub(super) fn write_group(&mut self, names: &mut Names) -> Result<(), FileError> {
         let written = write_rows(&mut self.file, &self.columns, &self.group, names);
         self.group.clear();
         written.map_err(|error| FileError::write(&self.path, &error))
@@ -209,7 +252,7 @@ pub(super) fn unsigned(bits: i8) -> ConvertedType {
     }
 }
 
-fn properties<T: Kind>(columns: &[Column<T>], dropped: &Dropped) -> WriterProperties {
+fn facts<T: Kind>(dropped: &Dropped) -> Vec<KeyValue> {
     let mut facts = vec![
         KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_string()),
         KeyValue::new(VERSION_KEY.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
@@ -220,6 +263,10 @@ fn properties<T: Kind>(columns: &[Column<T>], dropped: &Dropped) -> WriterProper
             .iter()
             .map(|(host, count)| KeyValue::new(format!("{DROPPED_KEY}{host}"), count.to_string())),
     );
+    facts
+}
+
+fn properties<T: Kind>(columns: &[Column<T>], facts: Vec<KeyValue>) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_statistics_enabled(EnabledStatistics::None)

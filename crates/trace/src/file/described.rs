@@ -1,0 +1,43 @@
+//! What columns hold, in the metadata of a Parquet file, which itself has no place for it.
+
+use parquet::file::metadata::KeyValue;
+use serde_json::json;
+
+use crate::page::plain;
+
+/// The key of a column's description is this and its name.
+const COLUMN_KEY: &str = "wansan.column.";
+/// What Spark keeps of its own schema, with a comment for each column; it shows those (`DESCRIBE`).
+const SPARK_KEY: &str = "org.apache.spark.sql.parquet.row.metadata";
+
+/// A column.
+#[derive(Debug, Clone, Copy)]
+pub struct Described<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it holds, in Markdown.
+    pub about: &'a str,
+    /// Its type as Spark has it.
+    pub spark_type: &'static str,
+    /// Whether it may be null.
+    pub is_nullable: bool,
+}
+
+/// The metadata of a file with these columns.
+#[must_use]
+pub fn described_facts<'a>(columns: impl Iterator<Item = Described<'a>>) -> Vec<KeyValue> {
+    let (mut facts, mut fields) = (Vec::new(), Vec::new());
+    for column in columns {
+        let about = plain(column.about);
+        fields.push(json!({
+            "name": column.name,
+            "type": column.spark_type,
+            "nullable": column.is_nullable,
+            "metadata": {"comment": about},
+        }));
+        facts.push(KeyValue::new(format!("{COLUMN_KEY}{}", column.name), about));
+    }
+    let schema = json!({"type": "struct", "fields": fields});
+    facts.push(KeyValue::new(SPARK_KEY.to_owned(), schema.to_string()));
+    facts
+}
