@@ -96,7 +96,7 @@ settings! {
         pub read_ahead: Size = Size(64 << 20), in Size(0)..=Size(1 << 40), "BYTES";
         /// Memory for writes that are acknowledged before they reach the target. A flush or FUA waits for
         /// the target's medium, as on any disk with a volatile write cache
-        pub write_behind: Size = Size(64 << 20), in Size(0)..=Size(1 << 40), "BYTES", without write_through;
+        pub write_behind: Size = Size(WRITE_BEHIND_BYTES), in Size(0)..=Size(1 << 40), "BYTES", without write_through;
         /// Keep writes in this file until they are at the target, instead of in memory: they survive a crash
         /// of this host. A flush waits for this file only, and the target follows in order
         pub journal: Option<PathBuf>, "FILE", without write_behind;
@@ -188,6 +188,8 @@ impl DiskSettings {
 
 /// Commands of a session that may be queued or outstanding at once.
 const TASKS: usize = 256;
+/// Memory for writes that are not on the medium yet.
+const WRITE_BEHIND_BYTES: u64 = 64 << 20;
 
 impl DiskSettings {
     /// How to attach it in a process of such settings. Secrets are read from their files; `report` is given what is to be
@@ -228,7 +230,11 @@ impl DiskSettings {
             },
             read_ahead_bytes: read_ahead.0,
             writes_behind: !*write_through && write_behind.0 > 0,
-            write_bytes: write_behind.0,
+            // Without writing behind, what is not on the medium yet is kept in as much as is usual.
+            write_bytes: match write_behind.0 {
+                0 => WRITE_BEHIND_BYTES,
+                bytes => bytes,
+            },
             journal: journal.clone().map(|path| (path, journal_size.0)),
             kinds: process.record.kinds(),
             record_bytes: process.record.place.memory_bytes(),

@@ -80,16 +80,17 @@ pub fn command_window_use(
     }
     let mut uses = BTreeMap::new();
     for (session, ends) in watches {
-        // The target's view counts for the slots, as answers on other connections are yet to come to the initiator; the
-        // initiator's does for when it was closed. What only one end has recorded is taken from that.
+        // The initiator's view counts; a foreign initiator's is taken from the target. Over several connections the
+        // target's does for the slots: answers on the others are yet to come to the initiator.
         let views = || ends.values().filter(|watch| watch.commands > 0);
-        let slots = views().min_by_key(|watch| watch.sent_commands);
-        let slots = slots.map_or(0, Watch::slots);
+        let at_target = views().find(|watch| watch.has_several && !watch.sent_commands);
+        let at_target = at_target.map(Watch::slots);
         let view = ends
             .into_values()
             .filter(|watch| watch.commands > 0)
             .max_by_key(|watch| watch.sent_commands);
         if let Some(view) = view {
+            let slots = at_target.unwrap_or_else(|| view.slots());
             uses.insert(session, view.finish(slots, window, waiting.get(&session)));
         }
     }
@@ -107,7 +108,7 @@ struct Watch {
     answers: u64,
     /// The most and the least that the target let be outstanding when it answered.
     slots: u64,
-    least_slots: u64,
+    least_slots: Option<u64>,
     /// The connection of the first command, and whether there were others.
     connection: Option<ConnectionId>,
     has_several: bool,
@@ -157,12 +158,11 @@ impl Watch {
         if is_answer || self.answers == 0 {
             let free = if closed { 0 } else { u64::from(free) };
             let now = self.outstanding + free;
-            let (least, most) = match self.answers {
-                1 => (now, now),
-                _ => (self.least_slots, self.slots),
-            };
-            self.least_slots = least.min(now);
-            self.slots = most.max(now);
+            if self.answers == 1 {
+                (self.least_slots, self.slots) = (None, 0);
+            }
+            self.least_slots = Some(self.least_slots.map_or(now, |least| least.min(now)));
+            self.slots = self.slots.max(now);
         }
         let now_ns = pdu.time.ns();
         match (closed, self.closed_since_ns) {
@@ -179,7 +179,7 @@ impl Watch {
     /// commands as well, of which the answers are on their way over the others: the least that it saw is nearest.
     fn slots(&self) -> u64 {
         match self.has_several && self.sent_commands {
-            true => self.least_slots,
+            true => self.least_slots.unwrap_or(self.slots),
             false => self.slots,
         }
     }

@@ -1,8 +1,8 @@
 /** What the page is given. Generated from crates/insight/src by `WANSAN_UPDATE=1 cargo test -p wansan-insight`. */
 
-import type { Advice, Advised, CauseUse, CellFacts, ClockAnchor, ClockFacts, ControlFacts, Example, FileFacts, Finding, Gain, HostFacts, Json, KnownNumber, Machine, Manifest, MeasuredPath, NodeFacts, Paper, PathFacts, Prediction, ShownPacket, StallUse, TunnelFacts, Verdict, WaitCause, WaitSum, WaitUse } from "../results";
+import type { Advice, Advised, CauseUse, CellFacts, ClockAnchor, ClockFacts, ControlFacts, Example, FileFacts, Finding, Gain, HostFacts, Json, KnownNumber, Machine, Manifest, MeasuredPath, NodeFacts, Paper, PathFacts, Prediction, ShownPacket, StallUse, TunnelFacts, Verdict, WaitCause, WaitSum, WaitUse, WorkerFacts } from "../results";
 
-export type { Advice, Advised, CauseUse, CellFacts, ClockAnchor, ClockFacts, ControlFacts, Example, FileFacts, Finding, Gain, HostFacts, Json, KnownNumber, Machine, Manifest, MeasuredPath, NodeFacts, Paper, PathFacts, Prediction, ShownPacket, StallUse, TunnelFacts, Verdict, WaitCause, WaitSum, WaitUse };
+export type { Advice, Advised, CauseUse, CellFacts, ClockAnchor, ClockFacts, ControlFacts, Example, FileFacts, Finding, Gain, HostFacts, Json, KnownNumber, Machine, Manifest, MeasuredPath, NodeFacts, Paper, PathFacts, Prediction, ShownPacket, StallUse, TunnelFacts, Verdict, WaitCause, WaitSum, WaitUse, WorkerFacts };
 
 /** All that the page shows. */
 export interface ReportData {

@@ -231,9 +231,12 @@ int BPF_PROG(request_completed, struct request *rq, int error, unsigned int byte
 	io = held_by(request, request);
 	if (!io)
 		return 0;
-	io->completed_ns = bpf_ktime_get_ns();
-	if (bpf_ringbuf_output(&ring, io, sizeof(*io), BPF_RB_NO_WAKEUP))
-		__sync_fetch_and_add(&lost, 1);
+	/* Its memory may have been given to another I/O while nobody looked. */
+	if (io->allocated_ns == rq->start_time_ns) {
+		io->completed_ns = bpf_ktime_get_ns();
+		if (bpf_ringbuf_output(&ring, io, sizeof(*io), BPF_RB_NO_WAKEUP))
+			__sync_fetch_and_add(&lost, 1);
+	}
 	io->request = 0;
 	return 0;
 }

@@ -14,10 +14,14 @@ When its input ends, whatever still runs on the workers is ended. The functions 
 to them by value, so that they need nothing but Dask.
 """
 
+import sys
+
+# `python3 -c` looks for modules in the current folder first, which is anybody's.
+sys.path = [place for place in sys.path if place]
+
 import json
 import os
 import queue
-import sys
 import threading
 import uuid
 
@@ -60,7 +64,10 @@ def run_cell(order, program, sha256, dask_worker=None):
     key = (path, state.st_ino, state.st_mtime_ns, state.st_size)
     if key not in known:
         with open(path, "rb") as file:
-            known[key] = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.sha256()
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+            known[key] = digest.hexdigest()
     is_wanted = lambda: True
     if order is not None:
         task = worker.get_current_task()
@@ -107,7 +114,10 @@ def run_cell(order, program, sha256, dask_worker=None):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-            process.stdin.close()
+            try:
+                process.stdin.close()
+            except BrokenPipeError:
+                pass
             process.stdout.close()
         if status != 0 or not hello:
             errors.seek(0)
