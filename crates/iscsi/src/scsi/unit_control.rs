@@ -154,7 +154,7 @@ mod tests {
         };
         refused(0x02, 1);
         refused(0x30, 7);
-        assert_eq!(data(&device, &[0x00; 6]), [], "it was not stopped");
+        assert_eq!(data(&device, &[0x00; 6]), [0; 0], "it was not stopped");
     }
 
     #[test]
