@@ -1,45 +1,13 @@
 /** Opens the live page of a diagnosis in a real browser, on a server that sends what `wansan diagnose --web` would. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { after, before, test } from "node:test";
-import type { BrowserContext } from "playwright-core";
+import { test } from "node:test";
 import type { Message, Session } from "../../src/diagnosis/messages";
-import { launch, whyNot } from "./chromium";
+import { whyNot } from "./chromium";
+import { LivePage } from "./livepage";
 
 const skip = whyNot();
-
-const folder = mkdtempSync(join(tmpdir(), "wansan-diagnosis-"));
-let browser: BrowserContext;
-const viewers = new Set<ServerResponse>();
-const server = createServer((request, response) => {
-  if (request.url === "/events") {
-    response.writeHead(200, { "Content-Type": "text/event-stream" });
-    viewers.add(response);
-    response.flushHeaders();
-  } else {
-    response.end(readFileSync("dist/diagnosis.html"));
-  }
-});
-
-before(async () => {
-  if (skip !== false) {
-    return;
-  }
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  browser = await launch(folder);
-});
-
-after(async () => {
-  await browser?.close();
-  server.closeAllConnections();
-  server.close();
-  rmSync(folder, { recursive: true, force: true });
-});
+const live = new LivePage<Message>("diagnosis");
 
 /** A session with 1000 IOPS, of whose latency half is at the target. */
 function session(port: number): Session {
@@ -63,20 +31,9 @@ function slice(at_s: number, sessions: Session[]): Message {
 }
 
 test("each session has its waits over time and its LUNs, and another wait is added", { skip }, async () => {
-  viewers.clear();
-  const page = await browser.newPage();
-  // Other tests may have the processors at the same time.
-  page.setDefaultTimeout(120_000);
-  const wrong: string[] = [];
-  page.on("console", (message) => message.type() !== "log" && wrong.push(`console: ${message.text()}`));
-  page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
-  await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
-  while (viewers.size === 0) {
-    await page.waitForTimeout(10);
-  }
-  const tell = (message: Message) => viewers.forEach((viewer) => viewer.write(`data: ${JSON.stringify(message)}\n\n`));
+  const { page, wrong } = await live.open();
   for (let at_s = 2; at_s < 40; at_s += 2) {
-    tell(slice(at_s, [session(1), session(2)]));
+    live.send(slice(at_s, [session(1), session(2)]));
   }
   await page.waitForFunction(() => document.querySelectorAll("section").length === 2 && /38 s; 2 sessions/.test(document.querySelector(".state")!.textContent!));
   const first = page.locator("section").first();
@@ -89,9 +46,9 @@ test("each session has its waits over time and its LUNs, and another wait is add
   assert.equal(await page.locator("canvas").count(), 2);
   const more = session(1);
   more.shares.push({ wait: "nagle", why: "Nagle's algorithm", mean_ns: 1e6, share: 0.1, source: "packets" });
-  tell(slice(40, [more]));
+  live.send(slice(40, [more]));
   await page.waitForFunction(() => document.querySelectorAll("section:first-of-type tbody tr").length >= 4);
-  tell({ kind: "over" });
+  live.send({ kind: "over" });
   await page.waitForFunction(() => /has ended/.test(document.querySelector(".state")!.textContent!));
   assert.deepEqual(wrong, []);
   await page.close();

@@ -1,65 +1,20 @@
 /** Opens the live page in a real browser, on a server that sends what a watch would. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { after, before, test } from "node:test";
-import type { BrowserContext, Locator, Page } from "playwright-core";
+import { test } from "node:test";
+import type { Locator, Page } from "playwright-core";
 import type { Message, Now } from "../../src/live/messages";
-import { launch, whyNot } from "./chromium";
+import { whyNot } from "./chromium";
+import { LivePage } from "./livepage";
 
 const skip = whyNot();
-
-const folder = mkdtempSync(join(tmpdir(), "wansan-live-"));
-let browser: BrowserContext;
-const viewers = new Set<ServerResponse>();
-const server = createServer((request, response) => {
-  if (request.url === "/events") {
-    response.writeHead(200, { "Content-Type": "text/event-stream" });
-    viewers.add(response);
-    response.flushHeaders();
-  } else {
-    response.end(readFileSync("dist/live.html"));
-  }
-});
-
-before(async () => {
-  if (skip !== false) {
-    return;
-  }
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  browser = await launch(folder);
-});
-
-after(async () => {
-  await browser?.close();
-  server.closeAllConnections();
-  server.close();
-  rmSync(folder, { recursive: true, force: true });
-});
-
-function tell(...messages: Message[]): void {
-  const text = messages.map((message) => `data: ${JSON.stringify(message)}\n\n`).join("");
-  viewers.forEach((viewer) => viewer.write(text));
-}
+const live = new LivePage<Message>("live");
+const send = (...messages: Message[]): void => live.send(...messages);
 
 async function open(): Promise<{ page: Page; wrong: string[] }> {
-  viewers.clear();
-  const page = await browser.newPage();
-  // Other tests may have the processors at the same time.
-  page.setDefaultTimeout(120_000);
-  const wrong: string[] = [];
-  page.on("console", (message) => message.type() !== "log" && wrong.push(`console: ${message.text()}`));
-  page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
-  await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
-  while (viewers.size === 0) {
-    await page.waitForTimeout(10);
-  }
-  tell({ kind: "watch", way: "traced", why: "", interval_ns: 1e8 });
-  return { page, wrong };
+  const opened = await live.open();
+  send({ kind: "watch", way: "traced", why: "", interval_ns: 1e8 });
+  return opened;
 }
 
 function begin(place: number): Message {
@@ -119,13 +74,13 @@ async function colours(plot: Locator): Promise<number> {
 
 test("300 connections are listed, the fastest are drawn, and what comes next is added", { skip }, async () => {
   const { page, wrong } = await open();
-  tell(...Array.from({ length: 300 }, (_, i) => begin(i + 1)));
+  send(...Array.from({ length: 300 }, (_, i) => begin(i + 1)));
   for (let step = 1; step <= 40; step++) {
-    tell(frame(step, 300));
+    send(frame(step, 300));
   }
   // The table is made anew from time to time, when a frame comes.
   let step = 40;
-  const going = setInterval(() => tell(frame(++step, 300)), 100);
+  const going = setInterval(() => send(frame(++step, 300)), 100);
   await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 300);
   clearInterval(going);
   await page.waitForTimeout(300);
@@ -136,7 +91,7 @@ test("300 connections are listed, the fastest are drawn, and what comes next is 
   assert.ok((await colours(windows)) > 8, "windows are drawn");
   assert.ok((await colours(page.locator("#round-trips"))) > 5, "round trips are drawn");
   const before = await picture(windows);
-  tell(frame(step + 20, 300));
+  send(frame(step + 20, 300));
   await page.waitForFunction((old) => document.querySelector<HTMLCanvasElement>("#windows canvas")!.toDataURL() !== old, before);
   assert.deepEqual(wrong, []);
   await page.close();
@@ -144,9 +99,9 @@ test("300 connections are listed, the fastest are drawn, and what comes next is 
 
 test("rows are sorted by any column, both ways, and stay where they are under the pointer", { skip }, async () => {
   const { page, wrong } = await open();
-  tell(begin(1), begin(2), begin(3));
+  send(begin(1), begin(2), begin(3));
   let step = 0;
-  const going = setInterval(() => tell(frame(++step, 3)), 100);
+  const going = setInterval(() => send(frame(++step, 3)), 100);
   await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 3);
   const order = (ports: number[]) =>
     page.waitForFunction((wanted) => [...document.querySelectorAll("tbody td:first-child")].map((cell) => /10\.0\.0\.1:(\d+)/.exec(cell.textContent!)![1]).join() === wanted, ports.join());
@@ -169,7 +124,7 @@ test("rows are sorted by any column, both ways, and stay where they are under th
   if (fast.kind === "frame") {
     fast.connections[0]!.delivery_bytes_per_s = 1e6;
   }
-  const going_on = setInterval(() => tell({ ...fast, time_ns: 1e9 + ++step * 1e8 } as Message), 100);
+  const going_on = setInterval(() => send({ ...fast, time_ns: 1e9 + ++step * 1e8 } as Message), 100);
   await page.waitForFunction(() => /8\.0/.test(document.querySelector("tbody tr:last-child")!.textContent!));
   await order([3, 2, 1]);
   await page.mouse.move(0, 0);
@@ -181,20 +136,20 @@ test("rows are sorted by any column, both ways, and stay where they are under th
 
 test("events are marked and counted, and what was lost is told", { skip }, async () => {
   const { page, wrong } = await open();
-  tell(begin(1), ...[1, 2, 3, 4].map((step) => frame(step, 1)));
+  send(begin(1), ...[1, 2, 3, 4].map((step) => frame(step, 1)));
   await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
   await page.waitForTimeout(600);
   const before = await picture(page.locator("#windows"));
   const events = ["cwr_by_ece", "cwr_by_device", "recovery", "loss", "undo"];
-  tell(...events.map((event, i) => cut(1 + i / 2, 1, event)), { kind: "unseen", time_ns: 1, connections: 0, samples: 0, events: 1234, records: 0 }, frame(5, 1));
+  send(...events.map((event, i) => cut(1 + i / 2, 1, event)), { kind: "unseen", time_ns: 1, connections: 0, samples: 0, events: 1234, records: 0 }, frame(5, 1));
   await page.waitForTimeout(600);
-  tell(frame(6, 1));
+  send(frame(6, 1));
   await page.waitForFunction(() => document.querySelector("tbody tr")!.lastElementChild!.textContent === "4");
   assert.notEqual(await picture(page.locator("#windows")), before);
   assert.match((await page.textContent(".lost")) ?? "", /1,234 events lost/);
-  tell({ kind: "device_gone", time_ns: 1, device: "wan" });
+  send({ kind: "device_gone", time_ns: 1, device: "wan" });
   await page.waitForFunction(() => /Device wan has gone/.test(document.querySelector(".state")!.textContent!));
-  tell({ kind: "end", time_ns: 2e9, connection: "1" }, { kind: "over", why: "process 7 has ended" });
+  send({ kind: "end", time_ns: 2e9, connection: "1" }, { kind: "over", why: "process 7 has ended" });
   await page.waitForFunction(() => /process 7 has ended/.test(document.querySelector(".state")!.textContent!));
   assert.deepEqual(wrong, []);
   await page.close();
@@ -202,9 +157,9 @@ test("events are marked and counted, and what was lost is told", { skip }, async
 
 test("the view is paused, zoomed by drag and keys, and follows again", { skip }, async () => {
   const { page, wrong } = await open();
-  tell(begin(1), begin(2));
+  send(begin(1), begin(2));
   for (let step = 1; step <= 100; step++) {
-    tell(frame(step, 2));
+    send(frame(step, 2));
   }
   await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 2);
   const windows = page.locator("#windows");
@@ -217,7 +172,7 @@ test("the view is paused, zoomed by drag and keys, and follows again", { skip },
   await page.getByRole("button", { name: "pause" }).click();
   await page.waitForTimeout(200);
   const held = await picture(windows);
-  tell(frame(150, 2), frame(151, 2));
+  send(frame(150, 2), frame(151, 2));
   await page.waitForTimeout(300);
   assert.equal(await picture(windows), held, "nothing moves while paused");
 
@@ -236,7 +191,7 @@ test("the view is paused, zoomed by drag and keys, and follows again", { skip },
   await shot(() => follow.click());
   assert.equal(await follow.isVisible(), false);
   await page.getByRole("button", { name: "go on" }).click();
-  await shot(async () => tell(frame(200, 2)));
+  await shot(async () => send(frame(200, 2)));
 
   // Another choice of connections.
   await shot(() => page.getByRole("button", { name: "10.0.0.1:1 >" }).click());
