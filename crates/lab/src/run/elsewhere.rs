@@ -24,7 +24,7 @@ pub(super) fn needs(kind: WorldKind) -> Option<&'static str> {
 }
 
 /// Has cells run until the run is to stop. `take` is called with the cells that have ended, in their order, and in
-/// between; when it says `false`, the rest is left. No cell runs any more when this ends with an error, or early.
+/// between; when it says `false`, the rest is left. When this ends with an error, or early, the workers have been asked to end their cells.
 pub(super) fn each(
     cluster: &mut Cluster,
     work: &[Work<'_>],
@@ -84,7 +84,10 @@ fn hand_out(
         }
         let goes_on = match cluster.next()? {
             None => take(Event::Running(in_order.ended() as f64)),
-            Some(Said::Room(Room { workers: 0, .. })) if room.is_none() => {
+            // Simulated cells wait for any worker.
+            Some(Said::Room(Room { workers: 0, .. }))
+                if room.is_none() && needs(plan.document().world.kind).is_some() =>
+            {
                 return Err(cluster.no_room());
             }
             Some(Said::Room(Room { workers, cells })) => take(Event::Noted(match workers {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use wansan_peers::trial::{Stop, require};
@@ -21,15 +21,17 @@ fn long(stage: &Stage) -> Result<PathBuf, Stop> {
     )
 }
 
-pub(crate) fn interrupted(stage: &mut Stage) -> Result<(), Stop> {
+/// Two workers, and a lab that has them run cells of which two take long.
+fn begin(stage: &mut Stage) -> Result<Child, Stop> {
     stage.add_worker(&[], None)?;
     stage.add_worker(&[], None)?;
     let plan = long(stage)?;
-    let mut lab = stage
-        .remote(&plan, "there", &[])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+    let mut lab = stage.remote(&plan, "there", &[]);
+    Ok(lab.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+}
+
+pub(crate) fn interrupted(stage: &mut Stage) -> Result<(), Stop> {
+    let mut lab = begin(stage)?;
     until("the first cell has ended, and two run", || {
         let results = stage.run_in("there").map(|run| run.join("results.json"));
         let results = results.ok().and_then(|file| fs::read_to_string(file).ok());
@@ -48,14 +50,7 @@ pub(crate) fn interrupted(stage: &mut Stage) -> Result<(), Stop> {
 }
 
 pub(crate) fn lab_killed(stage: &mut Stage) -> Result<(), Stop> {
-    stage.add_worker(&[], None)?;
-    stage.add_worker(&[], None)?;
-    let plan = long(stage)?;
-    let mut lab = stage
-        .remote(&plan, "there", &[])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+    let mut lab = begin(stage)?;
     until("two cells run that take long", || {
         stage
             .run_in("there")
