@@ -62,7 +62,9 @@ pub(crate) fn run(
         let rounds = most.saturating_sub(simulated).as_nanos() / round.as_nanos().max(1);
         let rounds = u64::try_from(rounds).unwrap_or(u64::MAX).min(MOST - FEWEST);
         let from = FIRST + FEWEST;
-        add(&mut all, setups, &again, from..from + rounds, watch);
+        let ran = places.len() * FEWEST as usize;
+        let watch = |done, of| watch(ran + done, ran + of);
+        add(&mut all, setups, &again, from..from + rounds, &watch);
         simulated += round * rounds as u32;
     }
     (all, simulated)
