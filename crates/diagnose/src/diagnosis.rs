@@ -130,7 +130,7 @@ pub struct Looked {
     pub disks: BTreeMap<String, BlockUse>,
     /// Packets that the kernel dropped, as they came faster than they were looked at.
     pub dropped: u64,
-    /// What tracepoints of the block and SCSI layers told.
+    /// What tracepoints of the block and SCSI layers recorded.
     pub block: Option<BlockTrace>,
     /// What the stores of LIO took for the commands of each session, by its name.
     pub stores: BTreeMap<String, Vec<StoreUse>>,

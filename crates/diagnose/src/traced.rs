@@ -32,7 +32,7 @@ pub(crate) struct Tracing {
     ahead_ns: u64,
 }
 
-/// What they told.
+/// The records of a slice.
 pub(crate) struct Traced {
     pub(crate) block: Option<BlockTrace>,
     pub(crate) stores: BTreeMap<String, Vec<StoreUse>>,
@@ -89,7 +89,7 @@ impl Tracing {
         }
     }
 
-    /// Ends a slice of time: what they told in it. What LIO's tracepoints say of its stores goes into the capture.
+    /// Ends a slice of time; returns its records. What LIO's tracepoints say of its stores goes into the capture.
     pub(crate) fn slice(&mut self, host: &Host, capture: Option<&mut Capture>) -> Traced {
         let mut sources = Vec::new();
         let mut source = |name, told: Result<String, String>| {
@@ -234,7 +234,7 @@ impl<'a> Commands<'a> {
     }
 }
 
-/// What tracepoints of the block and SCSI layers told.
+/// What tracepoints of the block and SCSI layers recorded.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BlockTrace {
     /// Each I/O.

@@ -9,7 +9,7 @@
 //! A cell is a function of what its order says and of the program, so any worker may run it, and run it again when
 //! another has died. What it gives is the folder of a cell, and what a run takes from it.
 //!
-//! - [`order`]: what the program is told, and what it answers;
+//! - [`order`]: the order for a cell, and the answer to it;
 //! - [`cluster`]: the lab's end;
 //! - `dask.py`: between both, where Dask is.
 
@@ -26,7 +26,7 @@ pub(crate) use order::{Answer, Hello, MAX_ORDER_BYTES, Order};
 
 /// What an address of a scheduler begins with.
 const SCHEME: &str = "dask://";
-/// Where schedulers listen unless they are told otherwise.
+/// The default port of a scheduler.
 const PORT: u16 = 8786;
 
 /// The scheduler of a Dask cluster: `dask://HOST[:PORT]`.

@@ -122,8 +122,8 @@ struct Tracing<R> {
     /// Records that were not kept.
     left_out: u64,
     kept: Vec<R>,
-    /// What had found no room in the kernel when it was told last.
-    told_lost: u64,
+    /// The count of records lost in the kernel at the last report.
+    reported_lost: u64,
     /// The programs run as long as these are held.
     links: Vec<Link>,
     object: Object,
@@ -160,7 +160,7 @@ impl<R: 'static> Tracing<R> {
                 is_wanted: Box::new(|_| true),
                 left_out: 0,
                 kept: Vec::new(),
-                told_lost: 0,
+                reported_lost: 0,
                 links,
                 object,
                 name,
@@ -184,8 +184,8 @@ impl<R: 'static> Tracing<R> {
     fn take(&mut self) -> (Vec<R>, u64) {
         self.drain();
         let lost = self.lost();
-        let newly_lost = lost - self.told_lost + std::mem::take(&mut self.left_out);
-        self.told_lost = lost;
+        let newly_lost = lost - self.reported_lost + std::mem::take(&mut self.left_out);
+        self.reported_lost = lost;
         (std::mem::take(&mut self.kept), newly_lost)
     }
 

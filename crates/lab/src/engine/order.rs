@@ -1,5 +1,5 @@
-//! What a cell's program is told on standard input, and what it answers: on standard output who it is, and in the
-//! cell's folder what has become of the cell.
+//! The order for a cell, which its program reads from standard input, and the answer: its build and computer on standard
+//! output, and the outcome in the cell's folder.
 
 use std::collections::BTreeMap;
 use std::fs;

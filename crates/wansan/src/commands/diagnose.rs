@@ -33,7 +33,7 @@ use recorded::Recorded;
 /// Arguments of `wansan diagnose`.
 #[derive(Debug, Args)]
 pub(crate) struct DiagnoseArgs {
-    /// How long to look, 100ms to 1h [default: 30s; with --live, --web or --prometheus until it is told to end]
+    /// How long to look, 100ms to 1h [default: 30s; with --live, --web or --prometheus until interrupted]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
     /// Where targets listen, here or elsewhere; repeat for each. Ports of open-iscsi's sessions and of LIO's portals are
@@ -219,7 +219,7 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Becomes true when the program is told to end; a second time ends it at once.
+/// Becomes true at SIGINT or SIGTERM; a second one ends the program at once.
 fn until_told() -> Result<Arc<AtomicBool>> {
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -49,7 +49,7 @@ const DISK_GAUGES: [Row<DiskUse, f64>; 4] = [
     ),
 ];
 
-/// What is told.
+/// The latest slice, as the metrics show it.
 #[derive(Debug, Clone, Default)]
 struct Latest {
     slices: u64,
