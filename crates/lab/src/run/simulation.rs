@@ -248,13 +248,10 @@ mod tests {
             .collect();
         assert_eq!(failed, [false, true, false]);
         assert_eq!(folders, [true, false, true]);
-        let error = taken[1]
-            .1
-            .outcome
-            .as_ref()
-            .err()
-            .expect("it failed")
-            .to_string();
+        let Err(error) = &taken[1].1.outcome else {
+            panic!("it did not fail");
+        };
+        let error = error.to_string();
         assert!(
             error.starts_with("the initiator on `b`: login did not complete"),
             "{error}"
