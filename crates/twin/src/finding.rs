@@ -67,7 +67,7 @@ fn of_cell(
     let reading = Reading::of(&records(bound.cell)?, Some(observed.summary.window)).ok()?;
     // What twins have no knob for is not simulated.
     changed(&reading.setup, change).ok()?;
-    let twin = Twin::of(reading, goes_on).ok()?;
+    let twin = Twin::by_one_seed(reading, goes_on).ok()?;
     let told = twin.gain(change, MOST_SIMULATED, goes_on).ok()??;
     // What the cell's own losses did to it is not foretold of the advised run.
     let ratio = told.bytes_per_s / twin.recorded_bytes_per_s().max(1e-9);

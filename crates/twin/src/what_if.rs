@@ -6,10 +6,10 @@ use serde::Serialize;
 use wansan_insight::finding::Observed;
 use wansan_insight::{CellSummary, explain};
 
-use crate::fit::{Compared, compare, worst};
+use crate::fit::{Compared, MORE_SEEDS, Nearest, nearest};
 use crate::knob::{KnobError, Setting, set};
 use crate::reading::{Reading, by_chance};
-use crate::replay::{Measured, Replay, ReplayError, replay};
+use crate::replay::{Measured, Replay, ReplayError};
 use crate::seeds::{self, Runs};
 use crate::setup::Setup;
 
@@ -160,40 +160,38 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// The twin of a recording, and whether it does the same.
+    /// The twin of a recording, and whether it does the same by one of several seeds, where chance decides.
     ///
     /// # Errors
     /// [`ReplayError`] when it does not run.
-    pub fn of(
-        mut reading: Reading,
+    pub fn of(reading: Reading, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<Twin, ReplayError> {
+        Twin::by_seeds(reading, &MORE_SEEDS, goes_on)
+    }
+
+    /// As [`Twin::of`], by one seed alone: for many recordings, of which those that chance decides may have no twin.
+    ///
+    /// # Errors
+    /// [`ReplayError`] when it does not run.
+    pub fn by_one_seed(
+        reading: Reading,
         goes_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<Twin, ReplayError> {
-        let setups = std::iter::once(reading.setup.clone()).chain(reading.alternatives.drain(..));
-        let mut best: Option<(f64, Setup, Replay, Vec<Compared>)> = None;
-        let mut failed = None;
-        for setup in setups {
-            let replay = match replay(&setup, seeds::FIRST, goes_on) {
-                Ok(replay) => replay,
-                Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted),
-                Err(error) => {
-                    failed.get_or_insert(error);
-                    continue;
-                }
-            };
-            let compared = compare(&reading.recorded, &replay.summary);
-            let off = worst(&compared);
-            if best.as_ref().is_none_or(|(least, ..)| off < *least) {
-                let fits = compared.iter().all(Compared::fits);
-                best = Some((off, setup, replay, compared));
-                if fits {
-                    break;
-                }
-            }
-        }
-        let Some((_, setup, replay, compared)) = best else {
-            return Err(failed.expect("there is a setup, which ran or failed"));
-        };
-        reading.setup = setup;
+        Twin::by_seeds(reading, &[], goes_on)
+    }
+
+    fn by_seeds(
+        mut reading: Reading,
+        more: &[std::ops::Range<u64>],
+        goes_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Twin, ReplayError> {
+        let mut setups = vec![reading.setup.clone()];
+        setups.append(&mut reading.alternatives);
+        let Nearest {
+            place,
+            replay,
+            compared,
+        } = nearest(&reading.recorded, &setups, more, goes_on)?;
+        reading.setup = setups.swap_remove(place);
         Ok(Twin {
             reading,
             replay,

@@ -620,3 +620,31 @@ fn a_command_window_over_two_connections() {
         &world("luns = [\"memory:64MiB\"]\ncommand_window = 64"),
     );
 }
+
+#[test]
+fn a_twin_of_flows_in_a_short_queue_fits_by_some_seed_where_chance_decides() {
+    let world = World {
+        path: "delay = \"5ms\"\nrate = \"100Mbit/s\"\nqueue = \"32KiB\"",
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "connections = 2",
+        workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 16",
+        more: "[tcp]\ncongestion_control = \"reno\"",
+    };
+    let (_, cell, window) = world.cell();
+    let reading = || Reading::of(&cell, window).unwrap();
+    let by_one = Twin::by_one_seed(reading(), &|| true).unwrap();
+    let by_some = Twin::of(reading(), &|| true).unwrap();
+    assert!(
+        !by_one.fits() && by_some.fits(),
+        "{:#?}",
+        by_some.compared()
+    );
+    // The bounds are the same for each.
+    let of = |twin: &Twin| -> Vec<f64> { twin.compared().iter().map(|it| it.most_off).collect() };
+    assert!(
+        of(&by_some)
+            .iter()
+            .chain(&of(&by_one))
+            .all(|most_off| *most_off == 0.05)
+    );
+}
