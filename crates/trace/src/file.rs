@@ -38,7 +38,7 @@ pub use gather::gather;
 use merge::folder_files;
 pub use merge::{ClockOf, merge_parts, merge_parts_of, read_folder};
 pub use reader::Reader;
-pub use spread::{Part, spread};
+pub use spread::{Part, Spread, spread};
 
 use crate::log::Words;
 use crate::log::by_time;

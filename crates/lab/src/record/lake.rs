@@ -1,7 +1,7 @@
 //! A recording as a part of a lake: its records, and what each of its sessions waited for, as Parquet files that are
 //! partitioned by host, date and session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use wansan_schema::table::Table;
 use wansan_schema::{LakeSession, LakeWait, Manifest};
 use wansan_trace::SessionId;
 use wansan_trace::event::{Crossing, Role};
-use wansan_trace::file::{FileError, Kind, Part, spread};
+use wansan_trace::file::{FileError, Kind, Part, Spread, spread};
 
 use super::RecordError;
 use super::export::CellTable;
@@ -56,7 +56,8 @@ pub struct Written {
 }
 
 /// Writes a recording, a run or a folder that programs have recorded into, to the lake in a folder. `ended` hears
-/// how many of how many cells are done. Cells that failed are left out. A recording that is there already is replaced.
+/// how many of how many cells are done. Cells that failed are left out. A recording that is there already is replaced,
+/// once all of it is written.
 ///
 /// Memory: what explaining a cell takes, and [`spread`].
 ///
@@ -70,6 +71,7 @@ pub fn write_lake(
     let run = Run::read(recording)?;
     let (name, date) = name_and_date(recording)?;
     let mut written = Written::default();
+    let mut files = BTreeSet::new();
     let cells = run.cells.iter().filter(|cell| cell.failure.is_none());
     let cells: Vec<&RunCell> = cells.collect();
     for (place, cell) in cells.iter().enumerate() {
@@ -83,24 +85,63 @@ pub fn write_lake(
             date: &date,
             name: &name,
         };
-        let records = spread(&folder, &part)?;
-        let has_ios = records.get(Crossing::NAME).is_some_and(|rows| *rows > 0);
-        for (kind, rows) in records {
+        let Spread { rows, files: new } = spread(&folder, &part)?;
+        files.extend(new);
+        let has_ios = rows.get(Crossing::NAME).is_some_and(|rows| *rows > 0);
+        for (kind, rows) in rows {
             *written.records.entry(kind).or_default() += rows;
         }
         if has_ios {
-            written.sessions += write_sessions(&folder, cell.window, &part)?;
+            written.sessions += write_sessions(&folder, cell.window, &part, &mut files)?;
         }
         ended(place + 1, cells.len());
     }
+    remove_earlier(lake, &name, &files)?;
     Ok(written)
 }
 
-/// Writes how each session of a cell fared, and what it waited for.
+/// Removes what an earlier export of a recording has left, of which `files` are those of this one: another version, or other
+/// records in the same place, may have divided it otherwise.
+fn remove_earlier(
+    lake: &Path,
+    recording: &str,
+    files: &BTreeSet<PathBuf>,
+) -> Result<(), RecordError> {
+    let mut folders = vec![(lake.to_owned(), true)];
+    while let Some((folder, has_tables)) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(failed("read", &folder))? {
+            let path = entry.map_err(failed("read", &folder))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if path.is_dir() {
+                // Partitions are called COLUMN=VALUE.
+                if has_tables || name.contains('=') {
+                    folders.push((path, false));
+                }
+            } else if is_of(&name, recording) && !files.contains(&path) {
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is of a recording or of one of its cells, be it the first of them in its partition or another.
+fn is_of(file: &str, recording: &str) -> bool {
+    let rest = file.strip_prefix(recording);
+    let Some(rest) = rest.and_then(|rest| rest.strip_suffix(".parquet")) else {
+        return false;
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let mut numbers = rest.strip_prefix(".cell").unwrap_or(rest).split('-');
+    numbers.next() == Some("") && numbers.all(is_number)
+}
+
+/// Writes how each session of a cell fared, and what it waited for; adds the files to `files`.
 fn write_sessions(
     folder: &Path,
     window: Option<Window>,
     part: &Part<'_>,
+    files: &mut BTreeSet<PathBuf>,
 ) -> Result<u64, LakeError> {
     let records = Cell::read(folder)?;
     let analysis = Analysis::of(&records, window);
@@ -124,8 +165,14 @@ fn write_sessions(
         sessions += 1;
     }
     for (host, [sessions, waits]) in by_host {
-        write_rows(part, "sessions", host, LakeSession::TABLE, &sessions)?;
-        write_rows(part, "waits", host, LakeWait::TABLE, &waits)?;
+        files.insert(write_rows(
+            part,
+            "sessions",
+            host,
+            LakeSession::TABLE,
+            &sessions,
+        )?);
+        files.insert(write_rows(part, "waits", host, LakeWait::TABLE, &waits)?);
     }
     Ok(sessions)
 }
@@ -185,7 +232,7 @@ fn write_rows(
     host: &str,
     table: &'static Table,
     rows: &[Map<String, Value>],
-) -> Result<(), LakeError> {
+) -> Result<PathBuf, LakeError> {
     let path = part.file(name, host, None)?;
     let unfinished = path.with_file_name(format!(".{}.unfinished", part.name));
     let write = || {
@@ -194,7 +241,7 @@ fn write_rows(
         fs::rename(&unfinished, &path)
     };
     write().map_err(failed("write", &path))?;
-    Ok(())
+    Ok(path)
 }
 
 /// Where a session begins and ends.
@@ -325,4 +372,26 @@ fn plain(name: &str) -> String {
     };
     let plain: String = name.chars().map(fit).collect();
     plain.trim_start_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_of_the_recording_that_they_are_called_after() {
+        for (file, is_its) in [
+            ("p2.run-1a.parquet", true),
+            ("p2.run-1a-2.parquet", true),
+            ("p2.run-1a.cell-012.parquet", true),
+            ("p2.run-1a.cell-012-3.parquet", true),
+            ("p2.run-1ab.parquet", false),
+            ("p2.run-1a-2b.parquet", false),
+            ("p2.run-1a.celled.parquet", false),
+            ("p2.run-1a.csv", false),
+            ("p2.run-1.parquet", false),
+        ] {
+            assert_eq!(is_of(file, "p2.run-1a"), is_its, "{file}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! that engines read of it only what a query is about.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,28 +59,37 @@ impl Part<'_> {
     }
 }
 
-/// Writes all records of a folder, merged or in parts, to a data set; how many of each kind. What is a folder there
+/// What was written to a data set.
+#[derive(Debug, Default)]
+pub struct Spread {
+    /// Rows, by kind.
+    pub rows: BTreeMap<&'static str, u64>,
+    /// The files.
+    pub files: BTreeSet<PathBuf>,
+}
+
+/// Writes all records of a folder, merged or in parts, to a data set. What is a folder there
 /// is no column of the files; every column has its description in their metadata. Files of the same names are
 /// replaced, so a recording may be written again.
 ///
-/// Memory: 32,768 rows for each host, and 1,048,576 rows.
+/// Memory: 32,768 rows for each host, 1,048,576 rows, and the name of each file.
 ///
 /// # Errors
 /// [`FileError`] when a file cannot be read, is damaged or not sorted, or one cannot be written.
-pub fn spread(folder: &Path, part: &Part<'_>) -> Result<BTreeMap<&'static str, u64>, FileError> {
+pub fn spread(folder: &Path, part: &Part<'_>) -> Result<Spread, FileError> {
     let kinds = Kinds {
         folder,
         part,
-        rows: RefCell::default(),
+        spread: RefCell::default(),
     };
     visit_kinds(&kinds)?;
-    Ok(kinds.rows.into_inner())
+    Ok(kinds.spread.into_inner())
 }
 
 struct Kinds<'a> {
     folder: &'a Path,
     part: &'a Part<'a>,
-    rows: RefCell<BTreeMap<&'static str, u64>>,
+    spread: RefCell<Spread>,
 }
 
 impl Visitor for Kinds<'_> {
@@ -88,8 +97,9 @@ impl Visitor for Kinds<'_> {
     fn visit<T: Recorded>(&self) -> Result<(), FileError> {
         let files = folder_files::<T>(self.folder)?;
         if !files.is_empty() {
-            let rows = spread_kind::<T>(&files, self.part)?;
-            self.rows.borrow_mut().insert(T::NAME, rows);
+            let mut spread = self.spread.borrow_mut();
+            let rows = spread_kind::<T>(&files, self.part, &mut spread.files)?;
+            spread.rows.insert(T::NAME, rows);
         }
         Ok(())
     }
@@ -105,7 +115,11 @@ struct Open<T: Kind> {
     last: u64,
 }
 
-fn spread_kind<T: Kind>(files: &[PathBuf], part: &Part<'_>) -> Result<u64, FileError> {
+fn spread_kind<T: Kind>(
+    files: &[PathBuf],
+    part: &Part<'_>,
+    written: &mut BTreeSet<PathBuf>,
+) -> Result<u64, FileError> {
     let mut merging = Merging::<T>::open(files, &|_| None)?;
     let session = T::columns()
         .into_iter()
@@ -137,6 +151,7 @@ fn spread_kind<T: Kind>(files: &[PathBuf], part: &Part<'_>) -> Result<u64, FileE
             };
             let columns = columns::<T>();
             let writer = Writer::described(&path, &Dropped::new(), columns)?;
+            written.insert(path);
             open.insert(key, Open { writer, last: rows });
         }
         let file = open.get_mut(&key).expect("it has just been opened");
@@ -242,7 +257,8 @@ mod tests {
         // The second time replaces the first.
         for _ in 0..2 {
             let written = spread(&folder, &part).unwrap();
-            assert_eq!(written["io"], 3 * sessions);
+            assert_eq!(written.rows["io"], 3 * sessions);
+            assert_eq!(written.files.len() as u64, 3 * sessions);
         }
         let mut found = BTreeMap::new();
         count(&lake, &mut found);

@@ -1,6 +1,7 @@
 //! Recordings laid out as a lake, and the queries of `queries/` on both engines.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -209,6 +210,29 @@ fn again(lake: &Lake) -> Result<(), Stop> {
     let before = lake.ask(rows)?;
     let said = lake.add(&lake.runs[0])?;
     require(said["written"]["sessions"] == 4, || said.to_string())?;
+    let after = lake.ask(rows)?;
+    require(before == after, || format!("{before:?}, then {after:?}"))?;
+    // As is what another version has left of it, that divided it into more files, or by other hosts and days.
+    let table = lake.path().join("io/host=north-1");
+    let file = |folder: PathBuf| {
+        fs::read_dir(folder)?
+            .next()
+            .ok_or(io::ErrorKind::NotFound)?
+    };
+    let day = file(table.clone())?.path();
+    let session = file(day.clone())?;
+    let first = file(session.path())?.path();
+    let stem = first.file_stem().unwrap_or_default().to_string_lossy();
+    fs::copy(&first, first.with_file_name(format!("{stem}-2.parquet")))?;
+    let other_day = table.join("date=2001-01-01").join(session.file_name());
+    fs::create_dir_all(&other_day)?;
+    fs::copy(
+        &first,
+        other_day.join(first.file_name().unwrap_or_default()),
+    )?;
+    let more = lake.ask(rows)?;
+    require(more != before, || "no rows more".to_owned())?;
+    lake.add(&lake.runs[0])?;
     let after = lake.ask(rows)?;
     require(before == after, || format!("{before:?}, then {after:?}"))?;
     // A folder of records without a run is a recording, too.
