@@ -1,9 +1,19 @@
--- How long the I/Os of each day were inside each layer: between two layers stands what waits above the lower one.
-with passages as (
-    select date, layer, max(time_ns) - min(time_ns) as inside_ns
+-- How long the I/Os of each day were inside each layer: between two layers stands what waits above the lower one. An initiator
+-- may use a task's tag again: a passage is an entry whose tag comes next with an exit.
+with crossings as (
+    select
+        date,
+        layer,
+        direction,
+        time_ns,
+        lead(case when direction = 'leave' then time_ns end) over of_tag as left_ns
     from io
-    group by host, date, session, run, task, layer
-    having count(*) = 2
+    window of_tag as (partition by host, date, session, run, task, layer order by time_ns, direction)
+),
+passages as (
+    select date, layer, left_ns - time_ns as inside_ns
+    from crossings
+    where direction = 'enter' and left_ns is not null
 )
 select
     date,

@@ -1,25 +1,31 @@
 //! Recordings laid out as a lake, and the queries of `queries/` on both engines.
 
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::{Duration, UNIX_EPOCH};
 
 use libtest_mimic::Arguments;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use wansan_peers::program::find;
 use wansan_peers::python::programs_with;
 use wansan_peers::trial::{Stop, require, run_with, trial};
+use wansan_trace::{
+    ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
+};
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 
 type Test = fn(&Lake) -> Result<(), Stop>;
 
-const TESTS: [(&str, Test); 4] = [
+const TESTS: [(&str, Test); 5] = [
     ("a lake has all that its recordings have", whole),
     ("a recording may be added again", again),
     ("columns are described in every file", described),
+    ("an I/O counts once whatever tag it has", tags),
     (
         "queries say the same on one machine's engine and on many's",
         queries,
@@ -78,7 +84,7 @@ impl Lake {
                 .arg("--out")
                 .arg(self.path()),
         )?;
-        serde_json::from_str(&said).map_err(|error| Stop::Failed(error.to_string()))
+        serde_json::from_str(&said).map_err(failed)
     }
 
     /// What a statement of DuckDB gives, as the first column of its rows.
@@ -99,7 +105,7 @@ impl Lake {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../setup/query-lake");
         let mut command = Command::new(self.python.join("python3"));
         let said = wansan(command.arg(script).arg(engine).arg(self.path()).args(files))?;
-        serde_json::from_str(&said).map_err(|error| Stop::Failed(error.to_string()))
+        serde_json::from_str(&said).map_err(failed)
     }
 }
 
@@ -187,8 +193,7 @@ fn whole(lake: &Lake) -> Result<(), Stop> {
     let mut results = 0.0;
     for run in &lake.runs {
         let text = fs::read_to_string(run.join("results.json"))?;
-        let run: Value =
-            serde_json::from_str(&text).map_err(|error| Stop::Failed(error.to_string()))?;
+        let run: Value = serde_json::from_str(&text).map_err(failed)?;
         let ios = run["cells"].as_array().into_iter().flatten();
         results += ios
             .map(|cell| cell["waits"]["ios"].as_f64().unwrap_or(0.0))
@@ -267,10 +272,81 @@ fn described(lake: &Lake) -> Result<(), Stop> {
     )
 }
 
+/// The day of what [`add_reused_tags`] adds.
+const FOREIGN_DAY: &str = "2001-01-01";
+
+/// Adds what was recorded of an initiator that uses tags again: three I/Os of 1, 2 and 3 ms with the same tag, whose store takes
+/// no time, among them one whose end is missing; and one of 4 ms with another.
+fn add_reused_tags(lake: &Lake) -> Result<(), Stop> {
+    let kinds = Kinds {
+        io: true,
+        ..Kinds::NONE
+    };
+    let mut recorder = Recorder::new(kinds, 1 << 20);
+    let mut crossing = |tag: u32, time_us: u64, layer: Layer, direction: Direction| {
+        let (time, session) = (Instant::from_ns(1000 * time_us), SessionId(7 << 16 | 1));
+        let tag = TaskTag(tag);
+        recorder.crossing(time, session, ConnectionId(0), tag, layer, direction);
+    };
+    let ios = [
+        (1, 0, Some(1000)),
+        (1, 1500, Some(2000)),
+        (1, 4000, None),
+        (1, 5000, Some(3000)),
+        (2, 9000, Some(4000)),
+    ];
+    for (tag, began_us, took_us) in ios {
+        crossing(tag, began_us, Layer::App, Direction::Enter);
+        if let Some(took_us) = took_us {
+            crossing(tag, began_us + 10, Layer::Store, Direction::Enter);
+            crossing(tag, began_us + 10, Layer::Store, Direction::Leave);
+            crossing(tag, began_us + took_us, Layer::App, Direction::Leave);
+        }
+    }
+    let folder = lake.scratch.path().join("foreign");
+    fs::create_dir(&folder)?;
+    file::write_part(&folder, "foreign", &[recorder]).map_err(failed)?;
+    // On a day of its own.
+    for entry in fs::read_dir(&folder)? {
+        let file = fs::File::options().write(true).open(entry?.path())?;
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(978_350_400))?;
+    }
+    lake.add(&folder)?;
+    Ok(())
+}
+
+fn tags(lake: &Lake) -> Result<(), Stop> {
+    add_reused_tags(lake)?;
+    let files =
+        ["latency-by-day.sql", "time-in-layers.sql"].map(|file| queries_folder().join(file));
+    let told = lake.query("duckdb", &files)?;
+    let of_its_day = |query: &str, date: usize| {
+        let rows = told[query]["rows"].as_array().cloned();
+        let mut rows = rows.unwrap_or_default();
+        rows.retain(|row| row[date] == FOREIGN_DAY);
+        rows
+    };
+    let latency = json!([["foreign", FOREIGN_DAY, 4, 2.5, 2.5, 3.97]]);
+    let layers = json!([
+        [FOREIGN_DAY, "app", 4, 2.5, 4.0],
+        [FOREIGN_DAY, "store", 4, 0.0, 0.0]
+    ]);
+    let is_right = of_its_day("latency-by-day.sql", 1)
+        == latency.as_array().cloned().unwrap_or_default()
+        && of_its_day("time-in-layers.sql", 0) == layers.as_array().cloned().unwrap_or_default();
+    require(is_right, || told.to_string())
+}
+
+fn queries_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../queries")
+}
+
 fn queries(lake: &Lake) -> Result<(), Stop> {
     needs_spark()?;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../queries");
-    let files = fs::read_dir(folder)?.flatten().map(|file| file.path());
+    add_reused_tags(lake)?;
+    let files = fs::read_dir(queries_folder())?
+        .flatten()
+        .map(|file| file.path());
     let mut files: Vec<PathBuf> = files
         .filter(|file| !file.to_string_lossy().contains("views."))
         .collect();
@@ -305,6 +381,10 @@ fn queries(lake: &Lake) -> Result<(), Stop> {
         require(limits.contains(expected), || limits.clone())?;
     }
     Ok(())
+}
+
+fn failed(error: impl Display) -> Stop {
+    Stop::Failed(error.to_string())
 }
 
 fn needs_spark() -> Result<(), Stop> {
