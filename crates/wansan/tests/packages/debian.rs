@@ -20,8 +20,8 @@ const USED: &str = include_str!("used.sh");
 /// What is done with its services, from before it is installed until after it is purged.
 const SERVICES: &str = include_str!("services.sh");
 
-/// Below the root; each man page and plan is there besides.
-const FILES: [&str; 13] = [
+/// Below the root; each man page, plan and query is there besides.
+const FILES: [&str; 14] = [
     "usr/bin/wansan",
     "usr/lib/systemd/system/wansan-attach.service",
     "usr/lib/systemd/system/wansan-relay.service",
@@ -35,6 +35,7 @@ const FILES: [&str; 13] = [
     "usr/share/doc/wansan/notices.gz",
     "usr/share/doc/wansan/how-to/deploy-a-target.md",
     "usr/share/doc/wansan/examples/plans/limits/command-window.toml",
+    "usr/share/doc/wansan/examples/queries/views.duckdb.sql",
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
