@@ -11,9 +11,9 @@ use wansan_peers::process::run;
 use wansan_peers::program::find;
 use wansan_peers::trial::{Stop, require, trial};
 
-use crate::LIMIT;
 use crate::command_line::page_names;
 use crate::root::Root;
+use crate::{LIMIT, REPOSITORY};
 
 /// What is done with the package once it is installed.
 const USED: &str = include_str!("used.sh");
@@ -41,6 +41,7 @@ const FILES: [&str; 14] = [
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("debian_package_has_its_files", files),
+        trial("debian_package_names_who_made_it", maintainer),
         trial("lintian_finds_nothing_in_the_debian_package", lint),
         trial("debian_package_is_installed_used_and_purged", life),
         trial("services_of_the_debian_package_run_under_systemd", services),
@@ -86,6 +87,27 @@ fn files() -> Result<(), Stop> {
         .chain(FILES.map(str::to_owned));
     let missing: Vec<String> = wanted.filter(|name| !names.contains(name)).collect();
     require(missing.is_empty(), || format!("not there: {missing:?}"))
+}
+
+fn maintainer() -> Result<(), Stop> {
+    let mut field = Command::new(find("dpkg-deb")?);
+    field.arg("--field").arg(package()?).arg("Maintainer");
+    let told = run(&mut field, LIMIT)?.success()?;
+    let of = |set: &str, commit: &str| -> Result<String, Stop> {
+        if let Ok(value) = env::var(set)
+            && !value.is_empty()
+        {
+            return Ok(value);
+        }
+        let mut log = Command::new(find("git")?);
+        log.current_dir(REPOSITORY)
+            .args(["log", "-1", &format!("--format={commit}")]);
+        Ok(run(&mut log, LIMIT)?.success()?.stdout.trim().to_owned())
+    };
+    let expected = format!("{} <{}>", of("DEBFULLNAME", "%an")?, of("DEBEMAIL", "%ae")?);
+    require(told.stdout.trim() == expected, || {
+        format!("{} instead of {expected}", told.stdout)
+    })
 }
 
 fn lint() -> Result<(), Stop> {
