@@ -58,6 +58,9 @@ pub(crate) struct DiagnoseArgs {
     /// Write what was seen to this new folder, as records without payloads: `wansan explain FOLDER` reads it
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
+    /// How much of what was seen stays in that folder: the oldest slices of time are removed for new ones
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = bytes, requires = "record")]
+    record_size: u64,
     /// Look from the other end of the path as well, with this wansan copied there: whether path or target has the I/Os
     #[arg(long, value_name = "ssh://[USER@]HOST", value_parser = destination, conflicts_with_all = ["each_io", "live", "web", "prometheus"])]
     peer: Option<String>,
@@ -82,6 +85,10 @@ fn time(text: &str) -> Result<Duration, String> {
         Ok(asked) => Ok(asked),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    units::parse_bytes(text).map_err(|error| error.to_string())
 }
 
 fn destination(text: &str) -> Result<String, String> {
@@ -134,7 +141,9 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
             ports.join(" or ")
         );
     }
-    let mut recorded = args.record.as_deref().map(Recorded::prepare).transpose()?;
+    let recorded = args.record.as_deref();
+    let recorded = recorded.map(|folder| Recorded::prepare(folder, args.record_size));
+    let mut recorded = recorded.transpose()?;
     let ends = until_told()?;
     let progress = bar(args.json || args.is_live());
     let peering = args.peer.as_deref().map(|destination| {
