@@ -3,12 +3,16 @@
 //! As of a capture that is explained in parts, what is said is of one slice, so that its numbers belong together: of the one
 //! with the most I/O among those in which what most I/Os waited for is the limit. Beside it stands what all of them tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use serde::Serialize;
 
 use crate::diagnosis::{Diagnosis, SessionDiagnosis};
+
+/// Sessions of which it is known what all slices tell. Those that were not seen for longest make room for others: in a diagnosis that
+/// goes on for ever, most of them have ended.
+const MOST_SESSIONS: usize = 1024;
 
 /// What all slices tell of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -43,6 +47,8 @@ type Key = Vec<(SocketAddr, SocketAddr)>;
 /// What slices add up to.
 #[derive(Debug, Default)]
 struct Sums {
+    /// The number of the last slice with I/Os of it.
+    last: u64,
     slices: u64,
     limits: BTreeMap<&'static str, u64>,
     iops: f64,
@@ -58,6 +64,7 @@ impl Slices {
         for session in &slice.sessions {
             let latency_ns = session.judgement.latency_ns;
             let sums = self.sessions.entry(key(session)).or_default();
+            sums.last = self.count;
             sums.slices += 1;
             *sums
                 .limits
@@ -67,6 +74,12 @@ impl Slices {
             sums.latency_ns += latency_ns;
             sums.squares += latency_ns * latency_ns;
         }
+        self.choose(slice);
+        self.forget();
+    }
+
+    /// Keeps a slice, if it may be the one that is told.
+    fn choose(&mut self, slice: Diagnosis) {
         // They come with the busiest first.
         let Some(busiest) = slice.sessions.first() else {
             self.idle = Some(slice);
@@ -86,6 +99,24 @@ impl Slices {
                 }
             }
         }
+    }
+
+    /// Forgets the sessions that were not seen for longest, where there are too many. Those of slices that may be told stay: there
+    /// is one for each limit.
+    fn forget(&mut self) {
+        if self.sessions.len() <= MOST_SESSIONS {
+            return;
+        }
+        let told = self.best.values().flat_map(|(_, _, slice)| &slice.sessions);
+        let told: BTreeSet<Key> = told.map(key).collect();
+        let sessions = self.sessions.iter().filter(|(key, _)| !told.contains(*key));
+        let mut seen: Vec<u64> = sessions.map(|(_, sums)| sums.last).collect();
+        seen.sort_unstable_by(|one, other| other.cmp(one));
+        let Some(&oldest) = seen.get(MOST_SESSIONS / 2) else {
+            return;
+        };
+        self.sessions
+            .retain(|key, sums| sums.last > oldest || told.contains(key));
     }
 
     /// What they tell together, of a watch of so many seconds; `None` before the first.
@@ -198,6 +229,26 @@ mod tests {
         assert!((sampled.latency_ns - 1e6).abs() < 1.0, "{sampled:?}");
         // 100 µs between slices, divided by the root of three.
         assert!((sampled.error_ns - 57_735.0).abs() < 1.0, "{sampled:?}");
+    }
+
+    #[test]
+    fn sessions_that_were_not_seen_for_long_make_room_but_those_that_are_told() {
+        let of_port = |port: u16, iops: f64| {
+            let mut slice = slice(Verdict::Target, iops, 1e6);
+            slice.sessions[0].connections[0].0.set_port(port);
+            slice
+        };
+        let mut slices = Slices::default();
+        slices.add(of_port(1, 9000.0));
+        for port in 2..=10 * MOST_SESSIONS as u16 {
+            slices.add(of_port(port, 10.0));
+            assert!(slices.sessions.len() <= MOST_SESSIONS + 1);
+        }
+        slices.add(of_port(1, 9000.0));
+        let told = slices.diagnosis(10.0).unwrap();
+        assert_eq!(told.slices, 10 * MOST_SESSIONS as u64 + 1);
+        let sampled = told.sessions[0].sampled.unwrap();
+        assert_eq!((sampled.slices, sampled.alike), (2, 2));
     }
 
     #[test]
