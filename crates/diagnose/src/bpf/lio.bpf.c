@@ -26,6 +26,9 @@ struct command {
 /* Commands that are not reported. */
 __u64 lost SEC(".data.lost") = 0;
 
+/* Since when no command was missed, as bpf_ktime_get_ns() has it: the reader sets it before the programs go on after a pause. */
+__u64 since_ns SEC(".data.since") = 0;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
@@ -43,15 +46,24 @@ static __always_inline __u64 identity(const void *object)
 	return distance;
 }
 
+/* Whether a place is that of `address`, or for `address` 0 a free one. What began before a pause may have ended meanwhile, and
+ * its memory may be another command's: such a place is free. */
+static __always_inline bool is_held_by(const struct command *command, __u64 address)
+{
+	bool is_current = command->address && command->began_ns >= since_ns;
+
+	return is_current ? command->address == address : !address;
+}
+
 /* The place that `holder` has: one of two. */
 static __always_inline struct command *held_by(__u64 address, __u64 holder)
 {
 	__u32 at = address * 0x9e3779b97f4a7c15ull >> (64 - PLACE_BITS);
 
-	if (commands[at].address == holder)
+	if (is_held_by(&commands[at], holder))
 		return &commands[at];
 	at ^= 1;
-	return commands[at].address == holder ? &commands[at] : 0;
+	return is_held_by(&commands[at], holder) ? &commands[at] : 0;
 }
 
 SEC("tp_btf/target_sequencer_start")

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject, RingBuffer, RingBufferBuilder};
 use wansan_tcp::ebpf::{self, EbpfError};
+use wansan_trace::{Instant, clock};
 
 use super::decode::{block_io, target_command};
 use super::{BlockIo, MOST_KEPT, TargetCommand, TracingError};
@@ -105,11 +106,12 @@ impl TargetTracing {
         self.0.links.clear();
     }
 
-    /// Has them go on.
+    /// Has them go on. Commands that began before are not told of.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn resume(&mut self) -> Result<(), TracingError> {
+        self.0.set_since(clock::now())?;
         Ok(self.0.resume()?)
     }
 }
@@ -193,6 +195,17 @@ impl<R: 'static> Tracing<R> {
         let links = attached(&self.object);
         self.links = links.map_err(|error| ebpf::refused(self.name, &error, ""))?;
         Ok(())
+    }
+
+    /// Sets `since_ns` of lio.bpf.c.
+    fn set_since(&mut self, time: Instant) -> Result<(), EbpfError> {
+        let set = || {
+            let mut maps = self.object.maps();
+            let map = maps.find(|map| map.name() == ".data.since");
+            let (key, value) = (0_u32.to_ne_bytes(), time.ns().to_ne_bytes());
+            map.ok_or_else(missing)?.update(&key, &value, MapFlags::ANY)
+        };
+        set().map_err(|error| ebpf::refused(self.name, &error, ""))
     }
 
     /// What found no room in the kernel.

@@ -16,6 +16,7 @@ mod histories;
 mod host_program;
 mod image;
 mod lio;
+pub(crate) mod lio_tracing;
 mod lost_data;
 mod multipath;
 mod netem;
@@ -39,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         open_iscsi::trials(),
         diagnose::trials(),
         lio::trials(),
+        lio_tracing::trials(),
         reservations::trials(),
         multipath::trials(),
         netem::trials(),

@@ -17,9 +17,19 @@ mod tc;
 
 use std::process::ExitCode;
 
+use kernels::lio_tracing;
 use wansan_peers::trial::{run, trial};
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(lio_tracing::LISTEN) {
+        return match lio_tracing::listen() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(wrong) => {
+                println!("{wrong}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let trials = [
         libiscsi_tools::trials(),
         qemu::trials(),

@@ -93,14 +93,8 @@ fn store_of_lio() -> Result<(), Stop> {
     let address = free_address()?;
     let disk = empty_disk(folder.path(), "disk.img", 64)?;
     let mut guest = Guest::boot_with(&image, &[&disk], &[(address, lio::PORT)])?;
-    guest.run("modprobe -a tcp_diag virtio_blk dm-mod dm-delay")?;
-    guest.run("until [ -b /dev/vda ]; do sleep 0.1; done")?;
-    guest.run(&format!(
-        "dmsetup create --noudevsync slow --table '0 131072 delay /dev/vda 0 {STORE_MS}'"
-    ))?;
-    lio::serve_store(&mut guest, "iblock_0", "udev_path=/dev/dm-0")?;
-    // As targetcli does.
-    guest.run("echo /dev/dm-0 >/sys/kernel/config/target/core/iblock_0/disk/udev_path")?;
+    guest.run("modprobe tcp_diag")?;
+    lio::serve_slowly(&mut guest, STORE_MS)?;
     let url = lio::url(address);
     for op in ["read", "write"] {
         let told = std::thread::scope(|scope| {

@@ -177,8 +177,21 @@ pub(super) fn serve(guest: &mut Guest) -> Result<(), Stop> {
     serve_store(guest, "rd_mcp_0", &format!("rd_pages={DISK_PAGES}"))
 }
 
+/// Lets LIO serve the drive of 64 MiB that the guest has, of which each I/O takes so many milliseconds.
+pub(super) fn serve_slowly(guest: &mut Guest, store_ms: f64) -> Result<(), Stop> {
+    guest.run("modprobe -a virtio_blk dm-mod dm-delay")?;
+    guest.run("until [ -b /dev/vda ]; do sleep 0.1; done")?;
+    guest.run(&format!(
+        "dmsetup create --noudevsync slow --table '0 131072 delay /dev/vda 0 {store_ms}'"
+    ))?;
+    serve_store(guest, "iblock_0", "udev_path=/dev/dm-0")?;
+    // As targetcli does.
+    guest.run("echo /dev/dm-0 >/sys/kernel/config/target/core/iblock_0/disk/udev_path")?;
+    Ok(())
+}
+
 /// The same of a store of that kind, with what `control` says of it.
-pub(super) fn serve_store(guest: &mut Guest, kind: &str, control: &str) -> Result<(), Stop> {
+fn serve_store(guest: &mut Guest, kind: &str, control: &str) -> Result<(), Stop> {
     guest.run("modprobe -a target_core_mod iscsi_target_mod crc32c")?;
     guest.run("mount -t configfs config /sys/kernel/config")?;
     let core = format!("/sys/kernel/config/target/core/{kind}/disk");

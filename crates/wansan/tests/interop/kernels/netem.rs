@@ -186,12 +186,18 @@ fn sum(list: &Value, name: &str) -> f64 {
 /// The binary without what only debuggers look at, where the machine has `strip`: a guest keeps all
 /// its files in memory.
 pub(super) fn lean(folder: &TempDir) -> Result<PathBuf, Stop> {
+    stripped(Path::new(WANSAN), "wansan", folder)
+}
+
+/// The same of another program, under a name of its own.
+pub(super) fn stripped(program: &Path, name: &str, folder: &TempDir) -> Result<PathBuf, Stop> {
+    let lean = folder.path().join(name);
     let Ok(strip) = find("strip") else {
-        return Ok(Path::new(WANSAN).to_owned());
+        std::fs::copy(program, &lean)?;
+        return Ok(lean);
     };
-    let lean = folder.path().join("wansan");
     let mut command = Command::new(strip);
-    command.arg("-o").arg(&lean).arg(WANSAN);
+    command.arg("-o").arg(&lean).arg(program);
     run(&mut command, Duration::from_secs(120))?.success()?;
     Ok(lean)
 }
