@@ -3,11 +3,13 @@
 use std::fmt::Display;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use wansan_peers::python::programs_with;
@@ -87,11 +89,10 @@ impl Stage {
         })
     }
 
-    /// Kills a worker as the kernel does when memory is short.
-    pub(crate) fn kill_worker(&mut self, place: usize) -> Result<(), Stop> {
-        self.workers[place].kill()?;
-        self.workers[place].wait()?;
-        Ok(())
+    /// Whether a worker was killed.
+    pub(crate) fn was_killed(&mut self, place: usize) -> Result<bool, Stop> {
+        let status = self.workers[place].try_wait()?;
+        Ok(status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw()))
     }
 
     /// Writes a plan.
