@@ -24,8 +24,9 @@ const DRIVER: &str = include_str!("dask.py");
 const MAX_MESSAGES: usize = 1024;
 /// How often somebody who waits looks whether the run is to stop.
 const POLL: Duration = Duration::from_millis(50);
-/// How long it may take to have the workers end what they run, and to take leave.
-const LEAVE_LIMIT: Duration = Duration::from_secs(20);
+/// How long it may take to have the workers end what they run, and to take leave: the program, too, which may still be on its
+/// way to them.
+const LEAVE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The cluster. Dropping it ends what its workers still run.
 pub(crate) struct Cluster {

@@ -200,6 +200,9 @@ class Cluster:
         self.folders = {}
         self.futures = {}
         self.leaving = threading.Event()
+        # Held while the program goes to the workers: where it is taken back before it has come, it would stay.
+        self.handing_over = threading.Lock()
+        self.is_handed_over = False
 
     def count(self):
         """How many workers take such cells, and how many cells these run at a time."""
@@ -222,9 +225,7 @@ class Cluster:
             say("waiting")
             self.client.wait_for_workers(1)
         if self.program:
-            with open(self.begin["program"], "rb") as file:
-                content = file.read()
-            self.client.register_plugin(Program(self.program, content))
+            self.hand_over()
         greeted = self.client.run(run_cell, None, self.program, self.sha256, on_error="return")
         for worker, answer in greeted.items():
             if isinstance(answer, BaseException):
@@ -234,6 +235,14 @@ class Cluster:
         say("ready")
         threading.Thread(target=self.collect, daemon=True).start()
         threading.Thread(target=self.keep_counting, daemon=True).start()
+
+    def hand_over(self):
+        with open(self.begin["program"], "rb") as file:
+            content = file.read()
+        with self.handing_over:
+            if not self.leaving.is_set():
+                self.is_handed_over = True
+                self.client.register_plugin(Program(self.program, content))
 
     def keep_counting(self):
         last = None
@@ -299,8 +308,9 @@ class Cluster:
     def leave(self):
         self.leaving.set()
         self.client.cancel(list(self.futures.values()), force=True)
-        if self.program:
-            self.client.unregister_worker_plugin(self.program)
+        with self.handing_over:
+            if self.is_handed_over:
+                self.client.unregister_worker_plugin(self.program)
         self.client.close()
 
 

@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use wansan_peers::trial::{Stop, require};
 
-use crate::stage::{Stage, ended, failed, until};
+use crate::stage::{Stage, ended, ends_with, failed, until};
 
 /// A plan whose cells would take long.
 fn long(stage: &Stage) -> Result<PathBuf, Stop> {
@@ -47,6 +49,30 @@ pub(crate) fn interrupted(stage: &mut Stage) -> Result<(), Stop> {
     require(whole && !rest, || {
         "what is complete is not what is kept".to_owned()
     })
+}
+
+/// Ctrl-C, while one worker has the program and it is on its way to another, which does not listen.
+pub(crate) fn early(stage: &mut Stage) -> Result<(), Stop> {
+    stage.add_worker(&[], None)?;
+    stage.add_worker(&[], None)?;
+    let plan = long(stage)?;
+    stage.signal_worker(1, Signal::STOP)?;
+    let mut lab = stage.remote(&plan, "there", &[]);
+    let mut lab = lab.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    until("a worker has the program", || stage.copies().len() == 1)?;
+    kill_process(Pid::from_child(&lab), Signal::INT).map_err(failed)?;
+    // One that takes it back at once has done so by then.
+    thread::sleep(Duration::from_secs(2));
+    stage.signal_worker(1, Signal::CONT)?;
+    let status = ended(&mut lab)?;
+    require(status.code() == Some(130), || status.to_string())?;
+    // Behind another lab, no worker has anything of this one left to do.
+    let short = fs::read_to_string(&plan)?
+        .replace("2000s", "101ms")
+        .replace("2001s", "102ms");
+    let short = stage.plan(&short)?;
+    ends_with(&mut stage.remote(&short, "later", &[]), 0)?;
+    gone(stage)
 }
 
 pub(crate) fn lab_killed(stage: &mut Stage) -> Result<(), Stop> {

@@ -12,7 +12,7 @@ use stage::Stage;
 
 type Test = fn(&mut Stage) -> Result<(), Stop>;
 
-const TESTS: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 10] = [
     ("a sweep is the same as on this computer", cases::same),
     (
         "cells of a worker that is killed are run again",
@@ -30,6 +30,10 @@ const TESTS: [(&str, Test); 9] = [
     ("a worker with another build is refused", cases::other_build),
     ("what is wrong is said in one line", cases::refused),
     ("Ctrl-C ends the cells of all workers", cut_off::interrupted),
+    (
+        "Ctrl-C takes the program back from all workers, however early",
+        cut_off::early,
+    ),
     (
         "a lab that is killed leaves no cell running",
         cut_off::lab_killed,

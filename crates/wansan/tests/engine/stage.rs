@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use wansan_peers::python::programs_with;
@@ -87,6 +87,11 @@ impl Stage {
             let said = fs::read_to_string(&log).unwrap_or_default();
             said.contains("Registered to:")
         })
+    }
+
+    /// Sends a signal to a worker.
+    pub(crate) fn signal_worker(&self, place: usize, signal: Signal) -> Result<(), Stop> {
+        kill_process(Pid::from_child(&self.workers[place]), signal).map_err(failed)
     }
 
     /// Whether a worker was killed.
