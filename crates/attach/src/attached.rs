@@ -29,6 +29,9 @@ use crate::worker::{Shared, Worker};
 /// Writes are merged to bursts of that length at most: longer ones gain nothing, and hold others up.
 const BURST_BYTES: u64 = 256 << 10;
 
+/// Changes that the target may have to be asked for again: from the half on, it is flushed unasked.
+const UNFLUSHED_CHANGES: usize = 8192;
+
 /// What a write that was acknowledged waits for others to merge with.
 const MERGE_TIME: Duration = Duration::from_millis(2);
 
@@ -178,6 +181,7 @@ impl Prepared {
             write_bytes: config.write_bytes,
             read_ahead_bytes: config.read_ahead_bytes,
             burst_bytes: BURST_BYTES,
+            unflushed_changes: UNFLUSHED_CHANGES,
             merge_time: MERGE_TIME,
             writes_in_flight: tasks,
             // A journal keeps it itself.

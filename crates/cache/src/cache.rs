@@ -117,7 +117,7 @@ pub struct Cache {
     next_write: u64,
     /// All writes up to, not including, that number are to be at the disk soon.
     urgent: u64,
-    /// Writes that wait for memory, in order.
+    /// Changes that wait for room, or for what came before them, in order.
     waiting: VecDeque<(u64, Action)>,
     flushes: VecDeque<Flush>,
     /// What waits until nothing older overlaps it, and goes to the disk as it is.
@@ -170,15 +170,15 @@ impl Cache {
     pub fn submit(&mut self, request: u64, action: Action, now: Instant) {
         match action {
             Action::Read { range } => self.read(request, range, now),
-            Action::Write { .. } => self.write(request, action, now),
+            Action::Write { .. } | Action::Trim { .. } | Action::Zero { .. } => {
+                self.change(request, action, now);
+            }
             Action::Flush => self.flush(request, now),
             Action::Prefetch { range } => {
                 self.prefetch(range, now);
                 self.finish(request, Ok(Answer::Done));
             }
-            Action::Trim { .. } | Action::Zero { .. } | Action::Status { .. } => {
-                self.hold(Origin::Request(request), action, now);
-            }
+            Action::Status { .. } => self.hold(Origin::Request(request), action, now),
         }
     }
 

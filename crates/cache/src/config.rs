@@ -9,13 +9,16 @@ pub struct CacheConfig {
     pub size_bytes: u64,
     /// Whether writes are acknowledged before they are at the disk.
     pub writes_behind: bool,
-    /// Memory for writes that were acknowledged or answered and may be lost by the disk, in bytes: more wait. From the half
+    /// Memory for writes that were acknowledged or answered and may be lost by the disk, in bytes: more writes wait. From the half
     /// on, the disk is flushed unasked.
     pub write_bytes: u64,
     /// Bytes that may be read ahead and not requested yet; 0: nothing is read ahead.
     pub read_ahead_bytes: u64,
     /// The longest write that adjacent ones are merged to, in bytes.
     pub burst_bytes: u64,
+    /// Changes that were answered and may be lost by the disk, at most; at least 1: more trims and zeros wait, which take
+    /// next to no bytes. From the half on, the disk is flushed unasked.
+    pub unflushed_changes: usize,
     /// How long a write that was acknowledged waits for others to merge with.
     pub merge_time: Duration,
     /// Writes at the disk at once, at most; at least 1.

@@ -202,6 +202,7 @@ fn cache() -> Cache {
         write_bytes: 0,
         read_ahead_bytes: 64 * BLOCK,
         burst_bytes: 16 * BLOCK,
+        unflushed_changes: 64,
         merge_time: Duration::ZERO,
         writes_in_flight: 3,
         // The journal keeps what is not flushed.

@@ -20,6 +20,7 @@ fn config(write_behind_bytes: u64) -> CacheConfig {
         write_bytes: write_behind_bytes,
         read_ahead_bytes: 1 << 20,
         burst_bytes: 64 << 10,
+        unflushed_changes: 64,
         merge_time: Duration::ZERO,
         writes_in_flight: 4,
         is_volatile: false,

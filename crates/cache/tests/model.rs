@@ -109,13 +109,14 @@ impl Dice {
 }
 
 impl World {
-    fn new(writes_behind: bool, write_bytes: u64) -> World {
+    fn new(writes_behind: bool, write_bytes: u64, unflushed_changes: usize) -> World {
         let config = CacheConfig {
             size_bytes: SIZE,
             writes_behind,
             write_bytes,
             read_ahead_bytes: 64,
             burst_bytes: 16,
+            unflushed_changes,
             merge_time: Duration::from_millis(4),
             writes_in_flight: 3,
             is_volatile: true,
@@ -445,9 +446,10 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
         writes_behind in any::<bool>(),
         write_bytes in prop::sample::select(vec![0, 8, 40, 1000]),
+        unflushed_changes in prop::sample::select(vec![0, 1, 2, 3, 1000]),
         loses_power in any::<bool>(),
     ) {
-        let mut world = World::new(writes_behind, write_bytes);
+        let mut world = World::new(writes_behind, write_bytes, unflushed_changes);
         for step in steps {
             world.play(&step)?;
         }

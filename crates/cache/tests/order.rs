@@ -15,12 +15,17 @@ struct World {
 
 impl World {
     fn new(writes_behind: bool, write_bytes: u64) -> World {
+        World::with(writes_behind, write_bytes, 1024)
+    }
+
+    fn with(writes_behind: bool, write_bytes: u64, unflushed_changes: usize) -> World {
         let cache = Cache::new(CacheConfig {
             size_bytes: 1 << 20,
             writes_behind,
             write_bytes,
             read_ahead_bytes: 0,
             burst_bytes: 64 << 10,
+            unflushed_changes,
             merge_time: Duration::ZERO,
             writes_in_flight: 4,
             is_volatile: true,
@@ -282,6 +287,78 @@ fn writes_through_are_flushed_unasked_from_a_bound_on() {
     world.complete(&sent, Ok(Answer::Done));
     assert_eq!(world.done(), [(held, Ok(Answer::Done))]);
     assert_eq!(world.cache.behind_bytes(), 2 * BLOCK);
+}
+
+#[test]
+fn trims_and_zeros_wait_while_the_disk_has_many_to_flush() {
+    let mut world = World::with(true, 1 << 20, 4);
+    let carry_out = |world: &mut World, action: &Action| {
+        let asked = world.submit(action.clone());
+        let sent = world.only();
+        assert_eq!(sent.action, *action);
+        world.complete(&sent, Ok(Answer::Done));
+        assert_eq!(world.done(), [(asked, Ok(Answer::Done))]);
+    };
+    carry_out(&mut world, &trim(0));
+    carry_out(&mut world, &zero(1));
+    let third = world.submit(trim(2));
+    let sent = world.only();
+    world.complete(&sent, Ok(Answer::Done));
+    assert_eq!(world.done(), [(third, Ok(Answer::Done))]);
+    // More than half of what it may lose.
+    let unasked = world.only();
+    assert_eq!(unasked.action, Action::Flush);
+    carry_out(&mut world, &zero(3));
+    let later = [trim(4), zero(5)];
+    let held = later.clone().map(|action| world.submit(action));
+    let durable = world.submit(Action::Trim {
+        range: Range::new(6 * BLOCK, BLOCK),
+        fua: true,
+    });
+    let write_behind_it = world.submit(write(4));
+    let flush = world.submit(Action::Flush);
+    assert_eq!(world.given(), []);
+    assert_eq!(world.done(), []);
+    world.complete(&unasked, Ok(Answer::Done));
+    let sent = world.given();
+    let actions: Vec<&Action> = sent.iter().map(|sent| &sent.action).collect();
+    let fua = Action::Trim {
+        range: Range::new(6 * BLOCK, BLOCK),
+        fua: true,
+    };
+    // The flush is for what was answered before it was asked for.
+    assert_eq!(actions, [&later[0], &later[1], &fua, &Action::Flush]);
+    world.complete(&sent[3], Ok(Answer::Done));
+    assert_eq!(world.done(), [(flush, Ok(Answer::Done))]);
+    for sent in &sent[..2] {
+        world.complete(sent, Ok(Answer::Done));
+    }
+    let done = world.done();
+    assert_eq!(done, held.map(|held| (held, Ok(Answer::Done))));
+    assert_eq!(world.only().action, write(4));
+    assert_eq!(world.done(), [(write_behind_it, Ok(Answer::Done))]);
+    world.complete(&sent[2], Ok(Answer::Done));
+    let last = world.only();
+    assert_eq!(last.action, Action::Flush);
+    world.complete(&last, Ok(Answer::Done));
+    assert_eq!(world.done(), [(durable, Ok(Answer::Done))]);
+}
+
+#[test]
+fn trims_that_the_disk_will_not_lose_do_not_wait() {
+    let mut world = World::with(true, 1 << 20, 1);
+    world.submit(trim(0));
+    let sent = world.only();
+    world.complete(&sent, Ok(Answer::Done));
+    assert_eq!(world.only().action, Action::Flush);
+    let fua = Action::Zero {
+        range: Range::new(BLOCK, BLOCK),
+        fua: true,
+        may_unmap: true,
+        fast: false,
+    };
+    world.submit(fua.clone());
+    assert_eq!(world.only().action, fua);
 }
 
 #[test]

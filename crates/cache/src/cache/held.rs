@@ -66,6 +66,22 @@ impl Cache {
         }
     }
 
+    /// Whether there is room for a trim or zeros: the disk may have to do them again once they are answered, beside those that
+    /// it is still to do.
+    pub(super) fn has_room_to_hold(&self, action: &Action) -> bool {
+        let is_kept = self.config.is_volatile && !self.is_flushed(action);
+        let held = self.held.iter().map(|held| &held.action);
+        let sent = self
+            .in_flight
+            .values()
+            .filter_map(|in_flight| match &in_flight.what {
+                What::Through { action, .. } => Some(action),
+                _ => None,
+            });
+        let changes = held.chain(sent).filter(|action| action.changes()).count();
+        !is_kept || self.kept.len() + changes < self.config.unflushed_changes.max(1)
+    }
+
     /// Whether a write of a range has to wait for what came before it: nothing younger overlaps a trim or zeros that are
     /// not answered, so that they may be sent again.
     pub(super) fn is_behind_held(&self, range: &Range) -> bool {

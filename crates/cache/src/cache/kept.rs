@@ -9,10 +9,6 @@ use crate::action::{Action, Answer, Failure};
 use crate::dirty::Burst;
 use crate::range::{Range, fill};
 
-/// Changes that the disk has answered and not flushed are as many at most, as far as flushes can make it so: trims and zeros take
-/// next to no bytes.
-const MOST_KEPT: usize = 4096;
-
 /// A flush that waits for writes, or for nothing but what it follows.
 #[derive(Debug)]
 pub(super) struct Flush {
@@ -252,7 +248,7 @@ impl Cache {
         let is_all = self.dirty.bytes() + self.sent_bytes == 0;
         let lacks_room = |(_, action): &(u64, Action)| !self.has_room(action);
         let is_full = self.kept_bytes > self.config.write_bytes / 2
-            || self.kept.len() > MOST_KEPT
+            || self.kept.len() > self.config.unflushed_changes / 2
             || self.is_shared && !self.kept.is_empty()
             || is_all && self.kept_bytes > 0 && self.waiting.front().is_some_and(lacks_room);
         let oldest = self.oldest();

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
+use super::held::Origin;
 use super::kept::Redo;
 use super::{Cache, What};
 use crate::action::{Action, Answer, Failure};
@@ -28,20 +29,24 @@ pub(super) struct Sent {
 }
 
 impl Cache {
-    pub(super) fn write(&mut self, request: u64, action: Action, now: Instant) {
-        self.counters.writes += 1;
+    /// The program writes, trims or zeros.
+    pub(super) fn change(&mut self, request: u64, action: Action, now: Instant) {
+        let writes = u64::from(matches!(action, Action::Write { .. }));
+        self.counters.writes += writes;
         if self.waiting.is_empty() && self.may_take(&action) {
             self.take(request, action, now);
             return;
         }
-        self.counters.held_writes += 1;
+        self.counters.held_writes += writes;
         self.marks.add(request, RequestWait::WriteBehind, now);
         self.waiting.push_back((request, action));
     }
 
-    /// Whether a write may be taken now: there is room for it, and nothing that came before must precede it.
+    /// Whether a change may be taken now: there is room for it, and nothing that came before must precede it. Trims and
+    /// zeros are held until that is done.
     fn may_take(&self, action: &Action) -> bool {
-        self.has_room(action) && !self.is_behind_held(&action.range())
+        let is_held = !matches!(action, Action::Write { .. });
+        self.has_room(action) && (is_held || !self.is_behind_held(&action.range()))
     }
 
     fn is_early(&self, fua: bool) -> bool {
@@ -52,7 +57,7 @@ impl Cache {
     /// all memory is taken when nothing else waits.
     pub(super) fn has_room(&self, action: &Action) -> bool {
         let Action::Write { data, fua, .. } = action else {
-            return true;
+            return self.has_room_to_hold(action);
         };
         let behind = self.behind_bytes();
         let is_kept = self.is_early(*fua) || self.config.is_volatile && !fua && !self.is_shared;
@@ -66,7 +71,7 @@ impl Cache {
             fua,
         } = action
         else {
-            return;
+            return self.hold(Origin::Request(request), action, now);
         };
         let mut tickets = Vec::new();
         if self.is_early(fua) {
