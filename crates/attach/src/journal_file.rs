@@ -260,18 +260,6 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_written_ahead_of_the_records() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut file = file(folder.path());
-        for place in [0, 4096, AHEAD_BYTES - 100, RING_BYTES - 4096] {
-            file.write_at(place, &[7; 4096]).expect("written");
-            let hole = seek(&file.file, SeekFrom::Hole(place)).expect("a hole, or the end");
-            let expected = (place + 4096).next_multiple_of(AHEAD_BYTES).min(RING_BYTES);
-            assert!(hole >= expected, "{hole} behind {place}");
-        }
-    }
-
-    #[test]
     fn what_is_written_ahead_changes_nothing_that_is_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut before = file(folder.path());

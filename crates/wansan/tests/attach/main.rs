@@ -6,6 +6,7 @@ mod crashes;
 mod faults;
 mod groups;
 mod history;
+mod journal;
 mod life;
 mod peer;
 mod power;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         faults::trials(),
         crashes::trials(),
         life::trials(),
+        journal::trials(),
         reserved::trials(),
         registrations::trials(),
         refusing::trials(),
