@@ -44,9 +44,12 @@ pub(super) fn destinations(
         [] => portals(url, config)?,
         routes => routes.to_vec(),
     };
+    // A session that has all commands has room for those that fence the sessions over the other routes.
+    let tasks = config.tasks + routes.len();
     let each = routes.into_iter().zip(0..).map(|(route, place)| {
         let mut config = InitiatorConfig {
             isid: isid(config.isid, place),
+            tasks,
             routes: vec![route],
             replacement_timeout: Duration::ZERO,
             ..config.clone()

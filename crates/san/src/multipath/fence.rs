@@ -22,27 +22,43 @@ pub(super) fn place_of(number: u64, routes: usize) -> Option<usize> {
     usize::try_from(place).ok().filter(|place| *place < routes)
 }
 
+/// What has come of an attempt to fence by key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ByKey {
+    /// It has begun.
+    Begun,
+    /// No session is up now that could.
+    Later,
+    /// No session has a key by which it could.
+    Never,
+}
+
 impl MultipathSession {
-    /// Has a session that is up fence the lost one at `place` by its key; whether that has begun.
-    pub(super) fn begin_fence_by_key(&mut self, place: usize, now: Instant) -> bool {
+    /// Has a session that is up fence the lost one at `place` by its key.
+    pub(super) fn begin_fence_by_key(&mut self, place: usize, now: Instant) -> ByKey {
         let (Some(reservation), Ok(at)) = (&self.config.reservation, address(self.lun)) else {
-            return false;
+            return ByKey::Never;
         };
         let host = reservation.key.host();
         let other = host.of_route(place);
-        let mut all = self.paths.iter_mut().enumerate();
-        all.any(|(by, path)| {
+        let mut begun = ByKey::Never;
+        for (by, path) in self.paths.iter_mut().enumerate() {
             let key = host.of_route(by);
             // Of very many routes, two may have the same key.
-            let Some(initiator) = path.up_mut().filter(|_| key != other) else {
-                return false;
-            };
+            if key == other {
+                continue;
+            }
+            begun = ByKey::Later;
             let aborts = true;
             let out = ReserveOut::Preempt { key, other, aborts };
             let list = Transfer::Write(out.list(false));
             let command = command(at, out.cdb(), list, FIRST - place as u64);
-            initiator.submit(command, now).is_ok()
-        })
+            let given = path.up_mut().map(|up| up.submit(command, now).is_ok());
+            if given == Some(true) {
+                return ByKey::Begun;
+            }
+        }
+        begun
     }
 
     /// What has come of fencing the lost session at `place` over the route at `by`.

@@ -3,6 +3,7 @@
 use wansan_trace::{Instant, Recorder, clock};
 
 use super::errand::Outcome;
+use super::fence::ByKey;
 use super::path::{Down, Path, State};
 use super::unit::Unit;
 use super::{MultipathSession, RouteEvent, SEGMENT_LIFETIME};
@@ -51,7 +52,14 @@ impl MultipathSession {
                 let begun = self.errands.fence(place, lost, (over, self.lun), patience);
                 begun.is_ok()
             }
-            None => self.begin_fence_by_key(place, now) || self.cannot_fence(place),
+            None => match self.begin_fence_by_key(place, now) {
+                ByKey::Begun => true,
+                ByKey::Later => false,
+                ByKey::Never => {
+                    self.cannot_fence(place);
+                    false
+                }
+            },
         };
         if let State::Down(down) = &mut self.paths[place].state {
             (down.is_busy, down.fence_at) = (is_busy, again);
@@ -60,7 +68,7 @@ impl MultipathSession {
     }
 
     /// Says that the lost session at `place` cannot be ended, unless there is no route at all.
-    fn cannot_fence(&mut self, place: usize) -> bool {
+    fn cannot_fence(&mut self, place: usize) {
         if self.connections().0 > 0 {
             let limit_s = SEGMENT_LIFETIME.as_secs();
             let mut why =
@@ -70,7 +78,6 @@ impl MultipathSession {
             }
             self.say_unfenced(place, &why);
         }
-        false
     }
 
     /// Logs in over the route at `place`, if it is time to.
