@@ -22,6 +22,7 @@ use wansan_iscsi::initiator::{Command, Completion, Denied, Full, RouteQueue, Tal
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, clock};
 
 use self::errand::Errands;
+use self::fence::Step;
 use self::path::{Down, Path, State};
 pub use self::unit::Unit;
 use crate::initiator::{
@@ -421,6 +422,7 @@ impl MultipathSession {
             join_at,
             retry_at: join_at.min(path.flapping.failed(now)),
             fence_at: now,
+            step: Step::Preempt,
             expires_at: now + SEGMENT_LIFETIME,
             may_come_back,
             said: String::new(),

@@ -189,6 +189,12 @@ impl Keys {
         own.filter(|key| host.is_of(*key)).collect()
     }
 
+    /// Whether no nexus has registered `key`, as far as all keys are known.
+    #[must_use]
+    pub fn lacks(&self, key: u64) -> bool {
+        !self.is_cut && !self.keys.contains(&key)
+    }
+
     /// The keys that are not those of `host`, or not there, each once.
     #[must_use]
     pub fn others(&self, host: Option<HostKey>) -> Vec<u64> {
@@ -324,12 +330,14 @@ mod tests {
         assert_eq!(some.of(host()), [second, OWN]);
         assert_eq!(some.others(Some(host())), [OTHER]);
         assert_eq!(some.others(None), [OWN, OTHER, second]);
+        assert!(!some.lacks(OTHER) && some.lacks(OTHER + 1));
         assert!(Keys::parse(&[0; 7]).is_err());
         // 3 keys, of which one has come.
         let cut = [&[0, 0, 0, 1, 0, 0, 0, 24][..], &OTHER.to_be_bytes()].concat();
         let cut = Keys::parse(&cut).unwrap();
         assert!(cut.has(host()), "it may be among those that have not come");
         assert_eq!(cut.others(Some(host())), [OTHER]);
+        assert!(!cut.lacks(OWN), "nor is it known to be missing");
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! Fencing a lost session by its key, where no other session can take its place: another one has the target remove its
 //! registration and abort what it has under way (PREEMPT AND ABORT, SPC-4 §5.13.11.3). What comes of it later is refused.
 //!
+//! One that was carried out and whose answer was lost is refused when it is given again, as there is no such key any more:
+//! then READ KEYS tells.
+//!
 //! LOGICAL UNIT RESET would end what the target has, and not keep off what is still in a network.
 
+use std::mem;
+
 use wansan_iscsi::initiator::{Completion, Transfer};
-use wansan_iscsi::scsi::ReserveOut;
+use wansan_iscsi::scsi::{Keys, ReserveOut, cdb};
 use wansan_trace::{Instant, clock};
 
 use super::MultipathSession;
@@ -20,6 +25,15 @@ const FIRST: u64 = u64::MAX - 1;
 pub(super) fn place_of(number: u64, routes: usize) -> Option<usize> {
     let place = FIRST.checked_sub(number)?;
     usize::try_from(place).ok().filter(|place| *place < routes)
+}
+
+/// What another session is to do about a lost one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// PREEMPT AND ABORT.
+    Preempt,
+    /// READ KEYS, as that was refused.
+    Look,
 }
 
 /// What has come of an attempt to fence by key.
@@ -39,6 +53,10 @@ impl MultipathSession {
         let (Some(reservation), Ok(at)) = (&self.config.reservation, address(self.lun)) else {
             return ByKey::Never;
         };
+        let State::Down(down) = &self.paths[place].state else {
+            return ByKey::Later;
+        };
+        let step = down.step;
         let host = reservation.key.host();
         let other = host.of_route(place);
         let mut begun = ByKey::Never;
@@ -49,10 +67,19 @@ impl MultipathSession {
                 continue;
             }
             begun = ByKey::Later;
-            let aborts = true;
-            let out = ReserveOut::Preempt { key, other, aborts };
-            let list = Transfer::Write(out.list(false));
-            let command = command(at, out.cdb(), list, FIRST - place as u64);
+            let (cdb, transfer) = match step {
+                Step::Preempt => {
+                    let aborts = true;
+                    let out = ReserveOut::Preempt { key, other, aborts };
+                    (out.cdb(), Transfer::Write(out.list(false)))
+                }
+                Step::Look => {
+                    let bytes = Keys::ANSWER_BYTES;
+                    let cdb = cdb::persistent_reserve_in_keys(bytes);
+                    (cdb, Transfer::Read(vec![0; bytes.into()]))
+                }
+            };
+            let command = command(at, cdb, transfer, FIRST - place as u64);
             let given = path.up_mut().map(|up| up.submit(command, now).is_ok());
             if given == Some(true) {
                 return ByKey::Begun;
@@ -82,25 +109,47 @@ impl MultipathSession {
             down.fence_at = now;
             return Ok(());
         }
+        let step = mem::replace(&mut down.step, Step::Preempt);
         match (put_off(done), answer(done)) {
             (Some(PutOff::Attention), _) => {
-                down.fence_at = now;
+                (down.step, down.fence_at) = (step, now);
                 return Err(InitiatorError::Unusable {
                     lun: self.lun,
                     portal: self.paths[by].to.portal(),
                     problem: "a unit attention came while a lost session was fenced".to_owned(),
                 });
             }
-            (Some(PutOff::Busy), _) => {}
-            (None, Answer::Good) => self.fenced(place),
-            (None, Answer::Conflict) => {
-                self.say_unfenced(place, "this session or the lost one is not registered");
+            (Some(PutOff::Busy), _) => down.step = step,
+            (None, Answer::Conflict) if step == Step::Preempt => {
+                (down.step, down.fence_at) = (Step::Look, now);
             }
-            (None, Answer::Failed { how, .. }) => {
+            (None, Answer::Failed { how, .. }) if step == Step::Preempt => {
                 self.say_unfenced(place, &format!("PREEMPT AND ABORT: {how}"));
+            }
+            (None, answer) => {
+                let is_good = answer == Answer::Good;
+                match is_good && (step == Step::Preempt || self.is_removed((place, by), done)) {
+                    true => self.fenced(place),
+                    false => {
+                        self.say_unfenced(place, "this session or the lost one is not registered");
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether the answer to READ KEYS over the route at `by` says that this one is registered, and the lost one at
+    /// `place` is not.
+    fn is_removed(&self, (place, by): (usize, usize), done: &Completion) -> bool {
+        let (Some(reservation), Transfer::Read(data)) = (&self.config.reservation, &done.transfer)
+        else {
+            return false;
+        };
+        let host = reservation.key.host();
+        let [own, other] = [by, place].map(|place| host.of_route(place));
+        let keys = Keys::parse(data);
+        keys.is_ok_and(|keys| keys.of(host).contains(&own) && keys.lacks(other))
     }
 }
 

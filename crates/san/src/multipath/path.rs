@@ -4,6 +4,7 @@ use wansan_iscsi::initiator::Tally;
 use wansan_multipath::Flapping;
 use wansan_trace::{Instant, Recorder, SessionId};
 
+use super::fence::Step;
 use crate::initiator::Initiator;
 use crate::initiator::dial::Destination;
 
@@ -36,6 +37,8 @@ pub(super) struct Down {
     pub(super) retry_at: Instant,
     /// When to have its session ended over another one, if that has to be.
     pub(super) fence_at: Instant,
+    /// How it is fenced by its key next, or is being.
+    pub(super) step: Step,
     /// When nothing of its session can arrive any more.
     pub(super) expires_at: Instant,
     /// The cause of its loss may pass.
@@ -54,6 +57,7 @@ impl Path {
             join_at: at,
             retry_at: at,
             fence_at: Instant::FAR_FUTURE,
+            step: Step::Preempt,
             expires_at: Instant::FAR_FUTURE,
             may_come_back: true,
             said: String::new(),

@@ -24,6 +24,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             Trouble::None,
         ),
         ended(
+            "a session that was ended by its key counts as ended when the answer was lost",
+            Trouble::AnswerIsLost,
+        ),
+        ended(
             "a lost session is ended over a route that has all commands",
             Trouble::Full,
         ),
@@ -32,6 +36,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const LOGIN_RESPONSE: u8 = 0x23;
 const SCSI_COMMAND: u8 = 0x01;
+const SCSI_RESPONSE: u8 = 0x21;
+/// A service action of PERSISTENT RESERVE OUT (SPC-4 6.16.2).
+const PREEMPT_AND_ABORT: u8 = 0x05;
 
 /// Without being ended, a session is waited for twice as long.
 const SOON: Duration = Duration::from_secs(60);
@@ -103,18 +110,37 @@ impl Other {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     None,
+    /// The first PREEMPT AND ABORT is carried out, and given again: instead of its answer BUSY comes.
+    AnswerIsLost,
     /// All commands that a session may have are under way there.
     Full,
 }
 
-#[derive(Default)]
 struct Own {
+    trouble: Trouble,
+    /// The tag of the first PREEMPT AND ABORT, until it is answered.
+    fence: Mutex<Option<[u8; 4]>>,
+    fences: Mutex<u32>,
     holds: Mutex<bool>,
     goes_on: Condvar,
 }
 
+fn tag(pdu: &[u8]) -> [u8; 4] {
+    [pdu[16], pdu[17], pdu[18], pdu[19]]
+}
+
 impl Change for Own {
-    fn asked(&self, _pdu: &mut [u8]) {
+    fn asked(&self, pdu: &mut [u8]) {
+        let is_fence = way::opcode(pdu) == SCSI_COMMAND
+            && pdu[32] == opcode::PERSISTENT_RESERVE_OUT
+            && pdu[33] & 0x1f == PREEMPT_AND_ABORT;
+        if is_fence {
+            let mut fences = self.fences.lock().expect("no panic");
+            *fences += 1;
+            if *fences == 1 {
+                *self.fence.lock().expect("no panic") = Some(tag(pdu));
+            }
+        }
         let holds = self.holds.lock().expect("no panic");
         let waited = self
             .goes_on
@@ -122,7 +148,17 @@ impl Change for Own {
         drop(waited.expect("no panic"));
     }
 
-    fn answered(&self, _pdu: &mut [u8]) {}
+    fn answered(&self, pdu: &mut [u8]) {
+        const BUSY: u8 = 0x08;
+        let mut fence = self.fence.lock().expect("no panic");
+        if way::opcode(pdu) != SCSI_RESPONSE || *fence != Some(tag(pdu)) {
+            return;
+        }
+        *fence = None;
+        if self.trouble == Trouble::AnswerIsLost {
+            pdu[3] = BUSY;
+        }
+    }
 }
 
 impl Own {
@@ -198,7 +234,13 @@ fn ended(trouble: Trouble) -> Result<(), Stop> {
     let stage = Stage::new()?;
     let target = stage.target.address();
     let to = target.parse().expect("an address");
-    let own = Arc::new(Own::default());
+    let own = Arc::new(Own {
+        trouble,
+        fence: Mutex::default(),
+        fences: Mutex::default(),
+        holds: Mutex::default(),
+        goes_on: Condvar::default(),
+    });
     let other = Arc::new(Other::default());
     let first = way::open(to, Arc::clone(&own))?.to_string();
     let second = way::open(to, Arc::clone(&other))?.to_string();
@@ -233,6 +275,13 @@ fn ended(trouble: Trouble) -> Result<(), Stop> {
     until_done(&mut program, began)?;
     peer.has_keys(&ROUTES[..1])?;
     await_listed(&attach, "1 of 2 connections", true)?;
+    let fences = *own.fences.lock().expect("no panic");
+    let expected = match trouble {
+        Trouble::None | Trouble::Full => 1,
+        // It is given a second time.
+        Trouble::AnswerIsLost => 2,
+    };
+    require(fences == expected, || format!("it is ended {fences} times"))?;
     for never in [
         "no other route is in its target portal group",
         "is not registered",
