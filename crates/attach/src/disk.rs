@@ -439,9 +439,13 @@ impl Disk {
         {
             self.complete(done, session);
         }
-        if let Link::Up(sessions) = &mut self.link {
-            let routes = std::iter::from_fn(|| sessions.poll_event());
-            self.events.extend(routes.map(DiskEvent::Route));
+        while let Link::Up(sessions) = &mut self.link
+            && let Some(event) = sessions.poll_event()
+        {
+            match event {
+                RouteEvent::Attention { additional, .. } => self.heed(Attention::of(additional)),
+                event => self.events.push_back(DiskEvent::Route(event)),
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use wansan_iscsi::initiator::{Command, Completion, Denied, Full, RouteQueue, Tally};
+use wansan_iscsi::scsi::AdditionalSense;
 use wansan_trace::{Instant, Kinds, Recorder, SessionId, clock};
 
 use self::errand::Errands;
@@ -59,6 +60,13 @@ pub enum RouteEvent {
         /// The route.
         route: String,
     },
+    /// The unit has said something by a unit attention, to a command that was none of the caller's.
+    Attention {
+        /// The route.
+        route: String,
+        /// What.
+        additional: AdditionalSense,
+    },
 }
 
 impl fmt::Display for RouteEvent {
@@ -67,6 +75,9 @@ impl fmt::Display for RouteEvent {
             RouteEvent::Lost { route, why } => write!(f, "route {route} is lost: {why}"),
             RouteEvent::Down { route, why } => write!(f, "route {route} cannot be used: {why}"),
             RouteEvent::Back { route } => write!(f, "route {route} is up"),
+            RouteEvent::Attention { route, additional } => {
+                write!(f, "the unit says over route {route}: {additional}")
+            }
         }
     }
 }
@@ -370,28 +381,31 @@ impl MultipathSession {
             }
         }
         while initiator.poll_event().is_some() {}
-        let (lun, portal) = (self.lun, self.paths[place].to.portal());
-        let mut taken = taken.map_err(|denied| match denied {
-            Denied::PortGroup => InitiatorError::Unusable {
-                lun,
-                portal: portal.clone(),
-                problem: "the state of its target port group has changed".to_owned(),
-            },
-            // The login finds out whether another host has the unit.
-            Denied::Registration => InitiatorError::Unregistered {
-                lun,
-                portal: portal.clone(),
-            },
-        });
+        let mut taken = taken.map_err(|denied| self.denied(place, denied));
         for (lost, done) in fences {
             taken = taken.and(self.fence_answered((lost, place), &done));
         }
         if self.requests.is_refused() && !was_refused {
+            let (lun, portal) = (self.lun, self.paths[place].to.portal());
             let route = self.paths[place].name();
             let why = InitiatorError::NotHonoured { lun, portal }.to_string();
             self.events.push_back(RouteEvent::Down { route, why });
         }
         taken
+    }
+
+    /// Why the unit cannot be accessed through the session at `place` any more.
+    fn denied(&self, place: usize, denied: Denied) -> InitiatorError {
+        let (lun, portal) = (self.lun, self.paths[place].to.portal());
+        match denied {
+            Denied::PortGroup => InitiatorError::Unusable {
+                lun,
+                portal,
+                problem: "the state of its target port group has changed".to_owned(),
+            },
+            // The login finds out whether another host has the unit.
+            Denied::Registration => InitiatorError::Unregistered { lun, portal },
+        }
     }
 
     /// Goes on without the session at `place`.
@@ -423,6 +437,7 @@ impl MultipathSession {
             retry_at: join_at.min(path.flapping.failed(now)),
             fence_at: now,
             step: Step::Preempt,
+            attentions: 0,
             expires_at: now + SEGMENT_LIFETIME,
             may_come_back,
             said: String::new(),

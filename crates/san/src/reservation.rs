@@ -21,7 +21,7 @@ use crate::load::{address, command};
 pub use crate::multipath::Unit;
 
 /// More unit attentions than a target queues, and more often than others register by chance at the same moment.
-const TRIES: usize = 8;
+pub(crate) const TRIES: usize = 8;
 
 /// Before a command is given again that the target will take later.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -620,7 +620,7 @@ pub(crate) fn answer(done: &Completion) -> Answer {
     Answer::Failed { code, how }
 }
 
-fn sense(done: &Completion) -> Option<Sense> {
+pub(crate) fn sense(done: &Completion) -> Option<Sense> {
     Sense::parse(&done.outcome.as_ref().ok()?.sense).ok()
 }
 

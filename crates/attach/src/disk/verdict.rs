@@ -34,7 +34,7 @@ pub(super) enum Attention {
 
 impl Attention {
     /// By its additional sense code (SPC-4 Annex D). The loss of a session alone (29h/07h) takes no data away.
-    fn of(additional: AdditionalSense) -> Attention {
+    pub(super) fn of(additional: AdditionalSense) -> Attention {
         match (additional.code, additional.qualifier) {
             (0x29, 0x07) => Attention::Other,
             (0x29, _) => Attention::Reset,

@@ -156,7 +156,7 @@ impl RouteQueue {
         self.is_refused |= self.is_reserved && held.refusals > REFUSALS * self.routes;
         let denied = match is_conflict && self.is_refused {
             true => None,
-            false => denied(&done, self.is_reserved),
+            false => Denied::of(&done, self.is_reserved),
         };
         if denied.is_some() || matches!(done.outcome, Err(TaskError::SessionEnded)) {
             if denied.is_none() && !is_repeatable(&held.command.cdb) {
@@ -253,21 +253,27 @@ fn is_answered(done: &Completion, status: ScsiStatus) -> bool {
     matches!(&done.outcome, Ok(answer) if answer.status == status)
 }
 
-/// Why the target did not carry out a command, if others will be answered like that, too.
-fn denied(done: &Completion, is_reserved: bool) -> Option<Denied> {
-    let answer = done.outcome.as_ref().ok()?;
-    match answer.status {
-        ScsiStatus::CheckCondition => {
-            let sense = Sense::parse(&answer.sense).ok()?;
-            match is_about_access_state(&sense) {
-                true => Some(Denied::PortGroup),
-                false => {
-                    (is_reserved && is_about_reservations(&sense)).then_some(Denied::Registration)
-                }
+impl Denied {
+    /// Why the target did not carry out a command, if others will be answered like that, too.
+    fn of(done: &Completion, is_reserved: bool) -> Option<Denied> {
+        let answer = done.outcome.as_ref().ok()?;
+        match answer.status {
+            ScsiStatus::CheckCondition => {
+                let sense = Sense::parse(&answer.sense).ok()?;
+                Denied::by(&sense).filter(|by| is_reserved || *by != Denied::Registration)
             }
+            ScsiStatus::ReservationConflict => is_reserved.then_some(Denied::Registration),
+            _ => None,
         }
-        ScsiStatus::ReservationConflict => is_reserved.then_some(Denied::Registration),
-        _ => None,
+    }
+
+    /// What sense data say of it; a registration only matters where the unit is reserved.
+    #[must_use]
+    pub fn by(sense: &Sense) -> Option<Denied> {
+        match is_about_access_state(sense) {
+            true => Some(Denied::PortGroup),
+            false => is_about_reservations(sense).then_some(Denied::Registration),
+        }
     }
 }
 

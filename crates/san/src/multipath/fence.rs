@@ -8,15 +8,15 @@
 
 use std::mem;
 
-use wansan_iscsi::initiator::{Completion, Transfer};
+use wansan_iscsi::initiator::{Completion, Denied, Transfer};
 use wansan_iscsi::scsi::{Keys, ReserveOut, cdb};
 use wansan_trace::{Instant, clock};
 
-use super::MultipathSession;
 use super::path::State;
+use super::{MultipathSession, RouteEvent};
 use crate::initiator::InitiatorError;
 use crate::load::{address, command};
-use crate::reservation::{Answer, PutOff, answer, put_off};
+use crate::reservation::{Answer, PutOff, TRIES, answer, put_off, sense};
 
 /// The numbers of such commands in a session count down from here, by the place of the lost route.
 const FIRST: u64 = u64::MAX - 1;
@@ -91,7 +91,7 @@ impl MultipathSession {
     /// What has come of fencing the lost session at `place` over the route at `by`.
     ///
     /// # Errors
-    /// A unit attention came with it that is to be heeded: the session over that route has to be left.
+    /// A unit attention came with it, by which the session over that route has to be left.
     pub(super) fn fence_answered(
         &mut self,
         (place, by): (usize, usize),
@@ -110,14 +110,14 @@ impl MultipathSession {
             return Ok(());
         }
         let step = mem::replace(&mut down.step, Step::Preempt);
+        let attentions = mem::take(&mut down.attentions);
         match (put_off(done), answer(done)) {
             (Some(PutOff::Attention), _) => {
-                (down.step, down.fence_at) = (step, now);
-                return Err(InitiatorError::Unusable {
-                    lun: self.lun,
-                    portal: self.paths[by].to.portal(),
-                    problem: "a unit attention came while a lost session was fenced".to_owned(),
-                });
+                (down.step, down.attentions) = (step, attentions + 1);
+                if attentions < TRIES {
+                    down.fence_at = now;
+                }
+                return self.heed(by, done);
             }
             (Some(PutOff::Busy), _) => down.step = step,
             (None, Answer::Conflict) if step == Step::Preempt => {
@@ -150,6 +150,24 @@ impl MultipathSession {
         let [own, other] = [by, place].map(|place| host.of_route(place));
         let keys = Keys::parse(data);
         keys.is_ok_and(|keys| keys.of(host).contains(&own) && keys.lacks(other))
+    }
+
+    /// A unit attention came over the route at `by` instead of an answer: the caller of the others has to know of it.
+    ///
+    /// # Errors
+    /// It says that the session over that route has to be left.
+    fn heed(&mut self, by: usize, done: &Completion) -> Result<(), InitiatorError> {
+        let Some(sense) = sense(done) else {
+            return Ok(());
+        };
+        if let Some(denied) = Denied::by(&sense) {
+            return Err(self.denied(by, denied));
+        }
+        self.events.push_back(RouteEvent::Attention {
+            route: self.paths[by].name(),
+            additional: sense.additional,
+        });
+        Ok(())
     }
 }
 

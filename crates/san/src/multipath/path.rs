@@ -39,6 +39,8 @@ pub(super) struct Down {
     pub(super) fence_at: Instant,
     /// How it is fenced by its key next, or is being.
     pub(super) step: Step,
+    /// Unit attentions that came instead of an answer to that, one after another.
+    pub(super) attentions: usize,
     /// When nothing of its session can arrive any more.
     pub(super) expires_at: Instant,
     /// The cause of its loss may pass.
@@ -58,6 +60,7 @@ impl Path {
             retry_at: at,
             fence_at: Instant::FAR_FUTURE,
             step: Step::Preempt,
+            attentions: 0,
             expires_at: Instant::FAR_FUTURE,
             may_come_back: true,
             said: String::new(),

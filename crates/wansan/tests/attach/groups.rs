@@ -28,6 +28,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             Trouble::AnswerIsLost,
         ),
         ended(
+            "a unit attention while a lost session is ended costs no route",
+            Trouble::Attention,
+        ),
+        ended(
             "a lost session is ended over a route that has all commands",
             Trouble::Full,
         ),
@@ -112,6 +116,8 @@ enum Trouble {
     None,
     /// The first PREEMPT AND ABORT is carried out, and given again: instead of its answer BUSY comes.
     AnswerIsLost,
+    /// It is not, and MODE PARAMETERS CHANGED comes.
+    Attention,
     /// All commands that a session may have are under way there.
     Full,
 }
@@ -139,6 +145,10 @@ impl Change for Own {
             *fences += 1;
             if *fences == 1 {
                 *self.fence.lock().expect("no panic") = Some(tag(pdu));
+                if self.trouble == Trouble::Attention {
+                    const NO_OPCODE: u8 = 0xff;
+                    pdu[32] = NO_OPCODE;
+                }
             }
         }
         let holds = self.holds.lock().expect("no panic");
@@ -150,13 +160,22 @@ impl Change for Own {
 
     fn answered(&self, pdu: &mut [u8]) {
         const BUSY: u8 = 0x08;
+        const UNIT_ATTENTION: u8 = 0x06;
+        const MODE_PARAMETERS_CHANGED: [u8; 2] = [0x2a, 0x01];
+        /// Behind its length.
+        const SENSE_AT: usize = 48 + 2;
         let mut fence = self.fence.lock().expect("no panic");
         if way::opcode(pdu) != SCSI_RESPONSE || *fence != Some(tag(pdu)) {
             return;
         }
         *fence = None;
-        if self.trouble == Trouble::AnswerIsLost {
-            pdu[3] = BUSY;
+        match self.trouble {
+            Trouble::AnswerIsLost => pdu[3] = BUSY,
+            Trouble::Attention => {
+                pdu[SENSE_AT + 2] = UNIT_ATTENTION;
+                pdu[SENSE_AT + 12..][..2].copy_from_slice(&MODE_PARAMETERS_CHANGED);
+            }
+            Trouble::None | Trouble::Full => {}
         }
     }
 }
@@ -278,8 +297,8 @@ fn ended(trouble: Trouble) -> Result<(), Stop> {
     let fences = *own.fences.lock().expect("no panic");
     let expected = match trouble {
         Trouble::None | Trouble::Full => 1,
-        // It is given a second time.
-        Trouble::AnswerIsLost => 2,
+        // Each is given a second time.
+        Trouble::AnswerIsLost | Trouble::Attention => 2,
     };
     require(fences == expected, || format!("it is ended {fences} times"))?;
     for never in [
