@@ -26,6 +26,10 @@ pub(crate) const TRIES: usize = 8;
 /// Before a command is given again that the target will take later.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The key that stands for all registrants, where the reservation is one of them (SPC-4 5.13.11.4): so a host that is alive
+/// loses all its routes at once. Where its keys go one after another, it registers the first ones again as long as it has others.
+const ALL_REGISTRANTS: u64 = 0;
+
 /// The number of the commands here among those of a session.
 const NUMBER: u64 = u64::MAX;
 
@@ -313,7 +317,7 @@ impl Nexus<'_> {
             return Err(self.reserved(others));
         }
         self.register()?;
-        let mut has_cleaned = false;
+        let (mut has_cleaned, mut has_preempted) = (false, false);
         for _ in 0..TRIES {
             let keys = self.keys()?;
             if !keys.has(self.host) {
@@ -331,6 +335,10 @@ impl Nexus<'_> {
             }
             if others.is_empty() {
                 return Ok(());
+            }
+            let is_first = !std::mem::replace(&mut has_preempted, true);
+            if is_first && self.try_preempt(ALL_REGISTRANTS)? == Answer::Good {
+                continue;
             }
             for other in others {
                 self.preempt(other)?;
@@ -413,8 +421,8 @@ impl Nexus<'_> {
     fn reserve(&mut self) -> Result<(), InitiatorError> {
         let mut answer = self.send(ReserveOut::Reserve { key: self.key })?;
         if answer == Answer::Conflict && self.preempts() {
-            // One of all registrants is this host's now, whatever its type: key 0 stands for all of them.
-            self.try_preempt(0)?;
+            // One of all registrants is this host's now, whatever its type.
+            self.try_preempt(ALL_REGISTRANTS)?;
             answer = self.send(ReserveOut::Reserve { key: self.key })?;
         }
         match answer {

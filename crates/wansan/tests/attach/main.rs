@@ -16,6 +16,7 @@ mod registrations;
 mod reserved;
 mod shared;
 mod stage;
+mod takeover;
 mod way;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         reserved::trials(),
         registrations::trials(),
         refusing::trials(),
+        takeover::trials(),
         groups::trials(),
         copies::trials(),
         shared::trials(),

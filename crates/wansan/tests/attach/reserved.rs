@@ -48,7 +48,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Has many writes open all the time, until one fails; then all that are open are answered, too, though the target has
 /// aborted some.
-fn write_until_refused(socket: &str) -> Result<(), Stop> {
+pub(crate) fn write_until_refused(socket: &str) -> Result<(), Stop> {
     const OPEN: u64 = 16;
     const BYTES: u64 = 64 << 10;
     let mut program = Program::connect(socket)?;
