@@ -19,6 +19,7 @@ mod runtime;
 pub mod settings;
 mod stack;
 mod status;
+mod talker;
 mod worker;
 
 pub use attached::{AttachConfig, AttachError, Attached, Detached, Rights};

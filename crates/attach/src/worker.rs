@@ -19,6 +19,7 @@ use crate::listen::Listen;
 use crate::requests::Requests;
 use crate::stack::Stack;
 use crate::status::{Sharing, Standing, Status};
+use crate::talker::{LISTEN, Talker};
 
 /// Programs that may be connected at once.
 const MOST_CLIENTS: usize = 256;
@@ -31,13 +32,6 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The longest wait: silence is noticed, and the status renewed.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
-
-/// How long a program that asks for one thing at a time is listened to before anything else is waited for, if its last
-/// request came that soon: two waits for each would take longer than what it asks for.
-const LISTEN: Duration = Duration::from_micros(20);
-
-/// Requests of such a program that are taken before the session has its turn.
-const MOST_LISTENED: u32 = 16;
 
 /// Sources of the poller that are not programs.
 const ORDERS: u64 = 0;
@@ -73,10 +67,7 @@ pub(crate) struct Worker {
     recorded: Option<Requests>,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
-    /// A program whose request came soon after the last answer, and how many were taken since the session's turn.
-    talker: Option<(u64, u32)>,
-    /// When replies were last sent.
-    replied: Instant,
+    talker: Talker,
     /// Which program each open request is of.
     requests: BTreeMap<u64, u64>,
     next_request: u64,
@@ -128,8 +119,7 @@ impl Worker {
             recorded,
             clients: BTreeMap::new(),
             next_client: FIRST_CLIENT,
-            talker: None,
-            replied: Instant::ZERO,
+            talker: Talker::default(),
             requests: BTreeMap::new(),
             next_request: 0,
             orphans: BTreeMap::new(),
@@ -300,7 +290,7 @@ impl Worker {
                 continue;
             };
             if client.connection.has_replies() {
-                self.replied = now;
+                self.talker.answered(now);
             }
             let mut sent = client.connection.send();
             if sent.is_ok() && client.connection.reads() && client.connection.is_left() {
@@ -320,20 +310,20 @@ impl Worker {
 
     /// Whether the program that has just been answered asks for something again.
     fn hears_talker(&mut self) -> bool {
-        let Some((id, taken)) = self.talker.take() else {
+        let Some(id) = self.talker.take() else {
             return false;
         };
         let waits = |client: &Client| client.connection.reads() && client.connection.is_idle();
         let known = self.next_request;
         let until = clock::now() + LISTEN;
-        while taken < MOST_LISTENED && self.clients.get(&id).is_some_and(waits) {
+        while self.clients.get(&id).is_some_and(waits) {
             let now = clock::now();
             if let Err(end) = self.receive(id, now) {
                 self.close(id, &end);
                 return true;
             }
             if self.next_request > known {
-                self.talker = Some((id, taken + 1));
+                self.talker.heard(id);
                 return true;
             }
             if now >= until {
@@ -373,9 +363,7 @@ impl Worker {
                     true => Err(Ended::Closed),
                     false => {
                         let now = clock::now();
-                        if now - self.replied < 2 * LISTEN {
-                            self.talker = Some((id, 0));
-                        }
+                        self.talker.asks(id, now);
                         self.receive(id, now)
                     }
                 };
