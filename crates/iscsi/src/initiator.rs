@@ -19,6 +19,7 @@ mod dealer;
 mod error;
 mod handshake;
 mod incoming;
+mod lanes;
 mod liveness;
 mod outgoing;
 mod overlap;

@@ -32,7 +32,7 @@ const IDLE_LATENCIES: f64 = 100.0;
 const WORSE: f64 = 2.0;
 /// By how much latencies have to exceed the least ones for the pipe to count as full.
 const FULL: f64 = 1.25;
-/// What a pipe that is not full is expected to carry, in what it carries.
+/// What a pipe that is not full is expected to carry as a rule, in what it carries.
 const HEADROOM: f64 = 2.0;
 
 /// Requests of one direction (reads, or writes) on one route.
@@ -59,6 +59,8 @@ pub struct Lane {
     drains_to: Option<u64>,
     /// The length is what the last request found that was sent into an empty pipe, or the pipe has not been empty since.
     is_length_known: bool,
+    /// What it is expected to carry while it is not full, in what it carries.
+    headroom: f64,
 }
 
 /// A latency over time.
@@ -140,11 +142,22 @@ impl Default for Lane {
             drained_at: Instant::ZERO,
             drains_to: None,
             is_length_known: false,
+            headroom: HEADROOM,
         }
     }
 }
 
 impl Lane {
+    /// One that is expected to carry no more than it has. For requests that count as done once their data have come, and
+    /// not only once they are answered: a route that is given too little is soon empty, and chosen by that.
+    #[must_use]
+    pub fn without_headroom() -> Lane {
+        Lane {
+            headroom: 1.0,
+            ..Lane::default()
+        }
+    }
+
     /// A request of so many bytes is sent.
     pub fn send(&mut self, bytes: u64, now: Instant) -> Sent {
         let is_alone = self.open_requests == 0;
@@ -265,7 +278,7 @@ impl Lane {
         }
         let is_full = self.ping.has_grown().or(self.latency.has_grown());
         let rate = match is_full {
-            Some(false) => HEADROOM * rate,
+            Some(false) => self.headroom * rate,
             _ => rate,
         };
         let silent_ns = now.since(self.done_at).as_nanos() as f64;

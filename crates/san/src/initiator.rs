@@ -19,7 +19,7 @@ use wansan_iscsi::initiator::{
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::InitiatorAccounts;
-use wansan_tcp::{DelayedAck, TcpInfo};
+use wansan_tcp::{DelayedAck, TcpInfo, queues};
 use wansan_trace::{Instant, Recorder, clock};
 
 use self::dial::{Destination, Dial};
@@ -454,6 +454,9 @@ impl Initiator {
 
     /// Sends until nothing is left or no socket takes more.
     fn flush(&mut self, now: Instant) -> Result<(), Broken> {
+        if self.session.needs_acknowledged() {
+            self.ask_what_was_acknowledged(now);
+        }
         loop {
             self.session.pump(now, &mut self.trace);
             let mut has_sent = false;
@@ -467,6 +470,20 @@ impl Initiator {
             }
             if !has_sent {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Has the session know what the target's TCP has of each connection's stream.
+    fn ask_what_was_acknowledged(&mut self, now: Instant) {
+        for (place, socket) in self.sockets.iter().enumerate() {
+            let connection = self.session.connections().get(place);
+            // A kernel that does not say leaves the statuses.
+            if let (Some(connection), Ok(unacked_bytes)) =
+                (connection, queues::unacked_bytes(&socket.stream))
+            {
+                let acked_bytes = connection.sent_bytes().saturating_sub(unacked_bytes);
+                self.session.acknowledged(place, acked_bytes, now);
             }
         }
     }

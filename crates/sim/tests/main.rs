@@ -4,6 +4,7 @@ mod conservation;
 mod loss;
 mod recovery;
 mod relay;
+mod routes;
 mod steady;
 mod storage;
 mod streams;

@@ -23,12 +23,6 @@ impl Dealer {
         self.schedule = schedule;
     }
 
-    /// Whether the schedule needs each connection's own round-trip time: a command's latency includes the wait for lower
-    /// CmdSNs on other connections (RFC 7143 §4.2.2.1).
-    pub(super) fn needs_pings(&self) -> bool {
-        self.schedule == Schedule::Earliest
-    }
-
     /// The place of the connection that takes the next command, with data `transfer`; `None` if the command has to wait.
     pub(super) fn choose(
         &mut self,
@@ -48,7 +42,7 @@ impl Dealer {
                 has_room: connection.link.takes_commands(),
                 commands: carried.in_flight.count(),
                 bytes: carried.in_flight_bytes,
-                expects_ns: carriage.expects_ns(connection.link.id, transfer, now),
+                costs_ns: carriage.costs_ns(connection.link.id, transfer, now),
             }
         }));
         let place = self.schedule.choose(self.turn, &self.loads)?;

@@ -89,6 +89,10 @@ impl Core {
             }
             command.emit(&mut bhs);
             link.push(&bhs, &data[..immediate as usize], now, trace);
+            if immediate == expected_bytes {
+                let end = link.transmitter.queued_end();
+                self.carriage.queued(link.id, task, end);
+            }
         } else {
             command.emit(&mut bhs);
             link.push(&bhs, &[], now, trace);
@@ -128,6 +132,10 @@ impl Core {
         burst.data_sn += 1;
         if data_out.final_ {
             task.bursts.pop_front();
+        }
+        if end == task.transfer.len_bytes() {
+            let end = link.transmitter.queued_end();
+            self.carriage.queued(link.id, task, end);
         }
         if !task.bursts.is_empty() {
             link.turns.push_back(tag);

@@ -19,8 +19,9 @@ pub enum Schedule {
     /// round-robin.
     LeastBytes,
     /// The connection on which the command is expected to be done first, by what those before it have taken
-    /// ([`wansan_multipath::Lane`]): for routes of unequal rate and delay. Ties are broken by commands under way. If its
-    /// send buffer is full, the others wait too: a command elsewhere would be done later.
+    /// ([`wansan_multipath::Lane`]): for routes of unequal rate and delay. By how much a write delays others counts, too.
+    /// Ties are broken by commands under way. If its send buffer is full, the others wait too: a command elsewhere would
+    /// be done later.
     Earliest,
 }
 
@@ -35,8 +36,8 @@ pub(super) struct Load {
     pub(super) commands: u64,
     /// Data under way on it, in bytes.
     pub(super) bytes: u64,
-    /// What the command is expected to take on it, in ns.
-    pub(super) expects_ns: f64,
+    /// What the command is expected to take on it, and to delay others, in ns.
+    pub(super) costs_ns: f64,
 }
 
 impl Schedule {
@@ -56,7 +57,7 @@ impl Schedule {
             Schedule::Earliest => in_turn
                 .filter(|(_, load)| load.stays)
                 .min_by(|(_, a), (_, b)| {
-                    let by_time = a.expects_ns.total_cmp(&b.expects_ns);
+                    let by_time = a.costs_ns.total_cmp(&b.costs_ns);
                     by_time.then(a.commands.cmp(&b.commands))
                 })
                 .filter(|(_, load)| load.has_room),
@@ -75,7 +76,7 @@ mod tests {
             has_room,
             commands,
             bytes,
-            expects_ns: bytes as f64,
+            costs_ns: bytes as f64,
         }
     }
 

@@ -161,9 +161,25 @@ impl Session {
         &self.core.parameters
     }
 
-    /// Distributes commands by `schedule` from now on.
+    /// Distributes commands by `schedule` from now on. To be called before further connections are admitted.
     pub fn set_schedule(&mut self, schedule: Schedule) {
         self.dealer.set_policy(schedule);
+        self.core.carriage.learn_for(schedule);
+    }
+
+    /// Whether [`Session::acknowledged`] is to be called for each connection before each [`Session::pump`], as the
+    /// schedule chooses by it.
+    #[must_use]
+    pub fn needs_acknowledged(&self) -> bool {
+        self.core.carriage.is_learning()
+    }
+
+    /// The target's TCP has acknowledged so many bytes of the connection at `place` since that began, login included.
+    pub fn acknowledged(&mut self, place: usize, bytes: u64, now: Instant) {
+        if let Some(connection) = self.connections.get(place) {
+            let id = connection.link.id;
+            self.core.carriage.acknowledged(id, bytes, now);
+        }
     }
 
     /// Begins the login of another connection, with a unique `cid`.
@@ -316,7 +332,7 @@ impl Session {
             self.core.send_owed(&mut connection.link, now, trace);
             self.core.leave(&mut connection.link, now, trace);
         }
-        if self.dealer.needs_pings() && self.connections.len() > 1 {
+        if self.needs_acknowledged() && self.connections.len() > 1 {
             for connection in &mut self.connections {
                 self.core.probe(&mut connection.link, now, trace);
             }

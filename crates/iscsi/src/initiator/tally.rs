@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use wansan_multipath::Lane;
 use wansan_trace::{ConnectionId, Instant};
 
+use super::lanes::Lanes;
+use super::schedule::Schedule;
 use super::task::{Task, Transfer};
-use crate::wire::BHS_BYTES;
 
 /// A snapshot of a connection's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,8 +125,9 @@ impl Carried {
 pub(super) struct Carriage {
     /// At the places of their CIDs.
     by_cid: Vec<Carried>,
-    /// What reads, and what writes, are expected to take on each of them; learned where there are several.
-    lanes: Vec<[Lane; 2]>,
+    /// What commands cost on each of them; learned where there are several and the schedule asks for it.
+    lanes: Vec<Lanes>,
+    is_learned: bool,
     /// Data of outstanding reads, received or not, in bytes.
     awaited_bytes: u64,
 }
@@ -136,9 +137,19 @@ impl Carriage {
     pub(super) fn admit(&mut self, id: ConnectionId) {
         let places = self.by_cid.len().max(usize::from(id.0) + 1);
         self.by_cid.resize(places, Carried::default());
-        if places > 1 {
-            self.lanes.resize_with(places, Default::default);
+        if places > 1 && self.is_learned {
+            self.lanes.resize_with(places, Lanes::default);
         }
+    }
+
+    /// Connections that are admitted from now on are to be known as far as `schedule` needs it.
+    pub(super) fn learn_for(&mut self, schedule: Schedule) {
+        self.is_learned = schedule == Schedule::Earliest;
+    }
+
+    /// Whether it is learned what commands cost on each connection.
+    pub(super) fn is_learning(&self) -> bool {
+        !self.lanes.is_empty()
     }
 
     /// What the connections with that CID have carried, one after the other.
@@ -153,19 +164,32 @@ impl Carriage {
         self.awaited_bytes
     }
 
-    /// What a command of such data is expected to take on a connection, in ns.
-    pub(super) fn expects_ns(&self, id: ConnectionId, transfer: &Transfer, now: Instant) -> f64 {
+    /// What a command of such data costs on a connection, in ns.
+    pub(super) fn costs_ns(&self, id: ConnectionId, transfer: &Transfer, now: Instant) -> f64 {
         let lanes = self.lanes.get(usize::from(id.0));
-        let lane = lanes.map(|lanes| &lanes[usize::from(is_write(transfer))]);
-        lane.map_or(0.0, |lane| lane.expects_ns(line_bytes(transfer), now))
+        lanes.map_or(0.0, |lanes| lanes.costs_ns(transfer, now))
     }
 
     /// A command is given to a connection.
     pub(super) fn began(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
         self.took_over(id, task, now);
-        task.sent = self
-            .lane(id, &task.transfer)
-            .map(|lane| lane.send(line_bytes(&task.transfer), now));
+        if let Some(lanes) = self.lanes(id) {
+            lanes.send(task, now);
+        }
+    }
+
+    /// The last of a write's data ends there in the connection's stream.
+    pub(super) fn queued(&mut self, id: ConnectionId, task: &mut Task, end: u64) {
+        if let Some(lanes) = self.lanes(id) {
+            lanes.queue(task, end);
+        }
+    }
+
+    /// The target's TCP has all that comes before `end` in the connection's stream.
+    pub(super) fn acknowledged(&mut self, id: ConnectionId, end: u64, now: Instant) {
+        if let Some(lanes) = self.lanes(id) {
+            lanes.acknowledged(end, now);
+        }
     }
 
     /// A command of a connection that is lost is given to another, which does not carry all of it: it says nothing of what
@@ -178,19 +202,16 @@ impl Carriage {
     /// A command is under way on that connection no more.
     pub(super) fn left(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
         self.ended(id, task, now);
-        if let (Some(sent), Some(lane)) = (task.sent.take(), self.lane(id, &task.transfer)) {
-            lane.forget(sent);
+        if let Some(lanes) = self.lanes(id) {
+            lanes.leave(task);
         }
     }
 
     /// A command that is under way on that connection is done. Only if it `is_good` have its data been carried.
     pub(super) fn done(&mut self, id: ConnectionId, task: &mut Task, is_good: bool, now: Instant) {
         self.ended(id, task, now);
-        if let (Some(sent), Some(lane)) = (task.sent.take(), self.lane(id, &task.transfer)) {
-            match is_good {
-                true => lane.complete(sent, now),
-                false => lane.forget(sent),
-            }
+        if let Some(lanes) = self.lanes(id) {
+            lanes.done(task, is_good, now);
         }
         let carried = &mut self.by_cid[usize::from(id.0)];
         carried.commands += 1;
@@ -199,8 +220,8 @@ impl Carriage {
 
     /// A ping on that connection took so long.
     pub(super) fn pinged(&mut self, id: ConnectionId, took: Duration, now: Instant) {
-        for lane in self.lanes.get_mut(usize::from(id.0)).into_iter().flatten() {
-            lane.pinged(took, now);
+        if let Some(lanes) = self.lanes(id) {
+            lanes.pinged(took, now);
         }
     }
 
@@ -209,28 +230,17 @@ impl Carriage {
         self.by_cid[usize::from(id.0)].left(task.transfer.len_bytes(), now);
     }
 
-    fn lane(&mut self, id: ConnectionId, transfer: &Transfer) -> Option<&mut Lane> {
-        // How long something takes without data says nothing of data.
-        if matches!(transfer, Transfer::None) {
-            return None;
-        }
-        let lanes = self.lanes.get_mut(usize::from(id.0))?;
-        Some(&mut lanes[usize::from(is_write(transfer))])
+    fn lanes(&mut self, id: ConnectionId) -> Option<&mut Lanes> {
+        self.lanes.get_mut(usize::from(id.0))
     }
 
     /// The connection is gone, on which so much has waited for the socket.
     pub(super) fn gone(&mut self, id: ConnectionId, waited_ns: u128) {
         self.by_cid[usize::from(id.0)].waited_ns += waited_ns;
+        if let Some(lanes) = self.lanes(id) {
+            lanes.forget_stream();
+        }
     }
-}
-
-fn is_write(transfer: &Transfer) -> bool {
-    matches!(transfer, Transfer::Write(_))
-}
-
-/// What a command brings onto the line with its data, in bytes.
-fn line_bytes(transfer: &Transfer) -> u64 {
-    u64::from(transfer.len_bytes()) + BHS_BYTES as u64
 }
 
 #[cfg(test)]

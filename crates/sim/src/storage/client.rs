@@ -236,6 +236,12 @@ impl Client {
     /// Writes what the session has to send; whether anything was taken.
     fn transmit(&mut self, sockets: &mut Sockets) -> bool {
         let now = sockets.now();
+        if self.session.needs_acknowledged() {
+            for (place, line) in self.lines.iter().enumerate() {
+                let (acked_bytes, _) = sockets.progress(line.end);
+                self.session.acknowledged(place, acked_bytes, now);
+            }
+        }
         let trace = &mut self.config.trace;
         let mut has_sent = false;
         self.session.pump(now, trace);

@@ -1,0 +1,215 @@
+//! Two unequal routes to one unit, against what each carries alone.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wansan_iscsi::initiator::{LoginSettings, Schedule};
+use wansan_iscsi::keys::Wanted;
+use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
+use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
+use wansan_iscsi::wire::Lun;
+use wansan_path::{Effects, Limit, Rate};
+use wansan_sim::network::Network;
+use wansan_sim::storage::{
+    ConnectionConfig, EndConfig, InitiatorConfig, Patience, Storage, TargetConfig,
+};
+use wansan_sim::tcp::congestion::Law;
+use wansan_sim::tcp::jiffies::Hz;
+use wansan_sim::tcp::receive::ReceiveConfig;
+use wansan_sim::tcp::send::{BufferConfig, SendConfig};
+use wansan_trace::Recorder;
+use wansan_workload::sequence::{Operation, Pattern};
+use wansan_workload::{Limit as LoadLimit, LoadConfig};
+
+const TARGET: &str = "iqn.2026-01.net.example:target";
+const QUEUE_BYTES: u64 = 2 << 20;
+/// The least that the first burst of a command may hold: less makes room for more commands in the window.
+const FIRST_BURST_BYTES: u32 = 64 << 10;
+const COMMAND_WINDOW: u32 = 4096;
+
+/// A route, by its rate in kbit/s and its round trip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Route(u64, Duration);
+
+const fn route(kbit_per_s: u64, round_trip_ms: u64) -> Route {
+    Route(kbit_per_s, Duration::from_millis(round_trip_ms))
+}
+
+/// How commands are shared out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum How {
+    /// Over connections of one session.
+    Connections(Schedule),
+    /// Over a session for each route.
+    Sessions,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Writes {
+    block_bytes: u32,
+    parallel: usize,
+}
+
+impl Writes {
+    /// Twice as many at a time as go over the routes in the time of one on the slower one.
+    fn filling(kib: u32, routes: &[Route]) -> Writes {
+        let bits = f64::from(kib << 10) * 8.0;
+        let rate = |route: &Route| route.0 as f64 * 1e3;
+        let takes = |route: &Route| route.1.as_secs_f64() + bits / rate(route);
+        let longest = routes.iter().map(takes).fold(0.0, f64::max);
+        let sum: f64 = routes.iter().map(rate).sum();
+        Writes {
+            block_bytes: kib << 10,
+            parallel: (2.0 * longest * sum / bits).ceil() as usize,
+        }
+    }
+
+    /// What they carry, in Mbit/s.
+    fn over(&self, how: How, routes: &[Route]) -> f64 {
+        let mut network = Network::recording(Recorder::off());
+        let address = |place: usize, last: u8, port: u16| {
+            SocketAddr::from(([10, 0, place as u8, last], port))
+        };
+        let connections = routes.iter().enumerate().map(|(place, route)| {
+            let effects = Effects {
+                delay: route.1 / 2,
+                capacity: Rate::from_bits_per_s(route.0 * 1000)
+                    .expect("a rate")
+                    .into(),
+                queue_limit: Limit::bytes(QUEUE_BYTES),
+                ..Effects::default()
+            };
+            let mut link = || network.link(&effects, 1).expect("plain effects");
+            ConnectionConfig {
+                ends: [end(), end()],
+                routes: [vec![link().into()], vec![link().into()]],
+                addresses: [address(place, 1, 40_000), address(place, 2, 3260)],
+            }
+        });
+        let connections: Vec<ConnectionConfig> = connections.collect();
+        let unit = LogicalUnit {
+            identity: Identity {
+                target_name: TARGET.to_owned(),
+                portal_group_tag: 1,
+                number: 0,
+            },
+            geometry: Geometry::new(64 << 20, 512, 0).expect("whole blocks"),
+            write_cache: false,
+            read_only: false,
+            thin: false,
+            keeps_reservations: false,
+        };
+        let wanted = Wanted {
+            max_connections: 2,
+            first_burst_bytes: self.block_bytes.max(FIRST_BURST_BYTES),
+            ..Wanted::default()
+        };
+        let mut storage = Storage::new(network, Duration::from_millis(100));
+        storage.serve(TargetConfig {
+            wanted: wanted.clone(),
+            session: SessionConfig {
+                device: Arc::new(TargetDevice::new(vec![unit]).expect("one unit")),
+                command_window: COMMAND_WINDOW,
+                unsolicited_bytes: UNSOLICITED_BYTES,
+                memory: Memory::new(1 << 30),
+                separate_status: false,
+                join_sends: true,
+            },
+            services: vec![None],
+            trace: Recorder::off(),
+        });
+        let (multipath, schedule) = match how {
+            How::Connections(schedule) => (false, schedule),
+            How::Sessions => (true, Schedule::default()),
+        };
+        let config = InitiatorConfig {
+            login: LoginSettings {
+                initiator: "iqn.2026-01.net.example:initiator".to_owned(),
+                isid: [0x80, 0, 0, 0, 0, 1],
+                target: Some(TARGET.to_owned()),
+                chap: None,
+                wanted,
+            },
+            connections,
+            multipath,
+            schedule,
+            lun: Lun::default(),
+            patience: Patience {
+                login: Duration::from_secs(30),
+                replacement: Duration::from_secs(120),
+            },
+            load: LoadConfig {
+                operation: Operation::Write,
+                pattern: Pattern::Random,
+                block_bytes: self.block_bytes,
+                listed: Default::default(),
+                parallel: self.parallel,
+                batch: false,
+                limit: LoadLimit::Time(Duration::from_secs(5)),
+                warmup: Duration::from_secs(5),
+                drain: None,
+                rate_per_s: None,
+                seed: 19,
+                verify: false,
+            },
+            trace: Recorder::off(),
+        };
+        storage.add(config).expect("it begins");
+        let ended = storage.run(Duration::from_secs(300), &mut |_| true);
+        let ended = ended.expect("it runs").expect("nobody ends it");
+        ended.initiators[0].0.bytes_per_s * 8.0 / 1e6
+    }
+
+    /// The same as a share of what the routes carry one by one.
+    fn share(&self, how: How, routes: &[Route]) -> f64 {
+        let alone = |route: &Route| {
+            let alone = Writes::filling(self.block_bytes >> 10, &[*route]);
+            alone.over(How::Sessions, &[*route])
+        };
+        let sum: f64 = routes.iter().map(alone).sum();
+        self.over(how, routes) / sum
+    }
+}
+
+fn end() -> EndConfig {
+    EndConfig {
+        send: SendConfig {
+            buffer: BufferConfig {
+                wmem_bytes: [4096, 16_384, 64 << 20],
+                ..BufferConfig::default()
+            },
+            nodelay: true,
+            ..SendConfig::default()
+        },
+        receive: ReceiveConfig {
+            rmem_bytes: [4096, 131_072, 64 << 20],
+            ..ReceiveConfig::default()
+        },
+        law: Law::named("cubic", Hz::default(), 1).expect("it is known"),
+        law_name: "cubic".to_owned(),
+        quick_acks: false,
+    }
+}
+
+/// The faster route with the shorter round trip, and with the longer one, where a single write takes as long on the slower
+/// route as a round trip on the faster.
+const CELLS: [(u32, [Route; 2]); 3] = [
+    (4, [route(200_000, 20), route(66_667, 2)]),
+    (64, [route(200_000, 2), route(66_667, 20)]),
+    (256, [route(200_000, 100), route(20_000, 2)]),
+];
+
+#[test]
+fn writes_fill_both_routes_in_one_session_and_in_two() {
+    for (kib, routes) in CELLS {
+        let writes = Writes::filling(kib, &routes);
+        let share = |how| writes.share(how, &routes);
+        let [one, two] = [How::Connections(Schedule::Earliest), How::Sessions].map(share);
+        assert!(one >= 0.95, "{one} of {kib} KiB over {routes:?}");
+        assert!(two >= 0.95, "{two} of {kib} KiB over {routes:?}");
+        // The same number on each: the slower route decides.
+        let control = share(How::Connections(Schedule::LeastInFlight));
+        assert!(control < 0.75, "{control}: the routes are equal");
+    }
+}
