@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 use wansan_trace::SessionId;
 
@@ -11,11 +12,14 @@ use crate::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Session
 use crate::wire::LoginStatus;
 
 /// Sessions that a target serves at most.
-pub const MAX_SESSIONS: usize = 1024;
+pub const MAX_SESSIONS: usize = 16 << 10;
 
 /// Sessions that have ended and still have operations at stores, at most. While there are as many,
 /// no new session begins.
-pub const MAX_ENDED: usize = 4 * MAX_SESSIONS;
+pub const MAX_ENDED: usize = 4 << 10;
+
+// Each has a TSIH of its own, which is not 0 (RFC 7143 §11.12.6).
+const _: () = assert!(MAX_SESSIONS + MAX_ENDED < u16::MAX as usize);
 
 /// What names a session before it has a TSIH (RFC 7143 §3.4.3): one I_T nexus has one session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -61,10 +65,24 @@ pub struct Known<O> {
 /// TSIH is taken. There are no more than [`MAX_SESSIONS`] of the first and [`MAX_ENDED`] of the second.
 #[derive(Debug)]
 pub struct SessionDirectory<O> {
-    living: HashMap<Nexus, Known<O>>,
-    /// Those that have ended, or were pushed out, and have outstanding operations.
-    ended: HashMap<SessionId, Nexus>,
+    /// Those that live, and those that have ended, or were pushed out, and have outstanding operations; by
+    /// their TSIHs.
+    sessions: HashMap<u16, Entry<O>>,
+    /// The TSIHs of those that live.
+    living: HashMap<Arc<Nexus>, u16>,
     last_tsih: u16,
+}
+
+/// A session whose TSIH is taken.
+#[derive(Debug)]
+struct Entry<O> {
+    known: Known<O>,
+    nexus: Arc<Nexus>,
+}
+
+/// The TSIH of a session.
+fn tsih_of(session: SessionId) -> u16 {
+    (session.0 & 0xffff) as u16
 }
 
 impl<O: Copy> SessionDirectory<O> {
@@ -72,8 +90,8 @@ impl<O: Copy> SessionDirectory<O> {
     #[must_use]
     pub fn after(last_tsih: u16) -> Self {
         SessionDirectory {
+            sessions: HashMap::new(),
             living: HashMap::new(),
-            ended: HashMap::new(),
             last_tsih,
         }
     }
@@ -89,39 +107,49 @@ impl<O: Copy> SessionDirectory<O> {
     /// §6.3.5). `None` when there are as many as may be.
     pub fn enter(&mut self, nexus: Nexus, owner: O) -> Option<(SessionId, Option<Known<O>>)> {
         let full = self.living.len() >= MAX_SESSIONS && !self.living.contains_key(&nexus);
-        if full || self.ended.len() >= MAX_ENDED {
+        if full || self.ended() >= MAX_ENDED {
             return None;
         }
         // Fewer sessions than TSIHs, so one is free. 0 means "no session yet" (§11.12.6).
-        let session = loop {
+        let tsih = loop {
             self.last_tsih = self.last_tsih.wrapping_add(1).max(1);
-            let tsih = self.last_tsih;
-            let living = self.living.values().map(|known| &known.session);
-            let taken = |id: &SessionId| id.0 & 0xffff == u64::from(tsih);
-            if !living.chain(self.ended.keys()).any(taken) {
-                break SessionId::new(nexus.isid, tsih);
+            if !self.sessions.contains_key(&self.last_tsih) {
+                break self.last_tsih;
             }
         };
+        let session = SessionId::new(nexus.isid, tsih);
         let known = Known { session, owner };
-        let replaced = self.living.insert(nexus.clone(), known);
-        if let Some(replaced) = replaced {
-            self.ended.insert(replaced.session, nexus);
-        }
+        let nexus = Arc::new(nexus);
+        let replaced = self.living.insert(Arc::clone(&nexus), tsih);
+        let replaced = replaced.and_then(|tsih| Some(self.sessions.get(&tsih)?.known));
+        self.sessions.insert(tsih, Entry { known, nexus });
         Some((session, replaced))
+    }
+
+    /// How many have ended and have outstanding operations.
+    fn ended(&self) -> usize {
+        self.sessions.len() - self.living.len()
+    }
+
+    /// The session with that id, if it lives.
+    fn entry(&self, session: SessionId) -> Option<&Entry<O>> {
+        let tsih = tsih_of(session);
+        let entry = self.sessions.get(&tsih)?;
+        let lives = self.living.get(&entry.nexus) == Some(&tsih);
+        (lives && entry.known.session == session).then_some(entry)
     }
 
     /// The owner of a session that lives.
     #[must_use]
     pub fn owner(&self, session: SessionId) -> Option<O> {
-        let mut known = self.living.values();
-        Some(known.find(|known| known.session == session)?.owner)
+        Some(self.entry(session)?.known.owner)
     }
 
     /// Whether `session` is the one that joins `nexus`.
     #[must_use]
     pub fn is(&self, nexus: &Nexus, session: SessionId) -> bool {
-        let known = self.living.get(nexus);
-        known.is_some_and(|known| known.session == session)
+        let entry = self.entry(session);
+        entry.is_some_and(|entry| *entry.nexus == *nexus)
     }
 
     /// Whether no session lives.
@@ -133,30 +161,34 @@ impl<O: Copy> SessionDirectory<O> {
     /// Whether anybody is logged in to a target, or was and still has operations at its stores.
     #[must_use]
     pub fn has_sessions(&self, target: &str) -> bool {
-        let mut all = self.living.keys().chain(self.ended.values());
-        all.any(|nexus| nexus.target == target)
+        let mut all = self.sessions.values();
+        all.any(|entry| entry.nexus.target == target)
     }
 
     /// The sessions that live.
     pub fn living(&self) -> impl Iterator<Item = (&Nexus, &Known<O>)> {
-        self.living.iter()
+        let entries = self
+            .living
+            .values()
+            .filter_map(|tsih| self.sessions.get(tsih));
+        entries.map(|entry| (&*entry.nexus, &entry.known))
     }
 
     /// A session has ended.
     pub fn leave(&mut self, session: SessionId) {
-        let SessionDirectory { living, ended, .. } = self;
-        living.retain(|nexus, known| {
-            let leaves = known.session == session;
-            if leaves {
-                ended.insert(session, nexus.clone());
-            }
-            !leaves
-        });
+        if let Some(entry) = self.entry(session) {
+            let nexus = Arc::clone(&entry.nexus);
+            self.living.remove(&nexus);
+        }
     }
 
     /// Forgets a session that has ended, as the stores have answered all that it had asked.
     pub fn quiet(&mut self, session: SessionId) {
-        self.ended.remove(&session);
+        let tsih = tsih_of(session);
+        let is_it = |entry: &Entry<O>| entry.known.session == session;
+        if self.entry(session).is_none() && self.sessions.get(&tsih).is_some_and(is_it) {
+            self.sessions.remove(&tsih);
+        }
     }
 }
 
@@ -196,7 +228,7 @@ impl SessionConfig {
     ) -> Admitted {
         let exp_cmd_sn = candidate.cmd_sn;
         Admitted {
-            tsih: (session.0 & 0xffff) as u16,
+            tsih: tsih_of(session),
             window: AnnouncedWindow {
                 exp_cmd_sn,
                 max_cmd_sn: exp_cmd_sn.add(self.window(parameters) - 1),
@@ -321,14 +353,14 @@ mod tests {
     #[test]
     fn ended_sessions_are_bounded_until_they_are_quiet() {
         let mut directory = directory();
-        let mut last = directory.enter(nexus("a"), 0).unwrap().0;
+        let first = directory.enter(nexus("a"), 0).unwrap().0;
+        let mut last = first;
         for _ in 0..MAX_ENDED {
             directory.leave(last);
             last = directory.enter(nexus("a"), 0).map_or(last, |(id, _)| id);
         }
         assert!(directory.enter(nexus("b"), 0).is_none());
-        let ended = *directory.ended.keys().next().unwrap();
-        directory.quiet(ended);
+        directory.quiet(first);
         assert!(directory.enter(nexus("b"), 0).is_some());
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::lobby;
 
-/// Connections that a target has in sessions at most.
-pub(super) const MAX_CONNECTIONS: usize = 2 * wansan_iscsi::target::MAX_SESSIONS;
+/// Connections that a target has in sessions at most. Where sessions are many, nearly all have one.
+pub(super) const MAX_CONNECTIONS: usize = wansan_iscsi::target::MAX_SESSIONS + 1024;
 
 /// Connections that a target has open at most: those in sessions, and those that have not logged
 /// in, on whose number the [`lobby`] of each thread acts first. The rest is room for those that are
