@@ -258,7 +258,8 @@ impl Session {
     /// Releases memory that is not in use.
     pub fn rest(&mut self) {
         for (place, connection) in self.connections.iter_mut().enumerate() {
-            if let Some(Connection { link, .. }) = connection {
+            if let Some(Connection { receiver, link }) = connection {
+                receiver.shrink();
                 link.transmitter.shrink();
                 let at_store_bytes = self.core.tasks.at_store_bytes(place);
                 link.settle(&mut self.core.share, at_store_bytes);

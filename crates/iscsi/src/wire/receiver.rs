@@ -25,7 +25,8 @@ const LITTLE_BYTES: usize = 16 << 10;
 ///
 /// The buffer holds 16 KiB at first. After [`set_max_data_bytes`](Self::set_max_data_bytes) it
 /// doubles when received bytes fill it, up to one PDU of maximum length or 256 KiB, whichever is
-/// larger; lengths merely announced in a header allocate nothing.
+/// larger; lengths merely announced in a header allocate nothing. It keeps its length until
+/// [`shrink`](Self::shrink).
 #[derive(Debug)]
 pub struct Receiver {
     /// All of it is initialised, so that it can be lent out without clearing it each time.
@@ -193,6 +194,15 @@ impl Receiver {
         }))
     }
 
+    /// Makes the buffer as short as it was at first, if it holds nothing.
+    pub fn shrink(&mut self) {
+        if self.head == self.tail && self.buffer.len() > FIRST_BYTES {
+            self.move_to_front();
+            self.buffer = vec![0; FIRST_BYTES];
+            self.filled_up = false;
+        }
+    }
+
     /// The next header, unchecked, if it is complete.
     #[must_use]
     pub fn peek(&self) -> Option<&Bhs> {
@@ -260,6 +270,30 @@ mod tests {
         let received = receiver.next().map(|pdu| pdu.map(|pdu| pdu.data.len()));
         assert_eq!(received, Ok(Some(MAX_DATA_BYTES)));
         assert!(receiver.buffer.len() <= greatest_pdu_bytes(MAX_DATA_BYTES));
+    }
+
+    #[test]
+    fn what_has_grown_shrinks_when_it_is_idle_and_goes_on_where_it_was() {
+        let mut receiver = Receiver::new();
+        receiver.set_max_data_bytes(DEFAULT_MAX_DATA_BYTES);
+        let many = vec![0; 10 * BATCH_BYTES];
+        for _ in 0..20 {
+            feed(&mut receiver, &many);
+            while let Ok(Some(_)) = receiver.next() {}
+        }
+        // A PDU waits, whole.
+        let before = receiver.received_end() as usize % BHS_BYTES;
+        feed(&mut receiver, &many[..2 * BHS_BYTES - before]);
+        receiver.shrink();
+        assert_eq!(receiver.buffer.len(), BATCH_BYTES);
+        while let Ok(Some(_)) = receiver.next() {}
+        let end = receiver.received_end();
+        receiver.shrink();
+        assert_eq!(receiver.buffer.len(), FIRST_BYTES);
+        assert_eq!(receiver.received_end(), end);
+        feed(&mut receiver, &many[..BHS_BYTES]);
+        let offset = receiver.next().map(|pdu| pdu.map(|pdu| pdu.stream_offset));
+        assert_eq!(offset, Ok(Some(end)));
     }
 
     #[test]
