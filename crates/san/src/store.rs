@@ -12,7 +12,7 @@
 //!
 //! 1. Ask [`Store::try_read_now`] (or its siblings for writes and flushes). `Some` is the result:
 //!    the operation took no longer than a copy in memory.
-//! 2. On `None` hand the operation, with an owned buffer, to its [`QueuePair`]. A refused operation
+//! 2. On `None` hand the operation, with an owned buffer, to its [`QueuePair`], in its session's [`Lane`]. A refused operation
 //!    comes back untouched: the queue pair is full, so keep it until completions have made room.
 //! 3. Poll the queue pair's descriptor; when it is readable, drain [`QueuePair::completions`]. Each
 //!    says when the operation was queued, when the store was asked and when it had answered, which
@@ -35,7 +35,7 @@ pub use error::{OpenError, Operated, StoreError};
 pub use file::FileStore;
 pub use medium::MediumJob;
 pub use memory::MemoryStore;
-pub use pool::{Completion, Operation, Pool, QueueBounds, QueuePair};
+pub use pool::{Completion, Lane, Operation, Pool, QueueBounds, QueuePair};
 pub use reservation_file::ReservationFile;
 pub use service_time::ServiceTimeStore;
 pub use spec::{Backing, LunSpec, OpenedStore, SpecError};

@@ -5,6 +5,9 @@
 //! any. A queue pair is bounded in operations and in bytes, counted from submission until the
 //! completion is drained, so a slow store applies back-pressure instead of filling memory. Dropping
 //! a queue pair waits until no store works for it.
+//!
+//! Operations wait in [`Lane`]s, one for each session, and the workers take from all lanes alike by bytes,
+//! however many operations wait in one (start-time fair queueing: Goyal, Vin and Cheng, IEEE/ACM ToN 5(5), 1997).
 
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -89,6 +92,17 @@ pub struct Completion {
     pub finished: Instant,
 }
 
+/// Where operations of one session wait in the line of a pool: they keep their order, and those of different
+/// lanes take turns.
+#[derive(Debug, Default)]
+pub struct Lane {
+    /// Where the next operation stands, unless the line is already past that.
+    next: u64,
+}
+
+/// What an operation counts for at least among lanes, in bytes.
+const LEAST_BYTES: usize = 4096;
+
 /// How much one queue pair may hold, from submission until the completion is drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
@@ -152,7 +166,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut state = self.line.lock();
         state.closed = true;
-        state.waiting.clear();
+        state.line.clear();
+        state.visits.clear();
         drop(state);
         self.line.changed.notify_all();
         for worker in self.workers.drain(..) {
@@ -175,7 +190,7 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
-    /// Queues `operation` on `store`; its completion will carry `token`.
+    /// Queues `operation` on `store` in a lane; its completion will carry `token`.
     ///
     /// # Errors
     /// The operation comes back when the queue pair is at its bounds (try again after draining
@@ -185,6 +200,7 @@ impl QueuePair {
         token: u64,
         store: &Arc<dyn Store>,
         operation: Operation,
+        lane: &mut Lane,
     ) -> Result<(), Operation> {
         let load = QueueLoad {
             operations: self.load.operations + 1,
@@ -197,7 +213,8 @@ impl QueuePair {
         let queued = clock::now();
         let visit = store.book(queued);
         let task = Task {
-            due: visit.map_or(queued, |visit| visit.finished),
+            due: visit.map_or(Instant::ZERO, |visit| visit.finished),
+            place: 0,
             number: 0,
             began: visit.map(|visit| visit.began),
             queued,
@@ -206,7 +223,7 @@ impl QueuePair {
             operation,
             done: Underway::new(&self.done),
         };
-        self.line.push(task).map_err(|task| task.operation)?;
+        self.line.push(task, lane).map_err(|task| task.operation)?;
         self.load = load;
         Ok(())
     }
@@ -316,9 +333,11 @@ impl Drop for Underway {
 
 /// An operation waiting for a worker, with what its completion will say.
 struct Task {
-    /// Not to be run before this moment.
+    /// Not to be run before this moment: zero for an operation that takes as long as it takes.
     due: Instant,
-    /// Place in the line, among those due at one moment.
+    /// Place among those of all lanes.
+    place: u64,
+    /// The order in which those came that are equal otherwise.
     number: u64,
     /// When a server took it up, if its store books visits.
     began: Option<Instant>,
@@ -345,10 +364,11 @@ impl Task {
     }
 }
 
-/// Soonest first: the greatest task of a heap is the one due first.
+/// The greatest task of a heap is the one due first, or first in line.
 impl Ord for Task {
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.due, other.number).cmp(&(self.due, self.number))
+        let key = |task: &Task| (task.due, task.place, task.number);
+        key(other).cmp(&key(self))
     }
 }
 
@@ -366,9 +386,8 @@ impl PartialEq for Task {
 
 impl Eq for Task {}
 
-/// The waiting line that all workers of a pool serve. Operations of ordinary stores are due at once
-/// and run in their order; those of stores with a service time are due when their visit ends, and
-/// one idle worker sleeps until then.
+/// The waiting line that all workers of a pool serve. Operations of ordinary stores are due at once; those of
+/// stores with a service time are due when their visit ends, and one idle worker sleeps until then.
 #[derive(Default)]
 struct WaitingList {
     state: Mutex<WaitingState>,
@@ -377,17 +396,47 @@ struct WaitingList {
 
 #[derive(Default)]
 struct WaitingState {
-    waiting: BinaryHeap<Task>,
+    /// Those that are due.
+    line: BinaryHeap<Task>,
+    /// How far the line has come: the place of the last one that was taken.
+    reached: u64,
+    /// Those of stores with a service time.
+    visits: BinaryHeap<Task>,
     next_number: u64,
-    /// A worker sleeps until the head of the line is due; the others sleep until they are woken.
+    /// A worker sleeps until the first visit ends; the others sleep until they are woken.
     watched: bool,
+    /// Workers that sleep.
+    idle: usize,
+    /// One of them is being woken. It wakes the next one if there is more to do, so that no more get up than find
+    /// something: a system call for each, and on a busy computer a processor taken from whoever had it.
+    waking: bool,
     closed: bool,
+}
+
+impl WaitingState {
+    /// Whether another worker is to be woken for what waits, which whoever asks does then.
+    fn wakes_another(&mut self) -> bool {
+        let visits = !self.visits.is_empty() && !self.watched;
+        let wakes = self.idle > 0 && !self.waking && (visits || !self.line.is_empty());
+        self.waking |= wakes;
+        wakes
+    }
+
+    /// What is to be run now; visits first, as their ends are promised.
+    fn take(&mut self, now: Instant) -> Option<Task> {
+        if self.visits.peek().is_some_and(|visit| visit.due <= now) {
+            return self.visits.pop();
+        }
+        let task = self.line.pop()?;
+        self.reached = task.place;
+        Some(task)
+    }
 }
 
 impl core::fmt::Debug for WaitingList {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("WaitingList")
-            .field("waiting", &self.lock().waiting.len())
+            .field("waiting", &self.lock().line.len())
             .finish_non_exhaustive()
     }
 }
@@ -397,33 +446,52 @@ impl WaitingList {
         lock(&self.state)
     }
 
-    fn push(&self, mut task: Task) -> Result<(), Box<Task>> {
+    fn push(&self, mut task: Task, lane: &mut Lane) -> Result<(), Box<Task>> {
         let mut state = self.lock();
         if state.closed {
             return Err(Box::new(task));
         }
         task.number = state.next_number;
         state.next_number += 1;
-        let due_later = task.due > task.queued;
-        let new_head = state.waiting.peek().is_none_or(|head| task > *head);
-        state.waiting.push(task);
+        if task.due > Instant::ZERO {
+            let new_head = state.visits.peek().is_none_or(|head| task > *head);
+            state.visits.push(task);
+            drop(state);
+            if new_head {
+                // The worker that watches the head sleeps for the old one: wake it, whichever it is.
+                self.changed.notify_all();
+            }
+            return Ok(());
+        }
+        task.place = lane.next.max(state.reached);
+        lane.next = task.place + task.operation.bytes().max(LEAST_BYTES) as u64;
+        state.line.push(task);
+        self.wake_another(state);
+        Ok(())
+    }
+
+    /// Wakes a worker, if there is something to do for it.
+    fn wake_another(&self, mut state: MutexGuard<'_, WaitingState>) {
+        let wakes = state.wakes_another();
+        // Without the lock, which the other one takes first.
         drop(state);
-        if due_later && new_head {
-            // The worker that watches the head sleeps for the old one: wake it, whichever it is.
-            self.changed.notify_all();
-        } else if !due_later {
+        if wakes {
             self.changed.notify_one();
         }
-        Ok(())
     }
 
     /// Drops what no worker has begun of what is to be completed into `queue`.
     fn withdraw(&self, queue: &Arc<CompletionQueue>) {
         let mut state = self.lock();
-        let all = std::mem::take(&mut state.waiting).into_iter();
-        let (withdrawn, rest): (Vec<Task>, Vec<Task>) =
-            all.partition(|task| Arc::ptr_eq(&task.done.0, queue));
-        state.waiting = rest.into();
+        let WaitingState { line, visits, .. } = &mut *state;
+        let mut withdrawn = Vec::new();
+        for waiting in [line, visits] {
+            let all = std::mem::take(waiting).into_iter();
+            let (own, rest): (Vec<Task>, Vec<Task>) =
+                all.partition(|task| Arc::ptr_eq(&task.done.0, queue));
+            *waiting = rest.into();
+            withdrawn.extend(own);
+        }
         // Dropped without the lock: this may notify stores and their waiters.
         drop(state);
         drop(withdrawn);
@@ -436,34 +504,30 @@ impl WaitingList {
         let mut state = self.lock();
         while !state.closed {
             let now = clock::now();
-            match state.waiting.peek().map(|head| head.due) {
-                Some(due) if due <= now => {
-                    let task = state.waiting.pop();
-                    if !state.waiting.is_empty() && !state.watched {
-                        self.changed.notify_one();
-                    }
-                    drop(state);
-                    if let Some(task) = task {
-                        task.run();
-                    }
-                    state = self.lock();
-                }
-                Some(due) if !state.watched => {
-                    state.watched = true;
-                    state = self
-                        .changed
-                        .wait_timeout(state, due - now)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0;
-                    state.watched = false;
-                }
-                _ => {
-                    state = self
-                        .changed
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
+            if let Some(task) = state.take(now) {
+                self.wake_another(state);
+                task.run();
+                state = self.lock();
+                continue;
             }
+            let watches = !state.watched;
+            let due = state.visits.peek().map(|head| head.due);
+            state.idle += 1;
+            state = match due.filter(|_| watches) {
+                Some(due) => {
+                    state.watched = true;
+                    let waited = self.changed.wait_timeout(state, due - now);
+                    let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    state.watched = false;
+                    state
+                }
+                None => {
+                    let waited = self.changed.wait(state);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+            state.idle -= 1;
+            state.waking = false;
         }
     }
 }

@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// What one thread may have at the stores at once; more waits in its backlog, from which the
 /// operations of a session that ends are taken out.
 const STORE_QUEUE: QueueBounds = QueueBounds {
-    operations: 1024,
+    operations: 16 << 10,
     bytes: 64 << 20,
 };
 
@@ -299,7 +299,7 @@ impl Reactor {
         for token in late {
             context.answered_late(token);
         }
-        context.submit_backlog();
+        context.submit_backlog(sessions);
         touched.sort_unstable();
         touched.dedup();
         for number in touched {

@@ -24,7 +24,7 @@ use super::seat::Seat;
 use super::sessions::{Membership, Served, Sessions};
 use super::snapshot::Retired;
 use super::{PORTAL_GROUP_TAG, Shared};
-use crate::store::{Completion, MediumJob, Operation, QueuePair, Store};
+use crate::store::{Completion, Lane, MediumJob, Operation, QueuePair, Store};
 
 /// A connection and its place in its life.
 #[derive(Debug)]
@@ -515,18 +515,29 @@ impl Context {
             task,
         };
         served.at_stores += 1;
-        self.submit(token, &served.target.stores[unit], operation);
+        self.submit(
+            token,
+            &served.target.stores[unit],
+            operation,
+            &mut served.lane,
+        );
         answered
     }
 
-    fn submit(&mut self, token: Token, store: &Arc<dyn Store>, operation: Operation) {
+    fn submit(
+        &mut self,
+        token: Token,
+        store: &Arc<dyn Store>,
+        operation: Operation,
+        lane: &mut Lane,
+    ) {
         let token = token.to_u64();
         if !self.backlog.is_empty() {
             self.backlog
                 .push_back((token, Arc::clone(store), operation));
             return;
         }
-        if let Err(operation) = self.queue_pair.submit(token, store, operation) {
+        if let Err(operation) = self.queue_pair.submit(token, store, operation, lane) {
             self.backlog
                 .push_back((token, Arc::clone(store), operation));
         }
@@ -579,9 +590,14 @@ impl Context {
     }
 
     /// Submits what found no room before.
-    pub(super) fn submit_backlog(&mut self) {
+    pub(super) fn submit_backlog(&mut self, sessions: &mut Sessions) {
         while let Some((token, store, operation)) = self.backlog.pop_front() {
-            if let Err(operation) = self.queue_pair.submit(token, &store, operation) {
+            // What a session had here went with it.
+            let Some(served) = sessions.get_mut(Token::from_u64(token).slot) else {
+                continue;
+            };
+            let lane = &mut served.lane;
+            if let Err(operation) = self.queue_pair.submit(token, &store, operation, lane) {
                 self.backlog.push_front((token, store, operation));
                 return;
             }

@@ -6,6 +6,7 @@ use wansan_iscsi::target::{Connection, Session};
 use wansan_trace::{Instant, Recorder, SessionId};
 
 use super::directory::ServedTarget;
+use crate::store::Lane;
 
 /// One session and its connections' slots.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(super) struct Served {
     pub(super) generation: u16,
     /// Operations that the stores have not answered, in the backlog or with them.
     pub(super) at_stores: usize,
+    /// Where they wait for the pool's workers.
+    pub(super) lane: Lane,
     /// The slots of its connections, by their places in the session.
     slots: Vec<Option<u16>>,
 }
@@ -79,6 +82,7 @@ impl Sessions {
             target,
             generation: self.generations,
             at_stores: 0,
+            lane: Lane::default(),
             slots: Vec::new(),
         };
         served.sit(0, slot);

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{shared, wait_for};
-use crate::store::{FileStore, OpenError, Operation, Pool, QueueBounds, Store, StoreError};
+use crate::store::{FileStore, Lane, OpenError, Operation, Pool, QueueBounds, Store, StoreError};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
@@ -152,7 +152,9 @@ fn a_file_that_was_cut_is_an_error_and_no_data() {
         offset: 4096,
         buffer: vec![0; 4096],
     };
-    queue_pair.submit(9, &shared(store), read).expect("room");
+    queue_pair
+        .submit(9, &shared(store), read, &mut Lane::default())
+        .expect("room");
     let completion = wait_for(&mut queue_pair, 1).remove(0);
     assert!(matches!(completion.result, Err(StoreError::Short { .. })));
 }

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use super::{shared, wait_for};
 use crate::store::{
-    FileStore, MemoryStore, Operation, Pool, QueueBounds, ServiceTime, ServiceTimeStore, Store,
-    StoreError,
+    FileStore, Lane, MemoryStore, Operation, Pool, QueueBounds, ServiceTime, ServiceTimeStore,
+    Store, StoreError,
 };
 
 /// More than two extents of a memory store, and no whole number of them.
@@ -236,7 +236,9 @@ fn what_a_pool_writes_is_there() {
             buffer: vec![token as u8; 4096],
             fua: token == 63,
         };
-        queue_pair.submit(token, &store, write).expect("room");
+        queue_pair
+            .submit(token, &store, write, &mut Lane::default())
+            .expect("room");
     }
     for completion in wait_for(&mut queue_pair, 64) {
         completion.result.expect("written");
@@ -246,7 +248,9 @@ fn what_a_pool_writes_is_there() {
             offset: token * 4096,
             buffer: vec![0xff; 4096],
         };
-        queue_pair.submit(token, &store, read).expect("room");
+        queue_pair
+            .submit(token, &store, read, &mut Lane::default())
+            .expect("room");
     }
     for completion in wait_for(&mut queue_pair, 64) {
         completion.result.expect("read");
@@ -259,7 +263,7 @@ fn what_a_pool_writes_is_there() {
         assert!(completion.began <= completion.finished);
     }
     queue_pair
-        .submit(0, &store, Operation::Flush)
+        .submit(0, &store, Operation::Flush, &mut Lane::default())
         .expect("room");
     assert!(wait_for(&mut queue_pair, 1)[0].result.is_ok());
 }

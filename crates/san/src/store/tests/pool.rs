@@ -10,7 +10,8 @@ use wansan_trace::Instant;
 
 use super::{shared, wait, wait_for};
 use crate::store::{
-    MemoryStore, Operation, Pool, QueueBounds, QueuePair, ServiceTime, ServiceTimeStore, Store,
+    Lane, MemoryStore, Operation, Pool, QueueBounds, QueuePair, ServiceTime, ServiceTimeStore,
+    Store,
 };
 
 const BOUNDS: QueueBounds = QueueBounds {
@@ -47,16 +48,22 @@ fn a_full_queue_pair_gives_the_operation_back() {
     let mut queue_pair = pool.queue_pair(bounds).expect("a descriptor");
 
     queue_pair
-        .submit(0, &store, read(5000))
+        .submit(0, &store, read(5000), &mut Lane::default())
         .expect("one alone always fits");
-    assert_eq!(queue_pair.submit(1, &store, read(1)), Err(read(1)), "bytes");
+    assert_eq!(
+        queue_pair.submit(1, &store, read(1), &mut Lane::default()),
+        Err(read(1)),
+        "bytes"
+    );
 
     let mut other = pool.queue_pair(bounds).expect("a descriptor");
     for token in 0..3 {
-        other.submit(token, &store, read(300)).expect("room");
+        other
+            .submit(token, &store, read(300), &mut Lane::default())
+            .expect("room");
     }
     assert_eq!(
-        other.submit(3, &store, Operation::Flush),
+        other.submit(3, &store, Operation::Flush, &mut Lane::default()),
         Err(Operation::Flush),
         "operations"
     );
@@ -64,7 +71,11 @@ fn a_full_queue_pair_gives_the_operation_back() {
     assert_eq!(other.completions().count(), 0);
 
     drop(pool);
-    assert_eq!(other.submit(4, &store, read(1)), Err(read(1)), "no workers");
+    assert_eq!(
+        other.submit(4, &store, read(1), &mut Lane::default()),
+        Err(read(1)),
+        "no workers"
+    );
 }
 
 #[test]
@@ -78,7 +89,11 @@ fn room_comes_back_with_completions() {
     let mut queue_pair = pool.queue_pair(bounds).expect("a descriptor");
     let (mut submitted, mut completed) = (0, Vec::new());
     while completed.len() < 1000 {
-        while submitted < 1000 && queue_pair.submit(submitted, &store, read(512)).is_ok() {
+        while submitted < 1000
+            && queue_pair
+                .submit(submitted, &store, read(512), &mut Lane::default())
+                .is_ok()
+        {
             submitted += 1;
             assert!(queue_pair.load().operations <= 4);
         }
@@ -100,7 +115,9 @@ fn the_descriptor_is_readable_while_completions_wait() {
     let pool = Pool::start(1).expect("a thread");
     let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
     assert!(!readable(&queue_pair));
-    queue_pair.submit(1, &store, read(512)).expect("room");
+    queue_pair
+        .submit(1, &store, read(512), &mut Lane::default())
+        .expect("room");
     let mut fds = [PollFd::new(&queue_pair, PollFlags::IN)];
     poll(&mut fds, None).expect("poll");
     assert!(readable(&queue_pair), "until they are drained");
@@ -119,7 +136,9 @@ fn each_queue_pair_gets_its_own_completions() {
             scope.spawn(move || {
                 for number in 0..200 {
                     let token = reactor << 32 | number;
-                    queue_pair.submit(token, store, read(512)).expect("room");
+                    queue_pair
+                        .submit(token, store, read(512), &mut Lane::default())
+                        .expect("room");
                 }
                 let mut tokens: Vec<_> = wait_for(&mut queue_pair, 200)
                     .iter()
@@ -160,7 +179,9 @@ fn a_slow_store_keeps_its_rate() {
         let pool = Pool::start(2).expect("threads");
         let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
         for token in 0..OPERATIONS {
-            queue_pair.submit(token, &store, read(512)).expect("room");
+            queue_pair
+                .submit(token, &store, read(512), &mut Lane::default())
+                .expect("room");
         }
         let mut completions = wait_for(&mut queue_pair, OPERATIONS as usize);
         completions.sort_by_key(|completion| completion.token);
@@ -190,7 +211,7 @@ fn slow_operations_do_not_hold_up_others() {
     // The one worker sleeps for the first when the others come.
     for (token, store) in [&never, &soon, &memory].into_iter().enumerate() {
         queue_pair
-            .submit(token as u64, store, read(512))
+            .submit(token as u64, store, read(512), &mut Lane::default())
             .expect("room");
     }
     let mut tokens: Vec<_> = wait_for(&mut queue_pair, 2)
@@ -267,7 +288,9 @@ fn all_workers_work_at_once_and_no_more() {
     let pool = Pool::start(3).expect("threads");
     let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
     for token in 0..30 {
-        queue_pair.submit(token, &store, read(1)).expect("room");
+        queue_pair
+            .submit(token, &store, read(1), &mut Lane::default())
+            .expect("room");
     }
     wait_for(&mut queue_pair, 30);
     assert_eq!(gate.most.load(Ordering::SeqCst), 3);
@@ -289,9 +312,15 @@ fn a_queue_pair_that_is_gone_has_nothing_at_its_stores() {
     let pool = Pool::start(1).expect("a thread");
     let mut other = pool.queue_pair(BOUNDS).expect("a descriptor");
     let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
-    queue_pair.submit(0, &store, read(1)).expect("room");
-    queue_pair.submit(1, &store, read(1)).expect("room");
-    other.submit(2, &store, read(1)).expect("room");
+    queue_pair
+        .submit(0, &store, read(1), &mut Lane::default())
+        .expect("room");
+    queue_pair
+        .submit(1, &store, read(1), &mut Lane::default())
+        .expect("room");
+    other
+        .submit(2, &store, read(1), &mut Lane::default())
+        .expect("room");
     while gate.inside.load(Ordering::SeqCst) == 0 {
         thread::yield_now();
     }
@@ -320,8 +349,41 @@ fn a_worker_that_panics_holds_no_queue_pair_up() {
     let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
     let buffer = vec![0];
     let mistake = Operation::Read { offset: 1, buffer };
-    queue_pair.submit(0, &store, mistake).expect("room");
-    queue_pair.submit(1, &store, read(1)).expect("room");
+    queue_pair
+        .submit(0, &store, mistake, &mut Lane::default())
+        .expect("room");
+    queue_pair
+        .submit(1, &store, read(1), &mut Lane::default())
+        .expect("room");
     wait_for(&mut queue_pair, 1);
     drop(queue_pair);
+}
+
+#[test]
+fn those_who_ask_for_little_do_not_wait_for_one_who_asks_for_much() {
+    let gate = gate(2);
+    let store: Arc<dyn Store> = gate.clone();
+    // The only worker stays in the first read until this test opens the gate.
+    let pool = Pool::start(1).expect("a thread");
+    let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
+    let (mut much, mut little) = (Lane::default(), Lane::default());
+    let mut submit = |token, lane: &mut Lane| {
+        let submitted = queue_pair.submit(token, &store, read(1), lane);
+        submitted.expect("room");
+    };
+    (0..100).for_each(|token| submit(token, &mut much));
+    while gate.inside.load(Ordering::SeqCst) == 0 {
+        thread::yield_now();
+    }
+    (100..104).for_each(|token| submit(token, &mut little));
+    gate.most.fetch_max(2, Ordering::SeqCst);
+    let tokens: Vec<u64> = wait_for(&mut queue_pair, 104)
+        .iter()
+        .map(|completion| completion.token)
+        .collect();
+    let (of_little, of_much): (Vec<u64>, Vec<u64>) =
+        tokens.iter().partition(|token| **token >= 100);
+    assert!(of_little.is_sorted() && of_much.is_sorted(), "{tokens:?}");
+    let last = tokens.iter().position(|token| *token == 103);
+    assert!(last.is_some_and(|last| last < 10), "{tokens:?}");
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::{shared, wait_for};
 use crate::store::syncing::SyncCalls;
-use crate::store::{FileStore, Operated, Operation, Pool, QueueBounds, Store, StoreError};
+use crate::store::{FileStore, Lane, Operated, Operation, Pool, QueueBounds, Store, StoreError};
 
 const SIZE_BYTES: u64 = 1 << 20;
 const BLOCK: [u8; 512] = [7; 512];
@@ -151,7 +151,9 @@ fn in_parallel(store: FileStore, operations: Vec<Operation>) -> Vec<Result<(), S
     let mut queue_pair = pool.queue_pair(bounds).expect("a descriptor");
     let store = shared(store);
     for operation in operations {
-        queue_pair.submit(0, &store, operation).expect("room");
+        queue_pair
+            .submit(0, &store, operation, &mut Lane::default())
+            .expect("room");
     }
     wait_for(&mut queue_pair, count)
         .into_iter()
