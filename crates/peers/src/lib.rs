@@ -15,7 +15,9 @@
 //! - [`compare`] measures ours and its peers in turns and gives the ratio, [`question`] chooses what is measured,
 //!   and a [`verdict`] says what that means for a bound;
 //! - [`haproxy`] is another proxy;
-//! - [`cpu`] reads the CPU time that a process has used, and [`machine`] what other programs take meanwhile.
+//! - [`qemu_nbd`] is another server of disks;
+//! - [`cpu`] reads the CPU time that a process has used, [`memory`] what it has in memory, and [`machine`] what other
+//!   programs take meanwhile.
 //!
 //! Nothing here needs root, a fixed port or a folder of its own: several can run side by side.
 
@@ -24,11 +26,13 @@ pub mod cpu;
 pub mod cunit;
 pub mod haproxy;
 pub mod machine;
+pub mod memory;
 pub mod perf;
 pub mod process;
 pub mod program;
 pub mod python;
 pub mod qemu;
+pub mod qemu_nbd;
 pub mod question;
 pub mod session;
 pub mod tgtd;

@@ -131,7 +131,5 @@ fn connect_from(number: usize, portal: SocketAddr) -> TcpStream {
 
 /// What the kernel says the target's process has in memory.
 fn resident_bytes(target: &Target) -> usize {
-    let statm = std::fs::read_to_string(format!("/proc/{}/statm", target.id())).unwrap();
-    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * rustix::param::page_size()
+    wansan_peers::memory::resident_bytes(target.id()).unwrap() as usize
 }

@@ -130,7 +130,7 @@ fn folder_in(parent: &str) -> Result<TempDir, PeerError> {
 }
 
 /// A file without holes, as a hole is cheaper to read than data. It is left clean in the page cache.
-fn filled(folder: &Path) -> Result<PathBuf, PeerError> {
+pub(crate) fn filled(folder: &Path) -> Result<PathBuf, PeerError> {
     let disk = folder.join("disk.img");
     let fill = || -> io::Result<()> {
         let mut file = File::create(&disk)?;

@@ -20,17 +20,20 @@ pub(crate) const SAMPLE: Duration = Duration::from_secs(1);
 pub(crate) const TURNS: usize = 4;
 /// I/Os in flight over one connection.
 pub(crate) const PARALLEL: u32 = 32;
+/// Bytes of a small I/O, and of a large one.
+pub(crate) const SMALL_BYTES: u64 = 4 << 10;
+pub(crate) const LARGE_BYTES: u64 = 256 << 10;
 
 pub(crate) const SMALL_RANDOM: Load = Load {
     pattern: Pattern::Random,
-    block_bytes: 4096,
+    block_bytes: SMALL_BYTES,
     parallel: PARALLEL,
     warmup_s: 0,
     time_s: SAMPLE.as_secs(),
 };
 pub(crate) const LARGE_SEQUENTIAL: Load = Load {
     pattern: Pattern::Sequential,
-    block_bytes: 256 * 1024,
+    block_bytes: LARGE_BYTES,
     ..SMALL_RANDOM
 };
 

@@ -6,9 +6,13 @@
 //! A bound that is missed, or cannot be measured on a machine that does other things, is reported and does not
 //! fail the run.
 
+mod crowd;
 mod disks;
 mod echo;
+mod files;
 mod loads;
+mod many;
+mod nbd;
 mod questions;
 mod targets;
 

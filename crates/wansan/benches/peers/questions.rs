@@ -14,14 +14,16 @@ use wansan_peers::wansan;
 
 use crate::disks::{Disk, memory_folder};
 use crate::echo;
+use crate::files;
 use crate::loads::{PARALLEL, SAMPLE, SMALL_RANDOM, TURNS, WANSAN, our_iops};
+use crate::many;
 use crate::targets;
 
 /// Turns where the difference looked for is far below what one sample differs from the next.
 const MANY_TURNS: usize = 18;
 
 /// Every question, in the order in which they are asked.
-pub(crate) const QUESTIONS: [Question; 7] = [
+pub(crate) const QUESTIONS: [Question; 11] = [
     Question {
         name: "target",
         measure: targets::random_in_memory,
@@ -41,6 +43,22 @@ pub(crate) const QUESTIONS: [Question; 7] = [
     Question {
         name: "file",
         measure: targets::on_a_file_system,
+    },
+    Question {
+        name: "file-peers",
+        measure: files::beside_tgtd_and_qemu,
+    },
+    Question {
+        name: "sessions",
+        measure: many::many_beside_few,
+    },
+    Question {
+        name: "fairness",
+        measure: many::fairness,
+    },
+    Question {
+        name: "logins",
+        measure: many::logins,
     },
     Question {
         name: "recording",
