@@ -23,7 +23,7 @@ STATIC := $(TARGET)/$(STATIC_TARGET)/release/wansan
 PAGE_SOURCES := $(shell find web/src web/test) \
 	web/build.mjs web/sources.mjs web/package.json web/tsconfig.json
 
-.PHONY: help setup build deb static image web demo test test-all test-packages test-papers test-consistency test-oracle test-faults test-kernels conformance fuzz check bench clean
+.PHONY: help setup build deb static image web demo test test-all test-packages test-papers test-consistency test-oracle test-faults test-kernels conformance fuzz check bench profile clean
 
 help:
 	@echo 'make demo    build what it takes, quickly, then run $(DEMO_PLAN)'
@@ -39,6 +39,7 @@ help:
 	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'
 	@echo 'make check   format, lints, types, dependency licences and advisories'
 	@echo 'make bench   every number that wansan promises, beside its peers; bench-peers, -long_path, -relay, -emulator, -vpn, -read_io, -diagnose, -tracepoints for one; bench-sim and bench-predictions take half an hour each; attached disks: cargo bench -p wansan --bench long_path -- attached'
+	@echo 'make profile  where each nanosecond of a 4 KiB read goes, by perf, at both ends; half a minute'
 	@echo 'make build   the release binary, $(WANSAN)'
 	@echo 'make deb     a Debian package of it, below $(TARGET)/debian'
 	@echo 'make static  a binary without libraries and without eBPF, $(STATIC)'
@@ -132,6 +133,10 @@ bench: web
 bench-%: web
 	@setup/need build ebpf test bench
 	@setup/run-benches $*
+
+profile: build
+	@setup/need profile
+	@setup/profile $(WANSAN)
 
 clean:
 	@cargo clean --quiet
