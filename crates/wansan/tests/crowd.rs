@@ -12,7 +12,7 @@ use wansan_peers::wansan::{Target, bench};
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 const LIMIT: Duration = Duration::from_secs(60);
-/// More than may be in sessions and in login together.
+/// Three times as many as may wait to log in.
 const CROWD: usize = 3200;
 /// Logins that fail.
 const FAILURES: usize = 2000;
