@@ -20,6 +20,7 @@ pub(crate) fn shown() -> Result<(), String> {
     let case = &CASES[0];
     let loaded = Loaded::begin(case)?;
     let [_, client] = loaded.hosts();
+    connected(client)?;
     let folder = tempfile::tempdir().map_err(text)?;
     let recorded = folder.path().join("recorded");
     let mut diagnose = Command::new(WANSAN);
@@ -47,6 +48,20 @@ pub(crate) fn shown() -> Result<(), String> {
     let session = &explained["planned"][0]["summary"]["sessions"][0];
     let slots = &session["command_window"]["slots"];
     check(slots == 8, || explained.to_string())
+}
+
+/// Waits for the load to connect: before, there is nothing to diagnose.
+fn connected(node: &Node) -> Result<(), String> {
+    let deadline = Instant::now() + LONG;
+    // An established connection with port 3260.
+    while !node.namespace().run(|| {
+        std::fs::read_to_string("/proc/thread-self/net/tcp")
+            .is_ok_and(|table| table.contains(":0CBC 01 "))
+    }) {
+        check(Instant::now() < deadline, || "no load connects".to_owned())?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Asks until there is an answer with that in it.
