@@ -7,6 +7,7 @@
 //! - [`settings`]: what `wansan attach` is asked to do.
 
 mod attached;
+mod busy_poll;
 mod connection;
 pub mod control;
 pub mod copy;
@@ -19,7 +20,6 @@ mod runtime;
 pub mod settings;
 mod stack;
 mod status;
-mod talker;
 mod worker;
 
 pub use attached::{AttachConfig, AttachError, Attached, Detached, Rights};

@@ -13,13 +13,13 @@ use wansan_san::multipath::RouteEvent;
 use wansan_server::{Complaints, Poller, Ready};
 use wansan_trace::{Instant, Recorder, clock};
 
+use crate::busy_poll::{BusyPoll, POLL_TIME};
 use crate::connection::{Connection, Ended};
 use crate::disk::{Disk, DiskError, DiskEvent, Finished};
 use crate::listen::Listen;
 use crate::requests::Requests;
 use crate::stack::Stack;
 use crate::status::{Sharing, Standing, Status};
-use crate::talker::{LISTEN, Talker};
 
 /// Programs that may be connected at once.
 const MOST_CLIENTS: usize = 256;
@@ -67,7 +67,7 @@ pub(crate) struct Worker {
     recorded: Option<Requests>,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
-    talker: Talker,
+    busy_poll: BusyPoll,
     /// Which program each open request is of.
     requests: BTreeMap<u64, u64>,
     next_request: u64,
@@ -119,7 +119,7 @@ impl Worker {
             recorded,
             clients: BTreeMap::new(),
             next_client: FIRST_CLIENT,
-            talker: Talker::default(),
+            busy_poll: BusyPoll::default(),
             requests: BTreeMap::new(),
             next_request: 0,
             orphans: BTreeMap::new(),
@@ -146,7 +146,7 @@ impl Worker {
                 break;
             }
             self.publish(now);
-            if self.hears_talker() {
+            if self.polls_busily() {
                 continue;
             }
             let deadline = self.stack.deadline(now).min(now + LONGEST_WAIT);
@@ -290,7 +290,7 @@ impl Worker {
                 continue;
             };
             if client.connection.has_replies() {
-                self.talker.answered(now);
+                self.busy_poll.replied(now);
             }
             let mut sent = client.connection.send();
             if sent.is_ok() && client.connection.reads() && client.connection.is_left() {
@@ -309,13 +309,13 @@ impl Worker {
     }
 
     /// Whether the program that has just been answered asks for something again.
-    fn hears_talker(&mut self) -> bool {
-        let Some(id) = self.talker.take() else {
+    fn polls_busily(&mut self) -> bool {
+        let Some(id) = self.busy_poll.take() else {
             return false;
         };
         let waits = |client: &Client| client.connection.reads() && client.connection.is_idle();
         let known = self.next_request;
-        let until = clock::now() + LISTEN;
+        let until = clock::now() + POLL_TIME;
         while self.clients.get(&id).is_some_and(waits) {
             let now = clock::now();
             if let Err(end) = self.receive(id, now) {
@@ -323,7 +323,7 @@ impl Worker {
                 return true;
             }
             if self.next_request > known {
-                self.talker.heard(id);
+                self.busy_poll.hit(id);
                 return true;
             }
             if now >= until {
@@ -363,7 +363,7 @@ impl Worker {
                     true => Err(Ended::Closed),
                     false => {
                         let now = clock::now();
-                        self.talker.asks(id, now);
+                        self.busy_poll.missed(id, now);
                         self.receive(id, now)
                     }
                 };
