@@ -123,9 +123,7 @@ fn line_bytes(transfer: &Transfer) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::initiator::snack::Came;
-    use crate::initiator::task::Stage;
-    use crate::sequence::Sn;
+    use crate::initiator::task::Command;
     use crate::wire::{Lun, TaskAttribute};
 
     const BLOCK_BYTES: usize = 64 << 10;
@@ -135,24 +133,14 @@ mod tests {
     }
 
     fn write(tag: u32) -> Task {
-        Task {
-            tag: TaskTag(tag),
-            user: 0,
+        let command = Command {
             lun: Lun::default(),
             cdb: [0; 16],
             attribute: TaskAttribute::Simple,
             transfer: Transfer::Write(vec![0; BLOCK_BYTES]),
-            stage: Stage::Queued,
-            sent: None,
-            cmd_sn: Sn(0),
-            bursts: VecDeque::new(),
-            got_bytes: 0,
-            data_sns: Came::default(),
-            answer: None,
-            answered: false,
-            extent: None,
-            retries: 0,
-        }
+            user: 0,
+        };
+        Task::new(TaskTag(tag), command)
     }
 
     /// Four writes at a time, each acknowledged 10 ms and answered 100 ms after it was sent.

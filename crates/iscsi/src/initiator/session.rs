@@ -15,12 +15,10 @@ use super::overlap::Overlaps;
 use super::queue::TaskQueue;
 use super::requests::{Request, Requests};
 use super::schedule::Schedule;
-use super::snack::Came;
 use super::tally::{Carriage, Tally};
 use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable, Transfer};
 use super::window::CommandWindow;
 use crate::keys::{ConnectionParameters, SessionParameters};
-use crate::sequence::Sn;
 use crate::text::exchange::Requester;
 use crate::text::send_targets::TargetRecord;
 use crate::wire::{Lun, TaskManagementFunction, TaskManagementResult};
@@ -251,30 +249,12 @@ impl Session {
             return Err(Full(command));
         }
         let Command {
-            lun,
-            cdb,
-            attribute,
-            transfer,
-            user,
-        } = command;
-        let extent = self.core.overlaps.enter(lun, &cdb, &transfer);
+            lun, cdb, transfer, ..
+        } = &command;
+        let extent = self.core.overlaps.enter(*lun, cdb, transfer);
         let task = self.core.tasks.insert(|tag| Task {
             extent,
-            tag,
-            user,
-            lun,
-            cdb,
-            attribute,
-            transfer,
-            retries: 0,
-            stage: Stage::Queued,
-            sent: None,
-            cmd_sn: Sn(0),
-            bursts: VecDeque::new(),
-            got_bytes: 0,
-            data_sns: Came::default(),
-            answer: None,
-            answered: false,
+            ..Task::new(tag, command)
         });
         for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
             trace.crossing(

@@ -172,6 +172,37 @@ pub(super) struct Task {
 }
 
 impl Task {
+    /// One that waits to be sent, and overlaps no other.
+    pub(super) fn new(tag: TaskTag, command: Command) -> Task {
+        let Command {
+            lun,
+            cdb,
+            attribute,
+            transfer,
+            user,
+        } = command;
+        Task {
+            tag,
+            user,
+            lun,
+            cdb,
+            attribute,
+            transfer,
+            stage: Stage::Queued,
+            sent: None,
+            cmd_sn: Sn(0),
+            bursts: VecDeque::new(),
+            got_bytes: 0,
+            data_sns: Came::default(),
+            answer: None,
+            answered: false,
+            extent: None,
+            retries: 0,
+        }
+    }
+}
+
+impl Task {
     /// Forgets all that has come for it, as if it had just been sent.
     pub(super) fn forget_answer(&mut self) {
         self.bursts.clear();
@@ -319,24 +350,14 @@ mod tests {
     use super::*;
 
     fn task(tag: TaskTag) -> Task {
-        Task {
-            tag,
-            user: 0,
+        let command = Command {
             lun: Lun::default(),
             cdb: [0; 16],
             attribute: TaskAttribute::Simple,
             transfer: Transfer::None,
-            stage: Stage::Queued,
-            sent: None,
-            cmd_sn: Sn(0),
-            bursts: VecDeque::new(),
-            got_bytes: 0,
-            data_sns: Came::default(),
-            answer: None,
-            answered: false,
-            extent: None,
-            retries: 0,
-        }
+            user: 0,
+        };
+        Task::new(tag, command)
     }
 
     #[test]
