@@ -1,12 +1,10 @@
 //! Two unequal routes to one unit, against what each carries alone.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use wansan_iscsi::initiator::{LoginSettings, Schedule};
 use wansan_iscsi::keys::Wanted;
-use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::wire::Lun;
 use wansan_path::{Effects, Limit, Rate};
@@ -22,7 +20,8 @@ use wansan_trace::Recorder;
 use wansan_workload::sequence::{Operation, Pattern};
 use wansan_workload::{Limit as LoadLimit, LoadConfig};
 
-const TARGET: &str = "iqn.2026-01.net.example:target";
+use super::storage::{TARGET, device};
+
 const QUEUE_BYTES: u64 = 2 << 20;
 /// The least that the first burst of a command may hold: less makes room for more commands in the window.
 const FIRST_BURST_BYTES: u32 = 64 << 10;
@@ -88,18 +87,6 @@ impl Writes {
             }
         });
         let connections: Vec<ConnectionConfig> = connections.collect();
-        let unit = LogicalUnit {
-            identity: Identity {
-                target_name: TARGET.to_owned(),
-                portal_group_tag: 1,
-                number: 0,
-            },
-            geometry: Geometry::new(64 << 20, 512, 0).expect("whole blocks"),
-            write_cache: false,
-            read_only: false,
-            thin: false,
-            keeps_reservations: false,
-        };
         let wanted = Wanted {
             max_connections: 2,
             first_burst_bytes: self.block_bytes.max(FIRST_BURST_BYTES),
@@ -109,7 +96,7 @@ impl Writes {
         storage.serve(TargetConfig {
             wanted: wanted.clone(),
             session: SessionConfig {
-                device: Arc::new(TargetDevice::new(vec![unit]).expect("one unit")),
+                device: device(),
                 command_window: COMMAND_WINDOW,
                 unsolicited_bytes: UNSOLICITED_BYTES,
                 memory: Memory::new(1 << 30),

@@ -24,7 +24,24 @@ use wansan_workload::sequence::{Operation, Pattern};
 use wansan_workload::service::{Service, ServiceTime};
 use wansan_workload::{Limit as LoadLimit, LoadConfig};
 
-const TARGET: &str = "iqn.2026-01.net.example:target";
+pub(super) const TARGET: &str = "iqn.2026-01.net.example:target";
+
+/// A target's one unit, of 64 MiB.
+pub(super) fn device() -> Arc<TargetDevice> {
+    let unit = LogicalUnit {
+        identity: Identity {
+            target_name: TARGET.to_owned(),
+            portal_group_tag: 1,
+            number: 0,
+        },
+        geometry: Geometry::new(64 << 20, 512, 0).expect("whole blocks"),
+        write_cache: false,
+        read_only: false,
+        thin: false,
+        keeps_reservations: false,
+    };
+    Arc::new(TargetDevice::new(vec![unit]).expect("one unit"))
+}
 
 /// One initiator and a target over a path.
 pub(crate) struct Case {
@@ -115,25 +132,13 @@ impl Case {
             true => path(["own:forward", "own:back"]),
             false => links,
         };
-        let unit = LogicalUnit {
-            identity: Identity {
-                target_name: TARGET.to_owned(),
-                portal_group_tag: 1,
-                number: 0,
-            },
-            geometry: Geometry::new(64 << 20, 512, 0).expect("whole blocks"),
-            write_cache: false,
-            read_only: false,
-            thin: false,
-            keeps_reservations: false,
-        };
         let target = TargetConfig {
             wanted: Wanted {
                 max_connections: 8,
                 ..self.wanted.clone()
             },
             session: SessionConfig {
-                device: Arc::new(TargetDevice::new(vec![unit]).expect("one unit")),
+                device: device(),
                 command_window: self.command_window,
                 unsolicited_bytes: UNSOLICITED_BYTES,
                 memory: Memory::new(1 << 30),
