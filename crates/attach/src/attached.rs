@@ -29,7 +29,7 @@ use crate::worker::{Shared, Worker};
 /// Writes are merged to bursts of that length at most: longer ones gain nothing, and hold others up.
 const BURST_BYTES: u64 = 256 << 10;
 
-/// Changes that the target may have to be asked for again: from the half on, it is flushed unasked.
+/// Writes, trims and zeros that may have to be sent to the target again: from half of them on, its cache is flushed.
 const UNFLUSHED_CHANGES: usize = 8192;
 
 /// What a write that was acknowledged waits for others to merge with.

@@ -78,7 +78,7 @@ impl Slices {
         self.forget();
     }
 
-    /// Keeps a slice, if it may be the one that is told.
+    /// Keeps a slice that the diagnosis may show.
     fn choose(&mut self, slice: Diagnosis) {
         // They come with the busiest first.
         let Some(busiest) = slice.sessions.first() else {
@@ -101,22 +101,25 @@ impl Slices {
         }
     }
 
-    /// Forgets the sessions that were not seen for longest, where there are too many. Those of slices that may be told stay: there
-    /// is one for each limit.
+    /// Drops the least recently seen sessions where there are too many. Those of slices that the diagnosis may show stay, of which
+    /// there is one for each limit.
     fn forget(&mut self) {
         if self.sessions.len() <= MOST_SESSIONS {
             return;
         }
-        let told = self.best.values().flat_map(|(_, _, slice)| &slice.sessions);
-        let told: BTreeSet<Key> = told.map(key).collect();
-        let sessions = self.sessions.iter().filter(|(key, _)| !told.contains(*key));
+        let shown = self.best.values().flat_map(|(_, _, slice)| &slice.sessions);
+        let shown: BTreeSet<Key> = shown.map(key).collect();
+        let sessions = self
+            .sessions
+            .iter()
+            .filter(|(key, _)| !shown.contains(*key));
         let mut seen: Vec<u64> = sessions.map(|(_, sums)| sums.last).collect();
         seen.sort_unstable_by(|one, other| other.cmp(one));
         let Some(&oldest) = seen.get(MOST_SESSIONS / 2) else {
             return;
         };
         self.sessions
-            .retain(|key, sums| sums.last > oldest || told.contains(key));
+            .retain(|key, sums| sums.last > oldest || shown.contains(key));
     }
 
     /// What they tell together, of a watch of so many seconds; `None` before the first.

@@ -106,7 +106,7 @@ impl TargetTracing {
         self.0.links.clear();
     }
 
-    /// Has them go on. Commands that began before are not told of.
+    /// Resumes them. Commands that began before are not reported.
     ///
     /// # Errors
     /// The kernel refuses.

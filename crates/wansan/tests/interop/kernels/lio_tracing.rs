@@ -82,7 +82,7 @@ pub(crate) fn listen() -> Result<(), String> {
             .find(|command| command.began_ns < resumed_ns);
         if let Some(wrong) = wrong {
             return Err(format!(
-                "told of behind a pause until {resumed_ns}: {wrong:?}"
+                "reported after a pause until {resumed_ns}: {wrong:?}"
             ));
         }
         if commands.is_empty() || lost > 0 {
