@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use foldhash::HashSet;
 use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
-use wansan_trace::{ConnectionId, Layer, NameId, SessionId};
+use wansan_trace::{ConnectionId, Layer, NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
 use crate::join::Task;
@@ -104,7 +105,8 @@ struct Watch {
     sent_commands: bool,
     newest_cmd_sn: u32,
     max_cmd_sn: Option<u32>,
-    outstanding: u64,
+    /// Commands without an answer. Those sent before the recording began are unknown, and so are their answers.
+    outstanding: HashSet<TaskTag>,
     answers: u64,
     /// The most and the least that the target let be outstanding when it answered.
     slots: u64,
@@ -123,22 +125,20 @@ pub(crate) fn at_or_after(a: u32, b: u32) -> bool {
 
 impl Watch {
     fn see(&mut self, pdu: &Pdu) {
-        let is_answer =
+        let has_status =
             pdu.opcode == SCSI_RESPONSE || pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0;
+        let is_answer = has_status && self.outstanding.remove(&pdu.task);
         if pdu.opcode == SCSI_COMMAND {
             if self.commands == 0 || at_or_after(pdu.cmd_sn, self.newest_cmd_sn) {
                 self.newest_cmd_sn = pdu.cmd_sn;
             }
             self.commands += 1;
-            self.outstanding += 1;
+            self.outstanding.insert(pdu.task);
             let first = *self.connection.get_or_insert(pdu.connection);
             self.has_several |= first != pdu.connection;
             self.sent_commands |= pdu.direction == PduDirection::Sent;
         } else if pdu.opcode >= FIRST_TARGET_OPCODE {
-            if is_answer {
-                self.outstanding = self.outstanding.saturating_sub(1);
-                self.answers += 1;
-            }
+            self.answers += u64::from(is_answer);
             if self
                 .max_cmd_sn
                 .is_none_or(|known| at_or_after(pdu.max_cmd_sn, known))
@@ -157,7 +157,7 @@ impl Watch {
         // once there are any.
         if is_answer || self.answers == 0 {
             let free = if closed { 0 } else { u64::from(free) };
-            let now = self.outstanding + free;
+            let now = self.outstanding.len() as u64 + free;
             if self.answers == 1 {
                 (self.least_slots, self.slots) = (None, 0);
             }
@@ -224,21 +224,26 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use wansan_trace::Instant;
     use wansan_trace::event::PduDirection::{Received, Sent};
-    use wansan_trace::{Instant, TaskTag};
 
     use super::*;
 
-    /// What an initiator sees of a window of two: its commands by both connections, and answers of which one is late.
-    fn seen() -> Vec<Pdu> {
-        let pdu = |at: u64, direction, opcode, connection, cmd_sn, max_cmd_sn| Pdu {
+    fn pdu(
+        at: u64,
+        direction: PduDirection,
+        opcode: u8,
+        (connection, task): (u16, u32),
+        (cmd_sn, max_cmd_sn): (u32, u32),
+    ) -> Pdu {
+        Pdu {
             time: Instant::from_ns(at),
             session: SessionId(1),
             connection: ConnectionId(connection),
             direction,
             opcode,
             flags: 0,
-            task: TaskTag(0),
+            task: TaskTag(task),
             transfer_tag: 0,
             cmd_sn,
             stat_sn: 0,
@@ -248,19 +253,26 @@ mod tests {
             buffer_offset: 0,
             data_bytes: 0,
             stream_offset: 0,
+        }
+    }
+
+    /// What an initiator sees of a window of two: its commands by both connections, and answers of which one is late.
+    fn seen() -> Vec<Pdu> {
+        let command =
+            |at, connection, number| pdu(at, Sent, SCSI_COMMAND, (connection, number), (number, 0));
+        let answer = |at, connection, task, max| {
+            pdu(at, Received, SCSI_RESPONSE, (connection, task), (0, max))
         };
-        let command = |at, connection, number| pdu(at, Sent, SCSI_COMMAND, connection, number, 0);
-        let answer = |at, connection, max| pdu(at, Received, SCSI_RESPONSE, connection, 0, max);
         vec![
             command(1, 0, 1),
             command(2, 1, 2),
             // Of the second command, while the answer of the first is on its way: the target has done both.
-            answer(10, 1, 4),
+            answer(10, 1, 2, 4),
             command(11, 1, 3),
             command(12, 1, 4),
-            answer(20, 0, 3),
-            answer(30, 1, 5),
-            answer(31, 1, 6),
+            answer(20, 0, 1, 3),
+            answer(30, 1, 3, 5),
+            answer(31, 1, 4, 6),
         ]
     }
 
@@ -284,13 +296,28 @@ mod tests {
     }
 
     #[test]
+    fn answers_to_commands_from_before_the_recording_leave_the_others_outstanding() {
+        // Eight in flight, and each answer lets the next command go.
+        let each = (0..100_u32).flat_map(|number| {
+            let (at, max_cmd_sn) = (2 * u64::from(number), number + 108);
+            let answered = (0, number + 100);
+            let sent = (number + 108, 0);
+            [
+                pdu(at, Received, SCSI_RESPONSE, answered, (0, max_cmd_sn)),
+                pdu(at + 1, Sent, SCSI_COMMAND, (0, number + 108), sent),
+            ]
+        });
+        assert_eq!(uses(each.map(|pdu| (0, pdu))).slots, 8);
+    }
+
+    #[test]
     fn the_target_knows_what_it_has_answered() {
-        let at_target = [(3, 1, 2), (4, 2, 3), (5, 0, 0), (6, 0, 0)].into_iter();
+        let at_target = [(3, 1, 1), (4, 2, 2), (5, 0, 1), (6, 0, 2)].into_iter();
         let mut all: Vec<(u16, Pdu)> = seen().into_iter().map(|pdu| (0, pdu)).collect();
         let [command, _, answer, ..] = seen()[..] else {
             panic!("commands and answers");
         };
-        for (at, cmd_sn, _) in at_target {
+        for (at, cmd_sn, task) in at_target {
             let time = Instant::from_ns(at);
             let direction = if cmd_sn > 0 { Received } else { Sent };
             let of = if cmd_sn > 0 { command } else { answer };
@@ -300,6 +327,7 @@ mod tests {
                 Pdu {
                     time,
                     direction,
+                    task: TaskTag(task),
                     cmd_sn,
                     max_cmd_sn,
                     ..of
