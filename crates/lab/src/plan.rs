@@ -114,9 +114,9 @@ pub use conditions::{Amendment, Conditions};
 pub use document::{
     CaptureWish, CaseTable, ControlTable, Count, Document, EffectsTable, EmulatorKind, HostTable,
     InitiatorTable, Jitter, JitterTable, KnownTable, LinkRate, Loss, LossKind, LossTable,
-    PaperTable, PathTable, Queue, QueueTable, RateTable, RecordKind, RelayTable, ReorderTable,
-    RouteTable, RouterTable, RoutingBy, RoutingTable, SessionTable, StreamTable, TargetTable,
-    TcpTable, TextOr, TraceTable, WorkloadTable, WorldKind, WorldTable,
+    PaperTable, PathTable, ProcessorsTable, Queue, QueueTable, RateTable, RecordKind, RelayTable,
+    ReorderTable, RouteTable, RouterTable, RoutingBy, RoutingTable, SessionTable, StreamTable,
+    TargetTable, TcpTable, TextOr, TraceTable, WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation};
 pub use files::PlanFile;

@@ -4,6 +4,7 @@ mod ends;
 mod hosts;
 mod network;
 mod ports;
+mod processors;
 mod relays;
 mod streams;
 mod tunnels;
@@ -101,6 +102,9 @@ pub(crate) fn run(
     network.set_latency(Latency::default(), seed);
     let directions = network::build(&mut network, scenario, seed)?;
     let mut storage = Storage::new(network, SAMPLE_INTERVAL);
+    if let Some(processors) = processors::processors(cell) {
+        storage.set_processors(processors);
+    }
     if let (Some(_), Some(table)) = (&scenario.target_host, &document.target) {
         storage.serve(hosts::target(document, table, recorder())?);
         if document.workload.load.verify {

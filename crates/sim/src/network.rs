@@ -3,9 +3,11 @@
 //! Events happen in the order of their times, and at one time in the order in which they were made, so a network does
 //! the same each time that it is run.
 
+mod end;
 mod gro;
 mod hop;
 mod latency;
+mod pause;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -25,11 +27,15 @@ use wansan_trace::{Instant, NameId, Recorder};
 use crate::tcp::connection::Connection;
 use crate::tcp::segment::Segment;
 use latency::Draw;
+use pause::Pending;
 use schedule::Schedule;
 use vpn::{Thread, Tunnel, VpnUsage};
 
+pub(crate) use end::End;
+pub use end::Program;
 pub use hop::Hop;
 pub use latency::Latency;
+pub use pause::Pauses;
 
 /// Bytes of an IPv4 header and of an Ethernet header.
 pub(crate) const IP_BYTES: u32 = 20;
@@ -74,23 +80,6 @@ fn seconds(at: Instant) -> f64 {
     at.ns() as f64 / 1e9
 }
 
-/// What a program does with its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
-    /// Reads all that is there, from a time on.
-    Sink {
-        /// That time, in nanoseconds.
-        from_ns: u64,
-    },
-    /// Writes so many bytes as fast as there is room, then ends the stream.
-    Source {
-        /// Bytes that are left.
-        bytes: u64,
-    },
-    /// Is the caller's: [`Network::run`] says when it may read or write.
-    Callers,
-}
-
 /// A packet on its way.
 #[derive(Debug, Clone)]
 pub(crate) struct Wire {
@@ -109,32 +98,6 @@ impl Wire {
     pub(crate) fn inner_bytes(&self) -> u32 {
         IP_BYTES + self.segment.header_bytes() + self.segment.bytes
     }
-}
-
-/// An end of a connection, its program and the way to its peer.
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) connection: Connection,
-    program: Program,
-    pub(crate) peer: u32,
-    route: Vec<Hop>,
-    /// The link into which its host sends.
-    access: u32,
-    /// What has arrived and its TCP has not taken.
-    arrived: Vec<(Segment, Ecn)>,
-    actor: u32,
-    host: u32,
-    /// Of a caller's program: whether it reads, whether it waits for room, whether that it may go on is yet
-    /// to be reported.
-    reads: bool,
-    wants_room: bool,
-    is_ready: bool,
-    /// Whether its program knows that the peer has sent all, or has aborted the connection.
-    knows_end: bool,
-    /// What has the peer asked by ECE to slow down, if anything does.
-    ece: Option<wansan_split::Receiver>,
-    /// Its own address and the peer's, for records.
-    pub(crate) addresses: Option<[SocketAddr; 2]>,
 }
 
 #[derive(Debug)]
@@ -319,6 +282,7 @@ impl Network {
                 arrived: Vec::new(),
                 actor,
                 host,
+                pauses: Default::default(),
                 reads: true,
                 wants_room: true,
                 is_ready: false,
@@ -330,6 +294,18 @@ impl Network {
         self.schedule
             .set(self.ends[first as usize].actor, begins_ns.max(self.now_ns));
         [first, first + 1]
+    }
+
+    /// Has the program of an end, which could go on now, do so at a time.
+    pub(crate) fn postpone(&mut self, end: u32, at_ns: u64) {
+        let host = self.ends[end as usize].host;
+        self.schedule.set(host, at_ns);
+    }
+
+    /// Has the host of an end, and a caller's program there, stand still at times that count from now.
+    pub fn pause(&mut self, end: u32, pauses: &Pauses) {
+        let of = |pauses| Pending::since(self.now_ns, pauses);
+        self.ends[end as usize].pauses = [of(&pauses.host), of(&pauses.program)];
     }
 
     /// An end of a connection.
@@ -627,7 +603,9 @@ impl Network {
             // Who sends into one link shares a host.
             let host = &mut self.links[end.access as usize];
             let idle_ns = self.now_ns.saturating_sub(host.awake_ns);
-            host.awake_ns = self.now_ns + self.latency.next_ns(idle_ns);
+            let [host_pauses, _] = &mut end.pauses;
+            let runs_ns = host_pauses.over_ns(self.now_ns);
+            host.awake_ns = runs_ns + self.latency.next_ns(idle_ns);
             self.schedule.set(end.host, host.awake_ns);
         }
     }
@@ -650,7 +628,7 @@ impl Network {
         }
     }
 
-    /// An end takes what has arrived.
+    /// An end takes what has arrived, or its program goes on after a pause.
     fn take(&mut self, end: u32) {
         let mut taken = std::mem::take(&mut self.taken);
         std::mem::swap(&mut taken, &mut self.ends[end as usize].arrived);
@@ -664,6 +642,7 @@ impl Network {
             self.act(end);
         }
         self.taken = taken;
+        self.notify(end);
     }
 
     /// An end does what is due: its timers, its program, its packets.
@@ -700,10 +679,6 @@ impl Network {
             }
         }
         let due = this.next_ns(now_ns);
-        if !this.is_ready && this.may_go_on() {
-            this.is_ready = true;
-            self.ready.push_back(end);
-        }
         let first = this.route[0];
         for packet in sent.drain(..) {
             self.go_on(Some(first), packet);
@@ -713,81 +688,22 @@ impl Network {
             let actor = self.ends[end as usize].actor;
             self.schedule.set(actor, due_ns.max(self.now_ns));
         }
-    }
-}
-
-impl End {
-    /// Whether a caller's program has something to do.
-    fn may_go_on(&self) -> bool {
-        let connection = &self.connection;
-        if connection.was_reset() {
-            return self.program == Program::Callers && self.reads && !self.knows_end;
-        }
-        self.program == Program::Callers
-            && connection.is_established()
-            && (self.reads && connection.receiver().readable_bytes() > 0
-                || self.reads && !self.knows_end && self.has_ended()
-                || self.wants_room && connection.sender().is_writable())
+        self.notify(end);
     }
 
-    /// Data have come: asks the peer to slow down, where its orders say so.
-    fn judge(&mut self, now_ns: u64) {
-        let Some(ece) = &mut self.ece else { return };
-        let (sender, receiver) = (self.connection.sender(), self.connection.receiver());
-        let arrival = wansan_split::Arrival {
-            received_bytes: receiver.received_bytes(),
-            unread_bytes: receiver.readable_bytes(),
-            min_rtt_ns: sender.window().min_rtt_us.map(|us| us * 1_000),
-            advertised_mss_bytes: receiver.advertised_mss(),
-            is_signalling: receiver.demands_cwr(),
-        };
-        if receiver.uses_ecn() && ece.on_segment(&arrival, now_ns) {
-            self.connection.receiver_mut().demand_cwr();
+    /// A caller's program learns that it may go on, after its pause if it has one.
+    fn notify(&mut self, end: u32) {
+        let this = &mut self.ends[end as usize];
+        if this.is_ready || !this.may_go_on() {
+            return;
         }
-    }
-
-    /// Whether all was read, up to the peer's FIN.
-    fn has_ended(&self) -> bool {
-        let receiver = self.connection.receiver();
-        receiver.is_finished() && receiver.readable_bytes() == 0
-    }
-
-    /// When it has something to do next.
-    fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        let timer = self.connection.next_timer();
-        match self.program {
-            Program::Sink { from_ns } if from_ns > now_ns => {
-                Some(timer.map_or(from_ns, |timer| timer.min(from_ns)))
-            }
-            _ => timer,
-        }
-    }
-
-    /// Whether its program did anything.
-    fn run_program(&mut self, now_ns: u64) -> bool {
-        if self.program == Program::Callers {
-            return false;
-        }
-        let readable = match self.program {
-            Program::Sink { from_ns } if from_ns > now_ns => 0,
-            _ => self.connection.receiver().readable_bytes(),
-        };
-        if readable > 0 {
-            self.connection.read(now_ns, readable);
-        }
-        let mut has_written = false;
-        if let Program::Source { bytes } = &mut self.program
-            && *bytes > 0
-            && self.connection.is_established()
-            && self.connection.sender().is_writable()
-        {
-            let taken = self.connection.write(now_ns, *bytes);
-            *bytes -= taken;
-            has_written = taken > 0;
-            if *bytes == 0 {
-                self.connection.shut();
+        let [_, program_pauses] = &mut this.pauses;
+        match program_pauses.over_ns(self.now_ns) {
+            over_ns if over_ns > self.now_ns => self.schedule.set(this.host, over_ns),
+            _ => {
+                this.is_ready = true;
+                self.ready.push_back(end);
             }
         }
-        readable > 0 || has_written
     }
 }

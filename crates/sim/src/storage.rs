@@ -1,14 +1,15 @@
 //! Programs over simulated TCP in virtual time: iSCSI initiators with their loads and a target,
 //! measured streams, and relays.
 //!
-//! All are the machines that real sockets drive ([`wansan_iscsi`], [`wansan_workload`], [`wansan_split`]); what
-//! drivers do around them costs no time here.
+//! All are the machines that real sockets drive ([`wansan_iscsi`], [`wansan_workload`], [`wansan_split`]). What they and
+//! their drivers do takes no time, or what [`ProcessorsConfig`] says of processors, of which a host has a number.
 
 mod client;
 mod dial;
 mod initiator;
 mod medium;
 mod multipath;
+mod processors;
 mod receiver;
 mod relay;
 mod sender;
@@ -29,19 +30,21 @@ use wansan_workload::stream::Nonsense;
 
 pub use self::dial::Patience;
 pub use self::initiator::{InitiatorConfig, InitiatorError};
+pub use self::processors::{ProcessorsConfig, Program, ProgramCost};
 pub use self::receiver::ReceiverConfig;
 pub use self::relay::RelayConfig;
 pub use self::sender::{StreamConfig, StreamError};
-pub use self::socket::{ConnectionConfig, EndConfig};
+pub use self::socket::{ConnectionConfig, EndConfig, Owner};
 pub use self::target::{TargetConfig, TargetError};
 
 use self::initiator::Initiator;
+use self::processors::{Processors, Thread};
 use self::receiver::Receiver;
 use self::relay::Relay;
 use self::sender::Sender;
-use self::socket::{Owner, Sockets};
+use self::socket::Sockets;
 use self::target::Target;
-use crate::network::{MOST_AT_ONCE, Network, Runaway};
+use crate::network::{MOST_AT_ONCE, Network, Pauses, Runaway};
 
 /// Why a simulation ended before its loads did.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +140,10 @@ pub struct Storage {
     next_sample: Instant,
     /// Changes of links, in the order of their times, which run from the beginning of the loads.
     changes: VecDeque<(Duration, u32, Change)>,
+    /// Pauses of initiators, and of the target in what it does for them, from the beginning of the loads.
+    pauses: Vec<(usize, [Pauses; 2])>,
+    /// Where programs take something of them.
+    processors: Option<Processors>,
     began: Option<Instant>,
 }
 
@@ -154,6 +161,8 @@ impl Storage {
             sample,
             next_sample: Instant::ZERO,
             changes: VecDeque::new(),
+            pauses: Vec::new(),
+            processors: None,
             began: None,
         }
     }
@@ -161,6 +170,17 @@ impl Storage {
     /// Has a link change so long after the loads have begun, not before the changes that were scheduled earlier.
     pub fn schedule(&mut self, after: Duration, link: u32, change: Change) {
         self.changes.push_back((after, link, change));
+    }
+
+    /// Has programs take something of processors.
+    pub fn set_processors(&mut self, config: ProcessorsConfig) {
+        self.sockets.count_work();
+        self.processors = Some(Processors::new(config));
+    }
+
+    /// Has an initiator, and whoever takes its connections, stand still at times from the beginning of the loads.
+    pub fn pause(&mut self, initiator: usize, pauses: [Pauses; 2]) {
+        self.pauses.push((initiator, pauses));
     }
 
     /// Adds the target, which takes connections to all addresses at which nobody else listens. Its units give zeros.
@@ -277,6 +297,9 @@ impl Storage {
 
     fn begin(&mut self, now: Instant) -> Result<(), StorageError> {
         self.began = Some(now);
+        for (place, pauses) in std::mem::take(&mut self.pauses) {
+            self.sockets.pause(Owner::Initiator(place), &pauses);
+        }
         for place in 0..self.initiators.len() {
             self.initiators[place].begin(now);
             self.turn(Owner::Initiator(place), None)?;
@@ -303,9 +326,8 @@ impl Storage {
 
     /// Lets the next thing happen.
     fn step(&mut self) -> Result<(), StorageError> {
-        let now = self.sockets.now();
-        let initiators = self.initiators.iter().map(|it| it.wakes_at(now));
-        let senders = self.senders.iter().map(|it| it.wakes_at(now));
+        let initiators = (0..self.initiators.len()).map(|place| self.initiator_wakes_at(place));
+        let senders = (0..self.senders.len()).map(|place| self.sender_wakes_at(place));
         let target = self.target.iter().map(Target::wakes_at);
         let own = [self.next_sample, self.next_change()];
         let wakes_at = initiators.chain(senders).chain(target).chain(own).min();
@@ -323,18 +345,50 @@ impl Storage {
             && target.wakes_at() <= now
         {
             target.complete(&mut self.sockets)?;
+            self.account(now);
         }
         for place in 0..self.initiators.len() {
-            if self.initiators[place].wakes_at(now) <= now {
+            if self.initiator_wakes_at(place) <= now {
                 self.turn(Owner::Initiator(place), None)?;
             }
         }
         for place in 0..self.senders.len() {
-            if self.senders[place].wakes_at(now) <= now {
+            if self.sender_wakes_at(place) <= now {
                 self.turn(Owner::Sender(place), None)?;
             }
         }
         Ok(())
+    }
+
+    /// When an initiator has something to do by itself, and a processor for it.
+    fn initiator_wakes_at(&self, place: usize) -> Instant {
+        let wakes_at = self.initiators[place].wakes_at(self.sockets.now());
+        wakes_at.max(self.is_free_at(Owner::Initiator(place)))
+    }
+
+    /// The same of a sender.
+    fn sender_wakes_at(&self, place: usize) -> Instant {
+        let wakes_at = self.senders[place].wakes_at(self.sockets.now());
+        wakes_at.max(self.is_free_at(Owner::Sender(place)))
+    }
+
+    fn is_free_at(&self, owner: Owner) -> Instant {
+        let thread = Thread {
+            owner,
+            serves: None,
+        };
+        let processors = self.processors.as_ref();
+        processors.map_or(Instant::ZERO, |it| it.free(thread))
+    }
+
+    /// What was done now takes its time.
+    fn account(&mut self, now: Instant) {
+        let Some(processors) = &mut self.processors else {
+            return;
+        };
+        for (thread, work) in self.sockets.take_work() {
+            processors.works(thread, work, now, &mut self.sockets.network.trace);
+        }
     }
 
     fn next_change(&self) -> Instant {
@@ -344,7 +398,15 @@ impl Storage {
 
     /// A program does all that it can do now, since something happened at one of its ends or it is time.
     fn turn(&mut self, owner: Owner, end: Option<u32>) -> Result<(), StorageError> {
+        let now = self.sockets.now();
         let sockets = &mut self.sockets;
+        if let (Some(processors), Some(end)) = (&mut self.processors, end) {
+            let begins = processors.begins(sockets.thread(end), now, &mut sockets.network.trace);
+            if begins > now {
+                sockets.network.postpone(end, begins.ns());
+                return Ok(());
+            }
+        }
         match (owner, end) {
             (Owner::Initiator(place), _) => self.initiators[place]
                 .turn(sockets)
@@ -361,6 +423,7 @@ impl Storage {
             (Owner::Relay(place), Some(end)) => self.relays[place].turn(end, sockets),
             (Owner::Target | Owner::Receiver(_) | Owner::Relay(_), None) => {}
         }
+        self.account(now);
         self.accept()
     }
 
@@ -379,7 +442,12 @@ impl Storage {
     }
 
     fn record(&mut self) {
-        self.sockets.network.record_links();
+        let network = &mut self.sockets.network;
+        network.record_links();
+        if let Some(processors) = &self.processors {
+            let now = Instant::from_ns(network.now_ns());
+            processors.record(now, &mut network.trace);
+        }
         if let Some(target) = &mut self.target {
             target.record_tcp(&self.sockets);
         }

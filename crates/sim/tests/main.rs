@@ -2,6 +2,7 @@
 
 mod conservation;
 mod loss;
+mod processors;
 mod recovery;
 mod relay;
 mod routes;

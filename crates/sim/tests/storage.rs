@@ -11,10 +11,10 @@ use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::wire::Lun;
 use wansan_path::{Change, Effects, Limit, Rate};
 use wansan_schema::BenchReport;
-use wansan_sim::network::Network;
+use wansan_sim::network::{Network, Pauses};
 use wansan_sim::storage::{
-    ConnectionConfig, EndConfig, Ended, InitiatorConfig, Patience, Storage, StorageError,
-    TargetConfig,
+    ConnectionConfig, EndConfig, Ended, InitiatorConfig, Patience, ProcessorsConfig, Storage,
+    StorageError, TargetConfig,
 };
 use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::receive::ReceiveConfig;
@@ -58,6 +58,10 @@ pub(crate) struct Case {
     pub(crate) later: Option<Duration>,
     /// When the first connection's path goes down and up again, after the loads have begun.
     pub(crate) outage: Option<[Duration; 2]>,
+    /// What programs take of processors, if they take anything.
+    pub(crate) processors: Option<ProcessorsConfig>,
+    /// When the initiator and the target stand still.
+    pub(crate) pauses: Option<[Pauses; 2]>,
     /// How long it is measured.
     pub(crate) time: Duration,
     /// Whether what is read is compared.
@@ -80,6 +84,8 @@ impl Default for Case {
             wanted: Wanted::default(),
             later: None,
             outage: None,
+            processors: None,
+            pauses: None,
             time: Duration::from_secs(4),
             verify: false,
             drain: None,
@@ -150,6 +156,12 @@ impl Case {
         };
         let mut storage = Storage::new(network, Duration::from_millis(100));
         storage.serve(target);
+        if let Some(processors) = &self.processors {
+            storage.set_processors(processors.clone());
+        }
+        if let Some(pauses) = &self.pauses {
+            storage.pause(0, pauses.clone());
+        }
         if self.verify {
             storage.keep(0, None);
         }
@@ -221,7 +233,7 @@ impl Case {
 }
 
 /// Within a share of what is expected.
-fn is_about(found: f64, expected: f64, share: f64) {
+pub(crate) fn is_about(found: f64, expected: f64, share: f64) {
     assert!(
         (found / expected - 1.0).abs() <= share,
         "{found} of {expected}"

@@ -6,7 +6,7 @@ use crate::knob::Setting;
 use crate::replay::measure;
 use crate::seeds;
 use crate::setup::Setup;
-use crate::what_if::{Range, Twin, WhatIf, changed, with_losses_by_chance};
+use crate::what_if::{Range, Twin, WhatIf, changed, without_mishaps};
 
 /// How long the flow grows before it is measured: its window grows by a packet in each round trip.
 const WARMUP: Duration = Duration::from_secs(5);
@@ -53,6 +53,6 @@ fn beside_reno(setup: &Setup) -> Setup {
         has_rival: true,
         warmup: WARMUP,
         time: TIME,
-        ..with_losses_by_chance(setup)
+        ..without_mishaps(setup)
     }
 }

@@ -10,6 +10,7 @@
 //! - [`finding`] predicts what a finding's advice brings.
 
 mod advice;
+mod calibrate;
 mod fairness;
 pub mod finding;
 pub mod fit;

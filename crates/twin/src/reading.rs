@@ -3,6 +3,7 @@
 mod captured;
 mod load;
 mod paths;
+mod pauses;
 mod sessions;
 mod store;
 mod tunnels;
@@ -233,8 +234,14 @@ impl Reading {
             ..window
         };
         let directions = paths::directions(cell, simulated, &mut unknown)?;
-        let (initiators, tunnels) =
-            sessions::initiators(cell, &recorded, &directions, loads, window, &mut unknown)?;
+        let (initiators, tunnels) = sessions::initiators(
+            cell,
+            &recorded,
+            &directions,
+            loads,
+            [window, simulated],
+            &mut unknown,
+        )?;
         let windows = recorded.sessions.iter();
         let windows = windows.filter_map(|session| Some(session.command_window?.slots));
         let command_window = windows.max().ok_or(Unfit::Missing("pdu"))?;
@@ -248,6 +255,7 @@ impl Reading {
             directions,
             tunnels,
             command_window: u32::try_from(command_window).unwrap_or(u32::MAX),
+            costs: [None; 2],
             separate_status: has_separate_status(cell),
             initiators,
             warmup: warmup.min(MOST_WARMUP),

@@ -17,8 +17,8 @@ use wansan_path::{Effects, EffectsError};
 use wansan_sim::caught;
 use wansan_sim::network::{Hop, Latency, Network};
 use wansan_sim::storage::{
-    ConnectionConfig, EndConfig, Ended, InitiatorConfig, Patience, Storage, StorageError,
-    TargetConfig,
+    ConnectionConfig, EndConfig, Ended, InitiatorConfig, Owner, Patience, ProcessorsConfig,
+    Program, Storage, StorageError, TargetConfig,
 };
 use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::jiffies::Hz;
@@ -150,6 +150,9 @@ fn simulate(
     let tunnels = tunnel::build(&mut network, setup, seed)?;
     let mut storage = Storage::new(network, SAMPLE_INTERVAL);
     storage.serve(target(setup, recorder())?);
+    if let Some(processors) = processors(setup) {
+        storage.set_processors(processors);
+    }
     if setup.has_rival {
         let config = rival::sender(setup, &links, seed)?;
         storage.receive(&rival::receiver(&config));
@@ -172,6 +175,7 @@ fn simulate(
             *connection = client;
         }
         storage.add(config)?;
+        storage.pause(place, setup.initiators[place].pauses.clone());
     }
     let directions = setup.directions.iter().zip(&links);
     let changes = directions.flat_map(|(it, &link)| it.changes.iter().map(move |it| (link, it)));
@@ -228,6 +232,27 @@ fn summary(setup: &Setup, ended: Ended) -> Result<CellSummary, ReplayError> {
     }
     let cell = Cell::gather(&recorders).expect("a twin's I/Os are recorded");
     Ok(summarise(&cell, Some(window)))
+}
+
+/// The processors of the hosts, of which each program has enough: what others had of them is in its pauses.
+fn processors(setup: &Setup) -> Option<ProcessorsConfig> {
+    let [initiator, target] = setup.costs;
+    let program = |owner, host, what: &str, cost| Program {
+        owner,
+        name: format!("{host} {what}"),
+        host,
+        cost,
+    };
+    let mut programs = Vec::new();
+    programs.extend(target.map(|cost| program(Owner::Target, 0, "target", cost)));
+    for place in 0..setup.initiators.len() {
+        let owner = Owner::Initiator(place);
+        programs.extend(initiator.map(|cost| program(owner, place + 1, "initiator", cost)));
+    }
+    (!programs.is_empty()).then_some(ProcessorsConfig {
+        cores: setup.initiators.len(),
+        programs,
+    })
 }
 
 /// The links of all directions, in their order.

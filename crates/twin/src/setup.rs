@@ -8,7 +8,9 @@ use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
 use wansan_path::rate::Rate;
 use wansan_path::{Capacity, Change, Limit, LossModel};
+use wansan_sim::network::Pauses;
 use wansan_sim::network::vpn::{Cost, Wrapping};
+use wansan_sim::storage::ProgramCost;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::BufferConfig;
 use wansan_split::DEFAULT_BUFFER_BYTES;
@@ -37,6 +39,8 @@ pub struct Setup {
     pub separate_status: bool,
     /// How the store serves; `None` of one that answers at once.
     pub store: Option<Service>,
+    /// What an initiator takes of a processor, and the target; `None` of what takes nothing.
+    pub costs: [Option<ProgramCost>; 2],
     /// The sessions.
     pub initiators: Vec<Initiator>,
     /// From the beginning of the loads to that of the measurement.
@@ -118,6 +122,8 @@ pub struct Initiator {
     pub schedule: Schedule,
     /// What is asked of the unit; its times are those of the [`Setup`].
     pub load: LoadConfig,
+    /// When it, and the target in what it does for it, stood still, from the beginning of the loads.
+    pub pauses: [Pauses; 2],
 }
 
 /// A connection.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use wansan_insight::finding::Observed;
 use wansan_insight::{CellSummary, explain};
 
+use crate::calibrate::calibrated;
 use crate::fit::{Compared, MORE_SEEDS, Nearest, nearest};
 use crate::knob::{KnobError, Setting, set};
 use crate::reading::{Reading, by_chance};
@@ -120,9 +121,12 @@ pub(crate) struct Outcome {
     pub(crate) shortened: Option<String>,
 }
 
-/// A setup that loses as many packets, but none by its position.
-pub(crate) fn with_losses_by_chance(setup: &Setup) -> Setup {
+/// A setup that loses as many packets, but none by its position, and on whose hosts nothing else runs.
+pub(crate) fn without_mishaps(setup: &Setup) -> Setup {
     let mut setup = setup.clone();
+    for initiator in &mut setup.initiators {
+        initiator.pauses = Default::default();
+    }
     for direction in &mut setup.directions {
         if direction.loss_share > 0.0 {
             direction.loss = by_chance(direction.loss_share);
@@ -184,8 +188,11 @@ impl Twin {
         more: &[std::ops::Range<u64>],
         goes_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<Twin, ReplayError> {
+        reading.setup = calibrated(reading.setup, &reading.recorded, goes_on)?;
+        let costs = reading.setup.costs;
         let mut setups = vec![reading.setup.clone()];
-        setups.append(&mut reading.alternatives);
+        let others = reading.alternatives.drain(..);
+        setups.extend(others.map(|other| Setup { costs, ..other }));
         let Nearest {
             place,
             replay,
@@ -330,7 +337,7 @@ impl Twin {
 
     /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
     fn within(&self, most: Duration, setups: usize, outcome: &mut Outcome) -> Setup {
-        let mut setup = with_losses_by_chance(&self.reading.setup);
+        let mut setup = without_mishaps(&self.reading.setup);
         let runs = setups as u32 * seeds::FEWEST as u32;
         let each = most / runs.max(1);
         let wanted = setup.warmup + setup.time;

@@ -148,6 +148,12 @@ impl Connection {
         self.receiver.received_end()
     }
 
+    /// PDUs that were taken from what was read, and queued to be sent.
+    #[must_use]
+    pub fn pdus(&self) -> u64 {
+        self.receiver.pdus() + self.link.transmitter.pdus()
+    }
+
     /// Evidence other than received bytes shows at `now` that the target is alive, such as TCP
     /// acknowledgements.
     pub fn heard(&mut self, now: Instant) {

@@ -156,6 +156,12 @@ impl Connection {
         self.receiver.received_end()
     }
 
+    /// PDUs that were taken from what was read, and queued to be sent.
+    #[must_use]
+    pub fn pdus(&self) -> u64 {
+        self.receiver.pdus() + self.link.transmitter.pdus()
+    }
+
     /// Its counters.
     #[must_use]
     pub fn meter(&self) -> ConnectionMeter {

@@ -44,6 +44,7 @@ pub struct Receiver {
     max_data_bytes: usize,
     header_digest: bool,
     data_digest: bool,
+    pdus: u64,
 }
 
 impl Default for Receiver {
@@ -66,6 +67,7 @@ impl Receiver {
             max_data_bytes: DEFAULT_MAX_DATA_BYTES,
             header_digest: false,
             data_digest: false,
+            pdus: 0,
         }
     }
 
@@ -121,6 +123,12 @@ impl Receiver {
         self.base + self.tail as u64
     }
 
+    /// PDUs taken so far.
+    #[must_use]
+    pub fn pdus(&self) -> u64 {
+        self.pdus
+    }
+
     /// The next PDU, if it is complete.
     ///
     /// # Errors
@@ -169,6 +177,7 @@ impl Receiver {
             return Ok(None);
         }
         self.head += end;
+        self.pdus += 1;
         if has_data_digest {
             let mut received = [0; DIGEST_BYTES];
             received.copy_from_slice(&held[padded_end..end]);

@@ -41,6 +41,7 @@ pub struct Transmitter {
     base: u64,
     header_digest: bool,
     data_digest: bool,
+    pdus: u64,
     /// Where in the stream the PDUs end that are not sent yet, if they are to be distinguished.
     ends: Option<VecDeque<u64>>,
 }
@@ -187,6 +188,7 @@ impl Transmitter {
             pdu[frame.padded_end..].copy_from_slice(&digest.to_wire());
         }
         self.tail += frame.end;
+        self.pdus += 1;
         let queued_end = self.queued_end();
         if let Some(ends) = &mut self.ends {
             ends.push_back(queued_end);
@@ -194,6 +196,12 @@ impl Transmitter {
         self.buffer[start..]
             .first_chunk()
             .expect("a frame begins with a header")
+    }
+
+    /// PDUs queued so far.
+    #[must_use]
+    pub fn pdus(&self) -> u64 {
+        self.pdus
     }
 
     /// All bytes queued and not sent.

@@ -75,6 +75,9 @@ settings! {
         pub session: SessionTable = usual(), of SessionTable;
         /// TCP on every host; see tcp(7)
         pub tcp: TcpTable = usual(), of TcpTable;
+        /// What programs take of simulated hosts' processors; nothing when it is left out. Other worlds have
+        /// processors of their own
+        pub processors: Option<ProcessorsTable>, of ProcessorsTable;
         /// What each initiator does, and how long streams are measured; these have its `time` and `warmup`
         /// alone
         pub workload: WorkloadTable, of WorkloadTable;
@@ -319,6 +322,28 @@ settings! {
         /// Whether ECN is requested and granted (RFC 3168)
         pub ecn: bool = false;
     }
+}
+
+settings! {
+    /// `[processors]`: the processors of simulated hosts, and what programs take of them. Each program is one thread,
+    /// a target one for each initiator. The usual values are those of `wansan target` on a virtual machine
+    /// ([performance.md](../internals/performance.md))
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ProcessorsTable {
+        /// Processors of each host
+        pub cores: u32 = 2, in 1..=1024, "N";
+        /// What a call that reads from a connection or writes to it takes, TCP's part included
+        pub call: Span = Span(Duration::from_micros(8)), in ProcessorsTable::COST;
+        /// What a PDU takes, read or written
+        pub pdu: Span = Span(Duration::from_nanos(250)), in ProcessorsTable::COST;
+        /// What 1 KiB takes, read or written
+        pub kib: Span = Span(Duration::from_nanos(225)), in ProcessorsTable::COST;
+    }
+}
+
+impl ProcessorsTable {
+    const COST: std::ops::RangeInclusive<Span> =
+        Span(Duration::ZERO)..=Span(Duration::from_millis(100));
 }
 
 settings! {

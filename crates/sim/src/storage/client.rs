@@ -246,6 +246,7 @@ impl Client {
         let mut has_sent = false;
         self.session.pump(now, trace);
         for (line, connection) in self.lines.iter().zip(self.session.connections()) {
+            sockets.count_pdus(line.end, connection.pdus());
             if connection.pending().is_empty() {
                 continue;
             }

@@ -8,7 +8,8 @@ use wansan_split::Memory;
 use wansan_trace::event::{self, Tcp};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
-use crate::network::{Hop, Network, Program};
+use super::processors::Thread;
+use crate::network::{Hop, Network, Pauses, Program};
 use crate::tcp::congestion::Law;
 use crate::tcp::connection::Connection;
 use crate::tcp::receive::{Opening, ReceiveConfig};
@@ -42,13 +43,29 @@ pub struct ConnectionConfig {
 }
 
 /// Whose an end of a connection is: the program's at that place among those of its kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// The target.
     Target,
+    /// An initiator.
     Initiator(usize),
+    /// A sender of streams.
     Sender(usize),
+    /// A receiver of streams.
     Receiver(usize),
+    /// A relay.
     Relay(usize),
+}
+
+/// What a program has done at its ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Work {
+    /// Calls that have read or written something.
+    pub(super) calls: u64,
+    /// PDUs in what they have read and written.
+    pub(super) pdus: u64,
+    /// Its bytes.
+    pub(super) bytes: u64,
 }
 
 /// One end.
@@ -64,6 +81,8 @@ struct Socket {
     buffer_max_bytes: [u64; 2],
     law_name: String,
     addresses: [SocketAddr; 2],
+    /// PDUs that have passed here.
+    pdus: u64,
 }
 
 /// All connections of a world.
@@ -75,6 +94,8 @@ pub(super) struct Sockets {
     listeners: Vec<(SocketAddr, Owner)>,
     /// Ends of connections that were not taken yet.
     waiting: VecDeque<u32>,
+    /// What threads have done since that was asked for, where it is counted.
+    works: Option<Vec<(Thread, Work)>>,
 }
 
 impl Sockets {
@@ -84,7 +105,64 @@ impl Sockets {
             sockets: Vec::new(),
             listeners: Vec::new(),
             waiting: VecDeque::new(),
+            works: None,
         }
+    }
+
+    /// From now on counts what threads do.
+    pub(super) fn count_work(&mut self) {
+        self.works = Some(Vec::new());
+    }
+
+    /// What threads have done since this was asked for last.
+    pub(super) fn take_work(&mut self) -> impl Iterator<Item = (Thread, Work)> + use<> {
+        let works = self.works.as_mut().map(std::mem::take);
+        works.into_iter().flatten()
+    }
+
+    /// The thread that does what there is to do at an end.
+    pub(super) fn thread(&self, end: u32) -> Thread {
+        let Socket { owner, peer, .. } = self.sockets[end as usize];
+        Thread {
+            owner,
+            serves: (owner == Owner::Target).then(|| self.owner(peer)),
+        }
+    }
+
+    fn count(&mut self, end: u32, done: Work) {
+        if self.works.is_none() {
+            return;
+        }
+        let thread = self.thread(end);
+        let works = self.works.iter_mut().flatten();
+        match { works }.find(|(known, _)| *known == thread) {
+            Some((_, work)) => {
+                work.calls += done.calls;
+                work.pdus += done.pdus;
+                work.bytes += done.bytes;
+            }
+            None => self.works.iter_mut().for_each(|it| it.push((thread, done))),
+        }
+    }
+
+    fn count_call(&mut self, end: u32, bytes: usize) {
+        let work = Work {
+            calls: 1,
+            pdus: 0,
+            bytes: bytes as u64,
+        };
+        self.count(end, work);
+    }
+
+    /// So many PDUs have passed at an end since its connection began.
+    pub(super) fn count_pdus(&mut self, end: u32, pdus: u64) {
+        let socket = &mut self.sockets[end as usize];
+        let pdus = pdus.saturating_sub(std::mem::replace(&mut socket.pdus, pdus));
+        let work = Work {
+            pdus,
+            ..Work::default()
+        };
+        self.count(end, work);
     }
 
     /// Has connections to these addresses taken by that program.
@@ -102,6 +180,15 @@ impl Sockets {
     /// Whose an end is.
     pub(super) fn owner(&self, end: u32) -> Owner {
         self.sockets[end as usize].owner
+    }
+
+    /// Has the ends of a program, and their peers, stand still at times that count from now.
+    pub(super) fn pause(&mut self, owner: Owner, [own, peers]: &[Pauses; 2]) {
+        let ends = self.sockets.iter().zip(0..);
+        for (socket, end) in ends.filter(|(socket, _)| socket.owner == owner) {
+            self.network.pause(end, own);
+            self.network.pause(socket.peer, peers);
+        }
     }
 
     /// The address of an end, and of its peer.
@@ -155,6 +242,7 @@ impl Sockets {
                 ],
                 law_name: config.ends[place].law_name.clone(),
                 addresses,
+                pdus: 0,
             });
         }
         self.waiting.push_back(ends[1]);
@@ -176,6 +264,7 @@ impl Sockets {
             }
             // A window that has become larger is announced.
             self.network.send(end);
+            self.count_call(end, bytes);
         }
         bytes
     }
@@ -195,6 +284,9 @@ impl Sockets {
         let taken = self.network.write(end, bytes.len() as u64) as usize;
         let peer = self.sockets[end as usize].peer;
         self.sockets[peer as usize].coming.extend(&bytes[..taken]);
+        if taken > 0 {
+            self.count_call(end, taken);
+        }
         taken
     }
 

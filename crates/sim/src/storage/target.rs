@@ -469,6 +469,7 @@ impl Target {
         let Some(connection) = connection else {
             return false;
         };
+        sockets.count_pdus(ends[place], connection.pdus());
         let taken = match connection.pending() {
             [] => 0,
             pending => sockets.write(ends[place], pending),

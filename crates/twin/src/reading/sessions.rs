@@ -15,19 +15,21 @@ use wansan_trace::{ConnectionId, SessionId};
 
 use super::load::SessionLoad;
 use super::paths::Routes;
+use super::pauses::Shown;
 use super::{Unfit, samples};
 use crate::setup::{Connection, Direction, End, Initiator, Relay, Tunnel};
 
 /// The congestion control that is taken where a capture does not say it.
 const TAKEN_CONTROL: &str = "cubic";
 
-/// The initiators, in the order of their loads, and the tunnels that their connections go through.
+/// The initiators, in the order of their loads, and the tunnels that their connections go through: in the window that was
+/// measured, and in the one that is simulated.
 pub(super) fn initiators(
     cell: &Cell,
     recorded: &CellSummary,
     directions: &[Direction],
     loads: Vec<SessionLoad>,
-    window: Window,
+    [window, simulated]: [Window; 2],
     unknown: &mut Vec<String>,
 ) -> Result<(Vec<Initiator>, Vec<Tunnel>), Unfit> {
     let table = cell
@@ -35,6 +37,7 @@ pub(super) fn initiators(
         .as_ref()
         .ok_or(Unfit::Missing("connection"))?;
     let routes = Routes::of(cell, directions, window, unknown)?;
+    let shown = Shown::of(cell, directions, simulated);
     let mut initiators: Vec<Initiator> = Vec::new();
     for load in loads {
         let session = load.session;
@@ -50,10 +53,14 @@ pub(super) fn initiators(
             return Err(Unfit::Recovery(session));
         }
         let (keys, of_connection) = keys_of(&first.record).ok_or(Unfit::NoKeys)?;
-        let connections = own
-            .iter()
-            .map(|row| connection(cell, table, row, &routes, unknown));
-        let connections: Vec<Connection> = connections.collect::<Result<_, _>>()?;
+        let connections = own.iter().map(|row| {
+            let connection = connection(cell, table, row, &routes, unknown)?;
+            Ok((row.record.connection, connection))
+        });
+        let connections: Vec<_> = connections.collect::<Result<_, Unfit>>()?;
+        let pauses = shown.pauses(session, &connections);
+        let connections = connections.into_iter().map(|(_, it)| it);
+        let connections: Vec<Connection> = connections.collect();
         if connections.len() > 1 {
             unknown.push(format!(
                 "how session {session} distributes commands over its {} connections: to the one with the fewest outstanding is taken, or round-robin if only that fits",
@@ -85,6 +92,7 @@ pub(super) fn initiators(
             connections,
             schedule: Schedule::default(),
             load: load.config,
+            pauses,
         });
         paced(
             cell,
