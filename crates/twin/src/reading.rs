@@ -267,13 +267,34 @@ impl Reading {
         };
         Ok(Reading {
             bytes_per_s: done_bytes as f64 / measured.seconds().max(1e-9),
-            alternatives: with_other_schedules(&setup),
+            alternatives: alternatives(&setup),
             setup,
             recorded,
             unknown,
             shortened,
         })
     }
+}
+
+/// Other setups of the same records: with other schedules, and each of all with the recorded drops of queues in place of
+/// its own. Which packets a short queue drops is chance, and decides what a congestion window does for seconds.
+fn alternatives(setup: &Setup) -> Vec<Setup> {
+    let mut others = with_other_schedules(setup);
+    let replaying = std::iter::once(setup)
+        .chain(&others)
+        .filter_map(replaying_drops);
+    let replaying: Vec<Setup> = replaying.collect();
+    others.extend(replaying);
+    others
+}
+
+/// The same with the recorded drops of queues; `None` where there are none.
+fn replaying_drops(setup: &Setup) -> Option<Setup> {
+    let mut changed = setup.clone();
+    let directions = changed.directions.iter_mut();
+    let dropping = directions.filter(|direction| direction.dropped.is_some());
+    let replayed = dropping.map(|direction| direction.replays_drops = true);
+    (replayed.count() > 0).then_some(changed)
 }
 
 /// The same with other schedules, which are not recorded; none where no session has several connections.

@@ -259,11 +259,12 @@ fn processors(setup: &Setup) -> Option<ProcessorsConfig> {
 fn links(network: &mut Network, setup: &Setup, seed: u64) -> Result<Vec<u32>, ReplayError> {
     let directions = setup.directions.iter().zip(seed..);
     let links = directions.map(|(direction, seed)| {
+        let (loss, queue_limit) = direction.drops();
         let effects = Effects {
             delay: direction.delay,
             capacity: capacity(direction.rate_bits_per_s),
-            queue_limit: direction.queue,
-            loss: direction.loss.clone(),
+            queue_limit,
+            loss,
             ..Effects::default()
         };
         let link = network.link(&effects, seed);

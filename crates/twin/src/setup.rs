@@ -7,7 +7,7 @@ use std::time::Duration;
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
 use wansan_path::rate::Rate;
-use wansan_path::{Capacity, Change, Limit, LossModel};
+use wansan_path::{Capacity, Change, Limit, Listed, LossModel};
 use wansan_sim::network::Pauses;
 use wansan_sim::network::vpn::{Cost, Wrapping};
 use wansan_sim::storage::ProgramCost;
@@ -75,8 +75,24 @@ pub struct Direction {
     pub loss: LossModel,
     /// The share of the packets that was lost, 0 to 1.
     pub loss_share: f64,
+    /// All packets that were dropped, by their numbers, if the queue dropped any and its bound stayed as it was.
+    pub dropped: Option<Listed>,
+    /// Whether these are dropped, and no others, whatever waits for the link.
+    pub replays_drops: bool,
     /// Bytes that count for each packet beyond its Ethernet frame.
     pub overhead_bytes: u32,
+}
+
+impl Direction {
+    /// Which packets are lost before the link, and what may wait for it.
+    pub(crate) fn drops(&self) -> (LossModel, Limit) {
+        match &self.dropped {
+            Some(dropped) if self.replays_drops => {
+                (LossModel::Listed(dropped.clone()), Limit::bytes(u64::MAX))
+            }
+            _ => (self.loss.clone(), self.queue),
+        }
+    }
 }
 
 /// The capacity of a link that has that rate, or none.

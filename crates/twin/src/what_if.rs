@@ -121,13 +121,14 @@ pub(crate) struct Outcome {
     pub(crate) shortened: Option<String>,
 }
 
-/// A setup that loses as many packets, but none by its position, and on whose hosts nothing else runs.
+/// A setup that drops packets by chance and by its queues, none by its position, and on whose hosts nothing else runs.
 pub(crate) fn without_mishaps(setup: &Setup) -> Setup {
     let mut setup = setup.clone();
     for initiator in &mut setup.initiators {
         initiator.pauses = Default::default();
     }
     for direction in &mut setup.directions {
+        direction.replays_drops = false;
         if direction.loss_share > 0.0 {
             direction.loss = by_chance(direction.loss_share);
         }

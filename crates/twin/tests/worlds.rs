@@ -13,7 +13,7 @@ use super::recording::World;
 const MOST_OFF: f64 = 0.1;
 
 /// Predicts a change from the recording of one world, and holds it to the run of another, which has it.
-fn holds(recorded: &World<'_>, change: &[(&str, &str)], changed: &World<'_>) {
+pub(crate) fn holds(recorded: &World<'_>, change: &[(&str, &str)], changed: &World<'_>) {
     holds_of(recorded.record(), change, changed.record().0);
 }
 

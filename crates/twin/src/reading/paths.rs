@@ -80,6 +80,8 @@ fn direction(
         ));
     }
     let changes = changes(&samples[begins..ends.max(begins)], simulated.from_ns);
+    let is_bound = |(_, change): &(Duration, Change)| matches!(change, Change::QueueLimit(_));
+    let has_one_bound = !changes.iter().any(is_bound);
     let passed = Passed::of(cell, name, samples);
     let loss_share = last.loss_drops as f64 / last.in_packets.max(1) as f64;
     let is_lossy = last.loss_drops > 0;
@@ -107,6 +109,8 @@ fn direction(
         changes,
         loss,
         loss_share,
+        dropped: passed.dropped.filter(|_| has_one_bound),
+        replays_drops: false,
         overhead_bytes: passed.overhead_bytes.unwrap_or(0),
     })
 }
@@ -168,6 +172,8 @@ pub(crate) fn by_chance(share: f64) -> LossModel {
 struct Passed {
     /// Those that were lost, by their numbers; `None` where not all packets were recorded.
     lost: Option<Listed>,
+    /// The same with those that the queue dropped; `None` where it dropped none.
+    dropped: Option<Listed>,
     overhead_bytes: Option<u32>,
 }
 
@@ -181,9 +187,14 @@ impl Passed {
         };
         let rows = table.rows.iter().map(|row| &row.record);
         let packets: Vec<&Packet> = rows.filter(|packet| packet.path == path).collect();
-        let numbered = packets.iter().zip(1_u64..);
-        let lost = numbered.filter(|(packet, _)| packet.verdict == Verdict::DroppedByLoss);
-        let lost = lost.map(|(_, number)| number).collect();
+        let numbers = |verdicts: &[Verdict]| -> Vec<u64> {
+            let numbered = packets.iter().zip(1_u64..);
+            let those = numbered.filter(|(packet, _)| verdicts.contains(&packet.verdict));
+            those.map(|(_, number)| number).collect()
+        };
+        let lost = numbers(&[Verdict::DroppedByLoss]);
+        let dropped = numbers(&[Verdict::DroppedByLoss, Verdict::DroppedByQueue]);
+        let has_queue_drops = dropped.len() > lost.len();
         // What was on its way at the end of the recording is counted and has no record.
         let count = packets.len() as u64;
         let recorded = |sample: &&&Path| (1..=count).contains(&sample.in_packets);
@@ -195,6 +206,7 @@ impl Passed {
         });
         Passed {
             lost: Listed::new(lost).ok(),
+            dropped: Listed::new(dropped).ok().filter(|_| has_queue_drops),
             overhead_bytes,
         }
     }
@@ -217,6 +229,8 @@ fn by_round_trips(cell: &Cell, unknown: &mut Vec<String>) -> Result<Vec<Directio
             true => LossModel::NONE,
             false => Listed::new(lost).map_or(LossModel::NONE, LossModel::Listed),
         },
+        dropped: None,
+        replays_drops: false,
         overhead_bytes: 0,
     };
     let ways = [("path:forward", true), ("path:back", false)];

@@ -214,3 +214,104 @@ fn joined(mut pauses: Vec<Range<u64>>, window: Window) -> Vec<Range<Duration>> {
         .map(|pause| after(pause.start)..after(pause.end))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use wansan_trace::{Instant, NameId};
+
+    use super::*;
+
+    const MSS_BYTES: u64 = 1_000;
+    const FIRST_SEQ: u32 = u32::MAX - 1_500;
+
+    /// A packet that comes to the path and leaves it at these times.
+    fn packet(time_ns: u64, departed_ns: u64, seq: u32, payload_bytes: u16, flags: u8) -> Packet {
+        let end = |last| SocketAddr::from((Ipv4Addr::new(10, 0, 0, last), 3260));
+        Packet {
+            time: Instant::from_ns(time_ns),
+            departed: Instant::from_ns(departed_ns),
+            path: NameId(0),
+            source: end(1),
+            destination: end(2),
+            seq,
+            ack: 0,
+            payload_bytes,
+            ip_bytes: payload_bytes + 52,
+            window: 0,
+            flags,
+            ecn: 0,
+            verdict: Verdict::Delivered,
+        }
+    }
+
+    /// Four segments across the end of the sequence numbers, of which the second comes last.
+    fn arrived() -> Arrived {
+        let segment = |at_ns, number: u32| {
+            let seq = FIRST_SEQ.wrapping_add(1 + number * MSS_BYTES as u32);
+            packet(at_ns - 1, at_ns, seq, MSS_BYTES as u16, ACK)
+        };
+        let packets = [
+            packet(0, 5, FIRST_SEQ, 0, SYN),
+            segment(1_000_000, 0),
+            segment(2_000_000, 2),
+            segment(3_000_000, 3),
+            segment(4_000_000, 1),
+        ];
+        Arrived::of(&packets.iter().collect::<Vec<_>>()).expect("it has a beginning")
+    }
+
+    #[test]
+    fn what_is_behind_a_gap_has_not_arrived() {
+        let arrived = arrived();
+        assert_eq!(arrived.at_ns(1), Some(1_000_000));
+        assert_eq!(arrived.at_ns(1_000), Some(1_000_000));
+        assert_eq!(arrived.at_ns(1_001), Some(4_000_000));
+        assert_eq!(arrived.at_ns(4_000), Some(4_000_000));
+        assert_eq!(arrived.at_ns(4_001), None);
+    }
+
+    #[test]
+    fn a_pdu_that_is_read_late_tells_of_a_pause() {
+        let arrived = arrived();
+        assert_eq!(arrived.unread(1_000, 1_000_000 + LEAST_NS), None);
+        assert_eq!(arrived.unread(1_000, 1_500_000), Some(1_000_000..1_500_000));
+        assert_eq!(arrived.unread(2_000, 4_100_000), None);
+    }
+
+    #[test]
+    fn two_segments_that_are_acknowledged_late_tell_of_a_pause() {
+        let acknowledges = |at_ns: u64, bytes: u32| Packet {
+            ack: FIRST_SEQ.wrapping_add(1 + bytes),
+            ..packet(at_ns, at_ns, 0, 0, ACK)
+        };
+        let pauses = |sent: &[Packet]| {
+            let sent: Vec<&Packet> = sent.iter().collect();
+            arrived().unacknowledged(&sent, MSS_BYTES)
+        };
+        // One alone may wait, and so may what is behind a gap.
+        let in_time = [
+            acknowledges(3_500_000, 1_000),
+            acknowledges(4_050_000, 4_000),
+        ];
+        assert_eq!(pauses(&in_time).len(), 0);
+        let late = [
+            acknowledges(3_500_000, 1_000),
+            acknowledges(4_700_000, 4_000),
+        ];
+        assert_eq!(pauses(&late), vec![4_000_000..4_700_000]);
+    }
+
+    #[test]
+    fn pauses_that_touch_are_one_and_begin_with_the_window() {
+        let window = Window {
+            from_ns: 100,
+            to_ns: 200,
+        };
+        let after = Duration::from_nanos;
+        let pauses = vec![150..160, 90..110, 105..120, 160..170, 10..20, 200..210];
+        let joined = joined(pauses, window);
+        assert_eq!(joined, vec![after(0)..after(20), after(50)..after(70)]);
+    }
+}
