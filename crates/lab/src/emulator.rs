@@ -10,6 +10,9 @@
 //! which is lost, waits and leaves by itself; those of one flow that leave together are joined
 //! again, as receive offload would.
 //!
+//! On a real router ([`Routed`]) it takes the packets of single hosts from interfaces that others use
+//! too, and sends them on to the next hop instead of the kernel, which must not forward them.
+//!
 //! Sizes on a path are those of the Ethernet frame: 14 bytes of header before the IP packet, no
 //! preamble, checksum or gap, and what the path states as its overhead.
 
@@ -21,6 +24,7 @@ mod frame;
 mod ip;
 mod join;
 mod meter;
+mod pairs;
 mod pcapng;
 mod priority;
 mod remote;
@@ -32,8 +36,9 @@ mod transmit;
 mod virtio;
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
@@ -56,13 +61,26 @@ pub(crate) use ring::MAX_SUPER_FRAME_BYTES;
 const SAMPLE_INTERVALS: RangeInclusive<Duration> =
     Duration::from_micros(100)..=Duration::from_secs(1);
 
-/// Where a host's link ends in the wan.
+/// Where a host's link ends in the wan, or where a real router reaches a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
     /// The interface's name in the wan's namespace.
     pub interface: String,
-    /// The address of the interface at the link's other end, the host's.
+    /// The address of the interface at the link's other end: the host's, or of a real router the next
+    /// hop's.
     pub host_mac: [u8; 6],
+    /// Of a real router, what else it takes.
+    pub routed: Option<Routed>,
+}
+
+/// A host that a real router reaches by an interface which others may use too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Routed {
+    /// The host. Packets that it sends to the other hosts of the emulator come in here, and packets
+    /// for it leave.
+    pub host: Ipv4Addr,
+    /// The address of the router's own interface.
+    pub own_mac: [u8; 6],
 }
 
 /// One direction of a path. Several pairs of hosts may share it.
@@ -180,10 +198,23 @@ impl Emulator {
     /// [`EmulatorError`] when the configuration is wrong or the kernel refuses the namespace or a
     /// packet socket.
     pub fn start(wan: BorrowedFd<'_>, config: Config) -> Result<Emulator, EmulatorError> {
+        let wan = wan.try_clone_to_owned();
+        Emulator::start_in(
+            Some(wan.map_err(lacks("keep the wan's namespace"))?),
+            config,
+        )
+    }
+
+    /// The same in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// As [`Emulator::start`].
+    pub fn start_here(config: Config) -> Result<Emulator, EmulatorError> {
+        Emulator::start_in(None, config)
+    }
+
+    fn start_in(wan: Option<OwnedFd>, config: Config) -> Result<Emulator, EmulatorError> {
         check(&config)?;
-        let wan = wan
-            .try_clone_to_owned()
-            .map_err(lacks("keep the wan's namespace"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let told_to_stop = Arc::clone(&stop);
         let statistics = Arc::new(Mutex::new(Statistics::default()));
@@ -195,7 +226,9 @@ impl Emulator {
         let thread = thread::Builder::new()
             .name("emulator".to_owned())
             .spawn(move || {
-                enter(wan.as_fd())?;
+                if let Some(wan) = wan {
+                    enter(wan.as_fd())?;
+                }
                 let driver = Driver::open(config, shown, orders)?;
                 // Whoever starts us waits below for this, or for the end of the thread.
                 let _ = ready.send(());
@@ -272,10 +305,13 @@ fn check(config: &Config) -> Result<(), EmulatorError> {
         }
     }
     for (place, port) in config.ports.iter().enumerate() {
-        if config.ports[..place]
-            .iter()
-            .any(|other| other.host_mac == port.host_mac)
-        {
+        // Hosts behind a real router may have the same next hop.
+        let host = |port: &Port| port.routed.map(|routed| routed.host);
+        let is_same = |other: &Port| match host(port) {
+            None => other.host_mac == port.host_mac,
+            some => host(other) == some,
+        };
+        if config.ports[..place].iter().any(is_same) {
             return misused(format!(
                 "two ports have the host address of {}",
                 port.interface

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 pub(crate) use cluster::{Cluster, Room, Said, Wish};
-pub(crate) use order::{Answer, Hello, MAX_ORDER_BYTES, Order};
+pub(crate) use order::{Answer, Hello, MAX_ORDER_BYTES, Order, unpack};
 
 /// What an address of a scheduler begins with.
 const SCHEME: &str = "dask://";

@@ -5,6 +5,7 @@
 //! the sweep runs a second time with what the finding of the first advises.
 
 mod beside;
+mod carry;
 mod cell;
 mod clock;
 mod congestion;
@@ -18,6 +19,7 @@ mod path_emulator;
 mod phase;
 mod program;
 mod real;
+mod routers;
 mod servers;
 mod simulation;
 mod single;
@@ -30,6 +32,7 @@ use std::time::Duration;
 
 use wansan_insight::ReadError;
 use wansan_insight::report::PageError;
+use wansan_mistake::Mistake;
 
 use crate::emulator::EmulatorError;
 use crate::engine::{Engine, EngineError};
@@ -42,6 +45,7 @@ use crate::world::{ProcessError, Rights, WorldError};
 use wansan_schema::{CellResult, Results};
 
 pub use crate::simulated::SimulationError;
+pub use carry::{CarryError, carry};
 pub use congestion::CongestionControlError;
 pub use phase::run;
 pub use single::single;
@@ -245,6 +249,26 @@ pub enum CellError {
     /// It failed on a worker of an engine, for that reason.
     #[error("{0}")]
     Elsewhere(String),
+    /// Packets do not go through the router that is to emulate their path.
+    #[error(
+        "[[path]] `{path}`: what `{from}` sends to `{to}` does not go through its router `{router}`: send it there, as \
+         by `{command}` on `{from}`"
+    )]
+    NotThrough {
+        /// The path.
+        path: String,
+        /// The host that sends.
+        from: String,
+        /// The one that is sent to.
+        to: String,
+        /// The router.
+        router: String,
+        /// What would lead it there.
+        command: String,
+    },
+    /// The files that its plan names cannot be read any more.
+    #[error("{0}")]
+    Files(Mistake),
     /// Its records could not be written or joined.
     #[error(transparent)]
     Records(#[from] wansan_trace::file::FileError),

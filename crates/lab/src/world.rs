@@ -26,6 +26,7 @@ mod rights;
 mod route;
 mod sysctl;
 mod topology;
+mod way;
 
 use std::io;
 
@@ -40,6 +41,8 @@ pub use topology::{
     Hop, IpRoute, Medium, NetworkSpec, NodeSpec, Role, Rule, Selector, TcpSettings, Topology,
 };
 pub(crate) use topology::{MAX_NETWORKS, MAX_NODES};
+pub use way::NoWay;
+pub(crate) use way::way_to;
 
 /// Why a world could not be built.
 #[derive(Debug, thiserror::Error)]

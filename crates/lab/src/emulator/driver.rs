@@ -19,6 +19,7 @@ use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, Recorder, event};
 
 use super::meter::{Delays, Lateness, Throughput};
+use super::pairs;
 use super::priority::{self, Scheduling};
 use super::remote::Order;
 use super::rest::Allowance;
@@ -28,7 +29,7 @@ use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame};
 use super::transmit::{Due, Transmit};
 use super::{
     Classes, Config, Direction, ElementStatistics, EmulatorError, Frame, PathStatistics, Report,
-    Statistics, Tap, Watch, lacks,
+    Routed, Statistics, Tap, Watch, lacks,
 };
 
 /// Packets taken from the rings before those that are due get their turn; the last frame may have
@@ -73,6 +74,7 @@ pub(super) struct Driver {
 struct PortState {
     socket: PacketSocket,
     host_mac: [u8; 6],
+    routed: Option<Routed>,
     transmit: Transmit,
 }
 
@@ -96,18 +98,22 @@ impl Driver {
         shown: Arc<Mutex<Statistics>>,
         orders: Receiver<Order>,
     ) -> Result<Driver, EmulatorError> {
-        let mut recorder = config.recorder;
         let mut ports = Vec::with_capacity(config.ports.len());
         let count = config.ports.len();
-        for port in config.ports {
+        for (place, port) in config.ports.iter().enumerate() {
             let action = format!("open a packet socket on {}", port.interface);
-            let socket = PacketSocket::open(&port.interface, count).map_err(lacks(&action))?;
+            let pairs = port
+                .routed
+                .map(|routed| pairs::of(routed.host, place, &config));
+            let socket = PacketSocket::open(&port.interface, count, pairs.as_deref());
             ports.push(PortState {
-                socket,
+                socket: socket.map_err(lacks(&action))?,
                 host_mac: port.host_mac,
+                routed: port.routed,
                 transmit: Transmit::default(),
             });
         }
+        let mut recorder = config.recorder;
         let mut routes = vec![None; ports.len() * ports.len()];
         for route in config.routes {
             routes[route.from * ports.len() + route.to] = Some(route.direction);
@@ -286,7 +292,15 @@ impl Driver {
             self.strays += 1;
             return 1;
         };
-        let bytes = received.bytes.to_vec();
+        let mut bytes = received.bytes.to_vec();
+        let next = &self.ports[to];
+        if let Some(routed) = &next.routed {
+            bytes.truncate(pairs::unpadded_bytes(&bytes));
+            // As one that forwards: from its own address to that of the next hop.
+            let (destination, rest) = bytes.split_at_mut(next.host_mac.len());
+            destination.copy_from_slice(&next.host_mac);
+            rest[..routed.own_mac.len()].copy_from_slice(&routed.own_mac);
+        }
         let whole = received
             .offload
             .and_then(|offload| SuperFrame::new(bytes, offload));
@@ -317,10 +331,11 @@ impl Driver {
         if frame.len() < ETHERNET_BYTES {
             return None;
         }
-        let to = self
-            .ports
-            .iter()
-            .position(|port| frame.starts_with(&port.host_mac))?;
+        let is_routed = self.ports[from].routed.is_some();
+        let to = self.ports.iter().position(|port| match port.routed {
+            Some(routed) if is_routed => Some(routed.host) == pairs::destination(frame),
+            _ => frame.starts_with(&port.host_mac),
+        })?;
         let direction = self.routes[from * self.ports.len() + to]?;
         Some((to, direction))
     }

@@ -21,6 +21,8 @@ use super::virtio::{self, Offload};
 
 /// Bytes of a slot, and of the kernel's blocks of memory that slots come from.
 const SLOT_BYTES: usize = 16 << 10;
+/// The same of a real router, whose interfaces may join packets to the longest that IPv4 has.
+const ROUTED_SLOT_BYTES: usize = 128 << 10;
 /// The longest IP packet or super-frame that a slot has room for, beside the kernel's notes and an
 /// Ethernet header with a VLAN tag.
 pub(crate) const MAX_SUPER_FRAME_BYTES: u32 = (SLOT_BYTES - 256) as u32;
@@ -51,19 +53,34 @@ pub(super) struct PacketSocket {
 
 impl PacketSocket {
     /// Opens the interface of that name in the calling thread's network namespace, one of `ports`
-    /// that share the memory of rings.
-    pub(super) fn open(interface: &str, ports: usize) -> io::Result<Self> {
+    /// that share the memory of rings. With a program of the socket filter ([`pairs`](super::pairs)) it is
+    /// one of a real router, where others are at work too.
+    pub(super) fn open(
+        interface: &str,
+        ports: usize,
+        program: Option<&[libc::sock_filter]>,
+    ) -> io::Result<Self> {
         // Protocol 0: nothing comes in before the ring is there and the interface is chosen.
         let socket = socket(AddressFamily::PACKET, SocketType::RAW, None)?;
         let index = netdevice::name_to_index(&socket, interface)?;
         set_option(&socket, libc::PACKET_VERSION, &TPACKET_V2)?;
         set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1)?;
-        // The kernel then cuts no super-frame of ours: it refuses those that the interface would
-        // not take whole, which veth does up to 64 KiB.
-        set_option(&socket, libc::PACKET_QDISC_BYPASS, &1)?;
         set_option(&socket, libc::PACKET_VNET_HDR, &1)?;
-        let slots = (RINGS_BYTES / SLOT_BYTES / ports).clamp(MIN_SLOTS, MAX_SLOTS);
-        let ring = Ring::map(&socket, slots)?;
+        let slot_bytes = match program {
+            // The kernel then cuts no super-frame of ours: it refuses those that the interface would
+            // not take whole, which veth does up to 64 KiB.
+            None => {
+                set_option(&socket, libc::PACKET_QDISC_BYPASS, &1)?;
+                SLOT_BYTES
+            }
+            // A real interface may need them cut.
+            Some(program) => {
+                attach(&socket, program)?;
+                ROUTED_SLOT_BYTES
+            }
+        };
+        let slots = (RINGS_BYTES / slot_bytes / ports).clamp(MIN_SLOTS, MAX_SLOTS);
+        let ring = Ring::map(&socket, slots, slot_bytes)?;
         bind(&socket, index)?;
         Ok(PacketSocket { socket, ring })
     }
@@ -97,6 +114,7 @@ const TPACKET_V2: libc::c_int = 1;
 struct Ring {
     memory: NonNull<u8>,
     slots: usize,
+    slot_bytes: usize,
     next: usize,
 }
 
@@ -106,12 +124,12 @@ unsafe impl Send for Ring {}
 
 #[allow(unsafe_code, reason = "the ring is memory shared with the kernel")]
 impl Ring {
-    fn map(socket: &OwnedFd, slots: usize) -> io::Result<Self> {
-        let memory_bytes = SLOT_BYTES * slots;
+    fn map(socket: &OwnedFd, slots: usize, slot_bytes: usize) -> io::Result<Self> {
+        let memory_bytes = slot_bytes * slots;
         let request = libc::tpacket_req {
-            tp_block_size: SLOT_BYTES as u32,
+            tp_block_size: slot_bytes as u32,
             tp_block_nr: slots as u32,
-            tp_frame_size: SLOT_BYTES as u32,
+            tp_frame_size: slot_bytes as u32,
             tp_frame_nr: slots as u32,
         };
         set_option(socket, libc::PACKET_RX_RING, &request)?;
@@ -132,13 +150,14 @@ impl Ring {
         Ok(Ring {
             memory: NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
             slots,
+            slot_bytes,
             next: 0,
         })
     }
 
     fn slot(&self) -> NonNull<u8> {
         // SAFETY: `next` is below `slots`, so the slot lies inside the mapping.
-        unsafe { self.memory.add(self.next * SLOT_BYTES) }
+        unsafe { self.memory.add(self.next * self.slot_bytes) }
     }
 
     /// The word by which a slot changes hands: 0 is the kernel's, TP_STATUS_USER ours.
@@ -157,8 +176,8 @@ impl Ring {
         // ring mutably and so ends every borrow; the kernel has filled in the header, whose
         // padding and alignment the type has as well.
         let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().as_ref() };
-        let start = usize::from(header.tp_mac).min(SLOT_BYTES);
-        let length = (header.tp_snaplen as usize).min(SLOT_BYTES - start);
+        let start = usize::from(header.tp_mac).min(self.slot_bytes);
+        let length = (header.tp_snaplen as usize).min(self.slot_bytes - start);
         // SAFETY: `start + length` is at most the slot's size, and the slot is ours as above.
         let bytes = unsafe { std::slice::from_raw_parts(self.slot().add(start).as_ptr(), length) };
         let offload = (header.tp_len as usize == length && start >= virtio::HEADER_BYTES)
@@ -186,17 +205,37 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing borrowed from it is left.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), SLOT_BYTES * self.slots) };
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.slot_bytes * self.slots) };
     }
 }
 
-#[allow(unsafe_code, reason = "rustix knows no socket options of packet(7)")]
+/// Has the kernel hand over only the packets that a program takes.
+fn attach(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        // The kernel copies the program.
+        filter: program.as_ptr().cast_mut(),
+    };
+    set_option_of(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
 fn set_option<V: Copy>(socket: &OwnedFd, option: libc::c_int, value: &V) -> io::Result<()> {
-    // SAFETY: the kernel reads at most the given number of bytes, all of them `value`'s.
+    set_option_of(socket, libc::SOL_PACKET, option, value)
+}
+
+#[allow(unsafe_code, reason = "rustix knows no socket options of packet(7)")]
+fn set_option_of<V: Copy>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &V,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads at most the given number of bytes, all of them `value`'s, and the program
+    // that `value` may point to.
     let answer = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_PACKET,
+            level,
             option,
             std::ptr::from_ref(value).cast(),
             size_of::<V>() as libc::socklen_t,

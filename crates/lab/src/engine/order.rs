@@ -68,24 +68,24 @@ impl Order {
             None => Ok(()),
         }
     }
+}
 
-    /// Writes its files into a folder.
-    ///
-    /// # Errors
-    /// Those of the file system; and a name that leads elsewhere.
-    pub(crate) fn unpack(&self, folder: &Path) -> io::Result<()> {
-        for (name, text) in &self.files {
-            if !is_below(name) {
-                return Err(io::Error::other(format!(
-                    "the file `{name}` is not below its plan"
-                )));
-            }
-            let path = folder.join(name);
-            fs::create_dir_all(path.parent().unwrap_or(folder))?;
-            fs::write(path, text)?;
+/// Writes the files of a plan, by their names, into a folder.
+///
+/// # Errors
+/// Those of the file system; and a name that leads elsewhere.
+pub(crate) fn unpack(files: &BTreeMap<String, String>, folder: &Path) -> io::Result<()> {
+    for (name, text) in files {
+        if !is_below(name) {
+            return Err(io::Error::other(format!(
+                "the file `{name}` is not below its plan"
+            )));
         }
-        Ok(())
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        fs::write(path, text)?;
     }
+    Ok(())
 }
 
 /// Whether a file of that name is in the plan's folder, or in one below.

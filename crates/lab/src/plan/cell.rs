@@ -6,6 +6,7 @@ use toml::{Table, Value};
 
 use super::conditions::Conditions;
 use super::document::{self, Document};
+use super::files::{self, PlanFile};
 use super::parameter::Parameter;
 use super::scenario::Scenario;
 use super::sweep::{Axis, Point};
@@ -57,6 +58,11 @@ impl Cell {
     pub(crate) fn alone(text: &str, repeat: u32, folder: &Path) -> Result<Cell, Mistake> {
         let document = document::from_text(text)?;
         Cell::resolve(document, Phase::Planned, repeat, Vec::new(), folder)
+    }
+
+    /// The files that it names, as they are now.
+    pub(crate) fn files(&self) -> Result<Vec<PlanFile>, Mistake> {
+        files::of(std::slice::from_ref(self), self.conditions.folder())
     }
 
     fn resolve(

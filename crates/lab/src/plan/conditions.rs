@@ -59,6 +59,11 @@ impl Conditions {
         })
     }
 
+    /// Where the files are that they name.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Makes `statement` and says what that changes: nothing where all is so already. A statement
     /// about both directions goes before what was said of one.
     ///

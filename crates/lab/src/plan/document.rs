@@ -185,6 +185,9 @@ settings! {
         pub name: String = "wan".to_owned();
         /// The hosts or routers at its two ends
         pub between: Exactly<String, 2>, "names";
+        /// The host that emulates it in a world of `hosts`, which the packets between its ends go through; without
+        /// it, the path is there as it is. Other worlds need none
+        pub router: Option<String>;
         /// One-way delay, to 60 s. Even `0ms` makes it an emulated path
         pub delay: Option<Span>, "TIME";
         /// Its variation: a time, or a table ([emulator.md](../internals/emulator.md))

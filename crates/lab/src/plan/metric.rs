@@ -141,9 +141,10 @@ fn behind_dot(name: &str, count: usize) -> Option<(&str, &str)> {
 /// Why a cell can never give a metric; `None` when it can.
 pub(super) fn lack(metric: &str, cell: &Cell) -> Option<String> {
     let found = find(metric).filter(|_| metric.starts_with(CELLS))?;
-    let is_real = cell.document.world.kind == WorldKind::Hosts;
-    if is_real && metric.starts_with(OF_PATHS) {
-        return Some("paths between real hosts are not emulated, and count nothing".to_owned());
+    if is_as_it_is(cell) && metric.starts_with(OF_PATHS) {
+        let lack =
+            "paths between real hosts are not emulated, and count nothing: name a `router` in one";
+        return Some(lack.to_owned());
     }
     let mut takes = found.takes.clone();
     for (names, name) in found.names(metric) {
@@ -204,9 +205,10 @@ fn lack_of(takes: Takes, cell: &Cell) -> Option<String> {
             cell.document.world.emulator == EmulatorKind::Netem,
             "netem does not count it",
         ),
-        Takes::Packet if cell.document.world.kind == WorldKind::Hosts => {
-            (true, "no packet is seen between real hosts")
-        }
+        Takes::Packet if is_as_it_is(cell) => (
+            true,
+            "no packet is seen between real hosts: name a `router` in a path",
+        ),
         Takes::Packet => (
             scenario.links.iter().all(|link| link.wire),
             "no packet is seen on wires: give a path `delay = \"0ms\"` at least",
@@ -214,6 +216,12 @@ fn lack_of(takes: Takes, cell: &Cell) -> Option<String> {
         Takes::Pdu | Takes::Stamp | Takes::Tcp => return None,
     };
     lacks.then(|| what.to_owned())
+}
+
+/// Whether all its paths are those that there are between real hosts.
+fn is_as_it_is(cell: &Cell) -> bool {
+    let is_real = cell.document.world.kind == WorldKind::Hosts;
+    is_real && cell.scenario.links.iter().all(|link| link.wire)
 }
 
 fn is_tunnelled(cell: &Cell) -> bool {

@@ -70,7 +70,11 @@ pub(crate) fn node_facts(node: &Node) -> NodeFacts {
             Role::Router => "router",
         }
         .to_owned(),
-        address: node.address().to_string(),
+        // A host that is a router in a world of real ones is in no network here.
+        address: match node.interfaces() {
+            [] => String::new(),
+            _ => node.address().to_string(),
+        },
         addresses,
         routes: spec.routes.iter().map(ToString::to_string).collect(),
         rules: spec.rules.iter().map(ToString::to_string).collect(),

@@ -99,7 +99,7 @@ pub(super) fn measure(
     let document = &cell.document;
     let seed = seed(cell);
     let mut site = match fleet {
-        Some(fleet) => Site::of_hosts(fleet, cell, options.stop)?,
+        Some(fleet) => Site::of_hosts(fleet, cell, options)?,
         None => Site::build(cell, seed, folder, options)?,
     };
     facts.nodes = site.nodes();

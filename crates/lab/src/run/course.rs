@@ -30,7 +30,7 @@ pub(super) struct Course {
     began: Instant,
     conditions: Conditions,
     planned: VecDeque<Moment>,
-    /// None under netem, which makes no changes.
+    /// None under netem and real routers, which make no changes.
     emulator: Option<Remote>,
     changes: Vec<PathChange>,
     /// What those wait for that are not made yet, by their places in `changes`.
@@ -153,7 +153,8 @@ impl Course {
             }
         }
         let emulator = self.emulator.as_ref().ok_or(
-            "paths by netem do not change while they run: leave `world.emulator = \"netem\"` out",
+            "paths by netem, or by a real router, do not change while they run: leave `world.emulator = \"netem\"` \
+             and `world.kind = \"hosts\"` out",
         )?;
         let receipt = emulator.order(at, changes);
         let receipt = receipt.map_err(|error| error.to_string())?;

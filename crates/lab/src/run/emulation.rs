@@ -9,7 +9,7 @@ use wansan_trace::{Kinds, Recorder};
 
 use super::CellError;
 use crate::emulator::{
-    Capture, Classes, Config, Direction, Emulator, EmulatorError, Route, Tap, Watch,
+    Capture, Classes, Config, Direction, Emulator, EmulatorError, Port, Route, Tap, Watch,
 };
 use crate::plan::{self, CaptureWish, Classifier, RecordKind, Scenario, Side};
 use crate::record::RecordError;
@@ -29,24 +29,68 @@ pub(super) fn start(
     folder: &Path,
 ) -> Result<(Emulator, Vec<Capture>), CellError> {
     // One port for every interface into an emulated network, which is one link's.
-    let mut ports = Vec::new();
-    let mut port_of = BTreeMap::new();
+    let mut ports = Ports::default();
     for (node, at) in world.nodes().iter().zip(0..) {
         for interface in node.interfaces() {
             if let Some(port) = interface.port() {
-                port_of.insert((interface.network, at), ports.len());
-                ports.push(port);
+                ports.add((interface.network, at), port);
             }
         }
     }
+    let recorder = recorder(kinds, memory_bytes);
+    let (config, captures) = config(ports, scenario, seed, recorder, folder)?;
+    let emulator = Emulator::start(world.wan().handle(), config)?;
+    Ok((emulator, captures))
+}
+
+/// Where hosts are reached: for each network, that of a link, and each of its nodes here.
+#[derive(Default)]
+pub(super) struct Ports {
+    each: Vec<Port>,
+    of: BTreeMap<(usize, usize), usize>,
+}
+
+impl Ports {
+    /// Adds that of a node in a network. A real router reaches one in several networks by the same.
+    pub(super) fn add(&mut self, place: (usize, usize), port: Port) {
+        let known = self.each.iter().position(|other| *other == port);
+        let number = known.unwrap_or(self.each.len());
+        if known.is_none() {
+            self.each.push(port);
+        }
+        self.of.insert(place, number);
+    }
+}
+
+/// Where an emulator records what a plan wants of it.
+pub(super) fn recorder(kinds: &[RecordKind], memory_bytes: u64) -> Recorder {
+    let kinds = Kinds {
+        path: kinds.contains(&RecordKind::Path),
+        packet: kinds.contains(&RecordKind::Packet),
+        ..Kinds::NONE
+    };
+    Recorder::new(kinds, usize::try_from(memory_bytes).unwrap_or(usize::MAX))
+}
+
+/// An emulator of the links whose nodes have ports, and the captures of their paths.
+pub(super) fn config(
+    ports: Ports,
+    scenario: &Scenario,
+    seed: u64,
+    recorder: Recorder,
+    folder: &Path,
+) -> Result<(Config, Vec<Capture>), CellError> {
     let mut captures = Captures {
         folder,
         begun: Vec::new(),
     };
     let mut directions = Vec::new();
     let mut routes = Vec::new();
-    for (network, link) in scenario.links.iter().enumerate() {
-        if link.wire {
+    let links = scenario.links.iter().enumerate();
+    let emulated = links.filter(|(_, link)| !link.wire);
+    for ((network, link), first) in emulated.zip((0..).step_by(2)) {
+        // Others are emulated elsewhere.
+        if !ports.of.contains_key(&(network, link.near[0])) {
             continue;
         }
         let names = Side::BOTH.map(|side| side.of(&link.name));
@@ -69,9 +113,9 @@ pub(super) fn start(
             (forward, &link.forward, &link.near, &link.far),
             (back, &link.back, &link.far, &link.near),
         ];
-        for (name, planned, from_nodes, to_nodes) in ways {
+        for ((name, planned, from_nodes, to_nodes), number) in ways.into_iter().zip(first..) {
             let direction = directions.len();
-            let seed = seed.wrapping_add(direction as u64);
+            let seed = seed.wrapping_add(number);
             directions.push(Direction {
                 tap: taps.next(),
                 watches: watches.next().unwrap_or_default(),
@@ -80,30 +124,23 @@ pub(super) fn start(
             for from in from_nodes {
                 for to in to_nodes {
                     routes.push(Route {
-                        from: port_of[&(network, *from)],
-                        to: port_of[&(network, *to)],
+                        from: ports.of[&(network, *from)],
+                        to: ports.of[&(network, *to)],
                         direction,
                     });
                 }
             }
         }
     }
-    let kinds = Kinds {
-        path: kinds.contains(&RecordKind::Path),
-        packet: kinds.contains(&RecordKind::Packet),
-        ..Kinds::NONE
-    };
-    let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
     let config = Config {
-        ports,
+        ports: ports.each,
         directions,
         routes,
         mtu_bytes: scenario.topology.mtu_bytes as usize,
         sample_interval: SAMPLE_INTERVAL,
-        recorder: Recorder::new(kinds, memory_bytes),
+        recorder,
     };
-    let emulator = Emulator::start(world.wan().handle(), config)?;
-    Ok((emulator, captures.begun))
+    Ok((config, captures.begun))
 }
 
 /// The captures of a cell.

@@ -5,17 +5,18 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use wansan_schema::{MeasuredPath, StreamReport};
+use wansan_schema::{CellFacts, MeasuredPath, StreamReport};
 use wansan_settings::quantity::{Size, SomeTime, Span};
 use wansan_settings::usual;
 use wansan_stream::{LoadSettings, ReceiveSettings, SendSettings};
 
 use super::CellError;
 use super::program::{self, Event, Program};
+use super::routers::{self, Routers};
 use super::site::Place;
 use crate::hosts::{Attended, Fleet};
 use crate::patience;
-use crate::plan::{STREAM_PORT, Scenario};
+use crate::plan::{Cell, STREAM_PORT, Scenario};
 use crate::processors::Processors;
 
 /// How long each direction of a path is measured.
@@ -27,8 +28,26 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The payload of a full segment on a path of 1,500 bytes, with timestamps.
 const SEGMENT_BYTES: f64 = 1448.0;
 
-/// Measures every path of a scenario in both directions, one after the other.
+/// Measures every path of a cell in both directions, one after the other. Routers let packets go on as they come, and
+/// all packets of their paths have to go through them.
 pub(super) fn measure(
+    fleet: &Fleet,
+    cell: &Cell,
+    program: &Path,
+    stop: &AtomicBool,
+) -> Result<Vec<MeasuredPath>, CellError> {
+    let routers = Routers::start(fleet, cell, program, true, stop)?;
+    let measured = each(fleet, &cell.scenario, program, stop);
+    if matches!(measured, Err(CellError::Interrupted)) {
+        return measured;
+    }
+    let carried = routers.end(&mut CellFacts::default())?;
+    // Where nothing arrives, that is why.
+    routers::have_all(fleet, cell, &carried.unwrap_or_default().paths)?;
+    measured
+}
+
+fn each(
     fleet: &Fleet,
     scenario: &Scenario,
     program: &Path,

@@ -127,7 +127,7 @@ fn reach(
     let fleet = Fleet::connect(&scenario.hosts, program, reach, stop)?;
     fleet.check(cells)?;
     observer.preparing("measuring the paths between them");
-    let paths = measured_paths::measure(&fleet, scenario, program, stop)?;
+    let paths = measured_paths::measure(&fleet, &cells[0], program, stop)?;
     Ok(Reached { fleet, paths })
 }
 

@@ -25,6 +25,7 @@ use wansan_trace::event::Role;
 use wansan_workload::sequence::Operation;
 
 use super::CellError;
+use super::carry::Carried;
 use super::site::Place;
 use crate::hosts::Watched;
 use crate::patience;
@@ -70,12 +71,16 @@ pub(super) enum Event {
 impl Program {
     /// `BINARY COMMAND` with these settings.
     pub(super) fn new(binary: &Path, command: &[&str], settings: &impl Serialize) -> Program {
+        Program::by_lab(binary, &[command, &["--settings", "-"]].concat(), settings)
+    }
+
+    /// The same of a command that only the lab starts, and that takes nothing but settings.
+    pub(super) fn by_lab(binary: &Path, words: &[&str], settings: &impl Serialize) -> Program {
         let mut line = serde_json::to_string(settings).expect("settings are plain data");
         line.push('\n');
-        let words = command.iter().chain(&["--settings", "-"]);
         Program {
             binary: binary.to_owned(),
-            arguments: words.map(|word| (*word).to_owned()).collect(),
+            arguments: words.iter().map(|word| (*word).to_owned()).collect(),
             settings: line,
             watched: None,
         }
@@ -351,6 +356,11 @@ pub(super) fn stream_report(title: &str, lines: &[String]) -> Result<StreamRepor
 /// What a relay says at its end.
 pub(super) fn relay_end(title: &str, lines: &[String]) -> Result<RelayEnd, CellError> {
     last_object(title, lines, "onward_bytes", "end of a relay")
+}
+
+/// What a router says at its end.
+pub(super) fn carried(title: &str, lines: &[String]) -> Result<Carried, CellError> {
+    last_object(title, lines, "carried", "end of a router")
 }
 
 fn last_object<T: DeserializeOwned>(

@@ -19,7 +19,7 @@ use super::congestion;
 use super::course::Stage;
 use super::real::{self, Means};
 use super::{CellError, Options, simulation};
-use crate::engine::{Answer, Hello, MAX_ORDER_BYTES, Order};
+use crate::engine::{Answer, Hello, MAX_ORDER_BYTES, Order, unpack};
 use crate::hosts::Reach;
 use crate::lines;
 use crate::plan::{Cell, WorldKind};
@@ -43,7 +43,7 @@ pub fn single(folder: &Path) -> io::Result<()> {
     };
     let plan = folder.join("plan");
     fs::create_dir(&plan)?;
-    order.unpack(&plan)?;
+    unpack(&order.files, &plan)?;
     let repeat = u32::try_from(order.known.repeat).map_err(io::Error::other)?;
     let cell = Cell::alone(&order.document, repeat, &plan).map_err(io::Error::other)?;
     let work = Work {

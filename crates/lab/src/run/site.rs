@@ -10,6 +10,7 @@ use wansan_trace::file;
 
 use super::cell::Kept;
 use super::path_emulator::PathEmulator;
+use super::routers::Routers;
 use super::{CellError, Options, tunnels};
 use crate::emulator::Remote;
 use crate::hosts::{Attended, Clocks, CollectError, Fleet};
@@ -40,6 +41,8 @@ pub(super) struct Netns {
 /// Real hosts.
 pub(super) struct Hosts<'a> {
     fleet: &'a Fleet,
+    /// Those of them that emulate paths.
+    routers: Routers,
     target: Option<&'a str>,
     stop: &'a AtomicBool,
 }
@@ -81,11 +84,13 @@ impl<'a> Site<'a> {
     pub(super) fn of_hosts(
         fleet: &'a Fleet,
         cell: &'a Cell,
-        stop: &'a AtomicBool,
+        options: &Options<'a>,
     ) -> Result<Site<'a>, CellError> {
         fleet.begin(cell)?;
+        let stop = options.stop;
         Ok(Site::Hosts(Hosts {
             fleet,
+            routers: Routers::start(fleet, cell, &options.program, false, stop)?,
             target: cell.scenario.target_host.as_deref(),
             stop,
         }))
@@ -163,7 +168,9 @@ impl<'a> Site<'a> {
                 })
             }
             Site::Hosts(hosts) => {
+                let carried = hosts.routers.end(&mut kept.facts);
                 let clocks = hosts.fleet.collect(folder, hosts.target, hosts.stop);
+                kept.carried = carried?;
                 let clocks = clocks.map_err(|error| match error {
                     CollectError::Hosts(error) => error.into(),
                     CollectError::Files(error) => CellError::Records(error),

@@ -29,9 +29,31 @@ impl Netlink {
     /// Sends one request and waits for the kernel's verdict. `flags` are added to NLM_F_REQUEST
     /// and NLM_F_ACK.
     pub(super) fn ask(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        match self.answer(request, NLM_F_ACK | flags)? {
+            // An acknowledgement is an error message without a code.
+            NetlinkPayload::Error(verdict) if verdict.code.is_none() => Ok(()),
+            NetlinkPayload::Error(verdict) => Err(verdict.to_io()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks for one thing that the kernel knows.
+    pub(super) fn get(&mut self, request: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+        match self.answer(request, 0)? {
+            NetlinkPayload::InnerMessage(known) => Ok(known),
+            NetlinkPayload::Error(verdict) => Err(verdict.to_io()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        request: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<NetlinkPayload<RouteNetlinkMessage>> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
         message.finalize();
@@ -42,14 +64,13 @@ impl Netlink {
         let (answer, _) = self.socket.recv_from_full()?;
         let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        match answer.payload {
-            // An acknowledgement is an error message without a code.
-            NetlinkPayload::Error(verdict) if verdict.code.is_none() => Ok(()),
-            NetlinkPayload::Error(verdict) => Err(verdict.to_io()),
-            other => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("netlink answers a request with {other:?}"),
-            )),
-        }
+        Ok(answer.payload)
     }
+}
+
+fn unexpected(answer: &NetlinkPayload<RouteNetlinkMessage>) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("netlink answers a request with {answer:?}"),
+    )
 }

@@ -53,6 +53,7 @@ impl Interface {
         Some(Port {
             interface: self.wan_interface.clone()?,
             host_mac: self.mac,
+            routed: None,
         })
     }
 }

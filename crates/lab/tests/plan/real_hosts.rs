@@ -104,6 +104,65 @@ fn the_same_plan_runs_in_other_worlds() {
     );
 }
 
+/// The plan with a path that a host emulates, which is an end of no other.
+fn routed(path: &str) -> String {
+    let gate = "[[host]]\nname = \"gate\"\naddress = \"192.0.2.9\"\n\n[[path]]\nname = \"lan\"";
+    let text = PLAN.replacen("[[path]]\nname = \"lan\"", gate, 1);
+    let wan = "between = [\"edge\", \"storage\"]";
+    text.replacen(wan, &format!("{wan}\n{path}"), 1)
+}
+
+#[test]
+fn a_host_may_emulate_a_path_between_others() {
+    let text = routed("router = \"gate\"\ndelay = \"20ms\"\nloss = \"1%\"");
+    let text = text.replace("file:/there/only,read-only", "memory:1MiB");
+    let plan = parse(&text).unwrap();
+    let scenario = first_scenario(&plan);
+    let routers: Vec<_> = scenario.links.iter().map(|link| link.router).collect();
+    assert_eq!(routers, [None, Some(scenario.node("gate")), None]);
+    let is_wire: Vec<_> = scenario.links.iter().map(|link| link.wire).collect();
+    assert_eq!(is_wire, [true, false, true]);
+    // Other worlds have the same path, without the router.
+    for kind in [WorldKind::Netns, WorldKind::Sim] {
+        let scenario = first_scenario(&plan.in_world(kind).unwrap());
+        assert_eq!(scenario.links[1].router, None);
+        assert_eq!(
+            scenario.links[1].forward,
+            first_scenario(&plan).links[1].forward
+        );
+    }
+    let counted = "[tcp]\n[[expect]]\nmetric = \"cells.path_dropped\"\nequals = 0\n";
+    parse(&text.replace("[tcp]\ncongestion_control = \"reno\"\n", counted)).unwrap();
+}
+
+#[test]
+fn what_a_router_cannot_do_is_refused() {
+    let text = routed("router = \"gate\"\ndelay = \"20ms\"");
+    let router = "router = \"gate\"";
+    let again = "[target]";
+    let same = "[[path]]\nname = \"again\"\nbetween = [\"storage\", \"edge\"]\n[target]";
+    for (from, to, parts) in [
+        (
+            router,
+            "router = \"gat\"",
+            &["`path.router`", "`gat`", "`gate`"][..],
+        ),
+        (router, "router = \"edge\"", &["`wan`", "one of its ends"]),
+        (
+            router,
+            "router = \"gate\"\ncapture = true",
+            &["`path.wan.capture`"],
+        ),
+        (
+            again,
+            same,
+            &["`wan` router", "`again` joins the same hosts"],
+        ),
+    ] {
+        is_refused(&text, from, to, parts);
+    }
+}
+
 #[test]
 fn what_real_hosts_cannot_do_is_refused() {
     let both = "`world.kind = \"netns\"` and `\"sim\"` can";
@@ -113,7 +172,7 @@ fn what_real_hosts_cannot_do_is_refused() {
         (
             path,
             "delay = \"1ms\"",
-            &[":24", "`path.lan.delay`", both][..],
+            &[":24", "`path.lan.delay`", "`router`", both][..],
         ),
         (path, "rate = \"1Gbit/s\"", &["`path.lan.rate`", both]),
         (path, "loss = \"1%\"", &["`path.lan.loss`", both]),

@@ -54,6 +54,9 @@ enum LabCommand {
     /// Serve a lab on standard input and output; started by `wansan lab run` on real hosts
     #[command(hide = true)]
     Attend(FolderArgs),
+    /// Emulate paths between real hosts; started by `wansan lab run` on a plan's routers
+    #[command(hide = true)]
+    Carry,
     /// Run the cell of a plan that standard input has; started by `wansan lab run --on` on workers
     #[command(hide = true)]
     Cell(FolderArgs),
@@ -147,6 +150,11 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Export(args) => export::run(&args),
         LabCommand::Attend(args) => {
             hosts::attend(&args.folder).context("cannot serve the lab")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Carry => {
+            let stop = stop_on_signals()?;
+            run::carry(&stop)?;
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Cell(args) => {

@@ -258,7 +258,7 @@ impl<'a> Server<'a> {
     }
 }
 
-fn says(line: &str, parts: &[&str]) -> Result<(), String> {
+pub(crate) fn says(line: &str, parts: &[&str]) -> Result<(), String> {
     let lacks = parts.iter().find(|part| !line.contains(**part));
     lacks.map_or(Ok(()), |part| Err(format!("lacks {part:?}: {line}")))
 }

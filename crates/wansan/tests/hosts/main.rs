@@ -5,6 +5,7 @@ mod cases;
 mod clocks;
 mod cut_off;
 mod peer;
+mod routed;
 mod stage;
 
 use std::process::ExitCode;
@@ -21,7 +22,7 @@ use stage::Stage;
 
 type Test = fn(&Stage) -> Result<(), String>;
 
-const TESTS: [(&str, Test); 11] = [
+const TESTS: [(&str, Test); 15] = [
     (
         "a plan runs on hosts as in a world of namespaces",
         cases::whole,
@@ -34,6 +35,22 @@ const TESTS: [(&str, Test); 11] = [
     (
         "what is wrong with a host is said in one line",
         cases::refused,
+    ),
+    (
+        "a host between two others emulates the path of a plan",
+        routed::emulated,
+    ),
+    (
+        "what is wrong with a router is said in one line",
+        routed::refused,
+    ),
+    (
+        "an ordinary user will do, but for a router",
+        routed::unprivileged,
+    ),
+    (
+        "a router that is interrupted leaves nothing behind",
+        routed::interrupted,
     ),
     (
         "records are joined although a clock is far ahead",

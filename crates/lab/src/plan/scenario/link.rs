@@ -4,7 +4,7 @@ use wansan_mistake::{Mistake, nearest};
 
 use super::effects::{Direction, Surroundings};
 use super::names::{self, Names};
-use crate::plan::document::{CaptureWish, Document, EffectsTable, PathTable};
+use crate::plan::document::{CaptureWish, Document, EffectsTable, PathTable, WorldKind};
 use crate::world::MAX_NETWORKS;
 
 /// One path. Nodes are named by their places in the world.
@@ -18,6 +18,8 @@ pub struct Link {
     pub far: Vec<usize>,
     /// Whether it is a wire, which has no effect and is not emulated.
     pub wire: bool,
+    /// The real host that emulates it; none in a world that is not one of such.
+    pub router: Option<usize>,
     /// Which of its packets are captured.
     pub capture: CaptureWish,
     /// What happens from the near side to the far one.
@@ -55,6 +57,8 @@ pub(super) fn resolve(
         )));
     }
     let mut links: Vec<Link> = Vec::new();
+    // A real router need not be an end of any.
+    let mut routers: Vec<usize> = Vec::new();
     for (place, path) in document.path.iter().enumerate() {
         let wrong = |key: &str, what: String| {
             let mistake = Mistake::new(format!("[[path]] `{}` {what}", path.name));
@@ -80,7 +84,15 @@ pub(super) fn resolve(
             direction("forward", &path.forward)?,
             direction("back", &path.back)?,
         );
-        let link = one(path, names, directions).map_err(|mistake| here(mistake, "between"))?;
+        let router = path.router.as_deref();
+        let router = router.map(|router| names.host("path.router", router));
+        let router = router
+            .transpose()
+            .map_err(|mistake| here(mistake, "router"))?;
+        routers.extend(router);
+        let router = router.filter(|_| document.world.kind == WorldKind::Hosts);
+        let link = one(path, names, router, directions);
+        let link = link.map_err(|mistake| here(mistake, "between"))?;
         if links.iter().any(|other| other.name == link.name) {
             return wrong("name", "is given twice".to_owned());
         }
@@ -96,10 +108,13 @@ pub(super) fn resolve(
         links.push(link);
     }
     let hosts = document.host.iter().map(|table| &table.name).enumerate();
-    let routers = document.router.iter().map(|table| &table.name).enumerate();
+    let named = document.router.iter().map(|table| &table.name).enumerate();
     let tables = hosts.map(|(place, name)| ("host", place, name));
-    for (table, place, name) in tables.chain(routers.map(|(place, name)| ("router", place, name))) {
-        let joined = |node: &usize| links.iter().any(|link| link.members().any(|m| m == *node));
+    for (table, place, name) in tables.chain(named.map(|(place, name)| ("router", place, name))) {
+        let joined = |node: &usize| {
+            let mut members = links.iter().flat_map(Link::members);
+            members.any(|member| member == *node) || routers.contains(node)
+        };
         let nodes = names.all(table, name)?;
         if let Some(lonely) = nodes.iter().find(|node| !joined(node)) {
             let name = names.name(*lonely);
@@ -138,6 +153,7 @@ fn check_elements(elements: &[String], direction: &Direction) -> Result<(), Stri
 fn one(
     path: &PathTable,
     names: &Names,
+    router: Option<usize>,
     (forward, back): (Direction, Direction),
 ) -> Result<Link, Mistake> {
     let [near, far] = &path.between.0;
@@ -145,7 +161,8 @@ fn one(
     let far = names.all("path.between", far)?.to_vec();
     Ok(Link {
         name: path.name.clone(),
-        wire: !path.has_effect() && near.len() == 1 && far.len() == 1,
+        wire: !path.has_effect() && near.len() == 1 && far.len() == 1 && router.is_none(),
+        router,
         capture: path.capture.clone(),
         near,
         far,

@@ -29,9 +29,22 @@ pub(super) fn resolve(document: &Document, text: &str) -> Result<Vec<RealHost>, 
     world(document, text)?;
     tcp(&document.tcp, text)?;
     for (place, path) in document.path.iter().enumerate() {
-        if let Some(key) = path.first_effect() {
+        let here = |key: &str, mistake: Mistake| {
             let line = key.split('.').next().unwrap_or_default();
-            return Err(as_it_is(path, &key).in_table(text, "path", place, line));
+            mistake.in_table(text, "path", place, line)
+        };
+        if path.capture.is_any() {
+            let why = "nothing is captured between real hosts";
+            let key = format!("path.{}.capture", path.name);
+            return Err(here("capture", refused(&key, why, NETNS)));
+        }
+        match (&path.router, path.first_effect()) {
+            (None, Some(key)) => return Err(here(&key, as_it_is(path, &key))),
+            (None, None) => {}
+            (Some(router), _) => {
+                let checked = emulated(path, router, &document.path);
+                checked.map_err(|mistake| here("router", mistake))?;
+            }
         }
     }
     let mut hosts: Vec<RealHost> = Vec::new();
@@ -101,11 +114,32 @@ fn tcp(table: &TcpTable, text: &str) -> Result<(), Mistake> {
 
 /// That a path does nothing, which the plan says by that key.
 fn as_it_is(path: &PathTable, key: &str) -> Mistake {
-    let (why, who_can) = match key {
-        "capture" => ("nothing is captured between real hosts", NETNS),
-        _ => ("a path between real hosts is as it is", NETNS_OR_SIM),
+    let why = "a path between real hosts is as it is, but where a host that it names as its `router` emulates it";
+    refused(&format!("path.{}.{key}", path.name), why, NETNS_OR_SIM)
+}
+
+/// Whether a router can emulate a path: what it takes are the packets between both ends, by their addresses.
+fn emulated(path: &PathTable, router: &str, all: &[PathTable]) -> Result<(), Mistake> {
+    let name = &path.name;
+    if path.between.0.iter().any(|end| end == router) {
+        return Err(Mistake::new(format!(
+            "[[path]] `{name}` router = \"{router}\" is one of its ends: packets that it sends itself go through no \
+             router; name a host between both"
+        )));
+    }
+    let ends = |path: &PathTable| {
+        let mut ends = path.between.0.clone();
+        ends.sort();
+        ends
     };
-    refused(&format!("path.{}.{key}", path.name), why, who_can)
+    let mut others = all.iter().filter(|other| other.name != *name);
+    match others.find(|other| ends(other) == ends(path)) {
+        Some(other) => Err(Mistake::new(format!(
+            "[[path]] `{name}` router: `{}` joins the same hosts, and packets do not tell which of both they take",
+            other.name
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn host(table: &HostTable, others: &[RealHost]) -> Result<RealHost, Wrong> {
