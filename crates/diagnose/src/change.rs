@@ -2,6 +2,7 @@
 
 mod buffers;
 pub(crate) mod shell;
+mod simulated;
 
 use serde::Serialize;
 use wansan_insight::cause::{Cause, Limit};
@@ -9,9 +10,10 @@ use wansan_insight::cause::{Cause, Limit};
 use crate::judge::{Bound, Verdict};
 use crate::software::Software;
 use shell::{is_plain, quoted};
+pub use simulated::{PARALLEL, Predicted, Setting};
 
 /// One thing to change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Change {
     /// What it does, as a sentence without its full stop.
     pub what: String,
@@ -19,6 +21,10 @@ pub struct Change {
     pub commands: Vec<String>,
     /// What to know before.
     pub note: Option<String>,
+    /// The same in the words of plans; none of what is not simulated.
+    pub settings: Vec<Setting>,
+    /// What it brings, where that was asked.
+    pub predicted: Option<Predicted>,
 }
 
 /// An end of a session, as far as commands need to know it.
@@ -88,6 +94,9 @@ const MOST_QUEUE_CMD: u64 = 128;
 /// (RFC 7143 §13.13).
 const FIRST_BURST: u64 = 1 << 20;
 const MAX_BURST: u64 = (1 << 24) - 512;
+
+/// The congestion control that is advised.
+const BBR: &str = "bbr";
 
 const LOGS_OUT: &str = "all sessions with that portal are logged out and in again: nothing may use their disks meanwhile";
 const STORE: &str = "Use a store that takes less time for an I/O, or serves more of them at once";
@@ -203,8 +212,7 @@ fn more(place: &Place, commands: u64) -> u64 {
 fn sentence(what: &str) -> Change {
     Change {
         what: what.to_owned(),
-        commands: Vec::new(),
-        note: None,
+        ..Change::default()
     }
 }
 
@@ -215,12 +223,14 @@ fn queue_depth(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
     let mut changes = Vec::new();
     if now > commands && is_plain(disk) {
         let at = quoted(&format!("/sys/block/{disk}/device/queue_depth"));
-        let mut commands = vec![format!("echo {now} > {at}")];
-        commands.extend(place.of_node(&[("node.session.queue_depth", now.to_string())]));
+        let mut each = vec![format!("echo {now} > {at}")];
+        each.extend(place.of_node(&[("node.session.queue_depth", now.to_string())]));
         changes.push(Change {
             what: format!("Let {now} commands of {disk} be outstanding"),
-            commands,
+            commands: each,
             note: Some("the second command keeps it for later logins".to_owned()),
+            settings: simulated::slots(place, commands, now),
+            ..Change::default()
         });
     }
     if depth > slots {
@@ -249,6 +259,8 @@ fn requests(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
         what: format!("Let the queue of {disk} hold {requests} requests"),
         commands: vec![format!("echo {requests} > {at}")],
         note: Some("until the disk is logged in again; a udev rule keeps it".to_owned()),
+        settings: simulated::slots(place, commands, requests),
+        ..Change::default()
     }]
 }
 
@@ -270,6 +282,8 @@ fn session_commands(place: &Place, commands: u64) -> Vec<Change> {
         what: format!("Raise cmds_max to {all}, of which open-iscsi keeps {KEPT_COMMANDS}"),
         commands: [place.of_node(&values), place.login_again()].concat(),
         note: Some(LOGS_OUT.to_owned()),
+        settings: simulated::slots(place, commands, depth),
+        ..Change::default()
     }]
 }
 
@@ -284,6 +298,7 @@ fn several_sessions(place: &Place) -> Vec<Change> {
             .to_owned(),
         commands,
         note: None,
+        ..Change::default()
     }]
 }
 
@@ -314,24 +329,33 @@ fn command_window(place: &Place, commands: u64) -> Vec<Change> {
                 what: granted(depth),
                 commands: each.collect(),
                 note: Some(format!("{note}; {TARGETCLI}")),
+                settings: simulated::window(place, commands, depth),
+                ..Change::default()
             });
         }
         Software::Wansan => changes.push(Change {
             what: granted(window),
             commands: vec![format!("wansan target --command-window {window}")],
             note: Some("with the target's other options; sessions log in again".to_owned()),
+            settings: simulated::window(place, commands, window),
+            ..Change::default()
         }),
         Software::Tgt if commands < MOST_QUEUE_CMD => changes.push(Change {
             what: granted(MOST_QUEUE_CMD),
             commands: place.of_tgt(&[("MaxQueueCmd", MOST_QUEUE_CMD)]),
             note: Some("tgt grants no more; sessions log in again".to_owned()),
+            settings: simulated::window(place, commands, MOST_QUEUE_CMD),
+            ..Change::default()
         }),
         Software::Tgt => changes.push(sentence(
             "Use several sessions, or another target: tgt grants no more than 128 commands",
         )),
-        _ => changes.push(sentence(&format!(
-            "Raise the command window, its queue depth for each session, to {window} {at}"
-        ))),
+        _ => changes.push(Change {
+            settings: simulated::window(place, commands, window),
+            ..sentence(&format!(
+                "Raise the command window, its queue depth for each session, to {window} {at}"
+            ))
+        }),
     }
     changes.extend(several_sessions(place));
     changes
@@ -356,6 +380,7 @@ fn host_queue(scheduler: &[(String, String)]) -> Vec<Change> {
             what: "Let requests go to the disk without an I/O scheduler".to_owned(),
             commands,
             note: None,
+            ..Change::default()
         }],
     }
 }
@@ -406,6 +431,8 @@ fn r2t(place: &Place) -> Vec<Change> {
                 what,
                 commands: each.collect(),
                 note: Some(format!("{again}; {TARGETCLI}")),
+                settings: simulated::unasked(),
+                ..Change::default()
             });
         }
         Software::Tgt => {
@@ -423,6 +450,8 @@ fn r2t(place: &Place) -> Vec<Change> {
                 what,
                 commands,
                 note: Some(again.to_owned()),
+                settings: simulated::unasked(),
+                ..Change::default()
             });
         }
         Software::Wansan => changes.push(Change {
@@ -431,10 +460,15 @@ fn r2t(place: &Place) -> Vec<Change> {
                 "wansan target --initial-r2t no --immediate-data yes --first-burst {FIRST_BURST}"
             )],
             note: Some("with the target's other options".to_owned()),
+            settings: simulated::unasked(),
+            ..Change::default()
         }),
-        _ => changes.push(sentence(&format!(
-            "Set InitialR2T=No, ImmediateData=Yes and a FirstBurstLength as long as the writes {at}"
-        ))),
+        _ => changes.push(Change {
+            settings: simulated::unasked(),
+            ..sentence(&format!(
+                "Set InitialR2T=No, ImmediateData=Yes and a FirstBurstLength as long as the writes {at}"
+            ))
+        }),
     }
     match place.initiator.software {
         Software::OpenIscsi => {
@@ -448,6 +482,8 @@ fn r2t(place: &Place) -> Vec<Change> {
                 what: "Ask for the same at the initiator".to_owned(),
                 commands: [place.of_node(&values), place.login_again()].concat(),
                 note: Some(LOGS_OUT.to_owned()),
+                settings: simulated::unasked(),
+                ..Change::default()
             });
         }
         Software::Windows => changes.push(Change {
@@ -460,6 +496,7 @@ fn r2t(place: &Place) -> Vec<Change> {
                 r"DWORDs of HKLM\SYSTEM\CurrentControlSet\Control\Class\{4D36E97B-E325-11CE-BFC1-08002BE10318}\NNNN\Parameters, where NNNN has the DriverDesc Microsoft iSCSI Initiator; restart afterwards"
                     .to_owned(),
             ),
+            ..Change::default()
         }),
         _ => {}
     }
@@ -479,8 +516,8 @@ fn congestion(place: &Place) -> Vec<Change> {
         return vec![sentence(&what), losses];
     }
     let mut commands = vec![
-        "modprobe tcp_bbr".to_owned(),
-        "sysctl -w net.ipv4.tcp_congestion_control=bbr".to_owned(),
+        format!("modprobe tcp_{BBR}"),
+        format!("sysctl -w net.ipv4.tcp_congestion_control={BBR}"),
     ];
     let mut note =
         "beside flows of others it may take more than its share; connections that are made from then on use it".to_owned();
@@ -493,6 +530,8 @@ fn congestion(place: &Place) -> Vec<Change> {
             what,
             commands,
             note: Some(note),
+            settings: simulated::congestion_control(place, BBR),
+            ..Change::default()
         },
         losses,
     ]
@@ -505,6 +544,7 @@ fn stalls(cause: Cause, place: &Place) -> Vec<Change> {
             what: format!("Keep the congestion window over pauses {at}"),
             commands: vec!["sysctl -w net.ipv4.tcp_slow_start_after_idle=0".to_owned()],
             note: None,
+            ..Change::default()
         }],
         Cause::SlowStartAfterIdle => vec![sentence(&format!(
             "Keep the congestion window over pauses {at}"
@@ -537,6 +577,7 @@ fn read_ahead(place: &Place) -> Vec<Change> {
             what: "If files are read in their order, read further ahead".to_owned(),
             commands,
             note: None,
+            ..Change::default()
         }],
         false => Vec::new(),
     }

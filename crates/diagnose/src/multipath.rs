@@ -176,6 +176,7 @@ fn changes(disk: &str, selector: Option<&str>) -> Vec<Change> {
                 "multipathd reconfigure".to_owned(),
             ],
             note: Some("for all devices; the module dm-service-time has it".to_owned()),
+            ..Change::default()
         });
     }
     if is_plain(disk) {
@@ -183,6 +184,7 @@ fn changes(disk: &str, selector: Option<&str>) -> Vec<Change> {
             what: "Take the path away until it is repaired".to_owned(),
             commands: vec![format!("multipathd del path {disk}")],
             note: Some(format!("`multipathd add path {disk}` brings it back")),
+            ..Change::default()
         });
     }
     changes

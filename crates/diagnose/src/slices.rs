@@ -35,10 +35,22 @@ pub struct Slices {
     count: u64,
     looked_seconds: f64,
     sessions: BTreeMap<Key, Sums>,
-    /// For each limit of the busiest session, the slice with the most I/O time, and that of all of its slices.
-    best: BTreeMap<&'static str, (f64, f64, Diagnosis)>,
+    /// For each limit of the busiest session, the slice with the most I/O time.
+    best: BTreeMap<&'static str, Best>,
     /// The latest without I/Os.
     idle: Option<Diagnosis>,
+}
+
+/// The slice that stands for those with the same limit.
+#[derive(Debug)]
+struct Best {
+    /// The I/O time of all of these.
+    all_ns: f64,
+    /// Its own.
+    most_ns: f64,
+    /// Its number, from 1.
+    number: u64,
+    slice: Diagnosis,
 }
 
 /// A session's connections.
@@ -87,18 +99,28 @@ impl Slices {
         };
         let kind = busiest.judgement.verdict.name();
         let io_ns = busiest.iops * busiest.judgement.latency_ns * slice.looked_seconds;
-        match self.best.get_mut(kind) {
-            None => {
-                self.best.insert(kind, (io_ns, io_ns, slice));
-            }
-            Some((all_ns, most_ns, kept)) => {
-                *all_ns += io_ns;
-                if io_ns > *most_ns {
-                    *most_ns = io_ns;
-                    *kept = slice;
-                }
-            }
-        }
+        let best = self.best.remove(kind);
+        let all_ns = best.as_ref().map_or(0.0, |best| best.all_ns) + io_ns;
+        let best = best.filter(|best| best.most_ns >= io_ns);
+        let best = best.unwrap_or(Best {
+            all_ns,
+            most_ns: io_ns,
+            number: self.count,
+            slice,
+        });
+        self.best.insert(kind, Best { all_ns, ..best });
+    }
+
+    /// The number of the slice that the diagnosis is of as things stand, from 1; `None` where none had I/Os.
+    #[must_use]
+    pub fn shown(&self) -> Option<u64> {
+        Some(most(self.best.values())?.number)
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// Drops the least recently seen sessions where there are too many. Those of slices that the diagnosis may show stay, of which
@@ -107,7 +129,7 @@ impl Slices {
         if self.sessions.len() <= MOST_SESSIONS {
             return;
         }
-        let shown = self.best.values().flat_map(|(_, _, slice)| &slice.sessions);
+        let shown = self.best.values().flat_map(|best| &best.slice.sessions);
         let shown: BTreeSet<Key> = shown.map(key).collect();
         let sessions = self
             .sessions
@@ -125,11 +147,8 @@ impl Slices {
     /// What they tell together, of a watch of so many seconds; `None` before the first.
     #[must_use]
     pub fn diagnosis(self, seconds: f64) -> Option<Diagnosis> {
-        let most = self
-            .best
-            .into_values()
-            .max_by(|one, other| one.0.total_cmp(&other.0));
-        let chosen = most.map(|(_, _, slice)| slice).or(self.idle)?;
+        let most = most(self.best.into_values());
+        let chosen = most.map(|best| best.slice).or(self.idle)?;
         let mut diagnosis = Diagnosis {
             seconds,
             looked_seconds: self.looked_seconds,
@@ -144,6 +163,11 @@ impl Slices {
         }
         Some(diagnosis)
     }
+}
+
+/// The one whose limit most I/O time was spent with.
+fn most<B: std::borrow::Borrow<Best>>(all: impl Iterator<Item = B>) -> Option<B> {
+    all.max_by(|one, other| one.borrow().all_ns.total_cmp(&other.borrow().all_ns))
 }
 
 impl Sums {
@@ -222,6 +246,7 @@ mod tests {
         slices.add(slice(Verdict::Target, 1000.0, 1e6));
         slices.add(slice(Verdict::TooFewIos, 1200.0, 1.1e6));
         slices.add(slice(Verdict::Target, 1100.0, 0.9e6));
+        assert_eq!((slices.shown(), slices.count()), (Some(1), 3));
         let told = slices.diagnosis(10.0).unwrap();
         assert_eq!((told.slices, told.looked_seconds), (3, 3.0));
         let session = &told.sessions[0];

@@ -214,7 +214,10 @@ impl<'h> Watch<'h> {
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// No packets.
-    #[error("cannot see packets: {0}; a packet socket needs CAP_NET_RAW: run as root")]
+    #[error(
+        "cannot see packets: {0}; a packet socket needs CAP_NET_RAW: run as root, or give that to an installed wansan \
+         by `setcap cap_net_raw+ep` (and add --no-copy for a peer)"
+    )]
     Packets(io::Error),
     /// More than the filter has room for.
     #[error(

@@ -134,6 +134,14 @@ impl Reading {
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
     pub fn of_capture(capture: Capture) -> Result<Reading, Unfit> {
+        Reading::of_capture_within(capture, MOST_TIME)
+    }
+
+    /// The same of so long a part of it at most, behind its warm-up: the shorter, the sooner is it simulated.
+    ///
+    /// # Errors
+    /// [`Unfit`] when it cannot be simulated.
+    pub fn of_capture_within(capture: Capture, most: Duration) -> Result<Reading, Unfit> {
         let connections = capture.connections.iter();
         if connections.clone().any(|it| it.unheard.is_some()) {
             return Err(Unfit::OneDirection);
@@ -145,7 +153,7 @@ impl Reading {
         let sessions = capture.summarise().sessions;
         let has_window = sessions.iter().all(|it| it.command_window.is_some());
         let lacks = captured::lacks(&capture);
-        let mut reading = Reading::of_packets(capture.cell, has_window)?;
+        let mut reading = Reading::of_packets_within(capture.cell, has_window, most)?;
         reading.unknown.splice(0..0, lacks);
         Ok(reading)
     }
@@ -154,14 +162,24 @@ impl Reading {
     ///
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
-    pub fn of_packets(mut cell: Cell, has_window: bool) -> Result<Reading, Unfit> {
+    pub fn of_packets(cell: Cell, has_window: bool) -> Result<Reading, Unfit> {
+        Reading::of_packets_within(cell, has_window, MOST_TIME)
+    }
+
+    fn of_packets_within(
+        mut cell: Cell,
+        has_window: bool,
+        most: Duration,
+    ) -> Result<Reading, Unfit> {
         let mut unknown = Vec::new();
         cell.connection = Some(captured::connections(&cell, &mut unknown)?);
         let busy = cell.joined.busy_window();
         let warmup_ns = (busy.length_ns() / CAPTURE_WARMUP_PART).min(CAPTURE_WARMUP_NS);
+        let from_ns = busy.from_ns + warmup_ns;
+        let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         let window = Window {
-            from_ns: busy.from_ns + warmup_ns,
-            ..busy
+            from_ns,
+            to_ns: busy.to_ns.min(from_ns.saturating_add(most_ns)),
         };
         let reading = Reading::of(&cell, Some(window));
         let mut reading = reading.map_err(|unfit| match unfit {

@@ -1,6 +1,6 @@
 //! Buffers that let windows grow.
 
-use super::{Change, LOGS_OUT, Party, Place, sentence};
+use super::{Change, LOGS_OUT, Party, Place, sentence, simulated};
 use crate::software::Software;
 
 /// What buffers of long paths grow to at least, in bytes.
@@ -55,5 +55,7 @@ fn raise(
         what,
         commands,
         note: Some(note),
+        settings: simulated::buffer(kind, bytes),
+        ..Change::default()
     }]
 }

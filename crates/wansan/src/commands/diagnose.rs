@@ -3,6 +3,7 @@
 mod live;
 mod metrics;
 mod peer;
+mod predicted;
 mod recorded;
 mod text;
 
@@ -21,6 +22,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wansan_diagnose::{Diagnosis, Host, Slices, Watch};
 use wansan_insight::both_ends::PassedIo;
+use wansan_insight::capture::Capture;
 use wansan_trace::{clock, units};
 
 use super::measuring::bar;
@@ -171,6 +173,9 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     let is_over = || clock::now() >= end || !goes_on();
     let keeps_ios = peering.is_some() || args.each_io;
     let (mut slices, mut ios): (Slices, Vec<PassedIo>) = Default::default();
+    // Of the slice that the diagnosis is of, with its number.
+    let mut shown: Option<(u64, Capture)> = None;
+    let predicts = !args.is_live() && !args.each_io;
     loop {
         let until = match args.is_live() {
             true => end.min(clock::now() + args.interval),
@@ -189,6 +194,9 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
                 ios.truncate(MOST_IOS);
             }
         }
+        if predicts && slices.shown() == Some(slices.count()) {
+            shown = slice.capture.map(|capture| (slices.count(), capture));
+        }
         if is_over() {
             break;
         }
@@ -199,6 +207,7 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     }
     let seconds = (clock::now() - began).as_secs_f64();
     drop(live);
+    let shown = shown.filter(|(number, _)| slices.shown() == Some(*number));
     let Some(mut diagnosis) = slices.diagnosis(seconds) else {
         bail!("interrupted before anything was seen");
     };
@@ -207,6 +216,11 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
         peering.end(&mut diagnosis, &ios, &ends)
     });
     let other = other.transpose()?;
+    if predicts && predicted::is_of_use(&diagnosis) {
+        progress.set_message("simulating what changes bring");
+        let capture = shown.map(|(_, capture)| capture);
+        predicted::predict(&mut diagnosis, capture, &|| !ends.load(Ordering::Relaxed));
+    }
     progress.finish_and_clear();
     if args.each_io {
         peer::say(&diagnosis, &ios)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use wansan_path::{Effects, Limit, LossModel, Probability, Rate};
 
 /// A world, and what limits in it.
+#[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// The verdict, and which of those of its kind.

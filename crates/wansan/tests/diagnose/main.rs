@@ -2,6 +2,7 @@
 //! one at either end of the path, and none where there is none.
 
 mod cases;
+mod predicted;
 mod shown;
 mod world;
 
@@ -14,6 +15,7 @@ use wansan_lab::world::isolate;
 use cases::CASES;
 
 const SHOWN: &str = "what I/Os wait for is shown meanwhile, and recorded";
+const PREDICTED: &str = "a change brings what is predicted of it";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let arm = one_arm(|arm: Arm| arm.plays(&["packets"]));
     let cases = CASES.iter().map(|case| case.name);
-    let trials = cases.chain([SHOWN]);
+    let trials = cases.chain([SHOWN, PREDICTED]);
     let trials = trials
         .map(|name| arm.measuring(name, move || arm.plays(&[name])))
         .collect();
@@ -41,6 +43,9 @@ fn play(name: &str) -> Result<(), String> {
     }
     if name == SHOWN {
         return shown::shown();
+    }
+    if name == PREDICTED {
+        return predicted::predicted();
     }
     let case = CASES.iter().find(|case| case.name == name);
     world::diagnose(case.ok_or_else(|| format!("no role `{name}`"))?)

@@ -118,7 +118,8 @@ pub(crate) fn diagnose(case: &Case) -> Result<(), String> {
             "the initiator's" => case.elsewhere.or(case.of),
             _ => case.of,
         };
-        if let Err(why) = is_right(case.limit, of, &told) {
+        let right = is_right(case.limit, of, &told).and_then(|()| are_predicted(&told));
+        if let Err(why) = right {
             wrong.push(format!("at {end} end: {why}"));
         }
     }
@@ -135,7 +136,8 @@ pub(crate) fn diagnose(case: &Case) -> Result<(), String> {
     }
 }
 
-fn begin(node: &Node) -> Result<Process, String> {
+/// Begins a diagnosis.
+pub(crate) fn begin(node: &Node) -> Result<Process, String> {
     let mut command = Command::new(WANSAN);
     command.args(["diagnose", "--for", "2s", "--json"]);
     node.start("diagnose", command).map_err(text)
@@ -185,6 +187,20 @@ fn is_right(
     check((sum - 1.0).abs() < 1e-6, || {
         format!("shares add up to {sum}")
     })?;
+    Ok(())
+}
+
+/// Whether it is said what each change brings that can be simulated, or why that is not known.
+fn are_predicted(told: &Value) -> Result<(), String> {
+    let changes = told["sessions"][0]["changes"].as_array();
+    for change in changes.into_iter().flatten() {
+        let is_simulated = change["settings"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty());
+        let predicted = &change["predicted"];
+        let is_said = predicted["gain"].is_object() || predicted["unknown"].is_string();
+        check(is_simulated == is_said, || change.to_string())?;
+    }
     Ok(())
 }
 

@@ -5,13 +5,14 @@ use std::io::{self, Write};
 use wansan_diagnose::Diagnosis;
 use wansan_diagnose::block::Disk;
 use wansan_diagnose::budget::CORE_SHARE;
-use wansan_diagnose::change::Change;
+use wansan_diagnose::change::{Change, PARALLEL, Predicted};
 use wansan_diagnose::diagnosis::{SessionDiagnosis, Share};
 use wansan_diagnose::host::Role;
 use wansan_diagnose::multipath::MultipathDiagnosis;
 use wansan_diagnose::software::Software;
 use wansan_diagnose::traced::DiskUse;
 
+use crate::commands::explain::what_if::{limit, percent};
 use crate::commands::grid::{grid, right};
 
 /// With less of the time than this looked at, it is said why.
@@ -200,7 +201,7 @@ fn print_multipath(out: &mut dyn Write, multipath: &MultipathDiagnosis) -> io::R
 }
 
 fn print_changes(out: &mut dyn Write, changes: &[Change]) -> io::Result<()> {
-    for change in changes {
+    for (place, change) in changes.iter().enumerate() {
         writeln!(out, "  {}:", change.what)?;
         for command in &change.commands {
             writeln!(out, "      {command}")?;
@@ -208,8 +209,41 @@ fn print_changes(out: &mut dyn Write, changes: &[Change]) -> io::Result<()> {
         if let Some(note) = &change.note {
             writeln!(out, "      ({note})")?;
         }
+        let is_same = |other: &Change| other.settings == change.settings;
+        if let Some(predicted) = &change.predicted {
+            match changes[..place].iter().any(is_same) {
+                true => writeln!(out, "      predicted with the change before")?,
+                false => writeln!(out, "      {}", prediction(change, predicted))?,
+            }
+        }
     }
     Ok(())
+}
+
+/// What a change brings, in words.
+fn prediction(change: &Change, predicted: &Predicted) -> String {
+    let (least, median, most, binds_next) = match predicted {
+        Predicted::Unknown(why) => return format!("not predicted: {why}"),
+        Predicted::Gain {
+            least,
+            median,
+            most,
+            binds_next,
+            ..
+        } => (*least, *median, *most, binds_next),
+    };
+    let range = match percent(least) == percent(most) {
+        true => String::new(),
+        false => format!(" ({} … {})", percent(least), percent(most)),
+    };
+    let asked = change.settings.iter().find(|it| it.parameter == PARALLEL);
+    let asked = asked.map(|it| format!(" with {} I/Os asked for at once", it.value));
+    format!(
+        "predicted: {} throughput{range}{}, then {}",
+        percent(median),
+        asked.unwrap_or_default(),
+        limit(binds_next),
+    )
 }
 
 fn title(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<()> {
