@@ -24,11 +24,14 @@ const DRAINED: Duration = Duration::from_secs(4);
 const GAIN: f64 = 1.0 / 8.0;
 /// The same of pings, of which there are few.
 const PING_GAIN: f64 = 1.0 / 2.0;
-/// An idle route is tried again after this time, and after so many of its latencies, so that trying costs little.
+/// An idle route is tried again after this time, and after so many times what the last try took, so that trying costs
+/// 1 %.
 const IDLE: Duration = Duration::from_secs(1);
-const IDLE_LATENCIES: f64 = 100.0;
-/// One whose latency has grown by this factor is tried again after a single latency, and then after twice as many each
-/// time: it may have been held up only once.
+const IDLE_TRIES: f64 = 100.0;
+/// A try is over once a request takes as long as the one before it, but for this factor. TCP begins again with a small
+/// window after a pause (RFC 5681 §4.1, RFC 7661 §4.4), so the first requests take longer than those that follow.
+const ALIKE: f64 = 1.1;
+/// A route whose latency has grown by this factor is tried again at once: it may have been held up only once.
 const WORSE: f64 = 2.0;
 /// By how much latencies have to exceed the least ones for the pipe to count as full.
 const FULL: f64 = 1.25;
@@ -50,10 +53,10 @@ pub struct Lane {
     ping: Latency,
     /// In bytes per ns.
     rate: Extreme,
-    /// What the last request took that was sent into an empty pipe, in ns, and after how many of it the pipe is tried
-    /// again once it is idle.
+    /// What the last request took that was sent into an empty pipe, in ns, and the last try, or what goes on of it.
     alone_ns: f64,
-    idle_latencies: f64,
+    try_ns: f64,
+    is_tried: bool,
     /// When it is drained by half next, and how many may be left under way until it is.
     drained_at: Instant,
     drains_to: Option<u64>,
@@ -138,7 +141,8 @@ impl Default for Lane {
             ping: Latency::of_pings(),
             rate: Extreme::most(WINDOW),
             alone_ns: f64::INFINITY,
-            idle_latencies: IDLE_LATENCIES,
+            try_ns: 0.0,
+            is_tried: false,
             drained_at: Instant::ZERO,
             drains_to: None,
             is_length_known: false,
@@ -162,6 +166,7 @@ impl Lane {
     pub fn send(&mut self, bytes: u64, now: Instant) -> Sent {
         let is_alone = self.open_requests == 0;
         if is_alone {
+            self.is_tried = !self.is_length_known || self.is_due(now);
             // The time that nothing was asked is not the route's.
             (self.done_at, self.sent_at) = (now, now);
         }
@@ -196,25 +201,30 @@ impl Lane {
         if sent.is_alone {
             self.latency = Latency::of_requests();
             self.took_alone((now - sent.at).as_nanos() as f64);
+        } else if self.open_requests == 0 {
+            // What waited for others does not tell what one alone would take.
+            (self.is_length_known, self.try_ns) = (false, 0.0);
         }
         self.latency.add(now - sent.at, now);
-        // What waited for others does not tell what one alone would take.
-        self.is_length_known = sent.is_alone || self.open_requests > 0;
     }
 
     fn took_alone(&mut self, took_ns: f64) {
-        self.idle_latencies = match took_ns > WORSE * self.alone_ns {
-            true => 1.0,
-            false => (2.0 * self.idle_latencies).min(IDLE_LATENCIES),
+        let before_ns = self.alone_ns;
+        if self.is_length_known {
+            self.try_ns = 0.0;
+        }
+        self.try_ns += took_ns;
+        self.is_length_known = match self.is_tried {
+            true => took_ns.max(before_ns) <= ALIKE * took_ns.min(before_ns),
+            false => took_ns <= WORSE * before_ns,
         };
         self.alone_ns = took_ns;
     }
 
     /// Whether nothing was heard of it for so long that it is tried again.
     fn is_due(&self, now: Instant) -> bool {
-        let latency_ns = self.latency.smoothed_ns.unwrap_or(0.0);
         let idle_ns = now.since(self.done_at).as_nanos() as f64;
-        idle_ns > (IDLE.as_nanos() as f64).max(self.idle_latencies * latency_ns)
+        idle_ns > (IDLE.as_nanos() as f64).max(IDLE_TRIES * self.try_ns)
     }
 
     /// A ping, which overtakes no request's data, took so long. Where requests also wait for what other routes bring, as in
@@ -259,10 +269,19 @@ impl Lane {
         takes_ns + delays_ns
     }
 
+    /// Whether requests wait for each other, as far as that is known.
+    fn is_full(&self) -> bool {
+        let has_grown = self.ping.has_grown().or(self.latency.has_grown());
+        has_grown != Some(false)
+    }
+
+    fn length_ns(&self) -> Option<f64> {
+        self.ping.least_ns.get().or(self.latency.least_ns.get())
+    }
+
     /// What a request takes, and by how much it delays others.
     fn expectation(&self, bytes: u64, now: Instant) -> (f64, f64) {
-        let length_ns = self.ping.least_ns.get().or(self.latency.least_ns.get());
-        let (Some(length_ns), Some(rate)) = (length_ns, self.rate.get()) else {
+        let (Some(length_ns), Some(rate)) = (self.length_ns(), self.rate.get()) else {
             // One request is enough to try it with.
             return match self.open_requests {
                 0 => (0.0, 0.0),
@@ -276,10 +295,9 @@ impl Lane {
                 false => (length_ns, 0.0),
             };
         }
-        let is_full = self.ping.has_grown().or(self.latency.has_grown());
-        let rate = match is_full {
-            Some(false) => self.headroom * rate,
-            _ => rate,
+        let rate = match self.is_full() {
+            true => rate,
+            false => self.headroom * rate,
         };
         let silent_ns = now.since(self.done_at).as_nanos() as f64;
         let queued_ns = (self.open_bytes + bytes) as f64 / rate;
@@ -295,30 +313,43 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// When an idle lane is tried again after a request that took so long.
-    fn tried_after(lane: &mut Lane, now: &mut Instant, took: Duration) -> Duration {
+    /// A request is sent into the empty lane, and takes so long; whether the lane is tried again at once.
+    fn is_tried_after(lane: &mut Lane, now: &mut Instant, ms: u64) -> bool {
         let sent = lane.send(4096, *now);
-        *now += took;
+        *now += Duration::from_millis(ms);
         lane.complete(sent, *now);
-        let step = Duration::from_millis(100);
-        let times = (1..).map(|steps| step * steps);
-        let due = |after: &Duration| lane.expects_ns(4096, *now + *after) == 0.0;
-        let after = times
-            .take_while(|after| *after < Duration::from_secs(3600))
-            .find(due);
-        *now += Duration::from_secs(3600);
-        after.unwrap_or(Duration::MAX)
+        lane.expects_ns(4096, *now) == 0.0
     }
 
     #[test]
-    fn a_route_that_was_held_up_once_is_tried_again_soon() {
+    fn a_try_goes_on_until_a_request_takes_as_long_as_the_one_before() {
         let (mut lane, mut now) = (Lane::default(), Instant::ZERO);
-        let mut tried = |ms| tried_after(&mut lane, &mut now, Duration::from_millis(ms)).as_secs();
-        assert_eq!(tried(100), 10, "a hundred of its latencies");
-        assert_eq!(tried(9000), 9, "it may have been held up");
-        assert_eq!(tried(9000), 18, "it is slower now");
-        assert_eq!(tried(9000), 36);
-        assert_eq!(tried(1), 1, "it is fast again");
+        for _ in 0..2 {
+            let mut tried = |ms| is_tried_after(&mut lane, &mut now, ms);
+            // TCP's window grows.
+            assert_eq!(
+                [300, 150, 100, 100].map(&mut tried),
+                [true, true, true, false]
+            );
+            // A hundred times what the four have taken.
+            let after = |seconds| lane.expects_ns(4096, now + Duration::from_secs(seconds));
+            assert!(after(65) > 0.0);
+            assert_eq!(after(66), 0.0);
+            now += Duration::from_secs(66);
+        }
+    }
+
+    #[test]
+    fn a_route_that_was_held_up_once_is_tried_again_at_once() {
+        let (mut lane, mut now) = (Lane::default(), Instant::ZERO);
+        let mut tried = |ms| is_tried_after(&mut lane, &mut now, ms);
+        assert_eq!([10, 10, 12, 9].map(&mut tried), [true, false, false, false]);
+        assert_eq!(
+            [9000, 10, 10].map(&mut tried),
+            [true, true, false],
+            "it was held up"
+        );
+        assert_eq!([9000, 9000].map(&mut tried), [true, false], "it is slower");
     }
 
     #[test]

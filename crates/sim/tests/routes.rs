@@ -148,6 +148,14 @@ impl Writes {
         ended.initiators[0].0.bytes_per_s * 8.0 / 1e6
     }
 
+    /// The same in what the better one of the routes carries alone.
+    fn gain(&self, how: How, routes: &[Route]) -> f64 {
+        let alone = routes
+            .iter()
+            .map(|route| self.over(How::Sessions, &[*route]));
+        self.over(how, routes) / alone.fold(0.0, f64::max)
+    }
+
     /// The same as a share of what the routes carry one by one.
     fn share(&self, how: How, routes: &[Route]) -> f64 {
         let alone = |route: &Route| {
@@ -198,5 +206,30 @@ fn writes_fill_both_routes_in_one_session_and_in_two() {
         // The same number on each: the slower route decides.
         let control = share(How::Connections(Schedule::LeastInFlight));
         assert!(control < 0.75, "{control}: the routes are equal");
+    }
+}
+
+/// With so few in flight that one route is enough: one whose TCP has to begin anew after a pause, at first slower than the other
+/// for that.
+const FEW: [(u32, usize, [Route; 2]); 3] = [
+    (64, 1, [route(200_000, 20), route(20_000, 2)]),
+    (256, 2, [route(200_000, 20), route(66_667, 2)]),
+    (256, 2, [route(200_000, 100), route(20_000, 2)]),
+];
+
+#[test]
+fn few_at_a_time_lose_nothing_by_a_second_route() {
+    for (kib, parallel, routes) in FEW {
+        let writes = Writes {
+            block_bytes: kib << 10,
+            parallel,
+        };
+        for how in [How::Sessions] {
+            let gain = writes.gain(how, &routes);
+            assert!(
+                gain >= 0.98,
+                "{gain} of {kib} KiB, {parallel} at a time, {how:?} over {routes:?}"
+            );
+        }
     }
 }

@@ -226,3 +226,42 @@ fn a_route_that_is_slow_but_alive_is_noticed_by_its_completions() {
     assert!(ours >= 0.98, "{ours}");
     assert!(control < 0.5, "{control}: the route is not slow");
 }
+
+/// A route whose rate falls to a quarter, or whose delay grows tenfold, and one that gets better: a second later both carry what
+/// they have.
+#[test]
+fn a_change_is_learned_within_a_second() {
+    // What is measured begins a second later.
+    const CHANGED_NS: u64 = 1_000_000_000;
+    let routes = [(100.0, 16.0), (25.0, 16.0), (100.0, 1.6)];
+    for (before, after) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+        let mut change = |now_ns: u64, pipes: &mut [Pipe; 2]| {
+            let (rate, delay) = routes[if now_ns < CHANGED_NS { before } else { after }];
+            pipes[1].bytes_per_ns = rate / 8000.0;
+            pipes[1].delay_ns = delay * 1e6;
+        };
+        let (rate, delay) = routes[before];
+        let pipes = [Pipe::new(200.0, 1.0), Pipe::new(rate, delay)];
+        let rate = run(Policy::Cheapest, pipes, 64 << 10, 60, &mut change);
+        let share = rate / ((200.0 + routes[after].0) / 8000.0);
+        println!("learned {share:.3} {before} to {after}");
+        assert!(share >= 0.95, "{share} from {before} to {after}");
+    }
+}
+
+/// One I/O at a time, and a far route, tried now and then, that becomes nearer than the other one.
+#[test]
+fn an_idle_route_that_gets_better_is_found() {
+    const CHANGED_NS: u64 = 500_000_000;
+    let mut change = |now_ns: u64, pipes: &mut [Pipe; 2]| {
+        if now_ns >= CHANGED_NS {
+            pipes[1].delay_ns = 0.1e6;
+        }
+    };
+    // It takes 6 ms for each of two, and is found after a hundred times that, by the time from which is measured.
+    let pipes = [Pipe::new(200.0, 1.0), Pipe::new(200.0, 3.0)];
+    let both = run(Policy::Cheapest, pipes, 4096, 1, &mut change);
+    let alone = rate(Policy::Cheapest, [Pipe::new(200.0, 0.1)], 4096, 1);
+    println!("found {:.3}", both / alone);
+    assert!(both >= 0.95 * alone, "{}", both / alone);
+}
