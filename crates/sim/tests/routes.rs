@@ -224,7 +224,7 @@ fn few_at_a_time_lose_nothing_by_a_second_route() {
             block_bytes: kib << 10,
             parallel,
         };
-        for how in [How::Sessions] {
+        for how in [How::Connections(Schedule::Earliest), How::Sessions] {
             let gain = writes.gain(how, &routes);
             assert!(
                 gain >= 0.98,

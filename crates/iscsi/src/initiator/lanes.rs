@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use wansan_multipath::{Lane, Sent};
+use wansan_multipath::{Lane, Pipe, Sent};
 use wansan_trace::{Instant, TaskTag};
 
 use super::task::{Task, Transfer};
@@ -41,6 +41,11 @@ impl Lanes {
             Transfer::Write(_) => self.writes.costs_ns(bytes, now),
             Transfer::Read(_) | Transfer::None => self.reads.expects_ns(bytes, now),
         }
+    }
+
+    /// What the connection is taken for by writes, once it is known.
+    pub(super) fn pipe(&self, now: Instant) -> Option<Pipe> {
+        self.writes.pipe(now)
     }
 
     /// A command is given to the connection. How long one without data takes says nothing of data.

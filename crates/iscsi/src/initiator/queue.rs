@@ -19,6 +19,11 @@ impl TaskQueue {
         self.waiting.is_empty()
     }
 
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Puts a new task behind all others.
     pub(super) fn push(&mut self, tag: TaskTag) {
         self.waiting.push_back(tag);

@@ -321,10 +321,10 @@ impl Session {
             let next = self.core.queue.peek();
             let next = next.and_then(|tag| self.core.tasks.get(tag));
             let transfer = next.map_or(&Transfer::None, |task| &task.transfer);
-            let carriage = &self.core.carriage;
-            let Some(place) = self
-                .dealer
-                .choose(&self.connections, carriage, transfer, now)
+            let (carriage, waiting) = (&self.core.carriage, self.core.queue.len());
+            let Some(place) =
+                self.dealer
+                    .choose(&self.connections, carriage, transfer, waiting, now)
             else {
                 return;
             };

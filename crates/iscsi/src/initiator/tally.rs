@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wansan_multipath::Pipe;
 use wansan_trace::{ConnectionId, Instant};
 
 use super::lanes::Lanes;
@@ -168,6 +169,11 @@ impl Carriage {
     pub(super) fn costs_ns(&self, id: ConnectionId, transfer: &Transfer, now: Instant) -> f64 {
         let lanes = self.lanes.get(usize::from(id.0));
         lanes.map_or(0.0, |lanes| lanes.costs_ns(transfer, now))
+    }
+
+    /// What a connection is taken for by writes, once it is known.
+    pub(super) fn pipe(&self, id: ConnectionId, now: Instant) -> Option<Pipe> {
+        self.lanes.get(usize::from(id.0))?.pipe(now)
     }
 
     /// A command is given to a connection.
