@@ -398,24 +398,40 @@ impl Nexus<'_> {
 
     /// When the host has been registered before.
     fn keep(&mut self) -> Result<(), InitiatorError> {
-        match self.send(ReserveOut::Renew { key: self.key })? {
-            // Nothing can have come between.
-            Answer::Good => return Ok(()),
-            Answer::Failed { how, .. } => return self.give_up(how),
-            Answer::Conflict => {}
+        let key = self.key;
+        // Where it is registered already, nothing can have come between.
+        if self.renew(key)? {
+            return Ok(());
         }
         for _ in 0..TRIES {
             let before = self.keys()?;
             if !before.lets_back(self.host) {
                 return Err(self.preempted(&before));
             }
+            self.key = HostKey::unsure(key);
             self.register()?;
-            if self.keys()?.confirm(&before, self.host) {
+            if self.keys()?.confirm(&before, self.key) && self.renew(key)? {
                 return Ok(());
             }
             self.unregister()?;
+            self.key = key;
         }
         self.give_up("other hosts register all the time".to_owned())
+    }
+
+    /// Registers `next` in the place of its key; false if that is not registered any more.
+    fn renew(&mut self, next: u64) -> Result<bool, InitiatorError> {
+        match self.send(ReserveOut::Renew {
+            key: self.key,
+            next,
+        })? {
+            Answer::Good => {
+                self.key = next;
+                Ok(true)
+            }
+            Answer::Conflict => Ok(false),
+            Answer::Failed { how, .. } => self.give_up(how).map(|()| false),
+        }
     }
 
     fn reserve(&mut self) -> Result<(), InitiatorError> {

@@ -3,7 +3,8 @@
 //! An initiator that comes for the first time registers, and then looks who else has: of two that do so at once, at least
 //! one sees the other. One that comes back renews its registration, which the target refuses once somebody has removed it.
 //! Where the target has lost it, or the nexus is a new one, it looks first, as whoever removed its key meant it to stay
-//! away; then it registers, and looks again whether anything came between.
+//! away; then it registers, and looks again whether anything came between. Until then its key is marked, and no proof that its
+//! host may: else that of a nexus that is lost in just that moment would be.
 //!
 //! The type is Write Exclusive – All Registrants (7h). Of one for registrants only (5h, 6h) a single nexus is the holder,
 //! and with that one's registration it would end while others are in use; with all registrants it lasts as long as any. Exclusive
@@ -28,13 +29,16 @@ const LIST_BYTES: u8 = 24;
 /// PRGENERATION and ADDITIONAL LENGTH of READ KEYS.
 const HEADER_BYTES: usize = 8;
 
-/// The key by which a host is known, in the lower 56 bits; the upper 8 are the route's place among those of the host. So the
-/// key of the first route, or of the only one, is the host's.
+/// The key by which a host is known, in the lower 56 bits; above are the route's place among those of the host, and the mark of
+/// one that may have to go again. So the key of the first route, or of the only one, is the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostKey(NonZeroU64);
 
 impl HostKey {
     const BITS: u32 = 56;
+    const MOST_ROUTES: u64 = 128;
+    /// Marks the key of a nexus that does not know yet whether it may be registered.
+    const UNSURE: u64 = 1 << 63;
 
     /// `None` if it is 0 or has more than 56 bits.
     #[must_use]
@@ -49,10 +53,16 @@ impl HostKey {
         self.0.get()
     }
 
-    /// The key of the route at a place. Of more than 256 routes some share one.
+    /// The key of the route at a place. Of more than 128 routes some share one.
     #[must_use]
     pub fn of_route(self, place: usize) -> u64 {
-        self.get() | (place as u64) << HostKey::BITS
+        self.get() | (place as u64 % HostKey::MOST_ROUTES) << HostKey::BITS
+    }
+
+    /// The key that a route has before its own one.
+    #[must_use]
+    pub fn unsure(key: u64) -> u64 {
+        key | HostKey::UNSURE
     }
 
     /// Whether a key is that of a route of this host.
@@ -70,10 +80,12 @@ pub enum ReserveOut {
         /// Its key.
         key: u64,
     },
-    /// Keeps the nexus registered; refused where it is not any more.
+    /// Keeps the nexus registered, with the same key or another; refused where it is not any more.
     Renew {
         /// Its key.
         key: u64,
+        /// Its key from now on.
+        next: u64,
     },
     /// Unregisters the nexus.
     Unregister {
@@ -132,7 +144,7 @@ impl ReserveOut {
     pub fn list(self, persists: bool) -> Vec<u8> {
         let (key, action_key) = match self {
             ReserveOut::Register { key } => (0, key),
-            ReserveOut::Renew { key } => (key, key),
+            ReserveOut::Renew { key, next } => (key, next),
             ReserveOut::Unregister { key } | ReserveOut::Reserve { key } => (key, 0),
             ReserveOut::Preempt { key, other, .. } => (key, other),
         };
@@ -176,13 +188,14 @@ impl Keys {
         })
     }
 
-    /// Whether some nexus of `host` is registered. Where not all keys are known, one is taken to be.
+    /// Whether some nexus of `host` is registered, and knows that it may be. Where not all keys are known, one is taken to be.
     #[must_use]
     pub fn has(&self, host: HostKey) -> bool {
-        self.is_cut || self.keys.iter().any(|key| host.is_of(*key))
+        let is_sure = |key: u64| host.is_of(key) && key & HostKey::UNSURE == 0;
+        self.is_cut || self.keys.iter().any(|key| is_sure(*key))
     }
 
-    /// The keys of `host`'s nexuses, of each its own, as far as all keys are known.
+    /// The keys of `host`'s nexuses, of each its own, as far as all keys are known, marked or not.
     #[must_use]
     pub fn of(&self, host: HostKey) -> Vec<u64> {
         let own = self.keys.iter().copied();
@@ -206,19 +219,20 @@ impl Keys {
         others
     }
 
-    /// Whether `host`, which had registered, may register again: a key of it is there, or nobody has registered since
+    /// Whether `host`, which had registered, may register again: a key of it is there, or nobody else has registered since
     /// the target was started, and lost it. Otherwise somebody has removed it, and may have gone since.
     #[must_use]
     pub fn lets_back(&self, host: HostKey) -> bool {
-        self.has(host) || self.keys.is_empty() && self.generation == 0
+        let is_alone = self.others(Some(host)).is_empty();
+        self.has(host) || is_alone && self.generation as usize == self.keys.len()
     }
 
-    /// After it has registered, whether that was right: nothing has changed since `before` but by itself. Else its host's
-    /// keys may have been removed after they were seen, by somebody who has gone since.
+    /// After a nexus has registered `key`, whether that was right: nothing has changed since `before` but by itself. Else its
+    /// host's keys may have been removed after they were seen, by somebody who has gone since.
     #[must_use]
-    pub fn confirm(&self, before: &Keys, host: HostKey) -> bool {
+    pub fn confirm(&self, before: &Keys, key: u64) -> bool {
         let changes = self.generation.wrapping_sub(before.generation);
-        self.has(host) && changes <= 1
+        !self.lacks(key) && changes <= 1
     }
 }
 
@@ -277,8 +291,10 @@ mod tests {
         assert_eq!(host.of_route(0), OWN);
         assert_eq!(host.of_route(3), 0x0300_0000_0000_000a);
         for place in 0..256 {
-            assert!(host.is_of(host.of_route(place)));
-            assert!(!host.is_of(host.of_route(place) ^ 1));
+            let key = host.of_route(place);
+            let marked = HostKey::unsure(key);
+            assert!(host.is_of(key) && host.is_of(marked) && key != marked);
+            assert!(!host.is_of(key ^ 1));
         }
         assert!(HostKey::new(0).is_none());
         assert!(HostKey::new(1 << 56).is_none());
@@ -306,7 +322,10 @@ mod tests {
         assert_eq!(unregister.cdb()[..3], [0x5f, 0, 0]);
         let expected = [[0, 0, 0, 0, 0, 0, 1, 2], [0; 8], [0; 8]].concat();
         assert_eq!(unregister.list(false), expected);
-        for out in [register, unregister, ReserveOut::Renew { key: 1 }] {
+        let renew = ReserveOut::Renew { key: 1, next: 2 };
+        assert_eq!(renew.cdb()[..3], [0x5f, 0, 0]);
+        assert_eq!(renew.list(false)[7..16], [1, 0, 0, 0, 0, 0, 0, 0, 2]);
+        for out in [register, unregister, renew] {
             assert_eq!(out.list(true)[16..], [0, 0, 0, 0, 1, 0, 0, 0]);
         }
         let reserve = ReserveOut::Reserve { key: 1 };
@@ -347,19 +366,29 @@ mod tests {
         assert!(!keys(1, &[OTHER]).lets_back(host()));
         assert!(keys(0, &[]).lets_back(host()), "the target was restarted");
         assert!(!keys(3, &[]).lets_back(host()), "who removed it has left");
+        // One of its nexuses was registering, and was lost.
+        let marked = HostKey::unsure(OWN);
+        assert!(keys(9, &[marked, OWN]).lets_back(host()));
+        assert!(!keys(9, &[marked]).lets_back(host()), "that proves nothing");
+        assert!(!keys(1, &[marked, OTHER]).lets_back(host()));
+        assert!(
+            keys(1, &[marked]).lets_back(host()),
+            "nobody else has registered"
+        );
     }
 
     #[test]
     fn what_came_between_is_noticed() {
         let before = keys(4, &[OWN, OTHER]);
-        assert!(keys(5, &[OWN, OTHER]).confirm(&before, host()));
+        let marked = HostKey::unsure(OWN);
+        assert!(keys(5, &[OWN, marked, OTHER]).confirm(&before, marked));
+        assert!(!keys(5, &[OWN, OTHER]).confirm(&before, marked));
         // The other one has preempted, and then this one has registered.
-        assert!(!keys(6, &[OWN, OTHER]).confirm(&before, host()));
-        assert!(!keys(6, &[OTHER]).confirm(&before, host()));
+        assert!(!keys(6, &[marked, OTHER]).confirm(&before, marked));
         // Somebody may have come and gone.
-        assert!(!keys(9, &[OWN, OWN]).confirm(&before, host()));
+        assert!(!keys(9, &[OWN, marked]).confirm(&before, marked));
         let wraps = keys(u32::MAX, &[OTHER, OWN]);
-        assert!(keys(0, &[OTHER, OWN]).confirm(&wraps, host()));
+        assert!(keys(0, &[OTHER, OWN, marked]).confirm(&wraps, marked));
     }
 
     #[test]

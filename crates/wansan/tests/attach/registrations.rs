@@ -7,19 +7,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
+use wansan_iscsi::scsi::HostKey;
 use wansan_peers::process::{Running, free_address};
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::{Attach, Target};
 
 use crate::faults::{freeze, kill, terminate, thaw};
 use crate::peer::{
-    OWN, PREEMPT, Peer, REGISTER, RESERVE, ROUTES, await_listed, must_write, reserves_until_it_ends,
+    OWN, PREEMPT, Peer, REGISTER, RESERVE, ROUTES, await_listed, must_write,
+    reserves_until_it_ends, writes,
 };
 use crate::stage::{LIMIT, Stage, WANSAN, relay, wansan};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("a session that lost its registration registers again", lost),
+        trial(
+            "the key of a session that was lost while it registered proves nothing",
+            unsure,
+        ),
         trial("registrations outlive a loss of power", persistent),
         trial(
             "registrations that do not outlive it are made again",
@@ -79,6 +85,22 @@ fn lost() -> Result<(), Stop> {
         peer.has_keys(&[])?;
     }
     Ok(())
+}
+
+/// Another host has removed the disk's keys; that which a route left in the same moment does not let it back.
+fn unsure() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let mut peer = Peer::connect(&stage.target.url(0))?;
+    let multipath = ["--write-through", "--multipath", "--connections", "2"];
+    let attach = stage.attach(&[&multipath[..], &["--reservation-key", OWN]].concat())?;
+    must_write(&attach)?;
+    let left = HostKey::unsure(0xa);
+    peer.reserve_out((REGISTER, 0), [0, left])?;
+    // All registrants but this one, at once.
+    peer.reserve_out((PREEMPT, 7), [left, 0])?;
+    await_listed(&attach, "preempted", true)?;
+    require(!writes(&attach)?, || "it is let back".to_owned())?;
+    peer.has_keys(&[left])
 }
 
 fn persistent() -> Result<(), Stop> {
