@@ -1,6 +1,7 @@
 //! The machine between a program's requests and a disk's operations.
 
 mod held;
+mod in_flight;
 mod kept;
 mod reads;
 mod writes;
@@ -10,9 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use wansan_trace::Instant;
 
 use self::held::{Held, Origin};
-use self::kept::{Flush, Flushing, Kept, Lost};
-use self::reads::{Fetch, Read};
-use self::writes::Sent;
+use self::in_flight::{About, InFlight, Through, What};
+use self::kept::{Flush, Kept, Lost};
+use self::reads::Read;
 use crate::action::{Action, Answer, Outcome};
 use crate::ahead::Ahead;
 use crate::clean::Clean;
@@ -42,45 +43,6 @@ pub struct Done {
     pub operation: Option<u64>,
 }
 
-/// An operation that the disk was given.
-#[derive(Debug)]
-struct InFlight {
-    range: Range,
-    since: Instant,
-    /// The losses before it.
-    losses: u64,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
-    Fetch(Fetch),
-    Write(Sent),
-    Flush(Flushing),
-    /// What goes to the disk as it is.
-    Through {
-        origin: Origin,
-        action: Action,
-    },
-}
-
-impl InFlight {
-    /// Whether it changes data of a range.
-    fn changes(&self, range: &Range) -> bool {
-        self.changes_before(range, u64::MAX)
-    }
-
-    /// Whether it does, and is none of the writes from that number on.
-    fn changes_before(&self, range: &Range, before: u64) -> bool {
-        let is_change = match &self.what {
-            What::Write(sent) => sent.first < before,
-            What::Through { action, .. } => action.changes(),
-            What::Fetch(_) | What::Flush(_) => false,
-        };
-        is_change && self.range.overlaps(range)
-    }
-}
-
 /// A cache of one disk. Into it go requests ([`Cache::submit`]) and completions of operations
 /// ([`Cache::completed`]); after either, and at [`Cache::deadline`], operations
 /// ([`Cache::poll_operation`]) and answers ([`Cache::poll_done`]) come out, each until `None`.
@@ -91,7 +53,7 @@ impl InFlight {
 pub struct Cache {
     config: CacheConfig,
     counters: Counters,
-    in_flight: BTreeMap<u64, InFlight>,
+    in_flight: InFlight,
     next_tag: u64,
     operations: VecDeque<Operation>,
     done: VecDeque<Done>,
@@ -138,7 +100,7 @@ impl Cache {
         Cache {
             config,
             counters: Counters::default(),
-            in_flight: BTreeMap::new(),
+            in_flight: InFlight::default(),
             next_tag: 0,
             operations: VecDeque::new(),
             done: VecDeque::new(),
@@ -184,15 +146,14 @@ impl Cache {
 
     /// An operation has ended.
     pub fn completed(&mut self, tag: u64, outcome: Outcome, now: Instant) {
-        let Some(InFlight {
+        let Some((about, what)) = self.in_flight.remove(tag) else {
+            return;
+        };
+        let About {
             range,
             since,
             losses,
-            what,
-        }) = self.in_flight.remove(&tag)
-        else {
-            return;
-        };
+        } = about;
         self.ending = Some(tag);
         // Some of it may have been done before the disk lost what it had not flushed.
         let is_doubtful = losses != self.losses && outcome.is_ok();
@@ -204,8 +165,10 @@ impl Cache {
                 let failure = outcome.err();
                 self.flushed(flushing, failure, is_doubtful, now);
             }
-            What::Through { origin, action } if is_doubtful => self.hold(origin, action, now),
-            What::Through { origin, action } => self.went_through(origin, action, outcome),
+            What::Through(Through { origin, action }) => match is_doubtful {
+                true => self.hold(origin, action, now),
+                false => self.went_through(origin, action, outcome),
+            },
         }
         self.ending = None;
     }
@@ -311,13 +274,12 @@ impl Cache {
     fn send(&mut self, range: Range, what: What, action: Action, now: Instant) {
         let tag = self.next_tag;
         self.next_tag += 1;
-        let in_flight = InFlight {
+        let about = About {
             range,
             since: now,
             losses: self.losses,
-            what,
         };
-        self.in_flight.insert(tag, in_flight);
+        self.in_flight.insert(tag, about, what);
         self.operations.push_back(Operation { tag, action });
     }
 }

@@ -3,8 +3,9 @@
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
+use super::Cache;
+use super::in_flight::{Through, What};
 use super::kept::{Flush, Redo};
-use super::{Cache, InFlight, What};
 use crate::action::{Action, Outcome};
 use crate::range::Range;
 
@@ -71,13 +72,8 @@ impl Cache {
     pub(super) fn has_room_to_hold(&self, action: &Action) -> bool {
         let is_kept = self.config.is_volatile && !self.is_flushed(action);
         let held = self.held.iter().map(|held| &held.action);
-        let sent = self
-            .in_flight
-            .values()
-            .filter_map(|in_flight| match &in_flight.what {
-                What::Through { action, .. } => Some(action),
-                _ => None,
-            });
+        let sent = self.in_flight.through.values();
+        let sent = sent.map(|(_, through)| &through.action);
         let changes = held.chain(sent).filter(|action| action.changes()).count();
         !is_kept || self.kept.len() + changes < self.config.unflushed_changes.max(1)
     }
@@ -87,26 +83,19 @@ impl Cache {
     pub(super) fn is_behind_held(&self, range: &Range) -> bool {
         let overlaps = |action: &Action| action.changes() && action.range().overlaps(range);
         let follows = |flush: &Flush| flush.follows.as_ref().is_some_and(overlaps);
-        let is_under_way = |in_flight: &InFlight| match &in_flight.what {
-            What::Through { action, .. } => overlaps(action),
-            What::Flush(flushing) => flushing.flushes.iter().any(follows),
-            What::Fetch(_) | What::Write(_) => false,
-        };
+        let flushing = self.in_flight.flushing();
+        let mut through = self.in_flight.through.values();
         self.held.iter().any(|held| overlaps(&held.action))
             || self.flushes.iter().any(follows)
-            || self.in_flight.values().any(is_under_way)
+            || flushing.is_some_and(|flushing| flushing.flushes.iter().any(follows))
+            || through.any(|(_, through)| overlaps(&through.action))
     }
 
     /// The trims and zeros that were answered and that the disk may have lost: their ranges and the oldest numbers.
     pub(super) fn on_their_way_again(&self) -> impl Iterator<Item = (Range, u64)> {
         let held = self.held.iter().map(|held| (held.origin, &held.action));
-        let sent = self
-            .in_flight
-            .values()
-            .filter_map(|in_flight| match &in_flight.what {
-                What::Through { origin, action } => Some((*origin, action)),
-                _ => None,
-            });
+        let sent = self.in_flight.through.values();
+        let sent = sent.map(|(_, through)| (through.origin, &through.action));
         held.chain(sent)
             .filter_map(|(origin, action)| match origin {
                 Origin::Again(first, _) => Some((action.range(), first)),
@@ -115,9 +104,8 @@ impl Cache {
     }
 
     fn has_writes_before(&self, range: &Range, before: u64) -> bool {
-        let changes = |in_flight: &InFlight| in_flight.changes_before(range, before);
         let mut waiting = self.dirty.overlapping(range);
-        waiting.any(|burst| burst.first < before) || self.in_flight.values().any(changes)
+        waiting.any(|burst| burst.first < before) || self.in_flight.changes_before(range, before)
     }
 
     /// Gives the disk those that nothing older overlaps.
@@ -138,7 +126,8 @@ impl Cache {
                 self.marks.add(request, RequestWait::Disk, now);
             }
             let sent = action.clone();
-            self.send(range, What::Through { origin, action }, sent, now);
+            let through = Through { origin, action };
+            self.send(range, What::Through(through), sent, now);
         }
     }
 

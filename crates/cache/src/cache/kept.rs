@@ -3,8 +3,9 @@
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
+use super::Cache;
 use super::held::{Held, Origin};
-use super::{Cache, What};
+use super::in_flight::What;
 use crate::action::{Action, Answer, Failure};
 use crate::dirty::Burst;
 use crate::range::{Range, fill};
@@ -129,10 +130,8 @@ impl Cache {
         let taken: Vec<Kept> = self.kept.drain(..count.min(self.kept.len())).collect();
         self.kept_bytes -= taken.iter().map(Kept::bytes).sum::<u64>();
         // A flush that is under way was sent when more was kept.
-        for in_flight in self.in_flight.values_mut() {
-            if let What::Flush(flushing) = &mut in_flight.what {
-                flushing.kept = flushing.kept.saturating_sub(count);
-            }
+        if let Some(flushing) = self.in_flight.flushing_mut() {
+            flushing.kept = flushing.kept.saturating_sub(count);
         }
         taken
     }
@@ -152,10 +151,8 @@ impl Cache {
             return self.lose_kept(usize::MAX, Failure::Io);
         }
         let kept = self.take_kept(usize::MAX);
-        for in_flight in self.in_flight.values_mut() {
-            if let What::Fetch(fetch) = &mut in_flight.what {
-                fetch.is_void |= kept.iter().any(|kept| kept.overlaps(&in_flight.range));
-            }
+        for (about, fetch) in self.in_flight.fetches.values_mut() {
+            fetch.is_void |= kept.iter().any(|kept| kept.overlaps(&about.range));
         }
         for kept in kept.into_iter().rev() {
             self.redo(kept, now);
@@ -176,12 +173,10 @@ impl Cache {
         // What is younger is flushed in its place.
         self.dirty.stand_for(&range, first);
         let mut younger: Vec<Range> = self.dirty.overlapping(&range).map(Burst::range).collect();
-        for in_flight in self.in_flight.values_mut() {
-            if let What::Write(sent) = &mut in_flight.what
-                && in_flight.range.overlaps(&range)
-            {
+        for (about, sent) in self.in_flight.writes.values_mut() {
+            if about.range.overlaps(&range) {
                 sent.first = sent.first.min(first);
-                younger.push(in_flight.range);
+                younger.push(about.range);
             }
         }
         for (held, oldest) in self.held.iter_mut().filter_map(Held::again) {
@@ -214,13 +209,8 @@ impl Cache {
 
     /// The number of the oldest change that is not at the disk.
     fn oldest(&self) -> u64 {
-        let sent = self
-            .in_flight
-            .values()
-            .filter_map(|in_flight| match &in_flight.what {
-                What::Write(sent) => Some(sent.first),
-                _ => None,
-            });
+        let sent = self.in_flight.writes.values();
+        let sent = sent.map(|(_, sent)| sent.first);
         let waiting = self.dirty.oldest().map(|(first, _)| first);
         let again = self.on_their_way_again().map(|(_, first)| first);
         sent.chain(waiting).chain(again).min().unwrap_or(u64::MAX)
@@ -230,12 +220,7 @@ impl Cache {
     /// at a time: of two, a disk may answer one well although the other has failed and dropped what both covered. Flushes that
     /// come while it is under way are answered by it as well if their writes were there when it was sent.
     pub(super) fn send_flush(&mut self, now: Instant) {
-        let mut in_flight = self.in_flight.values_mut();
-        let under_way = in_flight.find_map(|in_flight| match &mut in_flight.what {
-            What::Flush(flushing) => Some(flushing),
-            _ => None,
-        });
-        if let Some(flushing) = under_way {
+        if let Some(flushing) = self.in_flight.flushing_mut() {
             let is_covered =
                 |flush: &&Flush| flush.follows.is_none() && flush.before <= flushing.covers;
             let covered = self.flushes.iter().take_while(is_covered).count();
@@ -251,6 +236,9 @@ impl Cache {
             || self.kept.len() > self.config.unflushed_changes / 2
             || self.is_shared && !self.kept.is_empty()
             || is_all && self.kept_bytes > 0 && self.waiting.front().is_some_and(lacks_room);
+        if self.flushes.is_empty() && !is_full {
+            return;
+        }
         let oldest = self.oldest();
         let ready = self
             .flushes

@@ -5,7 +5,8 @@ use std::time::Duration;
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
-use super::{Cache, What};
+use super::Cache;
+use super::in_flight::{About, What};
 use crate::action::{Action, Answer, Failure, Outcome};
 use crate::range::{Range, fill};
 
@@ -59,12 +60,9 @@ impl Cache {
         let key = self.next_read;
         self.next_read += 1;
         let mut missing = 0;
-        for in_flight in self.in_flight.values_mut() {
-            if let What::Fetch(fetch) = &mut in_flight.what
-                && fetch.keeps
-                && fetch.is_current
-            {
-                fill(&mut gaps, &in_flight.range, |part| {
+        for (about, fetch) in self.in_flight.fetches.values_mut() {
+            if fetch.keeps && fetch.is_current {
+                fill(&mut gaps, &about.range, |part| {
                     fetch.waiting.push((key, part));
                     missing += 1;
                 });
@@ -105,13 +103,8 @@ impl Cache {
             .dirty
             .overlapping(range)
             .map(|burst| (burst.range(), &burst.data));
-        let sent = self
-            .in_flight
-            .values()
-            .filter_map(|in_flight| match &in_flight.what {
-                What::Write(sent) => Some((in_flight.range, &sent.data)),
-                _ => None,
-            });
+        let sent = self.in_flight.writes.values();
+        let sent = sent.map(|(about, sent)| (about.range, &sent.data));
         for (written, from) in waiting.chain(sent) {
             fill(gaps, &written, |part| {
                 data[range.places(&part)].copy_from_slice(&from[written.places(&part)]);
@@ -153,15 +146,12 @@ impl Cache {
     fn fetch_ahead(&mut self, range: Range, now: Instant) {
         let bytes = range.bytes();
         let bound = self.config.read_ahead_bytes;
+        let is_coming =
+            |(about, fetch): &(About, Fetch)| fetch.keeps && about.range.overlaps(&range);
         let is_known = self.dirty.overlapping(&range).next().is_some()
             || !self.clean.overlapping(&range).is_empty()
-            || self
-                .in_flight
-                .values()
-                .any(|in_flight| match &in_flight.what {
-                    What::Fetch(fetch) => fetch.keeps && in_flight.range.overlaps(&range),
-                    _ => in_flight.changes(&range),
-                });
+            || self.in_flight.changes(&range)
+            || self.in_flight.fetches.values().any(is_coming);
         if range.is_empty() || is_known || self.is_shared || self.fetching_bytes + bytes > bound {
             return;
         }
@@ -287,12 +277,8 @@ impl Cache {
     /// Data of a range change, or may have: what was read before is of no use.
     pub(super) fn forget_clean(&mut self, range: &Range) {
         self.counters.wasted_bytes += self.clean.invalidate(range);
-        for in_flight in self.in_flight.values_mut() {
-            if let What::Fetch(fetch) = &mut in_flight.what
-                && in_flight.range.overlaps(range)
-            {
-                fetch.is_current = false;
-            }
+        for (about, fetch) in self.in_flight.fetches.values_mut() {
+            fetch.is_current &= !about.range.overlaps(range);
         }
     }
 }

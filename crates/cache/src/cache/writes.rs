@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
+use super::Cache;
 use super::held::Origin;
+use super::in_flight::What;
 use super::kept::Redo;
-use super::{Cache, What};
 use crate::action::{Action, Answer, Failure};
 use crate::dirty::{Burst, Due, Ticket};
 use crate::range::Range;
@@ -134,12 +135,8 @@ impl Cache {
     /// The oldest burst that may go to the disk.
     fn next_burst(&mut self, now: Instant) -> Option<Burst> {
         let (due, in_flight) = (self.due(now), &self.in_flight);
-        self.dirty.take_due(due, |burst| {
-            let range = burst.range();
-            !in_flight
-                .values()
-                .any(|in_flight| in_flight.changes(&range))
-        })
+        self.dirty
+            .take_due(due, |burst| !in_flight.changes(&burst.range()))
     }
 
     fn send_burst(&mut self, burst: Burst, now: Instant) {

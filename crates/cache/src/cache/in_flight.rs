@@ -1,0 +1,102 @@
+//! The operations that the disk was given and has not answered.
+
+use std::collections::BTreeMap;
+
+use wansan_trace::Instant;
+
+use super::held::Origin;
+use super::kept::Flushing;
+use super::reads::Fetch;
+use super::writes::Sent;
+use crate::action::Action;
+use crate::range::Range;
+
+/// By kind and tag: a path that is full has hundreds of writes or fetches under way, which each request would have to pass
+/// over that is only about others.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    pub(super) fetches: BTreeMap<u64, (About, Fetch)>,
+    pub(super) writes: BTreeMap<u64, (About, Sent)>,
+    pub(super) through: BTreeMap<u64, (About, Through)>,
+    /// There is one at a time.
+    flush: Option<(u64, About, Flushing)>,
+}
+
+/// What is known of an operation of any kind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct About {
+    pub(super) range: Range,
+    pub(super) since: Instant,
+    /// The losses before it.
+    pub(super) losses: u64,
+}
+
+/// What goes to the disk as it is, and why.
+#[derive(Debug)]
+pub(super) struct Through {
+    pub(super) origin: Origin,
+    pub(super) action: Action,
+}
+
+/// An operation of one kind.
+#[derive(Debug)]
+pub(super) enum What {
+    Fetch(Fetch),
+    Write(Sent),
+    Through(Through),
+    Flush(Flushing),
+}
+
+impl InFlight {
+    pub(super) fn insert(&mut self, tag: u64, about: About, what: What) {
+        match what {
+            What::Fetch(fetch) => drop(self.fetches.insert(tag, (about, fetch))),
+            What::Write(sent) => drop(self.writes.insert(tag, (about, sent))),
+            What::Through(through) => drop(self.through.insert(tag, (about, through))),
+            What::Flush(flushing) => self.flush = Some((tag, about, flushing)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, tag: u64) -> Option<(About, What)> {
+        if let Some((about, sent)) = self.writes.remove(&tag) {
+            return Some((about, What::Write(sent)));
+        }
+        if let Some((about, fetch)) = self.fetches.remove(&tag) {
+            return Some((about, What::Fetch(fetch)));
+        }
+        if let Some((about, through)) = self.through.remove(&tag) {
+            return Some((about, What::Through(through)));
+        }
+        let (_, about, flushing) = self.flush.take_if(|(flush, ..)| *flush == tag)?;
+        Some((about, What::Flush(flushing)))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.fetches.is_empty()
+            && self.writes.is_empty()
+            && self.through.is_empty()
+            && self.flush.is_none()
+    }
+
+    /// The flush that is under way.
+    pub(super) fn flushing(&self) -> Option<&Flushing> {
+        self.flush.as_ref().map(|(.., flushing)| flushing)
+    }
+
+    pub(super) fn flushing_mut(&mut self) -> Option<&mut Flushing> {
+        self.flush.as_mut().map(|(.., flushing)| flushing)
+    }
+
+    /// Whether anything changes data of a range.
+    pub(super) fn changes(&self, range: &Range) -> bool {
+        self.changes_before(range, u64::MAX)
+    }
+
+    /// Whether anything does, but for writes from that number on.
+    pub(super) fn changes_before(&self, range: &Range, before: u64) -> bool {
+        let overlaps = |about: &About| about.range.overlaps(range);
+        let writes = |(about, sent): &(About, Sent)| sent.first < before && overlaps(about);
+        let through = |(about, it): &(About, Through)| it.action.changes() && overlaps(about);
+        self.writes.values().any(writes) || self.through.values().any(through)
+    }
+}
