@@ -6,6 +6,7 @@
 
 mod access;
 mod directory;
+mod gathering;
 mod life;
 mod lobby;
 mod login;

@@ -1,4 +1,4 @@
-//! Socket options of tcp(7) and ip(7) that no safe library has.
+//! Socket options of tcp(7), ip(7) and socket(7) that no safe library has.
 
 use std::ffi::c_int;
 use std::io;
@@ -51,6 +51,16 @@ pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 pub fn set_most_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     set(socket, libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// A socket is readable once it has so many bytes (SO_RCVLOWAT); with less where the window that it offers is nearly used up,
+/// and once the connection has ended.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_least_readable(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
 /// Sets an option that is an int.

@@ -128,6 +128,12 @@ impl Connection {
         self.receiver.filled(bytes);
     }
 
+    /// How many bytes the PDU that is coming lacks at least: before they are there, none of it is handled.
+    #[must_use]
+    pub fn missing_bytes(&self) -> usize {
+        self.receiver.missing_bytes()
+    }
+
     /// Bytes for the socket: all pending ones, or those of one PDU
     /// ([`SessionConfig::join_sends`](super::SessionConfig::join_sends)).
     #[must_use]

@@ -218,6 +218,16 @@ impl Receiver {
         self.buffer[self.head..self.tail].first_chunk()
     }
 
+    /// How many bytes the next PDU lacks, as far as is known: all of its header, or what that announces, without padding and
+    /// digests.
+    #[must_use]
+    pub fn missing_bytes(&self) -> usize {
+        let whole = self.peek().map_or(BHS_BYTES, |bhs| {
+            BHS_BYTES + bhs::ahs_bytes(bhs) + bhs::data_bytes(bhs)
+        });
+        whole.saturating_sub(self.tail - self.head)
+    }
+
     /// Whether so little space is left that reading would go in small pieces.
     fn is_short(&self) -> bool {
         self.buffer.len() - self.tail < self.buffer.len() / 4
@@ -279,6 +289,19 @@ mod tests {
         let received = receiver.next().map(|pdu| pdu.map(|pdu| pdu.data.len()));
         assert_eq!(received, Ok(Some(MAX_DATA_BYTES)));
         assert!(receiver.buffer.len() <= greatest_pdu_bytes(MAX_DATA_BYTES));
+    }
+
+    #[test]
+    fn a_pdu_lacks_its_header_and_then_what_that_announces() {
+        let mut receiver = Receiver::new();
+        receiver.set_max_data_bytes(MAX_DATA_BYTES);
+        assert_eq!(receiver.missing_bytes(), BHS_BYTES);
+        feed(&mut receiver, &CLAIM);
+        assert_eq!(receiver.missing_bytes(), BHS_BYTES - CLAIM.len());
+        feed(&mut receiver, &[0; BHS_BYTES - CLAIM.len()]);
+        assert_eq!(receiver.missing_bytes(), MAX_DATA_BYTES);
+        feed(&mut receiver, &[0; 1000]);
+        assert_eq!(receiver.missing_bytes(), MAX_DATA_BYTES - 1000);
     }
 
     #[test]

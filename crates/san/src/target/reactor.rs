@@ -13,6 +13,7 @@ use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::Shared;
 use super::directory::ServedTarget;
+use super::gathering::Gathering;
 use super::life::{Life, Verdict};
 use super::lobby::{self, Progress, Waiting};
 use super::mail::Mail;
@@ -162,6 +163,7 @@ impl Reactor {
             interest: (true, false),
             delayed_ack: DelayedAck::On,
             stamping: None,
+            gathering: Gathering::new(),
         });
     }
 
@@ -556,6 +558,10 @@ impl Reactor {
             return;
         };
         let age = now.since(peer.came);
+        // The kernel stamps what is read by its last byte, so where stamps are kept everything is read as it comes.
+        if peer.life.silence(now) < TICK && peer.stamping.is_none() {
+            peer.gathering.look_at_window(&peer.stream);
+        }
         match &mut peer.phase {
             Phase::Login(_) if age > LOGIN_TIME => self.begin_close(slot),
             Phase::Closing(_) if age > CLOSING_TIME => self.drop_peer(slot),

@@ -17,6 +17,7 @@ use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
 
 use super::directory::ServedTarget;
+use super::gathering::Gathering;
 use super::life::Life;
 use super::login::Desk;
 use super::mail::Mail;
@@ -41,6 +42,8 @@ pub(super) struct Peer {
     pub(super) delayed_ack: DelayedAck,
     /// The kernel's times of what goes through the socket, if they are recorded.
     pub(super) stamping: Option<Stamping>,
+    /// How much of a PDU is waited for at once.
+    pub(super) gathering: Gathering,
 }
 
 /// Where a connection is in its life.
@@ -239,6 +242,12 @@ impl Peer {
     ) -> Result<Turn, End> {
         let turn = self.take_turn(readable, sessions, context)?;
         self.collect_stamps(&mut context.trace)?;
+        if let Phase::Session(at) = &self.phase
+            && let Some(connection) = sessions.connection(*at)
+        {
+            let missing_bytes = connection.missing_bytes();
+            self.gathering.await_bytes(&self.stream, missing_bytes);
+        }
         Ok(turn)
     }
 
