@@ -81,11 +81,6 @@ impl Connection {
         self.is_left
     }
 
-    /// Whether no request of it is open.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.open.is_empty()
-    }
-
     /// Whether replies are to be sent.
     pub(crate) fn has_replies(&self) -> bool {
         !self.server.pending().is_empty()

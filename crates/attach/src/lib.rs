@@ -7,7 +7,7 @@
 //! - [`settings`]: what `wansan attach` is asked to do.
 
 mod attached;
-mod busy_poll;
+mod coalescing;
 mod connection;
 pub mod control;
 pub mod copy;

@@ -13,7 +13,7 @@ use wansan_san::multipath::RouteEvent;
 use wansan_server::{Complaints, Poller, Ready};
 use wansan_trace::{Instant, Recorder, clock};
 
-use crate::busy_poll::{BusyPoll, POLL_TIME};
+use crate::coalescing::{Coalescing, PATIENCE};
 use crate::connection::{Connection, Ended};
 use crate::disk::{Disk, DiskError, DiskEvent, Finished};
 use crate::listen::Listen;
@@ -67,7 +67,7 @@ pub(crate) struct Worker {
     recorded: Option<Requests>,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
-    busy_poll: BusyPoll,
+    coalescing: Coalescing,
     /// Which program each open request is of.
     requests: BTreeMap<u64, u64>,
     next_request: u64,
@@ -119,7 +119,7 @@ impl Worker {
             recorded,
             clients: BTreeMap::new(),
             next_client: FIRST_CLIENT,
-            busy_poll: BusyPoll::default(),
+            coalescing: Coalescing::default(),
             requests: BTreeMap::new(),
             next_request: 0,
             orphans: BTreeMap::new(),
@@ -146,12 +146,17 @@ impl Worker {
                 break;
             }
             self.publish(now);
-            if self.polls_busily() {
-                continue;
+            if self.requests.is_empty() && self.coalescing.leaves_session(now) {
+                self.poller.wait(now, Some(now + PATIENCE), &mut ready)?;
+                if ready.is_empty() {
+                    self.coalescing.waited_in_vain();
+                }
+            } else {
+                let deadline = self.stack.deadline(now).min(now + LONGEST_WAIT);
+                self.disk.turn(deadline)?;
+                self.coalescing.turned(clock::now());
+                self.poller.wait(now, Some(now), &mut ready)?;
             }
-            let deadline = self.stack.deadline(now).min(now + LONGEST_WAIT);
-            self.disk.turn(deadline)?;
-            self.poller.wait(now, Some(now), &mut ready)?;
             for event in &ready {
                 self.react(*event);
             }
@@ -290,7 +295,7 @@ impl Worker {
                 continue;
             };
             if client.connection.has_replies() {
-                self.busy_poll.replied(now);
+                self.coalescing.replied(now);
             }
             let mut sent = client.connection.send();
             if sent.is_ok() && client.connection.reads() && client.connection.is_left() {
@@ -306,32 +311,6 @@ impl Worker {
             self.close(id, &end);
         }
         has_received
-    }
-
-    /// Whether the program that has just been answered asks for something again.
-    fn polls_busily(&mut self) -> bool {
-        let Some(id) = self.busy_poll.take() else {
-            return false;
-        };
-        let waits = |client: &Client| client.connection.reads() && client.connection.is_idle();
-        let known = self.next_request;
-        let until = clock::now() + POLL_TIME;
-        while self.clients.get(&id).is_some_and(waits) {
-            let now = clock::now();
-            if let Err(end) = self.receive(id, now) {
-                self.close(id, &end);
-                return true;
-            }
-            if self.next_request > known {
-                self.busy_poll.hit(id);
-                return true;
-            }
-            if now >= until {
-                return false;
-            }
-            std::thread::yield_now();
-        }
-        false
     }
 
     fn choose_interest(&mut self, id: u64) {
@@ -363,7 +342,7 @@ impl Worker {
                     true => Err(Ended::Closed),
                     false => {
                         let now = clock::now();
-                        self.busy_poll.missed(id, now);
+                        self.coalescing.heard(now);
                         self.receive(id, now)
                     }
                 };

@@ -1,20 +1,24 @@
 //! A target that loses power: a served store keeps of each sector what was flushed last, or anything written since.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rand_core::Rng;
 use wansan_iscsi::keys::Wanted;
 use wansan_peers::trial::Stop;
 use wansan_san::store::{Extent, LunSpec, OpenError, OpenedStore, Store, StoreError};
 use wansan_san::target::{Access, Discovery, Offer, Sending, TargetSpec};
-use wansan_san::{Target, TargetConfig};
+use wansan_san::{Target, TargetConfig, TargetError};
 use wansan_trace::Kinds;
 
 use crate::history::SECTOR_BYTES;
 
 const NAME: &str = "iqn.2026-01.net.example:losing";
+/// How long its port may be held once it has ended.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A disk whose cache is volatile.
 struct Losing(Mutex<Sectors>);
@@ -186,9 +190,20 @@ impl LosingTarget {
     }
 
     pub(crate) fn serve(&mut self) -> Result<(), Stop> {
-        let target = Target::start(&self.config);
-        self.target = Some(target.map_err(|error| Stop::Failed(error.to_string()))?);
-        Ok(())
+        let began = Instant::now();
+        loop {
+            match Target::start(&self.config) {
+                Ok(target) => {
+                    self.target = Some(target);
+                    return Ok(());
+                }
+                // A process that another trial is just starting holds what this one had open until it executes.
+                Err(TargetError::Listen { source, .. })
+                    if source.kind() == ErrorKind::AddrInUse && began.elapsed() < PATIENCE => {}
+                Err(error) => return Err(Stop::Failed(error.to_string())),
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Cuts its power.
