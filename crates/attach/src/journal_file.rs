@@ -146,7 +146,7 @@ impl Syncer {
     }
 }
 
-/// The journal at `path` for a disk, with what is left in it; a new one of `ring_bytes` if the file is new or empty.
+/// The journal at `path` for a disk, with what is left in it; a new one of `ring_bytes` if there is none.
 pub(crate) fn open(
     path: &Path,
     url: &IscsiUrl,
@@ -172,6 +172,10 @@ pub(crate) fn open(
     let journal = match options.open(path) {
         Ok(file) => {
             lock(&file).map_err(&system)?;
+            // No journal is that short, and reading one would fail as if its disk did.
+            if file.metadata().map_err(&system)?.len() < MARGIN_BYTES {
+                return Err(failed(refusal(OpenError::NoJournal, url)));
+            }
             Journal::open(LocalFile::of(file), config)
                 .map_err(|error| failed(refusal(error, url)))?
         }
@@ -228,7 +232,7 @@ fn refusal(error: OpenError, url: &IscsiUrl) -> String {
         OpenError::OtherDisk => {
             format!("it belongs to another disk than {url}, or to one of another size")
         }
-        OpenError::File(failure) => format!("it cannot be read: {failure:?}"),
+        OpenError::File(_) => "it cannot be read, or is cut short".to_owned(),
     }
 }
 

@@ -418,6 +418,11 @@ fn journal_refused() -> Result<(), Stop> {
         })
     };
     refuse(&url, &torn, "it is no journal")?;
+    for bytes in [0, 100] {
+        let short = stage.path("short");
+        fs::write(&short, pattern(bytes, 1))?;
+        refuse(&url, &short.display().to_string(), "it is no journal")?;
+    }
     let attach = stage.attach(&["--journal", &own])?;
     refuse(&url, &own, "another process uses it")?;
     require(attach.stop()?.success(), || "attach failed".to_owned())?;
