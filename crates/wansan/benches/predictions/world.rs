@@ -194,6 +194,19 @@ impl World {
         }
     }
 
+    fn changed_values(&self) -> [&'static str; KNOBS.len()] {
+        let mut values = self.values;
+        values[self.changed] = self.to;
+        values
+    }
+
+    /// Whether packets are lost at random with the change.
+    pub(crate) fn changed_loses(&self) -> bool {
+        let values = self.changed_values();
+        let loss = KNOBS.iter().position(|knob| knob.key == "loss");
+        loss.is_some_and(|loss| values[loss] != KNOBS[loss].usual)
+    }
+
     /// The world as a plan.
     pub(crate) fn plan(&self) -> String {
         plan(self.seed, self.values, 0)
@@ -201,9 +214,7 @@ impl World {
 
     /// The same with the change, by the seed of one of its runs.
     pub(crate) fn changed_plan(&self, run: u64) -> String {
-        let mut values = self.values;
-        values[self.changed] = self.to;
-        plan(self.seed, values, run)
+        plan(self.seed, self.changed_values(), run)
     }
 
     /// The change, as `--set` takes it.
