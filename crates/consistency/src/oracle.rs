@@ -112,6 +112,15 @@ impl Managed {
     }
 }
 
+/// The condition that a function establishes for other sessions than its own.
+const fn establishes(function: Function) -> Option<Attention> {
+    match function {
+        Function::ClearTaskSet => Some(Attention::CommandsCleared),
+        Function::UnitReset | Function::TargetReset => Some(Attention::Reset),
+        _ => None,
+    }
+}
+
 /// A PREEMPT AND ABORT that may have ended tasks.
 #[derive(Debug)]
 struct Preempt {
@@ -322,7 +331,7 @@ impl Oracle {
             is_gone: false,
             predecessors,
         });
-        for unit in &mut self.units {
+        for (place, unit) in (0..).zip(&mut self.units) {
             let mut attentions = Attentions::default();
             // POWER ON OCCURRED and I_T NEXUS LOSS OCCURRED may be reported (SAM-5 6.2, 6.3.4), and
             // so may what was pending for the port.
@@ -336,6 +345,13 @@ impl Oracle {
                 Attention::RegistrationsPreempted,
             ] {
                 attentions.may(attention, 0);
+            }
+            // A function that is under way may have been carried out before the session began, or will be, and then after it has
+            // reported that.
+            let managed = self.managed.iter();
+            let under_way = managed.filter(|it| it.over == NEVER && it.units.contains(&place));
+            for attention in under_way.filter_map(|it| establishes(it.function)) {
+                attentions.may(attention, now);
             }
             unit.attentions.push(attentions);
         }

@@ -39,10 +39,8 @@ impl Oracle {
         let mut changes = Vec::new();
         let resets = matches!(function, Function::UnitReset | Function::TargetReset);
         for &unit in &units {
-            let attention = match function {
-                Function::ClearTaskSet => Attention::CommandsCleared,
-                _ if resets => Attention::Reset,
-                _ => break,
+            let Some(attention) = establishes(function) else {
+                break;
             };
             if resets {
                 let write_cache = self.units[usize::from(unit)].write_cache;
@@ -334,5 +332,32 @@ impl Oracle {
             silenced_on: None,
         };
         self.judge_block(&attempt, unit, lba, block, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::History;
+
+    #[test]
+    fn a_reset_under_way_when_a_session_begins_may_come_after_its_first_report() {
+        let setup = History::of_seed(1).setup;
+        let view = View {
+            tears_blocks: false,
+            rests_when_busy: false,
+        };
+        let mut oracle = Oracle::new(&setup, view);
+        let first = oracle.session_began(0, 0, 0, Vec::new(), 1);
+        let reset = oracle.managed_sent(first, Function::UnitReset, 0, (None, 1), 2);
+        let second = oracle.session_began(1, 1, 0, Vec::new(), 3);
+        let is_explained = |oracle: &mut Oracle, cmd_sn: u32, now: u64| {
+            let attentions = &mut oracle.units[0].attentions[second as usize];
+            attentions.reported(Attention::Reset, (now - 1, cmd_sn), None, now)
+        };
+        assert!(is_explained(&mut oracle, 1, 5), "POWER ON");
+        oracle.managed_answered(reset, true, 0, 6);
+        assert!(is_explained(&mut oracle, 2, 8), "the reset");
+        assert!(!is_explained(&mut oracle, 3, 10), "nothing");
     }
 }
