@@ -1,6 +1,7 @@
 //! Runs that end before their time.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,15 +9,20 @@ use wansan_lab::world::Process;
 
 use crate::stage::{LONG, Stage, check, text};
 
-/// A lab in the middle of a cell.
+/// A lab in the middle of a cell of the usual plan.
 fn under_load(stage: &Stage) -> Result<Process, String> {
     let plan = stage.plan("storage", "60s", "")?;
-    let lab = stage.lab(&plan, &[])?;
+    running(stage, &plan, ["wansan target", "wansan bench"])
+}
+
+/// A lab in the middle of a cell, of which these are programs.
+fn running(stage: &Stage, plan: &Path, programs: [&str; 2]) -> Result<Process, String> {
+    let lab = stage.lab(plan, &[])?;
     let deadline = Instant::now() + LONG;
     let is_loaded = || {
         let running = stage.left_running();
         let has = |what: &str| running.iter().any(|command| command.contains(what));
-        has("wansan target") && has("wansan bench")
+        programs.iter().all(|program| has(program))
     };
     while !is_loaded() {
         check(Instant::now() < deadline, || "no cell begins".to_owned())?;
@@ -33,7 +39,19 @@ fn send(process: u32, signal: Signal) -> Result<(), String> {
 }
 
 pub(crate) fn interrupted(stage: &Stage) -> Result<(), String> {
-    let lab = under_load(stage)?;
+    interrupt(stage, under_load(stage)?)
+}
+
+/// The same of a plan of which these are programs.
+pub(crate) fn interrupted_in(
+    stage: &Stage,
+    plan: &Path,
+    programs: [&str; 2],
+) -> Result<(), String> {
+    interrupt(stage, running(stage, plan, programs)?)
+}
+
+fn interrupt(stage: &Stage, lab: Process) -> Result<(), String> {
     send(lab.id(), Signal::INT)?;
     let ended = lab.end(LONG).map_err(text)?;
     check(ended.status.code() == Some(130), || {

@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use wansan_lab::world::Node;
 use wansan_trace::event::Packet;
 use wansan_trace::file::read_folder;
 
 use crate::cases::says;
+use crate::cut_off;
 use crate::stage::{DELAY, LONG, Stage, check, json, text};
 
 /// One way, beside what the stage's own path takes.
@@ -169,23 +169,6 @@ pub(crate) fn unprivileged(stage: &Stage) -> Result<(), String> {
 pub(crate) fn interrupted(stage: &Stage) -> Result<(), String> {
     lead(stage, "client", "storage")?;
     lead(stage, "storage", "client")?;
-    let lab = stage.lab(&plan(stage, "60s", "")?, &[])?;
-    let deadline = Instant::now() + LONG;
-    let is_loaded = || {
-        let running = stage.left_running();
-        let has = |what: &str| running.iter().any(|command| command.contains(what));
-        has("wansan lab carry") && has("wansan bench")
-    };
-    while !is_loaded() {
-        check(Instant::now() < deadline, || "no cell begins".to_owned())?;
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let id = i32::try_from(lab.id()).ok().and_then(Pid::from_raw);
-    kill_process(id.ok_or("the lab")?, Signal::INT).map_err(text)?;
-    let ended = lab.end(LONG).map_err(text)?;
-    check(ended.status.code() == Some(130), || {
-        format!("{}: {}", ended.status, ended.stderr)
-    })?;
-    let left = stage.left_running();
-    check(left.is_empty(), || format!("{left:?}"))
+    let programs = ["wansan lab carry", "wansan bench"];
+    cut_off::interrupted_in(stage, &plan(stage, "60s", "")?, programs)
 }
