@@ -41,7 +41,7 @@ fn setting(parameter: &'static str, value: &impl ToString) -> Setting {
     }
 }
 
-/// The I/Os that are asked for at once. Where initiators have slots for fewer, a twin has as many as there were slots.
+/// The I/Os in flight. Where initiators have slots for fewer, a twin has as many as there were slots.
 pub const PARALLEL: &str = "workload.parallel";
 
 /// An initiator with slots for `most` commands, not for `commands`.
@@ -57,7 +57,7 @@ pub(super) fn window(place: &Place, commands: u64, most: u64) -> Vec<Setting> {
     settings
 }
 
-/// Writes whose first data is sent without being asked for.
+/// Writes with unsolicited data.
 pub(super) fn unasked() -> Vec<Setting> {
     vec![
         setting("session.max_burst", &format_args!("{MAX_BURST}B")),

@@ -218,7 +218,7 @@ fn lack_of(takes: Takes, cell: &Cell) -> Option<String> {
     lacks.then(|| what.to_owned())
 }
 
-/// Whether all its paths are those that there are between real hosts.
+/// Whether it runs on real hosts and none of its paths is emulated.
 fn is_as_it_is(cell: &Cell) -> bool {
     let is_real = cell.document.world.kind == WorldKind::Hosts;
     is_real && cell.scenario.links.iter().all(|link| link.wire)

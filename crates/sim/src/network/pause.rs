@@ -26,7 +26,7 @@ impl Pending {
         Pending(pauses.map(|pause| at(pause.start)..at(pause.end)).collect())
     }
 
-    /// When the pause is over that there is at this time, which no later call precedes; this time if there is none.
+    /// The end of the pause in progress at `now_ns`, or `now_ns` itself. Calls come in the order of time.
     pub(super) fn over_ns(&mut self, now_ns: u64) -> u64 {
         while self.0.front().is_some_and(|pause| pause.end <= now_ns) {
             self.0.pop_front();

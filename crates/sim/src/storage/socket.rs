@@ -94,7 +94,7 @@ pub(super) struct Sockets {
     listeners: Vec<(SocketAddr, Owner)>,
     /// Ends of connections that were not taken yet.
     waiting: VecDeque<u32>,
-    /// What threads have done since that was asked for, where it is counted.
+    /// The work of each thread since the last [`take_work`](Self::take_work), where work is counted.
     works: Option<Vec<(Thread, Work)>>,
 }
 
@@ -109,18 +109,18 @@ impl Sockets {
         }
     }
 
-    /// From now on counts what threads do.
+    /// Counts the work of threads from now on.
     pub(super) fn count_work(&mut self) {
         self.works = Some(Vec::new());
     }
 
-    /// What threads have done since this was asked for last.
+    /// The work of each thread since the last call.
     pub(super) fn take_work(&mut self) -> impl Iterator<Item = (Thread, Work)> + use<> {
         let works = self.works.as_mut().map(std::mem::take);
         works.into_iter().flatten()
     }
 
-    /// The thread that does what there is to do at an end.
+    /// The thread that serves an end.
     pub(super) fn thread(&self, end: u32) -> Thread {
         let Socket { owner, peer, .. } = self.sockets[end as usize];
         Thread {

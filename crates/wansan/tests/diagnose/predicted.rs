@@ -43,7 +43,7 @@ pub(crate) fn predicted() -> Result<(), String> {
     })
 }
 
-/// What is told of the session at the target's end.
+/// The diagnosis of the session, at the target.
 fn diagnosed(case: &Case) -> Result<Value, String> {
     let loaded = Loaded::begin(case)?;
     // Windows have grown by then.

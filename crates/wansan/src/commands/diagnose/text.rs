@@ -237,7 +237,7 @@ fn prediction(change: &Change, predicted: &Predicted) -> String {
         false => format!(" ({} … {})", percent(least), percent(most)),
     };
     let asked = change.settings.iter().find(|it| it.parameter == PARALLEL);
-    let asked = asked.map(|it| format!(" with {} I/Os asked for at once", it.value));
+    let asked = asked.map(|it| format!(" with {} I/Os in flight", it.value));
     format!(
         "predicted: {} throughput{range}{}, then {}",
         percent(median),
