@@ -32,8 +32,12 @@ pub struct JournalError {
     pub why: String,
 }
 
-/// What is written ahead of the records in one go, in bytes.
+/// What is written ahead of the records at once, in bytes.
 const AHEAD_BYTES: u64 = 4 << 20;
+
+/// Of that, what is written by one call, in bytes. The page cache keeps what a call writes in folios as large as that lets them be,
+/// and ext4 walks all blocks of a folio for each record that is written into it.
+const PIECE_BYTES: usize = 128 << 10;
 
 /// Its file.
 #[derive(Debug)]
@@ -70,10 +74,17 @@ impl LocalFile {
             Ok(data) => data,
             Err(_) => self.file.metadata().map_or(hole, |file| file.len()),
         };
-        let zeros = vec![0; (hole + AHEAD_BYTES).min(end).saturating_sub(hole) as usize];
-        if self.file.write_all_at(&zeros, hole).is_ok() {
-            self.written.end = range.end.max(hole + zeros.len() as u64);
+        let end = end.min(hole + AHEAD_BYTES);
+        let zeros = vec![0; PIECE_BYTES];
+        let mut place = hole;
+        while place < end {
+            let bytes = PIECE_BYTES.min((end - place) as usize);
+            if self.file.write_all_at(&zeros[..bytes], place).is_err() {
+                break;
+            }
+            place += bytes as u64;
         }
+        self.written.end = range.end.max(place);
     }
 }
 
