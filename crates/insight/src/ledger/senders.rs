@@ -286,10 +286,23 @@ fn is_all_of_a_full_buffer_sent(sample: &Tcp) -> bool {
         && sample.unsent_bytes <= sample.mss_bytes
 }
 
+/// How long pacing takes for all that waits unsent, in ns, where both windows have room for it.
+fn paced_ns(sample: &Tcp) -> Option<f64> {
+    let in_flight = u64::from(sample.in_flight_packets);
+    let mss_bytes = u64::from(sample.mss_bytes);
+    let of_own = u64::from(sample.cwnd_packets).saturating_sub(in_flight) * mss_bytes;
+    let of_peer = u64::from(sample.rwnd_bytes).saturating_sub(in_flight * mss_bytes);
+    let unsent_bytes = u64::from(sample.unsent_bytes);
+    let rate = sample.pacing_rate_bytes_per_s().filter(|rate| *rate > 0);
+    let rate = rate.filter(|_| unsent_bytes <= of_own.min(of_peer))?;
+    Some(unsent_bytes as f64 * 1e9 / rate as f64)
+}
+
 /// What stopped a sender between two samples, each with its share of the time: by its own counters the receive window
 /// and the send buffer. In the rest, what waits unsent behind segments in flight waits for the window that is fuller,
 /// the peer's or that of congestion control. With nothing in flight no window is full: it waits for a device or a timer
-/// then.
+/// then. Where both have room for all of it, it goes as fast as it is paced, and waits no longer than that takes: samples
+/// come right after a program has written.
 ///
 /// A window that is narrower by half than it was before shows a receiver that does not read what came.
 ///
@@ -324,8 +337,9 @@ fn stops(
     } else {
         None
     };
+    let most = paced_ns(after).map_or(1.0, |paced_ns| paced_ns / passed_ns);
     let counted = [(receiver, by_receiver), (Cause::SendBuffer, by_buffer)];
-    let rest = rest.map(|cause| (cause, 1.0 - by_receiver - by_buffer));
+    let rest = rest.map(|cause| (cause, f64::min(1.0 - by_receiver - by_buffer, most)));
     counted
         .into_iter()
         .chain(rest)
@@ -375,6 +389,27 @@ mod tests {
         };
         let of_own = stopped(samples(5_000_000, 99).map(wide), true);
         assert_eq!(of_own, [(ReceiveWindow, 0.25), (CongestionWindow, 0.75)]);
+    }
+
+    #[test]
+    fn what_both_windows_have_room_for_waits_as_long_as_it_is_paced() {
+        use Cause::CongestionWindow;
+        let paced = |pacing_bytes_per_s| {
+            samples(0, 200).map(|it| Tcp {
+                cwnd_packets: 300,
+                rwnd_bytes: 500_000,
+                pacing_bytes_per_s,
+                ..it
+            })
+        };
+        // 90 kB, in 4 ms of 20 ms, and in 40 ms.
+        assert_eq!(stopped(paced(22_500_000), false), [(CongestionWindow, 0.2)]);
+        assert_eq!(stopped(paced(2_250_000), false), [(CongestionWindow, 1.0)]);
+        let narrow = paced(22_500_000).map(|it| Tcp {
+            cwnd_packets: 280,
+            ..it
+        });
+        assert_eq!(stopped(narrow, false), [(CongestionWindow, 1.0)]);
     }
 
     #[test]
