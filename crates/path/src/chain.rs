@@ -330,6 +330,24 @@ impl<T: Clone> Chain<T> {
         self.pass(0, Transit::entering(packet, self.last_entered));
     }
 
+    /// A packet comes to the path at `now` and is lost there, whatever the model of loss says.
+    ///
+    /// # Panics
+    /// When no element loses packets; [`Effects`](crate::Effects) always make one.
+    pub fn lose(&mut self, now: Instant, packet: Packet<T>) {
+        self.last_entered = self.last_entered.max(now);
+        self.entered.add(packet.size_bytes);
+        let loses = |stage: &Stage<T>| matches!(stage.element, Element::Loss(_));
+        let place = self.stages.iter().position(loses);
+        let place = place.expect("an element loses packets");
+        let transit = Transit::entering(packet, self.last_entered);
+        self.see(place, Boundary::Ingress, &transit);
+        let left = self.left.len();
+        let (_, mut sink) = self.at(place);
+        sink.drop(transit, Fate::DroppedByLoss);
+        self.see_drops(place, left);
+    }
+
     /// The next packet that left the path at `now` or before, if any, in order of leaving.
     pub fn poll(&mut self, now: Instant) -> Option<Departure<T>> {
         while self.left.is_empty() && self.step(now) {}

@@ -7,6 +7,7 @@ mod end;
 mod gro;
 mod hop;
 mod latency;
+mod lost;
 mod pause;
 mod schedule;
 #[cfg(test)]
@@ -27,7 +28,8 @@ use wansan_trace::{Instant, NameId, Recorder};
 use crate::tcp::connection::Connection;
 use crate::tcp::segment::Segment;
 use latency::Draw;
-use pause::Pending;
+use lost::Losses;
+use pause::Coming;
 use schedule::Schedule;
 use vpn::{Thread, Tunnel, VpnUsage};
 
@@ -35,7 +37,8 @@ pub(crate) use end::End;
 pub use end::Program;
 pub use hop::Hop;
 pub use latency::Latency;
-pub use pause::Pauses;
+pub use lost::Lost;
+pub use pause::{Pause, Pauses};
 
 /// Bytes of an IPv4 header and of an Ethernet header.
 pub(crate) const IP_BYTES: u32 = 20;
@@ -147,6 +150,8 @@ pub struct Network {
     held: u64,
     most_held: u64,
     latency: Draw,
+    /// Until when hosts, and their programs, stand still.
+    standstills: Vec<[u64; 2]>,
     /// Segments that an end takes at this moment.
     taken: Vec<(Segment, Ecn)>,
     /// Packets that an end sends at this moment.
@@ -183,6 +188,7 @@ impl Network {
             held: 0,
             most_held: MOST_HELD,
             latency: Draw::new(Latency::default(), 0),
+            standstills: Vec::new(),
             taken: Vec::new(),
             sent: Vec::new(),
             spare: Vec::new(),
@@ -282,11 +288,13 @@ impl Network {
                 arrived: Vec::new(),
                 actor,
                 host,
-                pauses: Default::default(),
+                standstill: None,
+                coming: Coming::default(),
                 reads: true,
                 wants_room: true,
                 is_ready: false,
                 knows_end: false,
+                losses: Losses::default(),
                 ece: None,
                 addresses: None,
             });
@@ -302,10 +310,35 @@ impl Network {
         self.schedule.set(host, at_ns);
     }
 
-    /// Has the host of an end, and a caller's program there, stand still at times that count from now.
-    pub fn pause(&mut self, end: u32, pauses: &Pauses) {
-        let of = |pauses| Pending::since(self.now_ns, pauses);
-        self.ends[end as usize].pauses = [of(&pauses.host), of(&pauses.program)];
+    /// Has the host of these ends, and a caller's program there, stand still.
+    pub fn pause(&mut self, ends: &[u32], pauses: &Pauses) {
+        let standstill = self.standstills.len();
+        self.standstills.push([0; 2]);
+        for &end in ends {
+            let end = &mut self.ends[end as usize];
+            end.standstill = Some(standstill);
+            if let Some([own, peers]) = end.addresses {
+                let expected_seq = 1 + end.connection.receiver().received_bytes();
+                end.coming.add([peers, own], expected_seq, pauses);
+            }
+        }
+    }
+
+    /// Until when the host of an end stands still, and its program, if not just now.
+    fn runs_ns(&self, end: u32) -> [u64; 2] {
+        let standstill = self.ends[end as usize].standstill;
+        standstill.map_or([0; 2], |place| self.standstills[place])
+    }
+
+    /// Has packets that an end sends from now on be lost on a link of its way.
+    pub fn lose(&mut self, end: u32, link: u32, lost: &[Lost]) {
+        let end = &mut self.ends[end as usize];
+        let sender = end.connection.sender();
+        let next_seq = sender.window().una + sender.unacknowledged_bytes();
+        let expected_seq = 1 + end.connection.receiver().received_bytes();
+        for lost in lost {
+            end.losses.add(link, [next_seq, expected_seq], *lost);
+        }
     }
 
     /// An end of a connection.
@@ -593,6 +626,13 @@ impl Network {
     /// A packet arrives at an end's host, which takes it a little later.
     fn arrive(&mut self, to: u32, segment: Segment, ecn: Ecn) {
         let end = &mut self.ends[to as usize];
+        let lasts_ns = end.coming.take(&segment);
+        if let Some(place) = end.standstill {
+            let until_ns = &mut self.standstills[place];
+            *until_ns = [0, 1].map(|kind| until_ns[kind].max(self.now_ns + lasts_ns[kind]));
+        }
+        let [runs_ns, _] = self.runs_ns(to);
+        let end = &mut self.ends[to as usize];
         let next = (segment, ecn);
         if let Some(last) = end.arrived.last_mut() {
             if !gro::joins(last, &next) {
@@ -603,9 +643,7 @@ impl Network {
             // Who sends into one link shares a host.
             let host = &mut self.links[end.access as usize];
             let idle_ns = self.now_ns.saturating_sub(host.awake_ns);
-            let [host_pauses, _] = &mut end.pauses;
-            let runs_ns = host_pauses.over_ns(self.now_ns);
-            host.awake_ns = runs_ns + self.latency.next_ns(idle_ns);
+            host.awake_ns = runs_ns.max(self.now_ns) + self.latency.next_ns(idle_ns);
             self.schedule.set(end.host, host.awake_ns);
         }
     }
@@ -616,7 +654,14 @@ impl Network {
         let overhead_bytes = self.links[link as usize].overhead_bytes;
         packet.size_bytes = ETHERNET_BYTES + self.ip_bytes(&packet.payload) + overhead_bytes;
         let now = Instant::from_ns(self.now_ns);
-        self.links[link as usize].chain.enqueue(now, packet);
+        let from = self.ends[packet.payload.to as usize].peer;
+        let losses = &mut self.ends[from as usize].losses;
+        let is_lost = losses.take(link, &packet.payload.segment);
+        let chain = &mut self.links[link as usize].chain;
+        match is_lost {
+            true => chain.lose(now, packet),
+            false => chain.enqueue(now, packet),
+        }
         self.held += 1;
         self.wake(link);
     }
@@ -630,6 +675,12 @@ impl Network {
 
     /// An end takes what has arrived, or its program goes on after a pause.
     fn take(&mut self, end: u32) {
+        let [runs_ns, _] = self.runs_ns(end);
+        if runs_ns > self.now_ns {
+            // A pause has begun since.
+            self.schedule.set(self.ends[end as usize].host, runs_ns);
+            return;
+        }
         let mut taken = std::mem::take(&mut self.taken);
         std::mem::swap(&mut taken, &mut self.ends[end as usize].arrived);
         for (segment, ecn) in taken.drain(..) {
@@ -693,14 +744,14 @@ impl Network {
 
     /// A caller's program learns that it may go on, after its pause if it has one.
     fn notify(&mut self, end: u32) {
+        let [_, runs_ns] = self.runs_ns(end);
         let this = &mut self.ends[end as usize];
         if this.is_ready || !this.may_go_on() {
             return;
         }
-        let [_, program_pauses] = &mut this.pauses;
-        match program_pauses.over_ns(self.now_ns) {
-            over_ns if over_ns > self.now_ns => self.schedule.set(this.host, over_ns),
-            _ => {
+        match runs_ns > self.now_ns {
+            true => self.schedule.set(this.host, runs_ns),
+            false => {
                 this.is_ready = true;
                 self.ready.push_back(end);
             }

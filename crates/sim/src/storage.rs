@@ -44,7 +44,7 @@ use self::relay::Relay;
 use self::sender::Sender;
 use self::socket::Sockets;
 use self::target::Target;
-use crate::network::{MOST_AT_ONCE, Network, Pauses, Runaway};
+use crate::network::{Lost, MOST_AT_ONCE, Network, Pauses, Runaway};
 
 /// Why a simulation ended before its loads did.
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +142,8 @@ pub struct Storage {
     changes: VecDeque<(Duration, u32, Change)>,
     /// Pauses of initiators, and of the target in what it does for them, from the beginning of the loads.
     pauses: Vec<(usize, [Pauses; 2])>,
+    /// Packets between two addresses that links lose, from the beginning of the loads.
+    lost: Vec<([SocketAddr; 2], u32, Vec<Lost>)>,
     /// Where programs take something of them.
     processors: Option<Processors>,
     began: Option<Instant>,
@@ -162,6 +164,7 @@ impl Storage {
             next_sample: Instant::ZERO,
             changes: VecDeque::new(),
             pauses: Vec::new(),
+            lost: Vec::new(),
             processors: None,
             began: None,
         }
@@ -178,9 +181,15 @@ impl Storage {
         self.processors = Some(Processors::new(config));
     }
 
-    /// Has an initiator, and whoever takes its connections, stand still at times from the beginning of the loads.
+    /// Has an initiator, and whoever takes its connections, stand still: as packets come that count from the beginning of
+    /// the loads.
     pub fn pause(&mut self, initiator: usize, pauses: [Pauses; 2]) {
         self.pauses.push((initiator, pauses));
+    }
+
+    /// Has packets between two addresses be lost on a link, from the beginning of the loads.
+    pub fn lose(&mut self, flow: [SocketAddr; 2], link: u32, lost: Vec<Lost>) {
+        self.lost.push((flow, link, lost));
     }
 
     /// Adds the target, which takes connections to all addresses at which nobody else listens. Its units give zeros.
@@ -299,6 +308,9 @@ impl Storage {
         self.began = Some(now);
         for (place, pauses) in std::mem::take(&mut self.pauses) {
             self.sockets.pause(Owner::Initiator(place), &pauses);
+        }
+        for (flow, link, lost) in std::mem::take(&mut self.lost) {
+            self.sockets.lose(flow, link, &lost);
         }
         for place in 0..self.initiators.len() {
             self.initiators[place].begin(now);

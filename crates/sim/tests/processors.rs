@@ -1,8 +1,9 @@
 //! Programs that take something of processors, and pauses of hosts.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use wansan_sim::network::Pauses;
+use wansan_sim::network::{Pause, Pauses};
 use wansan_sim::storage::{Owner, ProcessorsConfig, Program, ProgramCost};
 
 use super::storage::{Case, is_about};
@@ -49,7 +50,7 @@ fn threads_of_a_host_share_its_processors() {
     is_about(iops(2, 0), 50_000.0, 0.02);
 }
 
-/// One read at a time, with pauses two seconds after the warm-up has begun: how many there are, and the longest latency in
+/// One read at a time, with pauses: how many there are, and the longest latency in
 /// seconds.
 fn paused(pauses: [Pauses; 2]) -> (u64, f64) {
     let case = Case {
@@ -64,24 +65,32 @@ fn paused(pauses: [Pauses; 2]) -> (u64, f64) {
 
 #[test]
 fn what_comes_to_a_host_or_a_program_in_its_pause_waits_for_its_end() {
-    let pause = || {
-        let begins = Duration::from_secs(3);
-        vec![begins..begins + Duration::from_millis(160)]
+    let address = |last: u8, port: u16| SocketAddr::from(([10, 0, 0, last], port));
+    let ends = [address(1, 40_000), address(2, 3260)];
+    // The 181st command, and the answer to it, three seconds after the loads began.
+    let pause = |flow, bytes: u64| {
+        vec![Pause {
+            flow,
+            byte: 180 * bytes,
+            lasts: Duration::from_millis(160),
+        }]
     };
-    let host = || Pauses {
-        host: pause(),
+    let answer = || pause([ends[1], ends[0]], 48 + 4096);
+    let command = || pause(ends, 48);
+    let host = |host| Pauses {
+        host,
         ..Pauses::default()
     };
-    let program = || Pauses {
-        program: pause(),
+    let program = |program| Pauses {
+        program,
         ..Pauses::default()
     };
     let (undisturbed, _) = paused(Default::default());
     for pauses in [
-        [host(), Pauses::default()],
-        [program(), Pauses::default()],
-        [Pauses::default(), host()],
-        [Pauses::default(), program()],
+        [host(answer()), Pauses::default()],
+        [program(answer()), Pauses::default()],
+        [Pauses::default(), host(command())],
+        [Pauses::default(), program(command())],
     ] {
         let shown = format!("{pauses:?}");
         let (ios, longest_s) = paused(pauses);

@@ -1,6 +1,7 @@
 //! What the records of a run show of what a twin is made of. A plan is never looked at.
 
 mod captured;
+mod drops;
 mod load;
 mod paths;
 mod pauses;
@@ -14,12 +15,13 @@ use wansan_insight::capture::Capture;
 use wansan_insight::opcode::{DATA_IN, STATUS_BIT};
 use wansan_insight::{Cell, CellSummary, Window, summarise};
 use wansan_iscsi::initiator::Schedule;
+use wansan_path::Change;
 use wansan_trace::event::{Role, Tcp};
 use wansan_trace::{ConnectionId, Kinds, Layer, SessionId};
 
 pub(crate) use paths::by_chance;
 
-use crate::setup::Setup;
+use crate::setup::{Direction, Repeats, Setup};
 
 /// The longest warm-up that is simulated. A longer one is cut: what TCP has learnt in it is known by then.
 pub const MOST_WARMUP: Duration = Duration::from_secs(10);
@@ -298,21 +300,27 @@ impl Reading {
 /// its own. Which packets a short queue drops is chance, and decides what a congestion window does for seconds.
 fn alternatives(setup: &Setup) -> Vec<Setup> {
     let mut others = with_other_schedules(setup);
-    let replaying = std::iter::once(setup)
+    let repeating = std::iter::once(setup)
         .chain(&others)
-        .filter_map(replaying_drops);
-    let replaying: Vec<Setup> = replaying.collect();
-    others.extend(replaying);
+        .filter_map(repeating_drops);
+    let repeating: Vec<Setup> = repeating.collect();
+    others.extend(repeating);
     others
 }
 
 /// The same with the recorded drops of queues; `None` where there are none.
-fn replaying_drops(setup: &Setup) -> Option<Setup> {
+fn repeating_drops(setup: &Setup) -> Option<Setup> {
     let mut changed = setup.clone();
     let directions = changed.directions.iter_mut();
-    let dropping = directions.filter(|direction| direction.dropped.is_some());
-    let replayed = dropping.map(|direction| direction.replays_drops = true);
-    (replayed.count() > 0).then_some(changed)
+    // What one bound dropped, another would not have.
+    let has_one_bound = |direction: &&mut Direction| {
+        let mut changes = direction.changes.iter();
+        !changes.any(|(_, change)| matches!(change, Change::QueueLimit(_)))
+    };
+    let dropping = directions.filter(|it| it.drops.iter().any(|drop| drop.by_queue));
+    let dropping = dropping.filter(has_one_bound);
+    let repeating = dropping.map(|direction| direction.repeats = Repeats::All);
+    (repeating.count() > 0).then_some(changed)
 }
 
 /// The same with other schedules, which are not recorded; none where no session has several connections.

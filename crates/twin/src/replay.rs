@@ -177,6 +177,11 @@ fn simulate(
         storage.add(config)?;
         storage.pause(place, setup.initiators[place].pauses.clone());
     }
+    for (direction, &link) in setup.directions.iter().zip(&links) {
+        for (flow, lost) in direction.lost() {
+            storage.lose(flow, link, lost);
+        }
+    }
     let directions = setup.directions.iter().zip(&links);
     let changes = directions.flat_map(|(it, &link)| it.changes.iter().map(move |it| (link, it)));
     let mut changes: Vec<_> = changes.collect();
@@ -259,7 +264,7 @@ fn processors(setup: &Setup) -> Option<ProcessorsConfig> {
 fn links(network: &mut Network, setup: &Setup, seed: u64) -> Result<Vec<u32>, ReplayError> {
     let directions = setup.directions.iter().zip(seed..);
     let links = directions.map(|(direction, seed)| {
-        let (loss, queue_limit) = direction.drops();
+        let (loss, queue_limit) = direction.losses();
         let effects = Effects {
             delay: direction.delay,
             capacity: capacity(direction.rate_bits_per_s),

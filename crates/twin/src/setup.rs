@@ -1,5 +1,6 @@
 //! What a twin is made of.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -8,8 +9,8 @@ use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
 use wansan_path::rate::Rate;
 use wansan_path::{Capacity, Change, Limit, Listed, LossModel};
-use wansan_sim::network::Pauses;
 use wansan_sim::network::vpn::{Cost, Wrapping};
+use wansan_sim::network::{Lost, Pauses};
 use wansan_sim::storage::ProgramCost;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::BufferConfig;
@@ -71,27 +72,81 @@ pub struct Direction {
     pub queue: Limit,
     /// What is changed of these three, in the order of their times from the beginning of the loads.
     pub changes: Vec<(Duration, Change)>,
-    /// Which packets are lost.
+    /// Which packets are lost where it repeats none.
     pub loss: LossModel,
     /// The share of the packets that was lost, 0 to 1.
     pub loss_share: f64,
-    /// All packets that were dropped, by their numbers, if the queue dropped any and its bound stayed as it was.
-    pub dropped: Option<Listed>,
-    /// Whether these are dropped, and no others, whatever waits for the link.
-    pub replays_drops: bool,
+    /// The packets that were dropped, as far as records tell.
+    pub drops: Vec<Drop>,
+    /// Which of these are dropped again.
+    pub repeats: Repeats,
     /// Bytes that count for each packet beyond its Ethernet frame.
     pub overhead_bytes: u32,
 }
 
+/// A packet that was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drop {
+    /// Which packet.
+    pub packet: Dropped,
+    /// Whether it was for want of room in the queue.
+    pub by_queue: bool,
+}
+
+/// Which packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// By what it carried since the beginning of the loads, between the addresses of a connection: the same packet whatever
+    /// others do meanwhile.
+    Carrying([SocketAddr; 2], Lost),
+    /// By its number among all that came to the direction, from 1.
+    Number(u64),
+}
+
+/// Which of the recorded drops a direction repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeats {
+    /// None: packets are lost by chance.
+    Nothing,
+    /// Those that did not depend on what waited for the link.
+    Losses,
+    /// All, and whatever comes besides finds room in the queue.
+    All,
+}
+
 impl Direction {
-    /// Which packets are lost before the link, and what may wait for it.
-    pub(crate) fn drops(&self) -> (LossModel, Limit) {
-        match &self.dropped {
-            Some(dropped) if self.replays_drops => {
-                (LossModel::Listed(dropped.clone()), Limit::bytes(u64::MAX))
-            }
-            _ => (self.loss.clone(), self.queue),
+    /// Which packets are lost before the link by their numbers or by chance, and what may wait for it.
+    pub(crate) fn losses(&self) -> (LossModel, Limit) {
+        let numbers = self.repeated().filter_map(|drop| match drop.packet {
+            Dropped::Number(number) => Some(number),
+            Dropped::Carrying(..) => None,
+        });
+        let numbers = Listed::new(numbers.collect());
+        let listed = || numbers.map_or(LossModel::NONE, LossModel::Listed);
+        match self.repeats {
+            Repeats::Nothing => (self.loss.clone(), self.queue),
+            Repeats::Losses => (listed(), self.queue),
+            Repeats::All => (listed(), Limit::bytes(u64::MAX)),
         }
+    }
+
+    /// The packets of each connection that are lost there for what they carry.
+    pub(crate) fn lost(&self) -> BTreeMap<[SocketAddr; 2], Vec<Lost>> {
+        let mut lost: BTreeMap<_, Vec<Lost>> = BTreeMap::new();
+        for drop in self.repeated() {
+            if let Dropped::Carrying(flow, carried) = drop.packet {
+                lost.entry(flow).or_default().push(carried);
+            }
+        }
+        lost
+    }
+
+    fn repeated(&self) -> impl Iterator<Item = &Drop> {
+        self.drops.iter().filter(|drop| match self.repeats {
+            Repeats::Nothing => false,
+            Repeats::Losses => !drop.by_queue,
+            Repeats::All => true,
+        })
     }
 }
 

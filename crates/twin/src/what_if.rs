@@ -9,10 +9,10 @@ use wansan_insight::{CellSummary, explain};
 use crate::calibrate::calibrated;
 use crate::fit::{Compared, MORE_SEEDS, Nearest, nearest};
 use crate::knob::{KnobError, Setting, set};
-use crate::reading::{Reading, by_chance};
+use crate::reading::Reading;
 use crate::replay::{Measured, Replay, ReplayError};
 use crate::seeds::{self, Runs};
-use crate::setup::Setup;
+use crate::setup::{Repeats, Setup};
 
 /// Simulated seconds of all runs together, at most: half of them for changes one at a time, the other half for what is
 /// advised.
@@ -128,10 +128,7 @@ pub(crate) fn without_mishaps(setup: &Setup) -> Setup {
         initiator.pauses = Default::default();
     }
     for direction in &mut setup.directions {
-        direction.replays_drops = false;
-        if direction.loss_share > 0.0 {
-            direction.loss = by_chance(direction.loss_share);
-        }
+        direction.repeats = Repeats::Nothing;
     }
     setup
 }

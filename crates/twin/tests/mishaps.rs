@@ -1,6 +1,7 @@
 //! What decides a recording and is no setting of its world: which packets a short queue drops, and what programs take of
 //! processors.
 
+use wansan_twin::setup::Repeats;
 use wansan_twin::{Reading, Twin};
 
 use super::recording::World;
@@ -17,9 +18,10 @@ fn the_drops_of_a_short_queue_are_replayed_by_position() {
     };
     let (_, reading) = world.record();
     let reading = reading.unwrap();
-    let mut replaying = reading.alternatives.iter();
-    let replays = |it: &&wansan_twin::Setup| it.directions.iter().any(|it| it.replays_drops);
-    let setup = replaying.find(replays).expect("its queue has dropped some");
+    let mut repeating = reading.alternatives.iter();
+    let repeats =
+        |it: &&wansan_twin::Setup| it.directions.iter().any(|it| it.repeats == Repeats::All);
+    let setup = repeating.find(repeats).expect("its queue has dropped some");
     let reading = Reading {
         setup: setup.clone(),
         alternatives: Vec::new(),

@@ -631,7 +631,14 @@ fn a_twin_of_flows_in_a_short_queue_fits_by_some_seed_where_chance_decides() {
         more: "[tcp]\ncongestion_control = \"reno\"",
     };
     let (_, cell, window) = world.cell();
-    let reading = || Reading::of(&cell, window).unwrap();
+    let repeating = || Reading::of(&cell, window).unwrap();
+    let by_drops = Twin::by_one_seed(repeating(), &|| true).unwrap();
+    assert!(by_drops.fits(), "{:#?}", by_drops.compared());
+    // Where the queue's drops are its own.
+    let reading = || Reading {
+        alternatives: Vec::new(),
+        ..repeating()
+    };
     let by_one = Twin::by_one_seed(reading(), &|| true).unwrap();
     let by_some = Twin::of(reading(), &|| true).unwrap();
     assert!(

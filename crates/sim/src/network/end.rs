@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use wansan_path::Ecn;
 
 use super::hop::Hop;
-use super::pause::Pending;
+use super::lost::Losses;
+use super::pause::Coming;
 use crate::tcp::connection::Connection;
 use crate::tcp::segment::Segment;
 
@@ -39,8 +40,10 @@ pub(crate) struct End {
     pub(super) arrived: Vec<(Segment, Ecn)>,
     pub(super) actor: u32,
     pub(super) host: u32,
-    /// When its host, and its program alone, stand still.
-    pub(super) pauses: [Pending; 2],
+    /// Its place among the standstills, if its host has any.
+    pub(super) standstill: Option<usize>,
+    /// The pauses that what comes here begins.
+    pub(super) coming: Coming,
     /// Of a caller's program: whether it reads, whether it waits for room, whether that it may go on is yet
     /// to be reported.
     pub(super) reads: bool,
@@ -48,6 +51,8 @@ pub(crate) struct End {
     pub(super) is_ready: bool,
     /// Whether its program knows that the peer has sent all, or has aborted the connection.
     pub(super) knows_end: bool,
+    /// What it sends and links lose.
+    pub(super) losses: Losses,
     /// What has the peer asked by ECE to slow down, if anything does.
     pub(super) ece: Option<wansan_split::Receiver>,
     /// Its own address and the peer's, for records.

@@ -9,7 +9,7 @@ use wansan_trace::event::{self, Tcp};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
 use super::processors::Thread;
-use crate::network::{Hop, Network, Pauses, Program};
+use crate::network::{Hop, Lost, Network, Pauses, Program};
 use crate::tcp::congestion::Law;
 use crate::tcp::connection::Connection;
 use crate::tcp::receive::{Opening, ReceiveConfig};
@@ -182,12 +182,21 @@ impl Sockets {
         self.sockets[end as usize].owner
     }
 
-    /// Has the ends of a program, and their peers, stand still at times that count from now.
+    /// Has the ends of a program, and their peers, stand still.
     pub(super) fn pause(&mut self, owner: Owner, [own, peers]: &[Pauses; 2]) {
-        let ends = self.sockets.iter().zip(0..);
-        for (socket, end) in ends.filter(|(socket, _)| socket.owner == owner) {
-            self.network.pause(end, own);
-            self.network.pause(socket.peer, peers);
+        let sockets = self.sockets.iter().zip(0..);
+        let ends = sockets.filter(|(socket, _)| socket.owner == owner);
+        let (ends, of_peers): (Vec<u32>, Vec<u32>) =
+            ends.map(|(socket, end)| (end, socket.peer)).unzip();
+        self.network.pause(&ends, own);
+        self.network.pause(&of_peers, peers);
+    }
+
+    /// Has packets between two addresses be lost on a link.
+    pub(super) fn lose(&mut self, flow: [SocketAddr; 2], link: u32, lost: &[Lost]) {
+        let mut ends = self.sockets.iter().zip(0..);
+        if let Some((_, end)) = ends.find(|(socket, _)| socket.addresses == flow) {
+            self.network.lose(end, link, lost);
         }
     }
 

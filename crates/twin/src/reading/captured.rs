@@ -11,7 +11,7 @@ use wansan_iscsi::keys::Wanted;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::BufferConfig;
 use wansan_trace::NameId;
-use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Verdict};
+use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role};
 use wansan_trace::file::{Names, Row, Table};
 
 use super::Unfit;
@@ -243,19 +243,11 @@ fn most_outstanding_r2t(sent: &[&Pdu]) -> u16 {
 }
 
 /// The packets towards the targets, or those back.
-fn packets(cell: &Cell, is_there: bool) -> impl Iterator<Item = &Packet> {
+pub(super) fn packets(cell: &Cell, is_there: bool) -> impl Iterator<Item = &Packet> {
     let is_target = |end: SocketAddr| cell.carriers.iter().any(|it| it.target == end);
     let rows = cell.packet.iter().flat_map(|table| &table.rows);
     let packets = rows.map(|row| &row.record);
     packets.filter(move |packet| is_target(packet.destination) == is_there)
-}
-
-/// The packets that were lost on a way, by their numbers from 1, and how many there were.
-pub(super) fn lost(cell: &Cell, is_there: bool) -> (Vec<u64>, u64) {
-    let numbered = packets(cell, is_there).zip(1..);
-    let lost = numbered.filter(|(packet, _)| packet.verdict != Verdict::Delivered);
-    let lost = lost.map(|(_, number)| number).collect();
-    (lost, packets(cell, is_there).count() as u64)
 }
 
 /// The least time that a packet took on a way, in ns; 0 where none tells.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use wansan_insight::traffic::is_encrypted;
 use wansan_insight::{Cell, Window};
-use wansan_path::{Change, Limit, Listed, LossModel, Probability};
-use wansan_trace::event::{Packet, Path, Verdict};
+use wansan_path::{Change, Limit, LossModel, Probability};
+use wansan_trace::event::{Packet, Path};
 use wansan_trace::file::Table;
 
+use super::drops::drops;
 use super::tunnels::{Of, Tunnels};
 use super::{Unfit, captured};
-use crate::setup::{Direction, Through, capacity};
+use crate::setup::{Direction, Drop, Repeats, Through, capacity};
 
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: u64 = 14;
@@ -34,7 +35,7 @@ pub(super) fn directions(
     unknown: &mut Vec<String>,
 ) -> Result<Vec<Direction>, Unfit> {
     let Some(table) = recorded(cell) else {
-        return by_round_trips(cell, unknown);
+        return by_round_trips(cell, simulated.from_ns, unknown);
     };
     let mut samples: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
     for row in &table.rows {
@@ -80,24 +81,16 @@ fn direction(
         ));
     }
     let changes = changes(&samples[begins..ends.max(begins)], simulated.from_ns);
-    let is_bound = |(_, change): &(Duration, Change)| matches!(change, Change::QueueLimit(_));
-    let has_one_bound = !changes.iter().any(is_bound);
-    let passed = Passed::of(cell, name, samples);
+    let passed = Passed::of(cell, name, samples, simulated.from_ns);
     let loss_share = last.loss_drops as f64 / last.in_packets.max(1) as f64;
-    let is_lossy = last.loss_drops > 0;
-    let loss = match passed.lost.filter(|_| is_lossy) {
-        Some(lost) => LossModel::Listed(lost),
-        None if is_lossy => {
-            let spread = 1.96 * (loss_share * (1.0 - loss_share) / last.in_packets as f64).sqrt();
-            unknown.push(format!(
-                "which packets path `{name}` lost: {:.4} % ± {:.4} % at random are taken",
-                loss_share * 100.0,
-                spread * 100.0,
-            ));
-            by_chance(loss_share)
-        }
-        None => LossModel::NONE,
-    };
+    if passed.drops.is_none() && last.loss_drops > 0 {
+        let spread = 1.96 * (loss_share * (1.0 - loss_share) / last.in_packets as f64).sqrt();
+        unknown.push(format!(
+            "which packets path `{name}` lost: {:.4} % ± {:.4} % at random are taken",
+            loss_share * 100.0,
+            spread * 100.0,
+        ));
+    }
     if passed.overhead_bytes.is_none() && last.bits_per_s > 0 && last.in_packets > 0 {
         unknown.push(format!("what counts for each packet on path `{name}` beyond its Ethernet frame: 0 bytes are taken"));
     }
@@ -107,10 +100,13 @@ fn direction(
         rate_bits_per_s: conditions.rate_bits_per_s,
         queue: conditions.queue,
         changes,
-        loss,
+        loss: by_chance(loss_share),
         loss_share,
-        dropped: passed.dropped.filter(|_| has_one_bound),
-        replays_drops: false,
+        repeats: match passed.drops {
+            Some(_) => Repeats::Losses,
+            None => Repeats::Nothing,
+        },
+        drops: passed.drops.unwrap_or_default(),
         overhead_bytes: passed.overhead_bytes.unwrap_or(0),
     })
 }
@@ -170,15 +166,13 @@ pub(crate) fn by_chance(share: f64) -> LossModel {
 /// What the packets of a direction show.
 #[derive(Default)]
 struct Passed {
-    /// Those that were lost, by their numbers; `None` where not all packets were recorded.
-    lost: Option<Listed>,
-    /// The same with those that the queue dropped; `None` where it dropped none.
-    dropped: Option<Listed>,
+    /// Those that were dropped; `None` where not all packets were recorded.
+    drops: Option<Vec<Drop>>,
     overhead_bytes: Option<u32>,
 }
 
 impl Passed {
-    fn of(cell: &Cell, name: &str, samples: &[&Path]) -> Passed {
+    fn of(cell: &Cell, name: &str, samples: &[&Path], from_ns: u64) -> Passed {
         let table = cell.packet.as_ref();
         let whole = table.filter(|table| table.dropped.values().all(|lost| *lost == 0));
         let path = whole.and_then(|table| Some((table, table.names.find(name)?)));
@@ -187,14 +181,6 @@ impl Passed {
         };
         let rows = table.rows.iter().map(|row| &row.record);
         let packets: Vec<&Packet> = rows.filter(|packet| packet.path == path).collect();
-        let numbers = |verdicts: &[Verdict]| -> Vec<u64> {
-            let numbered = packets.iter().zip(1_u64..);
-            let those = numbered.filter(|(packet, _)| verdicts.contains(&packet.verdict));
-            those.map(|(_, number)| number).collect()
-        };
-        let lost = numbers(&[Verdict::DroppedByLoss]);
-        let dropped = numbers(&[Verdict::DroppedByLoss, Verdict::DroppedByQueue]);
-        let has_queue_drops = dropped.len() > lost.len();
         // What was on its way at the end of the recording is counted and has no record.
         let count = packets.len() as u64;
         let recorded = |sample: &&&Path| (1..=count).contains(&sample.in_packets);
@@ -205,44 +191,48 @@ impl Passed {
             u32::try_from(beyond.saturating_sub(ETHERNET_BYTES)).ok()
         });
         Passed {
-            lost: Listed::new(lost).ok(),
-            dropped: Listed::new(dropped).ok().filter(|_| has_queue_drops),
+            drops: Some(drops(&packets, from_ns)),
             overhead_bytes,
         }
     }
 }
 
 /// One path for all, with the least round-trip time that TCP saw, or by what captured packets show.
-fn by_round_trips(cell: &Cell, unknown: &mut Vec<String>) -> Result<Vec<Direction>, Unfit> {
+fn by_round_trips(
+    cell: &Cell,
+    from_ns: u64,
+    unknown: &mut Vec<String>,
+) -> Result<Vec<Direction>, Unfit> {
     let samples = cell.tcp.iter().flat_map(|table| &table.rows);
     let seen_ns = samples
         .map(|row| row.record.min_rtt_ns)
         .filter(|ns| *ns > 0);
-    let direction = |name: &str, delay_ns, (lost, all): (Vec<u64>, u64)| Direction {
-        name: name.to_owned(),
-        delay: Duration::from_nanos(delay_ns),
-        rate_bits_per_s: None,
-        queue: Conditions::BOUNDLESS,
-        changes: Vec::new(),
-        loss_share: lost.len() as f64 / all.max(1) as f64,
-        loss: match lost.is_empty() {
-            true => LossModel::NONE,
-            false => Listed::new(lost).map_or(LossModel::NONE, LossModel::Listed),
-        },
-        dropped: None,
-        replays_drops: false,
-        overhead_bytes: 0,
+    let direction = |name: &str, delay_ns, packets: Vec<&Packet>| {
+        let drops = drops(&packets, from_ns);
+        let loss_share = drops.len() as f64 / packets.len().max(1) as f64;
+        Direction {
+            name: name.to_owned(),
+            delay: Duration::from_nanos(delay_ns),
+            rate_bits_per_s: None,
+            queue: Conditions::BOUNDLESS,
+            changes: Vec::new(),
+            loss: by_chance(loss_share),
+            loss_share,
+            drops,
+            repeats: Repeats::Losses,
+            overhead_bytes: 0,
+        }
     };
     let ways = [("path:forward", true), ("path:back", false)];
     let (directions, how) = match (seen_ns.min(), cell.carriers.is_empty()) {
         (Some(least_ns), _) => (
-            ways.map(|(name, _)| direction(name, least_ns / 2, (Vec::new(), 0))),
+            ways.map(|(name, _)| direction(name, least_ns / 2, Vec::new())),
             "the same each way, without a rate, a queue or losses",
         ),
         (None, false) => (
             ways.map(|(name, is_there)| {
                 let delay_ns = captured::least_transit_ns(cell, is_there);
-                direction(name, delay_ns, captured::lost(cell, is_there))
+                direction(name, delay_ns, captured::packets(cell, is_there).collect())
             }),
             "with the losses that the packets show; without a queue, and without a rate unless the load asks for more than that at which data was acknowledged, or only that fits",
         ),

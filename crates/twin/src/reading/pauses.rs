@@ -6,12 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::time::Duration;
 
 use wansan_insight::{Cell, Window};
 use wansan_iscsi::wire::BHS_BYTES;
-use wansan_sim::network::Pauses;
+use wansan_sim::network::{Pause, Pauses};
 use wansan_trace::event::{Packet, PduDirection, Role, Verdict};
 use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, SessionId};
@@ -21,8 +20,8 @@ use crate::setup::{Connection, Direction};
 /// What takes longer from a packet's arrival is a pause: simulated hosts take up to a tenth of a millisecond by themselves.
 const LEAST_NS: u64 = 200_000;
 /// TCP flags.
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
+pub(super) const SYN: u8 = 0x02;
+pub(super) const ACK: u8 = 0x10;
 
 /// What the records of a cell show of pauses.
 pub(super) struct Shown<'a> {
@@ -55,21 +54,34 @@ impl<'a> Shown<'a> {
             .iter()
             .filter(|(_, connection)| connection.through.is_none() && connection.relay.is_none());
         [Role::Initiator, Role::Target].map(|role| {
-            let (mut host, mut program) = (Vec::new(), Vec::new());
+            let mut pauses = Pauses::default();
             for (number, connection) in plain.clone() {
                 let Some((arrived, sent)) = self.at(role, connection) else {
                     continue;
                 };
                 let peer = &connection.ends[usize::from(role == Role::Initiator)];
-                host.extend(arrived.unacknowledged(sent, u64::from(peer.mss_bytes)));
+                let [near, far] = connection.addresses;
+                let flow = match role {
+                    Role::Initiator => [far, near],
+                    _ => [near, far],
+                };
+                let simulated = |late: &Late| self.simulated.contains(late.due_ns);
+                // Places count from what had come before.
+                let before = arrived.bytes_at(self.simulated.from_ns);
+                let pause = |late: Late| Pause {
+                    flow,
+                    byte: late.byte.saturating_sub(before),
+                    lasts: Duration::from_nanos(late.done_ns - late.due_ns),
+                };
+                let late = arrived.unacknowledged(sent, u64::from(peer.mss_bytes));
+                let late = late.into_iter().filter(simulated);
+                pauses.host.extend(late.map(pause));
                 let read = self.read.get(&(session, *number, role));
                 let read = read.into_iter().flatten();
-                program.extend(read.filter_map(|&(end, at_ns)| arrived.unread(end, at_ns)));
+                let late = read.filter_map(|&(end, at_ns)| arrived.unread(end, at_ns));
+                pauses.program.extend(late.filter(simulated).map(pause));
             }
-            Pauses {
-                host: joined(host, self.simulated),
-                program: joined(program, self.simulated),
-            }
+            pauses
         })
     }
 
@@ -127,12 +139,29 @@ fn read(cell: &Cell) -> Read {
     read
 }
 
+/// Something that was done later than it could have been.
+#[derive(Debug, PartialEq, Eq)]
+struct Late {
+    due_ns: u64,
+    done_ns: u64,
+    /// A byte of the packet for which it waited.
+    byte: u64,
+}
+
 /// What has arrived at an end, in order.
 struct Arrived {
     /// The sequence number of the stream's first byte.
     first_seq: u32,
-    /// Bytes without a gap, and since when, in ns; both grow.
-    without_gap: Vec<(u64, u64)>,
+    without_gap: Vec<Came>,
+}
+
+/// A packet after which there was no gap before a place.
+struct Came {
+    /// The first byte in it.
+    byte: u64,
+    /// That place.
+    end: u64,
+    at_ns: u64,
 }
 
 impl Arrived {
@@ -153,7 +182,11 @@ impl Arrived {
                 bytes = bytes.max(next.remove());
             }
             if bytes > before {
-                without_gap.push((bytes, packet.departed.ns()));
+                without_gap.push(Came {
+                    byte: start,
+                    end: bytes,
+                    at_ns: packet.departed.ns(),
+                });
             }
         }
         Some(Arrived {
@@ -162,57 +195,52 @@ impl Arrived {
         })
     }
 
-    /// When as many bytes had arrived, if they had.
-    fn at_ns(&self, bytes: u64) -> Option<u64> {
-        let place = self.without_gap.partition_point(|(end, _)| *end < bytes);
-        Some(self.without_gap.get(place)?.1)
+    /// The packet with which as many bytes had arrived, if they had.
+    fn of_bytes(&self, bytes: u64) -> Option<&Came> {
+        let place = self.without_gap.partition_point(|came| came.end < bytes);
+        self.without_gap.get(place)
     }
 
-    /// The pause before a program had read so many bytes, if there was one.
-    fn unread(&self, bytes: u64, read_ns: u64) -> Option<Range<u64>> {
-        pause(self.at_ns(bytes)?, read_ns)
+    /// How many bytes had arrived then.
+    fn bytes_at(&self, at_ns: u64) -> u64 {
+        let came = self.without_gap.partition_point(|came| came.at_ns < at_ns);
+        self.without_gap[..came].last().map_or(0, |last| last.end)
     }
 
-    /// The pauses before these packets acknowledged two segments more than those before them.
-    fn unacknowledged(&self, sent: &[&Packet], mss_bytes: u64) -> Vec<Range<u64>> {
+    /// Whether a program read so many bytes late.
+    fn unread(&self, bytes: u64, read_ns: u64) -> Option<Late> {
+        self.of_bytes(bytes)?.late(read_ns)
+    }
+
+    /// Which of these packets were late to acknowledge two segments more than those before them.
+    fn unacknowledged(&self, sent: &[&Packet], mss_bytes: u64) -> Vec<Late> {
         let mut acknowledged = 0;
         let acknowledging = sent.iter().filter(|packet| packet.flags & ACK != 0);
-        let pauses = acknowledging.filter_map(|packet| {
-            let due_ns = self.at_ns(acknowledged + 2 * mss_bytes);
+        let late = acknowledging.filter_map(|packet| {
+            let due = self.of_bytes(acknowledged + 2 * mss_bytes);
             let bytes = unwrapped(packet.ack, self.first_seq, acknowledged);
             acknowledged = acknowledged.max(bytes);
-            pause(due_ns?, packet.time.ns())
+            due?.late(packet.time.ns())
         });
-        pauses.collect()
+        late.collect()
     }
 }
 
-fn pause(due_ns: u64, done_ns: u64) -> Option<Range<u64>> {
-    (done_ns > due_ns + LEAST_NS).then_some(due_ns..done_ns)
+impl Came {
+    /// What was done then, if it was so late that the host or its program stood still.
+    fn late(&self, done_ns: u64) -> Option<Late> {
+        (done_ns > self.at_ns + LEAST_NS).then_some(Late {
+            due_ns: self.at_ns,
+            done_ns,
+            byte: self.byte,
+        })
+    }
 }
 
 /// The place in its stream that a sequence number near a known one means.
-fn unwrapped(seq: u32, first_seq: u32, near: u64) -> u64 {
+pub(super) fn unwrapped(seq: u32, first_seq: u32, near: u64) -> u64 {
     let ahead = seq.wrapping_sub(first_seq).wrapping_sub(near as u32) as i32;
     near.saturating_add_signed(i64::from(ahead))
-}
-
-/// These pauses in their order, those that touch as one, within a window and from its beginning.
-fn joined(mut pauses: Vec<Range<u64>>, window: Window) -> Vec<Range<Duration>> {
-    pauses.retain(|pause| pause.start < window.to_ns && pause.end > window.from_ns);
-    pauses.sort_by_key(|pause| pause.start);
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for pause in pauses {
-        match joined.last_mut() {
-            Some(last) if pause.start <= last.end => last.end = last.end.max(pause.end),
-            _ => joined.push(pause),
-        }
-    }
-    let after = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(window.from_ns));
-    let joined = joined.into_iter();
-    joined
-        .map(|pause| after(pause.start)..after(pause.end))
-        .collect()
 }
 
 #[cfg(test)]
@@ -265,18 +293,24 @@ mod tests {
     #[test]
     fn what_is_behind_a_gap_has_not_arrived() {
         let arrived = arrived();
-        assert_eq!(arrived.at_ns(1), Some(1_000_000));
-        assert_eq!(arrived.at_ns(1_000), Some(1_000_000));
-        assert_eq!(arrived.at_ns(1_001), Some(4_000_000));
-        assert_eq!(arrived.at_ns(4_000), Some(4_000_000));
-        assert_eq!(arrived.at_ns(4_001), None);
+        let at_ns = |bytes| arrived.of_bytes(bytes).map(|came| came.at_ns);
+        let expected = [1, 1_000, 1_001, 4_000].map(at_ns);
+        assert_eq!(expected, [1, 1, 4, 4].map(|ms| Some(ms * 1_000_000)));
+        assert_eq!(at_ns(4_001), None);
+        assert_eq!(arrived.bytes_at(4_000_000), 1_000);
+        assert_eq!(arrived.bytes_at(4_000_001), 4_000);
     }
 
     #[test]
     fn a_pdu_that_is_read_late_tells_of_a_pause() {
         let arrived = arrived();
         assert_eq!(arrived.unread(1_000, 1_000_000 + LEAST_NS), None);
-        assert_eq!(arrived.unread(1_000, 1_500_000), Some(1_000_000..1_500_000));
+        let late = Late {
+            due_ns: 1_000_000,
+            done_ns: 1_500_000,
+            byte: 0,
+        };
+        assert_eq!(arrived.unread(1_000, 1_500_000), Some(late));
         assert_eq!(arrived.unread(2_000, 4_100_000), None);
     }
 
@@ -300,18 +334,12 @@ mod tests {
             acknowledges(3_500_000, 1_000),
             acknowledges(4_700_000, 4_000),
         ];
-        assert_eq!(pauses(&late), vec![4_000_000..4_700_000]);
-    }
-
-    #[test]
-    fn pauses_that_touch_are_one_and_begin_with_the_window() {
-        let window = Window {
-            from_ns: 100,
-            to_ns: 200,
+        // The packet that filled the gap began it.
+        let expected = Late {
+            due_ns: 4_000_000,
+            done_ns: 4_700_000,
+            byte: 1_000,
         };
-        let after = Duration::from_nanos;
-        let pauses = vec![150..160, 90..110, 105..120, 160..170, 10..20, 200..210];
-        let joined = joined(pauses, window);
-        assert_eq!(joined, vec![after(0)..after(20), after(50)..after(70)]);
+        assert_eq!(pauses(&late), [expected]);
     }
 }
