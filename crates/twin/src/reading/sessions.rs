@@ -21,6 +21,8 @@ use crate::setup::{Connection, Direction, End, Initiator, Relay, Tunnel};
 
 /// The congestion control that is taken where a capture does not say it.
 const TAKEN_CONTROL: &str = "cubic";
+/// First sizes of receive buffers are multiples of this.
+const RECEIVE_STEP_BYTES: u64 = 16_384;
 
 /// The initiators, in the order of their loads, and the tunnels that their connections go through: in the window that was
 /// measured, and in the one that is simulated.
@@ -266,6 +268,8 @@ fn end(
         first.is_multiple_of(packet) && first / packet >= u64::from(INITIAL_WINDOW)
     });
     let [_, usual_receive, _] = ReceiveConfig::default().rmem_bytes;
+    let told = first_window_bytes(cell, host, record);
+    let first_receive = told.map(|bytes| (2 * bytes).next_multiple_of(RECEIVE_STEP_BYTES));
     Ok(End {
         congestion_control,
         mss_bytes: record.mss_bytes,
@@ -277,6 +281,22 @@ fn end(
             record.send_buffer_max_bytes,
         ],
         header_bytes: header_bytes.unwrap_or(usual.header_bytes),
-        receive_buffer_bytes: [usual_receive, record.receive_buffer_max_bytes],
+        receive_buffer_bytes: [
+            first_receive.unwrap_or(usual_receive),
+            record.receive_buffer_max_bytes,
+        ],
     })
+}
+
+/// The window that the peer of an end was told of first, in bytes: half of the receive buffer
+/// (`tcp_select_initial_window`), less what has come of the next and is not read yet.
+fn first_window_bytes(cell: &Cell, host: &str, of: &event::Connection) -> Option<u64> {
+    let table = cell.tcp.as_ref()?;
+    let own = table.names.find(host);
+    let mut of_peer = table.rows.iter().filter(|row| {
+        let is_of = (row.record.session, row.record.connection) == (of.session, of.connection);
+        is_of && Some(row.host) != own
+    });
+    let first = of_peer.next()?;
+    Some(u64::from(first.record.rwnd_bytes)).filter(|bytes| *bytes > 0)
 }
