@@ -245,6 +245,7 @@ impl Sender {
         self.uses_ecn = uses_ecn && self.config.ecn;
         (self.window.una, self.window.next) = (1, 1);
         self.peer_window = peer_window;
+        self.buffer.see_window(peer_window);
         (self.used_ns, self.window.last_sent_ns) = (now_ns, now_ns);
         self.window.delivered_ns = now_ns;
         self.high = 1;

@@ -172,6 +172,7 @@ impl Sender {
         self.window_seq = segment.seq;
         let has_changed = self.peer_window != segment.window_bytes;
         self.peer_window = segment.window_bytes;
+        self.buffer.see_window(segment.window_bytes);
         has_changed
     }
 

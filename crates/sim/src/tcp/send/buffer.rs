@@ -1,12 +1,14 @@
 //! The send buffer: what it holds in the kernel's memory, and how it grows with the window
 //! (`tcp_sndbuf_expand`, net/core/stream.c).
 
+use crate::tcp::congestion::pacing::GSO_BYTES;
+
 /// Memory of a buffer's packet besides its data: `struct sk_buff`, headers and `struct skb_shared_info`
 /// (SKB_TRUESIZE(MAX_TCP_HEADER)).
 const PACKET_MEMORY: u64 = 1_280;
 
-/// Data that such a packet takes: the kernel gathers up to 64 KiB less headers.
-const PACKET_BYTES: u64 = 65_160;
+/// A peer whose window has never been wider has packets as long as all of it (TCP_MSS_DEFAULT).
+const NARROW_WINDOW_BYTES: u64 = 536;
 
 /// The settings of a send buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +55,10 @@ pub(super) struct Buffer {
     held: u64,
     /// [`BufferConfig::per_packet_bytes`].
     per_packet: u64,
+    mss: u64,
+    /// The widest window of the peer, and data that a packet of the buffer takes for it.
+    widest_window: u64,
+    packet_bytes: u64,
     /// Whether the program found no room (SOCK_NOSPACE).
     was_full: bool,
 }
@@ -67,21 +73,42 @@ impl Buffer {
             limit: fixed.unwrap_or(initial),
             held: 0,
             per_packet: config.per_packet_bytes(mss),
+            mss: u64::from(mss),
+            widest_window: 0,
+            packet_bytes: packet_bytes(GSO_BYTES, u64::from(mss)),
             was_full: false,
         }
     }
 
+    /// The peer takes so much. The kernel gathers up to 64 KiB less headers in a packet, and no more than half of the
+    /// widest window, of which one would fill the most (`tcp_xmit_size_goal`, `tcp_bound_to_half_wnd`).
+    pub(super) fn see_window(&mut self, bytes: u64) {
+        if bytes > self.widest_window {
+            self.widest_window = bytes;
+            let most = match bytes > NARROW_WINDOW_BYTES {
+                true => bytes / 2,
+                false => bytes,
+            };
+            self.packet_bytes = packet_bytes(most.min(GSO_BYTES), self.mss);
+        }
+    }
+
+    /// Data that a packet takes.
+    pub(super) fn packet_bytes(&self) -> u64 {
+        self.packet_bytes
+    }
+
     /// `sk_wmem_queued` for so much data.
-    fn memory(held: u64) -> u64 {
-        held + held.div_ceil(PACKET_BYTES) * PACKET_MEMORY
+    fn memory(&self, held: u64) -> u64 {
+        held + held.div_ceil(self.packet_bytes) * PACKET_MEMORY
     }
 
     /// Takes as much as fits: a packet may begin while the memory is below the limit, and while less than
     /// `room` was taken, and is then filled (`sk_stream_memory_free`).
     pub(super) fn take(&mut self, bytes: u64, room: u64) -> u64 {
         let mut taken = 0;
-        while taken < bytes && taken < room && Self::memory(self.held) < self.limit {
-            let left_of_packet = PACKET_BYTES - self.held % PACKET_BYTES;
+        while taken < bytes && taken < room && self.memory(self.held) < self.limit {
+            let left_of_packet = self.packet_bytes - self.held % self.packet_bytes;
             let part = left_of_packet.min(bytes - taken);
             self.held += part;
             taken += part;
@@ -97,13 +124,13 @@ impl Buffer {
 
     /// A third of it is free (`sk_stream_wspace`, `sk_stream_min_wspace`).
     pub(super) fn is_writable(&self) -> bool {
-        let memory = Self::memory(self.held);
+        let memory = self.memory(self.held);
         memory < self.limit && self.limit - memory >= memory >> 1
     }
 
     /// The memory in use (`sk_wmem_queued`).
     pub(super) fn memory_bytes(&self) -> u64 {
-        Self::memory(self.held)
+        self.memory(self.held)
     }
 
     /// The most that may be in use (`sk_sndbuf`).
@@ -129,5 +156,33 @@ impl Buffer {
         if self.is_writable() {
             self.was_full = false;
         }
+    }
+}
+
+/// Full segments that fit into so many bytes, one at least, in bytes.
+fn packet_bytes(most: u64, mss: u64) -> u64 {
+    (most / mss).max(1) * mss
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_takes_no_more_than_half_of_the_widest_window() {
+        let config = BufferConfig {
+            wmem_bytes: [4_096, 46_080, 4_194_304],
+            ..BufferConfig::default()
+        };
+        let mut buffer = Buffer::new(config, 1_448);
+        buffer.see_window(64_256);
+        // 22 segments each: the memory is below the limit before the second.
+        assert_eq!(buffer.take(1 << 20, u64::MAX), 2 * 22 * 1_448);
+        buffer.see_window(150_000);
+        buffer.see_window(64_256);
+        assert_eq!(buffer.packet_bytes(), 45 * 1_448);
+        let mut narrow = Buffer::new(config, 1_448);
+        narrow.see_window(400);
+        assert_eq!(narrow.packet_bytes(), 1_448);
     }
 }

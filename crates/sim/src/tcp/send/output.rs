@@ -298,8 +298,7 @@ impl Sender {
     /// What is left of the packet of the buffer that goes next, in bytes: the program's data is gathered in packets of
     /// the largest size (`tcp_xmit_size_goal`), of which bursts are cut.
     fn buffered_packet(&self) -> u64 {
-        let mss = u64::from(self.config.mss);
-        let goal = pacing::GSO_BYTES / mss * mss;
+        let goal = self.buffer.packet_bytes();
         goal - (self.window.next - self.gathered_from) % goal
     }
 
