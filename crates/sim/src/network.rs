@@ -38,7 +38,7 @@ pub use end::Program;
 pub use hop::Hop;
 pub use latency::Latency;
 pub use lost::Lost;
-pub use pause::{Pause, Pauses};
+pub use pause::{Begins, Pause, Pauses};
 
 /// Bytes of an IPv4 header and of an Ethernet header.
 pub(crate) const IP_BYTES: u32 = 20;
@@ -318,8 +318,8 @@ impl Network {
             let end = &mut self.ends[end as usize];
             end.standstill = Some(standstill);
             if let Some([own, peers]) = end.addresses {
-                let expected_seq = 1 + end.connection.receiver().received_bytes();
-                end.coming.add([peers, own], expected_seq, pauses);
+                let places = end.places();
+                end.coming.add(self.now_ns, [peers, own], places, pauses);
             }
         }
     }
@@ -333,11 +333,9 @@ impl Network {
     /// Has packets that an end sends from now on be lost on a link of its way.
     pub fn lose(&mut self, end: u32, link: u32, lost: &[Lost]) {
         let end = &mut self.ends[end as usize];
-        let sender = end.connection.sender();
-        let next_seq = sender.window().una + sender.unacknowledged_bytes();
-        let expected_seq = 1 + end.connection.receiver().received_bytes();
+        let places = end.places();
         for lost in lost {
-            end.losses.add(link, [next_seq, expected_seq], *lost);
+            end.losses.add(link, places, *lost);
         }
     }
 
@@ -626,7 +624,7 @@ impl Network {
     /// A packet arrives at an end's host, which takes it a little later.
     fn arrive(&mut self, to: u32, segment: Segment, ecn: Ecn) {
         let end = &mut self.ends[to as usize];
-        let lasts_ns = end.coming.take(&segment);
+        let lasts_ns = end.coming.take(self.now_ns, &segment);
         if let Some(place) = end.standstill {
             let until_ns = &mut self.standstills[place];
             *until_ns = [0, 1].map(|kind| until_ns[kind].max(self.now_ns + lasts_ns[kind]));

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wansan_sim::network::{Pause, Pauses};
+use wansan_sim::network::{Begins, Pause, Pauses};
 use wansan_sim::storage::{Owner, ProcessorsConfig, Program, ProgramCost};
 
 use super::storage::{Case, is_about};
@@ -67,11 +67,11 @@ fn paused(pauses: [Pauses; 2]) -> (u64, f64) {
 fn what_comes_to_a_host_or_a_program_in_its_pause_waits_for_its_end() {
     let address = |last: u8, port: u16| SocketAddr::from(([10, 0, 0, last], port));
     let ends = [address(1, 40_000), address(2, 3260)];
-    // The 181st command, and the answer to it, three seconds after the loads began.
+    // The 201st command, and the answer to it, while it is measured.
     let pause = |flow, bytes: u64| {
         vec![Pause {
             flow,
-            byte: 180 * bytes,
+            begins: Begins::Data(200 * bytes),
             lasts: Duration::from_millis(160),
         }]
     };

@@ -60,6 +60,13 @@ pub(crate) struct End {
 }
 
 impl End {
+    /// The sequence numbers of the next byte that its program writes, and of the next that it expects.
+    pub(super) fn places(&self) -> [u64; 2] {
+        let sender = self.connection.sender();
+        let next_seq = sender.window().una + sender.unacknowledged_bytes();
+        [next_seq, 1 + self.connection.receiver().received_bytes()]
+    }
+
     /// Whether a caller's program has something to do.
     pub(super) fn may_go_on(&self) -> bool {
         let connection = &self.connection;

@@ -13,10 +13,21 @@ use crate::tcp::segment::Segment;
 pub struct Pause {
     /// The addresses of the packet's sender and of its receiver, which the pause is of.
     pub flow: [SocketAddr; 2],
-    /// The place of a byte in it, counted from what had come when this was asked for.
-    pub byte: u64,
+    /// Which packet it is.
+    pub begins: Begins,
     /// How long it lasts.
     pub lasts: Duration,
+}
+
+/// The packet with which a pause begins. Places in a stream count from what had come, or was acknowledged, when this was
+/// asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begins {
+    /// The one with this byte of data.
+    Data(u64),
+    /// The first that acknowledges at least so many bytes, and comes no sooner than that after this was asked for: one
+    /// burst may end, and the next begin, a little sooner or later in a stream.
+    Acknowledgement(u64, Duration),
 }
 
 /// Pauses of a host.
@@ -28,31 +39,59 @@ pub struct Pauses {
     pub program: Vec<Pause>,
 }
 
-/// How long the host and the program of an end will stand still, by the sequence number that begins it, in ns.
+/// How long the host and the program of an end will stand still, in ns.
 #[derive(Debug, Default)]
-pub(super) struct Coming(BTreeMap<u64, [u64; 2]>);
+pub(super) struct Coming {
+    /// By the sequence number of data with which that begins.
+    data: BTreeMap<u64, [u64; 2]>,
+    /// By the acknowledgement number, and the first time, in ns.
+    acknowledgements: BTreeMap<(u64, u64), [u64; 2]>,
+}
 
 impl Coming {
-    /// Adds the pauses that this flow begins, of an end that expects `expected_seq`.
-    pub(super) fn add(&mut self, flow: [SocketAddr; 2], expected_seq: u64, pauses: &Pauses) {
+    /// Adds the pauses that this flow begins, of an end that sends its next byte with `next_seq` and expects
+    /// `expected_seq`.
+    pub(super) fn add(
+        &mut self,
+        now_ns: u64,
+        flow: [SocketAddr; 2],
+        [next_seq, expected_seq]: [u64; 2],
+        pauses: &Pauses,
+    ) {
         for (place, pauses) in [&pauses.host, &pauses.program].into_iter().enumerate() {
             for pause in pauses.iter().filter(|pause| pause.flow == flow) {
-                let lasts = self.0.entry(expected_seq + pause.byte).or_default();
+                let lasts = match pause.begins {
+                    Begins::Data(byte) => self.data.entry(expected_seq + byte).or_default(),
+                    Begins::Acknowledgement(bytes, after) => {
+                        let from_ns = now_ns + after.as_nanos() as u64;
+                        let of = (next_seq + bytes, from_ns);
+                        self.acknowledgements.entry(of).or_default()
+                    }
+                };
                 lasts[place] = lasts[place].max(pause.lasts.as_nanos() as u64);
             }
         }
     }
 
     /// How long both stand still since a packet has come.
-    pub(super) fn take(&mut self, segment: &Segment) -> [u64; 2] {
+    pub(super) fn take(&mut self, now_ns: u64, segment: &Segment) -> [u64; 2] {
         let mut longest = [0; 2];
-        if self.0.is_empty() {
-            return longest;
-        }
-        let end = segment.seq + u64::from(segment.bytes);
-        while let Some((&seq, lasts)) = self.0.range(segment.seq..end).next() {
+        let mut see = |lasts: [u64; 2]| {
             longest = [0, 1].map(|place| longest[place].max(lasts[place]));
-            self.0.remove(&seq);
+        };
+        let end = segment.seq + u64::from(segment.bytes);
+        if segment.bytes > 0 {
+            while let Some((&seq, &lasts)) = self.data.range(segment.seq..end).next() {
+                see(lasts);
+                self.data.remove(&seq);
+            }
+        }
+        while let Some(first) = self.acknowledgements.first_entry()
+            && let (ack, from_ns) = *first.key()
+            && ack <= segment.ack
+            && from_ns <= now_ns
+        {
+            see(first.remove());
         }
         longest
     }
@@ -65,23 +104,31 @@ mod tests {
     #[test]
     fn a_pause_begins_with_the_packet_that_has_its_byte_and_once() {
         let end = |last: u8| SocketAddr::from(([10, 0, 0, last], 3260));
-        let pause = |from, byte, ns| Pause {
+        let pause = |from, begins, ns| Pause {
             flow: [end(from), end(9)],
-            byte,
+            begins,
             lasts: Duration::from_nanos(ns),
         };
+        let data = |from, byte, ns| pause(from, Begins::Data(byte), ns);
         let pauses = Pauses {
-            host: vec![pause(1, 100, 7), pause(2, 100, 90)],
-            program: vec![pause(1, 100, 5), pause(1, 150, 6), pause(1, 500, 80)],
+            host: vec![
+                data(1, 100, 7),
+                data(2, 100, 90),
+                pause(1, Begins::Acknowledgement(30, Duration::from_nanos(5)), 11),
+            ],
+            program: vec![data(1, 100, 5), data(1, 150, 6), data(1, 500, 80)],
         };
         let mut coming = Coming::default();
-        coming.add([end(1), end(9)], 1001, &pauses);
-        let packet = Segment {
+        coming.add(100, [end(1), end(9)], [2001, 1001], &pauses);
+        let packet = |ack| Segment {
             seq: 1101,
             bytes: 100,
+            ack,
             ..Segment::default()
         };
-        assert_eq!(coming.take(&packet), [7, 6]);
-        assert_eq!(coming.take(&packet), [0, 0]);
+        assert_eq!(coming.take(105, &packet(2030)), [7, 6]);
+        assert_eq!(coming.take(105, &packet(2030)), [0, 0]);
+        assert_eq!(coming.take(104, &packet(2035)), [0, 0]);
+        assert_eq!(coming.take(105, &packet(2035)), [11, 0]);
     }
 }

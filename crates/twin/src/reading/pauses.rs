@@ -2,7 +2,8 @@
 //!
 //! A packet's record says when the path let it go to the exact nanosecond that its arithmetic gives, whoever carries it
 //! being late or not. What the receiving host then does with it, at the soonest, is recorded too: its kernel
-//! acknowledges two full segments at once (RFC 1122 §4.2.3.2, RFC 5681 §4.2), and its program reads a PDU that is whole.
+//! acknowledges two full segments at once (RFC 1122 §4.2.3.2, RFC 5681 §4.2), it sends what an acknowledgement has made
+//! room for, and its program reads a PDU that is whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -10,15 +11,19 @@ use std::time::Duration;
 
 use wansan_insight::{Cell, Window};
 use wansan_iscsi::wire::BHS_BYTES;
-use wansan_sim::network::{Pause, Pauses};
+use wansan_sim::network::{Begins, Pause, Pauses};
 use wansan_trace::event::{Packet, PduDirection, Role, Verdict};
 use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, SessionId};
 
 use crate::setup::{Connection, Direction};
 
+mod held;
+
 /// What takes longer from a packet's arrival is a pause: simulated hosts take up to a tenth of a millisecond by themselves.
 const LEAST_NS: u64 = 200_000;
+/// What the names of congestion controls that pace begin with.
+const PACED: &str = "bbr";
 /// TCP flags.
 pub(super) const SYN: u8 = 0x02;
 pub(super) const ACK: u8 = 0x10;
@@ -26,7 +31,11 @@ pub(super) const ACK: u8 = 0x10;
 /// What the records of a cell show of pauses.
 pub(super) struct Shown<'a> {
     by_ends: ByEnds<'a>,
-    read: Read,
+    read: Ends,
+    written: Ends,
+    /// By how many digits each end's peer scales its window.
+    scales: HashMap<(SessionId, ConnectionId, Role), u8>,
+    half_trip_ns: u64,
     /// From the beginning of the loads.
     simulated: Window,
 }
@@ -36,9 +45,14 @@ impl<'a> Shown<'a> {
         let whole = cell.packet.as_ref();
         let whole = whole.filter(|table| table.dropped.values().all(|lost| *lost == 0));
         let by_ends = whole.map(|table| by_ends(table, directions));
+        let delays = directions.iter().map(|it| it.delay);
+        let least_trip = 2 * delays.min().unwrap_or_default();
         Shown {
             by_ends: by_ends.unwrap_or_default(),
-            read: read(cell),
+            read: pdus(cell, PduDirection::Received),
+            written: pdus(cell, PduDirection::Sent),
+            scales: scales(cell),
+            half_trip_ns: least_trip.as_nanos() as u64 / 2,
             simulated,
         }
     }
@@ -65,21 +79,29 @@ impl<'a> Shown<'a> {
                     Role::Initiator => [far, near],
                     _ => [near, far],
                 };
-                let simulated = |late: &Late| self.simulated.contains(late.due_ns);
-                // Places count from what had come before.
-                let before = arrived.bytes_at(self.simulated.from_ns);
-                let pause = |late: Late| Pause {
-                    flow,
-                    byte: late.byte.saturating_sub(before),
-                    lasts: Duration::from_nanos(late.done_ns - late.due_ns),
-                };
                 let late = arrived.unacknowledged(sent, u64::from(peer.mss_bytes));
-                let late = late.into_iter().filter(simulated);
-                pauses.host.extend(late.map(pause));
+                let mut host = late;
+                host.extend(self.held(session, *number, role, connection));
                 let read = self.read.get(&(session, *number, role));
                 let read = read.into_iter().flatten();
-                let late = read.filter_map(|&(end, at_ns)| arrived.unread(end, at_ns));
-                pauses.program.extend(late.filter(simulated).map(pause));
+                let program = read.filter_map(|&(end, at_ns)| arrived.unread(end, at_ns));
+                // Places count from what had come before.
+                let before = arrived.bytes_at(self.simulated.from_ns);
+                let pause = |late: Late| {
+                    let begins = match late.begins {
+                        Begins::Data(byte) => Begins::Data(byte.saturating_sub(before)),
+                        acknowledgement => acknowledgement,
+                    };
+                    let lasts = Duration::from_nanos(late.done_ns - late.due_ns);
+                    let is_simulated = self.simulated.contains(late.due_ns);
+                    is_simulated.then_some(Pause {
+                        flow,
+                        begins,
+                        lasts,
+                    })
+                };
+                pauses.host.extend(host.into_iter().filter_map(pause));
+                pauses.program.extend(program.filter_map(pause));
             }
             pauses
         })
@@ -87,6 +109,40 @@ impl<'a> Shown<'a> {
 
     /// What arrives at an end of a connection, and the packets that it sends.
     fn at(&self, role: Role, connection: &Connection) -> Option<(Arrived, &[&'a Packet])> {
+        let [came, sent] = self.packets(role, connection)?;
+        Some((Arrived::of(came)?, sent))
+    }
+
+    /// When an end sent late what acknowledgements had made room for.
+    fn held(
+        &self,
+        session: SessionId,
+        number: ConnectionId,
+        role: Role,
+        connection: &Connection,
+    ) -> Vec<Late> {
+        let own = usize::from(role == Role::Target);
+        let packets = self.packets(role, connection);
+        let scale = self.scales.get(&(session, number, role));
+        let written = self.written.get(&(session, number, role));
+        let (Some(packets), Some(&scale), Some(written)) = (packets, scale, written) else {
+            return Vec::new();
+        };
+        // One that paces sends later by itself.
+        match connection.ends[own].congestion_control.starts_with(PACED) {
+            true => Vec::new(),
+            // Bursts are a round trip apart.
+            false => held::held(
+                packets,
+                written,
+                scale,
+                [self.simulated.from_ns, self.half_trip_ns],
+            ),
+        }
+    }
+
+    /// The packets to an end of a connection, and from there.
+    fn packets(&self, role: Role, connection: &Connection) -> Option<[&[&'a Packet]; 2]> {
         let own = usize::from(role == Role::Target);
         let [local, peer] = [own, 1 - own].map(|end| connection.addresses[end]);
         // The last direction of the way here, and the first of the way back.
@@ -94,7 +150,7 @@ impl<'a> Shown<'a> {
         let away = *connection.routes[own].first()?;
         let came = self.by_ends.get(&(peer, local, here))?;
         let sent = self.by_ends.get(&(local, peer, away))?;
-        Some((Arrived::of(came)?, sent))
+        Some([came, sent])
     }
 }
 
@@ -117,26 +173,37 @@ fn by_ends<'a>(table: &'a Table<Packet>, directions: &[Direction]) -> ByEnds<'a>
     by_ends
 }
 
-/// Where each PDU that an end has read ends in its stream, and when it had read that, in ns.
-type Read = HashMap<(SessionId, ConnectionId, Role), Vec<(u64, u64)>>;
+/// Where each PDU that an end has read, or written, ends in its stream, and when it had done that, in ns.
+type Ends = HashMap<(SessionId, ConnectionId, Role), Vec<(u64, u64)>>;
 
-fn read(cell: &Cell) -> Read {
-    let mut read = Read::new();
+fn pdus(cell: &Cell, direction: PduDirection) -> Ends {
+    let mut ends = Ends::new();
     let pdus = cell.pdu.iter().flat_map(|table| &table.rows);
     for pdu in pdus.map(|row| &row.record) {
-        if pdu.direction != PduDirection::Received {
+        if pdu.direction != direction {
             continue;
         }
-        let role = match wansan_insight::opcode::is_request(pdu.opcode) {
-            true => Role::Target,
-            false => Role::Initiator,
+        let is_request = wansan_insight::opcode::is_request(pdu.opcode);
+        let role = match is_request == (direction == PduDirection::Sent) {
+            true => Role::Initiator,
+            false => Role::Target,
         };
         let padded = u64::from(pdu.data_bytes).next_multiple_of(4);
         let end = pdu.stream_offset + BHS_BYTES as u64 + padded;
-        let of_end = read.entry((pdu.session, pdu.connection, role)).or_default();
+        let of_end = ends.entry((pdu.session, pdu.connection, role)).or_default();
         of_end.push((end, pdu.time.ns()));
     }
-    read
+    ends
+}
+
+fn scales(cell: &Cell) -> HashMap<(SessionId, ConnectionId, Role), u8> {
+    let connections = cell.connection.iter().flat_map(|table| &table.rows);
+    let each = connections.map(|row| {
+        let record = &row.record;
+        let key = (record.session, record.connection, record.role);
+        (key, record.remote_window_scale)
+    });
+    each.collect()
 }
 
 /// Something that was done later than it could have been.
@@ -144,8 +211,8 @@ fn read(cell: &Cell) -> Read {
 struct Late {
     due_ns: u64,
     done_ns: u64,
-    /// A byte of the packet for which it waited.
-    byte: u64,
+    /// The packet for which it waited, by its place in its stream.
+    begins: Begins,
 }
 
 /// What has arrived at an end, in order.
@@ -232,7 +299,7 @@ impl Came {
         (done_ns > self.at_ns + LEAST_NS).then_some(Late {
             due_ns: self.at_ns,
             done_ns,
-            byte: self.byte,
+            begins: Begins::Data(self.byte),
         })
     }
 }
@@ -308,7 +375,7 @@ mod tests {
         let late = Late {
             due_ns: 1_000_000,
             done_ns: 1_500_000,
-            byte: 0,
+            begins: Begins::Data(0),
         };
         assert_eq!(arrived.unread(1_000, 1_500_000), Some(late));
         assert_eq!(arrived.unread(2_000, 4_100_000), None);
@@ -338,7 +405,7 @@ mod tests {
         let expected = Late {
             due_ns: 4_000_000,
             done_ns: 4_700_000,
-            byte: 1_000,
+            begins: Begins::Data(1_000),
         };
         assert_eq!(pauses(&late), [expected]);
     }
