@@ -257,11 +257,12 @@ pub fn copy(
         }
     };
     let time = clock::now() - began;
-    let sha256 = match config.verify {
-        true => Some(verify(config, &read, progress)?),
-        false => None,
+    let verified = match config.verify {
+        true => verify(config, &read, progress).map(Some),
+        false => Ok(None),
     };
-    if let Some(journal) = journal {
+    // One that differs is to be made again as a whole.
+    if let (Some(journal), Ok(_) | Err(CopyError::Differs { .. })) = (journal, &verified) {
         journal.remove()?;
     }
     Ok(CopyReport {
@@ -269,7 +270,7 @@ pub fn copy(
         resumed_bytes: copied.resumed_bytes,
         data_bytes: copied.data_bytes,
         time,
-        sha256,
+        sha256: verified?,
     })
 }
 

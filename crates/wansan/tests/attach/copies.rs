@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("standard input and output are copied", streams),
         trial("an interrupted copy is resumed", resumed),
         trial("a copy of something else is not resumed", not_resumed),
+        trial("a copy that differs is made again as a whole", differs),
         trial("a bandwidth bounds a copy", bandwidth),
         trial("copies that cannot be are told in one line", refusals),
     ]
@@ -139,18 +141,7 @@ fn resumed() -> Result<(), Stop> {
         .args(arguments)
         .args(["--bandwidth", "80Mbit/s"])
         .spawn()?;
-    let began = Instant::now();
-    let done = loop {
-        let kept = fs::read_to_string(&journal).unwrap_or_default();
-        let kept: serde_json::Value = serde_json::from_str(&kept).unwrap_or_default();
-        match kept["done_bytes"].as_u64() {
-            Some(done) if done > 0 => break done,
-            _ => require(began.elapsed() < Duration::from_secs(60), || {
-                "nothing is kept".to_owned()
-            })?,
-        }
-        thread::sleep(Duration::from_millis(20));
-    };
+    let done = await_done(&journal)?;
     child.kill()?;
     child.wait()?;
     let rest = copy(&image, &url, &["--journal", &journal_name, "--verify"])?;
@@ -200,6 +191,52 @@ fn bandwidth() -> Result<(), Stop> {
     // 8 MiB at 4 MB/s are 2.1 s; the first piece need not wait.
     let time = copied["time_s"].as_f64().unwrap_or_default();
     require(time > 1.5, || copied.to_string())
+}
+
+fn differs() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (image, to) = (stage.path("image"), stage.path("to"));
+    let data = pattern(8 << 20, 13);
+    fs::write(&image, &data)?;
+    let (image, to_name) = (image.display().to_string(), to.display().to_string());
+    let journal = stage.path("to.wansan-copy");
+    let mut child = Command::new(WANSAN)
+        .args(["copy", &image, &to_name, "--verify"])
+        .args(["--bandwidth", "16Mbit/s"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let damaged = await_done(&journal).and_then(|_| {
+        let file = File::options().write(true).open(&to)?;
+        Ok(file.write_all_at(b"damaged", 0)?)
+    });
+    if damaged.is_err() {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    damaged?;
+    require(status.code() == Some(1), || format!("{status}"))?;
+    let again = copy(&image, &to_name, &["--verify"])?;
+    require(again["resumed_bytes"] == 0, || again.to_string())?;
+    require(fs::read(&to)? == data, || {
+        "other data were copied".to_owned()
+    })
+}
+
+/// Waits until something is known to be done; how many bytes.
+fn await_done(journal: &Path) -> Result<u64, Stop> {
+    let began = Instant::now();
+    loop {
+        let kept = fs::read_to_string(journal).unwrap_or_default();
+        let kept: serde_json::Value = serde_json::from_str(&kept).unwrap_or_default();
+        match kept["done_bytes"].as_u64() {
+            Some(done) if done > 0 => return Ok(done),
+            _ => require(began.elapsed() < Duration::from_secs(60), || {
+                "nothing is kept".to_owned()
+            })?,
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn refusals() -> Result<(), Stop> {
@@ -309,18 +346,7 @@ fn traps() -> Result<(), Stop> {
         .stdout(Stdio::null())
         .spawn()?;
     let journal = stage.path("to.wansan-copy");
-    let began = Instant::now();
-    loop {
-        let kept = fs::read_to_string(&journal).unwrap_or_default();
-        let kept: serde_json::Value = serde_json::from_str(&kept).unwrap_or_default();
-        if kept["done_bytes"].as_u64().is_some_and(|done| done > 0) {
-            break;
-        }
-        require(began.elapsed() < Duration::from_secs(60), || {
-            "nothing is kept".to_owned()
-        })?;
-        thread::sleep(Duration::from_millis(20));
-    }
+    await_done(&journal)?;
     child.kill()?;
     child.wait()?;
     fs::remove_file(&to)?;
