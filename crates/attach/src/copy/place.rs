@@ -1,14 +1,36 @@
 //! Where a copy comes from and where it goes.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::ToSocketAddrs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use wansan_san::url::IscsiUrl;
 
 /// The port of NBD (IANA).
 const NBD_PORT: u16 = 10809;
+
+/// What stands for something else in the path or the query of a URI (RFC 3986 §3.3).
+const ENCODED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'&')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// One end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +119,7 @@ fn nbd_tcp(rest: &str) -> Result<NbdPlace, String> {
         return Err("nbd:// needs a host, as in nbd://127.0.0.1:10809/EXPORT".to_owned());
     }
     Ok(NbdPlace {
-        export: export.to_owned(),
+        export: decoded(export)?,
         at: NbdAddress::Tcp {
             host: host.to_owned(),
             port,
@@ -114,9 +136,16 @@ fn nbd_unix(rest: &str) -> Result<NbdPlace, String> {
     let socket = socket
         .ok_or("nbd+unix:// needs its socket, as in nbd+unix:///EXPORT?socket=/run/disk.sock")?;
     Ok(NbdPlace {
-        export: path.strip_prefix('/').unwrap_or(path).to_owned(),
-        at: NbdAddress::Unix(socket.into()),
+        export: decoded(path.strip_prefix('/').unwrap_or(path))?,
+        at: NbdAddress::Unix(OsString::from_vec(percent_decode_str(socket).collect()).into()),
     })
+}
+
+/// The name of an export as the protocol has it.
+fn decoded(export: &str) -> Result<String, String> {
+    let name = percent_decode_str(export).decode_utf8();
+    let name = name.map_err(|_| format!("the export's name `{export}` is no UTF-8"))?;
+    Ok(name.into_owned())
 }
 
 impl fmt::Display for CopyPlace {
@@ -132,13 +161,16 @@ impl fmt::Display for CopyPlace {
 
 impl fmt::Display for NbdPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let export = &self.export;
+        let export = percent_encode(self.export.as_bytes(), ENCODED);
         match &self.at {
             NbdAddress::Tcp { host, port } if host.contains(':') => {
                 write!(f, "nbd://[{host}]:{port}/{export}")
             }
             NbdAddress::Tcp { host, port } => write!(f, "nbd://{host}:{port}/{export}"),
-            NbdAddress::Unix(path) => write!(f, "nbd+unix:///{export}?socket={}", path.display()),
+            NbdAddress::Unix(path) => {
+                let path = percent_encode(path.as_os_str().as_bytes(), ENCODED);
+                write!(f, "nbd+unix:///{export}?socket={path}")
+            }
         }
     }
 }
@@ -185,12 +217,27 @@ mod tests {
             "nbd://[::1]:10810/backup",
             "nbd+unix:///?socket=/run/disk.sock",
             "nbd+unix:///disk?socket=/run/disk.sock",
+            "nbd://127.0.0.1:10809/my%20disk/%C3%A4%25",
+            "nbd+unix:///a%3Fb?socket=/run/my%20disk.sock",
         ] {
             let place: CopyPlace = text.parse().expect(text);
             assert_eq!(place.to_string(), text);
         }
         let usual: CopyPlace = "nbd://host/x".parse().expect("a port is not needed");
         assert_eq!(usual.to_string(), "nbd://host:10809/x");
+    }
+
+    #[test]
+    fn percent_signs_stand_for_bytes() {
+        let place: CopyPlace = "nbd+unix:///my%20%C3%A4?socket=/run/a%26b%FF"
+            .parse()
+            .unwrap();
+        let socket = OsString::from_vec(b"/run/a&b\xff".to_vec());
+        let expected = NbdPlace {
+            export: "my \u{e4}".to_owned(),
+            at: NbdAddress::Unix(socket.into()),
+        };
+        assert_eq!(place, CopyPlace::Nbd(expected));
     }
 
     #[test]
@@ -203,6 +250,7 @@ mod tests {
             "nbd://host:x/",
             "iscsi://host/",
             "nbd:host:10809",
+            "nbd://host/%FF",
         ] {
             assert!(text.parse::<CopyPlace>().is_err(), "{text}");
         }
