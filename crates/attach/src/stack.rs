@@ -154,7 +154,11 @@ impl Stack {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.cache.counters()
+        let counters = self.cache.counters();
+        match &self.journal {
+            Some((journal, _)) => journal.counters(counters),
+            None => counters,
+        }
     }
 
     /// Whether no request is open and everything is at the disk.

@@ -45,7 +45,7 @@ pub struct Counters {
     pub wasted_bytes: u64,
     /// Writes that were acknowledged before they were at the disk.
     pub early_acks: u64,
-    /// Writes that waited for memory.
+    /// Writes that waited for memory, or for room in a journal.
     pub held_writes: u64,
     /// Writes by the program.
     pub writes: u64,

@@ -18,6 +18,7 @@ use self::ring::Ring;
 pub use self::ring::{JournalFile, OpenError};
 use crate::action::{Action, Answer, Extent, Failure, Outcome};
 use crate::cache::{Done, Operation};
+use crate::config::Counters;
 use crate::mark::{Mark, Marks};
 use crate::range::{Range, fill};
 
@@ -84,6 +85,8 @@ pub struct Journal<F> {
     waiting: VecDeque<(u64, Action)>,
     /// Requests that wait for the file, with the count of what must be durable.
     flushes: VecDeque<(u64, u64)>,
+    /// Of what the disk below does not see.
+    counters: Counters,
 }
 
 impl<F: JournalFile> Journal<F> {
@@ -137,6 +140,7 @@ impl<F: JournalFile> Journal<F> {
             ending: None,
             waiting: VecDeque::new(),
             flushes: VecDeque::new(),
+            counters: Counters::default(),
         }
     }
 
@@ -145,15 +149,21 @@ impl<F: JournalFile> Journal<F> {
         match action {
             Action::Read { range } => self.read(request, range),
             Action::Write { .. } | Action::Zero { .. } | Action::Trim { .. } => {
+                let writes = u64::from(matches!(action, Action::Write { .. }));
+                self.counters.writes += writes;
                 self.waiting.push_back((request, action));
                 self.take_waiting(now);
                 if let Some((last, _)) = self.waiting.back()
                     && *last == request
                 {
+                    self.counters.held_writes += writes;
                     self.marks.add(request, RequestWait::JournalRoom, now);
                 }
             }
-            Action::Flush => self.await_file(request, now),
+            Action::Flush => {
+                self.counters.flushes += 1;
+                self.await_file(request, now);
+            }
             // What is in the journal counts as data.
             Action::Status { range, .. } if !self.index.overlapping(&range).is_empty() => {
                 let extents = vec![Extent::data(range.bytes())];
@@ -212,7 +222,10 @@ impl<F: JournalFile> Journal<F> {
                 };
                 self.send(InFlight::Read(read), Action::Read { range: whole });
             }
-            _ => self.finish(request, Ok(Answer::Data(data))),
+            _ => {
+                self.counters.read_hits += 1;
+                self.finish(request, Ok(Answer::Data(data)));
+            }
         }
     }
 
@@ -246,6 +259,7 @@ impl<F: JournalFile> Journal<F> {
     }
 
     fn acknowledge(&mut self, request: u64, action: &Action, now: Instant) {
+        self.counters.early_acks += u64::from(matches!(action, Action::Write { .. }));
         let is_fua = matches!(
             action,
             Action::Write { fua: true, .. }
@@ -398,6 +412,19 @@ impl<F: JournalFile> Journal<F> {
     #[must_use]
     pub fn behind_since(&self) -> Option<Instant> {
         self.drain.behind_since()
+    }
+
+    /// Counters of what programs asked for, of which the cache `below` has counted what the journal has passed on.
+    #[must_use]
+    pub fn counters(&self, below: Counters) -> Counters {
+        Counters {
+            read_hits: self.counters.read_hits + below.read_hits,
+            writes: self.counters.writes,
+            early_acks: self.counters.early_acks,
+            held_writes: self.counters.held_writes,
+            flushes: self.counters.flushes,
+            ..below
+        }
     }
 
     /// Whether its file could not be synced or read: nothing is kept any more.

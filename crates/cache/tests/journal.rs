@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use wansan_cache::{
-    Action, Answer, Cache, CacheConfig, Failure, Journal, JournalConfig, JournalFile, OpenError,
-    Operation, Outcome, Range,
+    Action, Answer, Cache, CacheConfig, Counters, Failure, Journal, JournalConfig, JournalFile,
+    OpenError, Operation, Outcome, Range,
 };
 use wansan_trace::Instant;
 
@@ -638,4 +638,47 @@ fn a_disk_that_does_not_trim_holds_up_nothing() {
         }
     }
     assert_eq!(journal.behind_bytes(), 0);
+}
+
+#[test]
+fn what_programs_asked_for_is_counted() {
+    let file = File::default();
+    let mut journal = Journal::create(file, config()).expect("a file in memory");
+    let now = Instant::from_ns(1_000_000_000);
+    let write = |offset_bytes, fua| Action::Write {
+        offset_bytes,
+        data: vec![1; BLOCK as usize],
+        fua,
+    };
+    let inside = Range::new(0, BLOCK);
+    let outside = Range::new(4 * BLOCK, BLOCK);
+    let actions = [
+        write(0, false),
+        write(BLOCK, true),
+        Action::Flush,
+        Action::Read { range: inside },
+        Action::Read { range: outside },
+    ];
+    for (request, action) in (0..).zip(actions) {
+        journal.submit(request, action, now);
+    }
+    // What the cache below has seen: a burst of both writes, a flush of the journal's own, and the read that goes through.
+    let below = Counters {
+        writes: 1,
+        early_acks: 7,
+        flushes: 7,
+        bursts: 1,
+        read_misses: 1,
+        ..Counters::default()
+    };
+    let expected = Counters {
+        writes: 2,
+        early_acks: 2,
+        flushes: 1,
+        bursts: 1,
+        read_hits: 1,
+        read_misses: 1,
+        ..Counters::default()
+    };
+    assert_eq!(journal.counters(below), expected);
 }

@@ -114,7 +114,7 @@ const COUNTERS: [Row<Status, u64>; 13] = [
     ),
     (
         "attach_held_writes",
-        "Writes that waited for memory",
+        "Writes that waited for memory, or for room in the journal",
         |it| it.counters.held_writes,
     ),
     (
