@@ -216,23 +216,41 @@ fn create(
     let new = PathBuf::from(name);
     let file = options.clone().create(true).truncate(true).open(&new)?;
     lock(&file)?;
-    // Room that is there from the beginning cannot run out later.
-    let bytes = config.ring_bytes + MARGIN_BYTES;
-    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-        // The file system gives none in advance.
-        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes)?,
-        allocated => allocated?,
+    let journal = fill(file, config).and_then(|journal| {
+        renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE)?;
+        Ok(journal)
+    });
+    if journal.is_err() {
+        // What there was room for may be all that the file system had.
+        let _ = std::fs::remove_file(&new);
     }
-    let journal = Journal::create(LocalFile::of(file), config);
-    let journal = journal
-        .map_err(|failure| io::Error::other(format!("it cannot be written: {failure:?}")))?;
-    renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE)?;
+    let journal = journal?;
     // The name is to be there after a crash as well.
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(journal)
+}
+
+/// Makes an empty file a journal.
+fn fill(file: File, config: JournalConfig) -> io::Result<Journal<LocalFile>> {
+    // Room that is there from the beginning cannot run out later.
+    let bytes = config.ring_bytes + MARGIN_BYTES;
+    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        // The file system gives none in advance.
+        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes)?,
+        Err(rustix::io::Errno::NOSPC) => {
+            let why = format!(
+                "its file system has no room for {} MiB: free some, or choose a smaller journal size",
+                bytes >> 20
+            );
+            return Err(io::Error::new(io::ErrorKind::StorageFull, why));
+        }
+        allocated => allocated?,
+    }
+    Journal::create(LocalFile::of(file), config)
+        .map_err(|failure| io::Error::other(format!("it cannot be written: {failure:?}")))
 }
 
 fn refusal(error: OpenError, url: &IscsiUrl) -> String {
@@ -287,5 +305,23 @@ mod tests {
         expected[..4096].fill(7);
         expected[1 << 20..(1 << 20) + 4096].fill(9);
         assert!(found == expected);
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_made_leaves_no_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("journal");
+        std::fs::create_dir(&path).expect("something has its name");
+        let mut options = OpenOptions::new();
+        let config = JournalConfig {
+            identity: [7; 32],
+            ring_bytes: RING_BYTES,
+            burst_bytes: 1 << 18,
+            operations: 1,
+            marks: false,
+        };
+        assert!(create(&path, options.read(true).write(true), config).is_err());
+        let left = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(left, 1);
     }
 }
