@@ -41,6 +41,8 @@ pub(crate) struct Connection {
     is_ended: bool,
     /// Requests of it may wait here that were not looked at.
     is_left: bool,
+    /// The program has chosen an export.
+    has_opened: bool,
 }
 
 /// Why a connection ended.
@@ -65,6 +67,7 @@ impl Connection {
             is_blocked: false,
             is_ended: false,
             is_left: false,
+            has_opened: false,
         }
     }
 
@@ -105,7 +108,7 @@ impl Connection {
                 match self.server.poll_event()? {
                     None => break,
                     Some(Event::Request(request)) => self.take(request, &mut ask),
-                    Some(Event::Opened { .. }) => {}
+                    Some(Event::Opened { .. }) => self.has_opened = true,
                     Some(Event::Disconnect) => self.is_ended = true,
                 }
             }
@@ -127,8 +130,16 @@ impl Connection {
                 }
                 Err(SystemErrno::AGAIN) => return Ok(()),
                 Err(SystemErrno::INTR) => {}
-                Err(errno) => return Err(io::Error::from(errno).into()),
+                Err(errno) => return Err(self.failed(errno)),
             }
+        }
+    }
+
+    /// Its socket has failed. Whoever has not chosen an export only looked whether somebody serves.
+    fn failed(&self, errno: SystemErrno) -> Ended {
+        match self.has_opened {
+            true => io::Error::from(errno).into(),
+            false => Ended::Closed,
         }
     }
 
@@ -180,7 +191,7 @@ impl Connection {
                     return Ok(());
                 }
                 Err(SystemErrno::INTR) => {}
-                Err(errno) => return Err(io::Error::from(errno).into()),
+                Err(errno) => return Err(self.failed(errno)),
             }
         }
         match self.server.is_finished() {

@@ -13,6 +13,7 @@ use wansan_peers::program::find;
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_peers::wansan::{Attach, Target};
 
+use crate::program::Program;
 use crate::stage::{LIMIT, Stage, WANSAN, pattern, peer, relay, wansan};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -222,6 +223,12 @@ fn socket() -> Result<(), Stop> {
     require(second.stderr.contains("a program serves at"), || {
         second.output()
     })?;
+    // Whoever only looks is not worth a line.
+    for _ in 0..20 {
+        drop(std::os::unix::net::UnixStream::connect(attach.socket())?);
+    }
+    Program::connect(attach.socket())?.read(0, 4096)?;
+    require(!attach.log().contains("ended"), || attach.log())?;
     // A crash leaves the socket.
     let own = stage.path("own");
     let own_place = format!("unix:{}", own.display());
