@@ -8,6 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -236,6 +237,9 @@ pub(crate) fn private(path: &Path) -> io::Result<UnixListener> {
     use rustix::fs::Mode;
     use rustix::process::umask;
 
+    /// The mask is the whole process's.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
     let socket = UnixListener::bind(path);
     umask(before);
