@@ -135,6 +135,33 @@ pub enum DiskSettingsError {
         "`reservation_key` takes one connection, or sessions for several: add `multipath` or use one portal, route and connection"
     )]
     OneSession,
+    /// Each disk has its own.
+    #[error("`{key}` {value} is also that of disk[{other}]: give each disk its own")]
+    Shared {
+        /// What.
+        key: &'static str,
+        /// Which.
+        value: String,
+        /// The place of the other disk in its file.
+        other: usize,
+    },
+}
+
+impl AttachFile {
+    /// Looks for what two disks cannot both have.
+    ///
+    /// # Errors
+    /// The place of a disk, and what it has that is another's.
+    pub fn check(&self) -> Result<(), (usize, DiskSettingsError)> {
+        for (place, disk) in self.disk.iter().enumerate() {
+            for (other, before) in self.disk[..place].iter().enumerate() {
+                if let Some((key, value)) = disk.shared_with(before) {
+                    return Err((place, DiskSettingsError::Shared { key, value, other }));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl ReservationSettings {
@@ -156,6 +183,23 @@ impl ReservationSettings {
 }
 
 impl DiskSettings {
+    /// The setting that only one of the two can have, and its value, if there is one.
+    fn shared_with(&self, other: &DiskSettings) -> Option<(&'static str, String)> {
+        let is_any_port = matches!(&self.nbd.0, Place::Tcp(address) if address.port() == 0);
+        if self.nbd == other.nbd && !is_any_port {
+            return Some(("nbd", self.nbd.to_string()));
+        }
+        let own = self.device.filter(|device| device.0 != DeviceName::Any);
+        if let Some(device) = own
+            && other.device == own
+        {
+            return Some(("device", device.to_string()));
+        }
+        let journal = self.cache.journal.as_ref()?;
+        let is_shared = other.cache.journal.as_ref() == Some(journal);
+        is_shared.then(|| ("journal", journal.display().to_string()))
+    }
+
     /// The ISID of this disk on this host. It is the same whenever the disk is attached again, so that the target ends
     /// what a session before it has left (RFC 7143 §6.3.5): an old write of that one must not land after a new one. Only
     /// one process at a time has the journal, or the place where the disk is served.

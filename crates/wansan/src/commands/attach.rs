@@ -139,10 +139,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
 impl Program {
     /// Attaches the disks of a file. Of several, those whose targets are away are tried again later.
     fn start(self: &Arc<Self>, file: &AttachFile) -> Result<()> {
-        if file.disk.is_empty() {
-            let mistake = Mistake::new("at least one disk must be given");
-            return Err(self.origin.locate(Some("disk"), mistake));
-        }
+        self.check(file)?;
         let mut away = Vec::new();
         for (place, settings) in file.disk.iter().enumerate() {
             match self.attach(settings, place) {
@@ -162,6 +159,39 @@ impl Program {
             attach_later(self, settings, place, &error);
         }
         Ok(())
+    }
+
+    /// Looks for mistakes in a file before anything is attached or detached.
+    fn check(&self, file: &AttachFile) -> Result<()> {
+        if file.disk.is_empty() {
+            let mistake = Mistake::new("at least one disk must be given");
+            return Err(self.origin.locate(Some("disk"), mistake));
+        }
+        file.check()
+            .map_err(|(place, error)| self.mistake(place, &error))?;
+        for (place, settings) in file.disk.iter().enumerate() {
+            // What is attached needs its secrets no more.
+            if !self.has(settings) {
+                let config = settings.config(&self.process, |_| {});
+                config.map_err(|error| self.mistake(place, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the disk at that place of the file.
+    fn mistake(&self, place: usize, error: &impl std::error::Error) -> anyhow::Error {
+        let place = self.origin.file().map(|_| format!("disk[{place}]"));
+        self.origin
+            .locate(place.as_deref(), Mistake::new(error.to_string()))
+    }
+
+    /// Whether a disk is served or waits for its target.
+    fn has(&self, settings: &DiskSettings) -> bool {
+        let waits = |disk: &Waiting| disk.settings == *settings;
+        let is_served = |disk: &Disk| disk.settings == *settings;
+        // It may come to be served between the two.
+        self.disks.waiting().iter().any(waits) || self.disks.served().iter().any(is_served)
     }
 
     /// Says what is served where, once it can be listed and detached.
@@ -185,17 +215,18 @@ impl Program {
     }
 
     fn attach(&self, settings: &DiskSettings, place: usize) -> Result<Attached, Refused> {
-        let refused = |error: String, may_pass| {
-            let place = self.origin.file().map(|_| format!("disk[{place}]"));
-            let error = self.origin.locate(place.as_deref(), Mistake::new(error));
-            Refused { error, may_pass }
-        };
         let config: AttachConfig = settings
             .config(&self.process, |line| {
                 remark(&format!("wansan attach: {line}"));
             })
-            .map_err(|error| refused(error.to_string(), false))?;
-        Attached::start(&config).map_err(|error| refused(error.to_string(), error.may_pass()))
+            .map_err(|error| Refused {
+                error: self.mistake(place, &error),
+                may_pass: false,
+            })?;
+        Attached::start(&config).map_err(|error| Refused {
+            error: self.mistake(place, &error),
+            may_pass: error.may_pass(),
+        })
     }
 
     /// The line that says what is served where.
@@ -240,7 +271,11 @@ impl Program {
     /// Reads the file again: disks that are new in it are attached, those that are gone are detached, others stay.
     fn reload(self: &Arc<Self>) -> Result<()> {
         let path = self.origin.file().context("only a file is read again")?;
-        let file: AttachFile = match settings_file::read(path) {
+        let read = settings_file::read(path).and_then(|file| {
+            self.check(&file)?;
+            Ok(file)
+        });
+        let file: AttachFile = match read {
             Ok(file) => file,
             Err(error) => {
                 remark(&format!(
@@ -271,9 +306,7 @@ impl Program {
         let stays = self.disks.served().len();
         let mut added = 0;
         for (place, settings) in file.disk.iter().enumerate() {
-            let is_served = |disk: &Disk| disk.settings == *settings;
-            let waits = |disk: &Waiting| disk.settings == *settings;
-            if self.disks.waiting().iter().any(waits) || self.disks.served().iter().any(is_served) {
+            if self.has(settings) {
                 continue;
             }
             match self.attach(settings, place) {

@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             listed_while_detached,
         ),
         trial("a file of disks is reloaded", reloaded),
+        trial("a file of disks with a mistake changes nothing", mistaken),
         trial("a target that is away holds up no other disk", late_target),
         trial("metrics of attached disks are served", metrics),
         trial("what attached disks wait for is recorded", recorded),
@@ -176,6 +177,114 @@ fn reloaded() -> Result<(), Stop> {
 }
 
 /// A target that is away when the process starts holds up no other disk.
+/// A `wansan attach` with disks of a file.
+struct OfFile {
+    child: process::Child,
+    folder: tempfile::TempDir,
+}
+
+impl OfFile {
+    fn start(tables: &[String]) -> Result<OfFile, Stop> {
+        let folder = tempfile::tempdir()?;
+        write_tables(folder.path(), tables)?;
+        let log = File::create(folder.path().join("log"))?;
+        let child = process::Command::new(WANSAN)
+            .args(["attach", "--config"])
+            .arg(folder.path().join("attach.toml"))
+            .current_dir(folder.path())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        Ok(OfFile { child, folder })
+    }
+
+    fn reload(&self, tables: &[String]) -> Result<(), Stop> {
+        write_tables(self.folder.path(), tables)?;
+        signal(self.child.id(), Signal::HUP)
+    }
+
+    /// Waits until it has said that so many times.
+    fn await_line(&self, says: &str, times: usize) -> Result<(), Stop> {
+        let began = Instant::now();
+        loop {
+            let log = fs::read_to_string(self.folder.path().join("log"))?;
+            if log.matches(says).count() >= times {
+                return Ok(());
+            }
+            require(began.elapsed() < LIMIT, || {
+                format!("not {times} times `{says}`: {log}")
+            })?;
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn end(mut self) -> Result<(), Stop> {
+        signal(self.child.id(), Signal::TERM)?;
+        let status = self.child.wait()?;
+        require(status.success(), || format!("{status}"))
+    }
+}
+
+impl Drop for OfFile {
+    fn drop(&mut self) {
+        // It has ended, unless a test has failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn write_tables(folder: &Path, tables: &[String]) -> Result<(), Stop> {
+    Ok(fs::write(folder.join("attach.toml"), tables.concat())?)
+}
+
+fn table(url: &str, socket: &str, more: &str) -> String {
+    format!("[[disk]]\nurl = \"{url}\"\nnbd = \"unix:{socket}\"\n{more}\n")
+}
+
+fn mistaken() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let url = stage.target.url(0);
+    let old = table(&url, "old", "");
+    let attach = OfFile::start(std::slice::from_ref(&old))?;
+    attach.await_line("at unix:old", 1)?;
+    let chap = "[disk.chap]\nuser = \"x\"\nsecret_file = \"missing\"";
+    for (number, (tables, says)) in [
+        (vec!["disk = []\n".to_owned()], "at least one disk"),
+        (vec![table(&url, "old", chap)], "missing"),
+        (
+            vec![table(&url, "old", "preempt = true")],
+            "`reservation_key`",
+        ),
+        (
+            vec![
+                table(&url, "new", ""),
+                table(&url, "new", "read_only = true"),
+            ],
+            "`nbd` unix:new is also that of disk[0]",
+        ),
+        (
+            vec![
+                table(&url, "new", "journal = \"j\""),
+                table(&url, "other", "journal = \"j\""),
+            ],
+            "`journal` j is also",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        attach.reload(&tables)?;
+        attach.await_line("not reloaded", number + 1)?;
+        attach.await_line(says, 1)?;
+        Program::connect(&attach.folder.path().join("old").display().to_string())?.read(0, 4096)?;
+        let fresh = OfFile::start(&tables)?;
+        fresh.await_line(says, 1)?;
+    }
+    attach.reload(&[old])?;
+    attach.await_line("1 unchanged", 1)?;
+    attach.end()
+}
+
 fn late_target() -> Result<(), Stop> {
     let stage = Stage::new()?;
     let folder = tempfile::tempdir()?;
