@@ -130,6 +130,8 @@ pub struct Attached {
     place: Place,
     facts: Facts,
     device: Option<Device>,
+    /// The block device that it is to become, and for how long a lost session is recovered.
+    wanted: Option<(DeviceName, Duration)>,
     shared: Arc<Shared>,
     orders: OwnedFd,
     thread: Option<JoinHandle<Result<Vec<Recorder>, DiskError>>>,
@@ -198,7 +200,7 @@ impl Prepared {
 }
 
 impl Attached {
-    /// Attaches a disk.
+    /// Attaches a disk. It is no block device before [`Attached::set_up_device`].
     ///
     /// # Errors
     /// [`AttachError`] says why it cannot be. Where somebody else is served is looked at first.
@@ -248,19 +250,27 @@ impl Attached {
             ended
         });
         let thread = thread.map_err(AttachError::Thread)?;
-        let mut attached = Attached {
+        let patience = config.initiator.replacement_timeout;
+        Ok(Attached {
             place,
             facts,
             device: None,
+            wanted: config.device.map(|name| (name, patience)),
             shared,
             orders,
             thread: Some(thread),
-        };
-        if let Some(name) = config.device {
-            let patience = config.initiator.replacement_timeout;
-            attached.device = Some(Device::set_up(name, &attached.place, patience)?);
+        })
+    }
+
+    /// Has the kernel make it the block device that it is to become, if it is to become one.
+    ///
+    /// # Errors
+    /// [`AttachError::Device`] says why it does not.
+    pub fn set_up_device(&mut self) -> Result<(), AttachError> {
+        if let Some((name, patience)) = self.wanted.take() {
+            self.device = Some(Device::set_up(name, &self.place, patience)?);
         }
-        Ok(attached)
+        Ok(())
     }
 
     /// Where programs find it.

@@ -3,6 +3,7 @@
 mod disks;
 mod list;
 mod metrics;
+mod together;
 mod waiting;
 
 use std::process::ExitCode;
@@ -13,11 +14,12 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use wansan_attach::control::Control;
 use wansan_attach::settings::{AttachFile, AttachSettings, DiskSettings, ProcessSettings};
-use wansan_attach::{AttachConfig, Attached, Device};
+use wansan_attach::{AttachConfig, AttachError, Attached, Device};
 use wansan_mistake::Mistake;
 use wansan_trace::Recorder;
 
 use self::disks::{Disk, Disks};
+use self::together::attach_all;
 use self::waiting::{Waiting, attach_later};
 use super::options::{Elsewhere, FileOr, Options};
 use super::settings_file::{self, Origin};
@@ -102,17 +104,15 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
         origin,
         disks: Disks::default(),
     });
-    program.start(&settings.file)?;
-    let disks = program.disks.clone();
-    let control = Control::serve(move |request| list::answer(&disks, &request), list::end);
-    if let Err(error) = &control {
-        remark(&format!(
-            "wansan attach: `wansan attach list` will not see it: {error}"
-        ));
-    }
-    let reloads = program.origin.file().is_some();
-    let obeyed = program.announce_all().and_then(|()| {
-        orders.obey(reloads, |again| {
+    let mut control = None;
+    let started = program.start(&settings.file, || orders.hurries());
+    let obeyed = started.and_then(|goes_on| {
+        if !goes_on {
+            return Ok(());
+        }
+        control = program.control();
+        program.announce_all()?;
+        orders.obey(program.origin.file().is_some(), |again| {
             if again {
                 program.reload()?;
             }
@@ -130,6 +130,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
             "wansan attach: {dropped} records dropped: raise --record-memory"
         ));
     }
+    drop(control);
     Ok(match is_safe {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -137,28 +138,36 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
 }
 
 impl Program {
-    /// Attaches the disks of a file. Of several, those whose targets are away are tried again later.
-    fn start(self: &Arc<Self>, file: &AttachFile) -> Result<()> {
+    /// Attaches the disks of a file. Of several, those whose targets are away are tried again later. Whether it goes on:
+    /// not when `gives_up` says so before all have been tried.
+    fn start(self: &Arc<Self>, file: &AttachFile, gives_up: impl FnMut() -> bool) -> Result<bool> {
         self.check(file)?;
+        let disks = file.disk.iter().cloned().enumerate().collect();
+        let (tried, goes_on) = attach_all(self, disks, gives_up);
         let mut away = Vec::new();
-        for (place, settings) in file.disk.iter().enumerate() {
-            match self.attach(settings, place) {
-                Ok(attached) => self.disks.served().push(Disk {
-                    settings: settings.clone(),
-                    attached,
-                }),
+        let mut refusal = None;
+        for (place, settings, attempt) in tried {
+            match attempt {
+                Ok(attached) => self.disks.served().push(Disk { settings, attached }),
                 Err(refused) if refused.may_pass => away.push((place, settings, refused.error)),
-                Err(refused) => return Err(refused.error),
+                Err(refused) => refusal = refusal.or(Some(refused.error)),
             }
+        }
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        if !goes_on {
+            return Ok(false);
         }
         if self.disks.served().is_empty() {
             // A service manager starts it again.
-            return away.into_iter().try_for_each(|(.., error)| Err(error));
+            away.into_iter().try_for_each(|(.., error)| Err(error))?;
+            return Ok(true);
         }
         for (place, settings, error) in away {
-            attach_later(self, settings, place, &error);
+            attach_later(self, &settings, place, &error);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Looks for mistakes in a file before anything is attached or detached.
@@ -194,6 +203,18 @@ impl Program {
         self.disks.waiting().iter().any(waits) || self.disks.served().iter().any(is_served)
     }
 
+    /// Lets it be listed and told to detach disks.
+    fn control(&self) -> Option<Control> {
+        let disks = self.disks.clone();
+        let control = Control::serve(move |request| list::answer(&disks, &request), list::end);
+        if let Err(error) = &control {
+            remark(&format!(
+                "wansan attach: `wansan attach list` will not see it: {error}"
+            ));
+        }
+        control.ok()
+    }
+
     /// Says what is served where, once it can be listed and detached.
     fn announce_all(&self) -> Result<()> {
         let metrics = match self.process.metrics {
@@ -215,18 +236,34 @@ impl Program {
     }
 
     fn attach(&self, settings: &DiskSettings, place: usize) -> Result<Attached, Refused> {
-        let config: AttachConfig = settings
-            .config(&self.process, |line| {
-                remark(&format!("wansan attach: {line}"));
-            })
-            .map_err(|error| Refused {
-                error: self.mistake(place, &error),
-                may_pass: false,
-            })?;
-        Attached::start(&config).map_err(|error| Refused {
+        let attached = self.log_in(settings, place)?;
+        self.set_up_device(attached, place)
+    }
+
+    /// Attaches a disk, but for its device.
+    fn log_in(&self, settings: &DiskSettings, place: usize) -> Result<Attached, Refused> {
+        let config = settings.config(&self.process, |line| {
+            remark(&format!("wansan attach: {line}"));
+        });
+        let config: AttachConfig = config.map_err(|error| Refused {
             error: self.mistake(place, &error),
+            may_pass: false,
+        })?;
+        Attached::start(&config).map_err(|error| self.refused(place, &error))
+    }
+
+    fn set_up_device(&self, mut attached: Attached, place: usize) -> Result<Attached, Refused> {
+        match attached.set_up_device() {
+            Ok(()) => Ok(attached),
+            Err(error) => Err(self.refused(place, &error)),
+        }
+    }
+
+    fn refused(&self, place: usize, error: &AttachError) -> Refused {
+        Refused {
+            error: self.mistake(place, error),
             may_pass: error.may_pass(),
-        })
+        }
     }
 
     /// The line that says what is served where.
@@ -305,20 +342,19 @@ impl Program {
         self.disks.detach_within(gone, RELOAD_TIME);
         let stays = self.disks.served().len();
         let mut added = 0;
-        for (place, settings) in file.disk.iter().enumerate() {
-            if self.has(settings) {
-                continue;
-            }
-            match self.attach(settings, place) {
+        let disks = file.disk.into_iter().enumerate();
+        let new = disks.filter(|(_, settings)| !self.has(settings)).collect();
+        let (tried, _) = attach_all(self, new, || false);
+        for (place, settings, attempt) in tried {
+            match attempt {
                 Ok(attached) => {
-                    let settings = settings.clone();
                     let disk = Disk { settings, attached };
                     self.print(&self.announcement(&disk))?;
                     self.disks.served().push(disk);
                     added += 1;
                 }
                 Err(refused) if refused.may_pass => {
-                    attach_later(self, settings, place, &refused.error);
+                    attach_later(self, &settings, place, &refused.error);
                 }
                 Err(refused) => remark(&format!("wansan attach: {}", one_line(&refused.error))),
             }

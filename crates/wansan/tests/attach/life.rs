@@ -27,6 +27,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a file of disks is reloaded", reloaded),
         trial("a file of disks with a mistake changes nothing", mistaken),
         trial("a target that is away holds up no other disk", late_target),
+        trial(
+            "a target that is silent holds up no other disk",
+            silent_target,
+        ),
+        trial("a signal ends what is being attached", interrupted),
         trial("metrics of attached disks are served", metrics),
         trial("what attached disks wait for is recorded", recorded),
     ]
@@ -282,6 +287,43 @@ fn mistaken() -> Result<(), Stop> {
     }
     attach.reload(&[old])?;
     attach.await_line("1 unchanged", 1)?;
+    attach.end()
+}
+
+/// A portal that takes connections and says nothing.
+fn silent() -> Result<(std::net::TcpListener, String), Stop> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let url = format!(
+        "iscsi://{}/iqn.2026-11.net.example:silent/0",
+        listener.local_addr()?
+    );
+    Ok((listener, url))
+}
+
+fn silent_target() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (_silent, url) = silent()?;
+    let long = "patience = \"1h\"";
+    let attach = OfFile::start(&[
+        table(&url, "silent", long),
+        table(&stage.target.url(0), "disk", ""),
+    ])?;
+    let socket = attach.folder.path().join("disk").display().to_string();
+    let began = Instant::now();
+    while Program::connect(&socket)
+        .and_then(|mut program| program.read(0, 4096))
+        .is_err()
+    {
+        require(began.elapsed() < LIMIT, || "it is not served".to_owned())?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    attach.end()
+}
+
+fn interrupted() -> Result<(), Stop> {
+    let (silent, url) = silent()?;
+    let attach = OfFile::start(&[table(&url, "disk", "patience = \"1h\"")])?;
+    let _connection = silent.accept()?;
     attach.end()
 }
 
