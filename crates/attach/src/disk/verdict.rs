@@ -96,3 +96,56 @@ fn of_sense(sense: &Sense) -> Verdict {
     };
     Verdict::Failed(failure, format!("{:?}: {}", sense.key, sense.additional))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wansan_iscsi::wire::Residual;
+
+    fn failure(status: ScsiStatus, sense: Vec<u8>) -> Option<Failure> {
+        let answer = Answer {
+            status,
+            residual: Residual::None,
+            sense,
+        };
+        match verdict(&Ok(answer)) {
+            Verdict::Failed(failure, _) => Some(failure),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn each_error_of_the_target_is_the_one_of_nbd_that_says_it() {
+        let other = AdditionalSense {
+            code: 0x11,
+            qualifier: 0,
+        };
+        for (key, additional, expected) in [
+            (SenseKey::DataProtect, other, Failure::NotPermitted),
+            (SenseKey::DataProtect, NO_SPACE, Failure::NoSpace),
+            (
+                SenseKey::IllegalRequest,
+                AdditionalSense::LBA_OUT_OF_RANGE,
+                Failure::NoSpace,
+            ),
+            (
+                SenseKey::IllegalRequest,
+                AdditionalSense::INVALID_OPERATION_CODE,
+                Failure::NotSupported,
+            ),
+            (SenseKey::IllegalRequest, other, Failure::Invalid),
+            (SenseKey::MediumError, other, Failure::Io),
+            (SenseKey::HardwareError, other, Failure::Io),
+        ] {
+            let sense = Sense::new(key, additional);
+            for bytes in [sense.fixed().to_vec(), sense.descriptor()] {
+                let found = failure(ScsiStatus::CheckCondition, bytes);
+                assert_eq!(found, Some(expected), "{sense:?}");
+            }
+        }
+        let conflict = failure(ScsiStatus::ReservationConflict, Vec::new());
+        assert_eq!(conflict, Some(Failure::NotPermitted));
+        let silent = failure(ScsiStatus::CheckCondition, Vec::new());
+        assert_eq!(silent, Some(Failure::Io));
+    }
+}
