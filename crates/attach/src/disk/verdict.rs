@@ -86,7 +86,7 @@ fn of_sense(sense: &Sense) -> Verdict {
             },
         )
         | (SenseKey::AbortedCommand, _) => {
-            return Verdict::Later(format!("{:?}: {}", sense.key, sense.additional));
+            return Verdict::Later(format!("{}: {}", sense.key, sense.additional));
         }
         (_, NO_SPACE) | (_, AdditionalSense::LBA_OUT_OF_RANGE) => Failure::NoSpace,
         (SenseKey::DataProtect, _) => Failure::NotPermitted,
@@ -94,7 +94,7 @@ fn of_sense(sense: &Sense) -> Verdict {
         (SenseKey::IllegalRequest, _) => Failure::Invalid,
         _ => Failure::Io,
     };
-    Verdict::Failed(failure, format!("{:?}: {}", sense.key, sense.additional))
+    Verdict::Failed(failure, format!("{}: {}", sense.key, sense.additional))
 }
 
 #[cfg(test)]
@@ -143,6 +143,10 @@ mod tests {
                 assert_eq!(found, Some(expected), "{sense:?}");
             }
         }
+        let protected = Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED);
+        let verdict = of_sense(&protected);
+        let words = "DATA PROTECT: WRITE PROTECTED (27/00)".to_owned();
+        assert_eq!(verdict, Verdict::Failed(Failure::NotPermitted, words));
         let conflict = failure(ScsiStatus::ReservationConflict, Vec::new());
         assert_eq!(conflict, Some(Failure::NotPermitted));
         let silent = failure(ScsiStatus::CheckCondition, Vec::new());
