@@ -10,6 +10,7 @@
 //! - [`scsi`]: the SCSI disk, from CDB to sense data;
 //! - [`target`] and [`initiator`]: sessions and connections of the two ends;
 //! - [`record`]: PDUs as records of the trace vocabulary;
+//! - [`tail`]: whether what is sent last waits for more;
 //! - [`fault`]: which side is at fault for an error.
 
 mod arrival;
@@ -21,6 +22,7 @@ pub mod login;
 pub mod record;
 pub mod scsi;
 pub mod sequence;
+pub mod tail;
 pub mod target;
 pub mod text;
 pub mod wire;

@@ -19,6 +19,7 @@ pub mod secret_file;
 pub mod sessions;
 pub mod settings;
 pub mod store;
+mod tail;
 pub mod target;
 pub mod url;
 

@@ -476,6 +476,12 @@ impl Network {
         taken
     }
 
+    /// What the program of an end has written ends a packet of its buffer (MSG_EOR).
+    pub fn end_packet(&mut self, end: u32) {
+        let end = &mut self.ends[end as usize];
+        end.connection.sender_mut().end_packet();
+    }
+
     /// The program of an end aborts its connection.
     pub fn abort(&mut self, end: u32) {
         let this = &mut self.ends[end as usize];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv, send};
 use wansan_iscsi::initiator::Connection;
 use wansan_iscsi::keys::SessionParameters;
 use wansan_iscsi::record::keys_record;
@@ -16,6 +16,7 @@ use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::InitiatorError;
+use crate::tail::{SEND, Tail};
 
 /// A socket of the session, at the place of its connection's CID.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub(super) struct Socket {
     delayed_ack: DelayedAck,
     /// What TCP had acknowledged of what was sent when it was last asked.
     acked_bytes: u64,
+    tail: Tail,
     is_recorded: bool,
     /// The kernel's times of what goes through the socket, if they are recorded.
     stamping: Option<Stamping>,
@@ -48,6 +50,7 @@ impl Socket {
             is_blocked: false,
             delayed_ack,
             acked_bytes: 0,
+            tail: Tail::default(),
             is_recorded: false,
             stamping: None,
         })
@@ -115,13 +118,16 @@ impl Socket {
     ) -> Result<(), InitiatorError> {
         self.is_blocked = false;
         while !connection.pending().is_empty() {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             let pending = connection.pending();
             let most = match self.stamping {
                 Some(_) => stamps::CALL_BYTES,
                 None => usize::MAX,
             };
-            match send(&self.stream, &pending[..pending.len().min(most)], flags) {
+            let (bytes, flags) = match pending.get(..most) {
+                Some(part) => (part, SEND),
+                None => (pending, self.tail.flags(&self.stream)),
+            };
+            match send(&self.stream, bytes, flags) {
                 Ok(bytes) => {
                     let now = clock::now();
                     connection.sent(bytes, now, trace);
@@ -187,6 +193,7 @@ impl Socket {
         let Ok(info) = TcpInfo::of(&self.stream) else {
             return Duration::ZERO;
         };
+        self.tail.look_at(&info);
         if info.acked_bytes() != self.acked_bytes {
             self.acked_bytes = info.acked_bytes();
             connection.heard(now);

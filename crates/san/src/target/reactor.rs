@@ -22,6 +22,7 @@ use super::serve::{Context, End, Peer, Phase, Token, Turn, answered};
 use super::sessions::Sessions;
 use super::snapshot::{Logins, Retired};
 use crate::store::{Pool, QueueBounds};
+use crate::tail::Tail;
 
 /// How long a login may take.
 const LOGIN_TIME: Duration = Duration::from_secs(15);
@@ -164,6 +165,7 @@ impl Reactor {
             delayed_ack: DelayedAck::On,
             stamping: None,
             gathering: Gathering::new(),
+            tail: Tail::default(),
         });
     }
 
@@ -262,6 +264,9 @@ impl Reactor {
                 peer.delayed_ack = sending.delayed_ack;
                 // A socket that refuses is dead, which the next read says.
                 let _ = sending.prepare(&peer.stream);
+                if let Ok(info) = TcpInfo::of(&peer.stream) {
+                    peer.tail.look_at(&info);
+                }
                 let keys = *served.session.parameters();
                 if let Some(connection) = served.session.connection(at.place) {
                     let trace = &mut self.context.trace;

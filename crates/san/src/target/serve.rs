@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv, send};
 use wansan_iscsi::keys::SessionParameters;
 use wansan_iscsi::login::Accepted;
 use wansan_iscsi::record::keys_record;
@@ -26,6 +26,7 @@ use super::sessions::{Membership, Served, Sessions};
 use super::snapshot::Retired;
 use super::{PORTAL_GROUP_TAG, Shared};
 use crate::store::{Completion, Lane, MediumJob, Operation, QueuePair, Store};
+use crate::tail::{SEND, Tail};
 
 /// A connection and its place in its life.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub(super) struct Peer {
     pub(super) stamping: Option<Stamping>,
     /// How much of a PDU is waited for at once.
     pub(super) gathering: Gathering,
+    /// How the last of what is sent goes.
+    pub(super) tail: Tail,
 }
 
 /// Where a connection is in its life.
@@ -205,8 +208,11 @@ impl Peer {
             if pending.is_empty() {
                 return Ok(true);
             }
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let bytes = match send(&self.stream, &pending[..pending.len().min(most)], flags) {
+            let (bytes, flags) = match pending.get(..most) {
+                Some(part) => (part, SEND),
+                None => (pending, self.tail.flags(&self.stream)),
+            };
+            let bytes = match send(&self.stream, bytes, flags) {
                 Ok(bytes) => bytes,
                 Err(rustix::io::Errno::AGAIN) => {
                     if let Some(stamping) = &mut self.stamping {

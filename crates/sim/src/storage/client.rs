@@ -250,7 +250,7 @@ impl Client {
             if connection.pending().is_empty() {
                 continue;
             }
-            let taken = sockets.write(line.end, connection.pending());
+            let taken = sockets.write_all_pending(line.end, connection.pending());
             if taken > 0 {
                 has_sent = true;
                 connection.sent(taken, now, trace);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use wansan_iscsi::tail::ends_record;
 use wansan_split::Memory;
 use wansan_trace::event::{self, Tcp};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
@@ -283,6 +284,21 @@ impl Sockets {
         let taken = self.write_more(end, bytes);
         if taken > 0 {
             // Each call goes to TCP by itself, which may have it leave as a segment of its own.
+            self.network.send(end);
+        }
+        taken
+    }
+
+    /// The same for all that an end of a session has to send for now.
+    pub(super) fn write_all_pending(&mut self, end: u32, bytes: &[u8]) -> usize {
+        let sender = self.network.end(end).sender();
+        let least_us = sender.least_round_trip_us().unwrap_or(0);
+        let ends = ends_record(Duration::from_micros(least_us), || sender.unsent_bytes());
+        let taken = self.write_more(end, bytes);
+        if ends && taken == bytes.len() {
+            self.network.end_packet(end);
+        }
+        if taken > 0 {
             self.network.send(end);
         }
         taken

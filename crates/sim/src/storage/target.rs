@@ -472,7 +472,7 @@ impl Target {
         sockets.count_pdus(ends[place], connection.pdus());
         let taken = match connection.pending() {
             [] => 0,
-            pending => sockets.write(ends[place], pending),
+            pending => sockets.write_all_pending(ends[place], pending),
         };
         if taken > 0 {
             connection.sent(taken);

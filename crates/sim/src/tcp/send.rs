@@ -16,6 +16,8 @@ mod timeout;
 
 pub use buffer::BufferConfig;
 
+use std::collections::VecDeque;
+
 use super::congestion::{Event, Law, State, Window};
 use super::jiffies::Hz;
 use super::rate::Snapshot;
@@ -103,8 +105,10 @@ pub struct Sender {
     /// The end of what was written, and whether it ends with a FIN.
     written: u64,
     is_shut: bool,
-    /// Where the buffer's packets begin: what was written when all before had been sent.
+    /// Where the buffer's packets begin: what was written when all before had been sent, or after a packet that was ended.
     gathered_from: u64,
+    /// Where packets of the buffer end that get no more data (`eor`), in order; none of them is sent to there.
+    packet_ends: VecDeque<u64>,
     /// What the peer takes beyond `una`.
     peer_window: u64,
     /// The segment that said it (`snd_wl1`).
@@ -189,6 +193,7 @@ impl Sender {
             written: 1,
             is_shut: false,
             gathered_from: 1,
+            packet_ends: VecDeque::new(),
             peer_window: 0,
             window_seq: 0,
             is_established: false,
@@ -271,6 +276,14 @@ impl Sender {
         taken
     }
 
+    /// What was written last ends a packet of the buffer (MSG_EOR): nothing that is written later goes into it.
+    pub fn end_packet(&mut self) {
+        let is_new = self.packet_ends.back() != Some(&self.written);
+        if is_new && self.window.next < self.written {
+            self.packet_ends.push_back(self.written);
+        }
+    }
+
     /// Whether the program may write (`sk_stream_is_writeable`): with TCP_NOTSENT_LOWAT once half of it is free
     /// (`tcp_stream_memory_free`).
     #[must_use]
@@ -317,6 +330,12 @@ impl Sender {
     #[must_use]
     pub fn uses_ecn(&self) -> bool {
         self.uses_ecn
+    }
+
+    /// The least round trip of the last minutes in microseconds, if one was measured.
+    #[must_use]
+    pub fn least_round_trip_us(&self) -> Option<u64> {
+        self.trips.least_us()
     }
 
     /// The smoothed round trip in microseconds, 0 before the first, and the retransmission timeout in nanoseconds.

@@ -161,7 +161,8 @@ impl Sender {
     fn send_new(&mut self, now_ns: u64) -> Option<Segment> {
         let next = self.window.next;
         let unsent = self.written.saturating_sub(next);
-        let is_fin = self.is_shut && next <= self.written && unsent <= u64::from(self.config.mss);
+        let bytes = self.next_bytes();
+        let is_fin = self.is_shut && next <= self.written && unsent == u64::from(bytes);
         if unsent == 0 && !is_fin {
             return None;
         }
@@ -170,13 +171,12 @@ impl Sender {
             self.was_limited = true;
             return None;
         }
-        let bytes = unsent.min(u64::from(self.config.mss)) as u32;
         if next + u64::from(bytes) > self.window_end() {
             self.is_window_limited = true;
             return None;
         }
         if self.burst == 0 {
-            self.burst = self.next_burst(now_ns, unsent, is_fin)?;
+            self.burst = self.next_burst(now_ns, is_fin)?;
             self.is_long_burst = self.burst > 1;
         }
         self.burst -= 1;
@@ -187,6 +187,18 @@ impl Sender {
             push: segment.push || ends_burst,
             ..segment
         })
+    }
+
+    /// What was written and not sent up to the end of the packet of the buffer that goes next: where the program has ended
+    /// it, or the end of all.
+    fn unsent_of_packet(&self) -> u64 {
+        let end = self.packet_ends.front().unwrap_or(&self.written);
+        end.saturating_sub(self.window.next)
+    }
+
+    /// Data bytes of the next packet on the path.
+    pub(super) fn next_bytes(&self) -> u32 {
+        self.unsent_of_packet().min(u64::from(self.config.mss)) as u32
     }
 
     /// Sends new data.
@@ -205,6 +217,12 @@ impl Sender {
         self.board
             .push(Packet::new(seq, length, bytes, now_ns, snapshot));
         self.window.next += u64::from(length);
+        let next = self.window.next;
+        let ends_packet = self.packet_ends.front().is_some_and(|end| *end <= next);
+        if ends_packet {
+            self.packet_ends.pop_front();
+            self.gathered_from = next;
+        }
         if bytes < self.config.mss {
             self.small = self.window.next;
         }
@@ -216,9 +234,11 @@ impl Sender {
         }
         self.window.in_flight = self.board.in_flight();
         self.window.outstanding = self.board.packets_out();
+        let segment = self.out(now_ns, seq, bytes, length);
         Segment {
             cwr: self.uses_ecn && std::mem::take(&mut self.must_say_cwr),
-            ..self.out(now_ns, seq, bytes, length)
+            push: segment.push || ends_packet,
+            ..segment
         }
     }
 
@@ -250,8 +270,10 @@ impl Sender {
     }
 
     /// How many packets go at once, if any may.
-    fn next_burst(&mut self, now_ns: u64, unsent: u64, is_fin: bool) -> Option<u32> {
+    fn next_burst(&mut self, now_ns: u64, is_fin: bool) -> Option<u32> {
         let mss = u64::from(self.config.mss);
+        let unsent = self.unsent_of_packet();
+        let is_last = self.window.next + unsent == self.written;
         let in_flight = self.board.in_flight();
         let room = u64::from(self.window.cwnd - in_flight);
         let quota = room.min(u64::from((self.window.cwnd >> 1).max(1)));
@@ -261,13 +283,14 @@ impl Sender {
             let is_partial = unsent < mss;
             // Minshall's variant: only a small packet that is not acknowledged holds the next (`tcp_nagle_check`).
             let holds = is_partial
+                && is_last
                 && !is_fin
                 && !self.config.nodelay
                 && !self.board.is_empty()
                 && self.small > self.window.una;
             return (!holds).then_some(1);
         }
-        if self.defers(now_ns, unsent, u64::from(most)) {
+        if self.defers(now_ns, u64::from(most)) {
             return None;
         }
         let peer = (self.window_end() - self.window.next) / mss;
@@ -303,7 +326,7 @@ impl Sender {
     }
 
     /// Whether it is better to wait for the next acknowledgement and send more at once (`tcp_tso_should_defer`).
-    fn defers(&mut self, now_ns: u64, unsent: u64, most: u64) -> bool {
+    fn defers(&mut self, now_ns: u64, most: u64) -> bool {
         let mss = u64::from(self.config.mss);
         if self.window.state >= State::Recovery
             || now_ns.saturating_sub(self.window.last_sent_ns) > DEFER_NS
@@ -313,9 +336,10 @@ impl Sender {
         let by_peer = self.window_end().saturating_sub(self.window.next);
         let by_window = u64::from(self.window.cwnd - self.board.in_flight()) * mss;
         let limit = by_peer.min(by_window);
-        let packet = unsent.min(self.buffered_packet());
-        // It gets no more data, and can be sent as it is.
-        if limit >= most * mss || (packet < unsent && limit >= packet) {
+        let packet = self.unsent_of_packet().min(self.buffered_packet());
+        let is_last = self.window.next + packet == self.written;
+        // Others follow it, so it gets no more data, and can be sent as it is.
+        if limit >= most * mss || (!is_last && limit >= packet) {
             return false;
         }
         let window = self.peer_window.min(u64::from(self.window.cwnd) * mss);
@@ -330,9 +354,15 @@ impl Sender {
         if head.sent_ns + srtt_ns > now_ns + DEFER_NS.min(srtt_ns / 2) {
             return false;
         }
-        self.was_limited |= by_window < by_peer && by_window <= packet;
-        self.is_window_limited |= by_peer <= by_window && by_peer <= packet;
-        true
+        if limit <= packet {
+            match by_window < by_peer {
+                true => self.was_limited = true,
+                false => self.is_window_limited = true,
+            }
+            return true;
+        }
+        // It waits for more data, unless it gets none.
+        !self.is_shut && self.packet_ends.is_empty()
     }
 
     /// Whether the window or the application held this flight, and what becomes of a window that is not used

@@ -86,6 +86,65 @@ fn it_is_used_at_once_when_it_ends_a_packet_of_the_buffer() {
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 1);
 }
 
+/// A round trip of 2 ms and a window of 30 packets, of which 21 were sent at 0 and are acknowledged now, at 2 ms. Two packets
+/// and a bit were written since: room for nine is less than a third of the window.
+fn with_a_tail(is_ended: bool) -> Sender {
+    let law = Law::named("reno", Hz::default(), 0).expect("a law");
+    let mut sender = Sender::new(SendConfig::default(), law);
+    sender.establish(0, 1 << 30, Some(2_000), false);
+    sender.window.cwnd = 30;
+    sender.write(0, 21 * MSS);
+    assert_eq!(burst(&mut sender, 0), 21);
+    sender.write(2 * MS, 2 * MSS + 10);
+    if is_ended {
+        sender.end_packet();
+    }
+    // As after another packet.
+    sender.window.last_sent_ns = 2 * MS;
+    sender
+}
+
+#[test]
+fn a_tail_that_the_window_has_room_for_waits_for_more_unless_its_packet_is_ended() {
+    for (is_ended, sent) in [(false, 0), (true, 3)] {
+        let mut sender = with_a_tail(is_ended);
+        assert_eq!(burst(&mut sender, 2 * MS), sent, "{is_ended}");
+    }
+}
+
+#[test]
+fn the_end_of_a_packet_makes_no_room_in_the_window() {
+    let mut sender = with_a_tail(true);
+    sender.window.cwnd = 23;
+    assert_eq!(burst(&mut sender, 2 * MS), 0);
+    assert!(sender.is_limited(), "the window holds it");
+}
+
+#[test]
+fn what_is_written_later_does_not_go_into_a_packet_that_was_ended() {
+    let mut sender = with_a_tail(true);
+    sender.window.cwnd = 21;
+    assert_eq!(burst(&mut sender, 2 * MS), 0, "the window is full");
+    sender.write(2 * MS, MSS);
+    sender.end_packet();
+    sender.end_packet();
+    sender.window.cwnd = 60;
+    let sent: Vec<_> = std::iter::from_fn(|| sender.transmit(2 * MS)).collect();
+    let each: Vec<_> = sent
+        .iter()
+        .map(|it| (u64::from(it.bytes), it.push))
+        .collect();
+    assert_eq!(each, [(MSS, false), (MSS, true), (10, true), (MSS, true)]);
+    assert!(sender.packet_ends.is_empty());
+}
+
+#[test]
+fn data_that_a_fin_follows_does_not_wait_for_more() {
+    let mut sender = with_a_tail(false);
+    sender.shut();
+    assert_eq!(burst(&mut sender, 2 * MS), 3);
+}
+
 /// What was retransmitted counts as the last transmission too.
 #[test]
 fn a_retransmission_is_a_transmission() {

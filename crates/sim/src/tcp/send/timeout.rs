@@ -130,8 +130,7 @@ impl Sender {
         }
         self.has_probed = true;
         self.counts.probes += 1;
-        let unsent = self.written.saturating_sub(self.window.next);
-        let bytes = unsent.min(u64::from(self.config.mss)) as u32;
+        let bytes = self.next_bytes();
         let can_send_new = bytes > 0 && self.window.next + u64::from(bytes) <= self.window_end();
         let segment = if can_send_new {
             Some(self.send(now_ns, bytes, false))
