@@ -312,6 +312,15 @@ impl Lane {
                 _ => (f64::INFINITY, 0.0),
             };
         };
+        let rate = match self.is_full() {
+            true => rate,
+            false => self.headroom * rate,
+        };
+        // A ping brings no data.
+        let length_ns = match self.ping.least_ns.get() {
+            Some(ping_ns) => ping_ns + bytes as f64 / rate,
+            None => length_ns,
+        };
         if self.open_requests == 0 {
             // Requests before it may have been so short that they show no rate.
             return match !self.is_length_known || self.is_due(now) {
@@ -319,10 +328,6 @@ impl Lane {
                 false => (length_ns, 0.0),
             };
         }
-        let rate = match self.is_full() {
-            true => rate,
-            false => self.headroom * rate,
-        };
         let silent_ns = now.since(self.done_at).as_nanos() as f64;
         let queued_ns = (self.open_bytes + bytes) as f64 / rate;
         let delays_ns = match queued_ns > length_ns {
@@ -374,6 +379,21 @@ mod tests {
             "it was held up"
         );
         assert_eq!([9000, 9000].map(&mut tried), [true, false], "it is slower");
+    }
+
+    /// A ping takes 2 ms, and a read of 64 KiB 10 ms.
+    #[test]
+    fn a_read_takes_longer_than_a_ping_by_its_data() {
+        let (mut lane, mut now) = (Lane::default(), Instant::ZERO);
+        for _ in 0..10 {
+            lane.pinged(Duration::from_millis(2), now);
+            let sent = lane.send(64 << 10, now);
+            now += Duration::from_millis(10);
+            lane.complete(sent, now);
+        }
+        // Alone it has shown no more than a rate of 64 KiB in 10 ms; it is expected to have twice that.
+        assert_eq!(lane.expects_ns(64 << 10, now).round(), 7e6);
+        assert_eq!(lane.expects_ns(16 << 10, now).round(), 3.25e6);
     }
 
     #[test]
