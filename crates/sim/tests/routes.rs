@@ -1,5 +1,7 @@
 //! Two unequal routes to one unit, against what each carries alone.
 
+mod grid;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -45,22 +47,24 @@ enum How {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Writes {
+struct Load {
+    operation: Operation,
     block_bytes: u32,
     parallel: usize,
 }
 
-impl Writes {
-    /// Twice as many at a time as go over the routes in the time of one on the slower one.
-    fn filling(kib: u32, routes: &[Route]) -> Writes {
+impl Load {
+    /// So many times as many as go over the routes in the time of one I/O alone on the slower one.
+    fn filling(operation: Operation, kib: u32, times: f64, routes: &[Route]) -> Load {
         let bits = f64::from(kib << 10) * 8.0;
         let rate = |route: &Route| route.0 as f64 * 1e3;
         let takes = |route: &Route| route.1.as_secs_f64() + bits / rate(route);
         let longest = routes.iter().map(takes).fold(0.0, f64::max);
         let sum: f64 = routes.iter().map(rate).sum();
-        Writes {
+        Load {
+            operation,
             block_bytes: kib << 10,
-            parallel: (2.0 * longest * sum / bits).ceil() as usize,
+            parallel: (times * longest * sum / bits).ceil() as usize,
         }
     }
 
@@ -127,7 +131,7 @@ impl Writes {
                 replacement: Duration::from_secs(120),
             },
             load: LoadConfig {
-                operation: Operation::Write,
+                operation: self.operation,
                 pattern: Pattern::Random,
                 block_bytes: self.block_bytes,
                 listed: Default::default(),
@@ -148,22 +152,10 @@ impl Writes {
         ended.initiators[0].0.bytes_per_s * 8.0 / 1e6
     }
 
-    /// The same in what the better one of the routes carries alone.
-    fn gain(&self, how: How, routes: &[Route]) -> f64 {
-        let alone = routes
-            .iter()
-            .map(|route| self.over(How::Sessions, &[*route]));
-        self.over(how, routes) / alone.fold(0.0, f64::max)
-    }
-
-    /// The same as a share of what the routes carry one by one.
-    fn share(&self, how: How, routes: &[Route]) -> f64 {
-        let alone = |route: &Route| {
-            let alone = Writes::filling(self.block_bytes >> 10, &[*route]);
-            alone.over(How::Sessions, &[*route])
-        };
-        let sum: f64 = routes.iter().map(alone).sum();
-        self.over(how, routes) / sum
+    /// What each route carries alone, with as many at a time.
+    fn alone(&self, routes: &[Route]) -> Vec<f64> {
+        let alone = |route: &Route| self.over(How::Sessions, &[*route]);
+        routes.iter().map(alone).collect()
     }
 }
 
@@ -198,8 +190,12 @@ const CELLS: [(u32, [Route; 2]); 3] = [
 #[test]
 fn writes_fill_both_routes_in_one_session_and_in_two() {
     for (kib, routes) in CELLS {
-        let writes = Writes::filling(kib, &routes);
-        let share = |how| writes.share(how, &routes);
+        let filling = |routes: &[Route]| Load::filling(Operation::Write, kib, 2.0, routes);
+        let alone = routes
+            .iter()
+            .map(|route| filling(&[*route]).alone(&[*route])[0]);
+        let sum: f64 = alone.sum();
+        let share = |how| filling(&routes).over(how, &routes) / sum;
         let [one, two] = [How::Connections(Schedule::Earliest), How::Sessions].map(share);
         assert!(one >= 0.95, "{one} of {kib} KiB over {routes:?}");
         assert!(two >= 0.95, "{two} of {kib} KiB over {routes:?}");
@@ -210,22 +206,25 @@ fn writes_fill_both_routes_in_one_session_and_in_two() {
 }
 
 /// With so few in flight that one route is enough: one whose TCP has to begin anew after a pause, at first slower than the other
-/// for that.
-const FEW: [(u32, usize, [Route; 2]); 3] = [
+/// for that; and one whose window has just room for the last one.
+const FEW: [(u32, usize, [Route; 2]); 4] = [
     (64, 1, [route(200_000, 20), route(20_000, 2)]),
     (256, 2, [route(200_000, 20), route(66_667, 2)]),
     (256, 2, [route(200_000, 100), route(20_000, 2)]),
+    (4, 8, [route(200_000, 2), route(20_000, 2)]),
 ];
 
 #[test]
 fn few_at_a_time_lose_nothing_by_a_second_route() {
     for (kib, parallel, routes) in FEW {
-        let writes = Writes {
+        let writes = Load {
+            operation: Operation::Write,
             block_bytes: kib << 10,
             parallel,
         };
+        let better = writes.alone(&routes).into_iter().fold(0.0, f64::max);
         for how in [How::Connections(Schedule::Earliest), How::Sessions] {
-            let gain = writes.gain(how, &routes);
+            let gain = writes.over(how, &routes) / better;
             assert!(
                 gain >= 0.98,
                 "{gain} of {kib} KiB, {parallel} at a time, {how:?} over {routes:?}"
