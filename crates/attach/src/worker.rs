@@ -513,6 +513,10 @@ impl Worker {
                     self.stack.invalidate();
                     self.stack.again(now);
                 }
+                // Of each reason there is one line, which says what to do: it is not to go under in what flapping routes say.
+                if let RouteEvent::Down { .. } = event {
+                    return self.complaints.say(&event.to_string());
+                }
                 event.to_string()
             }
             DiskEvent::Failed(why) => format!("the disk failed a request: {why}"),
