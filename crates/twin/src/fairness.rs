@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::knob::Setting;
 use crate::replay::measure;
-use crate::seeds;
+use crate::seeds::{self, drawn};
 use crate::setup::Setup;
 use crate::what_if::{Range, Twin, WhatIf, changed, without_mishaps};
 
@@ -35,7 +35,10 @@ impl Twin {
         if !is_shared(&before) || !is_shared(&after) {
             return None;
         }
-        let rate = |setup, seed| measure(setup, seed, goes_on).ok()?.rival_bytes_per_s;
+        let rate = |setup: &Setup, seed| {
+            let run = measure(&drawn(setup, seed), seed, goes_on);
+            run.ok()?.rival_bytes_per_s
+        };
         let ratio = |seed| {
             let before = rate(&before, seed).filter(|rate| *rate > 0.0)?;
             Some(rate(&after, seed)? / before)

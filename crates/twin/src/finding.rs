@@ -70,7 +70,7 @@ fn of_cell(
     let twin = Twin::by_one_seed(reading, goes_on).ok()?;
     let told = twin.gain(change, MOST_SIMULATED, goes_on).ok()??;
     // What the cell's own losses did to it is not foretold of the advised run.
-    let ratio = told.bytes_per_s / twin.recorded_bytes_per_s().max(1e-9);
+    let ratio = told.bytes_per_s.median / twin.recorded_bytes_per_s().max(1e-9);
     Some(Prediction {
         predicted_iops: bound.iops * ratio,
         gain: told.gain.median,

@@ -15,6 +15,7 @@ mod fairness;
 pub mod finding;
 pub mod fit;
 pub mod knob;
+pub mod loss;
 mod pool;
 pub mod reading;
 pub mod replay;
@@ -25,4 +26,6 @@ mod what_if;
 pub use advice::Bounds;
 pub use reading::{Reading, Unfit};
 pub use setup::Setup;
-pub use what_if::{Failed, MOST_SIMULATED, Prediction, Range, Twin, WhatIf, WhatIfError};
+pub use what_if::{
+    Failed, KnownLoss, MOST_SIMULATED, Prediction, Range, Twin, WhatIf, WhatIfError,
+};

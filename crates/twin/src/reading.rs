@@ -19,8 +19,6 @@ use wansan_path::Change;
 use wansan_trace::event::{Role, Tcp};
 use wansan_trace::{ConnectionId, Kinds, Layer, SessionId};
 
-pub(crate) use paths::by_chance;
-
 use crate::setup::{Direction, Repeats, Setup};
 
 /// The longest warm-up that is simulated. A longer one is cut: what TCP has learnt in it is known by then.

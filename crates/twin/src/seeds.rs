@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::loss::by_chance;
 use crate::pool;
 use crate::replay::{Measured, ReplayError, measure, replay};
 use crate::setup::Setup;
@@ -15,7 +16,7 @@ pub(crate) const FEWEST: u64 = 3;
 /// As many where the first show that chance decides: where throughputs differ by half, the median of 25 is known to 8 %.
 const MOST: u64 = 25;
 /// Chance decides where throughputs of the first runs are further apart, as a share of their least.
-const APART: f64 = 0.05;
+pub(crate) const APART: f64 = 0.05;
 
 /// The runs of a setup.
 #[derive(Debug, Default)]
@@ -28,11 +29,30 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// Whether chance decides what they do.
-    fn differ(&self) -> bool {
+    pub(crate) fn differ(&self) -> bool {
         let rates = || self.measured.iter().map(|run| run.bytes_per_s);
         let least = rates().fold(f64::INFINITY, f64::min);
         rates().fold(0.0, f64::max) > least * (1.0 + APART)
     }
+}
+
+/// The setup as a run by this seed has it: with losses by chance, of shares that the recording allows. The seeds divide
+/// these evenly by their probability, in the order of van der Corput: the first takes the median, the next two the
+/// quartiles. So the median over few seeds is still the best estimate, which that of three shares drawn at random is not.
+/// All directions are at the same quantile; a setup and a changed one are at the same by the same seed, and so their ratio
+/// does not depend on what the share is, as far as both go by it alike.
+pub(crate) fn drawn(setup: &Setup, seed: u64) -> Setup {
+    let mut setup = setup.clone();
+    for direction in &mut setup.directions {
+        let share = direction.loss_share.quantile(quantile(seed));
+        direction.loss = by_chance(share);
+    }
+    setup
+}
+
+/// The place of a seed between 0 and 1: its binary digits behind the point, the last one first.
+fn quantile(seed: u64) -> f64 {
+    seed.reverse_bits() as f64 / 2.0_f64.powi(64)
 }
 
 /// Lets each of the setups run, all of one length; the first is what the others are compared with. Those that chance
@@ -83,7 +103,7 @@ fn add(
         .flat_map(|place| seeds.clone().map(|seed| (*place, seed)))
         .collect();
     let ended = pool::run(&work, watch, |&(place, seed), goes_on| {
-        let setup = &setups[place];
+        let setup = &drawn(&setups[place], seed);
         // What binds is looked for in the first run of each change.
         if place == 0 || seed != FIRST {
             return measure(setup, seed, goes_on).map(|measured| (measured, None));
@@ -100,5 +120,20 @@ fn add(
             (runs @ Ok(_), Err(error)) => *runs = Err(error),
             (Err(_), _) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_divide_what_is_possible_evenly() {
+        assert_eq!([1, 2, 3].map(quantile), [0.5, 0.25, 0.75]);
+        let mut all: Vec<f64> = (FIRST..FIRST + MOST).map(quantile).collect();
+        all.sort_by(f64::total_cmp);
+        let widest = all.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(widest.fold(0.0, f64::max) < 2.0 / MOST as f64, "{all:?}");
+        assert!(all[0] < 0.05 && all[all.len() - 1] > 0.93, "{all:?}");
     }
 }

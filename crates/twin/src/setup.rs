@@ -19,6 +19,8 @@ use wansan_trace::Kinds;
 use wansan_workload::LoadConfig;
 use wansan_workload::service::Service;
 
+use crate::loss::LossShare;
+
 /// The initiator's place among the ends of a connection, and of its edge among those of the path.
 pub const INITIATOR: usize = 0;
 /// The target's.
@@ -74,8 +76,8 @@ pub struct Direction {
     pub changes: Vec<(Duration, Change)>,
     /// Which packets are lost where it repeats none.
     pub loss: LossModel,
-    /// The share of the packets that was lost, 0 to 1.
-    pub loss_share: f64,
+    /// The share of the packets that is lost at random.
+    pub loss_share: LossShare,
     /// The packets that were dropped, as far as records tell.
     pub drops: Vec<Drop>,
     /// Which of these are dropped again.

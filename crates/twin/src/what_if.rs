@@ -9,6 +9,7 @@ use wansan_insight::{CellSummary, explain};
 use crate::calibrate::calibrated;
 use crate::fit::{Compared, MORE_SEEDS, Nearest, nearest};
 use crate::knob::{KnobError, Setting, set};
+use crate::loss::LossShare;
 use crate::reading::Reading;
 use crate::replay::{Measured, Replay, ReplayError};
 use crate::seeds::{self, Runs};
@@ -43,6 +44,14 @@ impl Range {
             most: values[last],
         }
     }
+
+    fn times(self, factor: f64) -> Range {
+        Range {
+            least: self.least * factor,
+            median: self.median * factor,
+            most: self.most * factor,
+        }
+    }
 }
 
 /// What would be with a change.
@@ -54,8 +63,9 @@ pub struct Prediction {
     pub gain: Range,
     /// Runs with it, by seeds of their own; more where chance decides.
     pub seeds: usize,
-    /// Bytes of data per second: the recording's, and so much more.
-    pub bytes_per_s: f64,
+    /// Bytes of data per second with it, by as many seeds: it reaches as far as what the recording does not tell, as the
+    /// share of random loss, which gains hardly depend on.
+    pub bytes_per_s: Range,
     /// Half of the I/Os take at most this long, in ns.
     pub latency_p50_ns: f64,
     /// All I/Os but one in a hundred take at most this long, in ns.
@@ -85,6 +95,8 @@ pub struct WhatIf {
     /// What the twin does unchanged with other losses of the same share: the median over the seeds, in bytes per second,
     /// and what gains are relative to. `None` where nothing is predicted.
     pub expected_bytes_per_s: Option<f64>,
+    /// The shares of random loss that decide how far predictions reach.
+    pub losses: Vec<KnownLoss>,
     /// What binds in the twin as it was recorded.
     pub binds: String,
     /// Simulated seconds of all runs together.
@@ -96,6 +108,23 @@ pub struct WhatIf {
     pub advice: Vec<Prediction>,
     /// Changes that could not be simulated, and why.
     pub failed: Vec<Failed>,
+}
+
+/// How well a recording tells the share of random loss.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KnownLoss {
+    /// The direction of a path, such as `wan:forward`.
+    pub path: String,
+    /// Packets that were lost.
+    pub lost: u64,
+    /// Packets that might have been, these among them.
+    pub packets: u64,
+    /// The share that was lost, 0 to 1.
+    pub share: f64,
+    /// The true share is not below this, by 97.5 %.
+    pub share_least: f64,
+    /// The true share is not above this, by 97.5 %.
+    pub share_most: f64,
 }
 
 /// A change that could not be simulated.
@@ -115,13 +144,16 @@ pub(crate) struct Outcome {
     pub(crate) failed: Vec<Failed>,
     /// As in [`WhatIf`].
     pub(crate) expected_bytes_per_s: Option<f64>,
+    /// As in [`WhatIf`].
+    pub(crate) losses: Vec<KnownLoss>,
     /// Simulated seconds of all runs together.
     pub(crate) simulated_s: f64,
     /// By how much the runs are shorter than the recording, if they are.
     pub(crate) shortened: Option<String>,
 }
 
-/// A setup that drops packets by chance and by its queues, none by its position, and on whose hosts nothing else runs.
+/// A setup whose queues drop what they have no room for, and on whose hosts nothing else runs. What it loses at random
+/// is drawn by the seed of a run ([`seeds::drawn`]).
 pub(crate) fn without_mishaps(setup: &Setup) -> Setup {
     let mut setup = setup.clone();
     for initiator in &mut setup.initiators {
@@ -245,6 +277,7 @@ impl Twin {
             compared: self.compared.clone(),
             bytes_per_s: self.recorded_bytes_per_s(),
             expected_bytes_per_s: None,
+            losses: Vec::new(),
             binds: self.binds(),
             simulated_s: 0.0,
             predictions: Vec::new(),
@@ -258,6 +291,7 @@ impl Twin {
         told.shortened.extend(outcome.shortened);
         told.simulated_s = outcome.simulated_s;
         told.expected_bytes_per_s = outcome.expected_bytes_per_s;
+        told.losses = outcome.losses;
         told.predictions = outcome.predictions;
         told.failed = outcome.failed;
         Ok(told)
@@ -278,9 +312,12 @@ impl Twin {
         }
         let (runs, simulated) = seeds::run(&setups, most, watch);
         outcome.simulated_s = simulated.as_secs_f64();
+        if runs.iter().flatten().any(Runs::differ) {
+            outcome.losses = vague_losses(&as_recorded);
+        }
         let mut runs = runs.into_iter();
         let unchanged = runs.next().expect("there is a setup")?.measured;
-        outcome.expected_bytes_per_s = Some(self.throughput(&unchanged));
+        outcome.expected_bytes_per_s = Some(self.throughput(&unchanged).median);
         for ((change, changed), runs) in changes.iter().zip(&setups[1..]).zip(runs) {
             match runs {
                 Ok(runs) => {
@@ -327,10 +364,13 @@ impl Twin {
         self.reading.bytes_per_s / self.replay.measured.bytes_per_s.max(1e-9)
     }
 
-    /// The median throughput of runs, in bytes per second, as the recording's is to the twin's.
-    fn throughput(&self, runs: &[Measured]) -> f64 {
+    /// The throughput of runs, in bytes per second, as the recording's is to its own twin's. That twin has the
+    /// recording's very losses and pauses, or a seed by which it does the same: the quotient is what the simulator is off
+    /// by, without luck. The runs have losses of all shares that the recording allows. How many it lost is in these, and
+    /// would count twice if its throughput were taken times the gain; when it lost them says nothing of another run.
+    fn throughput(&self, runs: &[Measured]) -> Range {
         let rates = runs.iter().map(|run| run.bytes_per_s);
-        Range::of(rates.collect()).median * self.above_twin()
+        Range::of(rates.collect()).times(self.above_twin())
     }
 
     /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
@@ -383,6 +423,26 @@ impl Twin {
             reno_share: None,
         }
     }
+}
+
+/// The shares of random loss that are not known well enough for what depends on them.
+fn vague_losses(setup: &Setup) -> Vec<KnownLoss> {
+    let known = setup.directions.iter().filter_map(|direction| {
+        let share = direction.loss_share;
+        let LossShare::Recorded { lost, of } = share else {
+            return None;
+        };
+        let [share_least, share_most] = share.range();
+        share.is_vague(seeds::APART).then(|| KnownLoss {
+            path: direction.name.clone(),
+            lost,
+            packets: of,
+            share: share.estimate(),
+            share_least,
+            share_most,
+        })
+    });
+    known.collect()
 }
 
 /// What binds in a run.

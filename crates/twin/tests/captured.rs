@@ -55,7 +55,7 @@ fn holds(operation: &str, change: impl FnOnce(&mut Cell)) {
     let told = twin.predict(&[change.to_vec()], &|_, _| true).unwrap();
     assert!(told.fits, "{operation}: {:#?}", told.compared);
     let (after, ..) = world("luns = [\"memory:64MiB\"]\ncommand_window = 64", &many).cell();
-    let off = told.predictions[0].bytes_per_s / after - 1.0;
+    let off = told.predictions[0].bytes_per_s.median / after - 1.0;
     assert!(
         off.abs() <= MOST_OFF,
         "{operation}: {:+.1} % off",

@@ -32,11 +32,11 @@ fn holds_of((before, reading): (f64, Result<Reading, Unfit>), change: &[(&str, &
     let predicted = &told.predictions[0];
     println!(
         "recorded {before:.0} B/s, predicted {:.0} ({:+.1} %), measured {after:.0} ({:+.1} %)",
-        predicted.bytes_per_s,
+        predicted.bytes_per_s.median,
         predicted.gain.median * 100.0,
         (after / before - 1.0) * 100.0,
     );
-    let off = predicted.bytes_per_s / after - 1.0;
+    let off = predicted.bytes_per_s.median / after - 1.0;
     assert!(
         off.abs() <= MOST_OFF,
         "{:+.1} % off: {predicted:#?}",

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use wansan_path::{Change, Limit, LossModel};
+use wansan_path::{Change, Limit};
 use wansan_settings::quantity::{QueueBound, Rate, Share};
 
-use crate::reading::by_chance;
+use crate::loss::LossShare;
 use crate::setup::{Direction, Setup};
 
 /// A knob of both directions of a path: its name is `path.NAME.` and this.
@@ -79,17 +79,14 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
     },
     PathKnob {
         name: "loss",
-        get: |direction| Share(direction.loss_share).to_string(),
+        get: |direction| Share(direction.loss_share.estimate()).to_string(),
         set: |direction, text| {
             let Share(share) = Share::from_str(text)?;
-            direction.loss_share = share;
-            direction.loss = match share {
-                0.0 => LossModel::NONE,
-                share => by_chance(share),
-            };
+            direction.loss_share = LossShare::Set(share);
+            direction.loss = direction.loss_share.model();
             Ok(())
         },
-        tries: |_, direction| match direction.loss_share {
+        tries: |_, direction| match direction.loss_share.estimate() {
             0.0 => Vec::new(),
             _ => vec![Share(0.0).to_string()],
         },
@@ -114,10 +111,9 @@ pub(super) fn paths(setup: &Setup) -> Vec<(String, &Direction)> {
         let rate = |it: &Direction| it.rate_bits_per_s.unwrap_or(u64::MAX);
         match paths.iter_mut().find(|(known, _)| known == path) {
             Some((_, known)) => {
-                let loses_more = direction.loss_share > known.loss_share;
-                let is_slower =
-                    direction.loss_share == known.loss_share && rate(direction) < rate(known);
-                if loses_more || is_slower {
+                let [loss, most] = [direction, *known].map(|it| it.loss_share.estimate());
+                let is_slower = loss == most && rate(direction) < rate(known);
+                if loss > most || is_slower {
                     *known = direction;
                 }
             }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use wansan_insight::traffic::is_encrypted;
 use wansan_insight::{Cell, Window};
-use wansan_path::{Change, Limit, LossModel, Probability};
+use wansan_path::{Change, Limit};
 use wansan_trace::event::{Packet, Path};
 use wansan_trace::file::Table;
 
 use super::drops::drops;
 use super::tunnels::{Of, Tunnels};
 use super::{Unfit, captured};
+use crate::loss::LossShare;
 use crate::setup::{Direction, Drop, Repeats, Through, capacity};
 
 /// Bytes of an Ethernet header.
@@ -82,13 +83,14 @@ fn direction(
     }
     let changes = changes(&samples[begins..ends.max(begins)], simulated.from_ns);
     let passed = Passed::of(cell, name, samples, simulated.from_ns);
-    let loss_share = last.loss_drops as f64 / last.in_packets.max(1) as f64;
+    // The queue is behind the loss: all that came might have been lost.
+    let loss_share = LossShare::Recorded {
+        lost: last.loss_drops,
+        of: last.in_packets,
+    };
     if passed.drops.is_none() && last.loss_drops > 0 {
-        let spread = 1.96 * (loss_share * (1.0 - loss_share) / last.in_packets as f64).sqrt();
         unknown.push(format!(
-            "which packets path `{name}` lost: {:.4} % ± {:.4} % at random are taken",
-            loss_share * 100.0,
-            spread * 100.0,
+            "which packets path `{name}` lost: {loss_share} at random are taken"
         ));
     }
     if passed.overhead_bytes.is_none() && last.bits_per_s > 0 && last.in_packets > 0 {
@@ -100,7 +102,7 @@ fn direction(
         rate_bits_per_s: conditions.rate_bits_per_s,
         queue: conditions.queue,
         changes,
-        loss: by_chance(loss_share),
+        loss: loss_share.model(),
         loss_share,
         repeats: match passed.drops {
             Some(_) => Repeats::Losses,
@@ -157,12 +159,6 @@ fn changes(samples: &[&Path], from_ns: u64) -> Vec<(Duration, Change)> {
     changes
 }
 
-/// Loss of that share of the packets, each as likely.
-pub(crate) fn by_chance(share: f64) -> LossModel {
-    let probability = Probability::new(share.clamp(0.0, 1.0));
-    LossModel::Bernoulli(probability.unwrap_or(Probability::NEVER))
-}
-
 /// What the packets of a direction show.
 #[derive(Default)]
 struct Passed {
@@ -209,14 +205,17 @@ fn by_round_trips(
         .filter(|ns| *ns > 0);
     let direction = |name: &str, delay_ns, packets: Vec<&Packet>| {
         let drops = drops(&packets, from_ns);
-        let loss_share = drops.len() as f64 / packets.len().max(1) as f64;
+        let loss_share = LossShare::Recorded {
+            lost: drops.len() as u64,
+            of: packets.len() as u64,
+        };
         Direction {
             name: name.to_owned(),
             delay: Duration::from_nanos(delay_ns),
             rate_bits_per_s: None,
             queue: Conditions::BOUNDLESS,
             changes: Vec::new(),
-            loss: by_chance(loss_share),
+            loss: loss_share.model(),
             loss_share,
             drops,
             repeats: Repeats::Losses,

@@ -140,7 +140,7 @@ fn predict(run: &Path, change: &str) -> Result<Result<f64, String>> {
     let Ok(told) = serde_json::from_slice::<Value>(&output.stdout) else {
         return Ok(Err(line(&output.stderr)));
     };
-    if let Some(predicted) = told["predictions"][0]["bytes_per_s"].as_f64() {
+    if let Some(predicted) = told["predictions"][0]["bytes_per_s"]["median"].as_f64() {
         return Ok(Ok(predicted));
     }
     let compared = told["compared"].as_array().context("no comparison")?;

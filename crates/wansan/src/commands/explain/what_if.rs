@@ -13,6 +13,7 @@ use wansan_insight::{Cell, Run, explain, summarise};
 use wansan_trace::units::format_bytes;
 use wansan_twin::fit::Compared;
 use wansan_twin::knob::{self, Setting};
+use wansan_twin::loss::LossShare;
 use wansan_twin::{Bounds, MOST_SIMULATED, Prediction, Range, Reading, Twin, Unfit, WhatIf};
 
 use crate::commands::grid::{grid, right};
@@ -186,8 +187,19 @@ fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
     if (expected / told.bytes_per_s - 1.0).abs() > NOTABLE {
         writeln!(
             out,
-            "With other losses of the same share, and in the time simulated, it does {}; gains are relative to that.",
+            "With other losses, and in the time simulated, it does {}; gains are relative to that.",
             rate(expected),
+        )?;
+    }
+    for loss in &told.losses {
+        let share = LossShare::Recorded {
+            lost: loss.lost,
+            of: loss.packets,
+        };
+        writeln!(
+            out,
+            "Path `{}` lost {} of {} packets, a loss of {share}: the seeds are spread over what it may be.",
+            loss.path, loss.lost, loss.packets,
         )?;
     }
     writeln!(
@@ -202,6 +214,7 @@ fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
         "over seeds",
         "seeds",
         "MB/s",
+        "over seeds",
         "p50 ms",
         "p99 ms",
         "binds next",
@@ -210,7 +223,7 @@ fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
     for prediction in &told.predictions {
         table.add_row(row(prediction));
     }
-    right(&mut table, [1, 2, 3, 4, 5, 6, 8]);
+    right(&mut table, [1, 2, 3, 4, 5, 6, 7, 9]);
     writeln!(out, "{table}")?;
     print_advice(out, told)
 }
@@ -250,20 +263,16 @@ fn print_advice(out: &mut dyn Write, told: &WhatIf) -> io::Result<()> {
 }
 
 fn row(prediction: &Prediction) -> Vec<String> {
-    let Range {
-        least,
-        median,
-        most,
-    } = prediction.gain;
+    let megabytes = |bytes: f64| format!("{:.2}", bytes / 1e6);
+    let [gain, gains] = over_seeds(prediction.gain, percent);
+    let [throughput, throughputs] = over_seeds(prediction.bytes_per_s, megabytes);
     vec![
         change(&prediction.change),
-        percent(median),
-        match percent(least) == percent(most) {
-            true => String::new(),
-            false => format!("{} … {}", percent(least), percent(most)),
-        },
+        gain,
+        gains,
         prediction.seeds.to_string(),
-        format!("{:.2}", prediction.bytes_per_s / 1e6),
+        throughput,
+        throughputs,
         format!("{:.2}", prediction.latency_p50_ns / 1e6),
         format!("{:.2}", prediction.latency_p99_ns / 1e6),
         prediction.binds_next.clone(),
@@ -273,6 +282,16 @@ fn row(prediction: &Prediction) -> Vec<String> {
             more => format!("+{}", format_bytes(more.unsigned_abs())),
         },
     ]
+}
+
+/// The median, and from where to where numbers go, if that shows.
+fn over_seeds(range: Range, text: impl Fn(f64) -> String) -> [String; 2] {
+    let [least, most] = [range.least, range.most].map(&text);
+    let reach = match least == most {
+        true => String::new(),
+        false => format!("{least} … {most}"),
+    };
+    [text(range.median), reach]
 }
 
 pub(in crate::commands) fn change(settings: &[Setting]) -> String {
