@@ -35,6 +35,7 @@ pub use crate::kind::{Kind, Row};
 pub use crate::names::Names;
 pub use described::{Described, described_facts};
 pub use gather::gather;
+use gather::{Naming, by_host};
 use merge::folder_files;
 pub use merge::{ClockOf, merge_parts, merge_parts_of, read_folder};
 pub use reader::Reader;
@@ -176,13 +177,22 @@ pub fn write_merged(folder: &Path, recorders: &[(&str, &Recorder)]) -> Result<()
     for (host, _) in recorders {
         check_host(host)?;
     }
-    let mut recorders = recorders.to_vec();
-    // What happens at one moment is in the order of the hosts' names.
-    recorders.sort_by_key(|(host, _)| *host);
     visit_kinds(&Files {
         path: &|kind| folder.join(merged_name(kind)),
-        recorders: &recorders,
+        recorders: &by_host(recorders),
     })
+}
+
+/// Writes a table, such as [`gather`] makes, as the merged file of its kind.
+///
+/// # Errors
+/// [`FileError`] when the file cannot be written.
+pub fn write_table<T: Kind>(folder: &Path, table: &Table<T>) -> Result<(), FileError> {
+    let mut writer = Writer::create(&merged_path::<T>(folder), &table.dropped)?;
+    // Addresses are named as they are written.
+    let mut names = table.names.clone();
+    writer.write_all(&table.rows, &mut names)?;
+    writer.finish(&mut names)
 }
 
 /// Files that are written, one for each kind.
@@ -213,14 +223,15 @@ fn write_kind<T: Recorded>(path: &Path, recorders: &[(&str, &Recorder)]) -> Resu
     let hosts = recorders.iter().map(|(host, _)| names.intern(host));
     let hosts: Vec<NameId> = hosts.collect::<Option<_>>().ok_or_else(too_many)?;
     let logs: Vec<_> = recorders.iter().map(|(_, each)| T::log(each)).collect();
+    let mut namings: Vec<Naming<'_>> = recorders.iter().map(|(_, it)| Naming::of(it)).collect();
     let records = by_time(&logs).flat_map(|(log, kept)| {
         let all = kept.unfold();
         all.map(move |record| (record, log))
     });
     for (mut record, log) in records {
         if let Some(name) = record.name_mut() {
-            let text = recorders[log].1.name_of(*name);
-            *name = names.intern(text).ok_or_else(too_many)?;
+            let interned = namings[log].intern(*name, &mut names);
+            *name = interned.ok_or_else(too_many)?;
         }
         let host = hosts[log];
         writer.push(Row { host, record }, &mut names)?;

@@ -43,6 +43,9 @@ pub enum Habit {
     Varies,
 }
 
+/// Gives the numbers or codes that stand for rows, of as many; `None` when the file has too many names.
+pub(crate) type Get<T> = fn(&[Row<T>], &mut Names, &mut [u64]) -> Option<()>;
+
 /// One column of a kind's file.
 pub struct Column<T> {
     /// Its name: snake case, unit last.
@@ -61,10 +64,27 @@ pub struct Column<T> {
     pub(crate) json: Option<Json>,
     /// Whether that may be `null`.
     pub(crate) may_be_null: bool,
-    /// The number or code that stands for a row; `None` when the file has too many names.
-    pub(crate) get: fn(&Row<T>, &mut Names) -> Option<u64>,
+    /// What stands for rows.
+    pub(crate) get: Get<T>,
     /// Takes a number that fits, or a code of the file's names, into a row.
     pub(crate) set: fn(&mut Row<T>, u64, &Names),
+}
+
+/// The codes of the hosts of rows.
+pub(crate) fn hosts<T>(rows: &[Row<T>], _: &mut Names, codes: &mut [u64]) -> Option<()> {
+    for (code, row) in codes.iter_mut().zip(rows) {
+        *code = row.host.0.into();
+    }
+    Some(())
+}
+
+impl<T> Column<T> {
+    /// The number or code that stands for a row; `None` when the file has too many names.
+    pub(crate) fn of(&self, row: &Row<T>, names: &mut Names) -> Option<u64> {
+        let mut code = [0];
+        (self.get)(std::slice::from_ref(row), names, &mut code)?;
+        Some(code[0])
+    }
 }
 
 /// The name of a field's column.
@@ -91,7 +111,7 @@ pub(crate) fn all_columns<T: Kind>() -> Vec<Column<T>> {
         may_lack: false,
         json: None,
         may_be_null: false,
-        get: |row: &Row<T>, _| Some(row.host.0.into()),
+        get: hosts,
         set: |row, code, _| row.host = NameId(code as u16),
     };
     std::iter::once(host).chain(T::columns()).collect()

@@ -1,9 +1,11 @@
 //! The strings of a file's columns, each kept once.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use foldhash::HashMap;
+
 use crate::NameId;
+use crate::field::Field as _;
 
 /// The words that string columns of one file use, each kept once.
 #[derive(Debug, Clone, Default)]
@@ -11,7 +13,8 @@ pub struct Names {
     words: Vec<String>,
     word_ids: HashMap<String, u16>,
     addresses: Vec<SocketAddr>,
-    address_ids: HashMap<SocketAddr, u16>,
+    /// By their parts, which are sooner hashed.
+    address_ids: HashMap<(u64, u64, u64), u16>,
 }
 
 impl Names {
@@ -55,12 +58,13 @@ impl Names {
     }
 
     pub(crate) fn intern_address(&mut self, address: SocketAddr) -> Option<u16> {
-        if let Some(&id) = self.address_ids.get(&address) {
+        let [high, low, port] = address.parts();
+        if let Some(&id) = self.address_ids.get(&(high, low, port)) {
             return Some(id);
         }
         let id = u16::try_from(self.addresses.len()).ok()?;
         self.addresses.push(address);
-        self.address_ids.insert(address, id);
+        self.address_ids.insert((high, low, port), id);
         Some(id)
     }
 

@@ -156,7 +156,12 @@ macro_rules! record {
                         may_lack: false $(|| stringify!($added) == "added")?,
                         json: <$type as Field>::JSON,
                         may_be_null: false $(|| { let _ = $none; true })?,
-                        get: |row, names| row.record.$field.code(names),
+                        get: |rows, names, codes| {
+                            for (code, row) in codes.iter_mut().zip(rows) {
+                                *code = row.record.$field.code(names)?;
+                            }
+                            Some(())
+                        },
                         set: |row, code, names| row.record.$field = Field::of_code(code, names),
                     }),*]
                 }

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::{Names, Row, Table};
-use crate::Recorder;
 use crate::log::{Words as _, by_time};
 use crate::recorder::Recorded;
+use crate::{NameId, Recorder};
 
 /// All records of a kind, sorted by time, as a merged file of these hosts' parts would have them. `None` when
 /// no recorder keeps the kind, or they name more than 65,535 things.
 #[must_use]
 pub fn gather<T: Recorded>(recorders: &[(&str, &Recorder)]) -> Option<Table<T>> {
-    let logs: Vec<_> = recorders.iter().map(|(_, it)| T::log(it)).collect();
+    let sorted = by_host(recorders);
+    let logs: Vec<_> = sorted.iter().map(|(_, it)| T::log(it)).collect();
     if !logs.iter().any(|log| log.is_kept()) {
         return None;
     }
@@ -20,21 +21,59 @@ pub fn gather<T: Recorded>(recorders: &[(&str, &Recorder)]) -> Option<Table<T>> 
         names: Names::default(),
         dropped: BTreeMap::new(),
     };
-    let mut hosts = Vec::new();
-    for ((host, _), log) in recorders.iter().zip(&logs) {
-        hosts.push(table.names.intern(host)?);
-        *table.dropped.entry((*host).to_owned()).or_default() += log.dropped();
+    for (host, recorder) in recorders {
+        table.names.intern(host)?;
+        *table.dropped.entry((*host).to_owned()).or_default() += T::log(recorder).dropped();
     }
+    let hosts = sorted.iter().map(|(host, _)| table.names.intern(host));
+    let hosts: Vec<NameId> = hosts.collect::<Option<_>>()?;
+    let mut namings: Vec<Naming<'_>> = sorted.iter().map(|(_, it)| Naming::of(it)).collect();
     for (place, kept) in by_time(&logs) {
         for mut record in kept.unfold() {
             if let Some(name) = record.name_mut() {
-                *name = table.names.intern(recorders[place].1.name_of(*name))?;
+                *name = namings[place].intern(*name, &mut table.names)?;
             }
             let host = hosts[place];
             table.rows.push(Row { host, record });
         }
     }
     Some(table)
+}
+
+/// The recorders in the order of what happens at one moment: that of the hosts' names.
+pub(super) fn by_host<'a>(recorders: &[(&'a str, &'a Recorder)]) -> Vec<(&'a str, &'a Recorder)> {
+    let mut recorders = recorders.to_vec();
+    recorders.sort_by_key(|(host, _)| *host);
+    recorders
+}
+
+/// The ids that the names of a recorder have in a table, each looked up once.
+pub(super) struct Naming<'a> {
+    recorder: &'a Recorder,
+    known: Vec<Option<NameId>>,
+}
+
+impl<'a> Naming<'a> {
+    pub(super) fn of(recorder: &'a Recorder) -> Naming<'a> {
+        Naming {
+            recorder,
+            known: Vec::new(),
+        }
+    }
+
+    /// The id in `names`; `None` when there are more than 65,535.
+    pub(super) fn intern(&mut self, id: NameId, names: &mut Names) -> Option<NameId> {
+        let place = usize::from(id.0);
+        if let Some(Some(known)) = self.known.get(place) {
+            return Some(*known);
+        }
+        let interned = names.intern(self.recorder.name_of(id))?;
+        if self.known.len() <= place {
+            self.known.resize(place + 1, None);
+        }
+        self.known[place] = Some(interned);
+        Some(interned)
+    }
 }
 
 #[cfg(test)]

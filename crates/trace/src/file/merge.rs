@@ -195,7 +195,7 @@ fn convert<T: Kind>(rows: &mut [Row<T>], clock: &OtherClock) {
     let mut names = Names::default();
     for column in T::columns().iter().filter(|column| column.is_time) {
         for row in rows.iter_mut() {
-            if let Some(ns @ 1..) = (column.get)(row, &mut names) {
+            if let Some(ns @ 1..) = column.of(row, &mut names) {
                 let here = clock.here(Instant::from_ns(ns));
                 (column.set)(row, here.ns(), &names);
             }

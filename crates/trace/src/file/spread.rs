@@ -10,7 +10,7 @@ use super::merge::Merging;
 use super::writer::Writer;
 use super::{Dropped, FileError, Kind, check_host, folder_files};
 use crate::field::Cell;
-use crate::kind::{Column, Habit};
+use crate::kind::{Column, Habit, hosts};
 use crate::names::Vocabulary;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
 use crate::{NameId, SessionId};
@@ -129,9 +129,7 @@ fn spread_kind<T: Kind>(
     let (mut rows, mut waiting) = (0, 0);
     while let Some(mut row) = merging.next()? {
         let names = merging.names_mut();
-        let session = session
-            .as_ref()
-            .and_then(|column| (column.get)(&row, names));
+        let session = session.as_ref().and_then(|column| column.of(&row, names));
         let key = (row.host, session);
         if !open.contains_key(&key) {
             if open.len() == MAX_OPEN {
@@ -187,7 +185,7 @@ fn columns<T: Kind>() -> Vec<Column<T>> {
         may_lack: false,
         json: None,
         may_be_null: false,
-        get: |row, _| Some(row.host.0.into()),
+        get: hosts,
         set: |row, code, _| row.host = NameId(code as u16),
     };
     let own = T::columns().into_iter();

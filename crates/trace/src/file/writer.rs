@@ -108,6 +108,20 @@ impl<T: Kind> Writer<T> {
         Ok(())
     }
 
+    /// Adds these rows, behind none that wait.
+    pub(super) fn write_all(
+        &mut self,
+        rows: &[Row<T>],
+        names: &mut Names,
+    ) -> Result<(), FileError> {
+        debug_assert!(self.group.is_empty(), "rows stay in their order");
+        for group in rows.chunks(GROUP_ROWS) {
+            let written = write_rows(&mut self.file, &self.columns, group, names);
+            written.map_err(|error| FileError::write(&self.path, &error))?;
+        }
+        Ok(())
+    }
+
     /// How many rows wait to be written.
     pub(super) fn waiting(&self) -> usize {
         self.group.len()
@@ -148,57 +162,53 @@ fn write_rows<T: Kind>(
     names: &mut Names,
 ) -> Result<(), ParquetError> {
     let mut group = file.next_row_group()?;
+    let mut codes = vec![0; CHUNK_VALUES];
+    let mut values = Values::default();
     for column in columns {
         let Some(mut writer) = group.next_column()? else {
             return Err(ParquetError::General("schema has too few columns".into()));
         };
-        let value = |row: &Row<T>, names: &mut Names| {
-            (column.get)(row, names).ok_or_else(|| {
+        let mut texts = Texts::default();
+        for chunk in rows.chunks(CHUNK_VALUES) {
+            let codes = &mut codes[..chunk.len()];
+            (column.get)(chunk, names, codes).ok_or_else(|| {
                 let message = "more than 65,536 different values in column ".to_owned();
                 ParquetError::General(message + column.name)
-            })
-        };
-        match (writer.untyped(), column.cell) {
-            (ColumnWriter::Int64ColumnWriter(writer), Cell::Int64) => {
-                let mut values = Vec::with_capacity(CHUNK_VALUES);
-                for chunk in rows.chunks(CHUNK_VALUES) {
-                    values.clear();
-                    for row in chunk {
-                        // Same bits: u64::MAX ("unlimited") reads as -1.
-                        values.push(value(row, names)? as i64);
-                    }
-                    writer.write_batch(&values, None, None)?;
+            })?;
+            match (writer.untyped(), column.cell) {
+                (ColumnWriter::Int64ColumnWriter(writer), Cell::Int64) => {
+                    // Same bits: u64::MAX ("unlimited") reads as -1.
+                    values.int64.clear();
+                    values.int64.extend(codes.iter().map(|code| *code as i64));
+                    writer.write_batch(&values.int64, None, None)?;
                 }
-            }
-            (ColumnWriter::Int32ColumnWriter(writer), Cell::Uint(_)) => {
-                let mut values = Vec::with_capacity(CHUNK_VALUES);
-                for chunk in rows.chunks(CHUNK_VALUES) {
-                    values.clear();
-                    for row in chunk {
-                        // Same bits: the column's annotation says that they are unsigned.
-                        values.push(value(row, names)? as i32);
-                    }
-                    writer.write_batch(&values, None, None)?;
+                (ColumnWriter::Int32ColumnWriter(writer), Cell::Uint(_)) => {
+                    // Same bits: the column's annotation says that they are unsigned.
+                    values.int32.clear();
+                    values.int32.extend(codes.iter().map(|code| *code as i32));
+                    writer.write_batch(&values.int32, None, None)?;
                 }
-            }
-            (ColumnWriter::ByteArrayColumnWriter(writer), Cell::Text(vocabulary)) => {
-                let mut texts = Texts::default();
-                let mut values = Vec::with_capacity(CHUNK_VALUES);
-                for chunk in rows.chunks(CHUNK_VALUES) {
-                    values.clear();
-                    for row in chunk {
-                        let code = value(row, names)? as u16;
-                        values.push(texts.of(vocabulary, code, names));
-                    }
-                    writer.write_batch(&values, None, None)?;
+                (ColumnWriter::ByteArrayColumnWriter(writer), Cell::Text(vocabulary)) => {
+                    let text = |code: &u64| texts.of(vocabulary, *code as u16, names);
+                    values.text.clear();
+                    values.text.extend(codes.iter().map(text));
+                    writer.write_batch(&values.text, None, None)?;
                 }
+                _ => return Err(ParquetError::General("schema and columns differ".into())),
             }
-            _ => return Err(ParquetError::General("schema and columns differ".into())),
         }
         writer.close()?;
     }
     group.close()?;
     Ok(())
+}
+
+/// Values of a column that are handed to the encoder, of whichever type it has.
+#[derive(Default)]
+struct Values {
+    int64: Vec<i64>,
+    int32: Vec<i32>,
+    text: Vec<ByteArray>,
 }
 
 /// The strings of one column by code, made once each.

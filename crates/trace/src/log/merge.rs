@@ -1,6 +1,8 @@
 //! Records of several logs in the order of their times.
 
-use std::iter::Peekable;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::vec::IntoIter;
 
 use super::block::Block;
@@ -22,31 +24,36 @@ pub(crate) fn by_time<'a, T: Words>(logs: &[&'a Log<T>]) -> impl Iterator<Item =
         }
     }
     // The next piece to sort is the last.
-    pieces.sort_by_key(|piece| std::cmp::Reverse((piece.source.earliest(), piece.order)));
+    pieces.sort_by_key(|piece| Reverse((piece.source.earliest(), piece.order)));
     let mut open: Vec<Open<T>> = Vec::new();
+    // The time of the next record of each that is not empty, its order, and its place among these.
+    let mut heads: BinaryHeap<Reverse<(Instant, usize, usize)>> = BinaryHeap::new();
     std::iter::from_fn(move || {
-        loop {
-            let head = open.iter_mut().enumerate().filter_map(|(place, open)| {
-                let time = open.records.peek()?.time();
-                Some((time, open.order, place))
-            });
-            let head = head.min();
-            let due = pieces
-                .last()
-                .is_some_and(|piece| head.is_none_or(|(time, ..)| piece.source.earliest() <= time));
-            match (due, head) {
-                (true, _) => open.extend(pieces.pop().map(Piece::sort)),
-                (false, None) => return None,
-                (false, Some((_, _, place))) => {
-                    let log = open[place].log;
-                    let record = open[place].records.next();
-                    if open[place].records.peek().is_none() {
-                        open.swap_remove(place);
-                    }
-                    return record.map(|record| (log, record));
-                }
+        while let Some(piece) = pieces.pop_if(|piece| {
+            let earliest = piece.source.earliest();
+            heads
+                .peek()
+                .is_none_or(|Reverse((time, ..))| earliest <= *time)
+        }) {
+            let piece = piece.sort();
+            let first = piece.records.as_slice().first();
+            heads.extend(first.map(|first| Reverse((first.time(), piece.order, open.len()))));
+            open.push(piece);
+        }
+        // What has the earliest record mostly has the next one, too, and stays the first then.
+        let mut head = heads.peek_mut()?;
+        let Reverse((time, _, place)) = &mut *head;
+        let Open { log, records, .. } = &mut open[*place];
+        let (log, record) = (*log, records.next()?);
+        match records.as_slice().first() {
+            Some(next) => *time = next.time(),
+            None => {
+                // Its memory is free for others.
+                *records = Vec::new().into_iter();
+                PeekMut::pop(head);
             }
         }
+        Some((log, record))
     })
 }
 
@@ -75,7 +82,7 @@ impl<T: Words> Source<'_, T> {
 struct Open<T> {
     log: usize,
     order: usize,
-    records: Peekable<IntoIter<T>>,
+    records: IntoIter<T>,
 }
 
 impl<T: Words> Piece<'_, T> {
@@ -88,7 +95,7 @@ impl<T: Words> Piece<'_, T> {
         Open {
             log: self.log,
             order: self.order,
-            records: records.into_iter().peekable(),
+            records: records.into_iter(),
         }
     }
 }
