@@ -45,9 +45,15 @@ impl Cell {
     #[must_use]
     pub fn gather(recorders: &[(&str, &Recorder)]) -> Option<Cell> {
         let io = file::gather::<Crossing>(recorders)?;
+        Some(Cell::gather_beside(&io, recorders))
+    }
+
+    /// The same, where their crossings have been gathered.
+    #[must_use]
+    pub fn gather_beside(io: &Table<Crossing>, recorders: &[(&str, &Recorder)]) -> Cell {
         let cell = Cell {
             joined: join(&io.rows),
-            io_dropped: io.dropped,
+            io_dropped: io.dropped.clone(),
             pdu: file::gather(recorders),
             connection: file::gather(recorders),
             tcp: file::gather(recorders),
@@ -58,7 +64,7 @@ impl Cell {
             thread: file::gather(recorders),
             request: file::gather(recorders),
         };
-        Some(cell.derive())
+        cell.derive()
     }
 
     /// Adds what follows from several kinds together: crossings of the wire and of TCP's layers.

@@ -18,7 +18,8 @@ use wansan_path::Change;
 use wansan_schema::{BenchReport, PathChange, PathResult, RelayResult, StreamReport, StreamResult};
 use wansan_sim::network::{Latency, Network};
 use wansan_sim::storage::{Ended, LoadPlace, Storage, StorageError};
-use wansan_trace::file::{self, FileError};
+use wansan_trace::event::Crossing;
+use wansan_trace::file::{self, FileError, Kind, Table};
 use wansan_trace::time::duration_ns;
 use wansan_trace::{Budget, Instant, Kinds, Recorder};
 
@@ -82,11 +83,43 @@ pub(crate) struct Simulated {
     pub(crate) paths: Vec<PathResult>,
     /// What was changed of them.
     pub(crate) timeline: Vec<PathChange>,
-    /// The records that were written, if any are of I/Os.
-    pub(crate) records: Option<Records>,
+    /// Its records, if any are of I/Os, which are yet to be written; others have been.
+    pub(crate) records: Option<Gathered>,
 }
 
-/// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `watch` gets the
+/// The records of a cell.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    io: Table<Crossing>,
+    pub(crate) cell: Records,
+}
+
+impl Gathered {
+    fn of(recorders: &[(&str, &Recorder)]) -> Option<Gathered> {
+        let io = file::gather(recorders)?;
+        let cell = Records::gather_beside(&io, recorders);
+        Some(Gathered { io, cell })
+    }
+
+    /// Writes them.
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), FileError> {
+        fn write<T: Kind>(folder: &Path, table: Option<&Table<T>>) -> Result<(), FileError> {
+            table.map_or(Ok(()), |table| file::write_table(folder, table))
+        }
+        let Gathered { io, cell } = self;
+        write(folder, Some(io))?;
+        write(folder, cell.pdu.as_ref())?;
+        write(folder, cell.connection.as_ref())?;
+        write(folder, cell.tcp.as_ref())?;
+        write(folder, cell.stamp.as_ref())?;
+        write(folder, cell.packet.as_ref())?;
+        write(folder, cell.path.as_ref())?;
+        write(folder, cell.thread.as_ref())?;
+        write(folder, cell.request.as_ref())
+    }
+}
+
+/// Simulates a cell, and writes its records to `folder` where none are of I/Os; `seed` is where its losses begin. `watch` gets the
 /// share that is done from time to time, from 0 to 1, and returns whether to go on. `None` when it was not to.
 pub(crate) fn run(
     cell: &Cell,
@@ -145,11 +178,13 @@ pub(crate) fn run(
     let vpns = directions.meter(&ended.network);
     let timeline = cell.timeline.iter();
     let timeline = timeline.map(|moment| made(moment, ended.began)).collect();
-    let ((reports, streams, relays), records) = write(cell, ended, folder)?;
+    let ((reports, streams, relays), records) = gather(cell, ended, folder)?;
     let problems = reports.iter().map(BenchReport::problem);
     let mut each = scenario.initiators.iter().zip(problems);
     if let Some((initiator, problem)) = each.find_map(|(it, problem)| Some((it, problem?))) {
         let load = initiator.title();
+        // They tell how it failed.
+        records.map_or(Ok(()), |records| records.write(folder))?;
         return Err(SimulationError::Load { load, problem });
     }
     Ok(Some(Simulated {
@@ -170,12 +205,12 @@ type Reports = (
     BTreeMap<String, RelayResult>,
 );
 
-/// Writes the records of all; what they measured, and those records, which need not be read again.
-fn write(
+/// What all have measured, and their records; those without I/Os are written.
+fn gather(
     cell: &Cell,
     ended: Ended,
     folder: &Path,
-) -> Result<(Reports, Option<Records>), FileError> {
+) -> Result<(Reports, Option<Gathered>), FileError> {
     let scenario = &cell.scenario;
     let (mut reports, mut streams, mut relays) = Reports::default();
     let mut recorders = vec![(WAN.to_owned(), ended.network.into_records())];
@@ -209,8 +244,11 @@ fn write(
         .iter()
         .map(|(host, records)| (host.as_str(), records))
         .collect();
-    file::write_merged(folder, &recorders)?;
-    Ok(((reports, streams, relays), Records::gather(&recorders)))
+    let gathered = Gathered::of(&recorders);
+    if gathered.is_none() {
+        file::write_merged(folder, &recorders)?;
+    }
+    Ok(((reports, streams, relays), gathered))
 }
 
 /// An error that names the host.

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wansan_insight::Cell as Records;
 use wansan_schema::{BenchReport, CellFacts, PathChange, RelayResult, StreamResult};
 use wansan_trace::clock::OtherClock;
 
@@ -40,8 +39,6 @@ pub(super) struct Measured {
     pub(super) streams: BTreeMap<String, StreamResult>,
     /// What each relay did, by its name.
     pub(super) relays: BTreeMap<String, RelayResult>,
-    /// Its records, where they need not be read from their files.
-    pub(super) records: Option<Records>,
     /// What each router has done for its tunnels.
     pub(super) vpns: Meter,
 }
@@ -194,7 +191,6 @@ pub(super) fn measure(
         reports,
         streams,
         relays,
-        records: None,
         vpns,
     })
 }

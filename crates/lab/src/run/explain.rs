@@ -64,26 +64,35 @@ pub(super) fn cell(
 }
 
 /// Adds to a cell's result what TCP's records tell of its relays, and where there are no I/Os of its streams.
-pub(super) fn flows(folder: &Path, cell: &Cell, result: &mut CellResult) -> Result<(), ReadError> {
+pub(super) fn flows(
+    folder: &Path,
+    records: Option<&Records>,
+    cell: &Cell,
+    result: &mut CellResult,
+) -> Result<(), ReadError> {
     let has_ios = !cell.scenario.initiators.is_empty();
     if result.relays.is_empty() && has_ios {
         return Ok(());
     }
-    let Some(table) = file::read_folder::<Tcp>(folder)? else {
+    let read = match records {
+        Some(_) => None,
+        None => file::read_folder::<Tcp>(folder)?,
+    };
+    let Some(table) = records.map_or(read.as_ref(), |records| records.tcp.as_ref()) else {
         return Ok(());
     };
     let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
     let window = Window { from_ns, to_ns };
     if !has_ios {
-        result.cwnd = cwnd_use(&table, &transport_use(&table, window), window);
+        result.cwnd = cwnd_use(table, &transport_use(table, window), window);
     }
     for relay in &cell.scenario.relays {
         let host = recorded_as(&relay.host, &relay.table.name);
         if let (Some(backlog), Some(of_relay)) = (
-            backlog_use(&table, &host, window),
+            backlog_use(table, &host, window),
             result.relays.get_mut(&relay.table.name),
         ) {
-            add_relay_records(of_relay, &backlog, ece_signals(&table, &host, window));
+            add_relay_records(of_relay, &backlog, ece_signals(table, &host, window));
         }
     }
     Ok(())

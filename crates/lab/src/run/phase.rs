@@ -490,12 +490,14 @@ fn failure(cell: &Cell, known: CellResult, error: &CellError) -> CellResult {
     }
 }
 
-/// Takes what a cell has given into its result, and explains it; `None` of one without I/Os.
+/// Takes what a cell has given into its result, and explains it; `None` of one without I/Os. `records` are those in its
+/// folder, where they need not be read.
 pub(super) fn conclude(
     cell: &Cell,
     folder: &Path,
     detail: Detail,
     measured: Measured,
+    records: Option<&Records>,
     result: &mut CellResult,
 ) -> Result<Option<Explained>, CellError> {
     record::add_reports(result, measured.reports);
@@ -506,12 +508,16 @@ pub(super) fn conclude(
     }
     let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
     record::add_routers(result, measured.vpns.usage(from_ns, to_ns));
-    explain::flows(folder, cell, result)?;
+    explain::flows(folder, records, cell, result)?;
     match cell.scenario.initiators[..] {
         [] => Ok(None),
         _ => {
-            let records = measured.records.map_or_else(|| Records::read(folder), Ok)?;
-            Ok(Some(explain::cell(&records, folder, result, detail)?))
+            let read = match records {
+                Some(_) => None,
+                None => Some(Records::read(folder)?),
+            };
+            let records = records.or(read.as_ref()).expect("one of both is there");
+            Ok(Some(explain::cell(records, folder, result, detail)?))
         }
     }
 }

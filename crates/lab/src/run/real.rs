@@ -66,6 +66,7 @@ pub(super) fn measured(
         (EmulatorKind::Netem, Some(carried)) => record::add_netem(result, carried.netem),
     }
     result.timeline = kept.timeline;
-    let outcome = measured.and_then(|measured| conclude(cell, folder, detail, measured, result));
+    let outcome =
+        measured.and_then(|measured| conclude(cell, folder, detail, measured, None, result));
     (kept.facts, outcome)
 }

@@ -15,6 +15,7 @@ use super::cell::{Measured, seed};
 use super::congestion::Controls;
 use super::explain::Explained;
 use super::phase::conclude;
+use crate::simulated::SimulationError;
 use crate::{record, simulated};
 
 /// How often it is reported that the simulation goes on.
@@ -169,10 +170,22 @@ fn simulate(
         reports: simulated.reports,
         streams: simulated.streams,
         relays: simulated.relays,
-        records: simulated.records,
         vpns: simulated.vpns,
     };
-    conclude(cell, folder, work.detail, measured, result).map(Some)
+    let concluded = |records| conclude(cell, folder, work.detail, measured, records, result);
+    let Some(gathered) = &simulated.records else {
+        return concluded(None).map(Some);
+    };
+    // Both only look at the records. The last cells of a sweep have processors to spare.
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| gathered.write(folder));
+        let concluded = concluded(Some(&gathered.cell));
+        match writing.join() {
+            Ok(written) => written.map_err(SimulationError::from)?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        concluded.map(Some)
+    })
 }
 
 #[cfg(test)]
