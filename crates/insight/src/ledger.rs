@@ -32,7 +32,6 @@ mod timeline;
 mod transit;
 mod usage;
 
-use foldhash::HashMap;
 use std::collections::BTreeMap;
 
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
@@ -43,13 +42,12 @@ use crate::join::Task;
 use crate::path::delay_changes_ns;
 use crate::processors::program_uses;
 use crate::stall::{Conversation, Stall};
-use crate::traffic::FlowDirection;
 pub use crate::wait::{Source, Wait};
 use crate::waiting::Parts;
 use crate::window::Window;
 
 use base::Base;
-use bytes::DataBytes;
+use bytes::{DataBytes, LinksNs};
 use overlays::Overlays;
 use paths::Paths;
 pub use requests::{RequestAccount, RequestUse, request_uses};
@@ -76,10 +74,15 @@ impl Account {
     /// The I/O's latency.
     #[must_use]
     pub fn latency_ns(&self) -> u64 {
-        match (self.waits.first(), self.waits.last()) {
-            (Some(first), Some(last)) => last.to_ns - first.from_ns,
-            _ => 0,
-        }
+        latency_ns(&self.waits)
+    }
+}
+
+/// The latency that these waits cover.
+fn latency_ns(waits: &[Wait]) -> u64 {
+    match (waits.first(), waits.last()) {
+        (Some(first), Some(last)) => last.to_ns - first.from_ns,
+        _ => 0,
     }
 }
 
@@ -126,8 +129,9 @@ impl<'a> Ledger<'a> {
         };
         // What the path takes at least shows in all I/Os together, also those before the window.
         let mut transits = std::mem::take(&mut ledger.transits);
+        let mut timeline = Timeline::default();
         for task in &cell.joined.tasks {
-            if let Some(timeline) = ledger.observed(task) {
+            if ledger.observe(task, &mut timeline).is_some() {
                 transits.see(task, &timeline, &ledger.transmissions(task, &timeline));
             }
         }
@@ -141,49 +145,58 @@ impl<'a> Ledger<'a> {
         &self.base.windows
     }
 
-    /// The accounts of the I/Os that were completed in the window and of which all crossings were
-    /// recorded.
-    pub fn accounts(&self) -> impl Iterator<Item = Account> {
-        self.cell
-            .joined
-            .tasks
-            .iter()
-            .filter_map(|task| self.account(task))
+    /// Calls `take` with each I/O that was completed in the window and of which all crossings were recorded, and its
+    /// waits, as its account has them.
+    pub(crate) fn each(&self, mut take: impl FnMut(&Task, &[Wait])) {
+        let mut timeline = Timeline::default();
+        for task in &self.cell.joined.tasks {
+            if self.tell(task, &mut timeline).is_some() {
+                take(task, timeline.waits());
+            }
+        }
     }
 
     /// One I/O's account; `None` of one that was not completed in the window, or of which a crossing is
     /// missing.
     #[must_use]
     pub fn account(&self, task: &Task) -> Option<Account> {
-        let done_ns = task.leave_ns(self.cell.joined.top()?)?;
-        if !self.window.contains(done_ns) {
-            return None;
-        }
-        let mut timeline = self.observed(task)?;
-        let transmissions = self.transmissions(task, &timeline);
-        self.transits
-            .settle(task, &mut timeline, &transmissions, &self.paths);
-        self.senders.explain(task, &mut timeline);
-        self.paths.explain(task, &mut timeline);
-        timeline.settle_programs();
+        let mut timeline = Timeline::default();
+        self.tell(task, &mut timeline)?;
         Some(Account {
             session: task.session,
             connection: task.connection,
             task: task.tag,
-            waits: timeline.into_waits(),
+            waits: timeline.waits().to_vec(),
         })
     }
 
-    /// An I/O's waits as crossings, stamps, PDUs and packets show them.
-    fn observed(&self, task: &Task) -> Option<Timeline> {
+    /// Puts all that is known of an I/O into its timeline, if it has an account.
+    fn tell(&self, task: &Task, timeline: &mut Timeline) -> Option<()> {
+        let done_ns = task.leave_ns(self.cell.joined.top()?)?;
+        if !self.window.contains(done_ns) {
+            return None;
+        }
+        self.observe(task, timeline)?;
+        let transmissions = self.transmissions(task, timeline);
+        self.transits
+            .settle(task, timeline, &transmissions, &self.paths);
+        self.senders.explain(task, timeline);
+        self.paths.explain(task, timeline);
+        timeline.settle_programs();
+        Some(())
+    }
+
+    /// Puts an I/O's waits into its timeline as crossings, stamps, PDUs and packets show them.
+    fn observe(&self, task: &Task, timeline: &mut Timeline) -> Option<()> {
+        timeline.clear();
         let parts = Parts::of(task, &self.cell.joined.layers)?;
-        let mut timeline = self.base.timeline(task, &parts)?;
-        self.overlays.put(task, &mut timeline);
-        Some(timeline)
+        self.base.put(task, &parts, timeline)?;
+        self.overlays.put(task, timeline);
+        Some(())
     }
 
     /// What the I/O's data take at the rate of the links that carry them, each way.
-    fn transmissions(&self, task: &Task, timeline: &Timeline) -> HashMap<FlowDirection, u64> {
+    fn transmissions(&self, task: &Task, timeline: &Timeline) -> LinksNs {
         self.bytes
             .transmissions(task, timeline.span_ns(), &self.paths)
     }

@@ -8,8 +8,6 @@
 //! which is a window that was used up or an application that did not ask. Where tunnels carry data
 //! the encrypted packets are looked at, not what went into the tunnel.
 
-use foldhash::HashMap;
-
 use wansan_trace::NameId;
 use wansan_trace::event::{Packet, Verdict};
 use wansan_trace::file::Table;
@@ -50,8 +48,8 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
     let tunnels = inside().any(traffic::is_encrypted);
     let pauses_ns = pauses_ns(packets, traffic);
     // The path where the flow's packets were first seen, and when the burst's last one was.
-    let mut first_path: HashMap<usize, NameId> = HashMap::default();
-    let mut last_ns: HashMap<usize, u64> = HashMap::default();
+    let mut first_path: Vec<Option<NameId>> = vec![None; traffic.flows.len()];
+    let mut last_ns: Vec<Option<u64>> = vec![None; traffic.flows.len()];
     let mut gaps_ns = Vec::new();
     for packet in inside() {
         let Some((flow, way)) = traffic.flow(packet) else {
@@ -61,14 +59,14 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
             continue;
         }
         if way == FlowDirection::ToTarget {
-            last_ns.remove(&flow);
+            last_ns[flow] = None;
             continue;
         }
-        if *first_path.entry(flow).or_insert(packet.path) != packet.path {
+        if *first_path[flow].get_or_insert(packet.path) != packet.path {
             continue;
         }
         let time_ns = packet.time.ns();
-        if let Some(before_ns) = last_ns.insert(flow, time_ns) {
+        if let Some(before_ns) = last_ns[flow].replace(time_ns) {
             let gap_ns = time_ns - before_ns;
             if gap_ns <= pauses_ns[flow] {
                 gaps_ns.push(gap_ns);
@@ -81,21 +79,19 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
 /// The pause that ends a burst of each flow. Its least round trip is the shortest time in which a
 /// packet of each way passed a path.
 fn pauses_ns(packets: &Table<Packet>, traffic: &Traffic) -> Vec<u64> {
-    let mut shortest_ns: HashMap<(usize, FlowDirection), u64> = HashMap::default();
+    let mut shortest_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; traffic.flows.len()];
     for packet in packets.rows.iter().map(|row| &row.record) {
         let transit_ns = (packet.departed - packet.time).as_nanos() as u64;
-        if let Some(end) = traffic.flow(packet)
+        if let Some((flow, way)) = traffic.flow(packet)
             && packet.verdict == Verdict::Delivered
         {
-            let shortest_ns = shortest_ns.entry(end).or_insert(transit_ns);
+            let shortest_ns = shortest_ns[flow][way as usize].get_or_insert(transit_ns);
             *shortest_ns = (*shortest_ns).min(transit_ns);
         }
     }
-    let transit_ns = |flow, way| shortest_ns.get(&(flow, way)).copied().unwrap_or(0);
-    (0..traffic.flows.len())
-        .map(|flow| {
-            transit_ns(flow, FlowDirection::ToTarget) + transit_ns(flow, FlowDirection::ToInitiator)
-        })
+    shortest_ns
+        .into_iter()
+        .map(|[there, back]| there.unwrap_or(0) + back.unwrap_or(0))
         .map(|round_trip_ns| (round_trip_ns / 2).max(LEAST_PAUSE_NS))
         .collect()
 }

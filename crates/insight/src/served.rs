@@ -1,7 +1,7 @@
 //! How long the store served an I/O.
 
 use foldhash::HashMap;
-
+use smallvec::SmallVec;
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Table;
 use wansan_trace::{Layer, SessionId, TaskTag};
@@ -19,8 +19,8 @@ pub struct Served {
 /// When a read's first data was there, and when bursts ended; a tag may be used again.
 #[derive(Debug, Default)]
 struct Pieces {
-    first_ns: Vec<u64>,
-    ends_ns: Vec<u64>,
+    first_ns: SmallVec<[u64; 1]>,
+    ends_ns: SmallVec<[u64; 1]>,
 }
 
 impl Served {
@@ -48,27 +48,31 @@ impl Served {
     /// From when to when the store served the first piece of an I/O, or all of one that has no pieces.
     #[must_use]
     pub fn piece_ns(&self, task: &Task) -> Option<(u64, u64)> {
-        let (enter_ns, leave_ns) = task.both_ns(Layer::Store)?;
+        let stay_ns = task.both_ns(Layer::Store)?;
         let pieces = self.reads.get(&(task.session, task.tag));
-        let mut first_ns = pieces.iter().flat_map(|pieces| &pieces.first_ns).copied();
-        let first_ns = first_ns.find(|ns| (enter_ns..=leave_ns).contains(ns));
-        Some((enter_ns, first_ns.unwrap_or(leave_ns)))
+        Some((stay_ns.0, first_ns(pieces, stay_ns)))
     }
 
     /// How long the store served an I/O: each of its pieces as long as the first.
     #[must_use]
     pub fn length_ns(&self, task: &Task) -> Option<u64> {
         let (enter_ns, leave_ns) = task.both_ns(Layer::Store)?;
-        let (_, first_ns) = self.piece_ns(task)?;
         let pieces = self.reads.get(&(task.session, task.tag));
         let ends_ns = pieces.iter().flat_map(|pieces| &pieces.ends_ns);
         let bursts = ends_ns
             .filter(|ns| (enter_ns..=leave_ns).contains(*ns))
             .count();
-        let piece_ns = first_ns.saturating_sub(enter_ns);
+        let piece_ns = first_ns(pieces, (enter_ns, leave_ns)).saturating_sub(enter_ns);
         let length_ns = piece_ns.saturating_mul(bursts.max(1) as u64);
         Some(length_ns.min(leave_ns.saturating_sub(enter_ns)))
     }
+}
+
+/// When the first piece was there of a read that was in the store from when to when.
+fn first_ns(pieces: Option<&Pieces>, (enter_ns, leave_ns): (u64, u64)) -> u64 {
+    let mut first_ns = pieces.iter().flat_map(|pieces| &pieces.first_ns).copied();
+    let first_ns = first_ns.find(|ns| (enter_ns..=leave_ns).contains(ns));
+    first_ns.unwrap_or(leave_ns)
 }
 
 #[cfg(test)]

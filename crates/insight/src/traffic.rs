@@ -75,15 +75,18 @@ pub struct Flow {
 
 /// The addresses and ports of a source and a destination as numbers, which hash in three steps: each packet is looked
 /// up.
-type Ends = (u128, u128, u32);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Ends(u128, u128, u32);
 
-fn key(source: SocketAddr, destination: SocketAddr) -> Ends {
-    let address = |end: SocketAddr| match end.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(ip) => ip.to_bits(),
-    };
-    let ports = u32::from(source.port()) << 16 | u32::from(destination.port());
-    (address(source), address(destination), ports)
+impl Ends {
+    pub(crate) fn of(source: SocketAddr, destination: SocketAddr) -> Ends {
+        let address = |end: SocketAddr| match end.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(ip) => ip.to_bits(),
+        };
+        let ports = u32::from(source.port()) << 16 | u32::from(destination.port());
+        Ends(address(source), address(destination), ports)
+    }
 }
 
 /// The flows of a cell.
@@ -123,7 +126,7 @@ impl Traffic {
                     None => tunnels.entry(ends).or_default().0 += bytes,
                 }
             } else if packet.flags & (SYN | ACK) == SYN
-                && !traffic.of.contains_key(&key(ends.0, ends.1))
+                && !traffic.of.contains_key(&Ends::of(ends.0, ends.1))
             {
                 traffic.add(Flow {
                     content: Content::Tcp,
@@ -152,17 +155,19 @@ impl Traffic {
     #[must_use]
     pub fn flow(&self, packet: &Packet) -> Option<(usize, FlowDirection)> {
         self.of
-            .get(&key(packet.source, packet.destination))
+            .get(&Ends::of(packet.source, packet.destination))
             .copied()
     }
 
     fn add(&mut self, flow: Flow) {
         let place = self.flows.len();
         let (initiator, target) = (flow.initiator, flow.target);
-        self.of
-            .insert(key(initiator, target), (place, FlowDirection::ToTarget));
+        self.of.insert(
+            Ends::of(initiator, target),
+            (place, FlowDirection::ToTarget),
+        );
         let back = (place, FlowDirection::ToInitiator);
-        self.of.insert(key(target, initiator), back);
+        self.of.insert(Ends::of(target, initiator), back);
         self.flows.push(flow);
     }
 }

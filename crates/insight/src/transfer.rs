@@ -2,7 +2,6 @@
 //! lost, and which PDU it carried. What a packet transfer diagram is drawn from.
 
 use foldhash::HashMap;
-use std::net::SocketAddr;
 
 use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
 use wansan_trace::file::Row;
@@ -11,7 +10,7 @@ use wansan_trace::{NameId, SessionId, TaskTag};
 use crate::cell::Cell;
 use crate::opcode::SCSI_COMMAND;
 use crate::pdu_stream::{Carried, PduStreams, Placed};
-use crate::traffic::{self, Content, Flow, FlowDirection, Traffic};
+use crate::traffic::{self, Content, Ends, Flow, FlowDirection, Traffic};
 use crate::window::Window;
 use crate::wire::Carrier;
 
@@ -215,7 +214,7 @@ fn done_ns(cell: &Cell, from_ns: u64) -> Option<u64> {
 /// What a segment looks the same by on every path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Alike {
-    ends: (SocketAddr, SocketAddr),
+    ends: Ends,
     seq: u32,
     ack: u32,
     payload_bytes: u16,
@@ -226,7 +225,7 @@ pub(crate) struct Alike {
 impl Alike {
     pub(crate) fn of(packet: &Packet) -> Alike {
         Alike {
-            ends: (packet.source, packet.destination),
+            ends: Ends::of(packet.source, packet.destination),
             seq: packet.seq,
             ack: packet.ack,
             payload_bytes: packet.payload_bytes,
@@ -241,7 +240,7 @@ impl Alike {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// The stream's first sequence number and the highest place seen, by the ends.
-    streams: HashMap<(SocketAddr, SocketAddr), (u32, u64)>,
+    streams: HashMap<Ends, (u32, u64)>,
 }
 
 impl Places {
@@ -251,8 +250,8 @@ impl Places {
             let [requests, answers] = carrier.begin?.first;
             let (initiator, target) = (carrier.initiator, carrier.target);
             Some([
-                ((initiator, target), (requests, 0)),
-                ((target, initiator), (answers, 0)),
+                (Ends::of(initiator, target), (requests, 0)),
+                (Ends::of(target, initiator), (answers, 0)),
             ])
         });
         Places {
@@ -262,7 +261,7 @@ impl Places {
 
     /// Where the packet's payload stands, and up to where it acknowledges.
     pub(crate) fn see(&mut self, packet: &Packet) -> (Option<u64>, Option<u64>) {
-        let ends = (packet.source, packet.destination);
+        let ends = Ends::of(packet.source, packet.destination);
         if packet.flags & SYN != 0 {
             self.streams.insert(ends, (packet.seq.wrapping_add(1), 0));
             return (None, None);
@@ -275,7 +274,8 @@ impl Places {
             *highest = (*highest).max(place + u64::from(packet.payload_bytes));
             Some(place)
         });
-        let other = self.streams.get(&(ends.1, ends.0));
+        let back = Ends::of(packet.destination, packet.source);
+        let other = self.streams.get(&back);
         let acked = other.and_then(|(base, highest)| from_base(*base, *highest, packet.ack));
         (place, acked)
     }

@@ -9,16 +9,18 @@
 //! When that leaves a connection without a flow, nobody gets crossings: half a layer would be taken for
 //! the whole.
 
-use foldhash::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use foldhash::HashMap;
+use smallvec::SmallVec;
 use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Verdict};
 use wansan_trace::file::{Row, Table};
 use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
 use crate::join::{Joined, Task};
 use crate::opcode::{BHS_BYTES, DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
+use crate::traffic::Ends;
 
 /// SCSI Response and SCSI Data-In: what answers a command.
 const ANSWERS: [u8; 2] = [SCSI_RESPONSE, DATA_IN];
@@ -221,7 +223,7 @@ impl Logins {
                 shifts: [Some(initiator.1), Some(target.1)],
                 begin: None,
             };
-            Some((carrier, flows.get(&(initiator.0, target.0))?))
+            Some((carrier, flows.get(&Ends::of(initiator.0, target.0))?))
         });
         { found }.next()
     }
@@ -278,7 +280,7 @@ impl Stream {
 }
 
 /// Flows by the end that sent the SYN, and the other.
-type Flows = BTreeMap<(SocketAddr, SocketAddr), Flow>;
+type Flows = HashMap<Ends, Flow>;
 
 /// Both directions of a TCP connection.
 #[derive(Default)]
@@ -289,13 +291,13 @@ struct Flow {
 
 /// The flows whose SYN was seen, from the end that sent it.
 fn flows(packets: &Table<Packet>) -> Flows {
-    let mut flows = Flows::new();
+    let mut flows = Flows::default();
     for packet in packets.rows.iter().map(|row| &row.record) {
         if packet.verdict != Verdict::Delivered {
             continue;
         }
-        let ahead = (packet.source, packet.destination);
-        let back = (packet.destination, packet.source);
+        let ahead = Ends::of(packet.source, packet.destination);
+        let back = Ends::of(packet.destination, packet.source);
         if packet.flags & (SYN | ACK) == SYN {
             let flow = flows.entry(ahead).or_default();
             flow.requests.see(packet);
@@ -312,6 +314,9 @@ fn flows(packets: &Table<Packet>) -> Flows {
     flows
 }
 
+/// A time and a place of each use of a tag.
+type Uses = SmallVec<[(u64, u64); 1]>;
+
 /// What one end recorded of the commands of one TCP connection.
 struct Commands {
     session: SessionId,
@@ -319,9 +324,9 @@ struct Commands {
     /// The place of the TCP connection among those of the session's connection.
     login: usize,
     /// Time of the PDU and place of the request's last header byte, by time.
-    requests_of: HashMap<TaskTag, Vec<(u64, u64)>>,
+    requests_of: HashMap<TaskTag, Uses>,
     /// Time of the PDU and place of the answer's first byte, by time.
-    answers_of: HashMap<TaskTag, Vec<(u64, u64)>>,
+    answers_of: HashMap<TaskTag, Uses>,
 }
 
 /// The commands of each TCP connection; of two views of one, the initiator's.
@@ -372,7 +377,7 @@ fn crossings(task: &Task, commands: &Commands, flow: &Flow) -> (Option<u64>, Opt
     let below = [Layer::TcpTarget, Layer::Target, Layer::Device];
     let done_ns = above.iter().find_map(|layer| task.leave_ns(*layer));
     // Of several uses of a tag, the last that had begun when this one was done.
-    let newest = |uses: Option<&Vec<(u64, u64)>>| {
+    let newest = |uses: Option<&Uses>| {
         let place = uses?
             .iter()
             .rev()
@@ -381,7 +386,7 @@ fn crossings(task: &Task, commands: &Commands, flow: &Flow) -> (Option<u64>, Opt
         Some(place)
     };
     // Data-In PDUs of one answer follow each other: its first byte is in the first of them.
-    let first = |uses: Option<&Vec<(u64, u64)>>, from_ns: u64| {
+    let first = |uses: Option<&Uses>, from_ns: u64| {
         let found = uses?.iter().find(|(pdu_ns, _)| *pdu_ns >= from_ns)?;
         Some(found.1)
     };

@@ -62,17 +62,19 @@ impl Base {
 
     fn see_store(&mut self, cell: &Cell, window: Window) {
         let joined = &cell.joined;
-        let spans = joined.tasks.iter().filter_map(|task| {
+        let lengths = joined.tasks.iter().map(|task| self.served.length_ns(task));
+        let lengths: Vec<Option<u64>> = lengths.collect();
+        let tasks = || joined.tasks.iter().zip(&lengths);
+        let spans = tasks().filter_map(|(task, served_ns)| {
             let (enter_ns, leave_ns) = task.span_ns(Layer::Store, joined.records)?;
             // One that is not done at the end is there all the time.
-            let served_ns = self.served.length_ns(task);
             let end_ns = served_ns.map_or(leave_ns, |ns| enter_ns.saturating_add(ns));
             Some((enter_ns, end_ns))
         });
         self.is_store_idle = Population::of(spans).mean(window) < IDLE_STORE_IN_FLIGHT;
         let mut served: HashMap<SessionId, (u64, u64, u64)> = HashMap::default();
-        for task in &joined.tasks {
-            if let Some(took_ns) = self.served.length_ns(task) {
+        for (task, took_ns) in tasks() {
+            if let Some(took_ns) = *took_ns {
                 let (least_ns, sum_ns, count) =
                     served.entry(task.session).or_insert((u64::MAX, 0, 0));
                 *least_ns = took_ns.min(*least_ns);
@@ -89,10 +91,9 @@ impl Base {
         }
     }
 
-    /// An I/O's time, cut at the crossings.
-    pub(super) fn timeline(&self, task: &Task, parts: &Parts) -> Option<Timeline> {
+    /// Puts an I/O's time into its timeline, cut at the crossings.
+    pub(super) fn put(&self, task: &Task, parts: &Parts, timeline: &mut Timeline) -> Option<()> {
         let mut at_ns = task.enter_ns(parts.top)?;
-        let mut timeline = Timeline::default();
         let mut add =
             |length_ns: u64, layer: Layer, (cause, way): (Cause, Option<FlowDirection>)| {
                 timeline.push(Wait {
@@ -136,12 +137,11 @@ impl Base {
             _ => add(last_ns, last, self.inside(task, last)),
         }
         let mut below = last;
-        let up: Vec<Layer> = passed().filter(|layer| *layer < last).collect();
-        for layer in up.into_iter().rev() {
+        for layer in passed().rev().filter(|layer| *layer < last) {
             add(parts.way_out_ns[below.depth()], layer, way_out(below));
             below = layer;
         }
-        Some(timeline)
+        Some(())
     }
 
     /// Whether the command window is what the session's commands wait for.

@@ -1,7 +1,7 @@
 //! How many bytes of data each I/O moves, by its PDUs.
 
 use foldhash::{HashMap, HashSet};
-
+use smallvec::SmallVec;
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::{SessionId, TaskTag};
 
@@ -14,10 +14,24 @@ use crate::traffic::FlowDirection;
 /// A PDU with data: when it was queued, its way and its data.
 type Moved = (u64, FlowDirection, u32);
 
+/// A time on links for each way, in ns.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LinksNs([u64; 2]);
+
+impl LinksNs {
+    pub(super) fn of(&self, way: FlowDirection) -> u64 {
+        self.0[way as usize]
+    }
+
+    fn of_mut(&mut self, way: FlowDirection) -> &mut u64 {
+        &mut self.0[way as usize]
+    }
+}
+
 /// PDUs with data by I/O. Nothing is kept where no rate of a link is known.
 #[derive(Debug, Default)]
 pub(super) struct DataBytes {
-    of: HashMap<(SessionId, TaskTag), Vec<Moved>>,
+    of: HashMap<(SessionId, TaskTag), SmallVec<[Moved; 1]>>,
 }
 
 fn way(pdu: &Pdu) -> FlowDirection {
@@ -53,14 +67,14 @@ impl DataBytes {
         found
     }
 
-    /// What an I/O's data take at the rate of the links that carry them.
+    /// What an I/O's data take at the rate of the links that carry them, each way.
     pub(super) fn transmissions(
         &self,
         task: &Task,
         (from_ns, to_ns): (u64, u64),
         paths: &Paths,
-    ) -> HashMap<FlowDirection, u64> {
-        let mut links_ns = HashMap::default();
+    ) -> LinksNs {
+        let mut links_ns = LinksNs::default();
         let Some(pdus) = self.of.get(&(task.session, task.tag)) else {
             return links_ns;
         };
@@ -70,7 +84,7 @@ impl DataBytes {
             .take_while(|(at_ns, ..)| *at_ns <= to_ns);
         for (_, way, bytes) in own {
             if let Some(bytes_per_s) = paths.bytes_per_s(task, *way) {
-                let link_ns: &mut u64 = links_ns.entry(*way).or_default();
+                let link_ns = links_ns.of_mut(*way);
                 *link_ns = link_ns.saturating_add((f64::from(*bytes) * 1e9 / bytes_per_s) as u64);
             }
         }

@@ -1,7 +1,7 @@
 //! What stamps, PDUs and packets show of an I/O's waits, put over what crossings show.
 
 use foldhash::HashMap;
-
+use smallvec::SmallVec;
 use wansan_trace::{Layer, SessionId, TaskTag};
 
 use super::timeline::Timeline;
@@ -39,7 +39,7 @@ pub(super) struct Overlays<'a> {
 #[derive(Debug, Default)]
 struct Waits {
     /// By their beginnings.
-    shown: Vec<Shown>,
+    shown: SmallVec<[Shown; 1]>,
     longest_ns: u64,
 }
 

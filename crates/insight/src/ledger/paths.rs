@@ -5,7 +5,6 @@
 //! own queue, or in a send buffer before a window that the queue holds.
 
 use foldhash::HashMap;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wansan_trace::event::{Path, Role};
@@ -19,7 +18,7 @@ use crate::cell::Cell;
 use crate::join::Task;
 use crate::path::{FULL_UTILISATION, path_use};
 use crate::processors::ProgramUse;
-use crate::traffic::{FlowDirection, is_encrypted};
+use crate::traffic::{Ends, FlowDirection, is_encrypted};
 use crate::transport::{TransportUse, is_behind_a_full_link, transport_use};
 use crate::window::Window;
 
@@ -44,9 +43,9 @@ struct Link {
 /// The shared resources of a cell.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
-    links: BTreeMap<String, Link>,
-    /// The paths of each direction of each connection.
-    of: HashMap<SenderKey, Vec<String>>,
+    links: Vec<Link>,
+    /// The places of the links of each direction of each connection.
+    of: HashMap<SenderKey, Vec<usize>>,
     /// Connections that are behind a full link, as their TCP shows, where no path was sampled.
     behind_a_full_link: HashMap<(String, u16), ()>,
     is_encryption_full: bool,
@@ -118,10 +117,10 @@ impl Paths {
                 // Any path may carry what is next to nothing.
                 let may_carry = senders.sends_most(key) && bytes >= CARRIED_PART * acked_bytes;
                 if carries.unwrap_or(may_carry) {
-                    self.of.entry(*key).or_default().push(used.path.clone());
+                    self.of.entry(*key).or_default().push(self.links.len());
                 }
             }
-            self.links.insert(used.path, link);
+            self.links.push(link);
         }
     }
 
@@ -145,13 +144,13 @@ impl Paths {
 
     /// Whether the rate of any link is known.
     pub(super) fn has_rates(&self) -> bool {
-        self.links.values().any(|link| link.bytes_per_s.is_some())
+        self.links.iter().any(|link| link.bytes_per_s.is_some())
     }
 
     fn links(&self, task: &Task, way: FlowDirection) -> impl Iterator<Item = &Link> {
         let key = (task.session, task.connection, way);
-        let names = self.of.get(&key).into_iter().flatten();
-        names.filter_map(|name| self.links.get(name))
+        let places = self.of.get(&key).into_iter().flatten();
+        places.map(|place| &self.links[*place])
     }
 
     /// The rate of the slowest link that carries what goes that way, in bytes per second.
@@ -175,8 +174,10 @@ impl Paths {
             let meanwhile = link.delays.get(first..behind.max(first + 1))?;
             meanwhile.iter().map(|(_, delay_ns)| *delay_ns).max()
         };
-        let delays: Option<Vec<u64>> = self.links(task, way).map(of_link).collect();
-        let all_ns = delays?.into_iter().fold(0, u64::saturating_add);
+        let mut links = self.links(task, way);
+        let all_ns = links.try_fold(0, |all_ns: u64, link| {
+            Some(all_ns.saturating_add(of_link(link)?))
+        })?;
         (all_ns > 0).then_some(all_ns)
     }
 
@@ -308,12 +309,19 @@ impl Carried {
         };
         let legs = legs(connections.rows.iter().map(|row| &row.record));
         let mut hiding = std::collections::BTreeSet::new();
-        let mut bytes: HashMap<(wansan_trace::NameId, SenderKey), u64> = HashMap::default();
+        let mut passed: HashMap<(wansan_trace::NameId, Ends), u64> = HashMap::default();
         for packet in packets.rows.iter().map(|row| &row.record) {
             if is_encrypted(packet) {
                 hiding.insert(packets.names.get(packet.path).to_owned());
-            } else if let Some(key) = legs.get(&(packet.source, packet.destination)) {
-                *bytes.entry((packet.path, *key)).or_default() += u64::from(packet.ip_bytes);
+            } else {
+                let ends = Ends::of(packet.source, packet.destination);
+                *passed.entry((packet.path, ends)).or_default() += u64::from(packet.ip_bytes);
+            }
+        }
+        let mut bytes: HashMap<(wansan_trace::NameId, SenderKey), u64> = HashMap::default();
+        for ((path, ends), passed) in passed {
+            if let Some(key) = legs.get(&ends) {
+                *bytes.entry((path, *key)).or_default() += passed;
             }
         }
         for ((path, key), bytes) in bytes {
@@ -346,14 +354,12 @@ impl Carried {
 /// connections from the initiator to the target, over relays too.
 fn legs<'c>(
     records: impl Iterator<Item = &'c wansan_trace::event::Connection> + Clone,
-) -> HashMap<(SocketAddr, SocketAddr), SenderKey> {
+) -> HashMap<Ends, SenderKey> {
     let mut legs = HashMap::default();
     let mut add = |session, connection, from: SocketAddr, to: SocketAddr| {
-        legs.insert((from, to), (session, connection, FlowDirection::ToTarget));
-        legs.insert(
-            (to, from),
-            (session, connection, FlowDirection::ToInitiator),
-        );
+        let key = |way| (session, connection, way);
+        legs.insert(Ends::of(from, to), key(FlowDirection::ToTarget));
+        legs.insert(Ends::of(to, from), key(FlowDirection::ToInitiator));
     };
     // A relay's two connections of a flow, by the first one's far end.
     let of_relays = records.clone().filter(|record| record.role == Role::Relay);

@@ -5,6 +5,7 @@ use foldhash::HashMap;
 use wansan_trace::event::PduDirection;
 use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
+use super::bytes::LinksNs;
 use super::paths::Paths;
 use super::senders::SenderKey;
 use super::timeline::Timeline;
@@ -80,17 +81,12 @@ impl Transits {
     }
 
     /// Takes an I/O into account whose bytes take so long at the links' rate.
-    pub(super) fn see(
-        &mut self,
-        task: &Task,
-        timeline: &Timeline,
-        links_ns: &HashMap<FlowDirection, u64>,
-    ) {
+    pub(super) fn see(&mut self, task: &Task, timeline: &Timeline, links_ns: &LinksNs) {
         let Some(epoch) = self.epoch(timeline) else {
             return;
         };
         for way in DIRECTIONS {
-            let link_ns = links_ns.get(&way).copied().unwrap_or(0);
+            let link_ns = links_ns.of(way);
             let took_ns = timeline.unknown_ns(way).saturating_sub(link_ns);
             let key = (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = self.least_ns.entry(key).or_insert(u64::MAX);
@@ -131,7 +127,7 @@ impl Transits {
         &self,
         task: &Task,
         timeline: &mut Timeline,
-        links_ns: &HashMap<FlowDirection, u64>,
+        links_ns: &LinksNs,
         paths: &Paths,
     ) {
         let epoch = self.epoch(timeline);
@@ -144,7 +140,7 @@ impl Transits {
             let delayed_ns = self.delayed_ns(task, way, span_ns, paths);
             let least_ns = least_ns.min(delayed_ns.unwrap_or(u64::MAX));
             timeline.take_last(way, least_ns, Cause::Propagation);
-            let link_ns = links_ns.get(&way).copied().unwrap_or(0);
+            let link_ns = links_ns.of(way);
             timeline.take_last(way, link_ns, Cause::Transmission);
         }
     }

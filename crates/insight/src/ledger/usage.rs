@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wansan_schema::{WaitCause, WaitSum};
 use wansan_trace::{Layer, SessionId};
 
-use super::{Ledger, Source, Wait};
+use super::{Ledger, Source, Wait, latency_ns};
 use crate::cause::{Cause, Limit};
 use crate::traffic::FlowDirection;
 
@@ -54,9 +54,7 @@ impl WaitUse {
     #[must_use]
     pub fn of(ledger: &Ledger<'_>) -> WaitUse {
         let mut adding = Adding::default();
-        for account in ledger.accounts() {
-            adding.add(account.latency_ns(), &account.waits);
-        }
+        ledger.each(|_, waits| adding.add(latency_ns(waits), waits));
         adding.finish()
     }
 
@@ -64,10 +62,10 @@ impl WaitUse {
     #[must_use]
     pub fn by_session(ledger: &Ledger<'_>) -> BTreeMap<SessionId, WaitUse> {
         let mut sessions: BTreeMap<SessionId, Adding> = BTreeMap::new();
-        for account in ledger.accounts() {
-            let adding = sessions.entry(account.session).or_default();
-            adding.add(account.latency_ns(), &account.waits);
-        }
+        ledger.each(|task, waits| {
+            let adding = sessions.entry(task.session).or_default();
+            adding.add(latency_ns(waits), waits);
+        });
         let finished = sessions.into_iter();
         finished
             .map(|(session, adding)| (session, adding.finish()))
@@ -173,7 +171,10 @@ type Key = (Layer, Option<FlowDirection>, Cause, Source);
 pub(super) struct Adding {
     ios: u64,
     latency_ns: u128,
-    sums: HashMap<Key, (u128, u128)>,
+    /// Lengths, and how much of them is uncertain.
+    sums: Vec<(Key, (u128, u128))>,
+    /// The place of each among the sums.
+    places: HashMap<Key, usize>,
 }
 
 impl Adding {
@@ -182,16 +183,28 @@ impl Adding {
         self.ios += 1;
         self.latency_ns += u128::from(latency_ns);
         let mut all_ns = 0;
+        // Most have the same waits in the same order.
+        let mut likely = 0;
         for wait in waits {
-            let (length_ns, uncertain_ns) = self
-                .sums
-                .entry((wait.layer, wait.way, wait.cause, wait.source))
-                .or_default();
+            let key = (wait.layer, wait.way, wait.cause, wait.source);
+            let place = match self.sums.get(likely) {
+                Some((known, _)) if *known == key => likely,
+                _ => self.place(key),
+            };
+            likely = place + 1;
+            let (_, (length_ns, uncertain_ns)) = &mut self.sums[place];
             *length_ns += u128::from(wait.length_ns());
             *uncertain_ns += u128::from(wait.uncertain_ns);
             all_ns += wait.length_ns();
         }
         assert_eq!(all_ns, latency_ns, "each moment of a latency has one cause");
+    }
+
+    fn place(&mut self, key: Key) -> usize {
+        *self.places.entry(key).or_insert_with(|| {
+            self.sums.push((key, Default::default()));
+            self.sums.len() - 1
+        })
     }
 
     pub(super) fn finish(self) -> WaitUse {

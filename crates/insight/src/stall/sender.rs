@@ -165,15 +165,14 @@ impl<'a> Sender<'a> {
     fn replay(mut self) -> Vec<Stall> {
         let segments = &self.conversation.segments;
         let mut events: Vec<(u64, Event)> = Vec::new();
-        for (place, segment) in segments.iter().enumerate() {
-            if segment.way == self.way {
-                if segment.payload_bytes > 0 {
-                    events.push((segment.sent_ns, Event::Sends(place)));
-                }
-            } else if let Some(arrived_ns) = segment.arrived_ns {
-                events.push((arrived_ns, Event::Hears(place)));
-            }
-        }
+        let own = |segment: &Segment| segment.way == self.way;
+        let placed = || segments.iter().enumerate();
+        let sent = placed().filter(|(_, segment)| own(segment) && segment.payload_bytes > 0);
+        events.extend(sent.map(|(place, segment)| (segment.sent_ns, Event::Sends(place))));
+        let heard = placed().filter(|(_, segment)| !own(segment));
+        events.extend(
+            heard.filter_map(|(place, segment)| Some((segment.arrived_ns?, Event::Hears(place)))),
+        );
         let samples = self.conversation.windows.iter();
         let of_way = samples.filter(|sampled| sampled.way == self.way);
         for sampled in of_way {
@@ -182,7 +181,8 @@ impl<'a> Sender<'a> {
                 events.push((sampled.at_ns, Event::AllSent));
             }
         }
-        events.sort_unstable();
+        // Each kind is sorted already, or nearly so: the stable sort merges such runs.
+        events.sort();
         let heard = events.iter().filter_map(|(time_ns, event)| match event {
             Event::Hears(place) => Some((*time_ns, segments[*place].acked)),
             _ => None,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
-use wansan_trace::{ConnectionId, Layer, NameId, SessionId, TaskTag};
+use wansan_trace::{Layer, NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
 use crate::command_window::at_or_after;
@@ -95,6 +95,10 @@ pub fn r2t_waits(pdus: &[Row<Pdu>], sendings: &[Sendings<'_>]) -> Vec<Stall> {
         last: &'a Pdu,
         /// R2Ts whose data were not all sent yet, by Target Transfer Tag.
         asked: BTreeSet<u32>,
+    }
+    // Reads have none.
+    if !pdus.iter().any(|row| row.record.opcode == R2T) {
+        return Vec::new();
     }
     let initiators = initiators(pdus);
     let mut writes: HashMap<(SessionId, TaskTag), Write<'_>> = HashMap::default();
@@ -205,10 +209,13 @@ pub fn lockstep_waits(pdus: &[Row<Pdu>], tasks: &[Task], sendings: &[Sendings<'_
         came.entry(command.session).or_default().push(command);
     }
     let has_several = |commands: &Vec<&Pdu>| {
-        let ids: BTreeSet<ConnectionId> = commands.iter().map(|pdu| pdu.connection).collect();
-        ids.len() > 1
+        let first = commands[0].connection;
+        commands.iter().any(|pdu| pdu.connection != first)
     };
     came.retain(|_, commands| has_several(commands));
+    if came.is_empty() {
+        return Vec::new();
+    }
     let mut entered: HashMap<(SessionId, TaskTag), u64> = HashMap::default();
     for task in tasks {
         if let Some(at_ns) = task.enter_ns(Layer::Target) {

@@ -25,6 +25,7 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
     };
     let mut found: HashMap<usize, Conversation> = HashMap::default();
     let mut raw = collect(packets, traffic, &cell.carriers);
+    let mut queued = queued(&pdus.rows);
     for (place, flow) in traffic.flows.iter().enumerate() {
         let Content::Session(session, connection) = flow.content else {
             continue;
@@ -47,30 +48,31 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
             Times::Seen | Times::ByHandshake => 0,
             Times::ByAcknowledgements => least_round_trip_ns(&seen) / 2,
         };
-        let scales = [
+        let scales = [FlowDirection::ToTarget, FlowDirection::ToInitiator].map(|way| {
+            let known = carrier.shifts[way as usize];
             (
-                carrier.shifts[0],
-                least_shift(&seen, FlowDirection::ToTarget, off_ns),
-            ),
-            (
-                carrier.shifts[1],
-                least_shift(&seen, FlowDirection::ToInitiator, off_ns),
-            ),
-        ];
+                known,
+                known.map_or_else(|| least_shift(&seen, way, off_ns), |_| 0),
+            )
+        });
         let scaled = seen.into_iter().map(|(segment, window)| {
             let window = u64::from(window);
-            let window = match scales[usize::from(segment.way == FlowDirection::ToInitiator)] {
+            let window = match scales[segment.way as usize] {
                 (Some(shift), _) => Announced::Exactly(window << shift),
                 (None, least) => Announced::AtLeast(window << least),
             };
             Segment { window, ..segment }
         });
+        let mut given = |way| {
+            let given = queued.remove(&(session, connection, way));
+            given.unwrap_or_default()
+        };
         let conversation = Conversation {
             session,
             connection,
             segments: scaled.collect(),
-            requests: queued(&pdus.rows, session, connection, FlowDirection::ToTarget),
-            answers: queued(&pdus.rows, session, connection, FlowDirection::ToInitiator),
+            requests: given(FlowDirection::ToTarget),
+            answers: given(FlowDirection::ToInitiator),
             windows: ends.windows,
             request_mss_bytes: ends.request_mss_bytes,
             answer_mss_bytes: ends.answer_mss_bytes,
@@ -96,6 +98,7 @@ fn collect(
     let mut flows: HashMap<usize, Vec<(Segment, u16)>> = HashMap::default();
     let mut places = Places::of(carriers);
     let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::default();
+    let passes_several = has_several_paths(packets, traffic);
     for (number, row) in packets.rows.iter().enumerate() {
         let packet = &row.record;
         let Some((flow, way)) = traffic.flow(packet) else {
@@ -106,21 +109,23 @@ fn collect(
             continue;
         };
         let segments = flows.entry(flow).or_default();
-        let alike = Alike::of(packet);
         let left_ns = packet.departed.ns();
         let arrived_ns = (packet.verdict == Verdict::Delivered).then_some(left_ns);
-        if let Some((before, path)) = under_way.get_mut(&alike)
-            && *path != packet.path
-            && segments[*before]
-                .0
-                .arrived_ns
-                .is_some_and(|at_ns| at_ns <= packet.time.ns())
-        {
-            *path = packet.path;
-            segments[*before].0.arrived_ns = arrived_ns;
-            continue;
+        if passes_several[flow] {
+            let alike = Alike::of(packet);
+            if let Some((before, path)) = under_way.get_mut(&alike)
+                && *path != packet.path
+                && segments[*before]
+                    .0
+                    .arrived_ns
+                    .is_some_and(|at_ns| at_ns <= packet.time.ns())
+            {
+                *path = packet.path;
+                segments[*before].0.arrived_ns = arrived_ns;
+                continue;
+            }
+            under_way.insert(alike, (segments.len(), packet.path));
         }
-        under_way.insert(alike, (segments.len(), packet.path));
         let segment = Segment {
             packet: number,
             sent_ns: packet.time.ns(),
@@ -137,28 +142,39 @@ fn collect(
     flows
 }
 
-/// What a sender gave to TCP, as it recorded it. A receiver's records do not tell when that was.
-fn queued(
-    pdus: &[Row<Pdu>],
-    session: SessionId,
-    connection: ConnectionId,
-    way: FlowDirection,
-) -> Vec<Queued> {
-    let of_way = pdus.iter().map(|row| &row.record).filter(|pdu| {
-        pdu.session == session
-            && pdu.connection == connection
-            && pdu.direction == PduDirection::Sent
-            && opcode::is_request(pdu.opcode) == (way == FlowDirection::ToTarget)
-    });
-    let mut queued: Vec<Queued> = of_way
-        .map(|pdu| Queued {
+/// Whether the packets of each flow pass several paths one way.
+fn has_several_paths(packets: &Table<Packet>, traffic: &Traffic) -> Vec<bool> {
+    let mut first: Vec<[Option<NameId>; 2]> = vec![[None; 2]; traffic.flows.len()];
+    let mut has_several = vec![false; traffic.flows.len()];
+    for packet in packets.rows.iter().map(|row| &row.record) {
+        if let Some((flow, way)) = traffic.flow(packet) {
+            let first = *first[flow][way as usize].get_or_insert(packet.path);
+            has_several[flow] |= first != packet.path;
+        }
+    }
+    has_several
+}
+
+/// What each sender gave to TCP, as it recorded it, by place. A receiver's records do not tell when that was.
+fn queued(pdus: &[Row<Pdu>]) -> HashMap<(SessionId, ConnectionId, FlowDirection), Vec<Queued>> {
+    let mut queued: HashMap<_, Vec<Queued>> = HashMap::default();
+    let records = pdus.iter().map(|row| &row.record);
+    for pdu in records.filter(|pdu| pdu.direction == PduDirection::Sent) {
+        let way = match opcode::is_request(pdu.opcode) {
+            true => FlowDirection::ToTarget,
+            false => FlowDirection::ToInitiator,
+        };
+        let of_way = queued.entry((pdu.session, pdu.connection, way));
+        of_way.or_default().push(Queued {
             at_ns: pdu.time.ns(),
             offset: pdu.stream_offset,
             task: pdu.task,
             opcode: pdu.opcode,
-        })
-        .collect();
-    queued.sort_by_key(|pdu| pdu.offset);
+        });
+    }
+    for of_way in queued.values_mut() {
+        of_way.sort_by_key(|pdu| pdu.offset);
+    }
     queued
 }
 
@@ -186,8 +202,9 @@ impl Ends {
         };
         // Each file has ids of its own for the same names.
         let sends = |host: &str, requests: bool| {
+            let host = pdus.names.find(host);
             pdus.rows.iter().any(|row| {
-                pdus.names.get(row.host) == host
+                Some(row.host) == host
                     && row.record.session == session
                     && row.record.direction == PduDirection::Sent
                     && opcode::is_request(row.record.opcode) == requests
