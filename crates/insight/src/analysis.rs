@@ -1,11 +1,14 @@
 //! A cell's records looked at once: what its numbers and its charts are both made of.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use wansan_trace::SessionId;
+use wansan_trace::{Layer, SessionId};
 
 use crate::cell::Cell;
+use crate::join::{Joined, Task};
 use crate::ledger::{Ledger, WaitUse};
+use crate::population::Population;
 use crate::stall::{self, Stall};
 use crate::traffic::Traffic;
 use crate::window::Window;
@@ -19,6 +22,37 @@ pub struct Analysis<'a> {
     /// The stalls that ended in the window, by the time at which they began.
     pub(crate) stalls: Vec<Stall>,
     pub(crate) ledger: Ledger<'a>,
+    held: OnceCell<Held>,
+}
+
+/// How many I/Os each of the recorded layers held, top to bottom.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Of each session.
+    pub(crate) by_session: BTreeMap<SessionId, Vec<Population>>,
+    /// Of all together.
+    pub(crate) all: Vec<Population>,
+}
+
+impl Held {
+    fn of(joined: &Joined) -> Held {
+        let by_session: BTreeMap<SessionId, Vec<Population>> = { joined.by_session().into_iter() }
+            .map(|(session, tasks)| (session, populations(&tasks, joined)))
+            .collect();
+        let all = (0..joined.layers.len())
+            .map(|place| Population::sum(by_session.values().map(|held| &held[place])))
+            .collect();
+        Held { by_session, all }
+    }
+}
+
+/// Who is in each of the recorded layers.
+fn populations(tasks: &[&Task], joined: &Joined) -> Vec<Population> {
+    let held = |layer: &Layer| {
+        let span = |task: &&Task| task.span_ns(*layer, joined.records);
+        Population::of(tasks.iter().filter_map(span))
+    };
+    joined.layers.iter().map(held).collect()
 }
 
 impl<'a> Analysis<'a> {
@@ -37,7 +71,13 @@ impl<'a> Analysis<'a> {
             traffic,
             stalls,
             ledger,
+            held: OnceCell::new(),
         }
+    }
+
+    /// How many I/Os the layers held.
+    pub(crate) fn held(&self) -> &Held {
+        self.held.get_or_init(|| Held::of(&self.cell.joined))
     }
 
     /// What the I/Os of each session waited for.

@@ -10,7 +10,6 @@ use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, Layer, NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
-use crate::join::Task;
 use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
 use crate::population::Population;
 use crate::window::Window;
@@ -51,14 +50,14 @@ pub(crate) fn command_window_uses(
     let Some(pdus) = &cell.pdu else {
         return BTreeMap::new();
     };
-    let mut by_session: BTreeMap<SessionId, Vec<&Task>> = BTreeMap::new();
-    for task in &cell.joined.tasks {
-        by_session.entry(task.session).or_default().push(task);
-    }
-    let waiting = by_session.into_iter().map(|(session, tasks)| {
-        let spans = cell.joined.way_in_spans(&tasks, Layer::Window);
-        (session, Population::of(spans))
-    });
+    let waiting = cell
+        .joined
+        .by_session()
+        .into_iter()
+        .map(|(session, tasks)| {
+            let spans = cell.joined.way_in_spans(&tasks, Layer::Window);
+            (session, Population::of(spans))
+        });
     command_window_use(&pdus.rows, window, &waiting.collect())
 }
 

@@ -1,7 +1,8 @@
 //! Joins the crossings of all hosts: one [`Task`] per I/O.
 
-use foldhash::HashMap;
+use std::collections::BTreeMap;
 
+use foldhash::HashMap;
 use wansan_trace::event::Crossing;
 use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, Direction, Layer, SessionId, TaskTag};
@@ -132,11 +133,17 @@ pub fn join(rows: &[Row<Crossing>]) -> Joined {
     let mut tasks: Vec<Task> = Vec::new();
     let mut newest = Newest::default();
     let mut repeated_crossings = 0;
+    // A task mostly crosses several layers at a moment.
+    let mut last: Option<((SessionId, TaskTag), u32)> = None;
     for row in rows {
         let crossing = &row.record;
         let key = (crossing.session, crossing.task);
         let depth = crossing.layer.depth();
-        let place = newest.get(&key).copied();
+        let place = match last {
+            Some((last, place)) if last == key => Some(place),
+            _ => newest.get(&key).copied(),
+        };
+        last = place.map(|place| (key, place));
         let place = match (place, crossing.direction) {
             (Some(place), Direction::Enter)
                 if tasks[place as usize].may_enter(depth, crossing.time.ns()) =>
@@ -154,6 +161,7 @@ pub fn join(rows: &[Row<Crossing>]) -> Joined {
                 let place = tasks.len() as u32;
                 tasks.push(Task::new(crossing.session, crossing.task, earlier));
                 newest.insert(key, place);
+                last = Some((key, place));
                 place
             }
         };
@@ -229,6 +237,15 @@ impl Joined {
                 }
             }
         }
+    }
+
+    /// The I/Os of each session, in the order in which they were first seen.
+    pub(crate) fn by_session(&self) -> BTreeMap<SessionId, Vec<&Task>> {
+        let mut sessions: BTreeMap<SessionId, Vec<&Task>> = BTreeMap::new();
+        for task in &self.tasks {
+            sessions.entry(task.session).or_default().push(task);
+        }
+        sessions
     }
 
     /// The highest layer that was recorded.

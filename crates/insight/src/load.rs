@@ -36,27 +36,47 @@ pub struct LoadUse {
 #[must_use]
 pub fn load_use(spans_ns: &[(u64, u64)], window: Window) -> LoadUse {
     let population = Population::of(spans_ns.iter().copied());
+    let times = Times::of(spans_ns);
     let most = population.max(window);
     let pinned_ratio = population.mean(window) / most.max(1) as f64;
-    let gap_ratio = gap_ratio(spans_ns, window);
+    let gap_ratio = gap_ratio(&times, window);
     let closed_loop = most > 0
         && pinned_ratio >= PINNED_RATIO
         && gap_ratio <= GAP_RATIO
-        && began_at_once(spans_ns, most);
+        && began_at_once(spans_ns, &population, most);
     LoadUse {
         pinned_ratio,
         gap_ratio,
         closed_loop,
-        batches: gap_ratio <= GAP_RATIO && in_batches(spans_ns, most, window),
+        batches: gap_ratio <= GAP_RATIO && in_batches(&times, most, window),
+    }
+}
+
+/// When I/Os were submitted, and when completed, each by time.
+struct Times {
+    submitted_ns: Vec<u64>,
+    completed_ns: Vec<u64>,
+}
+
+impl Times {
+    fn of(spans_ns: &[(u64, u64)]) -> Times {
+        let (mut submitted_ns, mut completed_ns): (Vec<u64>, Vec<u64>) =
+            spans_ns.iter().copied().unzip();
+        submitted_ns.sort_unstable();
+        completed_ns.sort_unstable();
+        Times {
+            submitted_ns,
+            completed_ns,
+        }
     }
 }
 
 /// Whether I/Os are submitted `most` at a time, each time when none is in flight.
-fn in_batches(spans_ns: &[(u64, u64)], most: u64, window: Window) -> bool {
-    let mut submitted_ns: Vec<u64> = spans_ns.iter().map(|span| span.0).collect();
-    let mut completed_ns: Vec<u64> = spans_ns.iter().map(|span| span.1).collect();
-    submitted_ns.sort_unstable();
-    completed_ns.sort_unstable();
+fn in_batches(times: &Times, most: u64, window: Window) -> bool {
+    let Times {
+        submitted_ns,
+        completed_ns,
+    } = times;
     let (mut ios, mut batches) = (0_u64, 0_u64);
     for (before, &time_ns) in submitted_ns.iter().enumerate() {
         if window.contains(time_ns) {
@@ -71,11 +91,11 @@ fn in_batches(spans_ns: &[(u64, u64)], most: u64, window: Window) -> bool {
 }
 
 /// See [`LoadUse::gap_ratio`]; infinite when nothing was submitted after a completion.
-fn gap_ratio(spans_ns: &[(u64, u64)], window: Window) -> f64 {
-    let mut submitted_ns: Vec<u64> = spans_ns.iter().map(|span| span.0).collect();
-    let mut completed_ns: Vec<u64> = spans_ns.iter().map(|span| span.1).collect();
-    submitted_ns.sort_unstable();
-    completed_ns.sort_unstable();
+fn gap_ratio(times: &Times, window: Window) -> f64 {
+    let Times {
+        submitted_ns,
+        completed_ns,
+    } = times;
     let mut completed = 0;
     let mut gaps_ns = Vec::new();
     for &time_ns in submitted_ns.iter().filter(|&&ns| window.contains(ns)) {
@@ -99,7 +119,7 @@ fn gap_ratio(spans_ns: &[(u64, u64)], window: Window) -> f64 {
 /// than a fifth of the typical latency, as a closed loop does. A paced load needs half of the
 /// latency, so this tells one whose pace happens to fall just behind its completions. One I/O at
 /// a time does not count: that is how a session is set up. True when the start does not tell.
-fn began_at_once(spans_ns: &[(u64, u64)], most: u64) -> bool {
+fn began_at_once(spans_ns: &[(u64, u64)], population: &Population, most: u64) -> bool {
     let mut latencies_ns: Vec<u64> = spans_ns.iter().map(|span| span.1 - span.0).collect();
     if latencies_ns.is_empty() {
         return true;
@@ -114,7 +134,6 @@ fn began_at_once(spans_ns: &[(u64, u64)], most: u64) -> bool {
         from_ns: 0,
         to_ns: u64::MAX,
     };
-    let population = Population::of(spans_ns.iter().copied());
     let reached = |count: u64| {
         let step = population
             .steps(everything)

@@ -38,13 +38,17 @@ impl Population {
         Population { begins_ns, ends_ns }
     }
 
-    /// Adds those of another population.
-    pub fn merge(&mut self, other: &Population) {
-        self.begins_ns.extend_from_slice(&other.begins_ns);
-        self.ends_ns.extend_from_slice(&other.ends_ns);
-        // Two sorted runs: the stable sort only merges them.
-        self.begins_ns.sort();
-        self.ends_ns.sort();
+    /// Those of several populations together.
+    pub fn sum<'p>(parts: impl IntoIterator<Item = &'p Population>) -> Population {
+        let mut sum = Population::default();
+        for part in parts {
+            sum.begins_ns.extend_from_slice(&part.begins_ns);
+            sum.ends_ns.extend_from_slice(&part.ends_ns);
+        }
+        // Sorted runs: the stable sort only merges them.
+        sum.begins_ns.sort();
+        sum.ends_ns.sort();
+        sum
     }
 
     /// How many are there at a moment.
@@ -187,8 +191,7 @@ mod tests {
 
     #[test]
     fn merged_populations_add_up() {
-        let mut sum = three();
-        sum.merge(&Population::of([(1, 21)]));
+        let sum = Population::sum([&three(), &Population::of([(1, 21)])]);
         assert_eq!(sum.at(20), 3);
         assert_eq!(sum.at(21), 2);
         assert!((sum.mean(WINDOW) - (1.5 + 11.0 / 20.0)).abs() < 1e-12);

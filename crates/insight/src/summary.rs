@@ -1,10 +1,11 @@
 //! One cell in numbers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wansan_schema::{BelowSocket, StallUse};
-use wansan_trace::{Layer, SessionId};
+use wansan_trace::Layer;
 
 use crate::analysis::Analysis;
 use crate::below;
@@ -165,7 +166,6 @@ impl Analysis<'_> {
 fn summary(analysis: &Analysis<'_>) -> CellSummary {
     let (cell, window) = (analysis.cell, analysis.window);
     let joined = &cell.joined;
-    let by_session = by_session(joined);
     let windows = analysis.ledger.command_windows();
     let waits = WaitUse::of(&analysis.ledger);
     let mut asked = cell
@@ -177,23 +177,21 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     let mut sessions = Vec::new();
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
-    let mut all_held = vec![Population::default(); joined.layers.len()];
-    for (session, tasks) in &by_session {
+    let mut there: Vec<&[Population]> = Vec::new();
+    for (session, tasks) in &joined.by_session() {
         // One that did nothing meanwhile would make means per session too small.
         let is_there = |&(from_ns, to_ns): &(u64, u64)| window.overlap_ns(from_ns, to_ns) > 0;
         if !top_spans(tasks, joined).iter().any(is_there) {
             continue;
         }
         let (sums, latencies_ns) = add_up(tasks, joined, window);
-        let held = populations(tasks, joined);
-        for (all, held) in all_held.iter_mut().zip(&held) {
-            all.merge(held);
-        }
+        let held = &analysis.held().by_session[session][..];
+        there.push(held);
         total.merge(&sums);
         all_latencies_ns.extend_from_slice(&latencies_ns);
         sessions.push(SessionUse {
             session: session.to_string(),
-            scope: scope(tasks, joined, window, &held, &sums, latencies_ns),
+            scope: scope(tasks, joined, window, held, &sums, latencies_ns),
             load: load_use(&top_spans(tasks, joined), window),
             command_window: windows.get(session).copied(),
             connections: connection_uses(tasks, joined, pdus, window),
@@ -201,16 +199,15 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
         });
     }
     let everything: Vec<&Task> = joined.tasks.iter().collect();
+    let held = match there.len() == analysis.held().by_session.len() {
+        true => Cow::Borrowed(&analysis.held().all[..]),
+        false => (0..joined.layers.len())
+            .map(|place| Population::sum(there.iter().map(|held| &held[place])))
+            .collect(),
+    };
     CellSummary {
         window,
-        total: scope(
-            &everything,
-            joined,
-            window,
-            &all_held,
-            &total,
-            all_latencies_ns,
-        ),
+        total: scope(&everything, joined, window, &held, &total, all_latencies_ns),
         sessions,
         transport: cell
             .tcp
@@ -241,29 +238,12 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     }
 }
 
-fn by_session(joined: &Joined) -> BTreeMap<SessionId, Vec<&Task>> {
-    let mut sessions: BTreeMap<SessionId, Vec<&Task>> = BTreeMap::new();
-    for task in &joined.tasks {
-        sessions.entry(task.session).or_default().push(task);
-    }
-    sessions
-}
-
 fn top_spans(tasks: &[&Task], joined: &Joined) -> Vec<(u64, u64)> {
     let Some(top) = joined.top() else {
         return Vec::new();
     };
     let span = |task: &&Task| task.span_ns(top, joined.records);
     tasks.iter().filter_map(span).collect()
-}
-
-/// Who is in each of the recorded layers.
-fn populations(tasks: &[&Task], joined: &Joined) -> Vec<Population> {
-    let held = |layer: &Layer| {
-        let span = |task: &&Task| task.span_ns(*layer, joined.records);
-        Population::of(tasks.iter().filter_map(span))
-    };
-    joined.layers.iter().map(held).collect()
 }
 
 /// Sums over the I/Os of one session that were completed in the window, and their latencies.

@@ -4,8 +4,6 @@ use super::time_axis::{Steps, rounded};
 use super::{CellCharts, Detail, LayerReport, LayerSamples};
 use super::{network, packets};
 use crate::analysis::Analysis;
-use crate::join::Joined;
-use crate::population::Population;
 use crate::summary::{CellSummary, LayerUse};
 
 impl CellCharts {
@@ -29,7 +27,7 @@ impl CellCharts {
         }
         if let Some(steps) = Steps::new(detail.steps, cell.joined.records, window) {
             charts.time = Some(steps.axis());
-            charts.in_flight = in_flight(&cell.joined, &steps);
+            charts.in_flight = in_flight(analysis, &steps);
             if let (Some(tcp), Some(steps)) = (
                 &cell.tcp,
                 Steps::new(detail.tcp_steps, cell.joined.records, window),
@@ -69,18 +67,14 @@ fn little_disagrees(summary: &CellSummary) -> Vec<String> {
         .collect()
 }
 
-fn in_flight(joined: &Joined, steps: &Steps) -> Vec<LayerSamples> {
-    let samples = |&layer: &wansan_trace::Layer| {
-        let spans = joined
-            .tasks
-            .iter()
-            .filter_map(|task| task.span_ns(layer, joined.records));
-        LayerSamples {
-            layer: layer.name().to_owned(),
-            values: steps.means(&Population::of(spans)),
-        }
-    };
-    joined.layers.iter().map(samples).collect()
+fn in_flight(analysis: &Analysis<'_>, steps: &Steps) -> Vec<LayerSamples> {
+    let layers = analysis.cell.joined.layers.iter();
+    let held = layers.zip(&analysis.held().all);
+    let samples = held.map(|(layer, held)| LayerSamples {
+        layer: layer.name().to_owned(),
+        values: steps.means(held),
+    });
+    samples.collect()
 }
 
 #[cfg(test)]

@@ -126,6 +126,7 @@ pub(super) fn stall_diagrams(
         traffic,
         stalls,
         ledger,
+        ..
     } = analysis;
     let causes = summary.stalls.iter().flat_map(|stalls| &stalls.causes);
     let diagrams = causes.filter_map(|of_cause| {
