@@ -64,7 +64,7 @@ fn of_cell(
     records: &dyn Fn(u64) -> Option<Cell>,
     goes_on: &(dyn Fn() -> bool + Sync),
 ) -> Option<Prediction> {
-    let reading = Reading::of(&records(bound.cell)?, Some(observed.summary.window)).ok()?;
+    let reading = Reading::of_summary(&records(bound.cell)?, &observed.summary).ok()?;
     // What twins have no knob for is not simulated.
     changed(&reading.setup, change).ok()?;
     let twin = Twin::by_one_seed(reading, goes_on).ok()?;

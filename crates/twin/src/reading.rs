@@ -218,8 +218,24 @@ impl Reading {
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
     pub fn of(cell: &Cell, window: Option<Window>) -> Result<Reading, Unfit> {
-        check(cell)?;
         let window = window.unwrap_or_else(|| cell.joined.busy_window());
+        Reading::of_window(cell, window, None)
+    }
+
+    /// The same of a cell whose numbers are known, in their window.
+    ///
+    /// # Errors
+    /// [`Unfit`] when it cannot be simulated.
+    pub fn of_summary(cell: &Cell, known: &CellSummary) -> Result<Reading, Unfit> {
+        Reading::of_window(cell, known.window, Some(known))
+    }
+
+    fn of_window(
+        cell: &Cell,
+        window: Window,
+        known: Option<&CellSummary>,
+    ) -> Result<Reading, Unfit> {
+        check(cell)?;
         let (mut unknown, mut shortened) = (Vec::new(), Vec::new());
         let moved = load::Moved::of(cell);
         let loads = load::loads(cell, &moved, window)?;
@@ -245,7 +261,10 @@ impl Reading {
             from_ns: window.from_ns,
             to_ns: window.from_ns + time.as_nanos() as u64,
         };
-        let recorded = summarise(cell, Some(window));
+        let recorded = match known {
+            Some(known) if window == known.window => known.clone(),
+            _ => summarise(cell, Some(window)),
+        };
         let done_bytes: u64 = loads.iter().map(|load| load.done_bytes).sum();
         let simulated = Window {
             from_ns: window.from_ns - warmup.min(MOST_WARMUP).as_nanos() as u64,
