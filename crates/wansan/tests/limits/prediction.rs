@@ -126,7 +126,7 @@ fn holds(
         return why.map_or_else(|| told(&output, false).map(|()| None), |why| Ok(Some(why)));
     }
     let predicted: Value = serde_json::from_slice(&output.stdout)?;
-    let predicted = predicted["predictions"][0]["bytes_per_s"].as_f64();
+    let predicted = predicted["predictions"][0]["bytes_per_s"]["median"].as_f64();
     let predicted = predicted.ok_or("nothing is predicted")?;
     let changed = run(arm, scratch.path(), "changed", changed)?;
     let measured = results(&changed)?["cells"][0]["bytes_per_s"].as_f64();
