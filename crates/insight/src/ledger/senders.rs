@@ -324,22 +324,22 @@ fn stops(
     let by_receiver = share(|sample| sample.rwnd_limited_ns).min(1.0);
     let by_buffer = share(|sample| sample.sndbuf_limited_ns).min(1.0 - by_receiver);
     let rest = if was_full && is_all_of_a_full_buffer_sent(after) {
-        Some(Cause::SendBuffer)
+        Some((Cause::SendBuffer, 1.0))
     } else if after.unsent_bytes > after.mss_bytes && after.in_flight_packets > 0 {
         let in_flight_bytes = f64::from(after.in_flight_packets) * f64::from(after.mss_bytes);
         let of_peer = in_flight_bytes / f64::from(after.rwnd_bytes.max(1));
         let of_own = f64::from(after.in_flight_packets) / f64::from(after.cwnd_packets.max(1));
-        Some(if of_peer > of_own {
-            receiver
-        } else {
-            Cause::CongestionWindow
-        })
+        let fuller = match of_peer > of_own {
+            true => receiver,
+            false => Cause::CongestionWindow,
+        };
+        let most = paced_ns(after).map_or(1.0, |paced_ns| paced_ns / passed_ns);
+        Some((fuller, most))
     } else {
         None
     };
-    let most = paced_ns(after).map_or(1.0, |paced_ns| paced_ns / passed_ns);
     let counted = [(receiver, by_receiver), (Cause::SendBuffer, by_buffer)];
-    let rest = rest.map(|cause| (cause, f64::min(1.0 - by_receiver - by_buffer, most)));
+    let rest = rest.map(|(cause, most)| (cause, f64::min(1.0 - by_receiver - by_buffer, most)));
     counted
         .into_iter()
         .chain(rest)
@@ -410,6 +410,20 @@ mod tests {
             ..it
         });
         assert_eq!(stopped(narrow, false), [(CongestionWindow, 1.0)]);
+    }
+
+    #[test]
+    fn what_a_full_buffer_has_sent_waits_for_room_however_fast_it_was_paced() {
+        let sent = samples(0, 200).map(|it| Tcp {
+            cwnd_packets: 300,
+            rwnd_bytes: 500_000,
+            pacing_bytes_per_s: 22_500_000,
+            unsent_bytes: it.mss_bytes,
+            send_memory_bytes: 120_000,
+            send_buffer_bytes: 128_000,
+            ..it
+        });
+        assert_eq!(stopped(sent, true), [(Cause::SendBuffer, 1.0)]);
     }
 
     #[test]
