@@ -5,7 +5,7 @@ use std::fmt;
 use statrs::distribution::{ContinuousCDF, Gamma};
 use wansan_path::{LossModel, Probability};
 
-/// The true share is in the range that is told with this probability.
+/// The true share is in the printed range with this probability.
 const SURE: f64 = 0.95;
 /// Halvings by which a quantile is found: as many as a number has digits.
 const HALVINGS: u32 = 53;

@@ -56,7 +56,7 @@ struct Flow {
     /// Bytes that were sent, and acknowledged.
     sent: u64,
     acknowledged: u64,
-    /// What was sent again, from and to which byte.
+    /// What was retransmitted: its first byte and the one behind its last.
     again: Vec<(u64, u64)>,
 }
 

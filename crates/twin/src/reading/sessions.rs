@@ -288,7 +288,7 @@ fn end(
     })
 }
 
-/// The window that the peer of an end was told of first, in bytes: half of the receive buffer
+/// The first window that an end announced to its peer, in bytes: half of the receive buffer
 /// (`tcp_select_initial_window`), less what has come of the next and is not read yet.
 fn first_window_bytes(cell: &Cell, host: &str, of: &event::Connection) -> Option<u64> {
     let table = cell.tcp.as_ref()?;
