@@ -414,7 +414,7 @@ impl<F: JournalFile> Journal<F> {
         self.drain.behind_since()
     }
 
-    /// Counters of what programs asked for, of which the cache `below` has counted what the journal has passed on.
+    /// Counters of programs' requests; `below`: those of the cache, which sees only what the journal passes on.
     #[must_use]
     pub fn counters(&self, below: Counters) -> Counters {
         Counters {

@@ -20,7 +20,7 @@ impl Tail {
         self.least_round_trip = Duration::from_nanos(info.min_rtt_ns());
     }
 
-    /// How all that there is to send for now is written to the socket, which does not wait for room.
+    /// Flags of the send that writes all there is to send for now; it does not block.
     pub(crate) fn flags(&self, socket: impl AsFd) -> SendFlags {
         // A kernel that does not tell goes on as before.
         let unsent_bytes = || queues::unsent_bytes(socket).unwrap_or(u64::MAX);

@@ -13,7 +13,7 @@ const HALVINGS: u32 = 53;
 /// A share of random loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LossShare {
-    /// As it is asked for, 0 to 1.
+    /// Set by a change: 0 to 1.
     Set(f64),
     /// As it was recorded.
     Recorded {

@@ -15,7 +15,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Nothing was told yet of another I/O.
+    /// Starts on another I/O, of which nothing is known yet.
     pub(super) fn clear(&mut self) {
         self.waits.clear();
     }

@@ -25,7 +25,7 @@ pub struct Pause {
 pub enum Begins {
     /// The one with this byte of data.
     Data(u64),
-    /// The first that acknowledges at least so many bytes, and comes no sooner than that after this was asked for: one
+    /// The first that acknowledges at least so many bytes, no sooner than that after the pause was requested: one
     /// burst may end, and the next begin, a little sooner or later in a stream.
     Acknowledgement(u64, Duration),
 }
