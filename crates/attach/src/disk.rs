@@ -556,8 +556,14 @@ impl Disk {
             Attention::Reset => DiskEvent::Reset,
             Attention::ModesChanged | Attention::Other => DiskEvent::Changed,
         });
-        // Until the next login asks again.
-        self.facts.modes.has_write_cache |= attention == Attention::ModesChanged;
+        if attention == Attention::ModesChanged {
+            self.assume_write_cache();
+        }
+    }
+
+    /// Its modes may be others now: until the next login asks again, it is taken for one with a volatile cache.
+    pub(crate) fn assume_write_cache(&mut self) {
+        self.facts.modes.has_write_cache = true;
     }
 
     fn take_others(&mut self, verdict: &Verdict, transfer: &Transfer) {
@@ -653,7 +659,7 @@ impl Disk {
                         if facts.is_same_disk(&known) {
                             return Ok((sessions, facts));
                         }
-                        if facts.serial != known.serial {
+                        if !facts.identity.is(&known.identity) {
                             // Another one must not stay reserved.
                             drop(sessions.logout());
                         }
@@ -747,7 +753,10 @@ fn log_in(
 ) -> LoggedIn {
     let mut sessions = Sessions::connect(url, config, kinds, record_bytes)?;
     match Facts::ask(&mut sessions, url.lun, at) {
-        Ok(facts) => Ok((sessions, facts)),
+        Ok(facts) => {
+            sessions.keep_to(url.lun, at, &facts.identity);
+            Ok((sessions, facts))
+        }
         Err(error) => {
             // It must not stay reserved, unless it was.
             let claim = config

@@ -268,9 +268,9 @@ fn refusal(error: OpenError, url: &IscsiUrl) -> String {
 /// What tells a disk from all others: its serial number, or its URL where it has none, and its size.
 fn identity(url: &IscsiUrl, facts: &Facts) -> Identity {
     let mut digest = Sha256::new();
-    match facts.serial.is_empty() {
-        true => digest.update(url.to_string()),
-        false => digest.update(&facts.serial),
+    match facts.identity.serial() {
+        [] => digest.update(url.to_string()),
+        serial => digest.update(serial),
     }
     digest.update(facts.capacity.blocks.to_le_bytes());
     digest.update(facts.capacity.block_bytes.to_le_bytes());

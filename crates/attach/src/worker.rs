@@ -178,7 +178,10 @@ impl Worker {
         if sessions != std::mem::replace(&mut self.sessions, sessions) {
             self.recoveries += 1;
             self.stack.again(now);
-            // Unit attentions were lost with the session before.
+            // Unit attentions were lost with the session before, or told to what asked whether it is the same disk.
+            self.disk.assume_write_cache();
+            self.stack
+                .know_volatile(self.disk.facts().modes.has_write_cache);
             self.stack.invalidate();
         }
         while let Some(event) = self.disk.poll_event() {

@@ -41,8 +41,10 @@ mod window;
 pub use backoff::Backoff;
 pub use connection::Connection;
 pub use error::{AdmitError, SessionError};
-pub use handshake::{Handshake, HandshakeError, LoginSettings};
-pub use recovery::{Dialer, Lost, NotBack, Recoveries, Recovery, RecoverySettings, attempt_time};
+pub use handshake::{Entry, Handshake, HandshakeError, LoginSettings};
+pub use recovery::{
+    Dialer, Lost, NotBack, Recoveries, Recovery, RecoverySettings, Step, attempt_time,
+};
 pub use route_queue::{Denied, RouteQueue};
 pub use schedule::Schedule;
 pub use session::{Event, Full, Session};

@@ -3,6 +3,7 @@
 pub(crate) mod dial;
 mod error;
 pub(crate) mod login;
+mod proof;
 mod recovery;
 mod route;
 mod socket;
@@ -19,14 +20,17 @@ use wansan_iscsi::initiator::{
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::InitiatorAccounts;
+use wansan_iscsi::wire::Lun;
 use wansan_tcp::{DelayedAck, TcpInfo, queues};
 use wansan_trace::{Instant, Recorder, clock};
 
-use self::dial::{Destination, Dial};
+use self::dial::Destination;
 pub use self::error::InitiatorError;
-use self::recovery::{Dials, Recovery};
+use self::proof::KnownUnit;
+use self::recovery::{Attempt, Dials, Recovery};
 pub use self::route::{Portal, Route, RouteError};
 use self::socket::Socket;
+use crate::identity::UnitIdentity;
 use crate::reservation::Reservation;
 use crate::url::IscsiUrl;
 pub use wansan_iscsi::initiator::Recoveries;
@@ -81,6 +85,8 @@ pub struct Initiator {
     /// The sockets, each at the place of its connection.
     sockets: Vec<Socket>,
     recovery: Recovery,
+    /// The unit that it is for, if that is known.
+    unit: Option<KnownUnit>,
     trace: Recorder,
     next_tcp_sample: Instant,
     /// When silent connections are looked after again.
@@ -145,6 +151,7 @@ impl Initiator {
             session,
             sockets,
             recovery: Recovery::default(),
+            unit: None,
             trace,
             next_tcp_sample: now,
             next_look: now,
@@ -154,6 +161,17 @@ impl Initiator {
         };
         initiator.look_at_new_lines(now);
         initiator
+    }
+
+    /// From now on, a session that takes this one's place has to lead to LUN `number` as it is known; else nothing is resent
+    /// in it. A unit without any name cannot be told from others.
+    pub(crate) fn keep_to(&mut self, number: u16, at: Lun, identity: UnitIdentity) {
+        let unit = KnownUnit {
+            number,
+            at,
+            identity,
+        };
+        self.unit = unit.identity.has_name().then_some(unit);
     }
 
     /// Begins what is to be known of sockets that are new.
@@ -378,6 +396,7 @@ impl Initiator {
             let (up, now) = (self.sockets.len(), clock::now());
             let mut dials = Dials {
                 to: &self.to,
+                unit: self.unit.as_ref(),
                 trace: &mut self.trace,
             };
             let advanced = self.recovery.advance(
@@ -443,6 +462,7 @@ impl Initiator {
         };
         let mut dials = Dials {
             to: &self.to,
+            unit: self.unit.as_ref(),
             trace: &mut self.trace,
         };
         let (session, sockets) = (&mut self.session, &mut self.sockets);
@@ -495,7 +515,7 @@ impl Initiator {
         let sockets = self.sockets.iter().map(Socket::awaited);
         let waker = self.waker.as_ref().map(AsFd::as_fd);
         let mut fds: Vec<PollFd<'_>> = sockets
-            .chain(self.recovery.dials().map(Dial::awaited))
+            .chain(self.recovery.dials().map(Attempt::awaited))
             .chain(waker.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)))
             .collect();
         wait(&mut fds, left)?;

@@ -4,8 +4,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use wansan_iscsi::initiator::{Command, Completion, Full, Tally};
+use wansan_iscsi::wire::Lun;
 use wansan_trace::{Instant, Kinds, Recorder, SessionId};
 
+use crate::identity::UnitIdentity;
 use crate::initiator::{Initiator, InitiatorConfig, InitiatorError, Recoveries, Route};
 use crate::multipath::{MultipathSession, RouteEvent};
 use crate::reservation::Reservation;
@@ -109,6 +111,14 @@ impl Sessions {
         match self {
             Sessions::One(session) => session.wake_by(waker),
             Sessions::Several(sessions) => sessions.wake_by(waker),
+        }
+    }
+
+    /// From now on, a session that takes a lost one's place has to lead to LUN `number` as it is known. Several sessions
+    /// know the unit that they lead to from the beginning.
+    pub fn keep_to(&mut self, number: u16, at: Lun, identity: &UnitIdentity) {
+        if let Sessions::One(session) = self {
+            session.keep_to(number, at, identity.clone());
         }
     }
 

@@ -80,7 +80,7 @@ impl End for IscsiEnd {
     }
 
     fn identity(&self) -> String {
-        let serial = String::from_utf8_lossy(&self.disk.facts().serial);
+        let serial = String::from_utf8_lossy(self.disk.facts().identity.serial());
         serial.escape_default().to_string()
     }
 

@@ -5,8 +5,8 @@ use wansan_iscsi::scsi::inquiry::Inquiry;
 use wansan_iscsi::scsi::vpd::{self, BlockLimits, Provisioning};
 use wansan_iscsi::scsi::{WriteModes, cdb, mode};
 use wansan_iscsi::wire::Lun;
-use wansan_san::Sessions;
 use wansan_san::load::{LoadError, ask, capacity, page};
+use wansan_san::{Sessions, UnitIdentity};
 
 /// The longest READ or WRITE, in bytes: longer ones gain nothing on any path, and hold others up.
 const LONGEST_TRANSFER_BYTES: u64 = 1 << 20;
@@ -28,8 +28,8 @@ pub struct Facts {
     pub provisioning: Provisioning,
     /// What it takes at once.
     pub limits: BlockLimits,
-    /// Its serial number, if it has one: another disk at the same place is not taken for it.
-    pub serial: Vec<u8>,
+    /// Its names and its size: another disk at the same place is not taken for it.
+    pub identity: UnitIdentity,
 }
 
 impl Facts {
@@ -56,7 +56,6 @@ impl Facts {
         };
         let limits = page_if_there(vpd::BLOCK_LIMITS)?;
         let provisioning = page_if_there(vpd::PROVISIONING)?;
-        let serial = page_if_there(vpd::SERIAL_NUMBER)?;
         Ok(Facts {
             capacity,
             model: model.unwrap_or_default(),
@@ -67,13 +66,13 @@ impl Facts {
             provisioning: provisioning
                 .and_then(|data| Provisioning::parse(&data).ok())
                 .unwrap_or_default(),
-            serial: serial.unwrap_or_default(),
+            identity: UnitIdentity::ask(sessions, at, capacity)?,
         })
     }
 
     /// Whether it is the same disk as that one, of the same size.
     pub(super) fn is_same_disk(&self, other: &Facts) -> bool {
-        self.capacity == other.capacity && self.serial == other.serial
+        self.capacity == other.capacity && self.identity.is(&other.identity)
     }
 
     /// The size of a logical block, in bytes.

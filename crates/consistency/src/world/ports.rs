@@ -388,7 +388,9 @@ impl<T: TargetSide> World<'_, T> {
         let script = &self.history.sessions[port];
         let this = &mut self.ports[port];
         let taken = match (&mut this.session, leads) {
-            (Some(session), true) => session.reinstate(*handshake, now, &mut self.trace),
+            (Some(session), true) => handshake
+                .into_session(TASKS)
+                .and_then(|lead| session.reinstate(lead, now, &mut self.trace)),
             (Some(session), false) => session.admit(*handshake),
             (None, true) => handshake.into_session(TASKS).map(|session| {
                 this.session = Some(session);

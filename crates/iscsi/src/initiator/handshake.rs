@@ -1,5 +1,7 @@
 //! A connection at the initiator until it has logged in.
 
+use std::collections::BTreeSet;
+
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
 use super::connection::Connection;
@@ -32,6 +34,15 @@ pub struct Handshake {
     /// The TSIH of the session that it joins; `None` when it leads one.
     joins: Option<u16>,
     established: Option<Box<Established>>,
+}
+
+/// What a connection that has logged in enters.
+#[derive(Debug)]
+pub enum Entry {
+    /// The session that there is, by [`Session::admit`].
+    Joins(Box<Handshake>),
+    /// A session of its own, which takes another one's place by [`Session::reinstate`].
+    Leads(Box<Session>),
 }
 
 /// Why a login failed.
@@ -259,13 +270,7 @@ impl Handshake {
     ///
     /// # Errors
     /// [`AdmitError`], if the login is not complete or has joined a session.
-    pub fn into_session(self, tasks: usize) -> Result<Session, AdmitError> {
-        let (begun, first) = self.into_lead()?;
-        Ok(Session::new(begun, first, tasks))
-    }
-
-    /// Makes the first connection of a session, and what that begins with.
-    pub(super) fn into_lead(mut self) -> Result<(Begun, Connection), AdmitError> {
+    pub fn into_session(mut self, tasks: usize) -> Result<Session, AdmitError> {
         let established = self.established.take().ok_or(AdmitError::NotLoggedIn)?;
         if let Some(tsih) = self.joins {
             return Err(AdmitError::OtherSession { tsih });
@@ -278,7 +283,28 @@ impl Handshake {
             parameters: established.session,
             window: CommandWindow::new(Sn(1), established.exp_cmd_sn, established.max_cmd_sn),
         };
-        Ok((begun, self.connection(id, &established)))
+        Ok(Session::new(
+            begun,
+            self.connection(id, &established),
+            tasks,
+        ))
+    }
+
+    /// What the connection enters: the session that it has joined, or one that it leads, for at most `tasks` tasks.
+    ///
+    /// # Errors
+    /// [`AdmitError::NotLoggedIn`], if the login is not complete.
+    pub fn into_entry(self, tasks: usize) -> Result<Entry, AdmitError> {
+        if !self.is_done() {
+            return Err(AdmitError::NotLoggedIn);
+        }
+        if self.joins.is_some() {
+            return Ok(Entry::Joins(Box::new(self)));
+        }
+        let mut lead = self.into_session(tasks)?;
+        // What units say of the lost session is not its callers' business.
+        lead.core.announced = Some(BTreeSet::new());
+        Ok(Entry::Leads(Box::new(lead)))
     }
 
     /// Makes a connection that joins `session`, whose window it brings up to date.

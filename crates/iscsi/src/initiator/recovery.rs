@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use wansan_trace::{Instant, Recorder};
 
-use super::{AdmitError, Backoff, Handshake, HandshakeError, LoginSettings, Session};
+use super::{AdmitError, Backoff, Entry, Handshake, HandshakeError, LoginSettings, Session};
 
 /// How often a session was recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,18 +55,13 @@ pub trait Dialer<D, L, E> {
         patience: Duration,
         now: Instant,
     ) -> Result<D, E>;
-    /// Does what can be done without waiting; whether the login is over.
+    /// Does what can be done without waiting. An attempt that fails is let go.
     ///
     /// # Errors
     /// When the attempt has failed.
-    fn step(&mut self, dial: &mut D, now: Instant) -> Result<bool, E>;
+    fn step(&mut self, cid: u16, dial: D, now: Instant) -> Result<Step<D, L>, E>;
     /// When it wants to be stepped though nothing has come.
     fn wakes_at(dial: &D) -> Instant;
-    /// The connection of one whose login is over.
-    ///
-    /// # Errors
-    /// When the connection cannot be had after all.
-    fn finish(&mut self, cid: u16, dial: D) -> Result<(L, Handshake), E>;
     /// Lets an attempt go.
     fn give_up(&mut self, dial: D);
     /// Ends a connection at once.
@@ -79,6 +74,15 @@ pub trait Dialer<D, L, E> {
     fn denies_the_session(error: &E) -> bool;
     /// Where records of the session go.
     fn trace(&mut self) -> &mut Recorder;
+}
+
+/// How far an attempt has come.
+#[derive(Debug)]
+pub enum Step<D, L> {
+    /// It waits for the target.
+    Waits(D),
+    /// Its connection is ready for what it enters.
+    Ready(L, Entry),
 }
 
 /// What has failed.
@@ -435,7 +439,7 @@ impl<D> Missing<D> {
         now: Instant,
     ) -> Result<Option<L>, E> {
         let cid = self.cid;
-        let mut dial = match self.attempt.take() {
+        let dial = match self.attempt.take() {
             Some(begun) if begun.leads == leads => begun.dial,
             begun => {
                 // One that began when there was another session, or none, is of no use any more.
@@ -456,21 +460,16 @@ impl<D> Missing<D> {
                 dialer.begin(cid, handshake, patience, now)?
             }
         };
-        match dialer.step(&mut dial, now) {
-            Ok(true) => {}
-            Ok(false) => {
+        let (line, entry) = match dialer.step(cid, dial, now)? {
+            Step::Waits(dial) => {
                 self.attempt = Some(Attempt { dial, leads });
                 return Ok(None);
             }
-            Err(error) => {
-                dialer.give_up(dial);
-                return Err(error);
-            }
-        }
-        let (line, handshake) = dialer.finish(cid, dial)?;
-        let taken = match leads {
-            true => session.reinstate(handshake, now, dialer.trace()),
-            false => session.admit(handshake),
+            Step::Ready(line, entry) => (line, entry),
+        };
+        let taken = match entry {
+            Entry::Leads(lead) => session.reinstate(*lead, now, dialer.trace()),
+            Entry::Joins(handshake) => session.admit(*handshake),
         };
         match taken {
             Ok(()) => Ok(Some(line)),

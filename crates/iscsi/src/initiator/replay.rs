@@ -9,8 +9,6 @@
 //! flush stays behind the writes that it was behind, and a write before the writes of the same
 //! blocks that were asked for later.
 
-use std::collections::BTreeSet;
-
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::error::AdmitError;
@@ -65,33 +63,32 @@ impl Session {
         Handshake::reinstate(login, cid)
     }
 
-    /// Continues over the connection of [`Session::reinstating`], which has logged in. Outstanding
-    /// tasks are resent.
+    /// Continues as `lead`, the session of [`Session::reinstating`], over its connection; commands may have been carried
+    /// out in it meanwhile. Outstanding tasks are resent.
     ///
     /// # Errors
-    /// [`AdmitError`], if it has not logged in, has joined a session, or this session still has
-    /// connections.
+    /// [`AdmitError`], if this session still has connections, or `lead` has tasks or no connection.
     pub fn reinstate(
         &mut self,
-        handshake: Handshake,
+        mut lead: Session,
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), AdmitError> {
-        if !self.connections.is_empty() {
+        if !self.connections.is_empty() || lead.in_flight() > 0 {
             return Err(AdmitError::Taken);
         }
-        let (begun, connection) = handshake.into_lead()?;
+        let connection = lead.connections.pop().ok_or(AdmitError::NotLoggedIn)?;
         let core = &mut self.core;
         // In the records an I/O belongs to one session: it leaves the lost one and enters this.
         let tags = core.tasks.tags();
         for layer in [Layer::Queue, Layer::Scsi, Layer::App] {
             core.cross(&tags, layer, Direction::Leave, now, trace);
         }
-        core.begin(begun);
+        core.take_place_of(&lead.core);
         for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
             core.cross(&tags, layer, Direction::Enter, now, trace);
         }
-        core.announced = Some(BTreeSet::new());
+        core.announced = Some(lead.core.announced.unwrap_or_default());
         core.carriage.admit(connection.link.id);
         self.connections.push(connection);
         Ok(())

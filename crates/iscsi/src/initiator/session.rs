@@ -496,13 +496,13 @@ impl Core {
         }
     }
 
-    /// What a login has left.
-    pub(super) fn begin(&mut self, begun: Begun) {
-        self.id = begun.id;
-        self.tsih = begun.tsih;
-        self.portal_group_tag = begun.portal_group_tag;
-        self.parameters = begun.parameters;
-        self.window = begun.window;
+    /// Goes on as the session that `lead` has begun.
+    pub(super) fn take_place_of(&mut self, lead: &Core) {
+        self.id = lead.id;
+        self.tsih = lead.tsih;
+        self.portal_group_tag = lead.portal_group_tag;
+        self.parameters = lead.parameters;
+        self.window = lead.window;
     }
 
     /// The connection that a request has to go to, if it is not all the same: ABORT TASK follows

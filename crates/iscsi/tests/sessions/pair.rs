@@ -162,16 +162,33 @@ impl Pair {
     /// Cuts the connection, and lets another session take the place of this one. What the target
     /// had at the store is never done.
     pub(crate) fn reinstate(&mut self) {
+        let lost = self.lead_instead(0);
+        self.go_on_as_led(lost);
+    }
+
+    /// Cuts the connection. Another session, for at most `tasks` tasks, is there instead until the lost one goes on as
+    /// that; what the target had at the store is never done.
+    pub(crate) fn lead_instead(&mut self, tasks: usize) -> initiator::Session {
         let now = self.now();
         self.initiator.lose_all(now, &mut self.trace);
         self.held.clear();
         let near = self.initiator.reinstating(&self.login, 0).unwrap();
         let (near, session) = log_in(near, self.theirs.clone(), &self.config);
-        let taken = self.initiator.reinstate(near, now, &mut self.trace);
-        assert!(taken.is_ok());
+        let initiator::Entry::Leads(lead) = near.into_entry(tasks).unwrap() else {
+            unreachable!("it joins none");
+        };
         self.target = session;
         let now = self.now();
         self.target.review(now, &mut self.trace);
+        std::mem::replace(&mut self.initiator, *lead)
+    }
+
+    /// Lets the lost session go on as the one that leads instead.
+    pub(crate) fn go_on_as_led(&mut self, lost: initiator::Session) {
+        let now = self.now();
+        let lead = std::mem::replace(&mut self.initiator, lost);
+        let taken = self.initiator.reinstate(lead, now, &mut self.trace);
+        assert!(taken.is_ok());
     }
 
     /// A login that leads another session at the target, which gives it the same TSIH.

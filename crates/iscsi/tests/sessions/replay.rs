@@ -172,6 +172,7 @@ fn a_connection_of_another_session_is_not_taken_in() {
     let early = pair.begin_to_join(1);
     assert_eq!(pair.initiator.admit(early), Err(AdmitError::NotLoggedIn));
     let (now, leader) = (pair.now(), pair.lead_another(0));
+    let leader = leader.into_session(0).unwrap();
     let taken = pair.initiator.reinstate(leader, now, &mut pair.trace);
     assert_eq!(taken, Err(AdmitError::Taken));
     assert_eq!(pair.initiator.connections().len(), 1);
@@ -209,5 +210,22 @@ fn a_unit_that_says_nothing_of_a_lost_session_is_heard_from_its_first_answer_on(
     pair.reinstate();
     pair.read(0, 1, 0);
     pair.settle_good();
+    hears_of_a_reset(&mut pair);
+}
+
+/// What was asked in the session that takes the place of the lost one has had the unit say that it is another session.
+#[test]
+fn a_unit_that_was_asked_before_the_lost_session_goes_on_is_heard_from_then_on() {
+    let mut pair = Pair::new(Wanted::default(), Wanted::default(), 16, 9);
+    pair.read(0, 1, 0);
+    let now = pair.now();
+    pair.initiator.pump(now, &mut pair.trace);
+    let lost = pair.lead_instead(1);
+    pair.read(8, 1, 1);
+    pair.settle_good();
+    pair.go_on_as_led(lost);
+    let done = pair.settle();
+    assert_eq!(done[0].outcome.as_ref().unwrap().status, ScsiStatus::Good);
+    assert_eq!(done[0].user, 0);
     hears_of_a_reset(&mut pair);
 }

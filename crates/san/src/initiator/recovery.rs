@@ -2,21 +2,45 @@
 
 use std::time::Duration;
 
+use rustix::event::PollFd;
 use wansan_iscsi::initiator::{
-    AdmitError, Dialer, Handshake, HandshakeError, LoginSettings, RecoverySettings, SessionError,
+    AdmitError, Dialer, Entry, Handshake, HandshakeError, LoginSettings, RecoverySettings,
+    SessionError, Step,
 };
 use wansan_trace::{Instant, Recorder};
 
 use super::InitiatorError;
 use super::dial::{Destination, Dial, ResolvedRoute};
+use super::proof::{KnownUnit, Proof};
 use super::socket::Socket;
 
 /// The connections of a session that are not up.
-pub(super) type Recovery = wansan_iscsi::initiator::Recovery<Dial, Socket, InitiatorError>;
+pub(super) type Recovery = wansan_iscsi::initiator::Recovery<Attempt, Socket, InitiatorError>;
+
+/// A connection attempt.
+#[derive(Debug)]
+pub(super) enum Attempt {
+    /// It connects and logs in.
+    Login(Box<Dial>),
+    /// It leads a session that is asked what unit it leads to.
+    Proof(Box<Proof>),
+}
+
+impl Attempt {
+    /// What is waited for.
+    pub(super) fn awaited(&self) -> PollFd<'_> {
+        match self {
+            Attempt::Login(dial) => dial.awaited(),
+            Attempt::Proof(proof) => proof.awaited(),
+        }
+    }
+}
 
 /// Dials over sockets.
 pub(super) struct Dials<'a> {
     pub(super) to: &'a Destination,
+    /// The unit that a session which takes this one's place has to lead to, if that is known.
+    pub(super) unit: Option<&'a KnownUnit>,
     pub(super) trace: &'a mut Recorder,
 }
 
@@ -24,9 +48,21 @@ impl Dials<'_> {
     fn route(&self, cid: u16) -> &ResolvedRoute {
         &self.to.routes[usize::from(cid)]
     }
+
+    /// The line of a connection that has logged in, and what it enters.
+    fn enter(&self, cid: u16, dial: Dial) -> Result<(Socket, Entry), InitiatorError> {
+        let (stream, handshake) = dial.into_parts();
+        let portal = self.route(cid).route.portal();
+        let socket = Socket::new(stream, portal, self.to.config.delayed_ack)?;
+        let entry = handshake.into_entry(Proof::TASKS);
+        Ok((
+            socket,
+            entry.map_err(|source| self.not_admitted(cid, source))?,
+        ))
+    }
 }
 
-impl Dialer<Dial, Socket, InitiatorError> for Dials<'_> {
+impl Dialer<Attempt, Socket, InitiatorError> for Dials<'_> {
     fn login(&mut self) -> Result<LoginSettings, InitiatorError> {
         self.to.login()
     }
@@ -37,27 +73,49 @@ impl Dialer<Dial, Socket, InitiatorError> for Dials<'_> {
         handshake: Handshake,
         patience: Duration,
         now: Instant,
-    ) -> Result<Dial, InitiatorError> {
-        Dial::begin(self.route(cid), handshake, self.to, patience, now)
+    ) -> Result<Attempt, InitiatorError> {
+        let dial = Dial::begin(self.route(cid), handshake, self.to, patience, now)?;
+        Ok(Attempt::Login(Box::new(dial)))
     }
 
-    fn step(&mut self, dial: &mut Dial, now: Instant) -> Result<bool, InitiatorError> {
-        dial.step(now)
+    fn step(
+        &mut self,
+        cid: u16,
+        attempt: Attempt,
+        now: Instant,
+    ) -> Result<Step<Attempt, Socket>, InitiatorError> {
+        let mut proof = match attempt {
+            Attempt::Login(mut dial) => {
+                if !dial.step(now)? {
+                    return Ok(Step::Waits(Attempt::Login(dial)));
+                }
+                let limit = dial.limit();
+                match (self.enter(cid, *dial)?, self.unit) {
+                    ((socket, Entry::Leads(session)), Some(unit)) => {
+                        let proof = Proof::begin(unit.clone(), *session, socket, limit, now);
+                        Box::new(proof)
+                    }
+                    ((socket, entry), _) => return Ok(Step::Ready(socket, entry)),
+                }
+            }
+            Attempt::Proof(proof) => proof,
+        };
+        if !proof.step(now)? {
+            return Ok(Step::Waits(Attempt::Proof(proof)));
+        }
+        let (session, socket) = proof.into_parts();
+        Ok(Step::Ready(socket, Entry::Leads(Box::new(session))))
     }
 
-    fn wakes_at(dial: &Dial) -> Instant {
-        dial.wakes_at()
+    fn wakes_at(attempt: &Attempt) -> Instant {
+        match attempt {
+            Attempt::Login(dial) => dial.wakes_at(),
+            Attempt::Proof(proof) => proof.wakes_at(),
+        }
     }
 
-    fn finish(&mut self, cid: u16, dial: Dial) -> Result<(Socket, Handshake), InitiatorError> {
-        let (stream, handshake) = dial.into_parts();
-        let portal = self.route(cid).route.portal();
-        let socket = Socket::new(stream, portal, self.to.config.delayed_ack)?;
-        Ok((socket, handshake))
-    }
-
-    fn give_up(&mut self, dial: Dial) {
-        drop(dial);
+    fn give_up(&mut self, attempt: Attempt) {
+        drop(attempt);
     }
 
     fn abort(&mut self, line: Socket) {

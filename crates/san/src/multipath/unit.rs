@@ -3,26 +3,22 @@
 
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
-use wansan_iscsi::scsi::inquiry::Inquiry;
-use wansan_iscsi::scsi::vpd::{self, Identification};
+use wansan_iscsi::scsi::inquiry;
 use wansan_iscsi::scsi::{
     AccessState, Sense, SenseKey, cdb, is_about_access_state, parse_port_groups,
 };
 use wansan_iscsi::wire::Lun;
 use wansan_trace::Instant;
 
+use crate::identity::{Inquiry, UnitIdentity};
 use crate::initiator::{Initiator, InitiatorError};
-use crate::load::{LoadError, address, ask, capacity, command, page};
+use crate::load::{LoadError, address, ask, capacity, command};
 use crate::sessions::Execute;
 
 /// A unit, as one route leads to it: what tells it from others.
 #[derive(Debug, Clone)]
 pub struct Unit {
-    capacity: Capacity,
-    /// Its names, from VPD page 83h.
-    names: Vec<Vec<u8>>,
-    /// Its serial number, from page 80h.
-    serial: Option<Vec<u8>>,
+    identity: UnitIdentity,
     /// Of routes that are up, those with the lowest are taken.
     pub(super) rank: u8,
 }
@@ -55,16 +51,15 @@ impl Unit {
         };
         let capacity = capacity(initiator, lun).map_err(refused)?;
         let at = address(lun).map_err(refused)?;
-        let identification = page(initiator, at, vpd::IDENTIFICATION)?;
-        let identification = identification.and_then(|data| Identification::parse(&data).ok());
-        let identification = identification.unwrap_or_default();
-        let serial = page(initiator, at, vpd::SERIAL_NUMBER)?;
-        if identification.names.is_empty() && serial.is_none() {
+        let inquiry = Inquiry::ask(initiator, at)?;
+        let port_group = inquiry.port_group;
+        let identity = inquiry.of(capacity);
+        if !identity.has_name() {
             let problem =
                 "it has neither a designator nor a serial number that tells it from others";
             return Err(unusable(problem.to_owned()));
         }
-        let rank = match access_state(initiator, at, identification.port_group)? {
+        let rank = match access_state(initiator, at, port_group)? {
             AccessState::Optimized => 0,
             AccessState::NonOptimized | AccessState::BlockDependent => 1,
             AccessState::Inaccessible => {
@@ -76,25 +71,12 @@ impl Unit {
             let problem = "the state of its target port group does not let it be read";
             return Err(unusable(problem.to_owned()));
         }
-        Ok(Unit {
-            capacity,
-            names: identification.names,
-            serial,
-            rank,
-        })
+        Ok(Unit { identity, rank })
     }
 
-    /// Whether another route leads to the same unit, which may have been made larger meanwhile: they share a name or,
-    /// where units have none, the serial number.
+    /// Whether another route leads to the same unit, which may have been made larger meanwhile.
     pub(super) fn is(&self, known: &Unit) -> bool {
-        let is_shared = |name| known.names.contains(name);
-        let is_called_so = match self.names.is_empty() && known.names.is_empty() {
-            true => self.serial == known.serial,
-            false => self.names.iter().any(is_shared),
-        };
-        is_called_so
-            && self.capacity.block_bytes == known.capacity.block_bytes
-            && self.capacity.blocks >= known.capacity.blocks
+        self.identity.is(&known.identity)
     }
 }
 
@@ -150,7 +132,7 @@ fn access_state(
         cdb::inquiry(INQUIRY_BYTES),
         INQUIRY_BYTES.into(),
     )?;
-    let inquiry = inquiry.and_then(|data| Inquiry::parse(&data).ok());
+    let inquiry = inquiry.and_then(|data| inquiry::Inquiry::parse(&data).ok());
     let (Some(true), Some(own)) = (inquiry.map(|it| it.has_port_groups), port_group) else {
         return Ok(AccessState::Optimized);
     };

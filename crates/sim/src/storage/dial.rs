@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wansan_iscsi::initiator::{
-    AdmitError, Dialer, Handshake, HandshakeError, LoginSettings, RecoverySettings,
+    AdmitError, Dialer, Handshake, HandshakeError, LoginSettings, RecoverySettings, Step,
 };
 use wansan_trace::{Instant, Recorder};
 
@@ -120,16 +120,28 @@ impl Dialer<Dial, Line, InitiatorError> for Dials<'_> {
         Ok(dial)
     }
 
-    fn step(&mut self, dial: &mut Dial, _now: Instant) -> Result<bool, InitiatorError> {
-        dial.step(self.sockets)
+    fn step(
+        &mut self,
+        _cid: u16,
+        mut dial: Dial,
+        _now: Instant,
+    ) -> Result<Step<Dial, Line>, InitiatorError> {
+        match dial.step(self.sockets) {
+            Ok(true) => {
+                let (line, handshake) = dial.into_parts();
+                // Nothing is asked in a session that takes another one's place.
+                Ok(Step::Ready(line, handshake.into_entry(0)?))
+            }
+            Ok(false) => Ok(Step::Waits(dial)),
+            Err(error) => {
+                self.give_up(dial);
+                Err(error)
+            }
+        }
     }
 
     fn wakes_at(dial: &Dial) -> Instant {
         dial.deadline()
-    }
-
-    fn finish(&mut self, _cid: u16, dial: Dial) -> Result<(Line, Handshake), InitiatorError> {
-        Ok(dial.into_parts())
     }
 
     fn give_up(&mut self, dial: Dial) {

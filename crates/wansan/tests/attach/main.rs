@@ -8,6 +8,7 @@ mod groups;
 mod history;
 mod journal;
 mod life;
+mod other_disk;
 mod peer;
 mod power;
 mod program;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         faults::trials(),
         crashes::trials(),
         life::trials(),
+        other_disk::trials(),
         journal::trials(),
         reserved::trials(),
         registrations::trials(),

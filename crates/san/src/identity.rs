@@ -1,0 +1,219 @@
+//! What tells a logical unit from others.
+
+use wansan_iscsi::initiator::{Command, Completion, Transfer};
+use wansan_iscsi::scsi::capacity::Capacity;
+use wansan_iscsi::scsi::vpd::{self, Identification};
+use wansan_iscsi::scsi::{Sense, SenseKey, cdb};
+use wansan_iscsi::wire::{Lun, Residual, ScsiStatus};
+
+use crate::initiator::InitiatorError;
+use crate::load::command;
+use crate::sessions::Execute;
+
+/// Room for the longest page that any unit is known to have, in bytes.
+const PAGE_BYTES: u16 = 1024;
+
+/// The pages that are asked for; commands for them bear their codes.
+const PAGES: [u8; 2] = [vpd::IDENTIFICATION, vpd::SERIAL_NUMBER];
+
+/// The command that asks for the capacity.
+const CAPACITY: u64 = u64::MAX;
+/// What it is answered with, in bytes.
+const CAPACITY_BYTES: u32 = 32;
+
+/// What tells a logical unit from others: its designators (VPD page 83h), its serial number (80h) and its size. A unit may
+/// have neither of the first two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitIdentity {
+    names: Vec<Vec<u8>>,
+    serial: Option<Vec<u8>>,
+    capacity: Capacity,
+}
+
+impl UnitIdentity {
+    /// Asks the unit at `lun`, whose capacity is known.
+    ///
+    /// # Errors
+    /// The session failed.
+    pub fn ask(
+        session: &mut impl Execute,
+        lun: Lun,
+        capacity: Capacity,
+    ) -> Result<UnitIdentity, InitiatorError> {
+        Ok(Inquiry::ask(session, lun)?.of(capacity))
+    }
+
+    /// Whether the unit has a name at all.
+    #[must_use]
+    pub fn has_name(&self) -> bool {
+        !self.names.is_empty() || self.serial.is_some()
+    }
+
+    /// The serial number, if the unit has one.
+    #[must_use]
+    pub fn serial(&self) -> &[u8] {
+        self.serial.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it is the same unit as the `known` one, which may have been made larger meanwhile: they share a designator,
+    /// and one of each type that both have; where neither has any, the serial number. A T10 vendor ID alone may be that of
+    /// all units of a vendor.
+    #[must_use]
+    pub fn is(&self, known: &UnitIdentity) -> bool {
+        let is_called_so = match self.names.is_empty() && known.names.is_empty() {
+            true => self.serial == known.serial,
+            false => self.shares_names(known),
+        };
+        is_called_so
+            && self.capacity.block_bytes == known.capacity.block_bytes
+            && self.capacity.blocks >= known.capacity.blocks
+    }
+
+    fn shares_names(&self, known: &UnitIdentity) -> bool {
+        let is_shared = |name: &Vec<u8>| known.names.contains(name);
+        let differs = |name: &Vec<u8>| {
+            let same_type = |it: &&Vec<u8>| it.first() == name.first();
+            let mut own = self.names.iter().filter(same_type);
+            known.names.iter().any(|it| same_type(&it)) && !own.any(is_shared)
+        };
+        self.names.iter().any(is_shared) && !self.names.iter().any(differs)
+    }
+}
+
+/// What a unit says of itself and of the port that it was asked through.
+#[derive(Debug, Default)]
+pub(crate) struct Inquiry {
+    names: Vec<Vec<u8>>,
+    serial: Option<Vec<u8>>,
+    capacity: Option<Capacity>,
+    /// The target port group of the port.
+    pub(crate) port_group: Option<u16>,
+}
+
+impl Inquiry {
+    /// How many commands ask for all of it.
+    pub(crate) const COMMANDS: usize = PAGES.len() + 1;
+
+    /// Those commands, which may be carried out in any order.
+    pub(crate) fn commands(lun: Lun) -> impl Iterator<Item = Command> {
+        let capacity = command(
+            lun,
+            cdb::read_capacity_16(CAPACITY_BYTES),
+            Transfer::Read(vec![0; CAPACITY_BYTES as usize]),
+            CAPACITY,
+        );
+        Inquiry::pages(lun).chain([capacity])
+    }
+
+    /// Those that ask for names.
+    fn pages(lun: Lun) -> impl Iterator<Item = Command> {
+        PAGES.into_iter().map(move |page| {
+            let cdb = cdb::inquiry_page(page, PAGE_BYTES);
+            let transfer = Transfer::Read(vec![0; PAGE_BYTES.into()]);
+            command(lun, cdb, transfer, page.into())
+        })
+    }
+
+    /// Takes in the answer to one of them; whether the unit has something else to say first, and the command is to be
+    /// given again. What a unit does not answer stays unknown.
+    pub(crate) fn take(&mut self, done: Completion) -> bool {
+        let sense = done.outcome.as_ref().ok();
+        let sense = sense.and_then(|answer| Sense::parse(&answer.sense).ok());
+        if sense.is_some_and(|sense| sense.key == SenseKey::UnitAttention) {
+            return true;
+        }
+        let asked = done.user;
+        let data = answer(done);
+        if asked == CAPACITY {
+            self.capacity = data.and_then(|data| Capacity::parse_16(&data).ok());
+        } else if asked == u64::from(vpd::IDENTIFICATION) {
+            let parsed = data.and_then(|data| Identification::parse(&data).ok());
+            let Identification { names, port_group } = parsed.unwrap_or_default();
+            (self.names, self.port_group) = (names, port_group);
+        } else {
+            self.serial = data;
+        }
+        false
+    }
+
+    /// Asks the unit at `lun` for its names, once it has nothing else to say.
+    ///
+    /// # Errors
+    /// The session failed.
+    pub(crate) fn ask(session: &mut impl Execute, lun: Lun) -> Result<Inquiry, InitiatorError> {
+        let mut inquiry = Inquiry::default();
+        for command in Inquiry::pages(lun) {
+            inquiry.take(session.execute(command)?);
+        }
+        Ok(inquiry)
+    }
+
+    /// The unit, which is of that size.
+    pub(crate) fn of(self, capacity: Capacity) -> UnitIdentity {
+        UnitIdentity {
+            names: self.names,
+            serial: self.serial,
+            capacity,
+        }
+    }
+
+    /// The unit, if it has said how large it is.
+    pub(crate) fn identity(self) -> Option<UnitIdentity> {
+        let capacity = self.capacity?;
+        Some(self.of(capacity))
+    }
+}
+
+/// The data of a read that has succeeded, as far as it came.
+fn answer(done: Completion) -> Option<Vec<u8>> {
+    let answer = done.outcome.ok()?;
+    if answer.status != ScsiStatus::Good {
+        return None;
+    }
+    let mut data = done.transfer.into_buffer();
+    if let Residual::Underflow(bytes) = answer.residual {
+        data.truncate(data.len().saturating_sub(bytes as usize));
+    }
+    Some(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Designators, each with its type ahead.
+    fn unit(names: &[&[u8]], serial: &[u8], blocks: u64) -> UnitIdentity {
+        let names = names.iter().map(|name| name.to_vec()).collect();
+        let serial = (!serial.is_empty()).then(|| serial.to_vec());
+        let capacity = Capacity {
+            blocks,
+            block_bytes: 512,
+            physical_block_exponent: 0,
+        };
+        UnitIdentity {
+            names,
+            serial,
+            capacity,
+        }
+    }
+
+    #[test]
+    fn a_designator_of_each_common_type_is_shared_or_the_serial_number_where_there_is_none() {
+        let disk = unit(&[b"\x01VENDOR", b"\x03naa.1", b"\x03naa.2"], b"", 8);
+        assert!(unit(&[b"\x03naa.2"], b"other port's", 8).is(&disk));
+        assert!(unit(&[b"\x08iqn", b"\x03naa.1"], b"", 8).is(&disk));
+        assert!(!unit(&[b"\x01VENDOR", b"\x03naa.3"], b"", 8).is(&disk));
+        assert!(!unit(&[b"\x08iqn"], b"", 8).is(&disk));
+        assert!(!unit(&[], b"", 8).is(&disk));
+        assert!(unit(&[], b"1", 8).is(&unit(&[], b"1", 8)));
+        assert!(!unit(&[], b"1", 8).is(&unit(&[], b"2", 8)));
+        assert!(!unit(&[], b"", 8).has_name() && unit(&[], b"1", 8).has_name());
+    }
+
+    #[test]
+    fn a_smaller_unit_is_another_one() {
+        let known = unit(&[b"\x03naa.1"], b"", 8);
+        assert!(unit(&[b"\x03naa.1"], b"", 9).is(&known));
+        assert!(!unit(&[b"\x03naa.1"], b"", 7).is(&known));
+    }
+}
