@@ -149,6 +149,16 @@ pub enum CopyError {
         /// The source's.
         needs_bytes: u64,
     },
+    /// The source, whose size was not known, is longer than the sink.
+    #[error(
+        "the source is longer than {to}, which has {has_bytes} bytes: only the beginning of it is there"
+    )]
+    Longer {
+        /// The sink.
+        to: String,
+        /// The sink's size.
+        has_bytes: u64,
+    },
     /// It makes no sense.
     #[error("{0}")]
     Senseless(&'static str),
@@ -298,7 +308,7 @@ fn attempt(
     let has_begun = again.is_some() || kept.as_ref().is_some_and(|kept| kept.done_bytes > 0);
     let waker = Waker::new()?;
     let to = sink(&config.to, size_bytes, has_begun, &waker)?;
-    if let (Some(needs_bytes), Some(has_bytes)) = (size_bytes, to.size_bytes())
+    if let (Some(needs_bytes), Some(has_bytes)) = (size_bytes, to.room_bytes())
         && has_bytes < needs_bytes
     {
         return Err(CopyError::TooSmall {
@@ -367,7 +377,7 @@ fn attempt(
 fn check(config: &CopyConfig) -> Result<(), CopyError> {
     let senseless = |what| Err(CopyError::Senseless(what));
     let (from, to) = (&config.from.place, &config.to.place);
-    if from != &CopyPlace::Standard && (from == to || is_same_file(from, to)) {
+    if from.is_same(to) {
         return senseless("source and destination are the same");
     }
     if *to == CopyPlace::Standard && config.verify {
@@ -382,28 +392,10 @@ fn check(config: &CopyConfig) -> Result<(), CopyError> {
         );
     }
     let journal = CopyPlace::File(journal.clone());
-    if [from, to]
-        .into_iter()
-        .any(|end| *end == journal || is_same_file(end, &journal))
-    {
+    if [from, to].into_iter().any(|end| end.is_same(&journal)) {
         return senseless("the journal is the source or the destination");
     }
     Ok(())
-}
-
-/// Whether both are one file, or one device, under whatever names.
-fn is_same_file(one: &CopyPlace, other: &CopyPlace) -> bool {
-    use std::os::unix::fs::{FileTypeExt, MetadataExt};
-
-    let (CopyPlace::File(one), CopyPlace::File(other)) = (one, other) else {
-        return false;
-    };
-    let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
-        return false;
-    };
-    let are_devices = one.file_type().is_block_device() && other.file_type().is_block_device();
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-        || are_devices && one.rdev() == other.rdev()
 }
 
 /// Where the journal is: beside a destination that is a file, unless another place is set.
@@ -560,7 +552,7 @@ fn write(
     while !is_over || writing.is_busy() {
         while !is_over && writing.has_room() {
             match parts.try_recv() {
-                Ok(part) => writing.give(part),
+                Ok(part) => writing.give(part)?,
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => is_over = true,
             }
@@ -581,7 +573,7 @@ fn write(
             writing.turn(now + REPORT)?;
         } else if !is_over {
             match parts.recv_timeout(REPORT) {
-                Ok(part) => writing.give(part),
+                Ok(part) => writing.give(part)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => is_over = true,
             }

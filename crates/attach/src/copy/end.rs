@@ -24,6 +24,11 @@ pub(super) trait End: Send {
     /// Its size, in bytes; `None` when it ends where its data do, or has any size.
     fn size_bytes(&self) -> Option<u64>;
 
+    /// How much it holds at most, in bytes; `None` where it grows.
+    fn room_bytes(&self) -> Option<u64> {
+        self.size_bytes()
+    }
+
     /// What its operations have to be multiples of, in bytes.
     fn block_bytes(&self) -> u64 {
         1

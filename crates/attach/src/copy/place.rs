@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
@@ -66,6 +67,62 @@ pub enum NbdAddress {
     },
     /// At a socket in the file system.
     Unix(PathBuf),
+}
+
+impl CopyPlace {
+    /// Whether both are one place, under whatever names: one file or device, or one LUN or export of one host. Standard input
+    /// and standard output are not.
+    pub(super) fn is_same(&self, other: &CopyPlace) -> bool {
+        match (self, other) {
+            (CopyPlace::Standard, CopyPlace::Standard) => false,
+            (CopyPlace::File(one), CopyPlace::File(other)) => {
+                one == other || is_same_file(one, other)
+            }
+            (CopyPlace::Iscsi(one), CopyPlace::Iscsi(other)) => {
+                let is_one_unit = one.target == other.target && one.lun == other.lun;
+                is_one_unit && share_address((&one.host, one.port), (&other.host, other.port))
+            }
+            (CopyPlace::Nbd(one), CopyPlace::Nbd(other)) => {
+                one.export == other.export && one.at.is_same(&other.at)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl NbdAddress {
+    fn is_same(&self, other: &NbdAddress) -> bool {
+        match (self, other) {
+            (NbdAddress::Unix(one), NbdAddress::Unix(other)) => {
+                one == other || is_same_file(one, other)
+            }
+            (
+                NbdAddress::Tcp { host, port },
+                NbdAddress::Tcp {
+                    host: other,
+                    port: at,
+                },
+            ) => share_address((host, *port), (other, *at)),
+            _ => false,
+        }
+    }
+}
+
+/// Whether both are one file, or one device.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
+        return false;
+    };
+    let are_devices = one.file_type().is_block_device() && other.file_type().is_block_device();
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+        || are_devices && one.rdev() == other.rdev()
+}
+
+/// Whether names of hosts lead to one address. Those that cannot be looked up are told when they are needed.
+fn share_address(one: (&str, u16), other: (&str, u16)) -> bool {
+    let addresses = |place: (&str, u16)| place.to_socket_addrs().into_iter().flatten();
+    let others: Vec<SocketAddr> = addresses(other).collect();
+    one == other || addresses(one).any(|address| others.contains(&address))
 }
 
 impl FromStr for CopyPlace {

@@ -70,8 +70,18 @@ impl Writing {
     }
 
     /// Gives it the next part.
-    pub(super) fn give(&mut self, part: Part) {
-        self.given = part.range().end;
+    ///
+    /// # Errors
+    /// [`CopyError::Longer`], if it has no room for it.
+    pub(super) fn give(&mut self, part: Part) -> Result<(), CopyError> {
+        let end = part.range().end;
+        if let Some(has_bytes) = self.end.room_bytes().filter(|room| *room < end) {
+            return Err(CopyError::Longer {
+                to: self.name.clone(),
+                has_bytes,
+            });
+        }
+        self.given = end;
         match part {
             Part::Zero(range) => self.zeros.push_back(range),
             Part::Data { offset_bytes, data } => {
@@ -99,6 +109,7 @@ impl Writing {
             }
         }
         self.zero();
+        Ok(())
     }
 
     /// Zeroes what waits for it, as far as there is room.

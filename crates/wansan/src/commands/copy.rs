@@ -92,6 +92,8 @@ fn show(bar: &ProgressBar, progress: CopyProgress) {
             bar.set_length(size);
         }
         bar.set_message(what);
+        // What was there before has no part in the rate.
+        bar.set_position(done_bytes);
         bar.reset_eta();
     }
     bar.set_position(done_bytes);

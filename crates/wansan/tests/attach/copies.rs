@@ -1,17 +1,22 @@
 //! `wansan copy`: from anywhere to anywhere.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
+use wansan_iscsi::scsi::opcode;
 use wansan_peers::trial::{Stop, require, trial};
 
-use crate::stage::{DISK_BYTES, Stage, WANSAN, pattern, wansan};
+use crate::stage::{DISK_BYTES, Stage, WANSAN, pattern, peer, wansan};
+use crate::way::{self, Change};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -31,6 +36,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a copy that differs is made again as a whole", differs),
         trial("a bandwidth bounds a copy", bandwidth),
         trial("copies that cannot be are told in one line", refusals),
+        trial(
+            "standard input that is longer than the disk is told so",
+            longer,
+        ),
+        trial("a file is the destination of one copy at a time", at_once),
+        trial(
+            "a copy shows how far it is, how fast, and the time left",
+            progress,
+        ),
+        trial("a copy has as much under way as the path needs", parallel),
     ]
 }
 
@@ -245,7 +260,9 @@ fn refusals() -> Result<(), Stop> {
     File::create(&large)?.set_len(2 * DISK_BYTES)?;
     let (large, url) = (large.display().to_string(), stage.target.url(0));
     let missing = stage.path("missing").display().to_string();
+    let by_another_name = url.replace("127.0.0.1", "localhost");
     for (arguments, says) in [
+        (vec!["copy", &url, &by_another_name], "the same"),
         (vec!["copy", &large, &url], "fewer than the"),
         (vec!["copy", &missing, &url], "No such file"),
         (vec!["copy", &large, &large], "the same"),
@@ -270,6 +287,131 @@ fn refusals() -> Result<(), Stop> {
         })?;
     }
     Ok(())
+}
+
+fn longer() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let long = stage.path("long");
+    File::create(&long)?.set_len(DISK_BYTES + 1)?;
+    let copied = Command::new(WANSAN)
+        .args(["copy", "-", &stage.target.url(0)])
+        .stdin(File::open(&long)?)
+        .output()?;
+    let told = String::from_utf8_lossy(&copied.stderr);
+    require(copied.status.code() == Some(2), || {
+        told.clone().into_owned()
+    })?;
+    let is_told = told.contains("the source is longer than") && told.trim().lines().count() == 1;
+    require(is_told, || told.into_owned())
+}
+
+fn at_once() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (image, to) = (stage.path("image"), stage.path("to"));
+    let data = pattern(8 << 20, 14);
+    fs::write(&image, &data)?;
+    let (image, to_name) = (image.display().to_string(), to.display().to_string());
+    let mut first = Command::new(WANSAN)
+        .args(["copy", &image, &to_name, "--bandwidth", "16Mbit/s"])
+        .stdout(Stdio::null())
+        .spawn()?;
+    let refused =
+        await_done(&stage.path("to.wansan-copy")).and_then(|_| wansan(&["copy", &image, &to_name]));
+    let status = first.wait()?;
+    let refused = refused?;
+    let is_told = refused.stderr.contains("another copy to it is under way");
+    require(refused.status.code() == Some(2) && is_told, || {
+        refused.output()
+    })?;
+    require(status.success() && fs::read(&to)? == data, || {
+        format!("{status}: other data were copied")
+    })
+}
+
+/// On a terminal, which `script` provides.
+fn progress() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let (image, to) = (stage.path("image"), stage.path("to"));
+    fs::write(&image, pattern(8 << 20, 15))?;
+    let line = format!(
+        "{WANSAN} copy {} {} --verify --bandwidth 32Mbit/s",
+        image.display(),
+        to.display()
+    );
+    let shown = peer("script", &["-qec", &line, "/dev/null"])?;
+    let copying = shown.split("copying [").count() - 1;
+    require(copying > 2, || format!("shown {copying} times: {shown:?}"))?;
+    let has = |what: &str| shown.contains(what);
+    require(has("of 8.00 MiB, ") && has("/s, ") && has("s left"), || {
+        format!("{shown:?}")
+    })?;
+    require(has("verified  SHA-256 "), || format!("{shown:?}"))
+}
+
+/// Counts the reads, and the writes, that are under way at once.
+#[derive(Default)]
+struct UnderWay {
+    tags: Mutex<HashSet<[u8; 4]>>,
+    most: AtomicUsize,
+}
+
+impl Change for UnderWay {
+    fn asked(&self, pdu: &mut [u8]) {
+        const SCSI_COMMAND: u8 = 0x01;
+        let transfers = [
+            opcode::READ_10,
+            opcode::READ_16,
+            opcode::WRITE_10,
+            opcode::WRITE_16,
+        ];
+        let is_transfer = transfers.contains(&pdu[32]);
+        if way::opcode(pdu) == SCSI_COMMAND && is_transfer {
+            let mut tags = self.tags.lock().expect("no panic");
+            tags.insert([pdu[16], pdu[17], pdu[18], pdu[19]]);
+            self.most.fetch_max(tags.len(), Ordering::Relaxed);
+        }
+    }
+
+    fn answered(&self, pdu: &mut [u8]) {
+        const SCSI_RESPONSE: u8 = 0x21;
+        const DATA_IN: u8 = 0x25;
+        let has_status = match way::opcode(pdu) {
+            SCSI_RESPONSE => true,
+            DATA_IN => pdu[1] & 1 == 1,
+            _ => false,
+        };
+        if has_status {
+            // A path that takes some time: what is asked for meanwhile is under way as well.
+            thread::sleep(Duration::from_millis(5));
+            let mut tags = self.tags.lock().expect("no panic");
+            tags.remove(&[pdu[16], pdu[17], pdu[18], pdu[19]]);
+        }
+    }
+}
+
+fn parallel() -> Result<(), Stop> {
+    let stage = Stage::new()?;
+    let image = stage.path("image");
+    fs::write(&image, pattern(DISK_BYTES, 16))?;
+    let image = image.display().to_string();
+    let target = stage.target.address();
+    let to = target.parse().expect("an address");
+    for reads in [false, true] {
+        let seen = Arc::new(UnderWay::default());
+        let way = way::open(to, Arc::clone(&seen))?.to_string();
+        let url = stage.target.url(0).replace(target, &way);
+        let back = stage.path("back").display().to_string();
+        match reads {
+            true => copy(&url, &back, &[])?,
+            false => copy(&image, &url, &[])?,
+        };
+        // At least 8 MiB in pieces of 1 MiB.
+        let most = seen.most.load(Ordering::Relaxed);
+        require(most >= 8, || format!("{most} at once, reads: {reads}"))?;
+    }
+    require(fs::read(stage.path("back"))? == fs::read(&image)?, || {
+        "other data came back".to_owned()
+    })
 }
 
 /// Images that end in a hole, between two blocks, or both, to a file and to a disk with other data.

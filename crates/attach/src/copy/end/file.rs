@@ -6,7 +6,10 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
+use rustix::fs::{
+    Advice, FallocateFlags, FlockOperation, SeekFrom, fadvise, fallocate, flock, seek,
+};
+use rustix::io::Errno;
 use wansan_cache::{Action, Answer, Extent, Failure, Outcome, Range};
 use wansan_trace::Instant;
 
@@ -52,6 +55,10 @@ impl FileEnd {
             .truncate(false)
             .open(path);
         let opened = opened.and_then(|file| {
+            // Of two copies to one file, neither would be there. Not all file systems have such locks.
+            if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+                return Err(io::Error::other("another copy to it is under way"));
+            }
             let mut end = FileEnd::of(file, |found| format!("{}:{}", found.dev(), found.ino()))?;
             if !end.is_device && !resumes {
                 end.file.set_len(0)?;
@@ -201,6 +208,10 @@ fn unusable(path: &Path, error: &io::Error) -> CopyError {
 impl End for FileEnd {
     fn size_bytes(&self) -> Option<u64> {
         Some(self.size_bytes)
+    }
+
+    fn room_bytes(&self) -> Option<u64> {
+        self.is_device.then_some(self.size_bytes)
     }
 
     fn identity(&self) -> String {
