@@ -71,7 +71,7 @@ pub struct Listed {
     pub clients: usize,
     /// Bytes acknowledged and not at the target yet.
     pub behind_bytes: u64,
-    /// Age of the oldest such byte that is not on its way, in ns.
+    /// Age of the oldest such byte, in ns.
     pub behind_ns: u64,
     /// Bytes read ahead that no program has read yet.
     pub ahead_bytes: u64,

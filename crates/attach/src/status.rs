@@ -73,7 +73,7 @@ pub struct Status {
     pub open_requests: usize,
     /// Bytes that were acknowledged and are not at the disk yet.
     pub behind_bytes: u64,
-    /// For how long the oldest of them that is not on its way has waited, in ns.
+    /// Age of the oldest of them, in ns.
     pub behind_ns: u64,
     /// Bytes read ahead and not requested yet.
     pub ahead_bytes: u64,

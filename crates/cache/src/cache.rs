@@ -233,13 +233,16 @@ impl Cache {
         self.dirty.bytes() + self.sent_bytes + self.kept_bytes
     }
 
-    /// When the oldest write came that is not on its way to the disk.
+    /// When the oldest of them came.
     #[must_use]
     pub fn behind_since(&self) -> Option<Instant> {
-        Some(self.dirty.oldest()?.1)
+        let waiting = self.dirty.oldest().map(|(_, since)| since);
+        let sent = self.in_flight.writes.values().map(|(_, sent)| sent.since);
+        let kept = self.kept.iter().filter_map(Kept::since);
+        waiting.into_iter().chain(sent).chain(kept).min()
     }
 
-    /// Bytes that were read ahead or are being so.
+    /// Memory for what was read ahead or is being so, in bytes.
     #[must_use]
     pub fn ahead_bytes(&self) -> u64 {
         self.clean.bytes() + self.fetching_bytes

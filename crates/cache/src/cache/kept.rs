@@ -34,7 +34,10 @@ pub(super) struct Flushing {
 /// How a change is done again.
 #[derive(Debug)]
 pub(super) enum Redo {
-    Write(Vec<u8>),
+    Write {
+        data: Vec<u8>,
+        since: Instant,
+    },
     /// A trim or zeros.
     Through(Action),
 }
@@ -56,10 +59,18 @@ impl Kept {
         self.left.iter().any(|left| left.overlaps(range))
     }
 
+    /// When the oldest of its writes came.
+    pub(super) fn since(&self) -> Option<Instant> {
+        match self.redo {
+            Redo::Write { since, .. } => Some(since),
+            Redo::Through(_) => None,
+        }
+    }
+
     /// The memory that it takes.
     fn bytes(&self) -> u64 {
         match &self.redo {
-            Redo::Write(data) => data.len() as u64,
+            Redo::Write { data, .. } => data.len() as u64,
             Redo::Through(_) => 0,
         }
     }
@@ -190,12 +201,12 @@ impl Cache {
         }
         for gap in gaps {
             match &redo {
-                Redo::Write(data) => self.dirty.write(Burst {
+                Redo::Write { data, since } => self.dirty.write(Burst {
                     offset_bytes: gap.start,
                     data: data[range.places(&gap)].to_vec(),
                     first,
                     last,
-                    since: now,
+                    since: *since,
                     fua: false,
                     has_early: true,
                     tickets: Vec::new(),

@@ -21,6 +21,8 @@ pub(super) struct Sent {
     /// The numbers of the oldest and the youngest of its writes.
     pub(super) first: u64,
     last: u64,
+    /// When the oldest came.
+    pub(super) since: Instant,
     tickets: Vec<Arc<Ticket>>,
     /// Whether some of it was acknowledged.
     has_early: bool,
@@ -151,6 +153,7 @@ impl Cache {
             data: burst.data,
             first: burst.first,
             last: burst.last,
+            since: burst.since,
             tickets: burst.tickets,
             has_early: burst.has_early,
             fua: burst.fua,
@@ -176,7 +179,9 @@ impl Cache {
         match failure {
             Some(failure) if sent.has_early => self.lose((sent.first, sent.last), failure),
             None if self.config.is_volatile && !sent.is_durable => {
-                self.keep(range, Redo::Write(sent.data), (sent.first, sent.last));
+                let (data, since) = (sent.data, sent.since);
+                let redo = Redo::Write { data, since };
+                self.keep(range, redo, (sent.first, sent.last));
             }
             None => self.replace_kept(&range),
             Some(_) => {}

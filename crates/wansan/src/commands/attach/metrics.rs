@@ -67,12 +67,12 @@ const GAUGES: [Row<Status, u64>; 9] = [
     ),
     (
         "attach_behind_nanoseconds",
-        "Age of the oldest such byte that is not on its way",
+        "Age of the oldest such byte",
         |it| it.behind_ns,
     ),
     (
         "attach_ahead_bytes",
-        "Bytes read ahead and not asked for yet",
+        "Memory taken by what is read ahead",
         |it| it.ahead_bytes,
     ),
     (
