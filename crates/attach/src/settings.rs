@@ -100,8 +100,8 @@ settings! {
         /// Keep writes in this file until they are at the target, instead of in memory: they survive a crash
         /// of this host. A flush waits for this file only, and the target follows in order
         pub journal: Option<PathBuf>, "FILE", without write_behind;
-        /// Length of a new journal: writes that it has no room for wait
-        pub journal_size: Size = Size(1 << 30), in Size(64 << 20)..=Size(1 << 44), "BYTES";
+        /// Length of a new journal, 1 GiB by default: writes that it has no room for wait
+        pub journal_size: Option<Size>, in Size(64 << 20)..=Size(1 << 44), "BYTES";
         /// Acknowledge a write only when the target has
         pub write_through: bool = false, without journal;
     }
@@ -130,6 +130,9 @@ pub enum DiskSettingsError {
     /// There is nothing to preempt others with.
     #[error("`preempt` needs `reservation_key`: without a key others are not kept off")]
     NoKey,
+    /// There is no journal to be so long.
+    #[error("`journal_size` needs `journal`: without a file nothing survives a crash of this host")]
+    NoJournal,
     /// Connections of one session.
     #[error(
         "`reservation_key` takes one connection, or sessions for several: add `multipath` or use one portal, route and connection"
@@ -232,6 +235,8 @@ impl DiskSettings {
 
 /// Commands of a session that may be queued or outstanding at once.
 const TASKS: usize = 256;
+/// Length of a new journal.
+const JOURNAL_BYTES: u64 = 1 << 30;
 /// Memory for writes that are not on the medium yet.
 const WRITE_BEHIND_BYTES: u64 = 64 << 20;
 
@@ -262,6 +267,10 @@ impl DiskSettings {
         if is_one_session && initiator.reservation.is_some() {
             return Err(DiskSettingsError::OneSession);
         }
+        if journal_size.is_some() && journal.is_none() {
+            return Err(DiskSettingsError::NoJournal);
+        }
+        let journal_bytes = journal_size.map_or(JOURNAL_BYTES, |size| size.0);
         Ok(AttachConfig {
             url: self.initiator.url.0.clone(),
             initiator,
@@ -279,7 +288,7 @@ impl DiskSettings {
                 0 => WRITE_BEHIND_BYTES,
                 bytes => bytes,
             },
-            journal: journal.clone().map(|path| (path, journal_size.0)),
+            journal: journal.clone().map(|path| (path, journal_bytes)),
             kinds: process.record.kinds(),
             record_bytes: process.record.place.memory_bytes(),
             report,

@@ -290,6 +290,17 @@ fn refusals() -> Result<(), Stop> {
             ],
             "--write-behind",
         ),
+        (
+            vec![
+                "attach",
+                &url,
+                "--nbd",
+                "127.0.0.1:0",
+                "--journal-size",
+                "1GiB",
+            ],
+            "`journal_size` needs `journal`",
+        ),
     ] {
         let refused = wansan(&arguments)?;
         require(refused.status.code() == Some(2), || refused.output())?;

@@ -4,6 +4,8 @@ mod clients;
 mod copies;
 mod crashes;
 mod faults;
+mod figures;
+mod flushes;
 mod groups;
 mod history;
 mod journal;
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
     let trials = [
         clients::trials(),
         faults::trials(),
+        figures::trials(),
+        flushes::trials(),
         crashes::trials(),
         life::trials(),
         other_disk::trials(),
