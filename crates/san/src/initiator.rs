@@ -2,8 +2,8 @@
 
 pub(crate) mod dial;
 mod error;
+mod identity_check;
 pub(crate) mod login;
-mod proof;
 mod recovery;
 mod route;
 mod socket;
@@ -26,7 +26,7 @@ use wansan_trace::{Instant, Recorder, clock};
 
 use self::dial::Destination;
 pub use self::error::InitiatorError;
-use self::proof::KnownUnit;
+use self::identity_check::KnownUnit;
 use self::recovery::{Attempt, Dials, Recovery};
 pub use self::route::{Portal, Route, RouteError};
 use self::socket::Socket;

@@ -11,7 +11,7 @@ use wansan_trace::{Instant, Recorder};
 
 use super::InitiatorError;
 use super::dial::{Destination, Dial, ResolvedRoute};
-use super::proof::{KnownUnit, Proof};
+use super::identity_check::{IdentityCheck, KnownUnit};
 use super::socket::Socket;
 
 /// The connections of a session that are not up.
@@ -22,8 +22,8 @@ pub(super) type Recovery = wansan_iscsi::initiator::Recovery<Attempt, Socket, In
 pub(super) enum Attempt {
     /// It connects and logs in.
     Login(Box<Dial>),
-    /// It leads a session that is asked what unit it leads to.
-    Proof(Box<Proof>),
+    /// It leads a session that is asked which unit it leads to.
+    Check(Box<IdentityCheck>),
 }
 
 impl Attempt {
@@ -31,7 +31,7 @@ impl Attempt {
     pub(super) fn awaited(&self) -> PollFd<'_> {
         match self {
             Attempt::Login(dial) => dial.awaited(),
-            Attempt::Proof(proof) => proof.awaited(),
+            Attempt::Check(check) => check.awaited(),
         }
     }
 }
@@ -54,7 +54,7 @@ impl Dials<'_> {
         let (stream, handshake) = dial.into_parts();
         let portal = self.route(cid).route.portal();
         let socket = Socket::new(stream, portal, self.to.config.delayed_ack)?;
-        let entry = handshake.into_entry(Proof::TASKS);
+        let entry = handshake.into_entry(IdentityCheck::TASKS);
         Ok((
             socket,
             entry.map_err(|source| self.not_admitted(cid, source))?,
@@ -84,7 +84,7 @@ impl Dialer<Attempt, Socket, InitiatorError> for Dials<'_> {
         attempt: Attempt,
         now: Instant,
     ) -> Result<Step<Attempt, Socket>, InitiatorError> {
-        let mut proof = match attempt {
+        let mut check = match attempt {
             Attempt::Login(mut dial) => {
                 if !dial.step(now)? {
                     return Ok(Step::Waits(Attempt::Login(dial)));
@@ -92,25 +92,26 @@ impl Dialer<Attempt, Socket, InitiatorError> for Dials<'_> {
                 let limit = dial.limit();
                 match (self.enter(cid, *dial)?, self.unit) {
                     ((socket, Entry::Leads(session)), Some(unit)) => {
-                        let proof = Proof::begin(unit.clone(), *session, socket, limit, now);
-                        Box::new(proof)
+                        let check =
+                            IdentityCheck::begin(unit.clone(), *session, socket, limit, now);
+                        Box::new(check)
                     }
                     ((socket, entry), _) => return Ok(Step::Ready(socket, entry)),
                 }
             }
-            Attempt::Proof(proof) => proof,
+            Attempt::Check(check) => check,
         };
-        if !proof.step(now)? {
-            return Ok(Step::Waits(Attempt::Proof(proof)));
+        if !check.step(now)? {
+            return Ok(Step::Waits(Attempt::Check(check)));
         }
-        let (session, socket) = proof.into_parts();
+        let (session, socket) = check.into_parts();
         Ok(Step::Ready(socket, Entry::Leads(Box::new(session))))
     }
 
     fn wakes_at(attempt: &Attempt) -> Instant {
         match attempt {
             Attempt::Login(dial) => dial.wakes_at(),
-            Attempt::Proof(proof) => proof.wakes_at(),
+            Attempt::Check(check) => check.wakes_at(),
         }
     }
 

@@ -23,21 +23,21 @@ pub(super) struct KnownUnit {
 
 /// A session that has logged in, and is asked what unit it leads to.
 #[derive(Debug)]
-pub(super) struct Proof {
+pub(super) struct IdentityCheck {
     known: KnownUnit,
     found: Inquiry,
-    /// Questions that have not been answered.
+    /// Commands that have not been answered.
     left: usize,
     session: Session,
     socket: Socket,
     deadline: Instant,
     patience: Duration,
-    /// What is asked is no I/O of anybody.
+    /// These commands are not recorded: they are no I/Os of the caller.
     trace: Recorder,
 }
 
-impl Proof {
-    /// Room that the session needs for the questions.
+impl IdentityCheck {
+    /// Tasks that the session needs room for.
     pub(super) const TASKS: usize = Inquiry::COMMANDS;
 
     /// Begins to ask in `session`; it has `patience` until `deadline`.
@@ -47,10 +47,10 @@ impl Proof {
         socket: Socket,
         (deadline, patience): (Instant, Duration),
         now: Instant,
-    ) -> Proof {
+    ) -> IdentityCheck {
         let commands = Inquiry::commands(known.at);
         let left = ask(&mut session, commands, now);
-        Proof {
+        IdentityCheck {
             known,
             found: Inquiry::default(),
             left,
