@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use wansan_trace::{ConnectionId, SessionId};
 
-use super::framing::{Found, Framing};
+use super::framing::{Found, Framing, are_foreign};
 use super::login::Login;
 use super::segment::{Options, Segment};
 
@@ -27,8 +27,6 @@ const MOST_HOLES: usize = 1024;
 /// What comes so soon behind what was sent after it, and sooner than half a round trip, came out of order
 /// and was not lost.
 const REORDERED_NS: u64 = 3_000_000;
-/// So many segments in which no PDU is found say that this is no iSCSI.
-const MOST_SEARCHED: u64 = 256;
 
 /// A segment as it was seen.
 #[derive(Debug, Clone, Copy)]
@@ -293,9 +291,14 @@ impl Connection {
         if self.session.is_some() {
             return false;
         }
-        let most = if self.has_begun { 1 } else { MOST_SEARCHED };
-        let is_searched = |stream: &Stream| stream.framing.searched() >= most;
-        self.streams.iter().any(is_searched) && self.streams.iter().all(|s| s.pdus.is_empty())
+        if self.streams.iter().any(|stream| !stream.pdus.is_empty()) {
+            return false;
+        }
+        let [one, other] = self.streams.each_ref().map(|stream| &stream.framing);
+        match self.has_begun {
+            true => one.searched().max(other.searched()) > 0,
+            false => are_foreign([one, other]),
+        }
     }
 
     fn end_of(&self, segment: &Segment<'_>) -> usize {

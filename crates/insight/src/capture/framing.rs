@@ -21,6 +21,10 @@ const NEAR: u32 = 1 << 12;
 /// PDUs in a row tell where PDUs begin, in the bytes that follow a segment's beginning.
 const PDUS_IN_A_ROW: usize = 3;
 const MOST_PROBED_BYTES: usize = 1 << 18;
+/// So many segments in which no PDU is found say that this is no iSCSI, if something else came the other way,
+const MOST_SEARCHED: u64 = 256;
+/// and so many if nothing did.
+const MOST_SEARCHED_ALONE: u64 = 1 << 14;
 /// A login's text is kept up to here (RFC 7143 §6.1 asks for as much).
 const MOST_TEXT_BYTES: u64 = 8192;
 
@@ -135,6 +139,11 @@ impl Framing {
     /// Segments in which PDUs were searched for and not found.
     pub(super) fn searched(&self) -> u64 {
         self.searched
+    }
+
+    /// Whether what came may be PDUs, of which too few are there to tell.
+    fn may_be_pdus(&self) -> bool {
+        matches!(&self.state, State::Searching { seen, .. } if !seen.is_empty())
     }
 
     /// A segment: `seen` of its `length` bytes are known.
@@ -481,6 +490,19 @@ impl Framing {
     }
 }
 
+/// Whether the directions of a connection, whose beginning was not seen and in which no PDU has been found, carry none. Amid
+/// the data of writes or reads one of them has to be searched in vain until the other shows its PDUs, which may take a
+/// round trip and longer.
+pub(super) fn are_foreign(directions: [&Framing; 2]) -> bool {
+    let most = directions.map(Framing::searched);
+    let is_heard = |of: &Framing| of.searched() > 0 && !of.may_be_pdus();
+    let enough = match directions.into_iter().all(is_heard) {
+        true => MOST_SEARCHED,
+        false => MOST_SEARCHED_ALONE,
+    };
+    most.into_iter().any(|searched| searched >= enough)
+}
+
 /// The sequence numbers in the first `known` bytes of a header.
 fn numbers(bhs: &Bhs, known: usize) -> Numbers {
     /// Where a StatSN is in Data-In that has a status (RFC 7143 §11.7.3).
@@ -653,5 +675,34 @@ mod tests {
         assert_eq!(framing.hidden(), 1);
         let whole = (framing.whole_to(), framing.whole_from());
         assert_eq!(whole, (second as u64, third as u64));
+    }
+
+    /// So many segments of zeros, which no PDU begins in.
+    fn data_alone(segments: u64) -> Framing {
+        let mut framing = Framing::new(false);
+        let (mut login, mut found) = (Login::default(), Vec::new());
+        let data = [0; SEGMENT];
+        for number in 0..segments {
+            let place = number * SEGMENT as u64;
+            framing.feed(&mut login, place, &data, SEGMENT as u64, &mut found);
+        }
+        framing
+    }
+
+    #[test]
+    fn a_burst_of_data_says_nothing_until_the_other_direction_is_heard() {
+        const R2T: u8 = 0x31;
+        let data = data_alone(MOST_SEARCHED);
+        let mut other = Framing::new(false);
+        assert!(!are_foreign([&data, &other]));
+        let answer = pdu(R2T, [7, 9], 0);
+        feed(&mut other, &answer, &[(0, answer.len())]);
+        assert!(!are_foreign([&data, &other]));
+        let mut text = Framing::new(false);
+        let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1000000\r\n\r\n";
+        feed(&mut text, page, &[(0, page.len())]);
+        assert!(are_foreign([&data, &text]));
+        let data = data_alone(MOST_SEARCHED_ALONE);
+        assert!(are_foreign([&data, &other]));
     }
 }
