@@ -69,11 +69,11 @@ pub struct Listed {
     pub connections: usize,
     /// Programs that are connected.
     pub clients: usize,
-    /// Bytes acknowledged and not at the target yet.
+    /// Bytes acknowledged that may not be on the target's medium yet.
     pub behind_bytes: u64,
     /// Age of the oldest such byte, in ns.
     pub behind_ns: u64,
-    /// Bytes read ahead that no program has read yet.
+    /// Memory taken by what is read ahead, in bytes.
     pub ahead_bytes: u64,
     /// How it is known that others use the disk, if they do.
     pub shared: Option<Sharing>,

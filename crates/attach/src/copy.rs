@@ -6,6 +6,7 @@ mod place;
 mod reading;
 mod writing;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -256,7 +257,7 @@ pub fn copy(
     check(config)?;
     let mut copied = Copied::default();
     let mut again = None;
-    let (read, journal) = loop {
+    let (read, journal, _locked) = loop {
         match attempt(config, again, &mut copied, &mut progress) {
             Err(CopyError::Unsure { durable_bytes, .. })
                 if config.from.place != CopyPlace::Standard =>
@@ -291,13 +292,13 @@ struct Copied {
     data_bytes: u64,
 }
 
-/// Copies from where the journal says, or `again` from there.
+/// Copies from where the journal says, or `again` from there. The file that comes of it keeps other copies off.
 fn attempt(
     config: &CopyConfig,
     again: Option<u64>,
     copied: &mut Copied,
     progress: &mut impl FnMut(CopyProgress),
-) -> Result<(Read, Option<Journal>), CopyError> {
+) -> Result<(Read, Option<Journal>, Option<File>), CopyError> {
     let from = source(&config.from)?;
     let size_bytes = from.size_bytes();
     let path = journal_path(config, size_bytes);
@@ -370,8 +371,7 @@ fn attempt(
     written?;
     let read = reader.join().map_err(|_| CopyError::Panicked(name))??;
     writing.finish()?;
-    writing.close();
-    Ok((read, journal))
+    Ok((read, journal, writing.close()))
 }
 
 fn check(config: &CopyConfig) -> Result<(), CopyError> {

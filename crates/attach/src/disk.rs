@@ -59,7 +59,9 @@ pub enum DiskError {
     #[error(transparent)]
     Unit(#[from] LoadError),
     /// Another disk is where this one was.
-    #[error("{url} is another disk now, or has another size: detach it and attach it again")]
+    #[error(
+        "{url} is another disk now, or a smaller one, and is left alone: what was acknowledged is kept until the right one is back"
+    )]
     OtherDisk {
         /// Where.
         url: String,
@@ -140,6 +142,8 @@ enum Link {
         since: Instant,
         attempt: Option<Receiver<LoggedIn>>,
         next: Instant,
+        /// Why the attempt before failed: it is told when the reason is another one.
+        said: String,
     },
     /// Another host has removed the key that this one had registered.
     Preempted,
@@ -561,7 +565,7 @@ impl Disk {
         }
     }
 
-    /// Its modes may be others now: until the next login asks again, it is taken for one with a volatile cache.
+    /// Its modes may be others now: it is taken for one with a volatile cache until the next login asks again.
     pub(crate) fn assume_write_cache(&mut self) {
         self.facts.modes.has_write_cache = true;
     }
@@ -632,6 +636,7 @@ impl Disk {
             since: now,
             attempt: None,
             next: now,
+            said: String::new(),
         };
         if let Link::Up(sessions) = std::mem::replace(&mut self.link, down) {
             self.records.extend(sessions.into_records());
@@ -641,7 +646,13 @@ impl Disk {
     /// Waits for the waker while another thread logs in.
     fn await_session(&mut self, deadline: Instant) -> Result<(), DiskError> {
         let now = clock::now();
-        let Link::Down { attempt, next, .. } = &mut self.link else {
+        let Link::Down {
+            attempt,
+            next,
+            said,
+            ..
+        } = &mut self.link
+        else {
             return self.wait(deadline - now);
         };
         match attempt.as_ref().map(Receiver::try_recv) {
@@ -656,13 +667,11 @@ impl Disk {
                 let spawned = login.spawn(move || {
                     let found = log_in(&url, at, &config, (Kinds::NONE, 0));
                     let found = found.and_then(|(sessions, facts)| {
-                        if facts.is_same_disk(&known) {
+                        if facts.identity.is(&known.identity) {
                             return Ok((sessions, facts));
                         }
-                        if !facts.identity.is(&known.identity) {
-                            // Another one must not stay reserved.
-                            drop(sessions.logout());
-                        }
+                        // Another one must not stay reserved.
+                        drop(sessions.logout());
                         Err(DiskError::OtherDisk {
                             url: url.to_string(),
                         })
@@ -699,8 +708,11 @@ impl Disk {
                     Ok(Err(error)) => error.to_string(),
                     _ => "the login has panicked".to_owned(),
                 };
-                self.events.push_back(DiskEvent::StillLost(why));
                 (*attempt, *next) = (None, now + RELOGIN);
+                if *said != why {
+                    said.clone_from(&why);
+                    self.events.push_back(DiskEvent::StillLost(why));
+                }
             }
         }
         self.wait((deadline - now).min(LOOK))
@@ -754,7 +766,7 @@ fn log_in(
     let mut sessions = Sessions::connect(url, config, kinds, record_bytes)?;
     match Facts::ask(&mut sessions, url.lun, at) {
         Ok(facts) => {
-            sessions.keep_to(url.lun, at, &facts.identity);
+            sessions.expect_unit(url.lun, at, &facts.identity);
             Ok((sessions, facts))
         }
         Err(error) => {

@@ -268,7 +268,7 @@ fn refusal(error: OpenError, url: &IscsiUrl) -> String {
 /// What tells a disk from all others: its serial number, or its URL where it has none, and its size.
 fn identity(url: &IscsiUrl, facts: &Facts) -> Identity {
     let mut digest = Sha256::new();
-    match facts.identity.serial() {
+    match facts.serial() {
         [] => digest.update(url.to_string()),
         serial => digest.update(serial),
     }

@@ -71,11 +71,11 @@ pub struct Status {
     pub clients: usize,
     /// Their requests that are not answered.
     pub open_requests: usize,
-    /// Bytes that were acknowledged and are not at the disk yet.
+    /// Bytes that were acknowledged and may not be on the disk's medium yet.
     pub behind_bytes: u64,
     /// Age of the oldest of them, in ns.
     pub behind_ns: u64,
-    /// Bytes read ahead and not requested yet.
+    /// Memory taken by what is read ahead, in bytes.
     pub ahead_bytes: u64,
     /// How it is known that others use the disk: then nothing is read ahead, and no write is acknowledged early.
     pub sharing: Option<Sharing>,

@@ -5,6 +5,7 @@ use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::vpd::{self, Identification};
 use wansan_iscsi::scsi::{Sense, SenseKey, cdb};
 use wansan_iscsi::wire::{Lun, Residual, ScsiStatus};
+use wansan_workload::failure;
 
 use crate::initiator::InitiatorError;
 use crate::load::command;
@@ -15,6 +16,9 @@ const PAGE_BYTES: u16 = 1024;
 
 /// The pages that are asked for; commands for them bear their codes.
 const PAGES: [u8; 2] = [vpd::IDENTIFICATION, vpd::SERIAL_NUMBER];
+
+/// More unit attentions than a target queues.
+pub(crate) const MOST_ATTENTIONS: usize = 8;
 
 /// The command that asks for the capacity.
 const CAPACITY: u64 = u64::MAX;
@@ -40,10 +44,10 @@ impl UnitIdentity {
         lun: Lun,
         capacity: Capacity,
     ) -> Result<UnitIdentity, InitiatorError> {
-        Ok(Inquiry::ask(session, lun)?.of(capacity))
+        Ok(Answers::ask(session, lun)?.of(capacity))
     }
 
-    /// Whether the unit has a name at all.
+    /// Whether the unit has a designator or a serial number.
     #[must_use]
     pub fn has_name(&self) -> bool {
         !self.names.is_empty() || self.serial.is_some()
@@ -56,13 +60,14 @@ impl UnitIdentity {
     }
 
     /// Whether it is the same unit as the `known` one, which may have been made larger meanwhile: they share a designator,
-    /// and one of each type that both have; where neither has any, the serial number. A T10 vendor ID alone may be that of
-    /// all units of a vendor.
+    /// and one of each type that both have; where one has none, as it has not answered for them, the serial number. A T10
+    /// vendor ID alone may be that of all units of a vendor.
     #[must_use]
     pub fn is(&self, known: &UnitIdentity) -> bool {
-        let is_called_so = match self.names.is_empty() && known.names.is_empty() {
-            true => self.serial == known.serial,
-            false => self.shares_names(known),
+        let is_called_so = match (self.names.is_empty(), known.names.is_empty()) {
+            (false, false) => self.shares_names(known),
+            (true, true) => self.serial == known.serial,
+            _ => self.serial.is_some() && self.serial == known.serial,
         };
         is_called_so
             && self.capacity.block_bytes == known.capacity.block_bytes
@@ -82,15 +87,17 @@ impl UnitIdentity {
 
 /// What a unit says of itself and of the port that it was asked through.
 #[derive(Debug, Default)]
-pub(crate) struct Inquiry {
+pub(crate) struct Answers {
     names: Vec<Vec<u8>>,
     serial: Option<Vec<u8>>,
     capacity: Option<Capacity>,
+    /// Why the capacity is not known.
+    problem: Option<String>,
     /// The target port group of the port.
     pub(crate) port_group: Option<u16>,
 }
 
-impl Inquiry {
+impl Answers {
     /// How many commands ask for all of it.
     pub(crate) const COMMANDS: usize = PAGES.len() + 1;
 
@@ -102,29 +109,30 @@ impl Inquiry {
             Transfer::Read(vec![0; CAPACITY_BYTES as usize]),
             CAPACITY,
         );
-        Inquiry::pages(lun).chain([capacity])
+        let pages = PAGES.into_iter().map(move |page| Answers::page(lun, page));
+        pages.chain([capacity])
     }
 
-    /// Those that ask for names.
-    fn pages(lun: Lun) -> impl Iterator<Item = Command> {
-        PAGES.into_iter().map(move |page| {
-            let cdb = cdb::inquiry_page(page, PAGE_BYTES);
-            let transfer = Transfer::Read(vec![0; PAGE_BYTES.into()]);
-            command(lun, cdb, transfer, page.into())
-        })
+    fn page(lun: Lun, page: u8) -> Command {
+        let cdb = cdb::inquiry_page(page, PAGE_BYTES);
+        let transfer = Transfer::Read(vec![0; PAGE_BYTES.into()]);
+        command(lun, cdb, transfer, page.into())
     }
 
-    /// Takes in the answer to one of them; whether the unit has something else to say first, and the command is to be
-    /// given again. What a unit does not answer stays unknown.
+    /// Takes in the answer to one of them; whether that is a unit attention, and the command is to be given again. What a
+    /// unit does not answer stays unknown.
     pub(crate) fn take(&mut self, done: Completion) -> bool {
         let sense = done.outcome.as_ref().ok();
         let sense = sense.and_then(|answer| Sense::parse(&answer.sense).ok());
+        let asked = done.user;
+        let problem = failure(&done);
+        let is_capacity = asked == CAPACITY;
+        self.problem = problem.filter(|_| is_capacity).or(self.problem.take());
         if sense.is_some_and(|sense| sense.key == SenseKey::UnitAttention) {
             return true;
         }
-        let asked = done.user;
         let data = answer(done);
-        if asked == CAPACITY {
+        if is_capacity {
             self.capacity = data.and_then(|data| Capacity::parse_16(&data).ok());
         } else if asked == u64::from(vpd::IDENTIFICATION) {
             let parsed = data.and_then(|data| Identification::parse(&data).ok());
@@ -136,16 +144,21 @@ impl Inquiry {
         false
     }
 
-    /// Asks the unit at `lun` for its names, once it has nothing else to say.
+    /// Asks the unit at `lun` for its names. Pending unit attentions are cleared first.
     ///
     /// # Errors
     /// The session failed.
-    pub(crate) fn ask(session: &mut impl Execute, lun: Lun) -> Result<Inquiry, InitiatorError> {
-        let mut inquiry = Inquiry::default();
-        for command in Inquiry::pages(lun) {
-            inquiry.take(session.execute(command)?);
+    pub(crate) fn ask(session: &mut impl Execute, lun: Lun) -> Result<Answers, InitiatorError> {
+        let mut answers = Answers::default();
+        for page in PAGES {
+            let mut tries = 0;
+            while answers.take(session.execute(Answers::page(lun, page))?)
+                && tries < MOST_ATTENTIONS
+            {
+                tries += 1;
+            }
         }
-        Ok(inquiry)
+        Ok(answers)
     }
 
     /// The unit, which is of that size.
@@ -157,10 +170,17 @@ impl Inquiry {
         }
     }
 
-    /// The unit, if it has said how large it is.
-    pub(crate) fn identity(self) -> Option<UnitIdentity> {
-        let capacity = self.capacity?;
-        Some(self.of(capacity))
+    /// The unit.
+    ///
+    /// # Errors
+    /// Why it does not say how large it is.
+    pub(crate) fn identity(mut self) -> Result<UnitIdentity, String> {
+        match (self.capacity, self.problem.take()) {
+            (Some(capacity), _) => Ok(self.of(capacity)),
+            (None, problem) => {
+                Err(problem.unwrap_or_else(|| "its capacity is malformed".to_owned()))
+            }
+        }
     }
 }
 
@@ -205,6 +225,9 @@ mod tests {
         assert!(!unit(&[b"\x01VENDOR", b"\x03naa.3"], b"", 8).is(&disk));
         assert!(!unit(&[b"\x08iqn"], b"", 8).is(&disk));
         assert!(!unit(&[], b"", 8).is(&disk));
+        let named = unit(&[b"\x03naa.1"], b"1", 8);
+        assert!(unit(&[], b"1", 8).is(&named) && named.is(&unit(&[], b"1", 8)));
+        assert!(!unit(&[], b"2", 8).is(&named));
         assert!(unit(&[], b"1", 8).is(&unit(&[], b"1", 8)));
         assert!(!unit(&[], b"1", 8).is(&unit(&[], b"2", 8)));
         assert!(!unit(&[], b"", 8).has_name() && unit(&[], b"1", 8).has_name());

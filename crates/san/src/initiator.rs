@@ -31,6 +31,7 @@ use self::recovery::{Attempt, Dials, Recovery};
 pub use self::route::{Portal, Route, RouteError};
 use self::socket::Socket;
 use crate::identity::UnitIdentity;
+use crate::multipath::RouteEvent;
 use crate::reservation::Reservation;
 use crate::url::IscsiUrl;
 pub use wansan_iscsi::initiator::Recoveries;
@@ -87,6 +88,7 @@ pub struct Initiator {
     recovery: Recovery,
     /// The unit that it is for, if that is known.
     unit: Option<KnownUnit>,
+    has_told_other_unit: bool,
     trace: Recorder,
     next_tcp_sample: Instant,
     /// When silent connections are looked after again.
@@ -152,6 +154,7 @@ impl Initiator {
             sockets,
             recovery: Recovery::default(),
             unit: None,
+            has_told_other_unit: false,
             trace,
             next_tcp_sample: now,
             next_look: now,
@@ -164,14 +167,23 @@ impl Initiator {
     }
 
     /// From now on, a session that takes this one's place has to lead to LUN `number` as it is known; else nothing is resent
-    /// in it. A unit without any name cannot be told from others.
-    pub(crate) fn keep_to(&mut self, number: u16, at: Lun, identity: UnitIdentity) {
-        let unit = KnownUnit {
+    /// in it.
+    pub(crate) fn expect_unit(&mut self, number: u16, at: Lun, identity: UnitIdentity) {
+        self.unit = Some(KnownUnit {
             number,
             at,
             identity,
-        };
-        self.unit = unit.identity.has_name().then_some(unit);
+        });
+    }
+
+    /// That the session is not recovered because the unit is another one; once for each outage.
+    pub(crate) fn poll_other_unit(&mut self) -> Option<RouteEvent> {
+        let failure = self.recovery.last_failure();
+        let other = failure.filter(|failure| matches!(failure, InitiatorError::OtherUnit { .. }));
+        let is_new = !std::mem::replace(&mut self.has_told_other_unit, other.is_some());
+        let why = other.filter(|_| is_new)?.to_string();
+        let route = self.to.portal();
+        Some(RouteEvent::Down { route, why })
     }
 
     /// Begins what is to be known of sockets that are new.

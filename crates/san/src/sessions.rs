@@ -95,12 +95,12 @@ impl Sessions {
         }
     }
 
-    /// The next of what has happened to routes, where there are several.
+    /// The next of what has happened to routes; of a single session only that its unit is another one.
     pub fn poll_event(&mut self) -> Option<RouteEvent> {
         match self {
             Sessions::One(session) => {
                 while session.poll_event().is_some() {}
-                None
+                session.poll_other_unit()
             }
             Sessions::Several(sessions) => sessions.poll_event(),
         }
@@ -116,9 +116,9 @@ impl Sessions {
 
     /// From now on, a session that takes a lost one's place has to lead to LUN `number` as it is known. Several sessions
     /// know the unit that they lead to from the beginning.
-    pub fn keep_to(&mut self, number: u16, at: Lun, identity: &UnitIdentity) {
+    pub fn expect_unit(&mut self, number: u16, at: Lun, identity: &UnitIdentity) {
         if let Sessions::One(session) = self {
-            session.keep_to(number, at, identity.clone());
+            session.expect_unit(number, at, identity.clone());
         }
     }
 

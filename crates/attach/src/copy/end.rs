@@ -4,6 +4,7 @@ mod file;
 mod nbd;
 mod standard;
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use wansan_cache::{Action, Operation, Outcome};
@@ -63,8 +64,8 @@ pub(super) trait End: Send {
     /// What it said of the last operation that failed.
     fn take_reason(&mut self) -> Option<String>;
 
-    /// Ends the use of it.
-    fn close(self: Box<Self>);
+    /// Ends the use of it. What it returns keeps other copies from writing to it for as long as it is there.
+    fn close(self: Box<Self>) -> Option<File>;
 }
 
 /// A LUN.
@@ -85,7 +86,7 @@ impl End for IscsiEnd {
     }
 
     fn identity(&self) -> String {
-        let serial = String::from_utf8_lossy(self.disk.facts().identity.serial());
+        let serial = String::from_utf8_lossy(self.disk.facts().serial());
         serial.escape_default().to_string()
     }
 
@@ -124,8 +125,9 @@ impl End for IscsiEnd {
         self.reason.take()
     }
 
-    fn close(self: Box<Self>) {
+    fn close(self: Box<Self>) -> Option<File> {
         let _nothing = self.disk.detach();
+        None
     }
 }
 

@@ -132,7 +132,7 @@ impl Reading {
     }
 
     pub(super) fn close(self) {
-        self.end.close();
+        drop(self.end.close());
     }
 
     /// Asks for as much as the path needs.

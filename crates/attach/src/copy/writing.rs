@@ -1,6 +1,7 @@
 //! The sink of a copy: parts go out as they come, and what is done is known.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::time::Duration;
 
 use wansan_cache::{Action, Range};
@@ -207,8 +208,9 @@ impl Writing {
         Ok(())
     }
 
-    pub(super) fn close(self) {
-        self.end.close();
+    /// Ends the use of the sink, as [`End::close`].
+    pub(super) fn close(self) -> Option<File> {
+        self.end.close()
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Facts {
     pub limits: BlockLimits,
     /// Its names and its size: another disk at the same place is not taken for it.
     pub identity: UnitIdentity,
+    /// Whether it lists its serial number among its VPD pages.
+    pub lists_serial: bool,
 }
 
 impl Facts {
@@ -67,12 +69,16 @@ impl Facts {
                 .and_then(|data| Provisioning::parse(&data).ok())
                 .unwrap_or_default(),
             identity: UnitIdentity::ask(sessions, at, capacity)?,
+            lists_serial: pages.contains(&vpd::SERIAL_NUMBER),
         })
     }
 
-    /// Whether it is the same disk as that one, of the same size.
-    pub(super) fn is_same_disk(&self, other: &Facts) -> bool {
-        self.capacity == other.capacity && self.identity.is(&other.identity)
+    /// Its serial number, if it has one and lists it: what is kept of a disk on this host bears it.
+    pub(crate) fn serial(&self) -> &[u8] {
+        match self.lists_serial {
+            true => self.identity.serial(),
+            false => &[],
+        }
     }
 
     /// The size of a logical block, in bytes.

@@ -187,6 +187,12 @@ impl<D, L, E> Recovery<D, L, E> {
         self.totals
     }
 
+    /// While there is no connection at all, why the last attempt that is over failed.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<&E> {
+        self.outage.as_ref()?.last_failure.as_ref()
+    }
+
     /// Leaves missing what is not being connected.
     pub fn settle(&mut self) {
         self.missing.retain(|missing| missing.attempt.is_some());

@@ -331,11 +331,6 @@ impl Dial {
         }
     }
 
-    /// By when what it leads to has to be ready, and how long that may take in all.
-    pub(super) fn limit(&self) -> (Instant, Duration) {
-        (self.deadline, self.patience)
-    }
-
     /// The socket and the handshake of a dial that is done.
     pub(super) fn into_parts(self) -> (TcpStream, Handshake) {
         // No socket refuses this.

@@ -108,7 +108,7 @@ pub enum InitiatorError {
     },
     /// Several routes do not lead to the same unit, or a route not to the one before.
     #[error(
-        "LUN {lun} at {portal} is not the unit that it was, or that of the other routes: its designators or its size differ"
+        "LUN {lun} at {portal} is another unit than the one in use: its designators or its size differ"
     )]
     OtherUnit {
         /// The number of the unit.

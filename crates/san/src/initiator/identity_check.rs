@@ -11,7 +11,7 @@ use wansan_trace::{Instant, Recorder};
 
 use super::socket::Socket;
 use super::{InitiatorError, MOST_READ_BYTES};
-use crate::identity::{Inquiry, UnitIdentity};
+use crate::identity::{Answers, MOST_ATTENTIONS, UnitIdentity};
 
 /// The unit that the commands of a session are for.
 #[derive(Debug, Clone)]
@@ -25,9 +25,11 @@ pub(super) struct KnownUnit {
 #[derive(Debug)]
 pub(super) struct IdentityCheck {
     known: KnownUnit,
-    found: Inquiry,
+    found: Answers,
     /// Commands that have not been answered.
     left: usize,
+    /// Unit attentions so far.
+    attentions: usize,
     session: Session,
     socket: Socket,
     deadline: Instant,
@@ -38,25 +40,28 @@ pub(super) struct IdentityCheck {
 
 impl IdentityCheck {
     /// Tasks that the session needs room for.
-    pub(super) const TASKS: usize = Inquiry::COMMANDS;
+    pub(super) const TASKS: usize = Answers::COMMANDS;
 
-    /// Begins to ask in `session`; it has `patience` until `deadline`.
+    /// Begins to ask in `session`, which has `patience` from now on.
     pub(super) fn begin(
         known: KnownUnit,
         mut session: Session,
         socket: Socket,
-        (deadline, patience): (Instant, Duration),
+        patience: Duration,
         now: Instant,
     ) -> IdentityCheck {
-        let commands = Inquiry::commands(known.at);
+        // Given up, its port must not wait for the target.
+        socket.end_at_once(true);
+        let commands = Answers::commands(known.at);
         let left = ask(&mut session, commands, now);
         IdentityCheck {
             known,
-            found: Inquiry::default(),
+            found: Answers::default(),
             left,
+            attentions: 0,
             session,
             socket,
-            deadline,
+            deadline: now + patience,
             patience,
             trace: Recorder::off(),
         }
@@ -82,43 +87,50 @@ impl IdentityCheck {
             let received =
                 self.socket
                     .receive(connection, MOST_READ_BYTES, flags, &mut self.trace)?;
-            let portal = || self.socket.portal.clone();
-            match received {
-                Some(came) => {
-                    let taken = self.session.receive(0, came, &mut self.trace);
-                    taken.map_err(|source| InitiatorError::Session {
-                        portal: portal(),
-                        source,
-                    })?;
-                }
-                None if now < self.deadline => return Ok(false),
-                None => {
-                    return Err(InitiatorError::Slow {
-                        portal: portal(),
-                        patience: self.patience,
-                    });
-                }
+            // A target that keeps sending anything else must not hold the caller.
+            if received.unwrap_or(now) >= self.deadline {
+                let patience_s = self.patience.as_secs_f64();
+                return Err(self.unusable(format!(
+                    "it has not said within {patience_s} s which unit it is"
+                )));
             }
+            let Some(came) = received else {
+                return Ok(false);
+            };
+            let taken = self.session.receive(0, came, &mut self.trace);
+            taken.map_err(|source| InitiatorError::Session {
+                portal: self.socket.portal.clone(),
+                source,
+            })?;
         }
     }
 
     fn take(&mut self, done: Completion, now: Instant) {
         let asked = done.user;
         self.left -= 1;
-        if self.found.take(done) {
-            let again = Inquiry::commands(self.known.at).filter(|command| command.user == asked);
+        if self.found.take(done) && self.attentions < MOST_ATTENTIONS {
+            self.attentions += 1;
+            let again = Answers::commands(self.known.at).filter(|command| command.user == asked);
             self.left += ask(&mut self.session, again, now);
         }
     }
 
     fn judge(&mut self) -> Result<bool, InitiatorError> {
-        let found = std::mem::take(&mut self.found).identity();
-        match found.is_some_and(|found| found.is(&self.known.identity)) {
-            true => Ok(true),
-            false => Err(InitiatorError::OtherUnit {
+        match std::mem::take(&mut self.found).identity() {
+            Ok(found) if found.is(&self.known.identity) => Ok(true),
+            Ok(_) => Err(InitiatorError::OtherUnit {
                 lun: self.known.number,
                 portal: self.socket.portal.clone(),
             }),
+            Err(problem) => Err(self.unusable(problem)),
+        }
+    }
+
+    fn unusable(&self, problem: String) -> InitiatorError {
+        InitiatorError::Unusable {
+            lun: self.known.number,
+            portal: self.socket.portal.clone(),
+            problem,
         }
     }
 
@@ -134,6 +146,7 @@ impl IdentityCheck {
 
     /// The session and its socket.
     pub(super) fn into_parts(self) -> (Session, Socket) {
+        self.socket.end_at_once(false);
         (self.session, self.socket)
     }
 }

@@ -89,11 +89,11 @@ impl Dialer<Attempt, Socket, InitiatorError> for Dials<'_> {
                 if !dial.step(now)? {
                     return Ok(Step::Waits(Attempt::Login(dial)));
                 }
-                let limit = dial.limit();
                 match (self.enter(cid, *dial)?, self.unit) {
                     ((socket, Entry::Leads(session)), Some(unit)) => {
-                        let check =
-                            IdentityCheck::begin(unit.clone(), *session, socket, limit, now);
+                        let patience = self.to.config.patience;
+                        let unit = unit.clone();
+                        let check = IdentityCheck::begin(unit, *session, socket, patience, now);
                         Box::new(check)
                     }
                     ((socket, entry), _) => return Ok(Step::Ready(socket, entry)),

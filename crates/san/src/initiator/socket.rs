@@ -236,6 +236,12 @@ impl Socket {
         }
     }
 
+    /// Whether the connection ends at once when it is dropped, as by [`Socket::abort`], or in order.
+    pub(super) fn end_at_once(&self, is_at_once: bool) {
+        // No socket refuses this.
+        let _ = set_socket_linger(&self.stream, is_at_once.then_some(Duration::ZERO));
+    }
+
     /// Ends the connection in order.
     pub(super) fn close(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -246,8 +252,7 @@ impl Socket {
     /// broken path does not bring.
     pub(super) fn abort(mut self, trace: &mut Recorder) {
         self.finish_stamps(trace);
-        // No socket refuses this.
-        let _ = set_socket_linger(&self.stream, Some(Duration::ZERO));
+        self.end_at_once(true);
     }
 }
 

@@ -3,14 +3,14 @@
 
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
-use wansan_iscsi::scsi::inquiry;
+use wansan_iscsi::scsi::inquiry::Inquiry;
 use wansan_iscsi::scsi::{
     AccessState, Sense, SenseKey, cdb, is_about_access_state, parse_port_groups,
 };
 use wansan_iscsi::wire::Lun;
 use wansan_trace::Instant;
 
-use crate::identity::{Inquiry, UnitIdentity};
+use crate::identity::{Answers, UnitIdentity};
 use crate::initiator::{Initiator, InitiatorError};
 use crate::load::{LoadError, address, ask, capacity, command};
 use crate::sessions::Execute;
@@ -51,9 +51,9 @@ impl Unit {
         };
         let capacity = capacity(initiator, lun).map_err(refused)?;
         let at = address(lun).map_err(refused)?;
-        let inquiry = Inquiry::ask(initiator, at)?;
-        let port_group = inquiry.port_group;
-        let identity = inquiry.of(capacity);
+        let answers = Answers::ask(initiator, at)?;
+        let port_group = answers.port_group;
+        let identity = answers.of(capacity);
         if !identity.has_name() {
             let problem =
                 "it has neither a designator nor a serial number that tells it from others";
@@ -132,7 +132,7 @@ fn access_state(
         cdb::inquiry(INQUIRY_BYTES),
         INQUIRY_BYTES.into(),
     )?;
-    let inquiry = inquiry.and_then(|data| inquiry::Inquiry::parse(&data).ok());
+    let inquiry = inquiry.and_then(|data| Inquiry::parse(&data).ok());
     let (Some(true), Some(own)) = (inquiry.map(|it| it.has_port_groups), port_group) else {
         return Ok(AccessState::Optimized);
     };

@@ -15,7 +15,7 @@ use libtest_mimic::Trial;
 use wansan_iscsi::scsi::opcode;
 use wansan_peers::trial::{Stop, require, trial};
 
-use crate::stage::{DISK_BYTES, Stage, WANSAN, pattern, peer, wansan};
+use crate::stage::{DISK_BYTES, LIMIT, Stage, WANSAN, pattern, peer, wansan};
 use crate::way::{self, Change};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -312,14 +312,22 @@ fn at_once() -> Result<(), Stop> {
     fs::write(&image, &data)?;
     let (image, to_name) = (image.display().to_string(), to.display().to_string());
     let mut first = Command::new(WANSAN)
-        .args(["copy", &image, &to_name, "--bandwidth", "16Mbit/s"])
+        .args(["copy", "-", &to_name])
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()?;
-    let refused =
-        await_done(&stage.path("to.wansan-copy")).and_then(|_| wansan(&["copy", &image, &to_name]));
+    let pipe = first.stdin.take();
+    let mut pipe = pipe.ok_or(Stop::Failed("no pipe".to_owned()))?;
+    pipe.write_all(&data)?;
+    let began = Instant::now();
+    while fs::metadata(&to).map_or(0, |found| found.len()) == 0 {
+        require(began.elapsed() < LIMIT, || "nothing is copied".to_owned())?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    let refused = wansan(&["copy", &image, &to_name])?;
+    drop(pipe);
     let status = first.wait()?;
-    let refused = refused?;
-    let is_told = refused.stderr.contains("another copy to it is under way");
+    let is_told = refused.stderr.contains("locked by another copy");
     require(refused.status.code() == Some(2) && is_told, || {
         refused.output()
     })?;

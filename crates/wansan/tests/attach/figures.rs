@@ -169,7 +169,8 @@ fn behind() -> Result<(), Stop> {
         thread::sleep(Duration::from_millis(1200));
         let age_ns = |disk: &Value| disk["behind_ns"].as_u64().unwrap_or_default();
         let later = listed()?;
-        require(age_ns(&later) >= age_ns(&first) + 1_000_000_000, || {
+        // What is listed may be a quarter of a second old.
+        require(age_ns(&later) >= age_ns(&first) + 500_000_000, || {
             format!("{way:?}: {first} became {later}")
         })?;
         thaw(stage.target.id())?;

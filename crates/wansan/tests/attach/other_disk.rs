@@ -1,6 +1,6 @@
 //! Another disk where an attached one was.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +63,8 @@ struct Disguise {
     of: Trait,
     is_on: AtomicBool,
     changed: AtomicU64,
-    asked: Mutex<HashSet<[u8; 4]>>,
+    /// How often it is asked under each tag: sessions over several routes use the same ones.
+    asked: Mutex<HashMap<[u8; 4], u32>>,
 }
 
 fn tag(pdu: &[u8]) -> [u8; 4] {
@@ -85,14 +86,18 @@ impl Change for Disguise {
     fn asked(&self, pdu: &mut [u8]) {
         if way::opcode(pdu) == SCSI_COMMAND && self.of.is_asked(&pdu[CDB..DATA]) {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.insert(tag(pdu));
+            *asked.entry(tag(pdu)).or_default() += 1;
         }
     }
 
     fn answered(&self, pdu: &mut [u8]) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = way::opcode(pdu) == DATA_IN && asked.remove(&tag(pdu));
-        if is_it && self.is_on.load(Ordering::Relaxed) {
+        let left = asked.get_mut(&tag(pdu)).filter(|left| **left > 0);
+        let Some(left) = left.filter(|_| way::opcode(pdu) == DATA_IN) else {
+            return;
+        };
+        *left -= 1;
+        if self.is_on.load(Ordering::Relaxed) {
             self.of.change(&mut pdu[DATA..]);
             self.changed.fetch_add(1, Ordering::Relaxed);
         }
@@ -106,6 +111,7 @@ fn other_disk() -> Result<(), Stop> {
         (Trait::Size, &[]),
         (Trait::Name, &["--replacement-timeout", "1s"]),
         (Trait::Name, &["--multipath"]),
+        (Trait::Size, &["--connections", "2"]),
     ];
     for (of, arguments) in arms {
         let mut stage = Stage::new()?;
@@ -155,6 +161,10 @@ fn other_disk() -> Result<(), Stop> {
         require(stage.disk()?[..4096] == [1; 4096], || {
             format!("{of:?} {arguments:?}: another disk was written")
         })?;
+        require(
+            attach.log().contains("another unit than the one in use") || may_fail,
+            || format!("{of:?} {arguments:?}: {}", attach.log()),
+        )?;
         disguise.is_on.store(false, Ordering::Relaxed);
         if may_fail {
             let is_back = || attach.log().contains("the session is back");

@@ -57,7 +57,9 @@ impl FileEnd {
         let opened = opened.and_then(|file| {
             // Of two copies to one file, neither would be there. Not all file systems have such locks.
             if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-                return Err(io::Error::other("another copy to it is under way"));
+                return Err(io::Error::other(
+                    "it is locked by another copy or another program",
+                ));
             }
             let mut end = FileEnd::of(file, |found| format!("{}:{}", found.dev(), found.ino()))?;
             if !end.is_device && !resumes {
@@ -241,5 +243,7 @@ impl End for FileEnd {
         self.reason.take()
     }
 
-    fn close(self: Box<Self>) {}
+    fn close(self: Box<Self>) -> Option<File> {
+        Some(self.file)
+    }
 }

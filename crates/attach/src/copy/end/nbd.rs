@@ -1,6 +1,7 @@
 //! An NBD export.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -238,10 +239,11 @@ impl End for NbdEnd {
         self.reason.take()
     }
 
-    fn close(mut self: Box<Self>) {
+    fn close(mut self: Box<Self>) -> Option<File> {
         self.client.disconnect();
         // A server that has closed first has heard it.
         let _ = self.send();
+        None
     }
 }
 

@@ -1,6 +1,7 @@
 //! Standard input and standard output: data one after the other.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read, Write};
 
 use wansan_cache::{Action, Answer, Extent, Failure, Outcome, Range};
@@ -62,7 +63,9 @@ impl End for StandardInput {
         self.reason.take()
     }
 
-    fn close(self: Box<Self>) {}
+    fn close(self: Box<Self>) -> Option<File> {
+        None
+    }
 }
 
 /// Writes in sequence, zeros as well.
@@ -112,5 +115,7 @@ impl End for StandardOutput {
         self.reason.take()
     }
 
-    fn close(self: Box<Self>) {}
+    fn close(self: Box<Self>) -> Option<File> {
+        None
+    }
 }

@@ -62,7 +62,7 @@ const GAUGES: [Row<Status, u64>; 9] = [
     ),
     (
         "attach_behind_bytes",
-        "Bytes acknowledged and not at the target yet",
+        "Bytes acknowledged that may not be on the target's medium yet",
         |it| it.behind_bytes,
     ),
     (
