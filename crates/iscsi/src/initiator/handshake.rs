@@ -22,8 +22,8 @@ use crate::wire::{
 ///
 /// Bytes go out by [`Handshake::pending`] and [`Handshake::sent`], and in by [`Handshake::space`],
 /// [`Handshake::filled`] and [`Handshake::receive`], until [`Handshake::is_done`]; then
-/// [`Handshake::into_session`] creates the session, or [`Session::admit`] adds the connection to
-/// one.
+/// [`Handshake::into_session`] creates the session, [`Session::admit`] adds the connection to one, or
+/// [`Handshake::into_entry`] tells which of both it is for.
 #[derive(Debug)]
 pub struct Handshake {
     receiver: Receiver,
