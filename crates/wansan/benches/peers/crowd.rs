@@ -200,6 +200,9 @@ impl Crowd {
                 }
                 if now < ends {
                     self.ask(place, now)?;
+                } else {
+                    // What waits in the session for the command window.
+                    self.send(place, now)?;
                 }
             }
             if now >= ends {
