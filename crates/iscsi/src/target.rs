@@ -8,6 +8,7 @@
 //! A connection logs in by itself with [`crate::login::TargetLogin`] over a [`Handshake`], which
 //! then begins a session or gives the connection that joins one.
 
+mod allowance;
 mod answered;
 mod answering;
 mod connection;
@@ -36,6 +37,7 @@ mod window;
 mod work;
 mod writing;
 
+pub use allowance::{Period, Taken};
 pub use connection::Connection;
 pub use directory::{Desk, Known, MAX_ENDED, MAX_SESSIONS, Nexus, SessionDirectory};
 pub use error::Close;

@@ -18,6 +18,7 @@ mod seat;
 mod sending;
 mod serve;
 mod sessions;
+mod sharing;
 mod snapshot;
 
 use std::io;

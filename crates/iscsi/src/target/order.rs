@@ -137,6 +137,11 @@ impl CommandOrder {
         self.window.announced_after(released)
     }
 
+    /// Has a window of `size` commands from now on, at most as large as at first.
+    pub(super) fn resize_window(&mut self, size: u32) {
+        self.window.resize(size);
+    }
+
     /// Slots that are taken.
     pub(super) fn in_hand(&self) -> u32 {
         self.window.in_hand()
@@ -240,7 +245,7 @@ impl CommandOrder {
         }
         self.pass_received();
         let held = self.held.take()?;
-        // What is held lies inside the window, and the window never shrinks.
+        // What is held lies inside the window, and MaxCmdSN never goes back.
         self.window.admit(self.window.exp_cmd_sn());
         self.uncharge(&held, share);
         Some(held)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
 
+use super::allowance::{Allowance, Period, Taken};
 use super::answered::Recovery;
 use super::connection::{Connection, Link};
 use super::gate::StoreGate;
@@ -72,6 +73,9 @@ pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 /// and 3 as well. So can other sessions of the device: when the device [rings its
 /// bell](TargetDevice::set_bell), call [`Session::review`] first.
 ///
+/// Where one thread serves several sessions, it takes [stock](Session::take_stock) now and then of those that it has served
+/// since, and [adapts](Session::adapt_window) their windows to what all of them took ([`Period::of`]).
+///
 /// [`Session::join`] adds another connection, [`Session::leave`] removes one whose socket is dead;
 /// the session [`is over`](Session::is_over) when the last one has left. [`Session::rest`] and
 /// [`Session::expire`] are called about once a second.
@@ -106,6 +110,7 @@ pub(super) struct Core {
     pub(super) nexus: Nexus,
     pub(super) share: Share,
     pub(super) order: CommandOrder,
+    pub(super) allowance: Allowance,
     pub(super) tasks: Tasks,
     pub(super) grants: Grants,
     pub(super) gate: StoreGate,
@@ -147,6 +152,7 @@ impl Session {
                 nexus,
                 share,
                 order,
+                allowance: Allowance::full(window),
                 tasks: Tasks::default(),
                 grants: Grants::default(),
                 gate,
@@ -210,6 +216,21 @@ impl Session {
     #[must_use]
     pub fn window(&self) -> AnnouncedWindow {
         self.core.order.announced()
+    }
+
+    /// What the session has taken of its thread since this was called last, in so many turns.
+    pub fn take_stock(&mut self, turns: u64) -> Taken {
+        let meters = self.connections.iter().flatten().map(Connection::meter);
+        let bytes = meters.map(|meter| meter.received_bytes + meter.sent_bytes);
+        let commands = self.core.meters.session.commands;
+        self.core.allowance.take_stock(turns, commands, bytes.sum())
+    }
+
+    /// Adapts the command window to what the session took of its thread in a period: it gets smaller while the session
+    /// takes more than others that want more, and larger again, up to that of its login, once they have what they want.
+    pub fn adapt_window(&mut self, period: Period, taken: Taken) {
+        let size = self.core.allowance.after(period, taken);
+        self.core.order.resize_window(size);
     }
 
     /// Handles the bytes received on the connection at `place`, as far as its send buffer has room

@@ -89,6 +89,14 @@ impl CommandWindow {
         }
     }
 
+    /// Has a window of `size` commands (1 to 2^31 − 1) from now on. A larger one opens at once, so that what answers say
+    /// holds whatever the size becomes before the next slot is given back; a smaller one takes effect as slots are.
+    pub(super) fn resize(&mut self, size: u32) {
+        debug_assert!(size >= 1);
+        self.size = size;
+        self.max = self.max_cmd_sn_after(false);
+    }
+
     /// Gives back the slot of a delivered command.
     pub(super) fn release(&mut self) {
         debug_assert!(self.in_hand > 0);
@@ -112,6 +120,34 @@ mod tests {
         window.release();
         assert_eq!(window.max_cmd_sn(), Sn(1));
         assert_eq!(window.admit(Sn(1)), Admission::Deliver);
+    }
+
+    #[test]
+    fn a_smaller_window_opens_when_enough_slots_are_free_and_max_cmd_sn_never_goes_back() {
+        let mut window = CommandWindow::new(Sn(1), 4);
+        assert_eq!(window.admit(Sn(1)), Admission::Deliver);
+        window.resize(2);
+        assert_eq!(window.max_cmd_sn(), Sn(4), "what was allowed is");
+        for n in 2..=4 {
+            assert_eq!(window.admit(Sn(n)), Admission::Deliver);
+        }
+        for (max, closed) in [(4, true), (4, true), (5, false), (6, false)] {
+            let announced = window.announced_after(true).max_cmd_sn;
+            window.release();
+            assert_eq!((window.max_cmd_sn(), window.is_closed()), (Sn(max), closed));
+            assert_eq!(announced, Sn(max));
+        }
+        window.resize(4);
+        assert_eq!(window.announced_after(false).max_cmd_sn, Sn(8));
+        window.resize(1);
+        assert_eq!(
+            window.announced_after(false).max_cmd_sn,
+            Sn(8),
+            "said before"
+        );
+        for n in 5..=8 {
+            assert_eq!(window.admit(Sn(n)), Admission::Deliver);
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::mail::Mail;
 use super::seat::Seat;
 use super::serve::{Context, End, Peer, Phase, Token, Turn, answered};
 use super::sessions::Sessions;
+use super::sharing::Sharing;
 use super::snapshot::{Logins, Retired};
 use crate::store::{Pool, QueueBounds};
 use crate::tail::Tail;
@@ -53,6 +54,7 @@ pub(super) struct Reactor {
     /// So it is when this thread stops, and when it panics.
     pub(super) context: Context,
     pub(super) sessions: Sessions,
+    sharing: Sharing,
     /// The thread that gets the next connection.
     next_thread: usize,
     /// Connections that have had their turn and want another.
@@ -92,6 +94,7 @@ impl Reactor {
             acceptor,
             peers: Vec::new(),
             sessions: Sessions::default(),
+            sharing: Sharing::default(),
             context: Context {
                 number,
                 shared,
@@ -362,6 +365,7 @@ impl Reactor {
             Err(end) => self.end(slot, &end),
         }
         if let Some(number) = session {
+            self.sharing.serves(number, &mut self.sessions);
             self.follow_up(number, slot);
         }
     }
@@ -602,6 +606,7 @@ impl Worker for Reactor {
 
     fn before_wait(&mut self, now: Instant) -> Option<Instant> {
         self.look_at_the_time(now);
+        self.sharing.look_at_the_time(now, &mut self.sessions);
         std::mem::swap(&mut self.again, &mut self.turns[0]);
         std::mem::swap(&mut self.woken, &mut self.turns[1]);
         if self.turns.iter().any(|turns| !turns.is_empty()) {

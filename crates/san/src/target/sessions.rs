@@ -20,6 +20,8 @@ pub(super) struct Served {
     pub(super) at_stores: usize,
     /// Where they wait for the pool's workers.
     pub(super) lane: Lane,
+    /// How often it has been served in its thread's period.
+    pub(super) turns: u64,
     /// The slots of its connections, by their places in the session.
     slots: Vec<Option<u16>>,
 }
@@ -83,6 +85,7 @@ impl Sessions {
             generation: self.generations,
             at_stores: 0,
             lane: Lane::default(),
+            turns: 0,
             slots: Vec::new(),
         };
         served.sit(0, slot);
