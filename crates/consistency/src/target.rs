@@ -9,8 +9,8 @@ use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::Accepted;
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::target::{
-    self, Close, Connection, Desk, Handshake, HandshakeError, Memory, Remains, Session,
-    SessionConfig, SessionDirectory, Work,
+    self, Close, Connection, Desk, Handshake, HandshakeError, Memory, Period, Remains, Session,
+    SessionConfig, SessionDirectory, Taken, Work,
 };
 use wansan_trace::{Instant, Recorder, SessionId};
 
@@ -20,6 +20,9 @@ use crate::store_queue::{Asker, Done, Job, StoreQueue};
 
 /// The target's iSCSI name.
 pub(crate) const TARGET: &str = "iqn.2026-01.net.example:consistency";
+
+/// Turns of all sessions from one adaptation of command windows to the next.
+const TURNS_PER_PERIOD: u64 = 16;
 
 /// A connection's number in the world.
 pub(crate) type LinkId = usize;
@@ -33,6 +36,8 @@ pub(crate) struct Served {
     links: Vec<Option<LinkId>>,
     at_stores: usize,
     owner: usize,
+    /// How often it was served in its thread's period.
+    turns: u64,
 }
 
 /// A session that has ended while stores were at work for it.
@@ -75,6 +80,8 @@ pub(crate) struct Target {
     bell: Arc<AtomicBool>,
     pub(crate) reports: VecDeque<Report>,
     next_owner: usize,
+    /// Turns of all sessions.
+    turns: u64,
 }
 
 /// A connection that has logged in at the target.
@@ -144,6 +151,7 @@ impl Target {
             mailboxes: (0..setup.threads.max(1)).map(|_| VecDeque::new()).collect(),
             reports: VecDeque::new(),
             next_owner: 0,
+            turns: 0,
         })
     }
 
@@ -262,6 +270,7 @@ impl Target {
             links: vec![Some(link)],
             at_stores: 0,
             owner,
+            turns: 0,
         });
         Seated {
             serial,
@@ -280,6 +289,7 @@ impl Target {
         trace: &mut Recorder,
     ) {
         let Some(at) = self.at(serial) else { return };
+        self.count_turn(at);
         let served = &mut self.sessions[at];
         if let Some(place) = place {
             served.session.receive(place, now, trace);
@@ -300,6 +310,29 @@ impl Target {
             if self.at(serial) != Some(at) {
                 return;
             }
+        }
+    }
+
+    /// Counts a turn of the session at `at`, and now and then adapts the command windows of all on its thread, which is
+    /// busy in three periods of four.
+    fn count_turn(&mut self, at: usize) {
+        self.turns += 1;
+        self.sessions[at].turns += 1;
+        if !self.turns.is_multiple_of(TURNS_PER_PERIOD) {
+            return;
+        }
+        let owner = self.sessions[at].owner;
+        let of_thread = self.sessions.iter_mut().filter(|one| one.owner == owner);
+        let taken = of_thread.map(|served| {
+            let turns = std::mem::take(&mut served.turns);
+            let taken = served.session.take_stock(turns);
+            (served, taken)
+        });
+        let taken: Vec<(&mut Served, Taken)> = taken.collect();
+        let is_busy = !self.turns.is_multiple_of(4 * TURNS_PER_PERIOD);
+        let period = Period::of(taken.iter().map(|(_, taken)| *taken), is_busy);
+        for (served, taken) in taken {
+            served.session.adapt_window(period, taken);
         }
     }
 
