@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use wansan_peers::process::{PeerError, Running};
 
-const HEADER_BYTES: usize = 48;
+pub(crate) const HEADER_BYTES: usize = 48;
 const BLOCK_BYTES: usize = 4096;
-const ANSWER_BYTES: usize = HEADER_BYTES + BLOCK_BYTES;
+pub(crate) const ANSWER_BYTES: usize = HEADER_BYTES + BLOCK_BYTES;
 /// What one read may bring at the asking side: 126 answers, more than are ever in flight.
 const INPUT_BYTES: usize = 512 * 1024;
 

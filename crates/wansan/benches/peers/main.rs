@@ -9,6 +9,7 @@
 mod crowd;
 mod disks;
 mod echo;
+mod exchanges;
 mod files;
 mod loads;
 mod many;
@@ -16,6 +17,7 @@ mod nbd;
 mod questions;
 mod targets;
 
+use std::io;
 use std::process::ExitCode;
 
 use wansan_peers::question::ask;
@@ -28,14 +30,16 @@ fn main() -> ExitCode {
         .skip(1)
         .filter(|a| a != "--bench")
         .collect();
-    if arguments
-        .iter()
-        .any(|argument| argument == echo::SERVER_ARGUMENT)
-    {
-        return match echo::serve() {
+    let serve: Option<fn() -> io::Result<()>> = match arguments.first().map(String::as_str) {
+        Some(echo::SERVER_ARGUMENT) => Some(echo::serve),
+        Some(exchanges::SERVER_ARGUMENT) => Some(exchanges::serve),
+        _ => None,
+    };
+    if let Some(serve) = serve {
+        return match serve() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("echo pair: {error}");
+                eprintln!("answering side: {error}");
                 ExitCode::FAILURE
             }
         };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use wansan_peers::wansan::{TARGET_NAME, Target};
 use wansan_server::descriptors;
 
 use crate::crowd::{Crowd, Reached};
+use crate::exchanges::{Answering, Exchanges};
 use crate::loads::{SAMPLE, TURNS, WANSAN};
 
 /// Bytes of the unit: few enough to leave processors' caches to the sessions.
@@ -49,8 +51,15 @@ fn log_in(target: &Target, who: &str, count: usize) -> Result<Crowd, PeerError> 
     Crowd::log_in((target.address(), TARGET_NAME), who, count, UNIT_BYTES)
 }
 
+/// What many sessions reach and cost.
+pub(crate) fn sessions() -> Result<Vec<Comparison>, PeerError> {
+    let mut comparisons = many_beside_few()?;
+    comparisons.extend(beside_exchanges()?);
+    Ok(comparisons)
+}
+
 /// Rate, latency and memory of many sessions.
-pub(crate) fn many_beside_few() -> Result<Vec<Comparison>, PeerError> {
+fn many_beside_few() -> Result<Vec<Comparison>, PeerError> {
     let target = start(&[])?;
     // The unit's memory is there before that of sessions is counted.
     let mut few = log_in(&target, "few", FEW.0)?;
@@ -125,6 +134,85 @@ pub(crate) fn many_beside_few() -> Result<Vec<Comparison>, PeerError> {
         bound: Bound::AtMost(1.0),
     };
     Ok(vec![rate, cost, latency, memory])
+}
+
+/// What many sessions and few cost at both ends together, beside bare exchanges over as many connections: no way to serve
+/// them that leaves TCP to the kernel costs less than those.
+fn beside_exchanges() -> Result<Vec<Comparison>, PeerError> {
+    let target = start(&[])?;
+    let mut many = log_in(&target, "many", MANY.0)?;
+    let mut few = log_in(&target, "few", FEW.0)?;
+    let bare = Answering::start()?;
+    let mut bare_many = Exchanges::connect(&bare, MANY.0)?;
+    let mut bare_few = Exchanges::connect(&bare, FEW.0)?;
+    let read = |crowd: &mut Crowd, in_flight| {
+        let read = || Ok(crowd.read(|_| in_flight, SAMPLE)?.all_reads);
+        both_ends_us(target.id(), read)
+    };
+    let exchange = |exchanges: &mut Exchanges, in_flight| {
+        both_ends_us(bare.id(), || exchanges.exchange(in_flight, SAMPLE))
+    };
+    let [many_us, few_us, bare_many_us, bare_few_us] = in_turns(
+        TURNS,
+        [
+            &mut || read(&mut many, MANY.1),
+            &mut || read(&mut few, FEW.1),
+            &mut || exchange(&mut bare_many, MANY.1),
+            &mut || exchange(&mut bare_few, FEW.1),
+        ],
+    )?;
+    let times = |many: &[f64], few: &[f64]| -> Vec<f64> {
+        let turns = many.iter().zip(few);
+        turns.map(|(many, few)| many / few).collect()
+    };
+    let factor = Comparison {
+        question: format!(
+            "sessions: processor time of both ends for each read, {} sessions over {}",
+            MANY.0, FEW.0
+        ),
+        unit: "times",
+        ours: Side {
+            name: "sessions",
+            samples: times(&many_us, &few_us),
+        },
+        others: vec![Side {
+            name: "bare exchanges",
+            samples: times(&bare_many_us, &bare_few_us),
+        }],
+        bound: Bound::AtMost(1.0),
+    };
+    let cost = Comparison {
+        question: format!(
+            "sessions: processor time of both ends, {} connections with {} in flight each",
+            MANY.0, MANY.1
+        ),
+        unit: "µs/I/O",
+        ours: Side {
+            name: "sessions",
+            samples: many_us,
+        },
+        others: vec![Side {
+            name: "bare exchanges",
+            samples: bare_many_us,
+        }],
+        bound: Bound::AtMost(2.0),
+    };
+    Ok(vec![factor, cost])
+}
+
+/// The processor time of the process `server` and of this one for each of what `load` does, in µs.
+fn both_ends_us(
+    server: u32,
+    load: impl FnOnce() -> Result<u64, PeerError>,
+) -> Result<f64, PeerError> {
+    let time_used = || -> Result<Duration, PeerError> {
+        let of_server = cpu::time_used(server).map_err(unreadable)?;
+        Ok(of_server + cpu::time_used(process::id()).map_err(unreadable)?)
+    };
+    let before = time_used()?;
+    let done = load()?;
+    let used = time_used()? - before;
+    Ok(used.as_secs_f64() * 1e6 / done as f64)
 }
 
 /// What a load reached, and what the target spent on it.
@@ -209,7 +297,7 @@ fn resident_bytes(target: &Target) -> Result<f64, PeerError> {
 
 fn unreadable(source: io::Error) -> PeerError {
     PeerError::System {
-        program: "wansan target".to_owned(),
+        program: "processor times and memory".to_owned(),
         source,
     }
 }

@@ -50,7 +50,7 @@ pub(crate) const QUESTIONS: [Question; 11] = [
     },
     Question {
         name: "sessions",
-        measure: many::many_beside_few,
+        measure: many::sessions,
     },
     Question {
         name: "fairness",
