@@ -38,7 +38,7 @@ help:
 	@echo 'make conformance   libiscsi'"'"'s suite on our target and on tgtd, as a page of Markdown; LIBISCSI_SOURCE=DIR for the current suite too'
 	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'
 	@echo 'make check   format, lints, types, dependency licences and advisories'
-	@echo 'make bench   every number that wansan promises, beside its peers; bench-peers, -long_path, -relay, -emulator, -vpn, -read_io, -diagnose, -tracepoints for one; bench-sim and bench-predictions take half an hour each; attached disks: cargo bench -p wansan --bench long_path -- attached'
+	@echo 'make bench   every number that wansan promises, beside its peers; bench-peers, -long_path, -relay, -emulator, -vpn, -read_io, -captures, -diagnose, -tracepoints for one; bench-sim and bench-predictions take half an hour each; attached disks: cargo bench -p wansan --bench long_path -- attached'
 	@echo 'make profile  where each nanosecond of a 4 KiB read goes, by perf, at both ends; half a minute'
 	@echo 'make build   the release binary, $(WANSAN)'
 	@echo 'make deb     a Debian package of it, below $(TARGET)/debian'

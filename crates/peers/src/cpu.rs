@@ -9,11 +9,28 @@ use std::time::Duration;
 /// # Errors
 /// When there is no such process, or `/proc` does not look as proc(5) says.
 pub fn time_used(id: u32) -> io::Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
-    let ticks = ticks_used(&stat).ok_or_else(|| {
+    time(&id.to_string(), OWN)
+}
+
+/// User and system time of the processes that this one has started and waited for, and of theirs.
+///
+/// # Errors
+/// When `/proc` does not look as proc(5) says.
+pub fn time_used_by_children() -> io::Result<Duration> {
+    time("self", CHILDREN)
+}
+
+/// Fields 14 and 15 of proc(5)'s `stat`, utime and stime, counted after the program's name.
+const OWN: usize = 11;
+/// Fields 16 and 17, cutime and cstime.
+const CHILDREN: usize = 13;
+
+fn time(process: &str, field: usize) -> io::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let ticks = ticks_used(&stat, field).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("/proc/{id}/stat: no utime and stime"),
+            format!("/proc/{process}/stat: no times"),
         )
     })?;
     Ok(Duration::from_secs_f64(
@@ -21,11 +38,11 @@ pub fn time_used(id: u32) -> io::Result<Duration> {
     ))
 }
 
-/// utime + stime, fields 14 and 15 of proc(5)'s `stat`. The second field is the program's name in
-/// parentheses and may hold spaces and parentheses itself, so fields are counted after the last.
-fn ticks_used(stat: &str) -> Option<u64> {
+/// User and system time from that field on. The second field is the program's name in parentheses and may hold
+/// spaces and parentheses itself, so fields are counted after the last.
+fn ticks_used(stat: &str, field: usize) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    let mut fields = after_name.split_ascii_whitespace().skip(field);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some(user + system)
@@ -37,8 +54,9 @@ mod tests {
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
-        let stat = "8783 (a (b) c) S 8782 8776 4668 0 -1 4194304 25731 0 0 0 32 184 0 0 20 0 17";
-        assert_eq!(ticks_used(stat), Some(216));
+        let stat = "8783 (a (b) c) S 8782 8776 4668 0 -1 4194304 25731 0 0 0 32 184 5 7 20 0 17";
+        assert_eq!(ticks_used(stat, OWN), Some(216));
+        assert_eq!(ticks_used(stat, CHILDREN), Some(12));
     }
 
     #[test]

@@ -59,6 +59,7 @@ fn package_of(program: &str) -> &'static str {
         "pkg-config" => "pkg-config",
         "c++" => "g++",
         "tcpdump" => "tcpdump",
+        "tshark" => "tshark",
         "sshd" => "openssh-server",
         "ssh" => "openssh-client",
         "nbdinfo" | "nbdcopy" => "libnbd-bin",
