@@ -22,6 +22,7 @@ mod ends;
 mod finding;
 mod frames;
 mod framing;
+mod kept;
 mod link;
 mod login;
 mod order;
@@ -261,10 +262,8 @@ impl Capture {
         let is = beginning(&mut file).map_err(system)?;
         let mut reading = Reading::default();
         let mut order = Order::default();
-        let end = frames::each(file, |frame| {
-            order.take(&frame, |frame| reading.take(frame))
-        });
-        let mut end = end.ok_or_else(|| CaptureError::NotACapture {
+        let read = order.read(file, 0, |frame| reading.take(frame));
+        let (mut end, _) = read.ok_or_else(|| CaptureError::NotACapture {
             path: path.to_owned(),
             is,
         })?;

@@ -1,17 +1,24 @@
 //! The frames of a capture file, one after the other: pcap with µs or ns, or pcapng.
 
 use std::io::Read;
-use std::ops::ControlFlow;
 
-use pcap_parser::pcapng::Block;
+use pcap_parser::nom::{self, Needed};
+use pcap_parser::pcapng::{Block, parse_block_be, parse_block_le};
 use pcap_parser::traits::PcapNGPacketBlock as _;
-use pcap_parser::{Linktype, OptionCode, PcapBlockOwned, PcapError, create_reader};
+use pcap_parser::{
+    LegacyPcapBlock, Linktype, OptionCode, PcapError, PcapHeader, parse_pcap_frame,
+    parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header,
+};
 
 use super::CaptureEnd;
+use super::kept::Kept;
 
-/// What the buffer holds at first, and at most: no block of a sane file is longer.
-const BUFFER_BYTES: usize = 1 << 18;
-const MOST_BUFFER_BYTES: usize = 1 << 24;
+/// No block of a sane file is longer.
+const MOST_BLOCK_BYTES: usize = 1 << 24;
+/// How a file of pcapng begins.
+const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+/// What stands before the frame in an Enhanced Packet Block.
+const ENHANCED_PACKET_HEADER_BYTES: usize = 28;
 /// Interfaces of one section that are distinguished.
 const MOST_INTERFACES: usize = 4096;
 /// No frame is said to be later, in the year 2116, so that times can be added to.
@@ -36,6 +43,33 @@ pub(super) struct Frame<'a> {
     pub(super) is_lost: bool,
 }
 
+/// A frame whose bytes are kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed {
+    pub(super) number: u64,
+    pub(super) time_ns: u64,
+    pub(super) interface: u32,
+    pub(super) link: Linktype,
+    pub(super) is_lost: bool,
+    /// Where they are.
+    pub(super) place: u64,
+    pub(super) length: usize,
+}
+
+impl Placed {
+    /// The frame with its bytes.
+    pub(super) fn frame<'a>(&self, kept: &'a Kept) -> Frame<'a> {
+        Frame {
+            number: self.number,
+            time_ns: self.time_ns,
+            interface: self.interface,
+            link: self.link,
+            bytes: &kept.since(self.place)[..self.length],
+            is_lost: self.is_lost,
+        }
+    }
+}
+
 /// An interface of a pcapng file.
 #[derive(Debug, Clone, Copy)]
 struct Interface {
@@ -44,137 +78,271 @@ struct Interface {
     offset_s: i64,
 }
 
-/// Reads the frames of `file` until its end, until it is damaged, or until `take` has enough. `None`
-/// when this is no capture.
-pub(super) fn each(
-    file: impl Read + Send + 'static,
-    mut take: impl FnMut(Frame<'_>) -> ControlFlow<()>,
-) -> Option<CaptureEnd> {
-    let mut reader = match create_reader(BUFFER_BYTES, file) {
-        Ok(reader) => reader,
-        Err(_) => return None,
-    };
-    let mut frames = Frames::default();
-    let mut buffer_bytes = BUFFER_BYTES;
-    let end = loop {
-        let stop = match reader.next() {
-            Ok((block_bytes, block)) => {
-                let goes_on = frames.see(&block, &mut take);
-                reader.consume(block_bytes);
-                match goes_on {
-                    ControlFlow::Continue(()) => continue,
-                    ControlFlow::Break(()) => break CaptureEnd::Full,
-                }
-            }
-            Err(error) => error.to_owned_vec(),
-        };
-        match stop {
-            PcapError::Incomplete(_) => {}
-            PcapError::BufferTooSmall if buffer_bytes < MOST_BUFFER_BYTES => {
-                buffer_bytes *= 2;
-                reader.grow(buffer_bytes);
-            }
-            PcapError::Eof => break CaptureEnd::Whole,
-            PcapError::UnexpectedEof if reader.data().is_empty() => break CaptureEnd::Whole,
-            PcapError::UnexpectedEof => break CaptureEnd::CutOff,
-            PcapError::BufferTooSmall => {
-                let reason =
-                    format!("it says that a block has more than {MOST_BUFFER_BYTES} bytes");
-                break CaptureEnd::Damaged(reason);
-            }
-            _ => break CaptureEnd::Damaged("what comes next is no block".to_owned()),
-        }
-        if let Err(error) = reader.refill() {
-            break CaptureEnd::Damaged(error.to_string());
-        }
-    };
-    Some(end)
+/// What comes next in a file.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// A frame.
+    Frame(Placed),
+    /// Nothing before more of the file was read.
+    More,
+    /// Its end.
+    End(CaptureEnd),
 }
 
-/// What blocks before have said of those that follow.
-#[derive(Debug, Default)]
-struct Frames {
+/// How a file is written.
+#[derive(Debug, Clone, Copy)]
+enum Format {
+    /// pcap: how a frame is parsed, and units of time of its fractions, in ns.
+    Pcap(for<'a> fn(&'a [u8]) -> Parsed<'a, LegacyPcapBlock<'a>>, u64),
+    /// pcapng, and whether its section is big-endian.
+    PcapNg(bool),
+}
+
+type Parsed<'a, T> = Result<(&'a [u8], T), nom::Err<PcapError<&'a [u8]>>>;
+
+/// The frames of a file that is read to where they stay while they wait.
+#[derive(Debug)]
+pub(super) struct Frames<R> {
+    file: R,
+    /// The place of the next block.
+    at: u64,
+    is_exhausted: bool,
+    format: Format,
+    /// The number of the newest frame.
     number: u64,
     interfaces: Vec<Interface>,
-    /// Units of time of a pcap file's fractions, in ns.
-    fraction_ns: u64,
 }
 
-impl Frames {
-    fn see(
+impl<R: Read> Frames<R> {
+    /// Begins to read a file, whose first frame has the number behind `number`. `None` when it is no capture.
+    pub(super) fn open(
+        file: R,
+        number: u64,
+        kept: &mut Kept,
+        needed: impl Fn() -> u64,
+    ) -> Option<Frames<R>> {
+        let mut frames = Frames {
+            file,
+            at: kept.end(),
+            is_exhausted: false,
+            format: Format::PcapNg(false),
+            number,
+            interfaces: Vec::new(),
+        };
+        loop {
+            let bytes = kept.since(frames.at);
+            match parse_pcap_header(bytes) {
+                _ if bytes.starts_with(&SECTION_HEADER) => return Some(frames),
+                Ok((rest, header)) => {
+                    frames.begin_pcap(&header);
+                    frames.at = kept.end() - rest.len() as u64;
+                    return Some(frames);
+                }
+                Err(nom::Err::Incomplete(_)) if !frames.is_exhausted => {}
+                Err(_) => return None,
+            }
+            frames.read(kept, &needed).ok()?;
+        }
+    }
+
+    fn begin_pcap(&mut self, header: &PcapHeader) {
+        let parse = match (header.is_modified_format(), header.is_bigendian()) {
+            (true, _) => parse_pcap_frame_modified,
+            (false, true) => parse_pcap_frame_be,
+            (false, false) => parse_pcap_frame,
+        };
+        let fraction_ns = match header.is_nanosecond_precision() {
+            true => 1,
+            false => 1000,
+        };
+        self.format = Format::Pcap(parse, fraction_ns);
+        self.interfaces = vec![Interface {
+            // The upper half says how frames end.
+            link: Linktype(header.network.0 & 0xffff),
+            units_per_s: 1,
+            offset_s: 0,
+        }];
+    }
+
+    /// The place of what it has not looked at yet.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Reads on in the file; what is kept before the place that `needed` says may be forgotten.
+    ///
+    /// # Errors
+    /// How the reading ends, where the system refuses.
+    pub(super) fn read(
         &mut self,
-        block: &PcapBlockOwned<'_>,
-        take: &mut impl FnMut(Frame<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+        kept: &mut Kept,
+        needed: impl FnOnce() -> u64,
+    ) -> Result<(), CaptureEnd> {
+        let came = kept.read(&mut self.file, needed);
+        let came = came.map_err(|error| CaptureEnd::Damaged(error.to_string()))?;
+        self.is_exhausted = came == 0;
+        Ok(())
+    }
+
+    /// The next frame in what was read.
+    pub(super) fn next(&mut self, kept: &Kept) -> Next {
+        let end = kept.end();
+        let mut bytes = kept.since(self.at);
+        loop {
+            let is_over = bytes.is_empty() && self.is_exhausted;
+            let parsed = match self.format {
+                _ if is_over => return Next::End(CaptureEnd::Whole),
+                Format::Pcap(parse, fraction_ns) => parse(bytes).map(|(rest, packet)| {
+                    let time_ns = u64::from(packet.ts_sec) * 1_000_000_000
+                        + u64::from(packet.ts_usec) * fraction_ns;
+                    let behind = rest.len() + packet.data.len();
+                    (
+                        rest,
+                        self.placed(0, time_ns, false, end - behind as u64, packet.data),
+                    )
+                }),
+                Format::PcapNg(is_big_endian) => match plain_packet(bytes, is_big_endian) {
+                    Some((rest, packet)) => {
+                        let placed = self.packet(&packet, false, end - bytes.len() as u64);
+                        Ok((rest, placed))
+                    }
+                    None => {
+                        let parse = match is_big_endian {
+                            true => parse_block_be,
+                            false => parse_block_le,
+                        };
+                        parse(bytes).map(|(rest, block)| (rest, self.see(&block, bytes, end)))
+                    }
+                },
+            };
+            let stop = match parsed {
+                Ok((rest, placed)) => {
+                    self.at = end - rest.len() as u64;
+                    bytes = rest;
+                    match placed {
+                        Some(placed) => return Next::Frame(placed),
+                        None => continue,
+                    }
+                }
+                Err(stop) => stop,
+            };
+            let nom::Err::Incomplete(needed) = stop else {
+                let reason = "what comes next is no block".to_owned();
+                return Next::End(CaptureEnd::Damaged(reason));
+            };
+            let missing = match needed {
+                Needed::Size(bytes) => bytes.get(),
+                Needed::Unknown => 0,
+            };
+            if self.is_exhausted {
+                return Next::End(CaptureEnd::CutOff);
+            }
+            if bytes.len() + missing >= MOST_BLOCK_BYTES {
+                let reason = format!("it says that a block has more than {MOST_BLOCK_BYTES} bytes");
+                return Next::End(CaptureEnd::Damaged(reason));
+            }
+            return Next::More;
+        }
+    }
+
+    /// What a block of pcapng says, which begins `bytes`; these end at the place `end`.
+    fn see(&mut self, block: &Block<'_>, bytes: &[u8], end: u64) -> Option<Placed> {
         match block {
-            PcapBlockOwned::LegacyHeader(header) => {
-                self.fraction_ns = if header.is_nanosecond_precision() {
-                    1
-                } else {
-                    1000
-                };
-                self.interfaces = vec![Interface {
-                    // The upper half says how frames end.
-                    link: Linktype(header.network.0 & 0xffff),
-                    units_per_s: 1,
-                    offset_s: 0,
-                }];
+            Block::SectionHeader(section) => {
+                self.interfaces.clear();
+                self.format = Format::PcapNg(section.big_endian());
             }
-            PcapBlockOwned::Legacy(packet) => {
-                let fraction_ns = u64::from(packet.ts_usec) * self.fraction_ns;
-                let time_ns = u64::from(packet.ts_sec) * 1_000_000_000 + fraction_ns;
-                return self.frame(0, time_ns, packet.data, false, take);
-            }
-            PcapBlockOwned::NG(Block::SectionHeader(_)) => self.interfaces.clear(),
-            PcapBlockOwned::NG(Block::InterfaceDescription(interface))
-                if self.interfaces.len() < MOST_INTERFACES =>
-            {
+            Block::InterfaceDescription(interface) if self.interfaces.len() < MOST_INTERFACES => {
                 self.interfaces.push(Interface {
                     link: interface.linktype,
                     units_per_s: units_per_s(interface.if_tsresol),
                     offset_s: interface.if_tsoffset,
                 });
             }
-            PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+            Block::EnhancedPacket(packet) => {
                 let comments = packet
                     .options
                     .iter()
                     .filter(|o| o.code == OptionCode::Comment);
                 let mut comments = comments.filter_map(|option| option.as_str().ok());
                 let is_lost = comments.any(|comment| comment.starts_with(DROPPED));
-                let units = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-                let interface = self.interfaces.get(packet.if_id as usize);
-                let time_ns = interface.map_or(0, |interface| interface.time_ns(units));
-                return self.frame(packet.if_id, time_ns, packet.packet_data(), is_lost, take);
+                let of_block = Packet {
+                    interface: packet.if_id,
+                    units: u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low),
+                    data: packet.packet_data(),
+                };
+                return self.packet(&of_block, is_lost, end - bytes.len() as u64);
             }
             // A Simple Packet Block has no time, and other blocks no frame.
-            PcapBlockOwned::NG(Block::SimplePacket(_)) => self.number += 1,
-            PcapBlockOwned::NG(_) => {}
+            Block::SimplePacket(_) => self.number += 1,
+            _ => {}
         }
-        ControlFlow::Continue(())
+        None
     }
 
-    fn frame(
+    /// The frame in the Enhanced Packet Block that begins at that place.
+    fn packet(&mut self, packet: &Packet<'_>, is_lost: bool, block_at: u64) -> Option<Placed> {
+        let interface = self.interfaces.get(packet.interface as usize);
+        let time_ns = interface.map_or(0, |interface| interface.time_ns(packet.units));
+        let place = block_at + ENHANCED_PACKET_HEADER_BYTES as u64;
+        self.placed(packet.interface, time_ns, is_lost, place, packet.data)
+    }
+
+    fn placed(
         &mut self,
         interface: u32,
         time_ns: u64,
-        bytes: &[u8],
         is_lost: bool,
-        take: &mut impl FnMut(Frame<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+        place: u64,
+        bytes: &[u8],
+    ) -> Option<Placed> {
         self.number += 1;
-        let Some(described) = self.interfaces.get(interface as usize) else {
-            return ControlFlow::Continue(());
-        };
-        take(Frame {
+        let described = self.interfaces.get(interface as usize)?;
+        Some(Placed {
             number: self.number,
             time_ns,
             interface,
             link: described.link,
-            bytes,
             is_lost,
+            place,
+            length: bytes.len(),
         })
     }
+
+    /// The number of the newest frame.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// What an Enhanced Packet Block says.
+struct Packet<'a> {
+    interface: u32,
+    units: u64,
+    data: &'a [u8],
+}
+
+/// The Enhanced Packet Block that `bytes` begin with, if it has no options and all of it was read, and what is behind it.
+/// Most blocks are such ones.
+fn plain_packet(bytes: &[u8], is_big_endian: bool) -> Option<(&[u8], Packet<'_>)> {
+    const TYPE: u32 = 6;
+    let (header, behind) = bytes.split_at_checked(ENHANCED_PACKET_HEADER_BYTES)?;
+    let (words, _) = header.as_chunks::<4>();
+    let word = |place: usize| match is_big_endian {
+        true => u32::from_be_bytes(words[place]),
+        false => u32::from_le_bytes(words[place]),
+    };
+    let (block_bytes, captured_bytes) = (word(1) as usize, word(5) as usize);
+    let padded_bytes = captured_bytes.checked_next_multiple_of(4)?;
+    let is_plain =
+        word(0) == TYPE && ENHANCED_PACKET_HEADER_BYTES + padded_bytes + 4 == block_bytes;
+    let (_, rest) = bytes.split_at_checked(block_bytes).filter(|_| is_plain)?;
+    let packet = Packet {
+        interface: word(2),
+        units: u64::from(word(3)) << 32 | u64::from(word(4)),
+        data: &behind[..captured_bytes],
+    };
+    (behind[padded_bytes..padded_bytes + 4] == words[1]).then_some((rest, packet))
 }
 
 /// What an interface's `if_tsresol` says: a power of ten, or of two where its top bit is set.
@@ -186,7 +354,10 @@ fn units_per_s(resolution: u8) -> u64 {
 
 impl Interface {
     fn time_ns(&self, units: u64) -> u64 {
-        let since_ns = u128::from(units) * 1_000_000_000 / u128::from(self.units_per_s);
+        let since_ns = match self.units_per_s {
+            1_000_000_000 => u128::from(units),
+            units_per_s => u128::from(units) * 1_000_000_000 / u128::from(units_per_s),
+        };
         let offset_ns = i128::from(self.offset_s) * 1_000_000_000;
         let time_ns = (since_ns as i128).saturating_add(offset_ns);
         u64::try_from(time_ns.max(0)).map_or(LATEST_NS, |time_ns| time_ns.min(LATEST_NS))

@@ -1,13 +1,13 @@
 //! Frames in the order of their times. Interfaces with several queues, and files that several
 //! interfaces write, have neighbours the wrong way round.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
+use std::io::Read;
 use std::ops::ControlFlow;
 
-use pcap_parser::Linktype;
-
-use super::frames::Frame;
+use super::CaptureEnd;
+use super::frames::{Frame, Frames, Next, Placed};
+use super::kept::Kept;
 
 /// What waits for an earlier frame, at most.
 const MOST_FRAMES: usize = 1024;
@@ -16,54 +16,88 @@ const MOST_BYTES: usize = 1 << 24;
 /// stand one behind the other.
 const OVERTAKEN_NS: u64 = 1_000_000_000;
 
-/// A frame that waits. The first two fields are its place.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiting {
-    time_ns: u64,
-    number: u64,
-    interface: u32,
-    link: i32,
-    is_lost: bool,
-    bytes: Vec<u8>,
-}
-
 /// Puts frames in order.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// By time, and those of one time as they came.
+    waiting: VecDeque<Placed>,
     waiting_bytes: usize,
     newest_ns: u64,
-    /// Memory of frames that have been given on, for those to come: to ask for it each time takes longer than to copy.
-    spare: Vec<Vec<u8>>,
-    spare_bytes: usize,
+    kept: Kept,
 }
 
 impl Order {
-    /// Takes the next frame of the file, and gives on those that nothing can overtake any more.
+    /// Reads a file, whose first frame has the number behind `number`, to its end, until it is damaged, or until `give` has
+    /// enough: how that ended, and the number of its last frame. Frames that later files may overtake go on waiting. `None`
+    /// when this is no capture.
+    pub(super) fn read(
+        &mut self,
+        file: impl Read,
+        number: u64,
+        mut give: impl FnMut(&Frame<'_>) -> ControlFlow<()>,
+    ) -> Option<(CaptureEnd, u64)> {
+        let at = self.kept.end();
+        let waiting = &self.waiting;
+        let mut frames = Frames::open(file, number, &mut self.kept, || needed(waiting, at))?;
+        let end = loop {
+            match frames.next(&self.kept) {
+                Next::Frame(placed) => {
+                    if self.put(placed, &mut give).is_break() {
+                        break CaptureEnd::Full;
+                    }
+                }
+                Next::More => {
+                    let (at, waiting) = (frames.at(), &self.waiting);
+                    if let Err(end) = frames.read(&mut self.kept, || needed(waiting, at)) {
+                        break end;
+                    }
+                }
+                Next::End(end) => break end,
+            }
+        };
+        Some((end, frames.number()))
+    }
+
+    /// Takes the next frame, and gives on those that nothing can overtake any more.
     pub(super) fn take(
         &mut self,
         frame: &Frame<'_>,
+        give: impl FnMut(&Frame<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let at = self.kept.end();
+        self.kept.push(frame.bytes, || needed(&self.waiting, at));
+        let length = frame.bytes.len();
+        let placed = Placed {
+            number: frame.number,
+            time_ns: frame.time_ns,
+            interface: frame.interface,
+            link: frame.link,
+            is_lost: frame.is_lost,
+            place: self.kept.end() - length as u64,
+            length,
+        };
+        self.put(placed, give)
+    }
+
+    fn put(
+        &mut self,
+        placed: Placed,
         mut give: impl FnMut(&Frame<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        if frame.time_ns.saturating_add(OVERTAKEN_NS) < self.newest_ns {
+        if placed.time_ns.saturating_add(OVERTAKEN_NS) < self.newest_ns {
             self.rest(&mut give)?;
         }
         self.newest_ns = match self.waiting.is_empty() {
-            true => frame.time_ns,
-            false => self.newest_ns.max(frame.time_ns),
+            true => placed.time_ns,
+            false => self.newest_ns.max(placed.time_ns),
         };
-        self.waiting_bytes += frame.bytes.len();
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        self.spare_bytes -= bytes.capacity();
-        bytes.extend_from_slice(frame.bytes);
-        self.waiting.push(Reverse(Waiting {
-            time_ns: frame.time_ns,
-            number: frame.number,
-            interface: frame.interface,
-            link: frame.link.0,
-            is_lost: frame.is_lost,
-            bytes,
-        }));
+        self.waiting_bytes += placed.length;
+        let later = self.waiting.iter().rev();
+        let later = later.take_while(|other| other.time_ns > placed.time_ns);
+        match later.count() {
+            0 => self.waiting.push_back(placed),
+            later => self.waiting.insert(self.waiting.len() - later, placed),
+        }
         while self.waiting.len() > MOST_FRAMES || self.waiting_bytes > MOST_BYTES {
             self.first(&mut give)?;
         }
@@ -82,29 +116,24 @@ impl Order {
     }
 
     fn first(&mut self, give: &mut impl FnMut(&Frame<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let Some(Reverse(mut first)) = self.waiting.pop() else {
+        let Some(first) = self.waiting.pop_front() else {
             return ControlFlow::Continue(());
         };
-        self.waiting_bytes -= first.bytes.len();
-        let given = give(&Frame {
-            number: first.number,
-            time_ns: first.time_ns,
-            interface: first.interface,
-            link: Linktype(first.link),
-            bytes: &first.bytes,
-            is_lost: first.is_lost,
-        });
-        first.bytes.clear();
-        if self.spare_bytes + first.bytes.capacity() <= MOST_BYTES {
-            self.spare_bytes += first.bytes.capacity();
-            self.spare.push(first.bytes);
-        }
-        given
+        self.waiting_bytes -= first.length;
+        give(&first.frame(&self.kept))
     }
+}
+
+/// From where on bytes are needed, if those from `next` on are.
+fn needed(waiting: &VecDeque<Placed>, next: u64) -> u64 {
+    let places = waiting.iter().map(|placed| placed.place);
+    places.min().map_or(next, |first| first.min(next))
 }
 
 #[cfg(test)]
 mod tests {
+    use pcap_parser::Linktype;
+
     use super::*;
 
     fn order(times_ms: &[u64]) -> Vec<u64> {

@@ -5,7 +5,8 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::frames::{self, Frame};
+use super::frames::{Frame, Frames, Next};
+use super::kept::Kept;
 use super::order::Order;
 use super::{Capture, CaptureEnd, CaptureError, Nothing, Reading, beginning};
 
@@ -68,16 +69,24 @@ fn open(path: &Path) -> Result<(File, &'static str), CaptureError> {
 /// When the first frame of a file was seen; that of one without any is of no account.
 fn first_frame_ns(path: &Path) -> Result<u64, CaptureError> {
     let (file, is) = open(path)?;
-    let mut first_ns = None;
-    let end = frames::each(file, |frame| {
-        first_ns = Some(frame.time_ns);
-        ControlFlow::Break(())
-    });
-    end.ok_or_else(|| CaptureError::NotACapture {
+    let mut kept = Kept::default();
+    let frames = Frames::open(file, 0, &mut kept, || 0);
+    let mut frames = frames.ok_or_else(|| CaptureError::NotACapture {
         path: path.to_owned(),
         is,
     })?;
-    Ok(first_ns.unwrap_or(u64::MAX))
+    loop {
+        match frames.next(&kept) {
+            Next::Frame(first) => return Ok(first.time_ns),
+            Next::More => {
+                let at = frames.at();
+                if frames.read(&mut kept, || at).is_err() {
+                    return Ok(u64::MAX);
+                }
+            }
+            Next::End(_) => return Ok(u64::MAX),
+        }
+    }
 }
 
 fn read(
@@ -136,18 +145,10 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn see(
-        &mut self,
-        file: impl Read + Send + 'static,
-        order: &mut Order,
-        frames: &mut u64,
-    ) -> Option<CaptureEnd> {
-        let before = *frames;
-        frames::each(file, |frame| {
-            *frames = before + frame.number;
-            let number = *frames;
-            order.take(&Frame { number, ..frame }, |frame| self.give(frame))
-        })
+    fn see(&mut self, file: impl Read, order: &mut Order, frames: &mut u64) -> Option<CaptureEnd> {
+        let (end, number) = order.read(file, *frames, |frame| self.give(frame))?;
+        *frames = number;
+        Some(end)
     }
 
     fn give(&mut self, frame: &Frame<'_>) -> ControlFlow<()> {

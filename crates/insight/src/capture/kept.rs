@@ -1,0 +1,109 @@
+//! Bytes of captures that are still needed: frames that wait for earlier ones, and what was read behind them. They stay where
+//! they were read to, in one piece of memory, so that no frame is copied to wait.
+
+use std::io::{self, Read};
+
+/// What is read at once.
+const READ_BYTES: usize = 1 << 18;
+/// The least that there is room for. The kernel gives memory for it as it fills.
+const LEAST_BYTES: usize = 1 << 22;
+
+/// Bytes that are still needed, by their places in all that was ever kept.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Filled up to `filled`.
+    memory: Vec<u8>,
+    filled: usize,
+    /// The place of the first byte in memory.
+    first: u64,
+}
+
+impl Kept {
+    /// The place behind the last byte.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.filled as u64
+    }
+
+    /// From a place on, which is still needed.
+    pub(super) fn since(&self, place: u64) -> &[u8] {
+        &self.memory[(place - self.first) as usize..self.filled]
+    }
+
+    /// Keeps these too; all before the place that `needed` says may be forgotten.
+    pub(super) fn push(&mut self, bytes: &[u8], needed: impl FnOnce() -> u64) {
+        self.make_room(bytes.len(), needed);
+        self.memory[self.filled..][..bytes.len()].copy_from_slice(bytes);
+        self.filled += bytes.len();
+    }
+
+    /// Reads on; all before the place that `needed` says may be forgotten. How many bytes came: none at the end.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(super) fn read(
+        &mut self,
+        file: &mut impl Read,
+        needed: impl FnOnce() -> u64,
+    ) -> io::Result<usize> {
+        self.make_room(READ_BYTES, needed);
+        let came = loop {
+            match file.read(&mut self.memory[self.filled..][..READ_BYTES]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                came => break came?,
+            }
+        };
+        self.filled += came;
+        Ok(came)
+    }
+
+    /// Makes room behind the last byte: where half of the memory is enough for what is needed, by moving that to the
+    /// front.
+    fn make_room(&mut self, bytes: usize, needed: impl FnOnce() -> u64) {
+        if self.memory.len() - self.filled >= bytes {
+            return;
+        }
+        let needed = needed();
+        let over = (needed - self.first) as usize;
+        let live = self.filled - over;
+        if 2 * (live + bytes) > self.memory.len() {
+            let mut memory = vec![0; LEAST_BYTES.max(4 * (live + bytes))];
+            memory[..live].copy_from_slice(&self.memory[over..self.filled]);
+            self.memory = memory;
+        } else {
+            self.memory.copy_within(over..self.filled, 0);
+        }
+        self.first = needed;
+        self.filled = live;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_stays_and_memory_does_not_grow_with_what_passes() {
+        let mut kept = Kept::default();
+        let mut places = std::collections::VecDeque::new();
+        for number in 0..100_000_u32 {
+            let needed = places.front().copied().unwrap_or(kept.end());
+            places.push_back(kept.end());
+            kept.push(&number.to_le_bytes().repeat(100), || needed);
+            if places.len() > 50 {
+                let place = places.pop_front().unwrap();
+                assert_eq!(kept.since(place)[..4], (number - 50).to_le_bytes());
+            }
+        }
+        assert!(kept.memory.len() <= LEAST_BYTES, "{}", kept.memory.len());
+    }
+
+    #[test]
+    fn a_file_is_read_to_its_end() {
+        let bytes: Vec<u8> = (0..1_000_000_u32).map(|at| at as u8).collect();
+        let mut file = &bytes[..];
+        let mut kept = Kept::default();
+        while kept.read(&mut file, || 0).unwrap() > 0 {}
+        assert_eq!(kept.since(0), bytes);
+        assert_eq!(kept.end(), 1_000_000);
+    }
+}
