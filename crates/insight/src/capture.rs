@@ -25,6 +25,7 @@ mod framing;
 mod kept;
 mod link;
 mod login;
+mod marks;
 mod order;
 mod parts;
 mod passing;
@@ -33,7 +34,7 @@ mod records;
 mod segment;
 
 use foldhash::{HashMap, HashSet};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::net::SocketAddr;
@@ -51,6 +52,7 @@ use crate::ledger::{NO_CAUSE, WaitUse};
 use crate::opcode;
 use crate::population::Population;
 use crate::summary::{CellSummary, summarise};
+use crate::traffic::Ends;
 use crate::window::Window;
 pub use commands::CapturedCommand;
 use connection::Connection;
@@ -59,6 +61,7 @@ use frames::Frame;
 use framing::is_request;
 use link::Unread;
 pub use link::{UnreadLink, unread_in_words};
+use marks::Marks;
 use order::Order;
 pub use parts::{Whole, read_parts, read_stream};
 pub use passing::{Passing, PassingPacket};
@@ -74,10 +77,6 @@ pub const MOST_KEPT: usize = 500_000;
 pub const MOST_CONNECTIONS: usize = 128;
 /// Connections that carry something else and are known to.
 const MOST_OTHERS: usize = 65_536;
-/// Frames among which a second sight of the same one is found, and how soon it comes where one
-/// interface has seen both.
-const MOST_MARKS: usize = 65_536;
-const COPY_NS: u64 = 1_000_000;
 /// How record files begin.
 const PARQUET: &[u8] = b"PAR1";
 /// No login was seen.
@@ -410,9 +409,6 @@ struct Nothing {
     unread: Vec<UnreadLink>,
 }
 
-/// Two ends, the lesser first.
-type Ends = (SocketAddr, SocketAddr);
-
 impl Default for Reading {
     fn default() -> Reading {
         Reading::keeping(MOST_KEPT)
@@ -456,17 +452,15 @@ impl Reading {
     }
 
     fn see(&mut self, frame: &Frame<'_>, segment: &Segment<'_>) {
-        let ends = match segment.source < segment.destination {
-            true => (segment.source, segment.destination),
-            false => (segment.destination, segment.source),
-        };
+        let ends = Ends::between(segment.source, segment.destination);
         let Some(place) = self.connection(ends, segment) else {
             return;
         };
         let Some(connection) = self.connections.get_mut(&place) else {
             return;
         };
-        if let Some(seen) = self.marks.copy_of(frame, segment, place) {
+        let mark = self.marks.mark(segment);
+        if let Some(seen) = self.marks.copy_of(mark, frame, place) {
             if frame.is_lost {
                 connection.lose_seen(seen);
             }
@@ -478,7 +472,7 @@ impl Reading {
         } else {
             connection.see(frame.number, frame.time_ns, segment);
             let newest = connection.seen.len() - 1;
-            self.marks.remember(frame, segment, (place, newest));
+            self.marks.remember(mark, frame, (place, newest));
         }
         let after = connection.kept();
         self.segments += after - before;
@@ -660,56 +654,5 @@ fn described(session: &Session<'_>) -> CapturedConnection {
         hidden: connection.streams.iter().map(|s| s.framing.hidden()).sum(),
         filtered: connection.is_filtered(),
         pdus,
-    }
-}
-
-/// The frames seen last, to find those that were seen more than once: at several interfaces, or
-/// before and after an element of a path.
-#[derive(Debug, Default)]
-struct Marks {
-    known: HashMap<u64, Sight>,
-    order: VecDeque<u64>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Sight {
-    interface: u32,
-    time_ns: u64,
-    connection: usize,
-    /// Its place in the connection.
-    seen: usize,
-}
-
-impl Marks {
-    /// The first sight of a segment in its connection, if this is another.
-    fn copy_of(
-        &self,
-        frame: &Frame<'_>,
-        segment: &Segment<'_>,
-        connection: usize,
-    ) -> Option<usize> {
-        let known = self.known.get(&segment.mark)?;
-        let is_soon = frame.time_ns.saturating_sub(known.time_ns) <= COPY_NS;
-        let is_copy = known.interface != frame.interface || is_soon;
-        (known.connection == connection && is_copy).then_some(known.seen)
-    }
-
-    /// A segment was seen first, and is at that place of that connection.
-    fn remember(&mut self, frame: &Frame<'_>, segment: &Segment<'_>, at: (usize, usize)) {
-        let (connection, seen) = at;
-        let sight = Sight {
-            interface: frame.interface,
-            time_ns: frame.time_ns,
-            connection,
-            seen,
-        };
-        if self.known.insert(segment.mark, sight).is_none() {
-            self.order.push_back(segment.mark);
-        }
-        if self.order.len() > MOST_MARKS
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
     }
 }

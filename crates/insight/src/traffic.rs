@@ -87,6 +87,16 @@ impl Ends {
         let ports = u32::from(source.port()) << 16 | u32::from(destination.port());
         Ends(address(source), address(destination), ports)
     }
+
+    /// Of both directions, the lesser end first.
+    pub(crate) fn between(one: SocketAddr, other: SocketAddr) -> Ends {
+        let Ends(source, destination, ports) = Ends::of(one, other);
+        let back = ports.rotate_left(16);
+        match (source, ports >> 16) <= (destination, back >> 16) {
+            true => Ends(source, destination, ports),
+            false => Ends(destination, source, back),
+        }
+    }
 }
 
 /// The flows of a cell.

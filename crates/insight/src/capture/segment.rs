@@ -1,11 +1,11 @@
 //! The TCP segment in a frame.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use etherparse::{
     EtherType, LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice,
 };
+use pcap_parser::Linktype;
 
 use super::frames::Frame;
 use super::link::{Beginning, beginning};
@@ -17,7 +17,7 @@ const TIMESTAMP_BYTES: u64 = 12;
 const MOST_SHIFT: u32 = 14;
 
 /// One TCP segment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segment<'a> {
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
@@ -37,8 +37,10 @@ pub(super) struct Segment<'a> {
     pub(super) options: Options,
     /// Its time stamp and the one that it echoes (RFC 7323 §3.2).
     pub(super) stamps: Option<(u32, u32)>,
-    /// The same for each sight of one segment, and another one when it is retransmitted.
-    pub(super) mark: u64,
+    /// Of its IPv4 header, the identification.
+    pub(super) identification: u16,
+    /// Its TCP header.
+    pub(super) header: &'a [u8],
 }
 
 /// What a SYN says of its sender.
@@ -72,6 +74,72 @@ impl Options {
 /// The TCP segment in a frame, if it holds one that is no fragment and is not cut off before its end
 /// of headers.
 pub(super) fn segment<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
+    plain(frame).or_else(|| of_any(frame))
+}
+
+/// The same where it stands right behind the headers of Ethernet and of IPv4 without options, has time stamps or no
+/// options, and is there in whole, as most are.
+fn plain<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
+    const ETHERNET_BYTES: usize = 14;
+    const IP_BYTES: usize = 20;
+    const IPV4: [u8; 3] = [0x08, 0x00, 0x45];
+    const TCP: u8 = 6;
+    const SYN: u8 = 0x02;
+    /// NOP, NOP, and a time stamp's option with its length.
+    const STAMPS: [u8; 4] = [1, 1, 8, 10];
+    if frame.link != Linktype::ETHERNET {
+        return None;
+    }
+    let (ethernet, packet) = frame.bytes.split_at_checked(ETHERNET_BYTES)?;
+    let (ip, segment) = packet.split_first_chunk::<IP_BYTES>()?;
+    let tcp = segment.first_chunk::<IP_BYTES>()?;
+    let word = |bytes: &[u8; 20], at: usize| {
+        u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    };
+    let half = |bytes: &[u8; 20], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let ip_bytes = half(ip, 2);
+    let is_fragment = half(ip, 6) & 0x3fff != 0;
+    let is_plain = ethernet[12..] == IPV4[..2] && ip[0] == IPV4[2] && ip[9] == TCP && !is_fragment;
+    let (header_bytes, flags) = (usize::from(tcp[12] >> 4) * 4, tcp[13]);
+    if !is_plain || flags & SYN != 0 {
+        return None;
+    }
+    let packet = packet.get(IP_BYTES..usize::from(ip_bytes))?;
+    let (header, payload) = packet.split_at_checked(header_bytes)?;
+    let stamps = match header.len() {
+        20 => None,
+        32 if header[20..24] == STAMPS => {
+            let (words, _) = header[24..].as_chunks::<4>();
+            Some((u32::from_be_bytes(words[0]), u32::from_be_bytes(words[1])))
+        }
+        _ => return None,
+    };
+    let end = |ip_at: usize, port_at: usize| {
+        SocketAddr::new(
+            Ipv4Addr::from_bits(word(ip, ip_at)).into(),
+            half(tcp, port_at),
+        )
+    };
+    Some(Segment {
+        source: end(12, 0),
+        destination: end(16, 2),
+        seq: word(tcp, 4),
+        ack: word(tcp, 8),
+        flags,
+        window: half(tcp, 14),
+        ecn: ip[1] & 0b11,
+        ip_bytes,
+        payload,
+        payload_bytes: payload.len() as u64,
+        options: Options::default(),
+        stamps,
+        identification: half(ip, 4),
+        header,
+    })
+}
+
+/// The same of any frame.
+fn of_any<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     let packet = sliced(frame)?;
     let TransportSlice::Tcp(tcp) = packet.transport? else {
         return None;
@@ -87,7 +155,6 @@ pub(super) fn segment<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     };
     // Behind the packet stands what fills a short frame.
     let payload = &tcp.payload()[..found_bytes.min(payload_bytes) as usize];
-    let mark = mark(&declared, &tcp);
     let options = if tcp.syn() {
         options(&tcp)
     } else {
@@ -113,7 +180,8 @@ pub(super) fn segment<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
         payload_bytes,
         options,
         stamps,
-        mark,
+        identification: declared.identification,
+        header: tcp.header_slice(),
     })
 }
 
@@ -177,20 +245,6 @@ impl Declared {
     }
 }
 
-fn mark(declared: &Declared, tcp: &TcpSlice<'_>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (
-        declared.source,
-        declared.destination,
-        declared.identification,
-    )
-        .hash(&mut hasher);
-    // Checksums are filled in on the way.
-    let header = tcp.header_slice();
-    (&header[..16], header.get(18..), declared.tcp_bytes).hash(&mut hasher);
-    hasher.finish()
-}
-
 fn options(tcp: &TcpSlice<'_>) -> Options {
     let mut options = Options::default();
     for option in tcp.options_iterator().flatten() {
@@ -206,4 +260,56 @@ fn options(tcp: &TcpSlice<'_>) -> Options {
         }
     }
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A segment with time stamps and five bytes of payload, in Ethernet and IPv4.
+    const FRAME: [u8; 71] = {
+        let mut frame = [7; 71];
+        (frame[12], frame[13], frame[14], frame[15]) = (0x08, 0x00, 0x45, 0);
+        (frame[16], frame[17], frame[20], frame[21], frame[23]) = (0, 57, 0x40, 0, 6);
+        (frame[46], frame[47]) = (0x80, 0x18);
+        (frame[54], frame[55], frame[56], frame[57]) = (1, 1, 8, 10);
+        frame
+    };
+
+    fn of(bytes: &[u8]) -> Frame<'_> {
+        Frame {
+            number: 1,
+            time_ns: 0,
+            interface: 0,
+            link: Linktype::ETHERNET,
+            bytes,
+            is_lost: false,
+        }
+    }
+
+    #[test]
+    fn an_ordinary_segment_is_read_at_once() {
+        let segment = plain(&of(&FRAME)).expect("it is plain");
+        assert_eq!(segment.payload, [7; 5]);
+        assert_eq!(segment.stamps, Some((0x0707_0707, 0x0707_0707)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_segment_that_is_read_at_once_is_what_its_headers_say(
+            changes in prop::collection::vec((0..60_usize, any::<u8>()), 0..4),
+            bytes in 40..71_usize,
+        ) {
+            let mut frame = FRAME;
+            for (place, byte) in changes {
+                frame[place] = byte;
+            }
+            let frame = of(&frame[..bytes]);
+            if let Some(segment) = plain(&frame) {
+                prop_assert_eq!(Some(segment), of_any(&frame));
+            }
+        }
+    }
 }
