@@ -460,7 +460,9 @@ impl Reading {
             return;
         };
         let mark = self.marks.mark(segment);
-        if let Some(seen) = self.marks.copy_of(mark, frame, place) {
+        if !connection.goes_on(segment)
+            && let Some(seen) = self.marks.copy_of(mark, frame, place)
+        {
             if frame.is_lost {
                 connection.lose_seen(seen);
             }
@@ -564,9 +566,9 @@ impl Reading {
         self.connections.values_mut().for_each(Connection::finish);
         self.name_sessions();
         let all = self.connections.len() + self.others.len();
-        let mut sessions: Vec<Session<'_>> = Vec::new();
-        for connection in self.connections.values() {
-            let (Some(initiator), Some((id, cid))) = (initiator(connection), connection.session)
+        let mut sessions: Vec<Session> = Vec::new();
+        for connection in std::mem::take(&mut self.connections).into_values() {
+            let (Some(initiator), Some((id, cid))) = (initiator(&connection), connection.session)
             else {
                 continue;
             };
@@ -584,13 +586,15 @@ impl Reading {
                 unread: self.unread.links(),
             });
         };
-        let recorded = records::recorded(&sessions);
         let streams = sessions.iter().flat_map(|of| &of.connection.streams);
         let mut pdus = streams.flat_map(|stream| &stream.pdus);
+        let has_numbers = pdus.all(|found| found.has_numbers);
+        let connections: Vec<CapturedConnection> = sessions.iter().map(described).collect();
+        let recorded = records::recorded(sessions);
         Ok(Capture {
-            has_numbers: pdus.all(|found| found.has_numbers),
-            connections: sessions.iter().map(described).collect(),
-            others: all - sessions.len(),
+            has_numbers,
+            others: all - connections.len(),
+            connections,
             commands: recorded.commands,
             cell: recorded.cell,
             frames: self.frames,
@@ -622,8 +626,8 @@ fn initiator(connection: &Connection) -> Option<usize> {
     }
 }
 
-fn described(session: &Session<'_>) -> CapturedConnection {
-    let connection = session.connection;
+fn described(session: &Session) -> CapturedConnection {
+    let connection = &session.connection;
     let (initiator, target) = (session.initiator, 1 - session.initiator);
     let mut pdus: BTreeMap<&'static str, u64> = BTreeMap::new();
     for found in connection.streams.iter().flat_map(|stream| &stream.pdus) {
@@ -631,7 +635,7 @@ fn described(session: &Session<'_>) -> CapturedConnection {
     }
     let mut segments = [0; 2];
     for seen in connection.seen.iter().filter(|seen| seen.frame != 0) {
-        segments[seen.from] += 1;
+        segments[seen.from()] += 1;
     }
     CapturedConnection {
         session: session.id.to_string(),

@@ -164,9 +164,24 @@ impl Traffic {
     /// The place of a packet's flow in [`Traffic::flows`], and its way.
     #[must_use]
     pub fn flow(&self, packet: &Packet) -> Option<(usize, FlowDirection)> {
-        self.of
-            .get(&Ends::of(packet.source, packet.destination))
-            .copied()
+        self.between(packet.source, packet.destination)
+    }
+
+    /// The same of what goes from one end to the other.
+    pub(crate) fn between(
+        &self,
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) -> Option<(usize, FlowDirection)> {
+        // One flow is compared in less time than it takes to hash.
+        if let [flow] = &self.flows[..] {
+            return match flow.initiator == source && flow.target == destination {
+                true => Some((0, FlowDirection::ToTarget)),
+                false => (flow.initiator == destination && flow.target == source)
+                    .then_some((0, FlowDirection::ToInitiator)),
+            };
+        }
+        self.of.get(&Ends::of(source, destination)).copied()
     }
 
     fn add(&mut self, flow: Flow) {

@@ -35,10 +35,10 @@ pub(super) struct Seen {
     pub(super) frame: u64,
     pub(super) time_ns: u64,
     /// The end that sent it: its place in [`Connection::ends`].
-    pub(super) from: usize,
+    from: u8,
     pub(super) place: Option<u64>,
     pub(super) acked: Option<u64>,
-    pub(super) payload_bytes: u64,
+    payload_bytes: u32,
     pub(super) seq: u32,
     pub(super) ack: u32,
     pub(super) flags: u8,
@@ -56,10 +56,10 @@ impl Seen {
         Seen {
             frame,
             time_ns,
-            from,
+            from: from as u8,
             place: None,
             acked: None,
-            payload_bytes: segment.payload_bytes,
+            payload_bytes: u32::try_from(segment.payload_bytes).unwrap_or(u32::MAX),
             seq: segment.seq,
             ack: segment.ack,
             flags: segment.flags,
@@ -71,12 +71,40 @@ impl Seen {
         }
     }
 
+    /// The end that sent it: its place in [`Connection::ends`].
+    pub(super) fn from(&self) -> usize {
+        usize::from(self.from)
+    }
+
+    /// TCP payload, in bytes.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        u64::from(self.payload_bytes)
+    }
+
     /// Where its payload begins and ends, if it has one.
     pub(super) fn payload(&self) -> Option<(u64, u64)> {
         let place = self
             .place
             .filter(|_| self.payload_bytes > 0 && !self.is_void)?;
-        Some((place, place + self.payload_bytes))
+        Some((place, place + self.payload_bytes()))
+    }
+
+    /// The part of its payload from one place to another.
+    pub(super) fn part(&self, from: u64, to: u64) -> Seen {
+        let left_out_bytes = self.payload_bytes() - (to - from);
+        let ip_bytes = match u64::from(self.ip_bytes) {
+            // It was not seen, nor is any of it.
+            0 => 0,
+            whole => whole.saturating_sub(left_out_bytes).max(to - from),
+        };
+        let before = self.place.map_or(0, |place| from - place);
+        Seen {
+            place: Some(from),
+            payload_bytes: (to - from) as u32,
+            seq: self.seq.wrapping_add(before as u32),
+            ip_bytes: ip_bytes as u16,
+            ..*self
+        }
     }
 }
 
@@ -101,6 +129,8 @@ pub(super) struct Stream {
     pub(super) framing: Framing,
     /// What its sender's SYN says.
     pub(super) options: Option<Options>,
+    /// Up to where it has been acknowledged, as far as that was seen.
+    acked: u64,
     /// Ends of what was seen, with the times, to be acknowledged.
     timed: VecDeque<(u64, u64)>,
     /// Time stamps that its sender gave, with when the first segment of each passed, to be echoed.
@@ -147,6 +177,7 @@ impl Stream {
             end: None,
             framing: Framing::new(is_beginning),
             options: None,
+            acked: 0,
             timed: VecDeque::new(),
             stamped: VecDeque::new(),
             acked_ns: None,
@@ -320,6 +351,19 @@ impl Connection {
         }
     }
 
+    /// Whether a segment carries or acknowledges what none has before it: then it was not seen before.
+    pub(super) fn goes_on(&self, segment: &Segment<'_>) -> bool {
+        let from = self.end_of(segment);
+        let is_beyond = |stream: &Stream, place: u64, seq: u32| {
+            let newest = stream.base.map(|base| base.wrapping_add(place as u32));
+            newest.is_some_and(|newest| seq.wrapping_sub(newest).cast_signed() > 0)
+        };
+        let (own, other) = (&self.streams[from], &self.streams[1 - from]);
+        let end = segment.seq.wrapping_add(segment.payload_bytes as u32);
+        segment.payload_bytes > 0 && is_beyond(own, own.highest, end)
+            || segment.flags & ACK != 0 && is_beyond(other, other.acked, segment.ack)
+    }
+
     /// A segment passes.
     pub(super) fn see(&mut self, frame: u64, now_ns: u64, segment: &Segment<'_>) {
         let from = self.end_of(segment);
@@ -394,6 +438,7 @@ impl Connection {
             self.missed += 1;
         }
         stream.highest = stream.highest.max(place);
+        stream.acked = stream.acked.max(place);
         Some(place)
     }
 
@@ -414,7 +459,7 @@ impl Connection {
             let missing_bytes = place - stream.highest;
             self.seen.push(Seen {
                 place: Some(stream.highest),
-                payload_bytes: missing_bytes,
+                payload_bytes: u32::try_from(missing_bytes).unwrap_or(u32::MAX),
                 seq: segment.seq.wrapping_sub(missing_bytes as u32),
                 ecn: 0,
                 ip_bytes: 0,

@@ -14,50 +14,100 @@ use super::connection::{Connection, Seen};
 /// least round trip is one of the first transmission.
 const SOONER: f64 = 0.9;
 
+/// The segments of a connection.
+#[derive(Debug)]
+pub(super) struct Passed {
+    seen: Vec<Seen>,
+    /// From the point to each end, by the end.
+    one_way_ns: [u64; 2],
+}
+
 /// A segment at both ends.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Passed {
-    pub(super) seen: Seen,
+pub(super) struct Segment<'a> {
+    pub(super) seen: &'a Seen,
     pub(super) sent_ns: u64,
     /// `None` when it was lost.
     pub(super) arrived_ns: Option<u64>,
 }
 
-/// The segments of a connection by the times at which they were sent.
-pub(super) fn passed(connection: &Connection) -> Vec<Passed> {
-    let mut seen = apart(with_lost(connection));
-    for from in [0, 1] {
-        find_lost(connection, from, &mut seen);
+impl Passed {
+    /// Takes the segments of a connection.
+    pub(super) fn of(connection: &mut Connection) -> Passed {
+        let seen = with_lost(connection);
+        let borders = borders(&seen);
+        let was_sent_again = borders.each_ref().map(|borders| !borders.is_empty());
+        let mut seen = apart(seen, &borders);
+        for from in [0, 1].into_iter().filter(|from| was_sent_again[*from]) {
+            find_lost(connection, from, &mut seen);
+        }
+        // To each end and back, by the end.
+        let [to_other, to_first] = [0, 1].map(|from| connection.round_trip_ns(from).unwrap_or(0));
+        Passed {
+            seen,
+            one_way_ns: [to_first / 2, to_other / 2],
+        }
     }
-    // To each end and back, by the end.
-    let [to_other, to_first] = [0, 1].map(|from| connection.round_trip_ns(from).unwrap_or(0));
-    let one_way_ns = [to_first / 2, to_other / 2];
-    let at_ends = |seen: Seen| Passed {
-        seen,
-        sent_ns: seen.time_ns.saturating_sub(one_way_ns[seen.from]),
-        arrived_ns: (!seen.is_lost).then(|| seen.time_ns + one_way_ns[1 - seen.from]),
-    };
-    let mut passed: Vec<Passed> = seen.into_iter().map(at_ends).collect();
-    passed.sort_by_key(|passed| passed.sent_ns);
-    passed
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// The segments in the order in which they passed the point; those of one end are also in the order in which it sent them.
+    pub(super) fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
+        let [first_ns, other_ns] = self.one_way_ns;
+        self.seen.iter().map(move |seen| {
+            let (before_ns, behind_ns) = match seen.from() {
+                0 => (first_ns, other_ns),
+                _ => (other_ns, first_ns),
+            };
+            Segment {
+                seen,
+                sent_ns: seen.time_ns.saturating_sub(before_ns),
+                arrived_ns: (!seen.is_lost).then(|| seen.time_ns + behind_ns),
+            }
+        })
+    }
+
+    /// The same in the order in which both ends sent them.
+    pub(super) fn by_sent(&self) -> impl Iterator<Item = Segment<'_>> {
+        let of = |end| {
+            let placed = self.segments().enumerate();
+            { placed.filter(move |(_, of)| of.seen.from() == end) }.peekable()
+        };
+        let (mut firsts, mut others) = (of(0), of(1));
+        std::iter::from_fn(move || {
+            let key = |(place, of): &(usize, Segment<'_>)| (of.sent_ns, *place);
+            let is_first = match (firsts.peek(), others.peek()) {
+                (Some(first), Some(other)) => key(first) < key(other),
+                (first, _) => first.is_some(),
+            };
+            let next = match is_first {
+                true => firsts.next(),
+                false => others.next(),
+            };
+            next.map(|(_, segment)| segment)
+        })
+    }
 }
 
 /// The segments of a connection, those that were lost in the places of the holes that they left.
 ///
 /// Where wansan's emulator says that a segment was lost, it says so when that came to the path, but of
 /// others when they leave it, by the sender's half of the way to the receiver and back later.
-fn with_lost(connection: &Connection) -> Vec<Seen> {
-    let mut seen: Vec<Seen> = connection.seen.clone();
+fn with_lost(connection: &mut Connection) -> Vec<Seen> {
+    let mut seen = std::mem::take(&mut connection.seen);
     for lost in &connection.lost {
         let Some((place, end)) = lost.payload() else {
             continue;
         };
         let hole = seen.iter_mut().find(|hole| {
             hole.frame == 0
-                && hole.from == lost.from
+                && hole.from() == lost.from()
                 && hole
                     .place
-                    .is_some_and(|from| place < from + hole.payload_bytes && from < end)
+                    .is_some_and(|from| place < from + hole.payload_bytes() && from < end)
         });
         let time_ns = match hole {
             Some(hole) => {
@@ -65,31 +115,38 @@ fn with_lost(connection: &Connection) -> Vec<Seen> {
                 hole.time_ns
             }
             None => {
-                let round_trip_ns = connection.round_trip_ns(1 - lost.from);
+                let round_trip_ns = connection.round_trip_ns(1 - lost.from());
                 lost.time_ns + round_trip_ns.unwrap_or(0)
             }
         };
-        seen.push(Seen { time_ns, ..*lost });
+        let mut lost = *lost;
+        lost.time_ns = time_ns;
+        seen.push(lost);
     }
     seen.retain(|seen| !seen.is_void);
-    seen.sort_by_key(|seen| (seen.time_ns, seen.from, seen.place));
+    seen.sort_by_key(|seen| (seen.time_ns, seen.from(), seen.place));
     seen
 }
 
-/// The same, with the parts of a segment apart that were retransmitted by themselves: a host gives its
-/// device many segments in one, of which the path may lose a single one.
-fn apart(seen: Vec<Seen>) -> Vec<Seen> {
+/// Where segments begin and end that were retransmitted, of each end.
+fn borders(seen: &[Seen]) -> [BTreeSet<u64>; 2] {
     let mut borders = [BTreeSet::new(), BTreeSet::new()];
     let mut highest = [0; 2];
-    for segment in &seen {
+    for segment in seen {
         if let Some((place, end)) = segment.payload() {
-            let highest = &mut highest[segment.from];
+            let highest = &mut highest[segment.from()];
             if end <= *highest {
-                borders[segment.from].extend([place, end]);
+                borders[segment.from()].extend([place, end]);
             }
             *highest = end.max(*highest);
         }
     }
+    borders
+}
+
+/// The same segments, with the parts of one apart that were retransmitted by themselves: a host gives its
+/// device many segments in one, of which the path may lose a single one.
+fn apart(seen: Vec<Seen>, borders: &[BTreeSet<u64>; 2]) -> Vec<Seen> {
     if borders.iter().all(BTreeSet::is_empty) {
         return seen;
     }
@@ -99,23 +156,10 @@ fn apart(seen: Vec<Seen>) -> Vec<Seen> {
             parts.push(segment);
             continue;
         };
-        let inside = borders[segment.from].range((Excluded(place), Excluded(end)));
+        let inside = borders[segment.from()].range((Excluded(place), Excluded(end)));
         let mut from = place;
         for to in inside.copied().chain([end]) {
-            let left_out_bytes = segment.payload_bytes - (to - from);
-            let payload_bytes = to - from;
-            let ip_bytes = match u64::from(segment.ip_bytes) {
-                // It was not seen, nor is any of it.
-                0 => 0,
-                whole => whole.saturating_sub(left_out_bytes).max(payload_bytes),
-            };
-            parts.push(Seen {
-                place: Some(from),
-                payload_bytes,
-                seq: segment.seq.wrapping_add((from - place) as u32),
-                ip_bytes: ip_bytes as u16,
-                ..segment
-            });
+            parts.push(segment.part(from, to));
             from = to;
         }
     }
@@ -137,7 +181,7 @@ fn find_lost(connection: &Connection, from: usize, seen: &mut [Seen]) {
     let mut highest = 0;
     let mut lost = Vec::new();
     for (index, segment) in seen.iter().enumerate() {
-        if segment.from != from {
+        if segment.from() != from {
             let Some(acked) = segment.acked else { continue };
             while let Some(first) = open.front().filter(|first| first.end <= acked) {
                 let by_again = |again_ns| segment.time_ns >= again_ns + least_ns;
@@ -217,15 +261,14 @@ enum Event {
 
 impl Journey {
     /// Of what the end `from` sends.
-    pub(super) fn of(passed: &[Passed], from: usize) -> Journey {
-        let mut journey = Journey::default();
-        let mut events = Vec::new();
-        for segment in passed {
-            if segment.seen.from != from {
-                let acked = segment.seen.acked.map(Event::Acknowledges);
-                events.extend(acked.map(|acked| (segment.sent_ns, acked)));
-                continue;
-            }
+    pub(super) fn of(passed: &Passed, from: usize) -> Journey {
+        let count = passed.seen.iter().filter(|seen| seen.from() == from);
+        let count = count.count();
+        let mut journey = Journey {
+            left: Vec::with_capacity(count),
+            came: Vec::with_capacity(count),
+        };
+        for segment in passed.segments().filter(|of| of.seen.from() == from) {
             let Some((place, end)) = segment.seen.payload() else {
                 continue;
             };
@@ -238,10 +281,8 @@ impl Journey {
                     seen_ns: segment.seen.time_ns,
                 });
             }
-            let comes = Event::Comes(place, end);
-            events.extend(segment.arrived_ns.map(|at_ns| (at_ns, comes)));
         }
-        events.sort_unstable();
+        let events = receivers_events(passed, from);
         let places = events.iter().filter_map(|(_, event)| match event {
             Event::Comes(place, _) => Some(*place),
             Event::Acknowledges(_) => None,
@@ -258,6 +299,10 @@ impl Journey {
         let mut beyond: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for &(now_ns, event) in events {
             let acked = match event {
+                Event::Comes(place, end) if place <= next && beyond.is_empty() => {
+                    self.has_come(&mut next, end, now_ns);
+                    continue;
+                }
                 Event::Comes(place, end) => {
                     let longest = beyond.entry(place).or_insert((end, now_ns));
                     if end > longest.0 {
@@ -288,41 +333,108 @@ impl Journey {
     fn go_on(&mut self, next: &mut u64, beyond: &mut BTreeMap<u64, (u64, u64)>) {
         while let Some(first) = beyond.first_entry().filter(|first| first.key() <= next) {
             let (end, at_ns) = first.remove();
-            if end <= *next {
-                continue;
-            }
-            *next = end;
-            let before = self.came.last();
-            self.came.push(Came {
-                end,
-                at_ns: before.map_or(at_ns, |before| before.at_ns.max(at_ns)),
-                latest_ns: before.map_or(at_ns, |before| before.latest_ns.max(at_ns)),
-            });
+            self.has_come(next, end, at_ns);
         }
     }
 
+    /// What came at that time reaches from `next` or before to `end`.
+    fn has_come(&mut self, next: &mut u64, end: u64, at_ns: u64) {
+        if end <= *next {
+            return;
+        }
+        *next = end;
+        let before = self.came.last();
+        self.came.push(Came {
+            end,
+            at_ns: before.map_or(at_ns, |before| before.at_ns.max(at_ns)),
+            latest_ns: before.map_or(at_ns, |before| before.latest_ns.max(at_ns)),
+        });
+    }
+
+    /// To be asked of places, mostly each behind the one before.
+    pub(super) fn ask(&self) -> Asking<'_> {
+        Asking {
+            journey: self,
+            left: 0,
+            came: 0,
+        }
+    }
+
+    /// When the byte at `place` left its sender.
+    pub(super) fn left_ns(&self, place: u64) -> Option<u64> {
+        self.ask().left_ns(place).map(|(left_ns, _)| left_ns)
+    }
+}
+
+/// A journey, and where the last answers were found.
+#[derive(Debug)]
+pub(super) struct Asking<'a> {
+    journey: &'a Journey,
+    left: usize,
+    came: usize,
+}
+
+impl Asking<'_> {
     /// When the byte at `place` left its sender, and when it passed the point; of one that the capture has
     /// missed, those before it.
-    pub(super) fn left_ns(&self, place: u64) -> Option<(u64, u64)> {
-        let next = self.left.partition_point(|left| left.end <= place);
-        let left = self.left.get(next)?;
-        let before = next.checked_sub(1).map(|before| &self.left[before]);
+    pub(super) fn left_ns(&mut self, place: u64) -> Option<(u64, u64)> {
+        let all = &self.journey.left;
+        self.left = first_behind(all, self.left, |left| left.end <= place);
+        let left = all.get(self.left)?;
+        let before = self.left.checked_sub(1).map(|before| &all[before]);
         let of_it = before.filter(|_| left.place > place).unwrap_or(left);
         Some((of_it.sent_ns, of_it.seen_ns))
     }
 
     /// Whether the byte at `place` left in one segment with the byte before it.
-    pub(super) fn is_joined(&self, place: u64) -> bool {
-        let next = self.left.partition_point(|left| left.end <= place);
-        let left = self.left.get(next);
-        left.is_some_and(|left| left.place < place)
+    pub(super) fn is_joined(&mut self, place: u64) -> bool {
+        let all = &self.journey.left;
+        self.left = first_behind(all, self.left, |left| left.end <= place);
+        all.get(self.left).is_some_and(|left| left.place < place)
     }
 
     /// When its receiver had it, and all before it.
-    pub(super) fn came(&self, place: u64) -> Option<Came> {
-        let first = self.came.partition_point(|came| came.end <= place);
-        self.came.get(first).copied()
+    pub(super) fn came(&mut self, place: u64) -> Option<Came> {
+        let all = &self.journey.came;
+        self.came = first_behind(all, self.came, |came| came.end <= place);
+        all.get(self.came).copied()
     }
+}
+
+/// The place of the first that is not before what is looked for, mostly at `from` or soon behind it.
+fn first_behind<T>(all: &[T], from: usize, is_before: impl Fn(&T) -> bool) -> usize {
+    /// Further ones are found by halving.
+    const SOON: usize = 16;
+    let is_further = from == 0 || is_before(&all[from - 1]);
+    let soon = &all[from..all.len().min(from + SOON)];
+    match soon.iter().position(|one| !is_before(one)) {
+        Some(ahead) if is_further => from + ahead,
+        _ => all.partition_point(is_before),
+    }
+}
+
+/// What the receiver of what `from` sends does, by time.
+fn receivers_events(passed: &Passed, from: usize) -> Vec<(u64, Event)> {
+    let comes = passed.segments().filter_map(|segment| {
+        let (place, end) = { segment.seen.payload() }.filter(|_| segment.seen.from() == from)?;
+        Some((segment.arrived_ns?, Event::Comes(place, end)))
+    });
+    let acknowledges = passed.segments().filter_map(|segment| {
+        let acked = segment.seen.acked.filter(|_| segment.seen.from() != from)?;
+        Some((segment.sent_ns, Event::Acknowledges(acked)))
+    });
+    let mut comes = comes.peekable();
+    let mut events = Vec::with_capacity(passed.seen.len());
+    for acknowledged in acknowledges {
+        while let Some(came) = comes.next_if(|came| *came < acknowledged) {
+            events.push(came);
+        }
+        events.push(acknowledged);
+    }
+    events.extend(comes);
+    // They are in order already but for what happens at one moment.
+    events.sort_unstable();
+    events
 }
 
 #[cfg(test)]
@@ -335,7 +447,7 @@ mod tests {
         let mut journey = Journey::default();
         journey.receive(0, events);
         let of = |place: &u64| {
-            let came = journey.came(*place)?;
+            let came = journey.ask().came(*place)?;
             Some((came.at_ns, came.latest_ns))
         };
         places.iter().map(of).collect()

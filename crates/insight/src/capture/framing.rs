@@ -309,6 +309,15 @@ impl Framing {
                     self.probe(login, at, found);
                     count
                 }
+                State::Header { at, seen }
+                    if seen.is_empty()
+                        && let Some(bhs) = bytes.first_chunk::<BHS_BYTES>() =>
+                {
+                    let at = *at;
+                    self.next += BHS_BYTES as u64;
+                    self.header(login, at, *bhs, BHS_BYTES, found);
+                    BHS_BYTES
+                }
                 State::Header { at, seen } => {
                     let count = bytes.len().min(BHS_BYTES - seen.len());
                     seen.extend_from_slice(&bytes[..count]);

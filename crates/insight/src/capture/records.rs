@@ -8,7 +8,8 @@
 //! is taken to have been there with that one too, but not before its command had come.
 
 use foldhash::{HashMap, HashSet};
-use std::collections::{BTreeMap, VecDeque};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wansan_iscsi::record::pdu_record;
@@ -26,7 +27,7 @@ use crate::wire::{Begin, Carrier};
 
 use super::commands::{self, Asked, CapturedCommand};
 use super::connection::Connection;
-use super::ends::{Came, Journey, Passed, passed};
+use super::ends::{Came, Journey, Passed, Segment};
 
 /// The hosts of the records.
 pub(super) const INITIATOR: NameId = NameId(0);
@@ -34,9 +35,9 @@ pub(super) const TARGET: NameId = NameId(1);
 const HOSTS: [NameId; 2] = [INITIATOR, TARGET];
 
 /// A connection that carries PDUs, and which of its ends is whose.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Session<'a> {
-    pub(super) connection: &'a Connection,
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) connection: Connection,
     /// The place of the initiator among the connection's ends.
     pub(super) initiator: usize,
     pub(super) id: SessionId,
@@ -61,7 +62,9 @@ struct Carried {
 /// Records of several connections.
 #[derive(Default)]
 struct Records {
-    packets: Vec<(Row<Packet>, u64)>,
+    packets: Vec<Row<Packet>>,
+    /// The frame of each packet.
+    frame_of: Vec<u64>,
     pdus: Vec<Row<Pdu>>,
     crossings: Vec<Row<Crossing>>,
     carriers: Vec<Carrier>,
@@ -128,14 +131,15 @@ pub(super) struct Recorded {
 }
 
 /// The records of captured connections.
-pub(super) fn recorded(sessions: &[Session<'_>]) -> Recorded {
+pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     let mut records = Records::default();
     for session in sessions {
         records.add(session);
     }
     records.commands_in_order();
     let Records {
-        mut packets,
+        packets,
+        frame_of,
         mut pdus,
         mut crossings,
         carriers,
@@ -145,11 +149,10 @@ pub(super) fn recorded(sessions: &[Session<'_>]) -> Recorded {
         ..
     } = records;
     missing_ends.later_ns /= missing_ends.ios.max(1) as f64;
-    packets.sort_by_key(|(row, _)| row.record.time);
+    let (packets, frame_of) = in_order(packets, frame_of);
     // At one moment, what came is the reason of what is sent: a Data-Out of its R2T.
     pdus.sort_by_key(|row| (row.record.time, row.record.direction == PduDirection::Sent));
     crossings.sort_by_key(|row| row.record.time);
-    let (packets, frame_of) = packets.into_iter().unzip();
     let mut joined = join(&crossings);
     let all = joined.tasks.len();
     joined.tasks.retain(|task| {
@@ -190,12 +193,17 @@ pub(super) fn table<T>(rows: Vec<Row<T>>) -> Table<T> {
 }
 
 impl Records {
-    fn add(&mut self, session: &Session<'_>) {
-        let connection = session.connection;
+    fn add(&mut self, mut session: Session) {
+        let passed = Passed::of(&mut session.connection);
+        let session = &session;
+        let connection = &session.connection;
         let (initiator, target) = (session.initiator, 1 - session.initiator);
-        let passed = passed(connection);
-        self.packets
-            .extend(passed.iter().map(|of| packet_row(connection, of)));
+        self.packets.reserve(passed.len());
+        self.frame_of.reserve(passed.len());
+        for segment in passed.by_sent() {
+            self.packets.push(packet_row(connection, &segment));
+            self.frame_of.push(segment.seen.frame);
+        }
         let streams = [&connection.streams[initiator], &connection.streams[target]];
         let options = streams.map(|stream| stream.options.unwrap_or_default());
         let mss_bytes = [(0, 1), (1, 0)].map(|(own, peer)| {
@@ -222,16 +230,16 @@ impl Records {
         self.carriers.extend(is_told.then_some(carrier));
         let of_target = Journey::of(&passed, target);
         let of_initiator = Journey::of(&passed, initiator);
+        drop(passed);
         let answers = carried(session, &of_target, target);
         let requests = carried(session, &of_initiator, initiator);
-        let left_ns = |journey: &Journey, place| journey.left_ns(place).map(|(left_ns, _)| left_ns);
         let [commands_to, answers_from] = [
             connection.streams[initiator].framing.whole_to(),
             connection.streams[target].framing.whole_from(),
         ];
         let whole = Whole {
-            commands_to_ns: left_ns(&of_initiator, commands_to).unwrap_or(u64::MAX),
-            answers_from_ns: left_ns(&of_target, answers_from).unwrap_or(u64::MAX),
+            commands_to_ns: of_initiator.left_ns(commands_to).unwrap_or(u64::MAX),
+            answers_from_ns: of_target.left_ns(answers_from).unwrap_or(u64::MAX),
         };
         self.whole.insert((session.id, session.cid), whole);
         let asked = answers.iter().filter(|pdu| pdu.record.opcode == R2T);
@@ -248,21 +256,22 @@ impl Records {
     /// Both ends' records of what one of them sent, and had ready at those times.
     fn sent(&mut self, pdus: &[Carried], by: NameId, ready_ns: &[u64]) {
         let to = if by == INITIATOR { TARGET } else { INITIATOR };
-        for (pdu, ready_ns) in pdus.iter().zip(ready_ns) {
-            let at = |time_ns, direction, host| Row {
-                host,
-                record: Pdu {
-                    time: Instant::from_ns(time_ns),
-                    direction,
-                    ..pdu.record
-                },
-            };
-            self.pdus.push(at(*ready_ns, PduDirection::Sent, by));
-            let came = pdu
-                .came
-                .map(|came| at(came.at_ns, PduDirection::Received, to));
-            self.pdus.extend(came);
-        }
+        let at = |pdu: &Carried, time_ns, direction, host| Row {
+            host,
+            record: Pdu {
+                time: Instant::from_ns(time_ns),
+                direction,
+                ..pdu.record
+            },
+        };
+        self.pdus.reserve(2 * pdus.len());
+        // Each end's are in order already, or nearly so: to sort them is to merge.
+        let sent = pdus.iter().zip(ready_ns);
+        self.pdus
+            .extend(sent.map(|(pdu, ready_ns)| at(pdu, *ready_ns, PduDirection::Sent, by)));
+        let came = pdus.iter().filter_map(|pdu| Some((pdu, pdu.came?.at_ns)));
+        self.pdus
+            .extend(came.map(|(pdu, at_ns)| at(pdu, at_ns, PduDirection::Received, to)));
     }
 
     /// The crossings of layers that packets tell: a command has its CmdSN from when its first byte
@@ -270,77 +279,76 @@ impl Records {
     /// target until its answer is there.
     fn cross(
         &mut self,
-        session: &Session<'_>,
+        session: &Session,
         requests: &[Carried],
         answers: &[Carried],
         answers_ns: &[u64],
     ) {
-        let mut cross = |layer, direction, record: &Pdu, time_ns| {
-            let host = if layer == Layer::Target {
+        let at = |layer, direction, record: &Pdu, time_ns| Row {
+            host: if layer == Layer::Target {
                 TARGET
             } else {
                 INITIATOR
-            };
-            let record = Crossing {
+            },
+            record: Crossing {
                 time: Instant::from_ns(time_ns),
                 session: session.id,
                 task: record.task,
                 connection: session.cid,
                 layer,
                 direction,
-            };
-            self.crossings.push(Row { host, record });
+            },
         };
-        for command in requests
-            .iter()
-            .filter(|pdu| pdu.record.opcode == SCSI_COMMAND)
-        {
-            cross(
-                Layer::Window,
-                Direction::Enter,
-                &command.record,
-                command.left_ns,
-            );
-            cross(
-                Layer::Wire,
-                Direction::Enter,
-                &command.record,
-                command.seen_ns[1],
-            );
+        // Those of one kind are in order already, or nearly so: to sort them is to merge.
+        let commands = || {
+            requests
+                .iter()
+                .filter(|pdu| pdu.record.opcode == SCSI_COMMAND)
+        };
+        let count = commands().count();
+        self.crossings.reserve(6 * count);
+        self.asked.reserve(count);
+        self.crossings.extend(
+            commands().map(|of| at(Layer::Window, Direction::Enter, &of.record, of.left_ns)),
+        );
+        self.crossings.extend(
+            commands().map(|of| at(Layer::Wire, Direction::Enter, &of.record, of.seen_ns[1])),
+        );
+        let asked = commands().map(|command| {
             let key = (session.id, command.record.task, command.left_ns);
             let Carried { lun, cdb, .. } = *command;
             let cmd_sn = command.record.cmd_sn;
-            self.asked.insert(key, Asked { lun, cdb, cmd_sn });
-        }
-        let answers = answers.iter().zip(answers_ns);
+            (key, Asked { lun, cdb, cmd_sn })
+        });
+        self.asked.extend(asked);
         let mut begun: HashSet<TaskTag> = HashSet::default();
-        for (answer, ready_ns) in answers.filter(|(pdu, _)| is_answer(&pdu.record)) {
-            if begun.insert(answer.record.task) {
-                cross(Layer::Target, Direction::Leave, &answer.record, *ready_ns);
-                cross(
-                    Layer::Wire,
-                    Direction::Leave,
-                    &answer.record,
-                    answer.seen_ns[0],
-                );
+        let (mut passed, mut done) = (Vec::new(), Vec::new());
+        for (answer, ready_ns) in answers.iter().zip(answers_ns) {
+            let record = &answer.record;
+            if !is_answer(record) {
+                continue;
             }
-            let has_status =
-                answer.record.opcode == SCSI_RESPONSE || answer.record.flags & STATUS_BIT != 0;
+            if begun.insert(record.task) {
+                let left = at(Layer::Target, Direction::Leave, record, *ready_ns);
+                self.crossings.push(left);
+                let of_wire = at(Layer::Wire, Direction::Leave, record, answer.seen_ns[0]);
+                passed.push(of_wire);
+            }
+            let has_status = record.opcode == SCSI_RESPONSE || record.flags & STATUS_BIT != 0;
             if has_status {
-                begun.remove(&answer.record.task);
+                begun.remove(&record.task);
             }
             if let Some(came) = answer.came.filter(|_| has_status) {
-                cross(Layer::Window, Direction::Leave, &answer.record, came.at_ns);
+                done.push(at(Layer::Window, Direction::Leave, record, came.at_ns));
                 if came.latest_ns > came.at_ns {
                     self.missing_ends.ios += 1;
                     self.missing_ends.later_ns += (came.latest_ns - came.at_ns) as f64;
                 }
             }
         }
-        let commands = requests
-            .iter()
-            .filter(|pdu| pdu.record.opcode == SCSI_COMMAND);
-        let came = commands.filter_map(|pdu| Some((pdu.record, pdu.came?.at_ns)));
+        self.crossings.extend(passed);
+        self.crossings.extend(done);
+        let came = commands().filter_map(|pdu| Some((pdu.record, pdu.came?.at_ns)));
         self.commands.entry(session.id).or_default().extend(came);
     }
 
@@ -400,14 +408,11 @@ fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
         .iter()
         .filter(|pdu| pdu.record.opcode == SCSI_COMMAND);
     // A task tag is used again once its command has been answered.
-    let mut commands: HashMap<TaskTag, VecDeque<u64>> = commands.fold(
-        HashMap::default(),
-        |mut known: HashMap<TaskTag, VecDeque<u64>>, pdu| {
-            let came_ns = pdu.came.map(|came| came.at_ns);
-            known.entry(pdu.record.task).or_default().extend(came_ns);
-            known
-        },
-    );
+    let mut came: HashMap<TaskTag, (SmallVec<[u64; 1]>, usize)> = HashMap::default();
+    for command in commands {
+        let (times_ns, _) = came.entry(command.record.task).or_default();
+        times_ns.extend(command.came.map(|came| came.at_ns));
+    }
     let mut before: Option<(Pdu, u64)> = None;
     // When the first left of those that share segments with each other.
     let mut run_ns = answers.first().map_or(0, |first| first.left_ns);
@@ -416,12 +421,12 @@ fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
         if !pdu.is_joined {
             run_ns = pdu.left_ns;
         }
-        let began_ns = commands.get_mut(&record.task).and_then(|came| {
+        let began_ns = came.get_mut(&record.task).and_then(|(times_ns, at)| {
             // The last that had come before this left.
-            while came.get(1).is_some_and(|next_ns| *next_ns <= pdu.left_ns) {
-                came.pop_front();
+            while { times_ns.get(*at + 1) }.is_some_and(|next_ns| *next_ns <= pdu.left_ns) {
+                *at += 1;
             }
-            came.front().copied()
+            times_ns.get(*at).copied()
         });
         let ready_ns = match before {
             Some((before, ready_ns)) if goes_on(&before, &record) => ready_ns,
@@ -458,13 +463,17 @@ fn shifts(connection: &Connection, initiator: usize) -> [Option<u32>; 2] {
 }
 
 /// The PDUs that the end `from` sent, with their times.
-fn carried(session: &Session<'_>, journey: &Journey, from: usize) -> Vec<Carried> {
+fn carried(session: &Session, journey: &Journey, from: usize) -> Vec<Carried> {
     let requests = from == session.initiator;
     let pdus = session.connection.streams[from].pdus.iter();
     let of_way = pdus.filter(|found| opcode::is_request(found.bhs[0] & 0x3f) == requests);
-    let carried = of_way.filter_map(|found| {
-        let (left_ns, first_ns) = journey.left_ns(found.offset)?;
-        let (_, last_ns) = journey.left_ns(found.offset + found.length - 1)?;
+    let mut first = journey.ask();
+    let mut last = journey.ask();
+    let mut carried = Vec::with_capacity(session.connection.streams[from].pdus.len());
+    carried.extend(of_way.filter_map(|found| {
+        let last_place = found.offset + found.length - 1;
+        let (left_ns, first_ns) = first.left_ns(found.offset)?;
+        let (_, last_ns) = last.left_ns(last_place)?;
         let record = pdu_record(
             Instant::from_ns(left_ns),
             session.id,
@@ -478,28 +487,25 @@ fn carried(session: &Session<'_>, journey: &Journey, from: usize) -> Vec<Carried
             lun: std::array::from_fn(|at| found.bhs[8 + at]),
             cdb: std::array::from_fn(|at| found.bhs[32 + at]),
             left_ns,
-            is_joined: journey.is_joined(found.offset),
+            is_joined: first.is_joined(found.offset),
             seen_ns: [first_ns, last_ns],
-            came: journey.came(found.offset + found.length - 1),
+            came: last.came(last_place),
         })
-    });
-    carried.collect()
+    }));
+    carried
 }
 
 /// The longest payload that an end sends, where no SYN was seen: what was seen, unless that was not yet
 /// cut into segments.
-fn longest_payload(passed: &[Passed], from: usize) -> u64 {
+fn longest_payload(passed: &Passed, from: usize) -> u64 {
     /// What fits beside headers into Ethernet's frames, and into jumbo frames. Hardly any link is between
     /// them, but what a host gives to its device is.
     const ORDINARY_BYTES: u64 = 1460;
     const JUMBO_BYTES: std::ops::RangeInclusive<u64> = 8900..=8960;
     /// What fits beside IPv4's and TCP's headers with time stamps into 1500 bytes.
     const USUAL_BYTES: u64 = 1448;
-    let of_end = passed.iter().filter(|passed| passed.seen.from == from);
-    let longest = of_end
-        .map(|passed| passed.seen.payload_bytes)
-        .max()
-        .unwrap_or(0);
+    let of_end = passed.segments().filter(|of| of.seen.from() == from);
+    let longest = of_end.map(|of| of.seen.payload_bytes()).max().unwrap_or(0);
     if longest <= ORDINARY_BYTES || JUMBO_BYTES.contains(&longest) {
         longest
     } else {
@@ -507,17 +513,18 @@ fn longest_payload(passed: &[Passed], from: usize) -> u64 {
     }
 }
 
-fn packet_row(connection: &Connection, of: &Passed) -> (Row<Packet>, u64) {
-    let seen = &of.seen;
+fn packet_row(connection: &Connection, of: &Segment<'_>) -> Row<Packet> {
+    let seen = of.seen;
+    let from = seen.from();
     let record = Packet {
         time: Instant::from_ns(of.sent_ns),
         departed: Instant::from_ns(of.arrived_ns.unwrap_or(of.sent_ns)),
         path: NameId::NONE,
-        source: connection.ends[seen.from],
-        destination: connection.ends[1 - seen.from],
+        source: connection.ends[from],
+        destination: connection.ends[1 - from],
         seq: seen.seq,
         ack: seen.ack,
-        payload_bytes: u16::try_from(seen.payload_bytes).unwrap_or(u16::MAX),
+        payload_bytes: u16::try_from(seen.payload_bytes()).unwrap_or(u16::MAX),
         ip_bytes: seen.ip_bytes,
         window: seen.window,
         flags: seen.flags,
@@ -527,6 +534,16 @@ fn packet_row(connection: &Connection, of: &Passed) -> (Row<Packet>, u64) {
             None => Verdict::DroppedByLoss,
         },
     };
-    let host = HOSTS[usize::from(seen.from != 0)];
-    (Row { host, record }, seen.frame)
+    let host = HOSTS[usize::from(from != 0)];
+    Row { host, record }
+}
+
+/// Packets of several connections by time, with their frames. Those of one are so already.
+fn in_order(packets: Vec<Row<Packet>>, frame_of: Vec<u64>) -> (Vec<Row<Packet>>, Vec<u64>) {
+    if packets.is_sorted_by_key(|row| row.record.time) {
+        return (packets, frame_of);
+    }
+    let mut both: Vec<(Row<Packet>, u64)> = packets.into_iter().zip(frame_of).collect();
+    both.sort_by_key(|(row, _)| row.record.time);
+    both.into_iter().unzip()
 }
