@@ -70,13 +70,11 @@ pub fn command_window_use(
     waiting: &BTreeMap<SessionId, Population>,
 ) -> BTreeMap<SessionId, CommandWindowUse> {
     let mut watches: BTreeMap<SessionId, BTreeMap<NameId, Watch>> = BTreeMap::new();
-    for row in pdus {
-        let watch = watches
-            .entry(row.record.session)
-            .or_default()
-            .entry(row.host)
-            .or_default();
-        watch.see(&row.record);
+    let of_one_end = |row: &Row<Pdu>| (row.record.session, row.host);
+    for rows in pdus.chunk_by(|one, next| of_one_end(one) == of_one_end(next)) {
+        let (session, host) = of_one_end(&rows[0]);
+        let watch = watches.entry(session).or_default().entry(host).or_default();
+        rows.iter().for_each(|row| watch.see(&row.record));
     }
     let mut uses = BTreeMap::new();
     for (session, ends) in watches {

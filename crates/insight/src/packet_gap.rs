@@ -45,7 +45,9 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
         let records = packets.rows.iter().map(|row| &row.record);
         records.filter(|packet| window.contains(packet.time.ns()) && traffic::carries_data(packet))
     };
-    let tunnels = inside().any(traffic::is_encrypted);
+    let mut contents = traffic.flows.iter().map(|flow| flow.content);
+    let has_tunnels = contents.any(|content| content == Content::Encrypted);
+    let tunnels = has_tunnels && inside().any(traffic::is_encrypted);
     let pauses_ns = pauses_ns(packets, traffic);
     // The path where the flow's packets were first seen, and when the burst's last one was.
     let mut first_path: Vec<Option<NameId>> = vec![None; traffic.flows.len()];

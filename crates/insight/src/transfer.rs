@@ -119,7 +119,7 @@ fn transfers(
     let streams = PduStreams::of(pdus);
     let of_session = |flow: &Flow| matches!(flow.content, Content::Session(..));
     let inside_seen = traffic.flows.iter().any(of_session);
-    let mut places = Places::of(&cell.carriers);
+    let mut places = Places::of(traffic, &cell.carriers);
     let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::default();
     let mut found: Vec<Transfer> = Vec::new();
     for (number, row) in packets.iter().enumerate() {
@@ -130,7 +130,7 @@ fn transfers(
         if inside_seen && traffic.flows[flow].content == Content::Encrypted {
             continue;
         }
-        let (place, acked) = places.see(packet);
+        let (place, acked) = places.see((flow, way), packet);
         let sent_ns = packet.time.ns();
         if sent_ns < from_ns || !is_shown(&traffic.flows[flow]) {
             continue;
@@ -237,46 +237,48 @@ impl Alike {
 
 /// Counts sequence numbers, which wrap, on from the SYN of their direction, or from where it is known to
 /// begin.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Places {
-    /// The stream's first sequence number and the highest place seen, by the ends.
-    streams: HashMap<Ends, (u32, u64)>,
+    /// The stream's first sequence number and the highest place seen, of both directions of each flow.
+    streams: Vec<[Option<(u32, u64)>; 2]>,
 }
 
 impl Places {
-    /// Nothing was seen yet of these connections.
-    pub(crate) fn of(carriers: &[Carrier]) -> Places {
-        let begun = carriers.iter().filter_map(|carrier| {
-            let [requests, answers] = carrier.begin?.first;
-            let (initiator, target) = (carrier.initiator, carrier.target);
-            Some([
-                (Ends::of(initiator, target), (requests, 0)),
-                (Ends::of(target, initiator), (answers, 0)),
-            ])
-        });
-        Places {
-            streams: begun.flatten().collect(),
+    /// Nothing was seen yet of these flows.
+    pub(crate) fn of(traffic: &Traffic, carriers: &[Carrier]) -> Places {
+        let mut streams = vec![[None; 2]; traffic.flows.len()];
+        for carrier in carriers {
+            let flow = traffic.between(carrier.initiator, carrier.target);
+            if let (Some((flow, way)), Some(begin)) = (flow, carrier.begin) {
+                let [requests, answers] = begin.first;
+                streams[flow][way as usize] = Some((requests, 0));
+                streams[flow][1 - way as usize] = Some((answers, 0));
+            }
         }
+        Places { streams }
     }
 
-    /// Where the packet's payload stands, and up to where it acknowledges.
-    pub(crate) fn see(&mut self, packet: &Packet) -> (Option<u64>, Option<u64>) {
-        let ends = Ends::of(packet.source, packet.destination);
+    /// Where the payload of a packet of a flow stands, and up to where it acknowledges.
+    pub(crate) fn see(
+        &mut self,
+        (flow, way): (usize, FlowDirection),
+        packet: &Packet,
+    ) -> (Option<u64>, Option<u64>) {
+        let (own, other) = (way as usize, 1 - way as usize);
+        let streams = &mut self.streams[flow];
         if packet.flags & SYN != 0 {
-            self.streams.insert(ends, (packet.seq.wrapping_add(1), 0));
+            streams[own] = Some((packet.seq.wrapping_add(1), 0));
             return (None, None);
         }
         if traffic::is_encrypted(packet) {
             return (None, None);
         }
-        let place = self.streams.get_mut(&ends).and_then(|(base, highest)| {
+        let place = streams[own].as_mut().and_then(|(base, highest)| {
             let place = from_base(*base, *highest, packet.seq)?;
             *highest = (*highest).max(place + u64::from(packet.payload_bytes));
             Some(place)
         });
-        let back = Ends::of(packet.destination, packet.source);
-        let other = self.streams.get(&back);
-        let acked = other.and_then(|(base, highest)| from_base(*base, *highest, packet.ack));
+        let acked = streams[other].and_then(|(base, highest)| from_base(base, highest, packet.ack));
         (place, acked)
     }
 }

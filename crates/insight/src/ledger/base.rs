@@ -42,10 +42,7 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn of(cell: &Cell, window: Window) -> Base {
-        let mut base = Base {
-            served: Served::of(cell.pdu.as_ref()),
-            ..Base::default()
-        };
+        let mut base = Base::default();
         let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
         for pdu in pdus.iter().map(|row| &row.record) {
             let is_write = pdu.opcode == DATA_OUT
@@ -56,7 +53,12 @@ impl Base {
             }
         }
         base.windows = command_window_uses(cell, window);
-        base.see_store(cell, window);
+        base.is_store_idle = true;
+        // Of captures nobody knows.
+        if cell.joined.layers.contains(&Layer::Store) {
+            base.served = Served::of(cell.pdu.as_ref());
+            base.see_store(cell, window);
+        }
         base
     }
 

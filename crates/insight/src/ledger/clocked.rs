@@ -27,7 +27,12 @@ const LEAST_STRETCH_NS: u64 = 100_000_000;
 const LEAST_ACKNOWLEDGEMENTS: f64 = 1.5;
 
 /// What is known of a sender that packets show.
-pub(super) fn sender(conversation: &Conversation, way: FlowDirection, window: Window) -> Sender {
+pub(super) fn sender(
+    conversation: &Conversation,
+    way: FlowDirection,
+    round_trip_ns: u64,
+    window: Window,
+) -> Sender {
     let mut replay = Replay::new(conversation, way);
     replay.run();
     let inside = replay
@@ -38,11 +43,7 @@ pub(super) fn sender(conversation: &Conversation, way: FlowDirection, window: Wi
     let (least, most) = places.fold((u64::MAX, 0), |(least, most), acked| {
         (acked.min(least), acked.max(most))
     });
-    let busy = Busy::of(
-        &replay.acked,
-        replay.mss,
-        conversation.least_round_trip_ns(),
-    );
+    let busy = Busy::of(&replay.acked, replay.mss, round_trip_ns);
     let mut steps: Vec<Step> = Vec::new();
     for (from_ns, to_ns, state) in replay.states {
         match state {
@@ -93,16 +94,15 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn new(conversation: &'a Conversation, way: FlowDirection) -> Replay<'a> {
-        let events = conversation.segments.iter().filter_map(|segment| {
-            let sends = segment.way == way;
-            let at_ns = match sends {
-                true => Some(segment.sent_ns),
-                false => segment.arrived_ns,
-            };
-            Some((at_ns?, sends, segment))
-        });
-        let mut segments: Vec<_> = events.collect();
-        // At one moment, what comes is the reason of what is sent.
+        let of_way = |is_own: bool| {
+            let segments = conversation.segments.iter();
+            segments.filter(move |segment| (segment.way == way) == is_own)
+        };
+        let sent = of_way(true).map(|segment| (segment.sent_ns, true, segment));
+        let heard = of_way(false).filter_map(|segment| Some((segment.arrived_ns?, false, segment)));
+        let mut segments = Vec::with_capacity(conversation.segments.len());
+        segments.extend(sent.chain(heard));
+        // At one moment, what comes is the reason of what is sent. Both are in order, so this merges them.
         segments.sort_by_key(|(at_ns, sends, _)| (*at_ns, *sends));
         Replay {
             way,
@@ -119,7 +119,10 @@ impl<'a> Replay<'a> {
         let mut before: Option<(u64, State)> = None;
         for (at_ns, _, segment) in std::mem::take(&mut self.segments) {
             if let Some((from_ns, state)) = before.filter(|(from_ns, _)| *from_ns < at_ns) {
-                self.states.push((from_ns, at_ns, state));
+                match self.states.last_mut() {
+                    Some(last) if last.1 == from_ns && last.2 == state => last.1 = at_ns,
+                    _ => self.states.push((from_ns, at_ns, state)),
+                }
             }
             if segment.way == self.way {
                 next = segment.end().max(next);

@@ -72,9 +72,11 @@ impl Senders {
     fn by_packets(conversations: &[Conversation], window: Window) -> Senders {
         let ways = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
         let each = conversations.iter().flat_map(|conversation| {
+            let round_trip_ns = conversation.least_round_trip_ns();
             ways.map(|way| {
                 let key = (conversation.session, conversation.connection, way);
-                (key, clocked::sender(conversation, way, window))
+                let sender = clocked::sender(conversation, way, round_trip_ns, window);
+                (key, sender)
             })
         });
         Senders {

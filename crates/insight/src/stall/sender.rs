@@ -33,8 +33,43 @@ const FEEDBACK_NS: u64 = 100_000_000;
 #[must_use]
 pub fn stalls(conversation: &Conversation) -> Vec<Stall> {
     let ways = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
-    let of_way = |way| Sender::new(conversation, way).replay();
-    ways.into_iter().flat_map(of_way).collect()
+    let least_ns = ways.map(|way| conversation.least_transit_ns(way));
+    let round_trip_ns = least_ns.iter().sum();
+    let may_stall = |way: &FlowDirection| may_stall(conversation, *way, round_trip_ns);
+    let of_way = |way| {
+        let transit_ns = least_ns[way as usize];
+        Sender::new(conversation, way, transit_ns, round_trip_ns).replay()
+    };
+    { ways.into_iter() }
+        .filter(may_stall)
+        .flat_map(of_way)
+        .collect()
+}
+
+/// How long a sender waits for something, at the least, for it to count.
+fn least_stall_ns(round_trip_ns: u64) -> u64 {
+    LEAST_STALL_NS.max(round_trip_ns / ROUND_TRIP_PARTS)
+}
+
+/// Whether anything was sent that way that had been sent before, or left so late behind what was given to TCP and what was
+/// sent before it that it may have waited. Without such a segment there is nothing to be found by a replay.
+fn may_stall(conversation: &Conversation, way: FlowDirection, round_trip_ns: u64) -> bool {
+    let least_ns = least_stall_ns(round_trip_ns);
+    let (mut next, mut sent_ns) = (0, 0);
+    let segments = conversation.segments.iter();
+    let mut sent = segments.filter(|segment| segment.way == way && segment.payload_bytes > 0);
+    sent.any(|segment| {
+        let (place, since_ns) = (segment.place.max(next), sent_ns);
+        if segment.end() <= next {
+            return true;
+        }
+        (next, sent_ns) = (segment.end(), segment.sent_ns);
+        segment.sent_ns.saturating_sub(since_ns) >= least_ns
+            && conversation.pdu_at(way, place).is_some_and(|pdu| {
+                let from_ns = pdu.at_ns.max(since_ns);
+                segment.sent_ns.saturating_sub(from_ns) >= least_ns
+            })
+    })
 }
 
 /// One acknowledgement, or several that came together, and what was known before the first.
@@ -128,32 +163,38 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(conversation: &'a Conversation, way: FlowDirection) -> Self {
+    fn new(
+        conversation: &'a Conversation,
+        way: FlowDirection,
+        transit_ns: u64,
+        round_trip_ns: u64,
+    ) -> Self {
+        let mss = conversation.mss_bytes(way);
         Sender {
             conversation,
             way,
-            mss: conversation.mss_bytes(way),
-            round_trip_ns: conversation.least_round_trip_ns(),
+            mss,
+            round_trip_ns,
             release_ns: match conversation.times {
                 Times::Seen => RELEASE_NS,
                 Times::ByHandshake | Times::ByAcknowledgements => {
-                    let part_ns = conversation.least_round_trip_ns() / ROUND_TRIP_PARTS;
+                    let part_ns = round_trip_ns / ROUND_TRIP_PARTS;
                     ESTIMATED_RELEASE_NS.min(part_ns).max(RELEASE_NS)
                 }
             },
             hides_delays: conversation.times == Times::ByAcknowledgements
-                && 2 * conversation.least_transit_ns(way) >= KEPT_BACK_NS,
+                && 2 * transit_ns >= KEPT_BACK_NS,
             una: 0,
             next: 0,
             edge: None,
             edges: VecDeque::new(),
-            out: Outstanding::new(conversation.mss_bytes(way)),
+            out: Outstanding::new(mss),
             released: None,
             heard: Vec::new(),
             sent_ns: 0,
             seen_ns: 0,
             arrived_ns: None,
-            window: CongestionWindow::new(conversation.mss_bytes(way)),
+            window: CongestionWindow::new(mss),
             all_sent_ns: None,
             episode: None,
             recovered_ns: 0,
@@ -164,7 +205,7 @@ impl<'a> Sender<'a> {
 
     fn replay(mut self) -> Vec<Stall> {
         let segments = &self.conversation.segments;
-        let mut events: Vec<(u64, Event)> = Vec::new();
+        let mut events: Vec<(u64, Event)> = Vec::with_capacity(segments.len());
         let own = |segment: &Segment| segment.way == self.way;
         let placed = || segments.iter().enumerate();
         let sent = placed().filter(|(_, segment)| own(segment) && segment.payload_bytes > 0);
@@ -301,26 +342,29 @@ impl<'a> Sender<'a> {
         });
     }
 
-    /// How long the sender waits for something, at the least, for it to count.
     fn least_ns(&self) -> u64 {
-        LEAST_STALL_NS.max(self.round_trip_ns / ROUND_TRIP_PARTS)
+        least_stall_ns(self.round_trip_ns)
     }
 
     /// The stall that ends with this segment of new data, if one does.
     fn waited(&self, segment: &Segment) -> Option<Stall> {
         let now_ns = segment.sent_ns;
+        // While data is under way, the path is what takes time, not the sender.
+        let path_is_empty = self.arrived_ns.is_none_or(|arrived_ns| arrived_ns < now_ns);
+        let free_ns = self.sent_ns.max(self.recovered_ns);
+        if !path_is_empty || now_ns.saturating_sub(free_ns) < self.least_ns() {
+            return None;
+        }
         let pdu = self
             .conversation
             .pdu_at(self.way, segment.place.max(self.next))?;
-        let from_ns = pdu.at_ns.max(self.sent_ns).max(self.recovered_ns);
+        let from_ns = pdu.at_ns.max(free_ns);
         let gap_ns = now_ns.saturating_sub(from_ns);
-        // While data is under way, the path is what takes time, not the sender.
-        let path_is_empty = self.arrived_ns.is_none_or(|arrived_ns| arrived_ns < now_ns);
         let late_ns = match (segment.arrived_ns, self.arrived_ns) {
             (Some(this_ns), Some(last_ns)) => this_ns.saturating_sub(last_ns),
             _ => gap_ns,
         };
-        if gap_ns.min(late_ns) < self.least_ns() || !path_is_empty {
+        if gap_ns.min(late_ns) < self.least_ns() {
             return None;
         }
         let release = self.released.filter(|release| {

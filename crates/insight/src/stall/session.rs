@@ -157,6 +157,10 @@ pub fn r2t_waits(pdus: &[Row<Pdu>], sendings: &[Sendings<'_>]) -> Vec<Stall> {
 /// Times in which a command was there and MaxCmdSN did not let it go (RFC 7143 §4.2.2.1).
 #[must_use]
 pub fn command_window_waits(pdus: &[Row<Pdu>], tasks: &[Task]) -> Vec<Stall> {
+    // Captures do not tell when a command was there.
+    if !tasks.iter().any(|task| task.passed(Layer::Queue)) {
+        return Vec::new();
+    }
     let initiators = initiators(pdus);
     // Each session's MaxCmdSN as it grew, and the numbers of its commands.
     let mut opened: HashMap<SessionId, Vec<(u32, u64)>> = HashMap::default();

@@ -96,22 +96,23 @@ fn collect(
     carriers: &[Carrier],
 ) -> HashMap<usize, Vec<(Segment, u16)>> {
     let mut flows: HashMap<usize, Vec<(Segment, u16)>> = HashMap::default();
-    let mut places = Places::of(carriers);
+    let mut places = Places::of(traffic, carriers);
     let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::default();
-    let passes_several = has_several_paths(packets, traffic);
+    let loads = loads(packets, traffic);
     for (number, row) in packets.rows.iter().enumerate() {
         let packet = &row.record;
         let Some((flow, way)) = traffic.flow(packet) else {
             continue;
         };
-        let (place, acked) = places.see(packet);
+        let (place, acked) = places.see((flow, way), packet);
         let (Some(place), Some(acked)) = (place, acked) else {
             continue;
         };
-        let segments = flows.entry(flow).or_default();
+        let segments =
+            { flows.entry(flow) }.or_insert_with(|| Vec::with_capacity(loads[flow].packets));
         let left_ns = packet.departed.ns();
         let arrived_ns = (packet.verdict == Verdict::Delivered).then_some(left_ns);
-        if passes_several[flow] {
+        if loads[flow].has_several_paths {
             let alike = Alike::of(packet);
             if let Some((before, path)) = under_way.get_mut(&alike)
                 && *path != packet.path
@@ -142,17 +143,27 @@ fn collect(
     flows
 }
 
-/// Whether the packets of each flow pass several paths one way.
-fn has_several_paths(packets: &Table<Packet>, traffic: &Traffic) -> Vec<bool> {
-    let mut first: Vec<[Option<NameId>; 2]> = vec![[None; 2]; traffic.flows.len()];
-    let mut has_several = vec![false; traffic.flows.len()];
+/// What a flow's packets are, all together.
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    packets: usize,
+    /// Where the first one passed, each way.
+    first_path: [Option<NameId>; 2],
+    has_several_paths: bool,
+}
+
+/// Those of each flow.
+fn loads(packets: &Table<Packet>, traffic: &Traffic) -> Vec<Load> {
+    let mut loads = vec![Load::default(); traffic.flows.len()];
     for packet in packets.rows.iter().map(|row| &row.record) {
         if let Some((flow, way)) = traffic.flow(packet) {
-            let first = *first[flow][way as usize].get_or_insert(packet.path);
-            has_several[flow] |= first != packet.path;
+            let load = &mut loads[flow];
+            let first = *load.first_path[way as usize].get_or_insert(packet.path);
+            load.packets += 1;
+            load.has_several_paths |= first != packet.path;
         }
     }
-    has_several
+    loads
 }
 
 /// What each sender gave to TCP, as it recorded it, by place. A receiver's records do not tell when that was.
