@@ -12,3 +12,17 @@ pub fn resident_bytes(id: u32) -> io::Result<f64> {
     let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
     Ok(pages as f64 * rustix::param::page_size() as f64)
 }
+
+/// The most that process `id` has ever had in memory, in bytes.
+///
+/// # Errors
+/// When there is no such process, or `/proc` does not look as proc(5) says.
+pub fn most_resident_bytes(id: u32) -> io::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().next());
+    let kib: u64 = kib
+        .and_then(|kib| kib.parse().ok())
+        .ok_or(io::ErrorKind::InvalidData)?;
+    Ok(kib as f64 * 1024.0)
+}

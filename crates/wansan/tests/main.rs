@@ -6,6 +6,7 @@ mod crowd;
 mod disks;
 mod drain;
 mod initiator_check;
+mod long_capture;
 mod metrics;
 mod model;
 mod recording;
