@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use wansan_trace::Recorder;
 use wansan_trace::event::{
     Connection, Crossing, Packet, Path as PathSample, Pdu, Request, Stamp, Tcp, Thread,
 };
 use wansan_trace::file::{self, Kind, Table};
+use wansan_trace::{Recorder, SessionId};
 
 use crate::below;
 use crate::join::{Joined, join};
-use crate::wire::{self, Carrier};
+use crate::wire::{self, Carrier, Times};
 
 /// The records of one cell, its I/Os joined. Kinds that were not recorded are `None`.
 #[derive(Debug)]
@@ -92,6 +92,14 @@ impl Cell {
     pub fn is_captured(&self) -> bool {
         let is_of_packets = |carrier: &Carrier| carrier.begin.is_some();
         self.connection.is_none() && self.carriers.iter().any(is_of_packets)
+    }
+
+    /// Whether the records of a session begin with it: a capture may have begun in the middle.
+    #[must_use]
+    pub fn has_begin(&self, session: SessionId) -> bool {
+        let own = self.carriers.iter().filter(|it| it.session == session);
+        let mut begins = own.filter_map(|carrier| carrier.begin);
+        !begins.any(|begin| begin.times == Times::ByAcknowledgements)
     }
 
     /// Records that recorders lost, by kind and host; kinds and hosts that lost none are left out.

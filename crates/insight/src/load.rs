@@ -24,6 +24,9 @@ pub struct LoadUse {
     /// Median time from the latest completion to a submission, over the mean time between
     /// submissions.
     pub gap_ratio: f64,
+    /// Whether submissions keep a steadier distance from the latest completion than from a clock of
+    /// their mean rate.
+    pub follows_completions: bool,
     /// Whether the load is a closed loop pinned at its maximum: each completion is followed at
     /// once by the next submission.
     pub closed_loop: bool,
@@ -32,24 +35,43 @@ pub struct LoadUse {
     pub batches: bool,
 }
 
-/// How a session submits, from when each of its I/Os was submitted and completed.
+impl LoadUse {
+    /// Whether it has its maximum in flight nearly all of the time.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.pinned_ratio >= PINNED_RATIO
+    }
+
+    /// Whether the typical submission comes soon after a completion.
+    #[must_use]
+    pub fn is_prompt(&self) -> bool {
+        self.gap_ratio <= GAP_RATIO
+    }
+}
+
+/// How a session submits, from when each of its I/Os was submitted and completed. `has_begin` says whether the first of
+/// them are those that the load began with, as against those that were submitted first after a capture began.
 #[must_use]
-pub fn load_use(spans_ns: &[(u64, u64)], window: Window) -> LoadUse {
+pub fn load_use(spans_ns: &[(u64, u64)], window: Window, has_begin: bool) -> LoadUse {
     let population = Population::of(spans_ns.iter().copied());
     let times = Times::of(spans_ns);
     let most = population.max(window);
-    let pinned_ratio = population.mean(window) / most.max(1) as f64;
-    let gap_ratio = gap_ratio(&times, window);
-    let closed_loop = most > 0
-        && pinned_ratio >= PINNED_RATIO
-        && gap_ratio <= GAP_RATIO
-        && began_at_once(spans_ns, &population, most);
-    LoadUse {
-        pinned_ratio,
-        gap_ratio,
-        closed_loop,
-        batches: gap_ratio <= GAP_RATIO && in_batches(&times, most, window),
-    }
+    let mut gaps_ns = gaps_ns(&times, window);
+    let mut load = LoadUse {
+        pinned_ratio: population.mean(window) / most.max(1) as f64,
+        gap_ratio: gap_ratio(&mut gaps_ns, window),
+        follows_completions: follows_completions(&times, &gaps_ns, window),
+        closed_loop: false,
+        batches: false,
+    };
+    let follows = match has_begin {
+        true => began_at_once(spans_ns, &population, most),
+        // A steady closed loop whose I/Os lie apart looks as a paced load does that begins.
+        false => load.follows_completions,
+    };
+    load.closed_loop = most > 0 && load.is_pinned() && load.is_prompt() && follows;
+    load.batches = load.is_prompt() && in_batches(&times, most, window);
+    load
 }
 
 /// When I/Os were submitted, and when completed, each by time.
@@ -90,8 +112,8 @@ fn in_batches(times: &Times, most: u64, window: Window) -> bool {
     most > 1 && batches > 1 && (expected - ios as f64).abs() <= BATCH_TOLERANCE * ios as f64
 }
 
-/// See [`LoadUse::gap_ratio`]; infinite when nothing was submitted after a completion.
-fn gap_ratio(times: &Times, window: Window) -> f64 {
+/// The times from the latest completion to each submission that has one before it.
+fn gaps_ns(times: &Times, window: Window) -> Vec<u64> {
     let Times {
         submitted_ns,
         completed_ns,
@@ -106,13 +128,51 @@ fn gap_ratio(times: &Times, window: Window) -> f64 {
             gaps_ns.push(time_ns - completed_ns[completed - 1]);
         }
     }
-    if gaps_ns.is_empty() {
+    gaps_ns
+}
+
+/// See [`LoadUse::gap_ratio`]; infinite when nothing was submitted after a completion.
+fn gap_ratio(gaps_ns: &mut [u64], window: Window) -> f64 {
+    let Some(median_ns) = median(gaps_ns) else {
         return f64::INFINITY;
-    }
+    };
     let between_ns = window.length_ns() as f64 / gaps_ns.len() as f64;
-    let middle = gaps_ns.len() / 2;
-    let (_, median_ns, _) = gaps_ns.select_nth_unstable(middle);
-    *median_ns as f64 / between_ns
+    median_ns as f64 / between_ns
+}
+
+/// See [`LoadUse::follows_completions`]; false when nothing tells.
+fn follows_completions(times: &Times, gaps_ns: &[u64], window: Window) -> bool {
+    let submitted = times.submitted_ns.iter().copied();
+    let submitted_ns: Vec<u64> = submitted.filter(|&ns| window.contains(ns)).collect();
+    let (Some(&first_ns), Some(&last_ns)) = (submitted_ns.first(), submitted_ns.last()) else {
+        return false;
+    };
+    let ticks = submitted_ns.len().saturating_sub(1).max(1) as f64;
+    let tick_ns = (last_ns - first_ns) as f64 / ticks;
+    let off_clock_ns = submitted_ns.iter().zip(0_u64..).map(|(&ns, place)| {
+        // Shifted by all of the time: none is below 0.
+        let due_ns = first_ns + (tick_ns * place as f64) as u64;
+        (ns + (last_ns - first_ns)).saturating_sub(due_ns)
+    });
+    let by_clock_ns = spread_ns(off_clock_ns.collect());
+    let by_completions_ns = spread_ns(gaps_ns.to_vec());
+    by_completions_ns
+        .zip(by_clock_ns)
+        .is_some_and(|(by_completions, by_clock)| by_completions <= by_clock)
+}
+
+/// The median distance from the median; `None` of no numbers.
+fn spread_ns(mut all_ns: Vec<u64>) -> Option<u64> {
+    let middle_ns = median(&mut all_ns)?;
+    for ns in &mut all_ns {
+        *ns = ns.abs_diff(middle_ns);
+    }
+    median(&mut all_ns)
+}
+
+fn median(all_ns: &mut [u64]) -> Option<u64> {
+    let middle = all_ns.len() / 2;
+    (!all_ns.is_empty()).then(|| *all_ns.select_nth_unstable(middle).1)
 }
 
 /// Whether the load first came from a quarter to three quarters of its number in flight in less
@@ -121,11 +181,9 @@ fn gap_ratio(times: &Times, window: Window) -> f64 {
 /// a time does not count: that is how a session is set up. True when the start does not tell.
 fn began_at_once(spans_ns: &[(u64, u64)], population: &Population, most: u64) -> bool {
     let mut latencies_ns: Vec<u64> = spans_ns.iter().map(|span| span.1 - span.0).collect();
-    if latencies_ns.is_empty() {
+    let Some(latency_ns) = median(&mut latencies_ns) else {
         return true;
-    }
-    let middle = latencies_ns.len() / 2;
-    let (_, &mut latency_ns, _) = latencies_ns.select_nth_unstable(middle);
+    };
     let (quarter, most_of_it) = (most.div_ceil(4).max(2), (most * 3).div_ceil(4));
     if latency_ns < TELLING_LATENCY_NS || most_of_it <= quarter {
         return true;
@@ -143,5 +201,72 @@ fn began_at_once(spans_ns: &[(u64, u64)], population: &Population, most: u64) ->
     match (reached(quarter), reached(most_of_it)) {
         (Some(quarter_ns), Some(most_ns)) => most_ns - quarter_ns <= latency_ns / 5,
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATENCY_NS: u64 = 20_000_000;
+    const ALL: Window = Window {
+        from_ns: LATENCY_NS,
+        to_ns: 1_000_000_000,
+    };
+
+    /// A number that differs from place to place, and is below the bound.
+    fn scattered(place: u64, bound: u64) -> u64 {
+        (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % bound
+    }
+
+    /// Eight in flight from before the capture began: each completion is followed by the next submission.
+    fn closed(first_ns: [u64; 8], gap_ns: u64) -> Vec<(u64, u64)> {
+        let mut spans = Vec::new();
+        for (slot, mut from_ns) in (0..).zip(first_ns) {
+            while from_ns < ALL.to_ns {
+                let to_ns = from_ns + LATENCY_NS + scattered(from_ns, 30_000);
+                spans.push((from_ns, to_ns));
+                from_ns = to_ns + gap_ns + scattered(to_ns + slot, 20_000);
+            }
+        }
+        spans
+    }
+
+    /// One every so often, by a timer.
+    fn paced(interval_ns: u64) -> Vec<(u64, u64)> {
+        let places = 0..ALL.to_ns / interval_ns;
+        let each = places.map(|place| {
+            let from_ns = place * interval_ns + scattered(place, 60_000);
+            (from_ns, from_ns + LATENCY_NS + scattered(from_ns, 30_000))
+        });
+        each.collect()
+    }
+
+    const APART_NS: [u64; 8] = [
+        0, 2_100_000, 5_300_000, 7_100_000, 9_900_000, 12_800_000, 15_100_000, 18_000_000,
+    ];
+
+    #[test]
+    fn a_closed_loop_is_one_wherever_its_capture_begins() {
+        let together = [0, 1, 2, 3, 4, 5, 6, 7].map(|place| place * 15_000);
+        for first_ns in [APART_NS, together] {
+            let load = load_use(&closed(first_ns, 30_000), ALL, false);
+            assert!(load.closed_loop, "{first_ns:?}: {load:?}");
+        }
+    }
+
+    #[test]
+    fn a_pace_just_behind_its_completions_is_no_closed_loop() {
+        // The eighth of them comes 1 % of the interval after the first is done.
+        let load = load_use(&paced(LATENCY_NS * 101 / 800), ALL, false);
+        assert!(load.gap_ratio <= GAP_RATIO && load.is_pinned(), "{load:?}");
+        assert!(!load.closed_loop && !load.follows_completions, "{load:?}");
+    }
+
+    #[test]
+    fn a_load_that_waits_after_its_completions_follows_them() {
+        let load = load_use(&closed(APART_NS, 900_000), ALL, false);
+        assert!(load.gap_ratio > GAP_RATIO && load.is_pinned(), "{load:?}");
+        assert!(!load.closed_loop && load.follows_completions, "{load:?}");
     }
 }

@@ -192,7 +192,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
         sessions.push(SessionUse {
             session: session.to_string(),
             scope: scope(tasks, joined, window, held, &sums, latencies_ns),
-            load: load_use(&top_spans(tasks, joined), window),
+            load: load_use(&top_spans(tasks, joined), window, cell.has_begin(*session)),
             command_window: windows.get(session).copied(),
             connections: connection_uses(tasks, joined, pdus, window),
             r2t: asked.remove(session),

@@ -1,7 +1,10 @@
 //! Twins of what packets and PDUs alone show.
 
 use wansan_insight::Cell;
-use wansan_trace::NameId;
+use wansan_insight::join::Task;
+use wansan_insight::stall::Times;
+use wansan_insight::wire::Begin;
+use wansan_trace::{Layer, NameId};
 use wansan_twin::knob::Setting;
 use wansan_twin::{Reading, Twin, Unfit};
 
@@ -76,6 +79,32 @@ fn a_session_that_logged_in_before_the_capture_began() {
             (carrier.shifts, carrier.begin) = ([None; 2], None);
         }
     });
+}
+
+#[test]
+fn a_closed_loop_is_one_where_the_capture_begins_amid_its_ios() {
+    let mut world = world(
+        "luns = [\"memory:64MiB\"]\ncommand_window = 16",
+        "op = \"read\"\nblock = \"16KiB\"\nparallel = 16",
+    );
+    // On this link I/Os lie so far apart that the first ones seem to come at a pace.
+    world.path = "delay = \"20ms\"\nrate = \"100Mbit/s\"\nqueue = \"4MiB\"";
+    let mut cell = captured(&world);
+    let begins_ns = cell.joined.records.from_ns + 1_000_000_000;
+    let joined = &mut cell.joined;
+    let entered_ns = |task: &Task| task.enter_ns(Layer::App);
+    joined
+        .tasks
+        .retain(|task| entered_ns(task).is_some_and(|ns| ns >= begins_ns));
+    for carrier in &mut cell.carriers {
+        carrier.begin = Some(Begin {
+            first: [0; 2],
+            mss_bytes: [1448; 2],
+            times: Times::ByAcknowledgements,
+        });
+    }
+    let setup = Reading::of_packets(cell, true).unwrap().setup;
+    assert_eq!(setup.initiators[0].load.rate_per_s, None);
 }
 
 #[test]

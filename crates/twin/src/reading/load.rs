@@ -54,9 +54,10 @@ pub(super) fn loads(cell: &Cell, moved: &Moved, window: Window) -> Result<Vec<Se
     }
     let loads = sessions.into_iter().filter_map(|(session, ios)| {
         let in_window = |io: &Io| window.overlap_ns(io.submitted_ns, io.done_ns) > 0;
-        ios.iter()
-            .any(in_window)
-            .then(|| load(session, &whole(cell, session, ios), window))
+        ios.iter().any(in_window).then(|| {
+            let ios = whole(cell, session, ios);
+            load(session, &ios, window, cell.has_begin(session))
+        })
     });
     let loads: Vec<SessionLoad> = loads.collect::<Result<_, _>>()?;
     match loads.is_empty() {
@@ -140,7 +141,12 @@ fn way(pdu: &Pdu) -> Option<usize> {
     }
 }
 
-fn load(session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, Unfit> {
+fn load(
+    session: SessionId,
+    ios: &[Io],
+    window: Window,
+    has_begin: bool,
+) -> Result<SessionLoad, Unfit> {
     let unfit = |what: String| Unfit::Load { session, what };
     // Not those whose data was still on its way when the recording ended.
     let done: Vec<&Io> = ios
@@ -187,7 +193,7 @@ fn load(session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, U
         false => Arc::default(),
     };
     let spans: Vec<(u64, u64)> = own.iter().map(|io| (io.submitted_ns, io.done_ns)).collect();
-    let shape = load_use(&spans, window);
+    let shape = load_use(&spans, window, has_begin);
     let most = Population::of(spans.iter().copied()).max(window);
     let parallel = usize::try_from(most).unwrap_or(usize::MAX);
     let begun = spans
@@ -195,6 +201,12 @@ fn load(session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, U
         .filter(|(from_ns, _)| window.contains(*from_ns));
     let rate_per_s = begun.count() as f64 / window.seconds().max(1e-9);
     let is_closed = shape.closed_loop || shape.batches;
+    // It is neither paced, nor does it ask for all that it could.
+    let follows = shape.follows_completions && (shape.is_pinned() || shape.is_prompt());
+    if !is_closed && follows {
+        let what = "waits for its I/Os to be done, and for something else besides";
+        return Err(unfit(what.to_owned()));
+    }
     Ok(SessionLoad {
         session,
         began_ns: spans
