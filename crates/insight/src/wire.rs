@@ -329,46 +329,50 @@ struct Commands {
     answers_of: HashMap<TaskTag, Uses>,
 }
 
-/// The commands of each TCP connection; of two views of one, the initiator's.
-fn commands(pdus: &[Row<Pdu>], logins: &Logins) -> Vec<Commands> {
-    let mut found: BTreeMap<(SessionId, ConnectionId, usize, bool), Commands> = BTreeMap::new();
-    for pdu in pdus.iter().map(|row| &row.record) {
-        let request = pdu.opcode == SCSI_COMMAND;
-        if !request && !ANSWERS.contains(&pdu.opcode) {
-            continue;
+impl Commands {
+    /// None yet, of the connection that carried this PDU.
+    fn of(pdu: &Pdu, login: usize) -> Commands {
+        Commands {
+            session: pdu.session,
+            id: pdu.connection,
+            login,
+            requests_of: HashMap::default(),
+            answers_of: HashMap::default(),
         }
-        let by_initiator = request == (pdu.direction == PduDirection::Sent);
-        let Some(login) = logins.place(pdu, by_initiator) else {
-            continue;
-        };
-        let commands = found
-            .entry((pdu.session, pdu.connection, login, !by_initiator))
-            .or_insert_with(|| Commands {
-                session: pdu.session,
-                id: pdu.connection,
-                login,
-                requests_of: HashMap::default(),
-                answers_of: HashMap::default(),
-            });
-        let (of, place) = if request {
-            (&mut commands.requests_of, pdu.stream_offset + BHS_BYTES - 1)
-        } else {
-            (&mut commands.answers_of, pdu.stream_offset)
+    }
+
+    fn see(&mut self, pdu: &Pdu) {
+        let (of, place) = match pdu.opcode {
+            SCSI_COMMAND => (&mut self.requests_of, pdu.stream_offset + BHS_BYTES - 1),
+            _ => (&mut self.answers_of, pdu.stream_offset),
         };
         let uses = of.entry(pdu.task).or_default();
         uses.push((pdu.time.ns(), place));
     }
-    // The initiator's view comes first of two.
-    let mut kept: Vec<Commands> = Vec::new();
-    for commands in found.into_values() {
-        let same = |kept: &Commands| {
-            (kept.session, kept.id, kept.login) == (commands.session, commands.id, commands.login)
-        };
-        if !kept.last().is_some_and(same) {
-            kept.push(commands);
+}
+
+/// The commands of each TCP connection, as its initiator recorded them, or else its target.
+fn commands(pdus: &[Row<Pdu>], logins: &Logins) -> Vec<Commands> {
+    let mut known: BTreeMap<(SessionId, ConnectionId, usize), (bool, Commands)> = BTreeMap::new();
+    for by_initiator in [true, false] {
+        for pdu in pdus.iter().map(|row| &row.record) {
+            let request = pdu.opcode == SCSI_COMMAND;
+            let is_sent = pdu.direction == PduDirection::Sent;
+            if (request == is_sent) != by_initiator || !(request || ANSWERS.contains(&pdu.opcode)) {
+                continue;
+            }
+            let Some(login) = logins.place(pdu, by_initiator) else {
+                continue;
+            };
+            let (is_of_initiator, commands) = known
+                .entry((pdu.session, pdu.connection, login))
+                .or_insert_with(|| (by_initiator, Commands::of(pdu, login)));
+            if *is_of_initiator == by_initiator {
+                commands.see(pdu);
+            }
         }
     }
-    kept
+    known.into_values().map(|(_, commands)| commands).collect()
 }
 
 /// When an I/O's request and answer passed.
