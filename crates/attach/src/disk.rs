@@ -142,7 +142,7 @@ enum Link {
         since: Instant,
         attempt: Option<Receiver<LoggedIn>>,
         next: Instant,
-        /// Why the attempt before failed: it is told when the reason is another one.
+        /// Why the last attempt failed; a reason is reported once.
         said: String,
     },
     /// Another host has removed the key that this one had registered.

@@ -4,17 +4,17 @@ use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::vpd::{self, Identification};
 use wansan_iscsi::scsi::{Sense, SenseKey, cdb};
-use wansan_iscsi::wire::{Lun, Residual, ScsiStatus};
+use wansan_iscsi::wire::{Lun, ScsiStatus};
 use wansan_workload::failure;
 
 use crate::initiator::InitiatorError;
-use crate::load::command;
+use crate::load::{command, data};
 use crate::sessions::Execute;
 
 /// Room for the longest page that any unit is known to have, in bytes.
 const PAGE_BYTES: u16 = 1024;
 
-/// The pages that are asked for; commands for them bear their codes.
+/// The VPD pages to request; the page code identifies the command.
 const PAGES: [u8; 2] = [vpd::IDENTIFICATION, vpd::SERIAL_NUMBER];
 
 /// More unit attentions than a target queues.
@@ -186,15 +186,8 @@ impl Answers {
 
 /// The data of a read that has succeeded, as far as it came.
 fn answer(done: Completion) -> Option<Vec<u8>> {
-    let answer = done.outcome.ok()?;
-    if answer.status != ScsiStatus::Good {
-        return None;
-    }
-    let mut data = done.transfer.into_buffer();
-    if let Residual::Underflow(bytes) = answer.residual {
-        data.truncate(data.len().saturating_sub(bytes as usize));
-    }
-    Some(data)
+    let status = done.outcome.as_ref().ok()?.status;
+    (status == ScsiStatus::Good).then(|| data(done))?
 }
 
 #[cfg(test)]

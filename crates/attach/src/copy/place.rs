@@ -118,7 +118,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
         || are_devices && one.rdev() == other.rdev()
 }
 
-/// Whether names of hosts lead to one address. Those that cannot be looked up are told when they are needed.
+/// Whether two host names resolve to one address. A name that does not resolve is reported when it is connected to.
 fn share_address(one: (&str, u16), other: (&str, u16)) -> bool {
     let addresses = |place: (&str, u16)| place.to_socket_addrs().into_iter().flatten();
     let others: Vec<SocketAddr> = addresses(other).collect();

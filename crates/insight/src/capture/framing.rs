@@ -500,8 +500,8 @@ impl Framing {
 }
 
 /// Whether the directions of a connection, whose beginning was not seen and in which no PDU has been found, carry none. Amid
-/// the data of writes or reads one of them has to be searched in vain until the other shows its PDUs, which may take a
-/// round trip and longer.
+/// the data of writes or reads one direction shows no header until the other has shown its PDUs, which may take a
+/// round trip or longer.
 pub(super) fn are_foreign(directions: [&Framing; 2]) -> bool {
     let most = directions.map(Framing::searched);
     let is_heard = |of: &Framing| of.searched() > 0 && !of.may_be_pdus();

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 /// What is read at once.
 const READ_BYTES: usize = 1 << 18;
-/// The least that there is room for. The kernel gives memory for it as it fills.
+/// Least capacity. The kernel allocates the pages as they are written.
 const LEAST_BYTES: usize = 1 << 22;
 
 /// Bytes that are still needed, by their places in all that was ever kept.

@@ -39,7 +39,7 @@ pub struct Handshake {
 /// What a connection that has logged in enters.
 #[derive(Debug)]
 pub enum Entry {
-    /// The session that there is, by [`Session::admit`].
+    /// The existing session, by [`Session::admit`].
     Joins(Box<Handshake>),
     /// A session of its own, which takes another one's place by [`Session::reinstate`].
     Leads(Box<Session>),

@@ -90,7 +90,7 @@ pub fn page(
 }
 
 /// What came of a read, without what did not.
-fn data(done: Completion) -> Option<Vec<u8>> {
+pub(crate) fn data(done: Completion) -> Option<Vec<u8>> {
     let answer = done.outcome.ok()?;
     let mut data = done.transfer.into_buffer();
     if let Residual::Underflow(bytes) = answer.residual {

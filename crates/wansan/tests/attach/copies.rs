@@ -37,7 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a bandwidth bounds a copy", bandwidth),
         trial("copies that cannot be are told in one line", refusals),
         trial(
-            "standard input that is longer than the disk is told so",
+            "standard input that is longer than the disk is refused",
             longer,
         ),
         trial("a file is the destination of one copy at a time", at_once),
@@ -389,7 +389,7 @@ impl Change for UnderWay {
             _ => false,
         };
         if has_status {
-            // A path that takes some time: what is asked for meanwhile is under way as well.
+            // A delay on the path keeps several transfers in flight.
             thread::sleep(Duration::from_millis(5));
             let mut tags = self.tags.lock().expect("no panic");
             tags.remove(&[pdu[16], pdu[17], pdu[18], pdu[19]]);

@@ -102,7 +102,7 @@ fn read_ahead() -> Result<(), Stop> {
     ];
     let all = |it: &[u64; 6]| it[0] + it[1] + it[2] == READS;
     let [hits, waits, misses, fetched, wasted, ahead] = disk.once(names, all)?;
-    // The first reads have to show that there is an order.
+    // Read-ahead starts once the first reads are found to be sequential.
     require(misses < 16, || format!("{misses} misses"))?;
     let served = (hits + waits) * READ_BYTES;
     let unread = fetched - served;

@@ -53,7 +53,7 @@ impl Thread {
         }
     }
 
-    /// Serves for a second; what each session got in the second half.
+    /// Runs one second; returns what each session got in its second half.
     fn run(&mut self) -> Vec<u64> {
         let begins = self.now_us;
         let mut period_ends = begins + PERIOD_US;
