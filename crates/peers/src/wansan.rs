@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -218,12 +218,27 @@ fn start(
     };
     match started.filter(|line| line["event"] == event) {
         Some(started) => Ok((process, started, folder)),
-        None => Err(PeerError::TimedOut {
-            program,
-            awaited: event,
-            limit: START_LIMIT,
-            output: format!("{line:?}\n{}", read_log(folder.path())),
-        }),
+        None => {
+            let log = read_log(folder.path());
+            Err(match line {
+                Err(RecvTimeoutError::Timeout) => PeerError::TimedOut {
+                    program,
+                    awaited: event,
+                    limit: START_LIMIT,
+                    output: log,
+                },
+                Ok(Some(Ok(line))) => PeerError::Failed {
+                    program,
+                    what: format!("its first line is no `{event}`"),
+                    output: format!("{line}\n{log}"),
+                },
+                _ => PeerError::Failed {
+                    program,
+                    what: format!("it ended before it was {event}"),
+                    output: log,
+                },
+            })
+        }
     }
 }
 
@@ -263,6 +278,10 @@ mod tests {
     #[test]
     fn a_program_that_is_no_target_is_reported_with_what_it_said() {
         let error = Target::start(Path::new("/bin/ls"), &[]).unwrap_err();
-        assert!(error.to_string().contains("not listening"), "{error}");
+        let error = error.to_string();
+        assert!(
+            error.contains("ended before it was listening") && error.contains("target"),
+            "{error}"
+        );
     }
 }

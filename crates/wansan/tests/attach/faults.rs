@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use wansan_peers::process::{free_address, run};
 use wansan_peers::program::find;
 use wansan_peers::trial::{Stop, require, trial};
@@ -177,8 +177,13 @@ fn target_stays_away() -> Result<(), Stop> {
 }
 
 /// Kills a process.
+/// Kills a program that the test started, and waits until it has let go of its ports and files. Its exit status is
+/// left to be collected.
 pub(crate) fn kill(id: u32) -> Result<(), Stop> {
-    signal(id, Signal::KILL)
+    signal(id, Signal::KILL)?;
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(pid(id)?), ended).map_err(|errno| Stop::Failed(errno.to_string()))?;
+    Ok(())
 }
 
 /// Has it do nothing until it is to go on.
@@ -196,9 +201,12 @@ pub(crate) fn terminate(id: u32) -> Result<(), Stop> {
 }
 
 fn signal(id: u32, signal: Signal) -> Result<(), Stop> {
+    kill_process(pid(id)?, signal).map_err(|errno| Stop::Failed(errno.to_string()))
+}
+
+fn pid(id: u32) -> Result<Pid, Stop> {
     let id = i32::try_from(id).ok().and_then(Pid::from_raw);
-    let id = id.ok_or(Stop::Failed("no process id".to_owned()))?;
-    kill_process(id, signal).map_err(|errno| Stop::Failed(errno.to_string()))
+    id.ok_or(Stop::Failed("no process id".to_owned()))
 }
 
 fn ends() -> Result<(), Stop> {
