@@ -1,6 +1,6 @@
 //! A look at this host's iSCSI sessions, and what it tells.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use serde::Serialize;
@@ -45,10 +45,12 @@ pub struct Diagnosis {
     pub slices: u64,
     /// Where it comes from.
     pub sources: Vec<Source>,
-    /// Each session that had I/Os.
+    /// Each session of which I/Os began and ended.
     pub sessions: Vec<SessionDiagnosis>,
     /// Each device of dm-multipath whose paths are disks of these.
     pub multipaths: Vec<MultipathDiagnosis>,
+    /// iSCSI connections with I/Os none of which began and ended.
+    pub unfinished: Vec<String>,
     /// iSCSI connections without I/Os.
     pub quiet: Vec<String>,
 }
@@ -187,23 +189,27 @@ pub fn diagnose(host: &Host, capture: Option<&Capture>, looked: &Looked) -> Vec<
     found
 }
 
-/// Connections of the host that the capture has no I/Os of.
+/// Connections of the host without a session in `found`: those whose I/Os the capture has only parts of, and those of which
+/// it has none.
 #[must_use]
-pub fn quiet(host: &Host, found: &[SessionDiagnosis]) -> Vec<String> {
-    let busy: Vec<(SocketAddr, SocketAddr)> = found
-        .iter()
-        .flat_map(|session| session.connections.iter().copied())
-        .collect();
-    let quiet = host.connections.iter().filter(|connection| {
-        let (initiator, target) = connection.ends();
-        !busy.contains(&(initiator, target))
-    });
-    quiet
-        .map(|connection| {
-            let (initiator, target) = connection.ends();
-            format!("{initiator} to {target}")
-        })
-        .collect()
+pub fn without_whole_ios(
+    host: &Host,
+    capture: Option<&Capture>,
+    found: &[SessionDiagnosis],
+) -> [Vec<String>; 2] {
+    let whole = found.iter().flat_map(|session| &session.connections);
+    let whole: BTreeSet<(SocketAddr, SocketAddr)> = whole.copied().collect();
+    let ends = host.connections.iter().map(|connection| connection.ends());
+    let (unfinished, quiet): (Vec<_>, Vec<_>) = ends
+        .filter(|ends| !whole.contains(ends))
+        .partition(|&(initiator, target)| {
+            capture.is_some_and(|capture| capture.has_ios(initiator, target))
+        });
+    [unfinished, quiet].map(|ends| {
+        let each = ends.into_iter();
+        each.map(|(initiator, target)| format!("{initiator} to {target}"))
+            .collect()
+    })
 }
 
 /// Each device of dm-multipath, and how I/Os passed its paths.

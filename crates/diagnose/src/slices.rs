@@ -236,6 +236,7 @@ mod tests {
             sources: Vec::new(),
             sessions: vec![session],
             multipaths: Vec::new(),
+            unfinished: Vec::new(),
             quiet: Vec::new(),
         }
     }

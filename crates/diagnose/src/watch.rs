@@ -18,7 +18,9 @@ use wansan_trace::{ConnectionId, Instant, SessionId};
 
 use crate::block::{BlockUse, Counters, Disk};
 use crate::budget::{Budget, Meter};
-use crate::diagnosis::{Diagnosis, Looked, Source, diagnose, multipaths, packets_used, quiet};
+use crate::diagnosis::{
+    Diagnosis, Looked, Source, diagnose, multipaths, packets_used, without_whole_ios,
+};
 use crate::filter::MOST_PORTS;
 use crate::host::{Host, canonical};
 use crate::packets::Packets;
@@ -146,12 +148,14 @@ impl<'h> Watch<'h> {
         let sessions = diagnose(self.host, capture.as_ref(), &looked);
         let mut sources = sources(self.host, capture.as_ref(), (packets, sampled), &looked);
         sources.extend(traced.sources);
+        let [unfinished, quiet] = without_whole_ios(self.host, capture.as_ref(), &sessions);
         let diagnosis = Diagnosis {
             seconds,
             looked_seconds: seconds,
             slices: 1,
             sources,
-            quiet: quiet(self.host, &sessions),
+            unfinished,
+            quiet,
             multipaths: multipaths(self.host, &sessions, &looked, seconds),
             sessions,
         };

@@ -308,6 +308,15 @@ impl Capture {
         self.cell.tcp = (!rows.is_empty()).then(|| records::table(rows));
     }
 
+    /// Whether the session with a connection between these ends had I/Os, whole ones or parts.
+    #[must_use]
+    pub fn has_ios(&self, initiator: SocketAddr, target: SocketAddr) -> bool {
+        let mut carriers = self.cell.carriers.iter();
+        let found = carriers.find(|of| (of.initiator, of.target) == (initiator, target));
+        let tasks = &self.cell.joined.tasks;
+        found.is_some_and(|of| tasks.iter().any(|task| task.session == of.session))
+    }
+
     /// All of it in numbers, and what only a look at each session alone tells, by its name.
     #[must_use]
     pub fn by_session(&self) -> (CellSummary, BTreeMap<String, CapturedSession>) {

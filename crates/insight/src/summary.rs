@@ -55,7 +55,7 @@ pub struct LayerUse {
 pub struct Scope {
     /// I/Os completed in the window of which all crossings were recorded.
     pub ios: u64,
-    /// The same per second.
+    /// I/Os completed in the window per second, also those that began before anything was recorded.
     pub iops: f64,
     /// Their latency at the top layer.
     pub latency: Latency,
@@ -272,6 +272,10 @@ fn scope(
     latencies_ns: Vec<u64>,
 ) -> Scope {
     let mean = |sum: u128| sum as f64 / sums.ios.max(1) as f64;
+    let done = tasks.iter().filter(|task| {
+        let done_ns = joined.top().and_then(|top| task.leave_ns(top));
+        done_ns.is_some_and(|ns| window.contains(ns))
+    });
     let layers = joined
         .layers
         .iter()
@@ -297,7 +301,7 @@ fn scope(
         .collect();
     Scope {
         ios: sums.ios,
-        iops: sums.ios as f64 / window.seconds().max(1e-9),
+        iops: done.count() as f64 / window.seconds().max(1e-9),
         latency: Latency::of(latencies_ns),
         layers,
         store_queue_share: Population::of(joined.way_in_spans(tasks, Layer::Store))

@@ -131,8 +131,12 @@ class DiagnosisPage {
       return;
     }
     const { at_s, diagnosis } = message;
-    const quiet = diagnosis.quiet.length > 0 ? ` Without I/Os: ${diagnosis.quiet.join(", ")}.` : "";
-    this.#state.textContent = `${formatFixed(at_s, 0)} s; ${diagnosis.sessions.length} sessions with I/Os.${quiet}`;
+    const others = [
+      { text: "I/Os take longer than the time looked at", connections: diagnosis.unfinished },
+      { text: "Without I/Os", connections: diagnosis.quiet },
+    ].filter(({ connections }) => connections.length > 0);
+    const state = [`${formatFixed(at_s, 0)} s; ${diagnosis.sessions.length} sessions with I/Os`, ...others.map(({ text, connections }) => `${text}: ${connections.join(", ")}`)];
+    this.#state.textContent = `${state.join(". ")}.`;
     this.#sources.replaceChildren(...diagnosis.sources.map(({ name, what }) => el("li", {}, `${name}: ${what}`)));
     this.#show(at_s, diagnosis);
   }

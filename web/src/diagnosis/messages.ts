@@ -44,6 +44,7 @@ export interface Session {
 export interface Diagnosis {
   sources: { name: string; what: string; is_used: boolean }[];
   sessions: Session[];
+  unfinished: string[];
   quiet: string[];
 }
 

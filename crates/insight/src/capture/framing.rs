@@ -226,8 +226,13 @@ impl Framing {
             *at = self.next;
             self.searched += 1;
             let is_header = |at: &usize| self.goes_on(&seen[*at..], *at == 0);
-            if let Some(before) = (0..seen.len()).find(is_header) {
+            let before = match self.fills(login, seen, length - old) {
+                true => Some(0),
+                false => (0..seen.len()).find(is_header),
+            };
+            if let Some(before) = before {
                 self.next += before as u64;
+                self.searched = 0;
                 seen = &seen[before..];
                 self.await_header();
             }
@@ -377,9 +382,7 @@ impl Framing {
         };
         let length = pdu_bytes(&bhs, digests);
         self.requests = Some(is_request(&bhs));
-        for (newest, number) in self.numbers.iter_mut().zip(numbers(&bhs, known)) {
-            *newest = number.or(*newest);
-        }
+        go_on(&mut self.numbers, numbers(&bhs, known));
         found.push(Found {
             bhs,
             offset: at,
@@ -407,44 +410,63 @@ impl Framing {
         let State::Searching { seen, .. } = &self.state else {
             return;
         };
-        let candidates = match login.known_digests() {
-            Some(digests) => vec![digests],
-            None => Digests::ALL.to_vec(),
-        };
-        let rows: Vec<Row> = candidates.iter().map(|of| self.row(seen, *of)).collect();
-        let found_row = rows.iter().position(|row| matches!(row, Row::Whole));
-        let is_open = rows.iter().any(|row| matches!(row, Row::Short));
-        match found_row {
-            Some(place) => {
-                login.tell_digests(candidates[place]);
-                let seen = seen.clone();
-                self.next = at;
-                self.searched = 0;
-                self.state = State::Header {
-                    at,
-                    seen: Vec::new(),
-                };
-                self.known(login, &seen, found);
-            }
-            None if is_open && seen.len() <= MOST_PROBED_BYTES => {}
-            None => self.search(),
+        let is_open = login.choices().any(|of| self.row(seen, of) == Row::Short);
+        if login.keep(|of| self.row(seen, of) == Row::Whole) {
+            let seen = seen.clone();
+            self.next = at;
+            self.searched = 0;
+            self.state = State::Header {
+                at,
+                seen: Vec::new(),
+            };
+            self.known(login, &seen, found);
+        } else if !is_open {
+            self.search();
         }
     }
 
-    /// Whether PDUs with these digests follow each other from the first byte on.
+    /// Whether PDUs with these digests follow each other from the first byte on, whose sequence numbers go on.
     fn row(&self, seen: &[u8], digests: Digests) -> Row {
-        let mut rest = seen;
+        let mut at = 0;
+        let mut newest = self.numbers;
         for _ in 0..PDUS_IN_A_ROW {
-            let Some(bhs) = rest.first_chunk::<BHS_BYTES>() else {
-                return Row::Short;
-            };
-            if !self.is_header(bhs, BHS_BYTES) {
+            // Data may look like the header of a long PDU.
+            if at > MOST_PROBED_BYTES {
                 return Row::None;
             }
-            let length = pdu_bytes(bhs, digests) as usize;
-            rest = rest.get(length..).unwrap_or(&[]);
+            let Some(bhs) = seen.get(at..).and_then(<[u8]>::first_chunk::<BHS_BYTES>) else {
+                return Row::Short;
+            };
+            let numbers = numbers(bhs, BHS_BYTES);
+            if !self.is_header(bhs, BHS_BYTES) || !are_near(newest, numbers) {
+                return Row::None;
+            }
+            go_on(&mut newest, numbers);
+            at += pdu_bytes(bhs, digests) as usize;
         }
         Row::Whole
+    }
+
+    /// Whether PDUs are all that a segment of `length` bytes carries, of which `seen` were captured: the last one ends where it
+    /// does. Hardly any data looks so.
+    fn fills(&self, login: &mut Login, seen: &[u8], length: u64) -> bool {
+        login.keep(|digests| {
+            let mut at = 0;
+            let mut newest = self.numbers;
+            while at < length {
+                let header = usize::try_from(at).ok().and_then(|at| seen.get(at..));
+                let Some(bhs) = header.and_then(<[u8]>::first_chunk::<BHS_BYTES>) else {
+                    return false;
+                };
+                let numbers = numbers(bhs, BHS_BYTES);
+                if !self.is_header(bhs, BHS_BYTES) || !are_near(newest, numbers) {
+                    return false;
+                }
+                go_on(&mut newest, numbers);
+                at += pdu_bytes(bhs, digests);
+            }
+            at == length
+        })
     }
 
     /// Whether this may be a header of this direction, of which `known` bytes were captured.
@@ -473,17 +495,9 @@ impl Framing {
         if !is_beginning && !numbers.iter().all(|number| number.is_some_and(|n| n > 0)) {
             return false;
         }
-        let pairs = self.numbers.iter().zip(numbers);
-        let mut apart = pairs.filter_map(|(newest, number)| {
-            Some(
-                number?
-                    .wrapping_sub((*newest)?)
-                    .cast_signed()
-                    .unsigned_abs(),
-            )
-        });
-        let first = apart.next();
-        let is_near = first.is_some_and(|first| first < NEAR) && apart.all(|next| next < NEAR);
+        let is_known = |pair: (&Option<u32>, &Option<u32>)| pair.0.is_some() && pair.1.is_some();
+        let is_near =
+            self.numbers.iter().zip(&numbers).any(is_known) && are_near(self.numbers, numbers);
         is_near && self.is_header(&bhs, known)
     }
 
@@ -510,6 +524,23 @@ pub(super) fn are_foreign(directions: [&Framing; 2]) -> bool {
         false => MOST_SEARCHED_ALONE,
     };
     most.into_iter().any(|searched| searched >= enough)
+}
+
+/// Whether numbers are no further than [`NEAR`] from the newest, as far as both are known.
+fn are_near(newest: Numbers, numbers: Numbers) -> bool {
+    newest.into_iter().zip(numbers).all(|pair| match pair {
+        (Some(newest), Some(number)) => {
+            number.wrapping_sub(newest).cast_signed().unsigned_abs() < NEAR
+        }
+        _ => true,
+    })
+}
+
+/// Takes the numbers of the next PDU, as far as it has them.
+fn go_on(newest: &mut Numbers, numbers: Numbers) {
+    for (newest, number) in newest.iter_mut().zip(numbers) {
+        *newest = number.or(*newest);
+    }
 }
 
 /// The sequence numbers in the first `known` bytes of a header.
@@ -670,6 +701,98 @@ mod tests {
             &[(900, 2000), (next - 300, next + 500)],
         );
         assert_eq!(offsets(&found), [next as u64]);
+    }
+
+    /// Data as programs have it, the same for the same seed.
+    fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        (0..bytes).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn a_pdu_alone_in_its_segment_is_found_at_once() {
+        const RESPONSE: u8 = 0x21;
+        let mut answers = Framing::new(false);
+        let answer = pdu(RESPONSE, [7, 9], 0);
+        let found = feed(&mut answers, &answer, &[(0, answer.len())]);
+        assert_eq!(offsets(&found), [0]);
+        // So the writes that follow are found, however long their data.
+        let (mut writes, mut ends) = (Vec::new(), Vec::new());
+        for number in 0..4 {
+            ends.push(writes.len() as u64);
+            writes.extend(pdu(COMMAND, [10 + number, 7], 0));
+            writes[ends[number as usize] as usize + 5] = 1;
+            writes.extend(noise(u64::from(number), 1 << 16));
+        }
+        let parts = |from: usize| {
+            let begins = (from..writes.len()).step_by(SEGMENT);
+            let each = begins.map(|at| (at, (at + SEGMENT).min(writes.len())));
+            each.collect::<Vec<_>>()
+        };
+        let mut requests = Framing::new(false);
+        requests.learn_from(&answers);
+        let found = feed(&mut requests, &writes, &parts(5 * SEGMENT));
+        assert_eq!(offsets(&found), ends[1..]);
+    }
+
+    #[test]
+    fn data_that_looks_like_a_long_pdu_does_not_hide_those_behind_it() {
+        const RESPONSE: u8 = 0x21;
+        let mut write = pdu(COMMAND, [70_010, 70_007], 0);
+        write[5] = 1;
+        write.extend(noise(3, 1 << 16));
+        // A header as far as that can be seen, of a PDU of 192 KiB.
+        write[SEGMENT..SEGMENT + BHS_BYTES].fill(0);
+        write[SEGMENT..SEGMENT + 2].copy_from_slice(&[0x05, 0x80]);
+        write[SEGMENT + 5] = 3;
+        let next = write.len() as u64;
+        let stream = [write, pdu(COMMAND, [70_011, 70_007], 0)].concat();
+        let mut answers = Framing::new(false);
+        let answer = pdu(RESPONSE, [70_007, 70_009], 0);
+        feed(&mut answers, &answer, &[(0, answer.len())]);
+        let mut requests = Framing::new(false);
+        let (mut login, mut found) = (Login::default(), Vec::new());
+        for at in (SEGMENT..stream.len()).step_by(SEGMENT) {
+            let seen = &stream[at..(at + SEGMENT).min(stream.len())];
+            requests.feed(&mut login, at as u64, seen, seen.len() as u64, &mut found);
+            // The other direction is heard meanwhile.
+            if at > 8 * SEGMENT {
+                requests.learn_from(&answers);
+            }
+        }
+        requests.finish(&mut login, &mut found);
+        assert_eq!(offsets(&found), [next]);
+    }
+
+    #[test]
+    fn pdus_without_data_do_not_tell_whether_data_have_digests() {
+        let command = pdu(COMMAND, [9, 7], 0);
+        let stream = [&command[..], &command, &command].concat();
+        let mut framing = Framing::new(false);
+        let (mut login, mut found) = (Login::default(), Vec::new());
+        framing.feed(&mut login, 0, &stream, stream.len() as u64, &mut found);
+        assert_eq!(offsets(&found), [0, 48, 96]);
+        assert_eq!(login.choices().count(), 2);
+        let mut answers = Framing::new(false);
+        answers.learn_from(&framing);
+        // Data of 8 bytes, and a digest of theirs.
+        let data = [pdu(DATA_IN, [7, 9], 8), vec![1; 4]].concat();
+        let data = [&data[..], &data, &data].concat();
+        answers.feed(&mut login, 0, &data, data.len() as u64, &mut found);
+        assert_eq!(offsets(&found)[3..], [0, 60, 120]);
+        assert_eq!(
+            login.digests(),
+            Digests {
+                header: false,
+                data: true
+            }
+        );
     }
 
     #[test]

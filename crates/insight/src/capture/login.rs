@@ -41,7 +41,8 @@ impl Digests {
 /// What is known of a connection's session.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Login {
-    digests: Option<Digests>,
+    /// Which of [`Digests::ALL`] are not in force.
+    excluded: [bool; Digests::ALL.len()],
     session: Option<SessionId>,
     connection: Option<ConnectionId>,
     pub(super) initiator_name: Option<String>,
@@ -49,19 +50,27 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// The digests in force after login: none, where nothing is known.
+    /// The digests in force after login: the most usual ones, where several may be.
     pub(super) fn digests(&self) -> Digests {
-        self.digests.unwrap_or_default()
+        self.choices().next().unwrap_or_default()
     }
 
-    /// The same, if it is known.
-    pub(super) fn known_digests(&self) -> Option<Digests> {
-        self.digests
+    /// Those that may be in force.
+    pub(super) fn choices(&self) -> impl Iterator<Item = Digests> {
+        let all = Digests::ALL.into_iter().zip(self.excluded);
+        all.filter_map(|(digests, is_excluded)| (!is_excluded).then_some(digests))
     }
 
-    /// They were derived from PDUs that follow each other.
-    pub(super) fn tell_digests(&mut self, digests: Digests) {
-        self.digests.get_or_insert(digests);
+    /// Leaves those that fit PDUs that follow each other, if any does: PDUs without data have no digest of it, and those with
+    /// one digest do not tell which it is.
+    pub(super) fn keep(&mut self, fits: impl Fn(Digests) -> bool) -> bool {
+        let fitting = self.choices().any(&fits);
+        if fitting {
+            for (digests, is_excluded) in Digests::ALL.into_iter().zip(&mut self.excluded) {
+                *is_excluded |= !fits(digests);
+            }
+        }
+        fitting
     }
 
     /// The session and the connection, once a login has ended.
@@ -94,6 +103,6 @@ impl Login {
                 _ => {}
             }
         }
-        self.digests = Some(digests);
+        self.excluded = Digests::ALL.map(|other| other != digests);
     }
 }

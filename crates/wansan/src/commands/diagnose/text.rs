@@ -56,6 +56,13 @@ pub(super) fn print(out: &mut dyn Write, diagnosis: &Diagnosis) -> io::Result<()
     if diagnosis.sessions.is_empty() {
         writeln!(out, "\nNo I/O began and ended meanwhile.")?;
     }
+    if !diagnosis.unfinished.is_empty() {
+        let connections = diagnosis.unfinished.join(", ");
+        writeln!(
+            out,
+            "\nI/Os take longer than the time looked at (look longer: --for): {connections}"
+        )?;
+    }
     if !diagnosis.quiet.is_empty() {
         writeln!(out, "\nWithout I/Os: {}", diagnosis.quiet.join(", "))?;
     }
