@@ -17,6 +17,7 @@ mod host_program;
 mod image;
 mod lio;
 pub(crate) mod lio_tracing;
+mod long_path;
 mod lost_data;
 mod multipath;
 mod netem;
@@ -39,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         attached::trials(),
         open_iscsi::trials(),
         diagnose::trials(),
+        long_path::trials(),
         lio::trials(),
         lio_tracing::trials(),
         reservations::trials(),

@@ -353,7 +353,7 @@ fn is_named_and_lifted(guest: &mut Guest, case: &Case) -> Result<(), Stop> {
 }
 
 /// Runs all commands that are printed, as they are.
-fn run_printed(guest: &mut Guest, told: &Value) -> Result<(), Stop> {
+pub(super) fn run_printed(guest: &mut Guest, told: &Value) -> Result<(), Stop> {
     let changes = told["changes"].as_array().into_iter().flatten();
     let commands = changes.flat_map(|change| change["commands"].as_array().into_iter().flatten());
     for command in commands.filter_map(Value::as_str) {
@@ -377,7 +377,7 @@ fn load_of(guest: &mut Guest, disk: &str, depth: u32) -> Result<(), Stop> {
     Ok(())
 }
 
-fn stop(guest: &mut Guest) -> Result<(), Stop> {
+pub(super) fn stop(guest: &mut Guest) -> Result<(), Stop> {
     guest.run(
         "kill $(cat /run/fio.pid); while [ -d /proc/$(cat /run/fio.pid) ]; do sleep 0.1; done",
     )?;
@@ -385,7 +385,7 @@ fn stop(guest: &mut Guest) -> Result<(), Stop> {
 }
 
 /// What is said of the only session.
-fn diagnosed(guest: &mut Guest) -> Result<Value, Stop> {
+pub(super) fn diagnosed(guest: &mut Guest) -> Result<Value, Stop> {
     let told = whole(guest)?;
     let sessions = told["sessions"].as_array().map_or(0, Vec::len);
     require(sessions == 1, || format!("{told:#}"))?;
