@@ -225,10 +225,14 @@ impl Framing {
         {
             *at = self.next;
             self.searched += 1;
-            let is_header = |at: &usize| self.goes_on(&seen[*at..], *at == 0);
             let before = match self.fills(login, seen, length - old) {
                 true => Some(0),
-                false => (0..seen.len()).find(is_header),
+                false => {
+                    // Bytes before a header, and in it, may look like one with the words beside its numbers.
+                    let headers = (0..seen.len())
+                        .filter_map(|at| Some((self.apart(&seen[at..], at == 0)?, at)));
+                    headers.min().map(|(_, at)| at)
+                }
             };
             if let Some(before) = before {
                 self.next += before as u64;
@@ -478,27 +482,27 @@ impl Framing {
             BHS_BYTES => Header::parse(bhs).is_ok(),
             _ => !matches!(Opcode::from_wire(bhs[0] & 0x3f), Opcode::Other(_)),
         };
-        is_of_way && is_whole(bhs) && is_parsed
+        is_of_way && is_whole(bhs) && is_parsed && bhs[0] & reserved(bhs) == 0
     }
 
-    /// Whether a header begins these bytes that goes on with this direction's sequence numbers: where
-    /// frames are cut off, or some are missing, none shows three PDUs in a row. Amid a segment, where data may
-    /// look like a header, it has to have both numbers.
-    fn goes_on(&self, bytes: &[u8], is_beginning: bool) -> bool {
+    /// How far the sequence numbers of a header that begins these bytes are from this direction's newest, if one does and they
+    /// are near: where frames are cut off, or some are missing, none shows three PDUs in a row. Amid a segment, where data may
+    /// look like a header, it has to have both numbers, and none that reserved words have.
+    fn apart(&self, bytes: &[u8], is_beginning: bool) -> Option<u64> {
         let known = bytes.len().min(BHS_BYTES);
         if known < LEAST_HEADER_BYTES || self.requests.is_none() {
-            return false;
+            return None;
         }
         let mut bhs = [0; BHS_BYTES];
         bhs[..known].copy_from_slice(&bytes[..known]);
         let numbers = numbers(&bhs, known);
-        if !is_beginning && !numbers.iter().all(|number| number.is_some_and(|n| n > 0)) {
-            return false;
+        let is_number = |number: Option<u32>| number.is_some_and(|n| n > 0 && n < u32::MAX);
+        if !is_beginning && !numbers.into_iter().all(is_number) {
+            return None;
         }
-        let is_known = |pair: (&Option<u32>, &Option<u32>)| pair.0.is_some() && pair.1.is_some();
-        let is_near =
-            self.numbers.iter().zip(&numbers).any(is_known) && are_near(self.numbers, numbers);
-        is_near && self.is_header(&bhs, known)
+        let apart = distances(self.numbers, numbers);
+        let is_near = apart.clone().next().is_some() && apart.clone().all(|of| of < NEAR);
+        (is_near && self.is_header(&bhs, known)).then(|| apart.map(u64::from).sum())
     }
 
     /// The other direction's PDUs are requests, or are not: these are the others, and count alike.
@@ -526,14 +530,18 @@ pub(super) fn are_foreign(directions: [&Framing; 2]) -> bool {
     most.into_iter().any(|searched| searched >= enough)
 }
 
-/// Whether numbers are no further than [`NEAR`] from the newest, as far as both are known.
-fn are_near(newest: Numbers, numbers: Numbers) -> bool {
-    newest.into_iter().zip(numbers).all(|pair| match pair {
-        (Some(newest), Some(number)) => {
-            number.wrapping_sub(newest).cast_signed().unsigned_abs() < NEAR
-        }
-        _ => true,
+/// How far numbers are from the newest, where both are known.
+fn distances(newest: Numbers, numbers: Numbers) -> impl Iterator<Item = u32> + Clone {
+    let pairs = newest.into_iter().zip(numbers);
+    pairs.filter_map(|(newest, number)| {
+        let apart = number?.wrapping_sub(newest?);
+        Some(apart.cast_signed().unsigned_abs())
     })
+}
+
+/// Whether they are no further than [`NEAR`].
+fn are_near(newest: Numbers, numbers: Numbers) -> bool {
+    distances(newest, numbers).all(|apart| apart < NEAR)
 }
 
 /// Takes the numbers of the next PDU, as far as it has them.
@@ -556,6 +564,14 @@ fn numbers(bhs: &Bhs, known: usize) -> Numbers {
         Opcode::DataIn if bhs[1] & STATUS == 0 => [word(28), None],
         _ if is_request(bhs) => [word(24), word(28)],
         _ => [word(28), word(24)],
+    }
+}
+
+/// Bits of the first byte that are not in use: a target's PDU is never for immediate delivery (RFC 7143 §11.2.1.1).
+fn reserved(bhs: &Bhs) -> u8 {
+    match is_request(bhs) {
+        true => 0x80,
+        false => 0xc0,
     }
 }
 
@@ -768,6 +784,29 @@ mod tests {
         }
         requests.finish(&mut login, &mut found);
         assert_eq!(offsets(&found), [next]);
+    }
+
+    #[test]
+    fn words_beside_a_header_s_numbers_do_not_make_a_header_of_what_is_before() {
+        const ASYNCHRONOUS: u8 = 0x32;
+        let mut requests = Framing::new(false);
+        let command = pdu(COMMAND, [227, 221], 0);
+        feed(&mut requests, &command, &[(0, command.len())]);
+        for first in [0, 0x40, 0x80, 0xc0] {
+            let mut data = noise(7, 600);
+            // Four bytes before it, the tags of a Data-In stand where the numbers of another PDU do.
+            data[596..].copy_from_slice(&[ASYNCHRONOUS | first, 0x80, 0, 0]);
+            for tags in [[u32::MAX; 2], [300, 250]] {
+                let mut read = pdu(DATA_IN, [222, 222], DATA);
+                read[16..20].copy_from_slice(&tags[0].to_be_bytes());
+                read[20..24].copy_from_slice(&tags[1].to_be_bytes());
+                let stream = [&data[..], &read].concat();
+                let mut answers = Framing::new(false);
+                answers.learn_from(&requests);
+                let found = feed(&mut answers, &stream, &[(0, SEGMENT)]);
+                assert_eq!(offsets(&found), [600], "{first:#x} {tags:?}");
+            }
+        }
     }
 
     #[test]
