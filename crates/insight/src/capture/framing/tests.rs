@@ -1,0 +1,253 @@
+use super::*;
+
+const COMMAND: u8 = 0x01;
+const DATA_IN: u8 = 0x25;
+const DATA: usize = 4096;
+/// What a segment carries.
+const SEGMENT: usize = 1448;
+
+/// A PDU with its words at bytes 24 and 28, and data of zeros.
+fn pdu(opcode: u8, words: [u32; 2], data: usize) -> Vec<u8> {
+    let mut pdu = vec![0; BHS_BYTES + data];
+    pdu[0] = opcode;
+    pdu[1] = 0x81;
+    pdu[5..8].copy_from_slice(&(data as u32).to_be_bytes()[1..]);
+    pdu[24..28].copy_from_slice(&words[0].to_be_bytes());
+    pdu[28..32].copy_from_slice(&words[1].to_be_bytes());
+    pdu
+}
+
+/// Feeds the parts of a stream that begin at these places.
+fn feed(framing: &mut Framing, stream: &[u8], parts: &[(usize, usize)]) -> Vec<Found> {
+    let (mut login, mut found) = (Login::default(), Vec::new());
+    for &(from, to) in parts {
+        let (seen, length) = (&stream[from..to], (to - from) as u64);
+        framing.feed(&mut login, from as u64, seen, length, &mut found);
+    }
+    framing.finish(&mut login, &mut found);
+    found
+}
+
+fn offsets(found: &[Found]) -> Vec<u64> {
+    found.iter().map(|found| found.offset).collect()
+}
+
+#[test]
+fn a_pdu_whose_data_is_missing_says_where_the_next_one_begins() {
+    let one = pdu(DATA_IN, [7, 9], DATA);
+    let stream = [&one[..], &one, &one].concat();
+    let ends = [one.len(), 2 * one.len()];
+    let mut framing = Framing::new(true);
+    let parts = [
+        (0, SEGMENT),
+        (ends[0], ends[0] + SEGMENT),
+        // The end of the second stands before the third.
+        (ends[1] - 300, ends[1] + SEGMENT),
+    ];
+    let found = feed(&mut framing, &stream, &parts);
+    assert_eq!(offsets(&found), [0, ends[0] as u64, ends[1] as u64]);
+    assert_eq!(framing.hidden(), 0);
+    assert_eq!((framing.whole_to(), framing.whole_from()), (u64::MAX, 0));
+}
+
+#[test]
+fn a_stream_without_its_beginning_goes_on_with_the_other_s_numbers() {
+    let mut requests = Framing::new(false);
+    let command = pdu(COMMAND, [9, 7], 0);
+    let commands = [&command[..], &command, &command].concat();
+    let found = feed(&mut requests, &commands, &[(0, commands.len())]);
+    assert_eq!(offsets(&found), [0, 48, 96]);
+
+    let one = pdu(DATA_IN, [7, 9], DATA);
+    let stream = [&one[..], &one, &one].concat();
+    let second = one.len();
+    // Behind the rest of one, a header; no three in a row.
+    let parts = [(second - 300, second + 500), (2 * second, 2 * second + 100)];
+    let mut answers = Framing::new(false);
+    assert!(feed(&mut answers, &stream, &parts).is_empty());
+    let mut answers = Framing::new(false);
+    answers.learn_from(&requests);
+    let found = feed(&mut answers, &stream, &parts);
+    assert_eq!(offsets(&found), [second as u64, 2 * second as u64]);
+    assert_eq!(answers.whole_from(), second as u64);
+}
+
+#[test]
+fn data_that_looks_like_a_header_is_none() {
+    const DATA_OUT: u8 = 0x05;
+    let mut requests = Framing::new(false);
+    requests.learn_from(&{
+        let mut answers = Framing::new(false);
+        let one = pdu(DATA_IN, [7, 9], 0);
+        feed(&mut answers, &[&one[..], &one, &one].concat(), &[(0, 144)]);
+        answers
+    });
+    let mut write = pdu(COMMAND, [9, 7], 4096);
+    write[1000] = DATA_OUT;
+    let next = write.len();
+    let stream = [write, pdu(COMMAND, [10, 7], 4096)].concat();
+    let found = feed(
+        &mut requests,
+        &stream,
+        &[(900, 2000), (next - 300, next + 500)],
+    );
+    assert_eq!(offsets(&found), [next as u64]);
+}
+
+/// Data as programs have it, the same for the same seed.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+#[test]
+fn a_pdu_alone_in_its_segment_is_found_at_once() {
+    const RESPONSE: u8 = 0x21;
+    let mut answers = Framing::new(false);
+    let answer = pdu(RESPONSE, [7, 9], 0);
+    let found = feed(&mut answers, &answer, &[(0, answer.len())]);
+    assert_eq!(offsets(&found), [0]);
+    // So the writes that follow are found, however long their data.
+    let (mut writes, mut ends) = (Vec::new(), Vec::new());
+    for number in 0..4 {
+        ends.push(writes.len() as u64);
+        writes.extend(pdu(COMMAND, [10 + number, 7], 0));
+        writes[ends[number as usize] as usize + 5] = 1;
+        writes.extend(noise(u64::from(number), 1 << 16));
+    }
+    let parts = |from: usize| {
+        let begins = (from..writes.len()).step_by(SEGMENT);
+        let each = begins.map(|at| (at, (at + SEGMENT).min(writes.len())));
+        each.collect::<Vec<_>>()
+    };
+    let mut requests = Framing::new(false);
+    requests.learn_from(&answers);
+    let found = feed(&mut requests, &writes, &parts(5 * SEGMENT));
+    assert_eq!(offsets(&found), ends[1..]);
+}
+
+#[test]
+fn data_that_looks_like_a_long_pdu_does_not_hide_those_behind_it() {
+    const RESPONSE: u8 = 0x21;
+    let mut write = pdu(COMMAND, [70_010, 70_007], 0);
+    write[5] = 1;
+    write.extend(noise(3, 1 << 16));
+    // A header as far as that can be seen, of a PDU of 192 KiB.
+    write[SEGMENT..SEGMENT + BHS_BYTES].fill(0);
+    write[SEGMENT..SEGMENT + 2].copy_from_slice(&[0x05, 0x80]);
+    write[SEGMENT + 5] = 3;
+    let next = write.len() as u64;
+    let stream = [write, pdu(COMMAND, [70_011, 70_007], 0)].concat();
+    let mut answers = Framing::new(false);
+    let answer = pdu(RESPONSE, [70_007, 70_009], 0);
+    feed(&mut answers, &answer, &[(0, answer.len())]);
+    let mut requests = Framing::new(false);
+    let (mut login, mut found) = (Login::default(), Vec::new());
+    for at in (SEGMENT..stream.len()).step_by(SEGMENT) {
+        let seen = &stream[at..(at + SEGMENT).min(stream.len())];
+        requests.feed(&mut login, at as u64, seen, seen.len() as u64, &mut found);
+        // The other direction is heard meanwhile.
+        if at > 8 * SEGMENT {
+            requests.learn_from(&answers);
+        }
+    }
+    requests.finish(&mut login, &mut found);
+    assert_eq!(offsets(&found), [next]);
+}
+
+#[test]
+fn words_beside_a_header_s_numbers_do_not_make_a_header_of_what_is_before() {
+    const ASYNCHRONOUS: u8 = 0x32;
+    let mut requests = Framing::new(false);
+    let command = pdu(COMMAND, [227, 221], 0);
+    feed(&mut requests, &command, &[(0, command.len())]);
+    for first in [0, 0x40, 0x80, 0xc0] {
+        let mut data = noise(7, 600);
+        // Four bytes before it, the tags of a Data-In stand where the numbers of another PDU do.
+        data[596..].copy_from_slice(&[ASYNCHRONOUS | first, 0x80, 0, 0]);
+        for tags in [[u32::MAX; 2], [300, 250]] {
+            let mut read = pdu(DATA_IN, [222, 222], DATA);
+            read[16..20].copy_from_slice(&tags[0].to_be_bytes());
+            read[20..24].copy_from_slice(&tags[1].to_be_bytes());
+            let stream = [&data[..], &read].concat();
+            let mut answers = Framing::new(false);
+            answers.learn_from(&requests);
+            let found = feed(&mut answers, &stream, &[(0, SEGMENT)]);
+            assert_eq!(offsets(&found), [600], "{first:#x} {tags:?}");
+        }
+    }
+}
+
+#[test]
+fn pdus_without_data_do_not_tell_whether_data_have_digests() {
+    let command = pdu(COMMAND, [9, 7], 0);
+    let stream = [&command[..], &command, &command].concat();
+    let mut framing = Framing::new(false);
+    let (mut login, mut found) = (Login::default(), Vec::new());
+    framing.feed(&mut login, 0, &stream, stream.len() as u64, &mut found);
+    assert_eq!(offsets(&found), [0, 48, 96]);
+    assert_eq!(login.choices().count(), 2);
+    let mut answers = Framing::new(false);
+    answers.learn_from(&framing);
+    // Data of 8 bytes, and a digest of theirs.
+    let data = [pdu(DATA_IN, [7, 9], 8), vec![1; 4]].concat();
+    let data = [&data[..], &data, &data].concat();
+    answers.feed(&mut login, 0, &data, data.len() as u64, &mut found);
+    assert_eq!(offsets(&found)[3..], [0, 60, 120]);
+    assert_eq!(
+        login.digests(),
+        Digests {
+            header: false,
+            data: true
+        }
+    );
+}
+
+#[test]
+fn half_a_header_hides_its_pdu_alone() {
+    let one = pdu(DATA_IN, [7, 9], DATA);
+    let stream = [&one[..], &one, &one].concat();
+    let (second, third) = (one.len(), 2 * one.len());
+    let mut framing = Framing::new(true);
+    let parts = [(0, second + 12), (third, third + SEGMENT)];
+    let found = feed(&mut framing, &stream, &parts);
+    assert_eq!(offsets(&found), [0, third as u64]);
+    assert_eq!(framing.hidden(), 1);
+    let whole = (framing.whole_to(), framing.whole_from());
+    assert_eq!(whole, (second as u64, third as u64));
+}
+
+/// So many segments of zeros, which no PDU begins in.
+fn data_alone(segments: u64) -> Framing {
+    let mut framing = Framing::new(false);
+    let (mut login, mut found) = (Login::default(), Vec::new());
+    let data = [0; SEGMENT];
+    for number in 0..segments {
+        let place = number * SEGMENT as u64;
+        framing.feed(&mut login, place, &data, SEGMENT as u64, &mut found);
+    }
+    framing
+}
+
+#[test]
+fn a_burst_of_data_says_nothing_until_the_other_direction_is_heard() {
+    const R2T: u8 = 0x31;
+    let data = data_alone(MOST_SEARCHED);
+    let mut other = Framing::new(false);
+    assert!(!are_foreign([&data, &other]));
+    let answer = pdu(R2T, [7, 9], 0);
+    feed(&mut other, &answer, &[(0, answer.len())]);
+    assert!(!are_foreign([&data, &other]));
+    let mut text = Framing::new(false);
+    let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1000000\r\n\r\n";
+    feed(&mut text, page, &[(0, page.len())]);
+    assert!(are_foreign([&data, &text]));
+    let data = data_alone(MOST_SEARCHED_ALONE);
+    assert!(are_foreign([&data, &other]));
+}
