@@ -11,6 +11,7 @@ use super::CellError;
 use super::carry::{Carriage, Carried};
 use super::path_emulator::PathResults;
 use super::program::{self, Event, Program};
+use super::servers::LAST_WORDS;
 use super::site::Place;
 use crate::hosts::Fleet;
 use crate::patience;
@@ -68,6 +69,16 @@ impl Routers {
             routers.0.push((title, process));
         }
         Ok(routers)
+    }
+
+    /// Fails with why one of them has ended, if one has: none ends by itself, and without it only time-outs would tell.
+    pub(super) fn check(&mut self) -> Result<(), CellError> {
+        for (_, process) in &mut self.0 {
+            if !process.is_running()? {
+                process.line("carry packets", LAST_WORDS)?;
+            }
+        }
+        Ok(())
     }
 
     /// Ends them, which has them write their records; what they did, added to what is known of the cell.

@@ -18,7 +18,7 @@ use wansan_schema::{CellFacts, RelayResult};
 /// How long a target may take to make its stores and to listen.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a dying program's exit may take to be seen.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Those that run, in the order in which they were started.
 pub(super) struct Servers<'a> {

@@ -138,11 +138,11 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Notes what its tunnels do; to be called often.
+    /// Notes what its tunnels do, and fails where a router carries no more; to be called often.
     pub(super) fn sample(&mut self) -> Result<(), CellError> {
         match self {
             Site::Netns(netns) => Ok(netns.tunnels.sample()?),
-            Site::Hosts(_) => Ok(()),
+            Site::Hosts(hosts) => hosts.routers.check(),
         }
     }
 

@@ -16,7 +16,7 @@ fn under_load(stage: &Stage) -> Result<Process, String> {
 }
 
 /// A lab in the middle of a cell, of which these are programs.
-fn running(stage: &Stage, plan: &Path, programs: [&str; 2]) -> Result<Process, String> {
+pub(crate) fn running(stage: &Stage, plan: &Path, programs: [&str; 2]) -> Result<Process, String> {
     let lab = stage.lab(plan, &[])?;
     let deadline = Instant::now() + LONG;
     let is_loaded = || {
@@ -42,16 +42,8 @@ pub(crate) fn interrupted(stage: &Stage) -> Result<(), String> {
     interrupt(stage, under_load(stage)?)
 }
 
-/// The same of a plan of which these are programs.
-pub(crate) fn interrupted_in(
-    stage: &Stage,
-    plan: &Path,
-    programs: [&str; 2],
-) -> Result<(), String> {
-    interrupt(stage, running(stage, plan, programs)?)
-}
-
-fn interrupt(stage: &Stage, lab: Process) -> Result<(), String> {
+/// The lab is interrupted by Ctrl-C.
+pub(crate) fn interrupt(stage: &Stage, lab: Process) -> Result<(), String> {
     send(lab.id(), Signal::INT)?;
     let ended = lab.end(LONG).map_err(text)?;
     check(ended.status.code() == Some(130), || {
@@ -70,22 +62,30 @@ pub(crate) fn lab_killed(stage: &Stage) -> Result<(), String> {
 }
 
 pub(crate) fn connection_lost(stage: &Stage) -> Result<(), String> {
-    let lab = under_load(stage)?;
-    let ssh = child_of(lab.id(), "storage").ok_or("the lab has no ssh to `storage`")?;
+    lose(stage, under_load(stage)?, "storage")
+}
+
+/// The lab's connection to a host ends.
+pub(crate) fn lose(stage: &Stage, lab: Process, host: &str) -> Result<(), String> {
+    let ssh = child_of(lab.id(), host).ok_or_else(|| format!("the lab has no ssh to `{host}`"))?;
     send(ssh, Signal::KILL)?;
     let ended = lab.end(LONG).map_err(text)?;
     let said = ended.stderr;
-    let is_said = said.contains("`storage`") && said.contains("connection");
+    let is_said = said.contains(&format!("`{host}`")) && said.contains("connection");
     check(ended.status.code() == Some(2) && is_said, || said.clone())?;
     stage.is_clean()
 }
 
 /// A network that is gone says nothing: an agent that hears nobody for long ends by itself.
 pub(crate) fn silent(stage: &Stage) -> Result<(), String> {
-    let lab = under_load(stage)?;
-    let ssh = child_of(lab.id(), "storage").ok_or("the lab has no ssh to `storage`")?;
+    silence(stage, under_load(stage)?, "storage")
+}
+
+/// The lab's connection to a host carries nothing any more.
+pub(crate) fn silence(stage: &Stage, lab: Process, host: &str) -> Result<(), String> {
+    let ssh = child_of(lab.id(), host).ok_or_else(|| format!("the lab has no ssh to `{host}`"))?;
     send(ssh, Signal::STOP)?;
-    let temporary = stage.temporary("storage", 22);
+    let temporary = stage.temporary(host, 22);
     let temporary = temporary.to_string_lossy();
     let deadline = Instant::now() + LONG;
     loop {

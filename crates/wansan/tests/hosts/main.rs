@@ -22,7 +22,7 @@ use stage::Stage;
 
 type Test = fn(&Stage) -> Result<(), String>;
 
-const TESTS: [(&str, Test); 15] = [
+const TESTS: [(&str, Test); 17] = [
     (
         "a plan runs on hosts as in a world of namespaces",
         cases::whole,
@@ -51,6 +51,14 @@ const TESTS: [(&str, Test); 15] = [
     (
         "a router that is interrupted leaves nothing behind",
         routed::interrupted,
+    ),
+    (
+        "a router to which the connection is lost leaves nothing behind",
+        routed::connection_lost,
+    ),
+    (
+        "a router that hears nobody leaves nothing behind",
+        routed::silent,
     ),
     (
         "records are joined although a clock is far ahead",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use wansan_lab::world::Node;
+use wansan_lab::world::{Node, Process};
 use wansan_trace::event::Packet;
 use wansan_trace::file::read_folder;
 
@@ -165,10 +165,22 @@ pub(crate) fn unprivileged(stage: &Stage) -> Result<(), String> {
     says(&said, &["the router `edge`", "CAP_NET_RAW", "setcap"])
 }
 
-/// Ctrl-C in the middle of a cell.
-pub(crate) fn interrupted(stage: &Stage) -> Result<(), String> {
+/// A lab in the middle of a cell.
+fn under_load(stage: &Stage) -> Result<Process, String> {
     lead(stage, "client", "storage")?;
     lead(stage, "storage", "client")?;
     let programs = ["wansan lab carry", "wansan bench"];
-    cut_off::interrupted_in(stage, &plan(stage, "60s", "")?, programs)
+    cut_off::running(stage, &plan(stage, "60s", "")?, programs)
+}
+
+pub(crate) fn interrupted(stage: &Stage) -> Result<(), String> {
+    cut_off::interrupt(stage, under_load(stage)?)
+}
+
+pub(crate) fn connection_lost(stage: &Stage) -> Result<(), String> {
+    cut_off::lose(stage, under_load(stage)?, "edge")
+}
+
+pub(crate) fn silent(stage: &Stage) -> Result<(), String> {
+    cut_off::silence(stage, under_load(stage)?, "edge")
 }
