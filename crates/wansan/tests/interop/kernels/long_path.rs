@@ -108,7 +108,8 @@ fn is_named_and_lifted(guest: &mut Guest, case: &Case) -> Result<(), Stop> {
     let after = loaded(guest, case)?;
     let told = || format!("before: {before:#}\nafter: {after:#}");
     let iops = |of: &Value| of["iops"].as_f64().unwrap_or(0.0);
-    require(iops(&after) > 1.5 * iops(&before), told)?;
+    // Twice as many would be, if the guest's processor took nothing, which also has other work than the test's.
+    require(iops(&after) > 1.25 * iops(&before), told)?;
     require(after["judgement"]["of"] != case.of, told)
 }
 
