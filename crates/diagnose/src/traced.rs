@@ -134,7 +134,7 @@ impl Tracing {
                 let (commands, lost) = tracing.take();
                 source(TARGET, Ok(counted(commands.len(), "commands", lost)));
                 if let Some(capture) = capture {
-                    let captured: Vec<&CapturedCommand> = capture.commands.iter().collect();
+                    let captured: Vec<&CapturedCommand> = capture.commands().iter().collect();
                     let pairs = at_target(&commands, &captured, ahead_ns);
                     let times = pairs.iter().map(|(done, command)| {
                         let (began_ns, done_ns) = (done.began_ns, done.done_ns);
@@ -222,7 +222,7 @@ pub(crate) struct Commands<'a>(BTreeMap<String, Vec<&'a CapturedCommand>>);
 impl<'a> Commands<'a> {
     pub(crate) fn of(capture: &'a Capture) -> Commands<'a> {
         let mut sessions: BTreeMap<SessionId, Vec<&CapturedCommand>> = BTreeMap::new();
-        for command in &capture.commands {
+        for command in capture.commands() {
             sessions.entry(command.session).or_default().push(command);
         }
         let sessions = sessions.into_iter();

@@ -63,7 +63,7 @@ impl Capture {
             .iter()
             .map(|of| ((of.session, of.connection), (of.initiator, of.target)))
             .collect();
-        let commands = self.commands.iter();
+        let commands = self.commands().iter();
         let passed = commands.filter_map(|command| {
             let task = &self.cell.joined.tasks[command.task];
             let (initiator, target) = *ends.get(&(task.session, task.connection))?;

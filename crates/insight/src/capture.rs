@@ -32,6 +32,7 @@ mod passing;
 mod recording;
 mod records;
 mod segment;
+mod sights;
 
 use foldhash::{HashMap, HashSet};
 use std::collections::BTreeMap;
@@ -50,11 +51,13 @@ use crate::analysis::Analysis;
 use crate::cell::Cell;
 use crate::ledger::{NO_CAUSE, WaitUse};
 use crate::opcode;
+use crate::packets::Packets;
 use crate::population::Population;
 use crate::summary::{CellSummary, summarise};
 use crate::traffic::Ends;
 use crate::window::Window;
 pub use commands::CapturedCommand;
+use commands::Commands;
 use connection::Connection;
 pub use finding::finding;
 use frames::Frame;
@@ -68,6 +71,7 @@ pub use passing::{Passing, PassingPacket};
 pub use records::MissingEnds;
 use records::{INITIATOR, Session, TARGET};
 use segment::Segment;
+pub(crate) use sights::Sights;
 
 /// Stands for the cause of stalls that nobody can know, as acknowledgements are not in the capture.
 pub const UNKNOWN_CAUSE: &str = "unknown";
@@ -238,11 +242,7 @@ pub struct Capture {
     pub unpaired: u64,
     /// I/Os whose last bytes the capture has missed.
     pub missing_ends: MissingEnds,
-    /// The numbers of the frames of the cell's packets, from 1; 0 for a packet that was lost before
-    /// it was seen.
-    pub frame_of: Vec<u64>,
-    /// The SCSI commands of the I/Os, in the order of these.
-    pub commands: Vec<CapturedCommand>,
+    commands: Commands,
     /// Whether all sequence numbers of its PDUs were captured.
     has_numbers: bool,
 }
@@ -366,12 +366,10 @@ impl Capture {
             .stalls
             .iter_mut()
             .flat_map(|stalls| &mut stalls.causes);
+        let sights = self.cell.packet.as_ref().and_then(Packets::sights);
         for shown in causes.flat_map(|cause| &mut cause.example.packets) {
-            shown.packet = self
-                .frame_of
-                .get(shown.packet as usize)
-                .copied()
-                .unwrap_or(0);
+            let frame = sights.and_then(|sights| sights.frame(shown.packet as usize));
+            shown.packet = frame.unwrap_or(0);
         }
         summary
     }
@@ -612,7 +610,6 @@ impl Reading {
             end,
             unpaired: recorded.unpaired,
             missing_ends: recorded.missing_ends,
-            frame_of: recorded.frame_of,
         })
     }
 }

@@ -10,6 +10,7 @@ use wansan_trace::{Recorder, SessionId};
 
 use crate::below;
 use crate::join::{Joined, join};
+use crate::packets::Packets;
 use crate::wire::{self, Carrier, Times};
 
 /// The records of one cell, its I/Os joined. Kinds that were not recorded are `None`.
@@ -29,7 +30,7 @@ pub struct Cell {
     /// The kernel's times of what went through sockets.
     pub stamp: Option<Table<Stamp>>,
     /// Packets.
-    pub packet: Option<Table<Packet>>,
+    pub packet: Option<Packets>,
     /// The TCP connections of the sessions' connections, where their packets passed.
     pub carriers: Vec<Carrier>,
     /// Path samples.
@@ -58,7 +59,7 @@ impl Cell {
             connection: file::gather(recorders),
             tcp: file::gather(recorders),
             stamp: file::gather(recorders),
-            packet: file::gather(recorders),
+            packet: file::gather(recorders).map(Table::into),
             carriers: Vec::new(),
             path: file::gather(recorders),
             thread: file::gather(recorders),
@@ -114,7 +115,10 @@ impl Cell {
             of(self.connection.as_ref()),
             of(self.tcp.as_ref()),
             of(self.stamp.as_ref()),
-            of(self.packet.as_ref()),
+            (
+                Packet::NAME,
+                self.packet.as_ref().and_then(Packets::dropped),
+            ),
             of(self.path.as_ref()),
             of(self.thread.as_ref()),
             of(self.request.as_ref()),

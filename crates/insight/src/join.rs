@@ -130,13 +130,23 @@ type Newest = HashMap<(SessionId, TaskTag), u32>;
 /// or cannot have yet belongs to the use before it, if that one lacks it.
 #[must_use]
 pub fn join(rows: &[Row<Crossing>]) -> Joined {
+    join_each(rows.iter().map(|row| row.record))
+}
+
+/// The same of crossings that come one after the other.
+pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>) -> Joined {
     let mut tasks: Vec<Task> = Vec::new();
     let mut newest = Newest::default();
     let mut repeated_crossings = 0;
     // A task mostly crosses several layers at a moment.
     let mut last: Option<((SessionId, TaskTag), u32)> = None;
-    for row in rows {
-        let crossing = &row.record;
+    let mut records: Option<Window> = None;
+    for crossing in crossings {
+        let at_ns = crossing.time.ns();
+        records = Some(Window {
+            from_ns: records.map_or(at_ns, |records| records.from_ns),
+            to_ns: at_ns + 1,
+        });
         let key = (crossing.session, crossing.task);
         let depth = crossing.layer.depth();
         let place = match last {
@@ -175,10 +185,10 @@ pub fn join(rows: &[Row<Crossing>]) -> Joined {
             task.connection = crossing.connection;
         }
     }
-    let records = Window {
-        from_ns: rows.first().map_or(0, |row| row.record.time.ns()),
-        to_ns: rows.last().map_or(0, |row| row.record.time.ns() + 1),
-    };
+    let records = records.unwrap_or(Window {
+        from_ns: 0,
+        to_ns: 0,
+    });
     let mut joined = Joined {
         layers: Vec::new(),
         sessions: Vec::new(),

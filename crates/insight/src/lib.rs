@@ -8,7 +8,7 @@
 //!   [`little`] checks that the two agree;
 //! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`congestion`], [`path`] and [`load`] look at what
 //!   may hold I/Os back;
-//! - [`traffic`] tells whose packets passed, [`pdu_stream`] what they carried, [`transfer`] a stretch
+//! - [`packets`] holds packets, [`traffic`] tells whose they are, [`pdu_stream`] what they carried, [`transfer`] a stretch
 //!   of them one by one, and [`packet_gap`] how far apart they left the target;
 //! - [`watched`] says what TCP alone tells of connections that were only watched;
 //! - [`cwnd`] puts the congestion windows of a cell into numbers;
@@ -45,6 +45,7 @@ pub mod load;
 pub mod model;
 pub mod opcode;
 pub mod packet_gap;
+pub mod packets;
 pub mod path;
 pub mod pdu_stream;
 pub mod population;

@@ -10,9 +10,9 @@
 
 use wansan_trace::NameId;
 use wansan_trace::event::{Packet, Verdict};
-use wansan_trace::file::Table;
 
 use crate::cell::Cell;
+use crate::packets::Packets;
 use crate::traffic::{self, Content, FlowDirection, Traffic};
 use crate::window::Window;
 
@@ -41,31 +41,32 @@ wansan_schema::tables! {
 #[must_use]
 pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<PacketGaps> {
     let packets = cell.packet.as_ref()?;
-    let inside = || {
-        let records = packets.rows.iter().map(|row| &row.record);
-        records.filter(|packet| window.contains(packet.time.ns()) && traffic::carries_data(packet))
-    };
+    let is_inside =
+        |packet: &Packet| window.contains(packet.time.ns()) && traffic::carries_data(packet);
     let mut contents = traffic.flows.iter().map(|flow| flow.content);
     let has_tunnels = contents.any(|content| content == Content::Encrypted);
-    let tunnels = has_tunnels && inside().any(traffic::is_encrypted);
+    let mut tunnels = false;
+    if has_tunnels {
+        packets.for_each(|packet| tunnels |= is_inside(packet) && traffic::is_encrypted(packet));
+    }
     let pauses_ns = pauses_ns(packets, traffic);
     // The path where the flow's packets were first seen, and when the burst's last one was.
     let mut first_path: Vec<Option<NameId>> = vec![None; traffic.flows.len()];
     let mut last_ns: Vec<Option<u64>> = vec![None; traffic.flows.len()];
     let mut gaps_ns = Vec::new();
-    for packet in inside() {
-        let Some((flow, way)) = traffic.flow(packet) else {
-            continue;
-        };
+    packets.for_each_of_flows(traffic, |_, (flow, way), packet| {
+        if !is_inside(packet) {
+            return;
+        }
         if (traffic.flows[flow].content == Content::Encrypted) != tunnels {
-            continue;
+            return;
         }
         if way == FlowDirection::ToTarget {
             last_ns[flow] = None;
-            continue;
+            return;
         }
         if *first_path[flow].get_or_insert(packet.path) != packet.path {
-            continue;
+            return;
         }
         let time_ns = packet.time.ns();
         if let Some(before_ns) = last_ns[flow].replace(time_ns) {
@@ -74,23 +75,21 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
                 gaps_ns.push(gap_ns);
             }
         }
-    }
+    });
     distribution(gaps_ns)
 }
 
 /// The pause that ends a burst of each flow. Its least round trip is the shortest time in which a
 /// packet of each way passed a path.
-fn pauses_ns(packets: &Table<Packet>, traffic: &Traffic) -> Vec<u64> {
+fn pauses_ns(packets: &Packets, traffic: &Traffic) -> Vec<u64> {
     let mut shortest_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; traffic.flows.len()];
-    for packet in packets.rows.iter().map(|row| &row.record) {
+    packets.for_each_of_flows(traffic, |_, (flow, way), packet| {
         let transit_ns = (packet.departed - packet.time).as_nanos() as u64;
-        if let Some((flow, way)) = traffic.flow(packet)
-            && packet.verdict == Verdict::Delivered
-        {
+        if packet.verdict == Verdict::Delivered {
             let shortest_ns = shortest_ns[flow][way as usize].get_or_insert(transit_ns);
             *shortest_ns = (*shortest_ns).min(transit_ns);
         }
-    }
+    });
     shortest_ns
         .into_iter()
         .map(|[there, back]| there.unwrap_or(0) + back.unwrap_or(0))

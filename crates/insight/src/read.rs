@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use wansan_trace::event::Crossing;
-use wansan_trace::file::{self, FileError};
+use wansan_trace::file::{self, FileError, Table};
 
 use crate::cell::Cell;
 use crate::join::join;
@@ -62,7 +62,7 @@ impl Cell {
             connection: file::read_folder(folder)?,
             tcp: file::read_folder(folder)?,
             stamp: file::read_folder(folder)?,
-            packet: file::read_folder(folder)?,
+            packet: file::read_folder(folder)?.map(Table::into),
             carriers: Vec::new(),
             path: file::read_folder(folder)?,
             thread: file::read_folder(folder)?,

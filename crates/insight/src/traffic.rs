@@ -127,7 +127,7 @@ impl Traffic {
         };
         let reads = cell.pdu.as_ref().is_none_or(|pdus| reads(&pdus.rows));
         let mut tunnels: BTreeMap<(SocketAddr, SocketAddr), (u64, u64)> = BTreeMap::new();
-        for packet in packets.rows.iter().map(|row| &row.record) {
+        packets.for_each(|packet| {
             let ends = (packet.source, packet.destination);
             if is_encrypted(packet) {
                 let bytes = u64::from(packet.ip_bytes);
@@ -144,7 +144,7 @@ impl Traffic {
                     target: ends.1,
                 });
             }
-        }
+        });
         for ((one, other), (sent, came)) in tunnels {
             let other_is_target = (came > sent) == reads;
             let (initiator, target) = if other_is_target {

@@ -112,7 +112,7 @@ impl Gathered {
         write(folder, cell.connection.as_ref())?;
         write(folder, cell.tcp.as_ref())?;
         write(folder, cell.stamp.as_ref())?;
-        write(folder, cell.packet.as_ref())?;
+        write(folder, cell.packet.as_deref())?;
         write(folder, cell.path.as_ref())?;
         write(folder, cell.thread.as_ref())?;
         write(folder, cell.request.as_ref())

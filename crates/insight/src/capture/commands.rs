@@ -1,6 +1,7 @@
 //! The SCSI commands of captured I/Os, by which what kernels say of the same I/Os is found.
 
 use foldhash::HashMap;
+use std::sync::OnceLock;
 
 use wansan_trace::event::PduDirection;
 use wansan_trace::{Layer, SessionId, TaskTag};
@@ -45,11 +46,29 @@ pub struct CapturedCommand {
     pub task: usize,
 }
 
+/// A command, by its tag and when it left.
+type Key = (SessionId, TaskTag, u64);
+
+/// The commands of a cell's I/Os, which are looked for once somebody asks for them.
+#[derive(Debug)]
+pub(super) struct Commands {
+    asked: Vec<(Key, Asked)>,
+    of_ios: OnceLock<Vec<CapturedCommand>>,
+}
+
+impl Commands {
+    /// What each command of the capture asks for.
+    pub(super) fn of(asked: Vec<(Key, Asked)>) -> Commands {
+        Commands {
+            asked,
+            of_ios: OnceLock::new(),
+        }
+    }
+}
+
 /// The commands of a cell's I/Os.
-pub(super) fn of(
-    cell: &Cell,
-    asked: &HashMap<(SessionId, TaskTag, u64), Asked>,
-) -> Vec<CapturedCommand> {
+fn of_ios(cell: &Cell, asked: &[(Key, Asked)]) -> Vec<CapturedCommand> {
+    let asked: HashMap<Key, Asked> = asked.iter().copied().collect();
     let tasks = cell.joined.tasks.iter().enumerate();
     let commands = tasks.filter_map(|(place, task)| {
         let sent_ns = task.enter_ns(Layer::Window)?;
@@ -72,6 +91,16 @@ pub(super) fn of(
 }
 
 impl Capture {
+    /// The SCSI commands of the I/Os, in the order of these.
+    #[must_use]
+    pub fn commands(&self) -> &[CapturedCommand] {
+        let Commands {
+            asked,
+            of_ios: known,
+        } = &self.commands;
+        known.get_or_init(|| of_ios(&self.cell, asked))
+    }
+
     /// Adds from when to when a target's kernel had a command at its store, since 1970. A write is there once its data have
     /// come.
     pub fn add_store_times(

@@ -56,38 +56,40 @@ impl Passed {
 
     /// The segments in the order in which they passed the point; those of one end are also in the order in which it sent them.
     pub(super) fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
-        let [first_ns, other_ns] = self.one_way_ns;
-        self.seen.iter().map(move |seen| {
-            let (before_ns, behind_ns) = match seen.from() {
-                0 => (first_ns, other_ns),
-                _ => (other_ns, first_ns),
-            };
-            Segment {
-                seen,
-                sent_ns: seen.time_ns.saturating_sub(before_ns),
-                arrived_ns: (!seen.is_lost).then(|| seen.time_ns + behind_ns),
-            }
-        })
+        self.seen.iter().map(|seen| self.at_both_ends(seen))
     }
 
-    /// The same in the order in which both ends sent them.
-    pub(super) fn by_sent(&self) -> impl Iterator<Item = Segment<'_>> {
+    /// The segment at that place among them.
+    pub(super) fn segment(&self, place: usize) -> Segment<'_> {
+        self.at_both_ends(&self.seen[place])
+    }
+
+    fn at_both_ends<'a>(&self, seen: &'a Seen) -> Segment<'a> {
+        let (from, to) = (seen.from(), 1 - seen.from());
+        Segment {
+            seen,
+            sent_ns: seen.time_ns.saturating_sub(self.one_way_ns[from]),
+            arrived_ns: (!seen.is_lost).then(|| seen.time_ns + self.one_way_ns[to]),
+        }
+    }
+
+    /// The same in the order in which both ends sent them, with their places.
+    pub(super) fn by_sent(&self) -> impl Iterator<Item = (u32, Segment<'_>)> {
         let of = |end| {
-            let placed = self.segments().enumerate();
-            { placed.filter(move |(_, of)| of.seen.from() == end) }.peekable()
+            let placed = (0..).zip(self.segments());
+            { placed.filter(move |(_, of): &(u32, Segment<'_>)| of.seen.from() == end) }.peekable()
         };
         let (mut firsts, mut others) = (of(0), of(1));
         std::iter::from_fn(move || {
-            let key = |(place, of): &(usize, Segment<'_>)| (of.sent_ns, *place);
+            let key = |(place, of): &(u32, Segment<'_>)| (of.sent_ns, *place);
             let is_first = match (firsts.peek(), others.peek()) {
                 (Some(first), Some(other)) => key(first) < key(other),
                 (first, _) => first.is_some(),
             };
-            let next = match is_first {
+            match is_first {
                 true => firsts.next(),
                 false => others.next(),
-            };
-            next.map(|(_, segment)| segment)
+            }
         })
     }
 }

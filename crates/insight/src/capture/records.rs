@@ -13,26 +13,28 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wansan_iscsi::record::pdu_record;
-use wansan_trace::event::{Crossing, Packet, Pdu, PduDirection, Verdict};
+use wansan_trace::event::{Crossing, Pdu, PduDirection};
 use wansan_trace::file::{Names, Row, Table};
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
-use crate::join::{Task, join};
+use crate::join::{Task, join_each};
 use crate::opcode::{
     self, DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT,
 };
+use crate::packets::Packets;
 use crate::stall::Times;
 use crate::wire::{Begin, Carrier};
 
-use super::commands::{self, Asked, CapturedCommand};
+use super::commands::{Asked, Commands};
 use super::connection::Connection;
-use super::ends::{Came, Journey, Passed, Segment};
+use super::ends::{Came, Journey, Passed};
+use super::sights::Sights;
 
 /// The hosts of the records.
 pub(super) const INITIATOR: NameId = NameId(0);
 pub(super) const TARGET: NameId = NameId(1);
-const HOSTS: [NameId; 2] = [INITIATOR, TARGET];
+pub(super) const HOSTS: [NameId; 2] = [INITIATOR, TARGET];
 
 /// A connection that carries PDUs, and which of its ends is whose.
 #[derive(Debug)]
@@ -48,9 +50,8 @@ pub(super) struct Session {
 #[derive(Debug, Clone, Copy)]
 struct Carried {
     record: Pdu,
-    /// Bytes 8 to 15 of its header, and 32 to 47: of a command, the LUN and the CDB (RFC 7143 §11.3).
-    lun: [u8; 8],
-    cdb: [u8; 16],
+    /// Its place among what was found in its stream.
+    found: u32,
     left_ns: u64,
     /// Whether its first byte left in one segment with the end of the PDU before it.
     is_joined: bool,
@@ -59,19 +60,84 @@ struct Carried {
     came: Option<Came>,
 }
 
-/// Records of several connections.
+/// One of the PDUs that were carried, at an end.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    time_ns: u64,
+    pdu: u32,
+    /// Whether the end has sent it.
+    is_sent: bool,
+}
+
+/// A crossing of a layer by the task of one of the PDUs that were carried.
+#[derive(Debug, Clone, Copy)]
+struct Crosses {
+    time_ns: u64,
+    pdu: u32,
+    layer: Layer,
+    direction: Direction,
+}
+
+/// What one end of a connection sent, of the PDUs that were carried.
+#[derive(Debug, Clone, Copy)]
+struct Run<'a> {
+    /// The number of the first.
+    first: u32,
+    pdus: &'a [Carried],
+}
+
+impl<'a> Run<'a> {
+    fn numbered(self) -> impl Iterator<Item = (u32, &'a Carried)> {
+        (self.first..).zip(self.pdus)
+    }
+}
+
+impl At {
+    fn row(self, carried: &[Carried]) -> Row<Pdu> {
+        let sent = &carried[self.pdu as usize].record;
+        let is_initiator = opcode::is_request(sent.opcode) == self.is_sent;
+        let record = Pdu {
+            time: Instant::from_ns(self.time_ns),
+            direction: match self.is_sent {
+                true => PduDirection::Sent,
+                false => PduDirection::Received,
+            },
+            ..*sent
+        };
+        Row {
+            host: HOSTS[usize::from(!is_initiator)],
+            record,
+        }
+    }
+}
+
+impl Crosses {
+    fn record(self, carried: &[Carried]) -> Crossing {
+        let of = &carried[self.pdu as usize].record;
+        Crossing {
+            time: Instant::from_ns(self.time_ns),
+            session: of.session,
+            task: of.task,
+            connection: of.connection,
+            layer: self.layer,
+            direction: self.direction,
+        }
+    }
+}
+
+/// Records of several connections. What is put in order are small parts of them.
 #[derive(Default)]
 struct Records {
-    packets: Vec<Row<Packet>>,
-    /// The frame of each packet.
-    frame_of: Vec<u64>,
-    pdus: Vec<Row<Pdu>>,
-    crossings: Vec<Row<Crossing>>,
+    sights: Sights,
+    carried: Vec<Carried>,
+    /// When each end had them.
+    pdus: Vec<At>,
+    crossings: Vec<Crosses>,
     carriers: Vec<Carrier>,
-    /// CmdSN of the commands of each session with where and when they came.
-    commands: BTreeMap<SessionId, Vec<(Pdu, u64)>>,
+    /// CmdSN of the commands of each session, which they are, and when they came.
+    commands: BTreeMap<SessionId, Vec<(u32, u32, u64)>>,
     /// What each command asks for, by its tag and when it left.
-    asked: HashMap<(SessionId, TaskTag, u64), Asked>,
+    asked: Vec<((SessionId, TaskTag, u64), Asked)>,
     /// Of which commands and answers each connection shows no other.
     whole: HashMap<(SessionId, ConnectionId), Whole>,
     missing_ends: MissingEnds,
@@ -121,10 +187,7 @@ impl MissingEnds {
 /// What captured connections tell.
 pub(super) struct Recorded {
     pub(super) cell: Cell,
-    /// The commands of the cell's I/Os.
-    pub(super) commands: Vec<CapturedCommand>,
-    /// The frame of each of the cell's packets.
-    pub(super) frame_of: Vec<u64>,
+    pub(super) commands: Commands,
     /// I/Os that are excluded: the capture has missed their command or their status.
     pub(super) unpaired: u64,
     pub(super) missing_ends: MissingEnds,
@@ -138,8 +201,8 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     }
     records.commands_in_order();
     let Records {
-        packets,
-        frame_of,
+        mut sights,
+        carried,
         mut pdus,
         mut crossings,
         carriers,
@@ -149,11 +212,13 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
         ..
     } = records;
     missing_ends.later_ns /= missing_ends.ios.max(1) as f64;
-    let (packets, frame_of) = in_order(packets, frame_of);
+    sights.finish();
+    crossings.sort_by_key(|crosses| crosses.time_ns);
+    let mut joined = join_each(crossings.iter().map(|crosses| crosses.record(&carried)));
+    drop(crossings);
     // At one moment, what came is the reason of what is sent: a Data-Out of its R2T.
-    pdus.sort_by_key(|row| (row.record.time, row.record.direction == PduDirection::Sent));
-    crossings.sort_by_key(|row| row.record.time);
-    let mut joined = join(&crossings);
+    pdus.sort_by_key(|at| (at.time_ns, at.is_sent));
+    let pdus = pdus.iter().map(|at| at.row(&carried)).collect();
     let all = joined.tasks.len();
     joined.tasks.retain(|task| {
         let of = whole.get(&(task.session, task.connection));
@@ -168,16 +233,15 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
         connection: None,
         tcp: None,
         stamp: None,
-        packet: Some(table(packets)),
+        packet: Some(Packets::captured(sights)),
         carriers,
         path: None,
         thread: None,
         request: None,
     };
     Recorded {
-        commands: commands::of(&cell, &asked),
+        commands: Commands::of(asked),
         cell,
-        frame_of,
         unpaired,
         missing_ends,
     }
@@ -198,12 +262,6 @@ impl Records {
         let session = &session;
         let connection = &session.connection;
         let (initiator, target) = (session.initiator, 1 - session.initiator);
-        self.packets.reserve(passed.len());
-        self.frame_of.reserve(passed.len());
-        for segment in passed.by_sent() {
-            self.packets.push(packet_row(connection, &segment));
-            self.frame_of.push(segment.seen.frame);
-        }
         let streams = [&connection.streams[initiator], &connection.streams[target]];
         let options = streams.map(|stream| stream.options.unwrap_or_default());
         let mss_bytes = [(0, 1), (1, 0)].map(|(own, peer)| {
@@ -230,9 +288,22 @@ impl Records {
         self.carriers.extend(is_told.then_some(carrier));
         let of_target = Journey::of(&passed, target);
         let of_initiator = Journey::of(&passed, initiator);
-        drop(passed);
-        let answers = carried(session, &of_target, target);
-        let requests = carried(session, &of_initiator, initiator);
+        self.sights.add(connection.ends, passed);
+        let found = [initiator, target].map(|end| &connection.streams[end].pdus[..]);
+        let mut carried = std::mem::take(&mut self.carried);
+        carried.reserve(found[0].len() + found[1].len());
+        let first = carried.len();
+        carry(&mut carried, session, &of_initiator, initiator);
+        let middle = carried.len();
+        carry(&mut carried, session, &of_target, target);
+        let requests = Run {
+            first: first as u32,
+            pdus: &carried[first..middle],
+        };
+        let answers = Run {
+            first: middle as u32,
+            pdus: &carried[middle..],
+        };
         let [commands_to, answers_from] = [
             connection.streams[initiator].framing.whole_to(),
             connection.streams[target].framing.whole_from(),
@@ -242,36 +313,31 @@ impl Records {
             answers_from_ns: of_target.left_ns(answers_from).unwrap_or(u64::MAX),
         };
         self.whole.insert((session.id, session.cid), whole);
-        let asked = answers.iter().filter(|pdu| pdu.record.opcode == R2T);
+        let asked = answers.pdus.iter().filter(|pdu| pdu.record.opcode == R2T);
         let asked: HashMap<(TaskTag, u32), u64> = asked
             .filter_map(|pdu| Some(((pdu.record.task, pdu.record.transfer_tag), pdu.came?.at_ns)))
             .collect();
-        let requests_ns = requests_ready(&requests, &asked);
-        let answers_ns = answers_ready(&answers, &requests);
-        self.sent(&requests, INITIATOR, &requests_ns);
-        self.sent(&answers, TARGET, &answers_ns);
-        self.cross(session, &requests, &answers, &answers_ns);
+        let requests_ns = requests_ready(requests.pdus, &asked);
+        let answers_ns = answers_ready(answers.pdus, requests.pdus);
+        self.pdus.reserve(2 * (carried.len() - first));
+        self.sent(requests, &requests_ns);
+        self.sent(answers, &answers_ns);
+        self.cross(session, requests, answers, &answers_ns);
+        self.carried = carried;
     }
 
-    /// Both ends' records of what one of them sent, and had ready at those times.
-    fn sent(&mut self, pdus: &[Carried], by: NameId, ready_ns: &[u64]) {
-        let to = if by == INITIATOR { TARGET } else { INITIATOR };
-        let at = |pdu: &Carried, time_ns, direction, host| Row {
-            host,
-            record: Pdu {
-                time: Instant::from_ns(time_ns),
-                direction,
-                ..pdu.record
-            },
+    /// Both ends had what one of them sent, and had ready at those times.
+    fn sent(&mut self, run: Run<'_>, ready_ns: &[u64]) {
+        let at = |(pdu, time_ns), is_sent| At {
+            time_ns,
+            pdu,
+            is_sent,
         };
-        self.pdus.reserve(2 * pdus.len());
         // Each end's are in order already, or nearly so: to sort them is to merge.
-        let sent = pdus.iter().zip(ready_ns);
-        self.pdus
-            .extend(sent.map(|(pdu, ready_ns)| at(pdu, *ready_ns, PduDirection::Sent, by)));
-        let came = pdus.iter().filter_map(|pdu| Some((pdu, pdu.came?.at_ns)));
-        self.pdus
-            .extend(came.map(|(pdu, at_ns)| at(pdu, at_ns, PduDirection::Received, to)));
+        let ready = (run.first..).zip(ready_ns.iter().copied());
+        self.pdus.extend(ready.map(|sent| at(sent, true)));
+        let came = { run.numbered() }.filter_map(|(number, pdu)| Some((number, pdu.came?.at_ns)));
+        self.pdus.extend(came.map(|came| at(came, false)));
     }
 
     /// The crossings of layers that packets tell: a command has its CmdSN from when its first byte
@@ -280,58 +346,52 @@ impl Records {
     fn cross(
         &mut self,
         session: &Session,
-        requests: &[Carried],
-        answers: &[Carried],
+        requests: Run<'_>,
+        answers: Run<'_>,
         answers_ns: &[u64],
     ) {
-        let at = |layer, direction, record: &Pdu, time_ns| Row {
-            host: if layer == Layer::Target {
-                TARGET
-            } else {
-                INITIATOR
-            },
-            record: Crossing {
-                time: Instant::from_ns(time_ns),
-                session: session.id,
-                task: record.task,
-                connection: session.cid,
-                layer,
-                direction,
-            },
+        let at = |layer, direction, pdu, time_ns| Crosses {
+            time_ns,
+            pdu,
+            layer,
+            direction,
         };
         // Those of one kind are in order already, or nearly so: to sort them is to merge.
-        let commands = || {
-            requests
-                .iter()
-                .filter(|pdu| pdu.record.opcode == SCSI_COMMAND)
-        };
+        let is_command = |(_, pdu): &(u32, &Carried)| pdu.record.opcode == SCSI_COMMAND;
+        let commands = || requests.numbered().filter(is_command);
         let count = commands().count();
         self.crossings.reserve(6 * count);
         self.asked.reserve(count);
         self.crossings.extend(
-            commands().map(|of| at(Layer::Window, Direction::Enter, &of.record, of.left_ns)),
+            commands().map(|(number, of)| at(Layer::Window, Direction::Enter, number, of.left_ns)),
         );
         self.crossings.extend(
-            commands().map(|of| at(Layer::Wire, Direction::Enter, &of.record, of.seen_ns[1])),
+            commands().map(|(number, of)| at(Layer::Wire, Direction::Enter, number, of.seen_ns[1])),
         );
-        let asked = commands().map(|command| {
+        let found = &session.connection.streams[session.initiator].pdus;
+        let asked = commands().map(|(_, command)| {
             let key = (session.id, command.record.task, command.left_ns);
-            let Carried { lun, cdb, .. } = *command;
-            let cmd_sn = command.record.cmd_sn;
-            (key, Asked { lun, cdb, cmd_sn })
+            let bhs = &found[command.found as usize].bhs;
+            // RFC 7143 §11.3.
+            let asked = Asked {
+                lun: std::array::from_fn(|at| bhs[8 + at]),
+                cdb: std::array::from_fn(|at| bhs[32 + at]),
+                cmd_sn: command.record.cmd_sn,
+            };
+            (key, asked)
         });
         self.asked.extend(asked);
         let mut begun: HashSet<TaskTag> = HashSet::default();
         let (mut passed, mut done) = (Vec::new(), Vec::new());
-        for (answer, ready_ns) in answers.iter().zip(answers_ns) {
+        for ((number, answer), ready_ns) in answers.numbered().zip(answers_ns) {
             let record = &answer.record;
             if !is_answer(record) {
                 continue;
             }
             if begun.insert(record.task) {
-                let left = at(Layer::Target, Direction::Leave, record, *ready_ns);
+                let left = at(Layer::Target, Direction::Leave, number, *ready_ns);
                 self.crossings.push(left);
-                let of_wire = at(Layer::Wire, Direction::Leave, record, answer.seen_ns[0]);
+                let of_wire = at(Layer::Wire, Direction::Leave, number, answer.seen_ns[0]);
                 passed.push(of_wire);
             }
             let has_status = record.opcode == SCSI_RESPONSE || record.flags & STATUS_BIT != 0;
@@ -339,7 +399,7 @@ impl Records {
                 begun.remove(&record.task);
             }
             if let Some(came) = answer.came.filter(|_| has_status) {
-                done.push(at(Layer::Window, Direction::Leave, record, came.at_ns));
+                done.push(at(Layer::Window, Direction::Leave, number, came.at_ns));
                 if came.latest_ns > came.at_ns {
                     self.missing_ends.ios += 1;
                     self.missing_ends.later_ns += (came.latest_ns - came.at_ns) as f64;
@@ -348,31 +408,26 @@ impl Records {
         }
         self.crossings.extend(passed);
         self.crossings.extend(done);
-        let came = commands().filter_map(|pdu| Some((pdu.record, pdu.came?.at_ns)));
+        let came = commands()
+            .filter_map(|(number, pdu)| Some((pdu.record.cmd_sn, number, pdu.came?.at_ns)));
         self.commands.entry(session.id).or_default().extend(came);
     }
 
     /// A target takes commands in the order of their CmdSNs (RFC 7143 §4.2.2.1).
     fn commands_in_order(&mut self) {
         for commands in self.commands.values_mut() {
-            let Some(first) = commands.first().map(|(record, _)| record.cmd_sn) else {
+            let Some(first) = commands.first().map(|(cmd_sn, ..)| *cmd_sn) else {
                 continue;
             };
-            commands.sort_by_key(|(record, _)| record.cmd_sn.wrapping_sub(first) as i32);
+            commands.sort_by_key(|(cmd_sn, ..)| cmd_sn.wrapping_sub(first) as i32);
             let mut last_ns = 0;
-            for (record, came_ns) in commands {
+            for (_, pdu, came_ns) in commands {
                 last_ns = last_ns.max(*came_ns);
-                let record = Crossing {
-                    time: Instant::from_ns(last_ns),
-                    session: record.session,
-                    task: record.task,
-                    connection: record.connection,
+                self.crossings.push(Crosses {
+                    time_ns: last_ns,
+                    pdu: *pdu,
                     layer: Layer::Target,
                     direction: Direction::Enter,
-                };
-                self.crossings.push(Row {
-                    host: TARGET,
-                    record,
                 });
             }
         }
@@ -462,15 +517,14 @@ fn shifts(connection: &Connection, initiator: usize) -> [Option<u32>; 2] {
     }
 }
 
-/// The PDUs that the end `from` sent, with their times.
-fn carried(session: &Session, journey: &Journey, from: usize) -> Vec<Carried> {
+/// Adds the PDUs that the end `from` sent, with their times.
+fn carry(carried: &mut Vec<Carried>, session: &Session, journey: &Journey, from: usize) {
     let requests = from == session.initiator;
-    let pdus = session.connection.streams[from].pdus.iter();
-    let of_way = pdus.filter(|found| opcode::is_request(found.bhs[0] & 0x3f) == requests);
+    let pdus = (0..).zip(&session.connection.streams[from].pdus);
+    let of_way = pdus.filter(|(_, found)| opcode::is_request(found.bhs[0] & 0x3f) == requests);
     let mut first = journey.ask();
     let mut last = journey.ask();
-    let mut carried = Vec::with_capacity(session.connection.streams[from].pdus.len());
-    carried.extend(of_way.filter_map(|found| {
+    carried.extend(of_way.filter_map(|(number, found)| {
         let last_place = found.offset + found.length - 1;
         let (left_ns, first_ns) = first.left_ns(found.offset)?;
         let (_, last_ns) = last.left_ns(last_place)?;
@@ -484,15 +538,13 @@ fn carried(session: &Session, journey: &Journey, from: usize) -> Vec<Carried> {
         );
         Some(Carried {
             record,
-            lun: std::array::from_fn(|at| found.bhs[8 + at]),
-            cdb: std::array::from_fn(|at| found.bhs[32 + at]),
+            found: number,
             left_ns,
             is_joined: first.is_joined(found.offset),
             seen_ns: [first_ns, last_ns],
             came: last.came(last_place),
         })
     }));
-    carried
 }
 
 /// The longest payload that an end sends, where no SYN was seen: what was seen, unless that was not yet
@@ -511,39 +563,4 @@ fn longest_payload(passed: &Passed, from: usize) -> u64 {
     } else {
         USUAL_BYTES
     }
-}
-
-fn packet_row(connection: &Connection, of: &Segment<'_>) -> Row<Packet> {
-    let seen = of.seen;
-    let from = seen.from();
-    let record = Packet {
-        time: Instant::from_ns(of.sent_ns),
-        departed: Instant::from_ns(of.arrived_ns.unwrap_or(of.sent_ns)),
-        path: NameId::NONE,
-        source: connection.ends[from],
-        destination: connection.ends[1 - from],
-        seq: seen.seq,
-        ack: seen.ack,
-        payload_bytes: u16::try_from(seen.payload_bytes()).unwrap_or(u16::MAX),
-        ip_bytes: seen.ip_bytes,
-        window: seen.window,
-        flags: seen.flags,
-        ecn: seen.ecn,
-        verdict: match of.arrived_ns {
-            Some(_) => Verdict::Delivered,
-            None => Verdict::DroppedByLoss,
-        },
-    };
-    let host = HOSTS[usize::from(from != 0)];
-    Row { host, record }
-}
-
-/// Packets of several connections by time, with their frames. Those of one are so already.
-fn in_order(packets: Vec<Row<Packet>>, frame_of: Vec<u64>) -> (Vec<Row<Packet>>, Vec<u64>) {
-    if packets.is_sorted_by_key(|row| row.record.time) {
-        return (packets, frame_of);
-    }
-    let mut both: Vec<(Row<Packet>, u64)> = packets.into_iter().zip(frame_of).collect();
-    both.sort_by_key(|(row, _)| row.record.time);
-    both.into_iter().unzip()
 }

@@ -2,12 +2,13 @@
 
 use foldhash::HashMap;
 
-use wansan_trace::event::{Packet, Pdu, PduDirection, Tcp, Verdict};
-use wansan_trace::file::{Row, Table};
+use wansan_trace::event::{Pdu, PduDirection, Tcp, Verdict};
+use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, NameId, SessionId};
 
 use crate::cell::Cell;
 use crate::opcode;
+use crate::packets::Packets;
 use crate::traffic::{Content, FlowDirection, Traffic};
 use crate::transfer::{Alike, Places};
 use crate::wire::{Begin, Carrier};
@@ -91,7 +92,7 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
 /// Segments with their windows as they were sent, by flow. A packet that passes several emulated
 /// paths one after the other is one segment, from the first to the last.
 fn collect(
-    packets: &Table<Packet>,
+    packets: &Packets,
     traffic: &Traffic,
     carriers: &[Carrier],
 ) -> HashMap<usize, Vec<(Segment, u16)>> {
@@ -99,14 +100,10 @@ fn collect(
     let mut places = Places::of(traffic, carriers);
     let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::default();
     let loads = loads(packets, traffic);
-    for (number, row) in packets.rows.iter().enumerate() {
-        let packet = &row.record;
-        let Some((flow, way)) = traffic.flow(packet) else {
-            continue;
-        };
+    packets.for_each_of_flows(traffic, |number, (flow, way), packet| {
         let (place, acked) = places.see((flow, way), packet);
         let (Some(place), Some(acked)) = (place, acked) else {
-            continue;
+            return;
         };
         let segments =
             { flows.entry(flow) }.or_insert_with(|| Vec::with_capacity(loads[flow].packets));
@@ -123,7 +120,7 @@ fn collect(
             {
                 *path = packet.path;
                 segments[*before].0.arrived_ns = arrived_ns;
-                continue;
+                return;
             }
             under_way.insert(alike, (segments.len(), packet.path));
         }
@@ -139,7 +136,7 @@ fn collect(
             is_seen: packet.ip_bytes > 0,
         };
         segments.push((segment, packet.window));
-    }
+    });
     flows
 }
 
@@ -153,16 +150,14 @@ struct Load {
 }
 
 /// Those of each flow.
-fn loads(packets: &Table<Packet>, traffic: &Traffic) -> Vec<Load> {
+fn loads(packets: &Packets, traffic: &Traffic) -> Vec<Load> {
     let mut loads = vec![Load::default(); traffic.flows.len()];
-    for packet in packets.rows.iter().map(|row| &row.record) {
-        if let Some((flow, way)) = traffic.flow(packet) {
-            let load = &mut loads[flow];
-            let first = *load.first_path[way as usize].get_or_insert(packet.path);
-            load.packets += 1;
-            load.has_several_paths |= first != packet.path;
-        }
-    }
+    packets.for_each_of_flows(traffic, |_, (flow, way), packet| {
+        let load = &mut loads[flow];
+        let first = *load.first_path[way as usize].get_or_insert(packet.path);
+        load.packets += 1;
+        load.has_several_paths |= first != packet.path;
+    });
     loads
 }
 
