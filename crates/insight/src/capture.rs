@@ -6,7 +6,7 @@
 //!   bytes are missing, `login` reads what its login says;
 //! - `ends` tells from the point of the capture what both ends saw;
 //! - `records` makes of that the records of a [`Cell`], so that everything that reads a run's cell
-//!   reads a capture;
+//!   reads a capture; `sights` keeps its packets, of which records are made while they are looked at;
 //! - `commands` are the SCSI commands of its I/Os, by which what kernels say of them is found;
 //! - `recording` makes of it the records that files hold;
 //! - `parts` reads files of any length, several of them, or a stream, a part at a time;
@@ -29,6 +29,7 @@ mod marks;
 mod order;
 mod parts;
 mod passing;
+mod pieces;
 mod recording;
 mod records;
 mod segment;
@@ -402,6 +403,8 @@ struct Reading {
     /// Connections with PDUs so far.
     numbered: u64,
     of: HashMap<Ends, usize>,
+    /// The ends of the last segment, and their connection.
+    last: Option<([SocketAddr; 2], usize)>,
     segments: usize,
     marks: Marks,
     /// Connections that carry something else.
@@ -432,6 +435,7 @@ impl Reading {
             begun: 0,
             numbered: 0,
             of: HashMap::default(),
+            last: None,
             segments: 0,
             marks: Marks::default(),
             others: HashSet::default(),
@@ -459,8 +463,7 @@ impl Reading {
     }
 
     fn see(&mut self, frame: &Frame<'_>, segment: &Segment<'_>) {
-        let ends = Ends::between(segment.source, segment.destination);
-        let Some(place) = self.connection(ends, segment) else {
+        let Some(place) = self.connection(segment) else {
             return;
         };
         let Some(connection) = self.connections.get_mut(&place) else {
@@ -487,8 +490,10 @@ impl Reading {
         self.segments += after - before;
         if connection.is_foreign() {
             self.segments -= after;
+            let ends = Ends::between(segment.source, segment.destination);
             self.connections.remove(&place);
             self.of.remove(&ends);
+            self.last = None;
             if self.others.len() < MOST_OTHERS {
                 self.others.insert(ends);
             }
@@ -496,8 +501,18 @@ impl Reading {
     }
 
     /// The connection of a segment, unless it is of no interest.
-    fn connection(&mut self, ends: Ends, segment: &Segment<'_>) -> Option<usize> {
+    fn connection(&mut self, segment: &Segment<'_>) -> Option<usize> {
+        let (source, destination) = (segment.source, segment.destination);
+        // Most segments are of the connection of the one before.
+        if let Some(([one, other], place)) = self.last
+            && ([one, other] == [source, destination] || [other, one] == [source, destination])
+            && !segment.is_syn()
+        {
+            return Some(place);
+        }
+        let ends = Ends::between(source, destination);
         let known = self.of.get(&ends).copied();
+        self.last = known.map(|place| ([source, destination], place));
         if let Some(place) = known
             && self
                 .connections
@@ -516,6 +531,7 @@ impl Reading {
             return None;
         }
         self.begun += 1;
+        self.last = None;
         self.others.remove(&ends);
         self.of.insert(ends, self.begun);
         self.connections
@@ -635,9 +651,13 @@ fn initiator(connection: &Connection) -> Option<usize> {
 fn described(session: &Session) -> CapturedConnection {
     let connection = &session.connection;
     let (initiator, target) = (session.initiator, 1 - session.initiator);
-    let mut pdus: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut by_opcode = [0; 64];
     for found in connection.streams.iter().flat_map(|stream| &stream.pdus) {
-        *pdus.entry(opcode::name(found.bhs[0] & 0x3f)).or_default() += 1;
+        by_opcode[usize::from(found.bhs[0] & 0x3f)] += 1;
+    }
+    let mut pdus: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for (opcode, count) in (0..).zip(by_opcode).filter(|(_, count)| *count > 0) {
+        *pdus.entry(opcode::name(opcode)).or_default() += count;
     }
     let mut segments = [0; 2];
     for seen in connection.seen.iter().filter(|seen| seen.frame != 0) {

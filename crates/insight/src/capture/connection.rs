@@ -8,6 +8,7 @@ use wansan_trace::{ConnectionId, SessionId};
 
 use super::framing::{Found, Framing, are_foreign};
 use super::login::Login;
+use super::pieces::Pieces;
 use super::segment::{Options, Segment};
 
 /// TCP flags.
@@ -28,7 +29,10 @@ const MOST_HOLES: usize = 1024;
 /// and was not lost.
 const REORDERED_NS: u64 = 3_000_000;
 
-/// A segment as it was seen.
+/// Stands for a place that is not known.
+const NOWHERE: u64 = u64::MAX;
+
+/// A segment as it was seen. There are as many of them as frames.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
     /// Its frame's number; 0 of one that passed unseen, as later ones have told.
@@ -36,8 +40,8 @@ pub(super) struct Seen {
     pub(super) time_ns: u64,
     /// The end that sent it: its place in [`Connection::ends`].
     from: u8,
-    pub(super) place: Option<u64>,
-    pub(super) acked: Option<u64>,
+    place: u64,
+    acked: u64,
     payload_bytes: u32,
     pub(super) seq: u32,
     pub(super) ack: u32,
@@ -57,8 +61,8 @@ impl Seen {
             frame,
             time_ns,
             from: from as u8,
-            place: None,
-            acked: None,
+            place: NOWHERE,
+            acked: NOWHERE,
             payload_bytes: u32::try_from(segment.payload_bytes).unwrap_or(u32::MAX),
             seq: segment.seq,
             ack: segment.ack,
@@ -76,6 +80,16 @@ impl Seen {
         usize::from(self.from)
     }
 
+    /// Where it stands in its stream, if that is known.
+    pub(super) fn place(&self) -> Option<u64> {
+        (self.place != NOWHERE).then_some(self.place)
+    }
+
+    /// Up to where it acknowledges the other stream.
+    pub(super) fn acked(&self) -> Option<u64> {
+        (self.acked != NOWHERE).then_some(self.acked)
+    }
+
     /// TCP payload, in bytes.
     pub(super) fn payload_bytes(&self) -> u64 {
         u64::from(self.payload_bytes)
@@ -84,7 +98,7 @@ impl Seen {
     /// Where its payload begins and ends, if it has one.
     pub(super) fn payload(&self) -> Option<(u64, u64)> {
         let place = self
-            .place
+            .place()
             .filter(|_| self.payload_bytes > 0 && !self.is_void)?;
         Some((place, place + self.payload_bytes()))
     }
@@ -97,9 +111,9 @@ impl Seen {
             0 => 0,
             whole => whole.saturating_sub(left_out_bytes).max(to - from),
         };
-        let before = self.place.map_or(0, |place| from - place);
+        let before = self.place().map_or(0, |place| from - place);
         Seen {
-            place: Some(from),
+            place: from,
             payload_bytes: (to - from) as u32,
             seq: self.seq.wrapping_add(before as u32),
             ip_bytes: ip_bytes as u16,
@@ -157,7 +171,7 @@ pub(super) struct Connection {
     pub(super) session: Option<(SessionId, ConnectionId)>,
     /// What each end sends.
     pub(super) streams: [Stream; 2],
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Pieces<Seen>,
     /// Segments of which the capture says that they went no further than where they were seen.
     pub(super) lost: Vec<Seen>,
     /// Where they began, by the end that sent them.
@@ -263,7 +277,7 @@ impl Connection {
             has_begun,
             session: None,
             streams: [Stream::new(has_begun), Stream::new(has_begun)],
-            seen: Vec::new(),
+            seen: Pieces::default(),
             lost: Vec::new(),
             lost_places: HashSet::default(),
             login: Login::default(),
@@ -279,7 +293,7 @@ impl Connection {
             has_begun: false,
             session: self.session,
             streams: self.streams.each_ref().map(Stream::next_part),
-            seen: Vec::new(),
+            seen: Pieces::default(),
             lost: Vec::new(),
             lost_places: HashSet::default(),
             login: self.login.clone(),
@@ -392,8 +406,8 @@ impl Connection {
             self.carries(from, place, now_ns, segment);
         }
         self.seen.push(Seen {
-            place,
-            acked,
+            place: place.unwrap_or(NOWHERE),
+            acked: acked.unwrap_or(NOWHERE),
             ..Seen::of(segment, from, frame, now_ns)
         });
     }
@@ -404,7 +418,7 @@ impl Connection {
         let place = self.streams[from].place(segment.seq);
         self.lost_places.extend(place.map(|place| (from, place)));
         self.lost.push(Seen {
-            place: place.filter(|_| segment.flags & SYN == 0),
+            place: { place.filter(|_| segment.flags & SYN == 0) }.unwrap_or(NOWHERE),
             is_lost: true,
             ..Seen::of(segment, from, frame, now_ns)
         });
@@ -458,7 +472,7 @@ impl Connection {
             });
             let missing_bytes = place - stream.highest;
             self.seen.push(Seen {
-                place: Some(stream.highest),
+                place: stream.highest,
                 payload_bytes: u32::try_from(missing_bytes).unwrap_or(u32::MAX),
                 seq: segment.seq.wrapping_sub(missing_bytes as u32),
                 ecn: 0,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::Excluded;
 
 use super::connection::{Connection, Seen};
+use super::pieces::Pieces;
 
 /// An acknowledgement that comes sooner behind a segment that was retransmitted than this part of the
 /// least round trip is one of the first transmission.
@@ -17,7 +18,7 @@ const SOONER: f64 = 0.9;
 /// The segments of a connection.
 #[derive(Debug)]
 pub(super) struct Passed {
-    seen: Vec<Seen>,
+    seen: Pieces<Seen>,
     /// From the point to each end, by the end.
     one_way_ns: [u64; 2],
 }
@@ -98,8 +99,14 @@ impl Passed {
 ///
 /// Where wansan's emulator says that a segment was lost, it says so when that came to the path, but of
 /// others when they leave it, by the sender's half of the way to the receiver and back later.
-fn with_lost(connection: &mut Connection) -> Vec<Seen> {
-    let mut seen = std::mem::take(&mut connection.seen);
+fn with_lost(connection: &mut Connection) -> Pieces<Seen> {
+    let seen = std::mem::take(&mut connection.seen);
+    let by_time = |seen: &Seen| (seen.time_ns, seen.from(), seen.place());
+    let has_voids = seen.iter().any(|seen| seen.is_void);
+    if connection.lost.is_empty() && !has_voids && seen.iter().is_sorted_by_key(by_time) {
+        return seen;
+    }
+    let mut seen: Vec<Seen> = seen.into_iter().collect();
     for lost in &connection.lost {
         let Some((place, end)) = lost.payload() else {
             continue;
@@ -108,7 +115,7 @@ fn with_lost(connection: &mut Connection) -> Vec<Seen> {
             hole.frame == 0
                 && hole.from() == lost.from()
                 && hole
-                    .place
+                    .place()
                     .is_some_and(|from| place < from + hole.payload_bytes() && from < end)
         });
         let time_ns = match hole {
@@ -126,15 +133,15 @@ fn with_lost(connection: &mut Connection) -> Vec<Seen> {
         seen.push(lost);
     }
     seen.retain(|seen| !seen.is_void);
-    seen.sort_by_key(|seen| (seen.time_ns, seen.from(), seen.place));
-    seen
+    seen.sort_by_key(by_time);
+    seen.into_iter().collect()
 }
 
 /// Where segments begin and end that were retransmitted, of each end.
-fn borders(seen: &[Seen]) -> [BTreeSet<u64>; 2] {
+fn borders(seen: &Pieces<Seen>) -> [BTreeSet<u64>; 2] {
     let mut borders = [BTreeSet::new(), BTreeSet::new()];
     let mut highest = [0; 2];
-    for segment in seen {
+    for segment in seen.iter() {
         if let Some((place, end)) = segment.payload() {
             let highest = &mut highest[segment.from()];
             if end <= *highest {
@@ -148,12 +155,12 @@ fn borders(seen: &[Seen]) -> [BTreeSet<u64>; 2] {
 
 /// The same segments, with the parts of one apart that were retransmitted by themselves: a host gives its
 /// device many segments in one, of which the path may lose a single one.
-fn apart(seen: Vec<Seen>, borders: &[BTreeSet<u64>; 2]) -> Vec<Seen> {
+fn apart(seen: Pieces<Seen>, borders: &[BTreeSet<u64>; 2]) -> Pieces<Seen> {
     if borders.iter().all(BTreeSet::is_empty) {
         return seen;
     }
-    let mut parts = Vec::with_capacity(seen.len());
-    for segment in seen {
+    let mut parts = Pieces::default();
+    for segment in seen.into_iter() {
         let Some((place, end)) = segment.payload() else {
             parts.push(segment);
             continue;
@@ -169,7 +176,7 @@ fn apart(seen: Vec<Seen>, borders: &[BTreeSet<u64>; 2]) -> Vec<Seen> {
 }
 
 /// Marks what `from` retransmitted and what had not arrived before.
-fn find_lost(connection: &Connection, from: usize, seen: &mut [Seen]) {
+fn find_lost(connection: &Connection, from: usize, seen: &mut Pieces<Seen>) {
     struct Open {
         place: u64,
         end: u64,
@@ -184,7 +191,7 @@ fn find_lost(connection: &Connection, from: usize, seen: &mut [Seen]) {
     let mut lost = Vec::new();
     for (index, segment) in seen.iter().enumerate() {
         if segment.from() != from {
-            let Some(acked) = segment.acked else { continue };
+            let Some(acked) = segment.acked() else { continue };
             while let Some(first) = open.front().filter(|first| first.end <= acked) {
                 let by_again = |again_ns| segment.time_ns >= again_ns + least_ns;
                 if first.again_ns.is_some_and(by_again) {
@@ -422,7 +429,7 @@ fn receivers_events(passed: &Passed, from: usize) -> Vec<(u64, Event)> {
         Some((segment.arrived_ns?, Event::Comes(place, end)))
     });
     let acknowledges = passed.segments().filter_map(|segment| {
-        let acked = segment.seen.acked.filter(|_| segment.seen.from() != from)?;
+        let acked = segment.seen.acked().filter(|_| segment.seen.from() != from)?;
         Some((segment.sent_ns, Event::Acknowledges(acked)))
     });
     let mut comes = comes.peekable();

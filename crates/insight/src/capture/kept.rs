@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 /// What is read at once.
 const READ_BYTES: usize = 1 << 18;
-/// Least capacity. The kernel allocates the pages as they are written.
+/// Least capacity, of which no more is touched than is needed.
 const LEAST_BYTES: usize = 1 << 22;
 
 /// Bytes that are still needed, by their places in all that was ever kept.
@@ -59,15 +59,18 @@ impl Kept {
     /// Makes room behind the last byte: where half of the memory is enough for what is needed, by moving that to the
     /// front.
     fn make_room(&mut self, bytes: usize, needed: impl FnOnce() -> u64) {
-        if self.memory.len() - self.filled >= bytes {
+        if self.memory.capacity() - self.filled >= bytes {
+            let end = self.filled + bytes;
+            self.memory.resize(end.max(self.memory.len()), 0);
             return;
         }
         let needed = needed();
         let over = (needed - self.first) as usize;
         let live = self.filled - over;
-        if 2 * (live + bytes) > self.memory.len() {
-            let mut memory = vec![0; LEAST_BYTES.max(4 * (live + bytes))];
-            memory[..live].copy_from_slice(&self.memory[over..self.filled]);
+        if 2 * (live + bytes) > self.memory.capacity() {
+            let mut memory = Vec::with_capacity(LEAST_BYTES.max(4 * (live + bytes)));
+            memory.extend_from_slice(&self.memory[over..self.filled]);
+            memory.resize(live + bytes, 0);
             self.memory = memory;
         } else {
             self.memory.copy_within(over..self.filled, 0);
@@ -94,7 +97,7 @@ mod tests {
                 assert_eq!(kept.since(place)[..4], (number - 50).to_le_bytes());
             }
         }
-        assert!(kept.memory.len() <= LEAST_BYTES, "{}", kept.memory.len());
+        assert!(kept.memory.capacity() <= LEAST_BYTES, "{}", kept.memory.len());
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
         let Content::Session(session, connection) = flow.content else {
             continue;
         };
-        let Some(seen) = raw.remove(&place) else {
+        let Some(mut segments) = raw.remove(&place) else {
             continue;
         };
         let of_flow =
@@ -47,23 +47,22 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
         let times = begin.map_or(Times::Seen, |begin| begin.times);
         let off_ns = match times {
             Times::Seen | Times::ByHandshake => 0,
-            Times::ByAcknowledgements => least_round_trip_ns(&seen) / 2,
+            Times::ByAcknowledgements => least_round_trip_ns(&segments) / 2,
         };
         let scales = [FlowDirection::ToTarget, FlowDirection::ToInitiator].map(|way| {
             let known = carrier.shifts[way as usize];
             (
                 known,
-                known.map_or_else(|| least_shift(&seen, way, off_ns), |_| 0),
+                known.map_or_else(|| least_shift(&segments, way, off_ns), |_| 0),
             )
         });
-        let scaled = seen.into_iter().map(|(segment, window)| {
-            let window = u64::from(window);
-            let window = match scales[segment.way as usize] {
+        for segment in &mut segments {
+            let window = unscaled(segment);
+            segment.window = match scales[segment.way as usize] {
                 (Some(shift), _) => Announced::Exactly(window << shift),
                 (None, least) => Announced::AtLeast(window << least),
             };
-            Segment { window, ..segment }
-        });
+        }
         let mut given = |way| {
             let given = queued.remove(&(session, connection, way));
             given.unwrap_or_default()
@@ -71,7 +70,7 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
         let conversation = Conversation {
             session,
             connection,
-            segments: scaled.collect(),
+            segments,
             requests: given(FlowDirection::ToTarget),
             answers: given(FlowDirection::ToInitiator),
             windows: ends.windows,
@@ -89,14 +88,21 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
         .collect()
 }
 
+/// The window of a segment as it was sent.
+fn unscaled(segment: &Segment) -> u64 {
+    match segment.window {
+        Announced::Exactly(window) | Announced::AtLeast(window) => window,
+    }
+}
+
 /// Segments with their windows as they were sent, by flow. A packet that passes several emulated
 /// paths one after the other is one segment, from the first to the last.
 fn collect(
     packets: &Packets,
     traffic: &Traffic,
     carriers: &[Carrier],
-) -> HashMap<usize, Vec<(Segment, u16)>> {
-    let mut flows: HashMap<usize, Vec<(Segment, u16)>> = HashMap::default();
+) -> HashMap<usize, Vec<Segment>> {
+    let mut flows: HashMap<usize, Vec<Segment>> = HashMap::default();
     let mut places = Places::of(traffic, carriers);
     let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::default();
     let loads = loads(packets, traffic);
@@ -114,12 +120,11 @@ fn collect(
             if let Some((before, path)) = under_way.get_mut(&alike)
                 && *path != packet.path
                 && segments[*before]
-                    .0
                     .arrived_ns
                     .is_some_and(|at_ns| at_ns <= packet.time.ns())
             {
                 *path = packet.path;
-                segments[*before].0.arrived_ns = arrived_ns;
+                segments[*before].arrived_ns = arrived_ns;
                 return;
             }
             under_way.insert(alike, (segments.len(), packet.path));
@@ -132,10 +137,10 @@ fn collect(
             place,
             payload_bytes: u64::from(packet.payload_bytes),
             acked,
-            window: Announced::AtLeast(0),
+            window: Announced::AtLeast(u64::from(packet.window)),
             is_seen: packet.ip_bytes > 0,
         };
-        segments.push((segment, packet.window));
+        segments.push(segment);
     });
     flows
 }
@@ -250,10 +255,10 @@ impl Ends {
 }
 
 /// The least that a segment took to the target and one back.
-fn least_round_trip_ns(seen: &[(Segment, u16)]) -> u64 {
+fn least_round_trip_ns(seen: &[Segment]) -> u64 {
     let least = |way: FlowDirection| {
-        let of_way = seen.iter().filter(|(segment, _)| segment.way == way);
-        let took = of_way.filter_map(|(s, _)| Some(s.arrived_ns?.saturating_sub(s.sent_ns)));
+        let of_way = seen.iter().filter(|segment| segment.way == way);
+        let took = of_way.filter_map(|s| Some(s.arrived_ns?.saturating_sub(s.sent_ns)));
         took.min().unwrap_or(0)
     };
     least(FlowDirection::ToTarget) + least(FlowDirection::ToInitiator)
@@ -261,24 +266,24 @@ fn least_round_trip_ns(seen: &[(Segment, u16)]) -> u64 {
 
 /// By how much the windows are shifted at least that come this way: nobody sends more than they let.
 /// Windows may have come earlier than is said, by `off_ns`.
-fn least_shift(seen: &[(Segment, u16)], way: FlowDirection, off_ns: u64) -> u32 {
-    let mut events: Vec<(u64, bool, u64, u16)> = Vec::new();
-    for (segment, window) in seen {
+fn least_shift(seen: &[Segment], way: FlowDirection, off_ns: u64) -> u32 {
+    let mut events: Vec<(u64, bool, u64, u64)> = Vec::new();
+    for segment in seen {
         if segment.way == way {
             let came_ns = segment.arrived_ns.map(|at_ns| at_ns.saturating_sub(off_ns));
-            events.extend(came_ns.map(|at_ns| (at_ns, false, segment.acked, *window)));
+            events.extend(came_ns.map(|at_ns| (at_ns, false, segment.acked, unscaled(segment))));
         } else if segment.payload_bytes > 0 {
             events.push((segment.sent_ns, true, segment.end(), 0));
         }
     }
     events.sort_unstable();
-    let mut announced: Option<(u64, u16)> = None;
+    let mut announced: Option<(u64, u64)> = None;
     let mut least = 0;
     for (_, sends, place, window) in events {
         match announced {
             Some((acked, window)) if sends && window > 0 => {
                 let sent = place.saturating_sub(acked);
-                while least < MOST_SHIFT && u64::from(window) << least < sent {
+                while least < MOST_SHIFT && window << least < sent {
                     least += 1;
                 }
             }
