@@ -586,6 +586,8 @@ impl Reading {
 
     /// What was read.
     fn capture(mut self, end: CaptureEnd) -> Result<Capture, Nothing> {
+        // Records take their memory.
+        self.marks = Marks::default();
         self.connections.values_mut().for_each(Connection::finish);
         self.name_sessions();
         let all = self.connections.len() + self.others.len();

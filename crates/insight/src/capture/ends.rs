@@ -191,7 +191,9 @@ fn find_lost(connection: &Connection, from: usize, seen: &mut Pieces<Seen>) {
     let mut lost = Vec::new();
     for (index, segment) in seen.iter().enumerate() {
         if segment.from() != from {
-            let Some(acked) = segment.acked() else { continue };
+            let Some(acked) = segment.acked() else {
+                continue;
+            };
             while let Some(first) = open.front().filter(|first| first.end <= acked) {
                 let by_again = |again_ns| segment.time_ns >= again_ns + least_ns;
                 if first.again_ns.is_some_and(by_again) {
@@ -271,16 +273,20 @@ enum Event {
 impl Journey {
     /// Of what the end `from` sends.
     pub(super) fn of(passed: &Passed, from: usize) -> Journey {
-        let count = passed.seen.iter().filter(|seen| seen.from() == from);
-        let count = count.count();
+        let carries = |seen: &&Seen| seen.from() == from && seen.payload().is_some();
+        let count = passed.seen.iter().filter(carries).count();
         let mut journey = Journey {
             left: Vec::with_capacity(count),
             came: Vec::with_capacity(count),
         };
+        let mut first = None;
         for segment in passed.segments().filter(|of| of.seen.from() == from) {
             let Some((place, end)) = segment.seen.payload() else {
                 continue;
             };
+            if segment.arrived_ns.is_some() {
+                first = Some(first.map_or(place, |first: u64| first.min(place)));
+            }
             let highest = journey.left.last().map(|last| last.end);
             if highest.is_none_or(|highest| end > highest) {
                 journey.left.push(Left {
@@ -291,22 +297,17 @@ impl Journey {
                 });
             }
         }
-        let events = receivers_events(passed, from);
-        let places = events.iter().filter_map(|(_, event)| match event {
-            Event::Comes(place, _) => Some(*place),
-            Event::Acknowledges(_) => None,
-        });
-        if let Some(first) = places.min() {
-            journey.receive(first, &events);
+        if let Some(first) = first {
+            journey.receive(first, receivers_events(passed, from));
         }
         journey
     }
 
     /// Tells from a receiver's events what it had in order when, from the place `next` on.
-    fn receive(&mut self, mut next: u64, events: &[(u64, Event)]) {
+    fn receive(&mut self, mut next: u64, events: impl Iterator<Item = (u64, Event)>) {
         // Ends of what has come and when, by where it begins.
         let mut beyond: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        for &(now_ns, event) in events {
+        for (now_ns, event) in events {
             let acked = match event {
                 Event::Comes(place, end) if place <= next && beyond.is_empty() => {
                     self.has_come(&mut next, end, now_ns);
@@ -423,27 +424,32 @@ fn first_behind<T>(all: &[T], from: usize, is_before: impl Fn(&T) -> bool) -> us
 }
 
 /// What the receiver of what `from` sends does, by time.
-fn receivers_events(passed: &Passed, from: usize) -> Vec<(u64, Event)> {
-    let comes = passed.segments().filter_map(|segment| {
+fn receivers_events(passed: &Passed, from: usize) -> impl Iterator<Item = (u64, Event)> {
+    let comes = passed.segments().filter_map(move |segment| {
         let (place, end) = { segment.seen.payload() }.filter(|_| segment.seen.from() == from)?;
         Some((segment.arrived_ns?, Event::Comes(place, end)))
     });
-    let acknowledges = passed.segments().filter_map(|segment| {
-        let acked = segment.seen.acked().filter(|_| segment.seen.from() != from)?;
+    let acknowledges = passed.segments().filter_map(move |segment| {
+        let acked = segment
+            .seen
+            .acked()
+            .filter(|_| segment.seen.from() != from)?;
         Some((segment.sent_ns, Event::Acknowledges(acked)))
     });
-    let mut comes = comes.peekable();
-    let mut events = Vec::with_capacity(passed.seen.len());
-    for acknowledged in acknowledges {
-        while let Some(came) = comes.next_if(|came| *came < acknowledged) {
-            events.push(came);
+    // Both are in order but for what happens at one moment.
+    let (mut comes, mut acknowledges) = (comes.peekable(), acknowledges.peekable());
+    let mut at_one_moment: VecDeque<(u64, Event)> = VecDeque::new();
+    std::iter::from_fn(move || {
+        if at_one_moment.is_empty() {
+            let next_ns = |next: Option<&(u64, Event)>| next.map_or(u64::MAX, |(ns, _)| *ns);
+            let now_ns = next_ns(comes.peek()).min(next_ns(acknowledges.peek()));
+            let is_now = |(ns, _): &(u64, Event)| *ns == now_ns;
+            at_one_moment.extend(std::iter::from_fn(|| comes.next_if(is_now)));
+            at_one_moment.extend(std::iter::from_fn(|| acknowledges.next_if(is_now)));
+            at_one_moment.make_contiguous().sort_unstable();
         }
-        events.push(acknowledged);
-    }
-    events.extend(comes);
-    // They are in order already but for what happens at one moment.
-    events.sort_unstable();
-    events
+        at_one_moment.pop_front()
+    })
 }
 
 #[cfg(test)]
@@ -454,7 +460,7 @@ mod tests {
     /// Of bytes that came, when, and when at the latest.
     fn came(events: &[(u64, Event)], places: &[u64]) -> Vec<Option<(u64, u64)>> {
         let mut journey = Journey::default();
-        journey.receive(0, events);
+        journey.receive(0, events.iter().copied());
         let of = |place: &u64| {
             let came = journey.ask().came(*place)?;
             Some((came.at_ns, came.latest_ns))

@@ -97,7 +97,11 @@ mod tests {
                 assert_eq!(kept.since(place)[..4], (number - 50).to_le_bytes());
             }
         }
-        assert!(kept.memory.capacity() <= LEAST_BYTES, "{}", kept.memory.len());
+        assert!(
+            kept.memory.capacity() <= LEAST_BYTES,
+            "{}",
+            kept.memory.len()
+        );
     }
 
     #[test]

@@ -125,6 +125,8 @@ fn read(
     }
     // It never breaks.
     let _ = order.rest(|frame| parts.give(frame));
+    // What follows takes its memory.
+    drop(order);
     let nothing = parts.end();
     match nothing {
         Some(nothing) if !parts.has_any => Err(CaptureError::NoPdus {

@@ -59,6 +59,11 @@ impl Sights {
         self.connections.iter().map(|of| of.ends)
     }
 
+    /// How many packets each connection has.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = usize> {
+        self.connections.iter().map(|of| of.passed.len())
+    }
+
     /// Shows the record of each packet, with the places of its connection and of the end that has sent it.
     pub(crate) fn for_each(&self, mut see: impl FnMut((usize, usize), &Packet)) {
         for (of, place) in &self.order {

@@ -33,8 +33,7 @@ pub(super) fn sender(
     round_trip_ns: u64,
     window: Window,
 ) -> Sender {
-    let mut replay = Replay::new(conversation, way);
-    replay.run();
+    let replay = Replay::new(conversation, way);
     let inside = replay
         .acked
         .iter()
@@ -84,40 +83,54 @@ enum State {
 }
 
 /// One direction of a connection, as its sender sees it.
-struct Replay<'a> {
+struct Replay {
     way: FlowDirection,
     mss: u64,
-    segments: Vec<(u64, bool, &'a Segment)>,
     acked: Vec<Acked>,
     states: Vec<(u64, u64, State)>,
 }
 
-impl<'a> Replay<'a> {
-    fn new(conversation: &'a Conversation, way: FlowDirection) -> Replay<'a> {
-        let of_way = |is_own: bool| {
-            let segments = conversation.segments.iter();
-            segments.filter(move |segment| (segment.way == way) == is_own)
-        };
-        let sent = of_way(true).map(|segment| (segment.sent_ns, true, segment));
-        let heard = of_way(false).filter_map(|segment| Some((segment.arrived_ns?, false, segment)));
-        let mut segments = Vec::with_capacity(conversation.segments.len());
-        segments.extend(sent.chain(heard));
-        // At one moment, what comes is the reason of what is sent. Both are in order, so this merges them.
-        segments.sort_by_key(|(at_ns, sends, _)| (*at_ns, *sends));
-        Replay {
+/// The segments that an end sends this way and those that come to it, with when.
+fn passing(
+    conversation: &Conversation,
+    way: FlowDirection,
+) -> impl Iterator<Item = (u64, &Segment)> {
+    let of_way = move |is_own: bool| {
+        let segments = conversation.segments.iter();
+        segments.filter(move |segment| (segment.way == way) == is_own)
+    };
+    let mut sent = { of_way(true).map(|segment| (segment.sent_ns, segment)) }.peekable();
+    let heard = of_way(false).filter_map(|segment| Some((segment.arrived_ns?, segment)));
+    let mut heard: Vec<(u64, &Segment)> = heard.collect();
+    // A path may have put them into another order.
+    heard.sort_by_key(|(at_ns, _)| *at_ns);
+    let mut heard = heard.into_iter().peekable();
+    // At one moment, what comes is the reason of what is sent.
+    std::iter::from_fn(move || {
+        let next_ns = sent.peek().map_or(u64::MAX, |(at_ns, _)| *at_ns);
+        heard
+            .next_if(|(at_ns, _)| *at_ns <= next_ns)
+            .or_else(|| sent.next())
+    })
+}
+
+impl Replay {
+    fn new(conversation: &Conversation, way: FlowDirection) -> Replay {
+        let mut replay = Replay {
             way,
             mss: conversation.mss_bytes(way).max(1),
-            segments,
             acked: Vec::new(),
             states: Vec::new(),
-        }
+        };
+        replay.run(passing(conversation, way));
+        replay
     }
 
-    fn run(&mut self) {
+    fn run<'s>(&mut self, segments: impl Iterator<Item = (u64, &'s Segment)>) {
         let (mut next, mut una) = (0, 0);
         let mut edge = None;
         let mut before: Option<(u64, State)> = None;
-        for (at_ns, _, segment) in std::mem::take(&mut self.segments) {
+        for (at_ns, segment) in segments {
             if let Some((from_ns, state)) = before.filter(|(from_ns, _)| *from_ns < at_ns) {
                 match self.states.last_mut() {
                     Some(last) if last.1 == from_ns && last.2 == state => last.1 = at_ns,

@@ -157,6 +157,15 @@ struct Load {
 /// Those of each flow.
 fn loads(packets: &Packets, traffic: &Traffic) -> Vec<Load> {
     let mut loads = vec![Load::default(); traffic.flows.len()];
+    if let Some(sights) = packets.sights() {
+        // Captured ones have passed one point.
+        for ([one, other], count) in sights.ends().zip(sights.counts()) {
+            if let Some((flow, _)) = traffic.between(one, other) {
+                loads[flow].packets += count;
+            }
+        }
+        return loads;
+    }
     packets.for_each_of_flows(traffic, |_, (flow, way), packet| {
         let load = &mut loads[flow];
         let first = *load.first_path[way as usize].get_or_insert(packet.path);
@@ -169,19 +178,25 @@ fn loads(packets: &Packets, traffic: &Traffic) -> Vec<Load> {
 /// What each sender gave to TCP, as it recorded it, by place. A receiver's records do not tell when that was.
 fn queued(pdus: &[Row<Pdu>]) -> HashMap<(SessionId, ConnectionId, FlowDirection), Vec<Queued>> {
     let mut queued: HashMap<_, Vec<Queued>> = HashMap::default();
-    let records = pdus.iter().map(|row| &row.record);
-    for pdu in records.filter(|pdu| pdu.direction == PduDirection::Sent) {
+    let of_one_end = |pdu: &Pdu| {
         let way = match opcode::is_request(pdu.opcode) {
             true => FlowDirection::ToTarget,
             false => FlowDirection::ToInitiator,
         };
-        let of_way = queued.entry((pdu.session, pdu.connection, way));
-        of_way.or_default().push(Queued {
+        (pdu.session, pdu.connection, way)
+    };
+    let alike =
+        |one: &Row<Pdu>, next: &Row<Pdu>| of_one_end(&one.record) == of_one_end(&next.record);
+    for run in pdus.chunk_by(alike) {
+        let records = run.iter().map(|row| &row.record);
+        let sent = records.filter(|pdu| pdu.direction == PduDirection::Sent);
+        let given = queued.entry(of_one_end(&run[0].record)).or_default();
+        given.extend(sent.map(|pdu| Queued {
             at_ns: pdu.time.ns(),
             offset: pdu.stream_offset,
             task: pdu.task,
             opcode: pdu.opcode,
-        });
+        }));
     }
     for of_way in queued.values_mut() {
         of_way.sort_by_key(|pdu| pdu.offset);
