@@ -66,7 +66,6 @@ fn write_as_asked(reads: &str) -> Result<(), Box<dyn Error>> {
 
 /// Explains a capture as `wansan explain --json` does.
 fn explain(file: &Path) -> Result<(), Box<dyn Error>> {
-    wansan_heap::keep_freed();
     let mut out = std::io::stdout().lock();
     let mut take = |part: Capture| {
         let summary = part.summarise();

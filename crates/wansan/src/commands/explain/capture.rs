@@ -45,8 +45,6 @@ pub(super) struct Explanation {
 /// # Errors
 /// When one cannot be read or is no capture, or none holds PDUs.
 pub(super) fn explain(files: &[PathBuf], json: bool) -> Result<ExitCode> {
-    // Each part of a capture takes as much memory as the one before.
-    wansan_heap::keep_freed();
     let mut read = parts::Read::default();
     let mut take = |capture: Capture| read.take(&capture);
     let is_stream = files == [Path::new(STANDARD_INPUT)];
