@@ -19,6 +19,7 @@
 
 mod checksum;
 mod described;
+mod dictionary;
 mod gather;
 mod merge;
 mod reader;

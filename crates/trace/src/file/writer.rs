@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, ConvertedType, Encoding, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -15,11 +14,12 @@ use parquet::schema::types::{ColumnPath, Type};
 
 use super::checksum::Summed;
 use super::described::{Described, described_facts};
+use super::dictionary::Dictionary;
 use super::{CHECKSUM_KEY, VERSION_KEY};
 use super::{DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION};
 use crate::field::Cell;
 use crate::kind::{Column, Habit, all_columns};
-use crate::names::{Names, Vocabulary};
+use crate::names::Names;
 
 /// Rows in one row group: what a writer holds in memory.
 const GROUP_ROWS: usize = 256 * 1024;
@@ -161,20 +161,25 @@ fn write_rows<T: Kind>(
     rows: &[Row<T>],
     names: &mut Names,
 ) -> Result<(), ParquetError> {
+    let descriptors = file.schema_descr().columns().to_vec();
     let mut group = file.next_row_group()?;
-    let mut codes = vec![0; CHUNK_VALUES];
-    let mut values = Values::default();
-    for column in columns {
+    for (column, descriptor) in columns.iter().zip(descriptors) {
+        if column.habit == Habit::Repeats {
+            let mut dictionary = Dictionary::default();
+            each_chunk(column, rows, names, |codes| {
+                dictionary.add(codes);
+                Ok(())
+            })?;
+            let put = |code, page: &mut Vec<u8>| put_plain(column.cell, code, names, page);
+            let (chunk, close) = dictionary.encode(descriptor, put)?;
+            group.append_column(&chunk, close)?;
+            continue;
+        }
         let Some(mut writer) = group.next_column()? else {
             return Err(ParquetError::General("schema has too few columns".into()));
         };
-        let mut texts = Texts::default();
-        for chunk in rows.chunks(CHUNK_VALUES) {
-            let codes = &mut codes[..chunk.len()];
-            (column.get)(chunk, names, codes).ok_or_else(|| {
-                let message = "more than 65,536 different values in column ".to_owned();
-                ParquetError::General(message + column.name)
-            })?;
+        let mut values = Values::default();
+        each_chunk(column, rows, names, |codes| {
             match (writer.untyped(), column.cell) {
                 (ColumnWriter::Int64ColumnWriter(writer), Cell::Int64) => {
                     // Same bits: u64::MAX ("unlimited") reads as -1.
@@ -188,19 +193,46 @@ fn write_rows<T: Kind>(
                     values.int32.extend(codes.iter().map(|code| *code as i32));
                     writer.write_batch(&values.int32, None, None)?;
                 }
-                (ColumnWriter::ByteArrayColumnWriter(writer), Cell::Text(vocabulary)) => {
-                    let text = |code: &u64| texts.of(vocabulary, *code as u16, names);
-                    values.text.clear();
-                    values.text.extend(codes.iter().map(text));
-                    writer.write_batch(&values.text, None, None)?;
-                }
                 _ => return Err(ParquetError::General("schema and columns differ".into())),
             }
-        }
+            Ok(())
+        })?;
         writer.close()?;
     }
     group.close()?;
     Ok(())
+}
+
+/// Calls `take` with what stands for the rows in a column, in turn.
+fn each_chunk<T: Kind>(
+    column: &Column<T>,
+    rows: &[Row<T>],
+    names: &mut Names,
+    mut take: impl FnMut(&[u64]) -> Result<(), ParquetError>,
+) -> Result<(), ParquetError> {
+    let mut codes = vec![0; CHUNK_VALUES.min(rows.len())];
+    for chunk in rows.chunks(CHUNK_VALUES) {
+        let codes = &mut codes[..chunk.len()];
+        (column.get)(chunk, names, codes).ok_or_else(|| {
+            let message = "more than 65,536 different values in column ".to_owned();
+            ParquetError::General(message + column.name)
+        })?;
+        take(codes)?;
+    }
+    Ok(())
+}
+
+/// Appends a value as Parquet's `PLAIN` encoding has it. Numbers have the same bits there as here.
+fn put_plain(cell: Cell, code: u64, names: &Names, page: &mut Vec<u8>) {
+    match cell {
+        Cell::Int64 => page.extend_from_slice(&code.to_le_bytes()),
+        Cell::Uint(_) => page.extend_from_slice(&(code as u32).to_le_bytes()),
+        Cell::Text(vocabulary) => {
+            let text = vocabulary.text(code as u16, names);
+            page.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            page.extend_from_slice(text.as_bytes());
+        }
+    }
 }
 
 /// Values of a column that are handed to the encoder, of whichever type it has.
@@ -208,25 +240,6 @@ fn write_rows<T: Kind>(
 struct Values {
     int64: Vec<i64>,
     int32: Vec<i32>,
-    text: Vec<ByteArray>,
-}
-
-/// The strings of one column by code, made once each.
-#[derive(Default)]
-struct Texts {
-    by_code: Vec<Option<ByteArray>>,
-}
-
-impl Texts {
-    fn of(&mut self, vocabulary: Vocabulary, code: u16, names: &Names) -> ByteArray {
-        let place = usize::from(code);
-        if place >= self.by_code.len() {
-            self.by_code.resize(place + 1, None);
-        }
-        let text = self.by_code[place]
-            .get_or_insert_with(|| ByteArray::from(vocabulary.text(code, names).into_bytes()));
-        text.clone()
-    }
 }
 
 /// Column type and annotation as pandas, DuckDB and Spark understand them.
@@ -279,20 +292,16 @@ fn facts<T: Kind>(dropped: &Dropped) -> Vec<KeyValue> {
 fn properties<T: Kind>(columns: &[Column<T>], facts: Vec<KeyValue>) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
+        .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_created_by(concat!("wansan ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(facts));
-    for column in columns {
+    // Least and largest time of a row group let readers skip it.
+    for column in columns.iter().filter(|it| it.habit == Habit::Grows) {
         let path = ColumnPath::from(column.name);
-        properties = match column.habit {
-            Habit::Repeats => properties.set_column_dictionary_enabled(path, true),
-            Habit::Varies => properties.set_column_dictionary_enabled(path, false),
-            // Least and largest time of a row group let readers skip it.
-            Habit::Grows => properties
-                .set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk)
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
-        };
+        properties = properties
+            .set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
     properties.build()
 }
