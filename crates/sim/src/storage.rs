@@ -5,6 +5,7 @@
 //! their drivers do takes no time, or what [`ProcessorsConfig`] says of processors, of which a host has a number.
 
 mod client;
+mod coming;
 mod dial;
 mod initiator;
 mod medium;

@@ -9,6 +9,7 @@ use wansan_split::Memory;
 use wansan_trace::event::{self, Tcp};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
+use super::coming::Coming;
 use super::processors::Thread;
 use crate::network::{Hop, Lost, Network, Pauses, Program};
 use crate::tcp::congestion::Law;
@@ -75,7 +76,7 @@ struct Socket {
     owner: Owner,
     peer: u32,
     /// What the peer has written and this end has not read.
-    coming: VecDeque<u8>,
+    coming: Coming,
     quick_acks: bool,
     nagle: bool,
     /// What its buffers may grow to: for sending, and for receiving.
@@ -243,7 +244,7 @@ impl Sockets {
             self.sockets.push(Socket {
                 owner,
                 peer: ends[1 - place],
-                coming: VecDeque::new(),
+                coming: Coming::default(),
                 quick_acks: config.ends[place].quick_acks,
                 nagle: !config.ends[place].send.nodelay,
                 buffer_max_bytes: [
@@ -264,11 +265,7 @@ impl Sockets {
         let bytes = self.network.read(end, space.len() as u64) as usize;
         if bytes > 0 {
             let socket = &mut self.sockets[end as usize];
-            let (first, rest) = socket.coming.as_slices();
-            let (head, tail) = space[..bytes].split_at_mut(bytes.min(first.len()));
-            head.copy_from_slice(&first[..head.len()]);
-            tail.copy_from_slice(&rest[..tail.len()]);
-            socket.coming.drain(..bytes);
+            socket.coming.read(&mut space[..bytes]);
             if socket.quick_acks {
                 self.network.acknowledge_now(end);
             }
@@ -308,7 +305,7 @@ impl Sockets {
     pub(super) fn write_more(&mut self, end: u32, bytes: &[u8]) -> usize {
         let taken = self.network.write(end, bytes.len() as u64) as usize;
         let peer = self.sockets[end as usize].peer;
-        self.sockets[peer as usize].coming.extend(&bytes[..taken]);
+        self.sockets[peer as usize].coming.write(&bytes[..taken]);
         if taken > 0 {
             self.count_call(end, taken);
         }
@@ -350,7 +347,7 @@ impl Sockets {
     /// Ends a connection at once.
     pub(super) fn abort(&mut self, end: u32) {
         self.network.abort(end);
-        self.sockets[end as usize].coming = VecDeque::new();
+        self.sockets[end as usize].coming = Coming::default();
     }
 
     /// Whether the peer has ended the connection at once.
