@@ -24,6 +24,8 @@ pub struct Task {
     pub tag: TaskTag,
     /// The connection that carried it; 0 when only layers above the connection were recorded.
     pub connection: ConnectionId,
+    /// The place of its tag among all.
+    pub(crate) tag_place: u32,
     enter_ns: [u64; LAYERS],
     leave_ns: [u64; LAYERS],
     /// The use of the same tag before this one.
@@ -31,10 +33,11 @@ pub struct Task {
 }
 
 impl Task {
-    fn new(session: SessionId, tag: TaskTag, earlier: Option<u32>) -> Self {
+    fn new((session, tag): Tag, tag_place: u32, earlier: Option<u32>) -> Self {
         Task {
             session,
             tag,
+            tag_place,
             connection: ConnectionId(0),
             enter_ns: [NEVER; LAYERS],
             leave_ns: [NEVER; LAYERS],
@@ -101,11 +104,43 @@ impl Task {
     }
 }
 
+/// An I/O's tag in its session; one that is used again names several.
+type Tag = (SessionId, TaskTag);
+
+/// The tags of a cell's I/Os. What is known of each is kept in arrays: whoever goes through the I/Os in their order finds it
+/// in the order of memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tags {
+    places: HashMap<Tag, u32>,
+}
+
+impl Tags {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The place of a tag, in the order in which they were first seen, if an I/O has it.
+    pub(crate) fn place(&self, session: SessionId, task: TaskTag) -> Option<usize> {
+        let place = self.places.get(&(session, task));
+        place.map(|&place| place as usize)
+    }
+
+    /// The same of one that may be new.
+    fn take(&mut self, tag: Tag) -> u32 {
+        // Fewer than 2^32, as tasks are.
+        let next = self.places.len() as u32;
+        *self.places.entry(tag).or_insert(next)
+    }
+}
+
 /// All I/Os of one cell.
 #[derive(Debug, Clone)]
 pub struct Joined {
     /// In the order in which they were first seen.
     pub tasks: Vec<Task>,
+    /// Their tags.
+    pub(crate) tags: Tags,
     /// The layers of which crossings were recorded, top to bottom.
     pub layers: Vec<Layer>,
     /// The sessions, sorted.
@@ -121,8 +156,6 @@ pub struct Joined {
     pub repeated_crossings: u64,
 }
 
-type Newest = HashMap<(SessionId, TaskTag), u32>;
-
 /// Joins crossings that are sorted by time.
 ///
 /// A tag names one I/O until a layer is entered a second time, or after it was left: then a new use of the tag has
@@ -136,10 +169,12 @@ pub fn join(rows: &[Row<Crossing>]) -> Joined {
 /// The same of crossings that come one after the other.
 pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>) -> Joined {
     let mut tasks: Vec<Task> = Vec::new();
-    let mut newest = Newest::default();
+    let mut tags = Tags::default();
+    // The newest task of each tag.
+    let mut newest: Vec<u32> = Vec::new();
     let mut repeated_crossings = 0;
     // A task mostly crosses several layers at a moment.
-    let mut last: Option<((SessionId, TaskTag), u32)> = None;
+    let mut last: Option<(Tag, u32)> = None;
     let mut records: Option<Window> = None;
     for crossing in crossings {
         let at_ns = crossing.time.ns();
@@ -149,11 +184,12 @@ pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>) -> Joined {
         });
         let key = (crossing.session, crossing.task);
         let depth = crossing.layer.depth();
-        let place = match last {
-            Some((last, place)) if last == key => Some(place),
-            _ => newest.get(&key).copied(),
+        let tag_place = match last {
+            Some((last, tag_place)) if last == key => tag_place,
+            _ => tags.take(key),
         };
-        last = place.map(|place| (key, place));
+        last = Some((key, tag_place));
+        let place = newest.get(tag_place as usize).copied();
         let place = match (place, crossing.direction) {
             (Some(place), Direction::Enter)
                 if tasks[place as usize].may_enter(depth, crossing.time.ns()) =>
@@ -169,9 +205,11 @@ pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>) -> Joined {
             (earlier, _) => {
                 // Fewer than 2^32 tasks: each takes 192 bytes of memory.
                 let place = tasks.len() as u32;
-                tasks.push(Task::new(crossing.session, crossing.task, earlier));
-                newest.insert(key, place);
-                last = Some((key, place));
+                tasks.push(Task::new(key, tag_place, earlier));
+                match newest.get_mut(tag_place as usize) {
+                    Some(newest) => *newest = place,
+                    None => newest.push(place),
+                }
                 place
             }
         };
@@ -197,6 +235,7 @@ pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>) -> Joined {
         missing_crossings: 0,
         repeated_crossings,
         tasks,
+        tags,
     };
     joined.take_stock();
     joined

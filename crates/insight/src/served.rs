@@ -1,23 +1,23 @@
 //! How long the store served an I/O.
 
-use foldhash::HashMap;
 use smallvec::SmallVec;
+use wansan_trace::Layer;
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Table;
-use wansan_trace::{Layer, SessionId, TaskTag};
 
-use crate::join::Task;
+use crate::join::{Joined, Task};
 use crate::opcode::{DATA_IN, FINAL_BIT};
 
 /// What Data-In PDUs show of reads at their targets. A target reads a long one in pieces, each when there is room to send
 /// it, and leaves the store with the last: between pieces the read waits for room, and not for the store.
 #[derive(Debug, Default)]
 pub struct Served {
-    reads: HashMap<(SessionId, TaskTag), Pieces>,
+    /// By their tags; none where no PDU is known.
+    reads: Vec<Pieces>,
 }
 
 /// When a read's first data was there, and when bursts ended; a tag may be used again.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Pieces {
     first_ns: SmallVec<[u64; 1]>,
     ends_ns: SmallVec<[u64; 1]>,
@@ -26,15 +26,19 @@ struct Pieces {
 impl Served {
     /// As PDUs show it; without any, the whole time in the store counts.
     #[must_use]
-    pub fn of(pdus: Option<&Table<Pdu>>) -> Served {
-        let mut served = Served::default();
-        let rows = pdus.map_or(&[][..], |table| &table.rows);
-        for pdu in rows.iter().map(|row| &row.record) {
+    pub fn of(joined: &Joined, pdus: Option<&Table<Pdu>>) -> Served {
+        let Some(pdus) = pdus else {
+            return Served::default();
+        };
+        let mut reads = vec![Pieces::default(); joined.tags.count()];
+        for pdu in pdus.rows.iter().map(|row| &row.record) {
             if pdu.opcode != DATA_IN || pdu.direction != PduDirection::Sent {
                 continue;
             }
-            let key = (pdu.session, pdu.task);
-            let pieces = served.reads.entry(key).or_default();
+            let Some(place) = joined.tags.place(pdu.session, pdu.task) else {
+                continue;
+            };
+            let pieces = &mut reads[place];
             if pdu.buffer_offset == 0 {
                 pieces.first_ns.push(pdu.time.ns());
             }
@@ -42,14 +46,18 @@ impl Served {
                 pieces.ends_ns.push(pdu.time.ns());
             }
         }
-        served
+        Served { reads }
+    }
+
+    fn pieces(&self, task: &Task) -> Option<&Pieces> {
+        self.reads.get(task.tag_place as usize)
     }
 
     /// From when to when the store served the first piece of an I/O, or all of one that has no pieces.
     #[must_use]
     pub fn piece_ns(&self, task: &Task) -> Option<(u64, u64)> {
         let stay_ns = task.both_ns(Layer::Store)?;
-        let pieces = self.reads.get(&(task.session, task.tag));
+        let pieces = self.pieces(task);
         Some((stay_ns.0, first_ns(pieces, stay_ns)))
     }
 
@@ -57,7 +65,7 @@ impl Served {
     #[must_use]
     pub fn length_ns(&self, task: &Task) -> Option<u64> {
         let (enter_ns, leave_ns) = task.both_ns(Layer::Store)?;
-        let pieces = self.reads.get(&(task.session, task.tag));
+        let pieces = self.pieces(task);
         let ends_ns = pieces.iter().flat_map(|pieces| &pieces.ends_ns);
         let bursts = ends_ns
             .filter(|ns| (enter_ns..=leave_ns).contains(*ns))
@@ -77,7 +85,7 @@ fn first_ns(pieces: Option<&Pieces>, (enter_ns, leave_ns): (u64, u64)) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use wansan_trace::{ConnectionId, Direction, Instant, Kinds, Recorder};
+    use wansan_trace::{ConnectionId, Direction, Instant, Kinds, Recorder, SessionId, TaskTag};
 
     use super::*;
     use crate::Cell;
@@ -110,7 +118,10 @@ mod tests {
         }
         let cell = Cell::gather(&[("target", &recorder)]).expect("an I/O is recorded");
         let task = &cell.joined.tasks[0];
-        let (shown, unknown) = (Served::of(cell.pdu.as_ref()), Served::of(None));
+        let (shown, unknown) = (
+            Served::of(&cell.joined, cell.pdu.as_ref()),
+            Served::of(&cell.joined, None),
+        );
         assert_eq!(shown.piece_ns(task), Some((100, 150)));
         assert_eq!(shown.length_ns(task), Some(3 * 50));
         assert_eq!(unknown.piece_ns(task), Some((100, 900)));

@@ -20,7 +20,7 @@ use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
 use crate::join::{Joined, Task};
 use crate::opcode::{BHS_BYTES, DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
-use crate::traffic::Ends;
+use crate::traffic::{Ends, FlowDirection};
 
 /// SCSI Response and SCSI Data-In: what answers a command.
 const ANSWERS: [u8; 2] = [SCSI_RESPONSE, DATA_IN];
@@ -223,7 +223,7 @@ impl Logins {
                 shifts: [Some(initiator.1), Some(target.1)],
                 begin: None,
             };
-            Some((carrier, flows.get(&Ends::of(initiator.0, target.0))?))
+            Some((carrier, flows.begun(initiator.0, target.0)?))
         });
         { found }.next()
     }
@@ -279,8 +279,48 @@ impl Stream {
     }
 }
 
-/// Flows by the end that sent the SYN, and the other.
-type Flows = HashMap<Ends, Flow>;
+/// Flows, and which direction of which the packets from one end to another are of.
+#[derive(Default)]
+struct Flows {
+    flows: Vec<Flow>,
+    directions: HashMap<Ends, (usize, FlowDirection)>,
+}
+
+impl Flows {
+    /// The flow that an end began by its SYN to the other.
+    fn begun(&self, by: SocketAddr, to: SocketAddr) -> Option<&Flow> {
+        match self.directions.get(&Ends::of(by, to)) {
+            Some(&(flow, FlowDirection::ToTarget)) => Some(&self.flows[flow]),
+            _ => None,
+        }
+    }
+
+    /// The stream that a packet is of, which may begin with it.
+    fn stream(&mut self, packet: &Packet) -> Option<&mut Stream> {
+        let ahead = Ends::of(packet.source, packet.destination);
+        let known = self.directions.get(&ahead).copied();
+        let begins = packet.flags & (SYN | ACK) == SYN;
+        let (flow, direction) = match known {
+            Some(known @ (_, FlowDirection::ToTarget)) => known,
+            Some(known) if !begins => known,
+            None if !begins => return None,
+            _ => {
+                let flow = (self.flows.len(), FlowDirection::ToTarget);
+                self.flows.push(Flow::default());
+                self.directions.insert(ahead, flow);
+                let back = Ends::of(packet.destination, packet.source);
+                let answers = (flow.0, FlowDirection::ToInitiator);
+                self.directions.entry(back).or_insert(answers);
+                flow
+            }
+        };
+        let Flow { requests, answers } = &mut self.flows[flow];
+        Some(match direction {
+            FlowDirection::ToTarget => requests,
+            FlowDirection::ToInitiator => answers,
+        })
+    }
+}
 
 /// Both directions of a TCP connection.
 #[derive(Default)]
@@ -292,22 +332,13 @@ struct Flow {
 /// The flows whose SYN was seen, from the end that sent it.
 fn flows(packets: &Table<Packet>) -> Flows {
     let mut flows = Flows::default();
-    for packet in packets.rows.iter().map(|row| &row.record) {
-        if packet.verdict != Verdict::Delivered {
-            continue;
-        }
-        let ahead = Ends::of(packet.source, packet.destination);
-        let back = Ends::of(packet.destination, packet.source);
-        if packet.flags & (SYN | ACK) == SYN {
-            let flow = flows.entry(ahead).or_default();
-            flow.requests.see(packet);
-        } else if let Some(flow) = flows.get_mut(&ahead) {
-            flow.requests.see(packet);
-        } else if let Some(flow) = flows.get_mut(&back) {
-            flow.answers.see(packet);
+    let delivered = |packet: &&Packet| packet.verdict == Verdict::Delivered;
+    for packet in { packets.rows.iter().map(|row| &row.record) }.filter(delivered) {
+        if let Some(stream) = flows.stream(packet) {
+            stream.see(packet);
         }
     }
-    for flow in flows.values_mut() {
+    for flow in &mut flows.flows {
         flow.requests.segments.sort_unstable();
         flow.answers.segments.sort_unstable();
     }

@@ -56,7 +56,7 @@ impl Base {
         base.is_store_idle = true;
         // Of captures nobody knows.
         if cell.joined.layers.contains(&Layer::Store) {
-            base.served = Served::of(cell.pdu.as_ref());
+            base.served = Served::of(&cell.joined, cell.pdu.as_ref());
             base.see_store(cell, window);
         }
         base

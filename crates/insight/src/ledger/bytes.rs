@@ -1,9 +1,9 @@
 //! How many bytes of data each I/O moves, by its PDUs.
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashSet;
 use smallvec::SmallVec;
+use wansan_trace::SessionId;
 use wansan_trace::event::{Pdu, PduDirection};
-use wansan_trace::{SessionId, TaskTag};
 
 use super::paths::Paths;
 use crate::cell::Cell;
@@ -28,10 +28,10 @@ impl LinksNs {
     }
 }
 
-/// PDUs with data by I/O. Nothing is kept where no rate of a link is known.
+/// PDUs with data by the tags of I/Os. Nothing is kept where no rate of a link is known.
 #[derive(Debug, Default)]
 pub(super) struct DataBytes {
-    of: HashMap<(SessionId, TaskTag), SmallVec<[Moved; 1]>>,
+    of: Vec<SmallVec<[Moved; 1]>>,
 }
 
 fn way(pdu: &Pdu) -> FlowDirection {
@@ -43,10 +43,11 @@ fn way(pdu: &Pdu) -> FlowDirection {
 
 impl DataBytes {
     pub(super) fn of(cell: &Cell, paths: &Paths) -> DataBytes {
-        let mut found = DataBytes::default();
         let Some(pdus) = cell.pdu.as_ref().filter(|_| paths.has_rates()) else {
-            return found;
+            return DataBytes::default();
         };
+        let tags = &cell.joined.tags;
+        let mut of = vec![SmallVec::new(); tags.count()];
         let pdus = || {
             pdus.rows
                 .iter()
@@ -59,12 +60,13 @@ impl DataBytes {
         for pdu in pdus() {
             // Its sender's record counts; a foreign sender's PDUs are those that were received.
             let is_sent = pdu.direction == PduDirection::Sent;
-            if is_sent == sent.contains(&(pdu.session, way(pdu))) {
-                let of_io = found.of.entry((pdu.session, pdu.task)).or_default();
-                of_io.push((pdu.time.ns(), way(pdu), pdu.data_bytes));
+            if is_sent == sent.contains(&(pdu.session, way(pdu)))
+                && let Some(place) = tags.place(pdu.session, pdu.task)
+            {
+                of[place].push((pdu.time.ns(), way(pdu), pdu.data_bytes));
             }
         }
-        found
+        DataBytes { of }
     }
 
     /// What an I/O's data take at the rate of the links that carry them, each way.
@@ -75,7 +77,7 @@ impl DataBytes {
         paths: &Paths,
     ) -> LinksNs {
         let mut links_ns = LinksNs::default();
-        let Some(pdus) = self.of.get(&(task.session, task.tag)) else {
+        let Some(pdus) = self.of.get(task.tag_place as usize) else {
             return links_ns;
         };
         let first = pdus.partition_point(|(at_ns, ..)| *at_ns < from_ns);

@@ -33,7 +33,7 @@ pub(super) fn service(
     unknown: &mut Vec<String>,
 ) -> Option<Service> {
     let tasks = cell.joined.tasks.iter();
-    let shown = Served::of(cell.pdu.as_ref());
+    let shown = Served::of(&cell.joined, cell.pdu.as_ref());
     let mut spans: Vec<(u64, u64)> = tasks.filter_map(|task| shown.piece_ns(task)).collect();
     spans.sort_unstable();
     let done = |(_, leave_ns): &(u64, u64)| recorded.window.contains(*leave_ns);
@@ -235,7 +235,12 @@ mod tests {
             from_ns: 0,
             to_ns: 1000 * MS,
         };
-        servers(&cell, &Served::of(cell.pdu.as_ref()), window, MS / 5)
+        servers(
+            &cell,
+            &Served::of(&cell.joined, cell.pdu.as_ref()),
+            window,
+            MS / 5,
+        )
     }
 
     #[test]
