@@ -55,7 +55,7 @@ pub struct LayerUse {
 pub struct Scope {
     /// I/Os completed in the window of which all crossings were recorded.
     pub ios: u64,
-    /// I/Os completed in the window per second, also those that began before anything was recorded.
+    /// I/Os completed in the window per second, also those that began before anything was recorded; 0 where there are no others.
     pub iops: f64,
     /// Their latency at the top layer.
     pub latency: Latency,
@@ -301,7 +301,10 @@ fn scope(
         .collect();
     Scope {
         ios: sums.ios,
-        iops: done.count() as f64 / window.seconds().max(1e-9),
+        iops: match sums.ios {
+            0 => 0.0,
+            _ => done.count() as f64 / window.seconds().max(1e-9),
+        },
         latency: Latency::of(latencies_ns),
         layers,
         store_queue_share: Population::of(joined.way_in_spans(tasks, Layer::Store))

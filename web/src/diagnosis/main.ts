@@ -132,7 +132,7 @@ class DiagnosisPage {
     }
     const { at_s, diagnosis } = message;
     const others = [
-      { text: "I/Os take longer than the time looked at", connections: diagnosis.unfinished },
+      { text: "I/Os seen in part only", connections: diagnosis.unfinished },
       { text: "Without I/Os", connections: diagnosis.quiet },
     ].filter(({ connections }) => connections.length > 0);
     const state = [`${formatFixed(at_s, 0)} s; ${diagnosis.sessions.length} sessions with I/Os`, ...others.map(({ text, connections }) => `${text}: ${connections.join(", ")}`)];

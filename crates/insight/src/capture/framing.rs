@@ -18,6 +18,8 @@ const LENGTHS_END: usize = 8;
 const NUMBERS_END: usize = 36;
 /// What goes on with a direction's sequence numbers is no further than this from the newest.
 const NEAR: u32 = 1 << 12;
+/// The newest numbers are forgotten after so many segments without a PDU, more than a PDU mostly has.
+const MOST_KEPT: u64 = 64;
 /// PDUs in a row tell where PDUs begin, in the bytes that follow a segment's beginning.
 const PDUS_IN_A_ROW: usize = 3;
 const MOST_PROBED_BYTES: usize = 1 << 18;
@@ -46,8 +48,12 @@ enum State {
     /// It is not known where PDUs begin: what has been seen since a segment began, if one that
     /// begins as a PDU does.
     Searching { at: u64, seen: Vec<u8> },
-    /// The next PDU's header comes.
-    Header { at: u64, seen: Vec<u8> },
+    /// The next PDU's header comes, `spare` bytes later at most: so many digests the PDU before it may have or not.
+    Header {
+        at: u64,
+        seen: Vec<u8>,
+        spare: usize,
+    },
     /// The rest of a PDU comes; of a login's its text is kept.
     Rest { bytes: u64, text: Option<Text> },
 }
@@ -74,6 +80,8 @@ pub(super) struct Framing {
     searched: u64,
     /// The newest CmdSN and StatSN.
     numbers: Numbers,
+    /// The header of the PDU before, if that goes on up to where the stream is, and how long it was taken to be at least.
+    before: Option<(Bhs, u64)>,
     /// How often the next PDU began in bytes that are missing.
     hidden: u64,
     /// All PDUs are known from the first one up to the one that would begin here,
@@ -92,6 +100,7 @@ impl Framing {
             true => State::Header {
                 at: 0,
                 seen: Vec::new(),
+                spare: 0,
             },
             false => State::Searching {
                 at: 0,
@@ -106,6 +115,7 @@ impl Framing {
             waiting_bytes: 0,
             searched: 0,
             numbers: [None, None],
+            before: None,
             hidden: 0,
             whole_to: u64::MAX,
             whole_from: if is_beginning { 0 } else { u64::MAX },
@@ -225,6 +235,10 @@ impl Framing {
         {
             *at = self.next;
             self.searched += 1;
+            if self.searched.is_multiple_of(MOST_KEPT) {
+                // Much may have passed that was not seen.
+                self.numbers = [None, None];
+            }
             let before = match self.fills(login, seen, length - old) {
                 true => Some(0),
                 false => {
@@ -238,7 +252,8 @@ impl Framing {
                 self.next += before as u64;
                 self.searched = 0;
                 seen = &seen[before..];
-                self.await_header();
+                self.before = None;
+                self.await_header(login);
             }
         }
         self.known(login, seen, found);
@@ -250,14 +265,19 @@ impl Framing {
         if bytes == 0 {
             return;
         }
-        if let State::Header { at, seen } = &self.state
+        if let State::Header { at, seen, .. } = &mut self.state
+            && seen.len() >= BHS_BYTES
+        {
+            let (at, seen) = (*at, std::mem::take(seen));
+            self.begin(login, at, &seen, found);
+        } else if let State::Header { at, seen, .. } = &self.state
             && seen.len() >= LEAST_HEADER_BYTES
         {
             let (at, known) = (*at, seen.len());
             let mut bhs = [0; BHS_BYTES];
             bhs[..known].copy_from_slice(seen);
             self.header(login, at, bhs, known, found);
-        } else if let State::Header { at, seen } = &self.state
+        } else if let State::Header { at, seen, .. } = &self.state
             && seen.len() >= LENGTHS_END
         {
             // What it is remains unknown, but not where the next one begins.
@@ -265,6 +285,7 @@ impl Framing {
             let mut bhs = [0; BHS_BYTES];
             bhs[..LENGTHS_END].copy_from_slice(&seen[..LENGTHS_END]);
             self.lose(at);
+            self.before = None;
             let bytes = pdu_bytes(&bhs, login.digests()) - known;
             self.state = State::Rest { bytes, text: None };
         }
@@ -275,7 +296,7 @@ impl Framing {
                 *left -= bytes;
                 *text = None;
                 if *left == 0 {
-                    self.await_header();
+                    self.await_header(login);
                 }
             }
             State::Searching { .. } => self.search(),
@@ -293,15 +314,20 @@ impl Framing {
         self.whole_from = u64::MAX;
     }
 
-    /// The next byte is a PDU's first.
-    fn await_header(&mut self) {
+    /// The next byte is a PDU's first, or a digest of the one before.
+    fn await_header(&mut self, login: &Login) {
         self.state = State::Header {
             at: self.next,
             seen: Vec::new(),
+            spare: self.before.map_or(0, |(before, least)| {
+                let lengths = login.choices().map(|digests| pdu_bytes(&before, digests));
+                lengths.max().unwrap_or(0).saturating_sub(least) as usize
+            }),
         };
     }
 
     fn search(&mut self) {
+        self.before = None;
         self.state = State::Searching {
             at: self.next,
             seen: Vec::new(),
@@ -318,7 +344,7 @@ impl Framing {
                     self.probe(login, at, found);
                     count
                 }
-                State::Header { at, seen }
+                State::Header { at, seen, spare: 0 }
                     if seen.is_empty()
                         && let Some(bhs) = bytes.first_chunk::<BHS_BYTES>() =>
                 {
@@ -327,13 +353,14 @@ impl Framing {
                     self.header(login, at, *bhs, BHS_BYTES, found);
                     BHS_BYTES
                 }
-                State::Header { at, seen } => {
-                    let count = bytes.len().min(BHS_BYTES - seen.len());
+                State::Header { at, seen, spare } => {
+                    let wanted = BHS_BYTES + *spare;
+                    let count = bytes.len().min(wanted - seen.len());
                     seen.extend_from_slice(&bytes[..count]);
                     self.next += count as u64;
-                    if let Some(bhs) = seen.first_chunk::<BHS_BYTES>().copied() {
-                        let at = *at;
-                        self.header(login, at, bhs, BHS_BYTES, found);
+                    if seen.len() == wanted {
+                        let (at, seen) = (*at, std::mem::take(seen));
+                        self.begin(login, at, &seen, found);
                     }
                     count
                 }
@@ -350,13 +377,39 @@ impl Framing {
                         if let Some(text) = text {
                             login.read(&text.bhs, &text.bytes);
                         }
-                        self.await_header();
+                        self.await_header(login);
                     }
                     count
                 }
             };
             bytes = &bytes[used..];
         }
+    }
+
+    /// A header has come, and what of digests before it may be there. Where it stands tells which digests are in force.
+    fn begin(&mut self, login: &mut Login, at: u64, seen: &[u8], found: &mut Vec<Found>) {
+        let begins = |shift: usize| {
+            let bhs = seen.get(shift..).and_then(<[u8]>::first_chunk::<BHS_BYTES>);
+            bhs.is_some_and(|bhs| {
+                self.is_header(bhs, BHS_BYTES) && are_near(self.numbers, numbers(bhs, BHS_BYTES))
+            })
+        };
+        let mut from = 0;
+        if let Some((before, least)) = self.before
+            && seen.len() > BHS_BYTES
+        {
+            let shift = |digests| pdu_bytes(&before, digests).saturating_sub(least) as usize;
+            if !login.keep(|digests| begins(shift(digests))) {
+                self.lose(at);
+                self.search();
+                return;
+            }
+            from = shift(login.digests());
+        }
+        let (bhs, rest) = seen[from..].split_first_chunk().expect("a header is there");
+        self.next = at + (from + BHS_BYTES) as u64;
+        self.header(login, at + from as u64, *bhs, BHS_BYTES, found);
+        self.known(login, rest, found);
     }
 
     /// A header has come, of which `known` bytes were captured.
@@ -368,7 +421,7 @@ impl Framing {
         known: usize,
         found: &mut Vec<Found>,
     ) {
-        if !self.is_header(&bhs, known) {
+        if !self.is_header(&bhs, known) || !are_near(self.numbers, numbers(&bhs, known)) {
             self.lose(at);
             self.search();
             return;
@@ -379,12 +432,14 @@ impl Framing {
         let opcode = Opcode::from_wire(bhs[0] & 0x3f);
         let is_login = matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse);
         // Digests begin with the full-feature phase (RFC 7143 §6.3).
-        let digests = if is_login {
-            Digests::default()
-        } else {
-            login.digests()
+        let length = match is_login {
+            true => pdu_bytes(&bhs, Digests::default()),
+            false => {
+                let lengths = login.choices().map(|digests| pdu_bytes(&bhs, digests));
+                lengths.min().unwrap_or(BHS_BYTES as u64)
+            }
         };
-        let length = pdu_bytes(&bhs, digests);
+        self.before = (!is_login).then_some((bhs, length));
         self.requests = Some(is_request(&bhs));
         go_on(&mut self.numbers, numbers(&bhs, known));
         found.push(Found {
@@ -398,7 +453,7 @@ impl Framing {
             if is_login {
                 login.read(&bhs, &[]);
             }
-            self.await_header();
+            self.await_header(login);
             return;
         }
         let is_kept = is_login && known == BHS_BYTES && rest <= MOST_TEXT_BYTES;
@@ -419,10 +474,8 @@ impl Framing {
             let seen = seen.clone();
             self.next = at;
             self.searched = 0;
-            self.state = State::Header {
-                at,
-                seen: Vec::new(),
-            };
+            self.before = None;
+            self.await_header(login);
             self.known(login, &seen, found);
         } else if !is_open {
             self.search();

@@ -176,7 +176,6 @@ fn target_stays_away() -> Result<(), Stop> {
     })
 }
 
-/// Kills a process.
 /// Kills a program that the test started, and waits until it has let go of its ports and files. Its exit status is
 /// left to be collected.
 pub(crate) fn kill(id: u32) -> Result<(), Stop> {

@@ -251,3 +251,59 @@ fn a_burst_of_data_says_nothing_until_the_other_direction_is_heard() {
     let data = data_alone(MOST_SEARCHED_ALONE);
     assert!(are_foreign([&data, &other]));
 }
+
+#[test]
+fn digests_are_known_by_where_the_next_header_is() {
+    let command = pdu(COMMAND, [900, 700], 0);
+    for digests in Digests::ALL {
+        let header = if digests.header {
+            &noise(1, 4)[..]
+        } else {
+            &[]
+        };
+        let data = if digests.data { &noise(2, 4)[..] } else { &[] };
+        let request = [&command[..], header].concat();
+        let (mut login, mut found) = (Login::default(), Vec::new());
+        let mut requests = Framing::new(false);
+        for number in 0..2 {
+            let (place, length) = (number * request.len() as u64, request.len() as u64);
+            requests.feed(&mut login, place, &request, length, &mut found);
+        }
+        found.clear();
+        let mut answers = Framing::new(false);
+        answers.learn_from(&requests);
+        // Some are the last of their read, and have a StatSN; all have data of noise over several segments.
+        let (mut stream, mut begins) = (Vec::new(), Vec::new());
+        for number in 0..12 {
+            begins.push(stream.len() as u64);
+            let mut one = pdu(DATA_IN, [701 + number / 3, 901], DATA);
+            one[1] = if number % 3 == 2 { 0x81 } else { 0 };
+            let (bhs, zeros) = one.split_at(BHS_BYTES);
+            let noise = noise(u64::from(number), zeros.len());
+            stream.extend([bhs, header, &noise, data].concat());
+        }
+        for at in (0..stream.len()).step_by(SEGMENT) {
+            let seen = &stream[at..(at + SEGMENT).min(stream.len())];
+            answers.feed(&mut login, at as u64, seen, seen.len() as u64, &mut found);
+        }
+        assert_eq!(offsets(&found), begins, "{digests:?}");
+        assert_eq!(login.digests(), digests);
+        assert_eq!(answers.hidden(), 0);
+    }
+}
+
+#[test]
+fn numbers_that_went_on_unseen_are_forgotten() {
+    let mut requests = Framing::new(false);
+    let early = pdu(COMMAND, [10, 7], 0);
+    let late = pdu(COMMAND, [1_000_010, 1_000_007], 0);
+    feed(&mut requests, &early, &[(0, early.len())]);
+    let (mut login, mut found) = (Login::default(), Vec::new());
+    let gap = 1 << 20;
+    for number in 0..2 * MOST_KEPT {
+        let place = gap + number * late.len() as u64;
+        requests.feed(&mut login, place, &late, late.len() as u64, &mut found);
+        requests.acknowledged(&mut login, place + late.len() as u64, &mut found);
+    }
+    assert!(found.len() as u64 >= MOST_KEPT, "{}", found.len());
+}

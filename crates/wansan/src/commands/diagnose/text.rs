@@ -60,7 +60,7 @@ pub(super) fn print(out: &mut dyn Write, diagnosis: &Diagnosis) -> io::Result<()
         let connections = diagnosis.unfinished.join(", ");
         writeln!(
             out,
-            "\nI/Os take longer than the time looked at (look longer: --for): {connections}"
+            "\nI/Os seen in part only, as they began before or ended after the time looked at: {connections}"
         )?;
     }
     if !diagnosis.quiet.is_empty() {
