@@ -18,7 +18,7 @@ const LENGTHS_END: usize = 8;
 const NUMBERS_END: usize = 36;
 /// What goes on with a direction's sequence numbers is no further than this from the newest.
 const NEAR: u32 = 1 << 12;
-/// The newest numbers are forgotten after so many segments without a PDU, more than a PDU mostly has.
+/// The newest numbers are forgotten after so many segments without a PDU in each direction.
 const MOST_KEPT: u64 = 64;
 /// PDUs in a row tell where PDUs begin, in the bytes that follow a segment's beginning.
 const PDUS_IN_A_ROW: usize = 3;
@@ -235,10 +235,6 @@ impl Framing {
         {
             *at = self.next;
             self.searched += 1;
-            if self.searched.is_multiple_of(MOST_KEPT) {
-                // Much may have passed that was not seen.
-                self.numbers = [None, None];
-            }
             let before = match self.fills(login, seen, length - old) {
                 true => Some(0),
                 false => {
@@ -560,6 +556,11 @@ impl Framing {
 
     /// The other direction's PDUs are requests, or are not: these are the others, and count alike.
     pub(super) fn learn_from(&mut self, other: &Framing) {
+        if self.searched >= MOST_KEPT && other.searched >= MOST_KEPT {
+            // More may have passed unseen than what is near.
+            self.numbers = [None, None];
+            return;
+        }
         let Some(requests) = other.requests else {
             return;
         };
