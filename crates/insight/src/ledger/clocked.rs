@@ -33,7 +33,8 @@ pub(super) fn sender(
     round_trip_ns: u64,
     window: Window,
 ) -> Sender {
-    let replay = Replay::new(conversation, way);
+    let mut replay = Replay::new(conversation, way);
+    replay.bridge(round_trip_ns);
     let inside = replay
         .acked
         .iter()
@@ -163,6 +164,21 @@ impl Replay {
             };
         }
     }
+
+    /// Counts the time between two moments with a closed window as limited by it where they lie within a round trip: a
+    /// sender fills room as soon as it hears of it. A capture at the receiver's end places that moment by the least delay,
+    /// and so too early by what the acknowledgement was late.
+    fn bridge(&mut self, round_trip_ns: u64) {
+        for place in 1..self.states.len().saturating_sub(1) {
+            let [before, here, behind] = [place - 1, place, place + 1].map(|at| self.states[at]);
+            let is_closed = |state: State| state == State::ReceiveWindow;
+            let is_joined = before.1 == here.0 && here.1 == behind.0;
+            let is_short = here.1 - here.0 <= round_trip_ns;
+            if is_closed(before.2) && is_closed(behind.2) && is_joined && is_short {
+                self.states[place].2 = State::ReceiveWindow;
+            }
+        }
+    }
 }
 
 /// When the slowest link never stopped.
@@ -241,4 +257,61 @@ fn link_bytes_per_ns(acked: &[Acked], mss: u64) -> Option<f64> {
     }
     let middle = rates.len() / 2;
     (!rates.is_empty()).then(|| *rates.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_is_filled_within_a_round_trip_was_none() {
+        use State::{Acknowledgements, ReceiveWindow};
+        const ROUND_TRIP_NS: u64 = 20;
+        let states = |all: [(u64, u64, State); 6]| {
+            let mut replay = Replay {
+                way: FlowDirection::ToInitiator,
+                mss: 1448,
+                acked: Vec::new(),
+                states: all.to_vec(),
+            };
+            replay.bridge(ROUND_TRIP_NS);
+            replay.states.into_iter().map(|state| state.2).collect()
+        };
+        let seen: Vec<State> = states([
+            (0, 10, Acknowledgements),
+            (10, 15, ReceiveWindow),
+            (15, 35, Acknowledgements),
+            (35, 40, ReceiveWindow),
+            // The program had nothing to send before.
+            (45, 50, Acknowledgements),
+            (50, 55, ReceiveWindow),
+        ]);
+        let expected = [
+            Acknowledgements,
+            ReceiveWindow,
+            ReceiveWindow,
+            ReceiveWindow,
+            Acknowledgements,
+            ReceiveWindow,
+        ];
+        assert_eq!(seen, expected);
+        let seen: Vec<State> = states([
+            (0, 10, ReceiveWindow),
+            // A congestion window that was less for a while.
+            (10, 31, Acknowledgements),
+            (31, 40, ReceiveWindow),
+            (40, 50, Acknowledgements),
+            (50, 60, ReceiveWindow),
+            (60, 61, Acknowledgements),
+        ]);
+        let expected = [
+            ReceiveWindow,
+            Acknowledgements,
+            ReceiveWindow,
+            ReceiveWindow,
+            ReceiveWindow,
+            Acknowledgements,
+        ];
+        assert_eq!(seen, expected);
+    }
 }
