@@ -132,7 +132,7 @@ impl Connection {
     /// `bytes` of [`Connection::space`] were read from the socket at `now`.
     pub fn filled(&mut self, bytes: usize, now: Instant) {
         self.arrivals.read(bytes, now);
-        self.link.liveness.heard(now);
+        self.link.liveness.received(now);
         self.receiver.filled(bytes);
     }
 

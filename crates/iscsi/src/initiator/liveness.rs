@@ -34,8 +34,10 @@ pub(super) enum Silence {
 /// (RFC 6298 §2), and any byte that comes is a sign of life: a busy connection is never asked.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    /// When something last came, or nothing was owed.
+    /// When something last came, TCP's acknowledgements among it, or nothing was owed.
     last_heard: Instant,
+    /// When bytes of the target last came.
+    last_received: Instant,
     /// Smoothed round-trip time and its variation.
     round_trip: Option<(Duration, Duration)>,
     asked: Option<(TaskTag, Instant)>,
@@ -45,12 +47,19 @@ impl Liveness {
     pub(super) fn new() -> Self {
         Liveness {
             last_heard: Instant::ZERO,
+            last_received: Instant::ZERO,
             round_trip: None,
             asked: None,
         }
     }
 
-    /// Something came at `now`, or the target owes nothing.
+    /// Bytes of the target came at `now`.
+    pub(super) fn received(&mut self, now: Instant) {
+        self.heard(now);
+        self.last_received = self.last_received.max(now);
+    }
+
+    /// The target's end showed that it is there at `now`, or the target owes nothing.
     pub(super) fn heard(&mut self, now: Instant) {
         self.last_heard = self.last_heard.max(now);
     }
@@ -65,11 +74,12 @@ impl Liveness {
         self.asked.is_some()
     }
 
-    /// Whether no ping is under way, or the one that was must be lost: what came long after it was no answer. The answer
-    /// to one that is only late still tells how long it took.
+    /// Whether no ping is under way, or the one that was must be lost: the target sent something long after it that was no
+    /// answer. The answer to one that is only late still tells how long it took. What TCP acknowledges is no reason: it
+    /// acknowledges each ping to a target that hangs, which would be pinged forever and never be lost.
     pub(super) fn may_be_asked(&self) -> bool {
         self.asked
-            .is_none_or(|(_, asked)| self.last_heard > asked + self.timeout() * PATIENT_TIMEOUTS)
+            .is_none_or(|(_, asked)| self.last_received > asked + self.timeout() * PATIENT_TIMEOUTS)
     }
 
     /// `ping` was answered; the time that it took, if that was what was asked.
@@ -149,15 +159,31 @@ mod tests {
         assert!(liveness.may_be_asked());
         liveness.measured(Duration::from_millis(2));
         liveness.asked(TaskTag(1), at(0));
-        liveness.heard(at(1000));
+        liveness.received(at(1000));
         assert!(!liveness.may_be_asked());
         assert_eq!(
             liveness.answered(TaskTag(1), at(1000)),
             Some(Duration::from_secs(1))
         );
         liveness.asked(TaskTag(2), at(1000));
-        liveness.heard(at(100_000));
+        liveness.received(at(100_000));
         assert!(liveness.may_be_asked());
+    }
+
+    #[test]
+    fn a_target_that_hangs_is_lost_although_tcp_acknowledges_pings() {
+        let mut liveness = Liveness::new();
+        liveness.measured(Duration::from_millis(2));
+        let mut now_ms = 0;
+        while liveness.judge(at(now_ms)) != Silence::Lost {
+            if liveness.may_be_asked() {
+                liveness.asked(TaskTag(now_ms as u32), at(now_ms));
+                // Its acknowledgement is looked for only when the connection would be lost.
+                liveness.heard(at(now_ms + 10_000));
+            }
+            now_ms += 100;
+            assert!(now_ms < 60_000);
+        }
     }
 
     #[test]
