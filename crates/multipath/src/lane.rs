@@ -117,15 +117,6 @@ impl Latency {
     }
 }
 
-/// What a route is taken for.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pipe {
-    /// What a request takes in an empty pipe, in ns.
-    pub length_ns: f64,
-    /// What it is expected to carry.
-    pub bytes_per_ns: f64,
-}
-
 /// A request that was sent, as its lane has to know it when it is done.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
@@ -278,19 +269,11 @@ impl Lane {
         takes_ns + delays_ns
     }
 
-    /// What it is taken for; `None` while that is not known, or it is to be tried.
+    /// What it carries, in bytes per ns, while requests wait for each other.
     #[must_use]
-    pub fn pipe(&self, now: Instant) -> Option<Pipe> {
-        let is_tried = self.open_requests == 0 && (!self.is_length_known || self.is_due(now));
-        let (length_ns, rate) = self.length_ns().zip(self.rate.get())?;
-        let pipe = Pipe {
-            length_ns,
-            bytes_per_ns: match self.is_full() {
-                true => rate,
-                false => HEADROOM * rate,
-            },
-        };
-        (!is_tried).then_some(pipe)
+    pub fn full_rate(&self) -> Option<f64> {
+        let rate = self.rate.get();
+        rate.filter(|_| self.open_requests > 0 && self.is_full())
     }
 
     /// Whether requests wait for each other, as far as that is known.

@@ -9,9 +9,10 @@ mod flapping;
 mod in_order;
 mod lane;
 mod multipath;
+mod plateau;
 mod window;
 
 pub use flapping::Flapping;
-pub use in_order::worth_taking_ns;
-pub use lane::{Lane, Pipe, Sent};
+pub use in_order::{InOrder, Route};
+pub use lane::{Lane, Sent};
 pub use multipath::{Kind, Multipath, Request, RequestId};

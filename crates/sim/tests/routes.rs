@@ -1,5 +1,7 @@
 //! Two unequal routes to one unit, against what each carries alone.
 
+mod changes;
+mod drawn;
 mod grid;
 
 use std::net::SocketAddr;
@@ -9,7 +11,7 @@ use wansan_iscsi::initiator::{LoginSettings, Schedule};
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::wire::Lun;
-use wansan_path::{Effects, Limit, Rate};
+use wansan_path::{Change, Effects, Limit, Rate};
 use wansan_sim::network::Network;
 use wansan_sim::storage::{
     ConnectionConfig, EndConfig, InitiatorConfig, Patience, Storage, TargetConfig,
@@ -68,8 +70,20 @@ impl Load {
         }
     }
 
-    /// What they carry, in Mbit/s.
+    /// What they carry from 5 s to 10 s, in Mbit/s.
     fn over(&self, how: How, routes: &[Route]) -> f64 {
+        let [from, to] = [5, 10].map(Duration::from_secs);
+        self.while_changing(how, routes, &[], [from, to])
+    }
+
+    /// What they carry between two times, while the route at a place becomes another one at a time, in Mbit/s.
+    fn while_changing(
+        &self,
+        how: How,
+        routes: &[Route],
+        changes: &[(Duration, usize, Route)],
+        [from, to]: [Duration; 2],
+    ) -> f64 {
         let mut network = Network::recording(Recorder::off());
         let address = |place: usize, last: u8, port: u16| {
             SocketAddr::from(([10, 0, place as u8, last], port))
@@ -97,6 +111,14 @@ impl Load {
             ..Wanted::default()
         };
         let mut storage = Storage::new(network, Duration::from_millis(100));
+        for (at, place, route) in changes {
+            // Links were made one after the other, two for each connection.
+            for link in [0, 1].map(|direction| 2 * *place as u32 + direction) {
+                let rate = Rate::from_bits_per_s(route.0 * 1000).expect("a rate");
+                storage.schedule(*at, link, Change::Rate(rate.into()));
+                storage.schedule(*at, link, Change::Delay(route.1 / 2));
+            }
+        }
         storage.serve(TargetConfig {
             wanted: wanted.clone(),
             session: SessionConfig {
@@ -137,8 +159,8 @@ impl Load {
                 listed: Default::default(),
                 parallel: self.parallel,
                 batch: false,
-                limit: LoadLimit::Time(Duration::from_secs(5)),
-                warmup: Duration::from_secs(5),
+                limit: LoadLimit::Time(to - from),
+                warmup: from,
                 drain: None,
                 rate_per_s: None,
                 seed: 19,
@@ -230,5 +252,64 @@ fn few_at_a_time_lose_nothing_by_a_second_route() {
                 "{gain} of {kib} KiB, {parallel} at a time, {how:?} over {routes:?}"
             );
         }
+    }
+}
+
+/// Where a connection of a session has more rate than it has shown: writes and reads over the faster route with the longer round trip,
+/// of which few fill a shorter one that is slower; and as many as go over both in the time of one I/O alone, where order costs
+/// more than the slower one brings.
+const UNSHOWN: [(Operation, u32, usize, [Route; 2]); 6] = [
+    (
+        Operation::Read,
+        64,
+        4,
+        [route(200_000, 20), route(66_667, 2)],
+    ),
+    (
+        Operation::Read,
+        64,
+        8,
+        [route(200_000, 100), route(20_000, 2)],
+    ),
+    (
+        Operation::Read,
+        4,
+        16,
+        [route(200_000, 20), route(20_000, 2)],
+    ),
+    (
+        Operation::Write,
+        64,
+        4,
+        [route(200_000, 20), route(66_667, 2)],
+    ),
+    (
+        Operation::Write,
+        64,
+        8,
+        [route(200_000, 100), route(20_000, 2)],
+    ),
+    (
+        Operation::Write,
+        64,
+        44,
+        [route(200_000, 100), route(20_000, 2)],
+    ),
+];
+
+#[test]
+fn a_session_finds_the_route_that_carries_more_alone() {
+    for (operation, kib, parallel, routes) in UNSHOWN {
+        let load = Load {
+            operation,
+            block_bytes: kib << 10,
+            parallel,
+        };
+        let better = load.alone(&routes).into_iter().fold(0.0, f64::max);
+        let gain = load.over(How::Connections(Schedule::Earliest), &routes) / better;
+        assert!(
+            gain >= 0.98,
+            "{gain} of {operation:?} {kib} KiB, {parallel} at a time over {routes:?}"
+        );
     }
 }

@@ -51,8 +51,8 @@ pub(super) struct Link {
     /// Answers owed to the target's pings, oldest first.
     pub(super) pongs: VecDeque<Pong>,
     pub(super) liveness: Liveness,
-    /// Not pinged for [`Schedule::Earliest`](super::Schedule::Earliest) before this time.
-    pub(super) next_probe: Instant,
+    /// When it was last pinged for [`Schedule::Earliest`](super::Schedule::Earliest).
+    pub(super) probed_at: Option<Instant>,
     /// Commands that the socket has not taken whole: where their PDU ends, and the task.
     commands: VecDeque<(u64, TaskTag)>,
     /// How many those are.
@@ -107,7 +107,7 @@ impl Connection {
                 commands: VecDeque::new(),
                 waiting: Population::default(),
                 liveness: Liveness::new(),
-                next_probe: Instant::ZERO,
+                probed_at: None,
             },
         }
     }

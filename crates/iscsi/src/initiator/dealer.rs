@@ -1,6 +1,5 @@
 //! Deals out commands to the connections of a session.
 
-use wansan_multipath::{Pipe, worth_taking_ns};
 use wansan_trace::Instant;
 
 use super::connection::Connection;
@@ -14,9 +13,8 @@ pub(super) struct Dealer {
     schedule: Schedule,
     /// Whose turn it is to get a command.
     turn: usize,
-    /// The schedule's input; kept to reuse its memory, as are the lengths and rates of connections.
+    /// The schedule's input; kept to reuse its memory.
     loads: Vec<Load>,
-    pipes: Vec<Pipe>,
 }
 
 impl Dealer {
@@ -30,7 +28,7 @@ impl Dealer {
     pub(super) fn choose(
         &mut self,
         connections: &[Connection],
-        carriage: &Carriage,
+        carriage: &mut Carriage,
         transfer: &Transfer,
         waiting: usize,
         now: Instant,
@@ -38,47 +36,32 @@ impl Dealer {
         if let [only] = connections {
             return only.link.takes_commands().then_some(0);
         }
+        if self.schedule == Schedule::Earliest && transfer.len_bytes() > 0 {
+            let unanswered = |id| {
+                let mut links = connections.iter().map(|connection| &connection.link);
+                let link = links.find(|link| link.id == id && link.stays());
+                link.map(|link| link.liveness.unanswered(now))
+            };
+            carriage.choose(transfer, waiting, unanswered, now);
+        }
         self.loads.clear();
         self.loads.extend(connections.iter().map(|connection| {
-            let carried = carriage.of(connection.link.id);
+            let id = connection.link.id;
+            let carried = carriage.of(id);
+            let costs_ns = match carriage.is_worth_taking(id) {
+                true => carriage.costs_ns(id, transfer, now).min(f64::MAX),
+                false => f64::INFINITY,
+            };
             Load {
                 stays: connection.link.stays(),
-                has_room: connection.link.takes_commands(),
+                has_room: connection.link.takes_commands() && carriage.has_room(id, transfer),
                 commands: carried.in_flight.count(),
                 bytes: carried.in_flight_bytes,
-                costs_ns: carriage.costs_ns(connection.link.id, transfer, now),
+                costs_ns,
             }
         }));
-        if let (Schedule::Earliest, Transfer::Write(data)) = (self.schedule, transfer) {
-            let waiting_bytes = (waiting * data.len()) as u64;
-            self.keep_to_worthy(connections, carriage, waiting_bytes, now);
-        }
         let place = self.schedule.choose(self.turn, &self.loads)?;
         self.turn = place + 1;
         Some(place)
-    }
-
-    /// Prices out connections that are not worth taking for writes, as what one carries waits for what others bring. Data of
-    /// reads wait for no order.
-    fn keep_to_worthy(
-        &mut self,
-        connections: &[Connection],
-        carriage: &Carriage,
-        waiting_bytes: u64,
-        now: Instant,
-    ) {
-        let pipe = |connection: &Connection| carriage.pipe(connection.link.id, now);
-        let stay = connections
-            .iter()
-            .filter(|connection| connection.link.stays());
-        self.pipes.clear();
-        self.pipes.extend(stay.filter_map(pipe));
-        let under_way: u64 = self.loads.iter().map(|load| load.bytes).sum();
-        let worth = worth_taking_ns(&mut self.pipes, under_way + waiting_bytes);
-        for (load, connection) in self.loads.iter_mut().zip(connections) {
-            if pipe(connection).is_some_and(|pipe| !worth.contains(&pipe.length_ns)) {
-                load.costs_ns = f64::INFINITY;
-            }
-        }
     }
 }

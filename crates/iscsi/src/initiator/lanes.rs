@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use wansan_multipath::{Lane, Pipe, Sent};
+use wansan_multipath::{Lane, Sent};
 use wansan_trace::{Instant, TaskTag};
 
 use super::task::{Task, Transfer};
@@ -43,9 +43,13 @@ impl Lanes {
         }
     }
 
-    /// What the connection is taken for by writes, once it is known.
-    pub(super) fn pipe(&self, now: Instant) -> Option<Pipe> {
-        self.writes.pipe(now)
+    /// What the connection carries of commands with such data, in bytes per ns, if it is full.
+    pub(super) fn full_rate(&self, transfer: &Transfer) -> Option<f64> {
+        let lane = match transfer {
+            Transfer::Write(_) => &self.writes,
+            Transfer::Read(_) | Transfer::None => &self.reads,
+        };
+        lane.full_rate()
     }
 
     /// A command is given to the connection. How long one without data takes says nothing of data.

@@ -74,6 +74,12 @@ impl Liveness {
         self.asked.is_some()
     }
 
+    /// For how long an answer has been awaited.
+    pub(super) fn unanswered(&self, now: Instant) -> Duration {
+        let asked = self.asked.map(|(_, asked)| asked);
+        asked.map_or(Duration::ZERO, |asked| now.since(asked))
+    }
+
     /// Whether no ping is under way, or the one that was must be lost: the target sent something long after it that was no
     /// answer. The answer to one that is only late still tells how long it took. What TCP acknowledges is no reason: it
     /// acknowledges each ping to a target that hangs, which would be pinged forever and never be lost.

@@ -25,6 +25,8 @@ use crate::wire::{Lun, TaskManagementFunction, TaskManagementResult};
 
 /// How often a connection is asked at most how long it takes by itself.
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
+/// The same of connections that are idle while others are not.
+const IDLE_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// An event other than a completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -312,7 +314,7 @@ impl Session {
             self.core.send_owed(&mut connection.link, now, trace);
             self.core.leave(&mut connection.link, now, trace);
         }
-        if self.needs_acknowledged() && self.connections.len() > 1 {
+        if self.needs_acknowledged() && self.connections.len() > 1 && self.core.tasks.len() > 0 {
             for connection in &mut self.connections {
                 self.core.probe(&mut connection.link, now, trace);
             }
@@ -321,7 +323,7 @@ impl Session {
             let next = self.core.queue.peek();
             let next = next.and_then(|tag| self.core.tasks.get(tag));
             let transfer = next.map_or(&Transfer::None, |task| &task.transfer);
-            let (carriage, waiting) = (&self.core.carriage, self.core.queue.len());
+            let (carriage, waiting) = (&mut self.core.carriage, self.core.queue.len());
             let Some(place) =
                 self.dealer
                     .choose(&self.connections, carriage, transfer, waiting, now)
@@ -487,11 +489,15 @@ impl Core {
         self.send_request(link, tag, Request::Ping, now, trace);
     }
 
-    /// Pings a busy connection from time to time, to measure its own round-trip time.
+    /// Pings a connection from time to time, to measure its own round-trip time: one that is idle less often.
     fn probe(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
-        let is_busy = self.carriage.of(link.id).in_flight.count() > 0;
-        if is_busy && link.liveness.may_be_asked() && now >= link.next_probe {
-            link.next_probe = now + PROBE_INTERVAL;
+        let interval = match self.carriage.of(link.id).in_flight.count() {
+            0 => IDLE_PROBE_INTERVAL,
+            _ => PROBE_INTERVAL,
+        };
+        let is_due = link.probed_at.is_none_or(|before| now >= before + interval);
+        if is_due && link.liveness.may_be_asked() {
+            link.probed_at = Some(now);
             self.ask(link, now, trace);
         }
     }

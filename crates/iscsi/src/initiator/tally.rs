@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wansan_multipath::Pipe;
+use wansan_multipath::{InOrder, Route};
 use wansan_trace::{ConnectionId, Instant};
 
 use super::lanes::Lanes;
@@ -71,6 +71,11 @@ impl Population {
         self.count
     }
 
+    /// Whether there has been none since `at`.
+    fn is_none_since(&self, at: Instant) -> bool {
+        self.count == 0 && self.counted_to <= at
+    }
+
     /// The integral up to `now`.
     pub(super) fn integral_ns(&self, now: Instant) -> u128 {
         let passed_ns = now.since(self.counted_to).as_nanos();
@@ -129,6 +134,7 @@ pub(super) struct Carriage {
     /// What commands cost on each of them; learned where there are several and the schedule asks for it.
     lanes: Vec<Lanes>,
     is_learned: bool,
+    in_order: InOrder,
     /// Data of outstanding reads, received or not, in bytes.
     awaited_bytes: u64,
 }
@@ -171,9 +177,40 @@ impl Carriage {
         lanes.map_or(0.0, |lanes| lanes.costs_ns(transfer, now))
     }
 
-    /// What a connection is taken for by writes, once it is known.
-    pub(super) fn pipe(&self, id: ConnectionId, now: Instant) -> Option<Pipe> {
-        self.lanes.get(usize::from(id.0))?.pipe(now)
+    /// Which connections are worth taking for the next command, while `waiting` of them wait. Of each that may be taken it is
+    /// asked for how long a ping was `unanswered`; of others that is `None`.
+    pub(super) fn choose(
+        &mut self,
+        transfer: &Transfer,
+        waiting: usize,
+        unanswered: impl Fn(ConnectionId) -> Option<Duration>,
+        now: Instant,
+    ) {
+        let request_bytes = u64::from(transfer.len_bytes());
+        let mut bytes = waiting as u64 * request_bytes;
+        for (cid, lanes) in (0..).zip(&self.lanes) {
+            let carried = &self.by_cid[usize::from(cid)];
+            bytes += carried.in_flight_bytes;
+            let route = unanswered(ConnectionId(cid)).map(|unanswered| Route {
+                unanswered_ns: unanswered.as_nanos() as f64,
+                full_bytes_per_ns: lanes.full_rate(transfer),
+                under_way: carried.in_flight.count(),
+                under_way_bytes: carried.in_flight_bytes,
+            });
+            self.in_order.set(usize::from(cid), route);
+        }
+        self.in_order.choose(request_bytes, bytes, now);
+    }
+
+    /// Whether a connection is worth taking, by what was chosen last.
+    pub(super) fn is_worth_taking(&self, id: ConnectionId) -> bool {
+        self.lanes.is_empty() || self.in_order.takes(usize::from(id.0))
+    }
+
+    /// Whether a command of such data may be given to a connection now.
+    pub(super) fn has_room(&self, id: ConnectionId, transfer: &Transfer) -> bool {
+        let bytes = transfer.len_bytes().into();
+        self.lanes.is_empty() || self.in_order.has_room(usize::from(id.0), bytes)
     }
 
     /// A command is given to a connection.
@@ -218,6 +255,8 @@ impl Carriage {
         self.ended(id, task, now);
         if let Some(lanes) = self.lanes(id) {
             lanes.done(task, is_good, now);
+            let bytes = task.transfer.len_bytes().into();
+            self.in_order.done(usize::from(id.0), bytes, now);
         }
         let carried = &mut self.by_cid[usize::from(id.0)];
         carried.commands += 1;
@@ -226,8 +265,11 @@ impl Carriage {
 
     /// A ping on that connection took so long.
     pub(super) fn pinged(&mut self, id: ConnectionId, took: Duration, now: Instant) {
+        let is_idle = self.of(id).in_flight.is_none_since(now - took);
         if let Some(lanes) = self.lanes(id) {
             lanes.pinged(took, now);
+            let place = usize::from(id.0);
+            self.in_order.pinged(place, took, is_idle, now);
         }
     }
 
@@ -245,6 +287,7 @@ impl Carriage {
         self.by_cid[usize::from(id.0)].waited_ns += waited_ns;
         if let Some(lanes) = self.lanes(id) {
             lanes.forget_stream();
+            self.in_order.lost(usize::from(id.0));
         }
     }
 }

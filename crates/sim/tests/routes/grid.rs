@@ -137,18 +137,18 @@ fn connections_with_enough_in_flight() {
         let got = measure(IN_ONE, operation, InFlight::Times(times));
         assert!(got.mean >= 0.98 && got.least >= least && got.least_gain >= 0.98);
     }
-    // Waiting for order costs more than a route brings.
-    measure(IN_ONE, Operation::Write, InFlight::Times(1.0));
+    // Waiting for order may cost more than a route brings, and then only one is taken.
+    let got = measure(IN_ONE, Operation::Write, InFlight::Times(1.0));
+    assert!(got.least_gain >= 0.98);
 }
 
-/// Where the faster connection has the longer delay, others that would not be missed may be taken as well.
 #[test]
 #[ignore = "takes minutes: the tables of docs/internals/unequal-routes.md"]
 fn connections_with_few_in_flight() {
     for operation in BOTH {
         for parallel in [1, 2, 4, 8, 16, 32] {
             let got = measure(IN_ONE, operation, InFlight::Few(parallel));
-            assert!(got.least_gain >= 0.75);
+            assert!(got.least_gain >= 0.98);
         }
     }
 }
