@@ -132,6 +132,16 @@ struct Hole {
     seen: usize,
 }
 
+/// An acknowledgement of more than was seen. The capture has missed what it acknowledges, or the frame is damaged: what
+/// comes next tells.
+#[derive(Debug, Clone, Copy)]
+struct Claim {
+    ack: u32,
+    time_ns: u64,
+    /// Its segment's place among those of the connection.
+    seen: usize,
+}
+
 /// What one end sends.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -145,6 +155,8 @@ pub(super) struct Stream {
     pub(super) options: Option<Options>,
     /// Up to where it has been acknowledged, as far as that was seen.
     acked: u64,
+    /// The newest acknowledgement of more than was seen, until it is known what to make of it.
+    claim: Option<Claim>,
     /// Ends of what was seen, with the times, to be acknowledged.
     timed: VecDeque<(u64, u64)>,
     /// Time stamps that its sender gave, with when the first segment of each passed, to be echoed.
@@ -192,6 +204,7 @@ impl Stream {
             framing: Framing::new(is_beginning),
             options: None,
             acked: 0,
+            claim: None,
             timed: VecDeque::new(),
             stamped: VecDeque::new(),
             acked_ns: None,
@@ -211,12 +224,32 @@ impl Stream {
         }
     }
 
-    /// The place of a sequence number, near the highest one so far: they wrap.
-    fn place(&mut self, seq: u32) -> Option<u64> {
-        let base = *self.base.get_or_insert(seq);
-        let expected = base.wrapping_add(self.highest as u32);
+    /// The place of a sequence number, near the highest one so far: they wrap. `None` before the stream's beginning, and while
+    /// that is not known.
+    fn place(&self, seq: u32) -> Option<u64> {
+        let expected = self.base?.wrapping_add(self.highest as u32);
         let ahead = i64::from(seq.wrapping_sub(expected) as i32);
         self.highest.checked_add_signed(ahead)
+    }
+
+    /// The same of a segment that its sender sent: where none was seen before, the stream begins there, or at what was
+    /// acknowledged before, as the rest was under way.
+    fn begun_place(&mut self, seq: u32) -> Option<u64> {
+        let acked = self.claim.map(|claim| claim.ack);
+        let begun = acked.filter(|acked| seq.wrapping_sub(*acked).cast_signed() >= 0);
+        self.base.get_or_insert(begun.unwrap_or(seq));
+        self.place(seq)
+    }
+
+    /// Up to where it may be acknowledged by what was seen of it: a FIN takes a place as well (RFC 9293 §3.4).
+    fn sent(&self) -> u64 {
+        let end = self.end.map_or(0, |end| end + 1);
+        self.highest.max(end)
+    }
+
+    /// Whether this acknowledges more than was seen.
+    fn is_beyond(&self, ack: u32) -> bool {
+        self.base.is_none() || self.place(ack).is_some_and(|place| place > self.sent())
     }
 
     fn time(&mut self, end: u64, now_ns: u64) {
@@ -225,10 +258,11 @@ impl Stream {
         }
     }
 
-    /// What was timed up to `place` is acknowledged.
+    /// What was timed up to `place`, and was sent by then, is acknowledged.
     fn timed_until(&mut self, place: u64, now_ns: u64) {
         let mut newest = None;
-        while self.timed.front().is_some_and(|(end, _)| *end <= place) {
+        let is_it = |(end, sent_ns): &(u64, u64)| *end <= place && *sent_ns <= now_ns;
+        while self.timed.front().is_some_and(is_it) {
             newest = self.timed.pop_front();
         }
         if let Some((_, sent_ns)) = newest {
@@ -318,6 +352,12 @@ impl Connection {
 
     /// The capture has ended.
     pub(super) fn finish(&mut self) {
+        for of in [0, 1] {
+            // Nothing speaks against it.
+            if let Some(claim) = self.streams[of].claim.take() {
+                self.confirm(of, claim);
+            }
+        }
         for stream in &mut self.streams {
             stream.framing.finish(&mut self.login, &mut stream.pdus);
         }
@@ -374,8 +414,9 @@ impl Connection {
         };
         let (own, other) = (&self.streams[from], &self.streams[1 - from]);
         let end = segment.seq.wrapping_add(segment.payload_bytes as u32);
+        let is_claimed = other.claim.is_some_and(|claim| claim.ack == segment.ack);
         segment.payload_bytes > 0 && is_beyond(own, own.highest, end)
-            || segment.flags & ACK != 0 && is_beyond(other, other.acked, segment.ack)
+            || segment.flags & ACK != 0 && !is_claimed && is_beyond(other, other.acked, segment.ack)
     }
 
     /// A segment passes.
@@ -392,11 +433,17 @@ impl Connection {
             self.streams[from].stamp(value, now_ns);
             self.streams[1 - from].echoed(echo, now_ns);
         }
-        let acked = (segment.flags & ACK != 0)
-            .then(|| self.acknowledges(1 - from, segment.ack, now_ns))
-            .flatten();
+        let is_ack = segment.flags & ACK != 0;
+        if is_ack {
+            self.settle(1 - from, segment.ack);
+        }
+        let is_claim = is_ack && self.streams[1 - from].is_beyond(segment.ack);
+        let acked = match is_ack && !is_claim {
+            true => self.acknowledges(1 - from, segment.ack, now_ns),
+            false => None,
+        };
         let place = match segment.flags & SYN {
-            0 => self.streams[from].place(segment.seq),
+            0 => self.streams[from].begun_place(segment.seq),
             _ => None,
         };
         if segment.flags & FIN != 0 {
@@ -410,12 +457,19 @@ impl Connection {
             acked: acked.unwrap_or(NOWHERE),
             ..Seen::of(segment, from, frame, now_ns)
         });
+        if is_claim {
+            self.streams[1 - from].claim = Some(Claim {
+                ack: segment.ack,
+                time_ns: now_ns,
+                seen: self.seen.len() - 1,
+            });
+        }
     }
 
     /// A segment comes, and goes no further.
     pub(super) fn lose(&mut self, frame: u64, now_ns: u64, segment: &Segment<'_>) {
         let from = self.end_of(segment);
-        let place = self.streams[from].place(segment.seq);
+        let place = self.streams[from].begun_place(segment.seq);
         self.lost_places.extend(place.map(|place| (from, place)));
         self.lost.push(Seen {
             place: { place.filter(|_| segment.flags & SYN == 0) }.unwrap_or(NOWHERE),
@@ -437,12 +491,33 @@ impl Connection {
         self.seen.len() + self.lost.len() + pdus.sum::<usize>()
     }
 
+    /// The receiver of what `of` sends acknowledges again. It acknowledges no less than before, unless the frame in which it did
+    /// so was damaged: that one went no further.
+    fn settle(&mut self, of: usize, ack: u32) {
+        let stream = &mut self.streams[of];
+        let Some(claim) = stream.claim.take() else {
+            return;
+        };
+        let is_less = ack.wrapping_sub(claim.ack).cast_signed() < 0;
+        match is_less && stream.is_beyond(claim.ack) {
+            true => self.seen[claim.seen].is_lost = true,
+            false => self.confirm(of, claim),
+        }
+    }
+
+    /// What was acknowledged had come, though it was not seen.
+    fn confirm(&mut self, of: usize, claim: Claim) {
+        self.streams[of].base.get_or_insert(claim.ack);
+        let acked = self.acknowledges(of, claim.ack, claim.time_ns);
+        self.seen[claim.seen].acked = acked.unwrap_or(NOWHERE);
+    }
+
     /// The stream of `of` is acknowledged; up to which place.
     fn acknowledges(&mut self, of: usize, ack: u32, now_ns: u64) -> Option<u64> {
         let stream = &mut self.streams[of];
         let place = stream.place(ack)?;
         stream.timed_until(place, now_ns);
-        // A FIN takes a place as well (RFC 9293 §3.4).
+        // A FIN's place holds no byte.
         let known = stream.end.map_or(place, |end| place.min(end));
         stream
             .framing
@@ -459,6 +534,14 @@ impl Connection {
     /// Payload passes.
     fn carries(&mut self, from: usize, place: u64, now_ns: u64, segment: &Segment<'_>) {
         let end = place + segment.payload_bytes;
+        let claim = self.streams[from].claim;
+        let claimed = claim.and_then(|claim| self.streams[from].place(claim.ack));
+        if claimed.is_some_and(|claimed| place >= claimed)
+            && let Some(claim) = self.streams[from].claim.take()
+        {
+            // Its sender has gone on there.
+            self.confirm(from, claim);
+        }
         let round_trips_ns = [0, 1].map(|from| self.round_trip_ns(from));
         let round_trip_ns: u64 = round_trips_ns.into_iter().flatten().sum();
         let stream = &mut self.streams[from];
@@ -515,3 +598,6 @@ impl Connection {
         other.framing.learn_from(&own.framing);
     }
 }
+
+#[cfg(test)]
+mod tests;
