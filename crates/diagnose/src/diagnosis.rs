@@ -14,7 +14,7 @@ use wansan_insight::window::Window;
 
 use crate::block::BlockUse;
 use crate::change::{Change, LioGroup, Party, Place, changes};
-use crate::host::{Host, HostSession, Role};
+use crate::host::{Ends, Host, HostSession, Role};
 use crate::host_queue::QueueWait;
 use crate::judge::{Bound, BoundUse, Evidence, Judgement, Verdict, judge};
 use crate::multipath::MultipathDiagnosis;
@@ -41,7 +41,7 @@ pub struct Diagnosis {
     pub seconds: f64,
     /// How long of that packets were taken: less where they come too fast for what the watch may cost.
     pub looked_seconds: f64,
-    /// In how many slices of time. With several, what follows is of one of them.
+    /// In how many slices of time. With several, what follows is of one of them, but for `unfinished`.
     pub slices: u64,
     /// Where it comes from.
     pub sources: Vec<Source>,
@@ -49,10 +49,10 @@ pub struct Diagnosis {
     pub sessions: Vec<SessionDiagnosis>,
     /// Each device of dm-multipath whose paths are disks of these.
     pub multipaths: Vec<MultipathDiagnosis>,
-    /// iSCSI connections with I/Os none of which began and ended.
-    pub unfinished: Vec<String>,
+    /// iSCSI connections with I/Os none of which began and ended; with several slices, in any one of them.
+    pub unfinished: Vec<Ends>,
     /// iSCSI connections without I/Os.
-    pub quiet: Vec<String>,
+    pub quiet: Vec<Ends>,
 }
 
 /// A stretch of an I/O's latency.
@@ -118,6 +118,12 @@ pub struct SessionDiagnosis {
 }
 
 impl SessionDiagnosis {
+    /// The ends of its connections.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = Ends> {
+        let connections = self.connections.iter();
+        connections.map(|&(initiator, target)| Ends { initiator, target })
+    }
+
     /// I/Os that wait so at a moment, as a mean, by Little's law.
     #[must_use]
     pub fn in_flight(&self, share: &Share) -> f64 {
@@ -196,20 +202,13 @@ pub fn without_whole_ios(
     host: &Host,
     capture: Option<&Capture>,
     found: &[SessionDiagnosis],
-) -> [Vec<String>; 2] {
-    let whole = found.iter().flat_map(|session| &session.connections);
-    let whole: BTreeSet<(SocketAddr, SocketAddr)> = whole.copied().collect();
+) -> [Vec<Ends>; 2] {
+    let whole: BTreeSet<Ends> = found.iter().flat_map(SessionDiagnosis::ends).collect();
     let ends = host.connections.iter().map(|connection| connection.ends());
-    let (unfinished, quiet): (Vec<_>, Vec<_>) = ends
+    let (unfinished, quiet) = ends
         .filter(|ends| !whole.contains(ends))
-        .partition(|&(initiator, target)| {
-            capture.is_some_and(|capture| capture.has_ios(initiator, target))
-        });
-    [unfinished, quiet].map(|ends| {
-        let each = ends.into_iter();
-        each.map(|(initiator, target)| format!("{initiator} to {target}"))
-            .collect()
-    })
+        .partition(|of| capture.is_some_and(|capture| capture.has_ios(of.initiator, of.target)));
+    [unfinished, quiet]
 }
 
 /// Each device of dm-multipath, and how I/Os passed its paths.

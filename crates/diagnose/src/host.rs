@@ -1,10 +1,11 @@
 //! This host: its iSCSI connections, by whatever runs them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use wansan_tcp::diag::{Connection, Diag, DiagError, SocketInfo};
 
 use crate::attributes::text;
@@ -45,11 +46,33 @@ pub struct HostConnection {
 impl HostConnection {
     /// The initiator's end, and the target's.
     #[must_use]
-    pub fn ends(&self) -> (SocketAddr, SocketAddr) {
-        match self.is_target {
+    pub fn ends(&self) -> Ends {
+        let (initiator, target) = match self.is_target {
             true => (self.remote, self.local),
             false => (self.local, self.remote),
-        }
+        };
+        Ends { initiator, target }
+    }
+}
+
+/// The ends of an iSCSI connection: in text, and in JSON, `INITIATOR to TARGET`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ends {
+    /// The initiator's address.
+    pub initiator: SocketAddr,
+    /// The target's.
+    pub target: SocketAddr,
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.initiator, self.target)
+    }
+}
+
+impl Serialize for Ends {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -131,7 +154,7 @@ impl Host {
     pub fn session(&self, initiator: SocketAddr, target: SocketAddr) -> HostSession {
         let ends = |is_target: bool| {
             let mut of_it = self.connections.iter();
-            of_it.find(|it| it.is_target == is_target && it.ends() == (initiator, target))
+            of_it.find(|it| it.is_target == is_target && it.ends() == Ends { initiator, target })
         };
         let (ours, theirs) = (ends(false), ends(true));
         let role = match (ours, theirs) {

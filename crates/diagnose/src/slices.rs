@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use crate::diagnosis::{Diagnosis, SessionDiagnosis};
+use crate::host::Ends;
 
 /// Sessions of which it is known what all slices tell. Those that were not seen for longest make room for others: in a diagnosis that
 /// goes on for ever, most of them have ended.
@@ -35,6 +36,8 @@ pub struct Slices {
     count: u64,
     looked_seconds: f64,
     sessions: BTreeMap<Key, Sums>,
+    /// Connections of whose I/Os a slice had parts only, and the number of the last such slice.
+    unfinished: BTreeMap<Ends, u64>,
     /// For each limit of the busiest session, the slice with the most I/O time.
     best: BTreeMap<&'static str, Best>,
     /// The latest without I/Os.
@@ -86,6 +89,9 @@ impl Slices {
             sums.latency_ns += latency_ns;
             sums.squares += latency_ns * latency_ns;
         }
+        let unfinished = slice.unfinished.iter();
+        self.unfinished
+            .extend(unfinished.map(|ends| (*ends, self.count)));
         self.choose(slice);
         self.forget();
     }
@@ -126,6 +132,11 @@ impl Slices {
     /// Drops the least recently seen sessions where there are too many. Those of slices that the diagnosis may show stay, of which
     /// there is one for each limit.
     fn forget(&mut self) {
+        while self.unfinished.len() > MOST_SESSIONS
+            && let Some((&ends, _)) = self.unfinished.iter().min_by_key(|(_, last)| **last)
+        {
+            self.unfinished.remove(&ends);
+        }
         if self.sessions.len() <= MOST_SESSIONS {
             return;
         }
@@ -155,6 +166,13 @@ impl Slices {
             slices: self.count,
             ..chosen
         };
+        // Of an I/O that takes longer than a slice, nothing may have passed in the one that is shown.
+        let whole: BTreeSet<_> = self.sessions.keys().flatten().collect();
+        let unfinished = { self.unfinished.into_keys() }
+            .filter(|ends| !whole.contains(&(ends.initiator, ends.target)));
+        diagnosis.unfinished = unfinished.collect();
+        let unfinished = &diagnosis.unfinished;
+        diagnosis.quiet.retain(|ends| !unfinished.contains(ends));
         if self.count > 1 {
             for session in &mut diagnosis.sessions {
                 let sums = self.sessions.get(&key(session));
@@ -278,6 +296,47 @@ mod tests {
         assert_eq!(told.slices, 10 * MOST_SESSIONS as u64 + 1);
         let sampled = told.sessions[0].sampled.unwrap();
         assert_eq!((sampled.slices, sampled.alike), (2, 2));
+    }
+
+    #[test]
+    fn an_io_that_ends_in_no_slice_is_said_to_be_seen_in_part() {
+        let ends = |port: u16| Ends {
+            initiator: ([10, 0, 0, 1], port).into(),
+            target: ([10, 0, 0, 2], 3260).into(),
+        };
+        let [parts, idle, shown, whole] = [1, 2, 40_000, 3].map(ends);
+        let mut slices = Slices::default();
+        let mut add = |unfinished: &[Ends], quiet: &[Ends], port: u16, iops: f64| {
+            let mut slice = slice(Verdict::Target, iops, 1e6);
+            slice.unfinished = unfinished.to_vec();
+            slice.quiet = quiet.to_vec();
+            slice.sessions[0].connections[0].0.set_port(port);
+            slices.add(slice);
+        };
+        add(&[parts, whole], &[idle], 40_000, 1000.0);
+        // Amid that I/O nothing of it passes.
+        add(&[], &[parts, idle], 40_000, 9000.0);
+        add(&[shown], &[parts, idle], 3, 10.0);
+        let told = slices.diagnosis(10.0).unwrap();
+        assert_eq!(told.sessions[0].connections[0].0.port(), 40_000);
+        assert_eq!((told.unfinished, told.quiet), (vec![parts], vec![idle]));
+    }
+
+    #[test]
+    fn connections_with_parts_of_ios_are_bounded() {
+        let mut slices = Slices::default();
+        for port in 1..=3 * MOST_SESSIONS as u16 {
+            let mut slice = slice(Verdict::Target, 10.0, 1e6);
+            slice.unfinished.push(Ends {
+                initiator: ([10, 0, 0, 1], port).into(),
+                target: ([10, 0, 0, 2], 3260).into(),
+            });
+            slices.add(slice);
+            assert!(slices.unfinished.len() <= MOST_SESSIONS);
+        }
+        let told = slices.diagnosis(10.0).unwrap().unfinished;
+        let newest = told.iter().map(|ends| ends.initiator.port()).max();
+        assert_eq!(newest, Some(3 * MOST_SESSIONS as u16));
     }
 
     #[test]

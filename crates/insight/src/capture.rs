@@ -36,7 +36,7 @@ mod segment;
 mod sights;
 
 use foldhash::{HashMap, HashSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::net::SocketAddr;
@@ -244,6 +244,8 @@ pub struct Capture {
     /// I/Os whose last bytes the capture has missed.
     pub missing_ends: MissingEnds,
     commands: Commands,
+    /// Sessions that had I/Os, whole ones or parts.
+    with_ios: BTreeSet<String>,
     /// Whether all sequence numbers of its PDUs were captured.
     has_numbers: bool,
 }
@@ -312,10 +314,9 @@ impl Capture {
     /// Whether the session with a connection between these ends had I/Os, whole ones or parts.
     #[must_use]
     pub fn has_ios(&self, initiator: SocketAddr, target: SocketAddr) -> bool {
-        let mut carriers = self.cell.carriers.iter();
-        let found = carriers.find(|of| (of.initiator, of.target) == (initiator, target));
-        let tasks = &self.cell.joined.tasks;
-        found.is_some_and(|of| tasks.iter().any(|task| task.session == of.session))
+        let mut connections = self.connections.iter();
+        let found = connections.find(|of| (of.initiator, of.target) == (initiator, target));
+        found.is_some_and(|of| self.with_ios.contains(&of.session))
     }
 
     /// All of it in numbers, and what only a look at each session alone tells, by its name.
@@ -621,6 +622,7 @@ impl Reading {
             others: all - connections.len(),
             connections,
             commands: recorded.commands,
+            with_ios: recorded.with_ios.iter().map(SessionId::to_string).collect(),
             cell: recorded.cell,
             frames: self.frames,
             unread: self.unread.links(),

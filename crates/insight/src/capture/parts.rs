@@ -235,6 +235,22 @@ mod tests {
     }
 
     #[test]
+    fn an_io_of_which_the_capture_has_half_is_one() {
+        // The frame of a command; its answer comes after the capture.
+        const COMMAND_ALONE: usize = 24 + 16 + 88;
+        let mut file = pcap(1);
+        file.truncate(COMMAND_ALONE);
+        let source = Source::Stream(PathBuf::from("file"), Box::new(Cursor::new(file)));
+        let mut parts = Vec::new();
+        let mut take = |part: Capture| parts.push(part);
+        read(std::iter::once(source), Reading::default(), &mut take).expect("it holds a PDU");
+        assert_eq!((parts.len(), parts[0].unpaired), (1, 1));
+        let [initiator, target] = [([10, 0, 0, 1], 40_000), ([10, 0, 0, 2], 3260)].map(Into::into);
+        assert!(parts[0].has_ios(initiator, target));
+        assert!(!parts[0].has_ios(target, initiator));
+    }
+
+    #[test]
     fn a_long_capture_is_read_in_parts_without_losing_its_connection() {
         const IOS: u32 = 1000;
         let source = Source::Stream(PathBuf::from("file"), Box::new(Cursor::new(pcap(IOS))));

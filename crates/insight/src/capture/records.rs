@@ -9,7 +9,7 @@
 
 use foldhash::{HashMap, HashSet};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use wansan_iscsi::record::pdu_record;
@@ -188,6 +188,8 @@ impl MissingEnds {
 pub(super) struct Recorded {
     pub(super) cell: Cell,
     pub(super) commands: Commands,
+    /// Sessions that had I/Os, excluded ones as well.
+    pub(super) with_ios: BTreeSet<SessionId>,
     /// I/Os that are excluded: the capture has missed their command or their status.
     pub(super) unpaired: u64,
     pub(super) missing_ends: MissingEnds,
@@ -220,6 +222,7 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     pdus.sort_by_key(|at| (at.time_ns, at.is_sent));
     let pdus = pdus.iter().map(|at| at.row(&carried)).collect();
     let all = joined.tasks.len();
+    let with_ios = joined.tasks.iter().map(|task| task.session).collect();
     joined.tasks.retain(|task| {
         let of = whole.get(&(task.session, task.connection));
         !of.is_some_and(|of| of.has_missed(task))
@@ -242,6 +245,7 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     Recorded {
         commands: Commands::of(asked),
         cell,
+        with_ios,
         unpaired,
         missing_ends,
     }

@@ -8,6 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use wansan_diagnose::Diagnosis;
 use wansan_diagnose::diagnosis::SessionDiagnosis;
+use wansan_diagnose::host::Ends;
 use wansan_diagnose::traced::DiskUse;
 use wansan_metrics::family::{Labels, Row, counters, gauges, openmetrics};
 use wansan_metrics::http::ServeError;
@@ -54,6 +55,7 @@ const DISK_GAUGES: [Row<DiskUse, f64>; 4] = [
 struct Latest {
     slices: u64,
     sessions: Vec<SessionDiagnosis>,
+    unfinished: Vec<Ends>,
 }
 
 /// Serves the newest slice.
@@ -85,6 +87,7 @@ impl Metrics {
         let mut latest = locked(&self.latest);
         latest.slices += 1;
         latest.sessions.clone_from(&slice.sessions);
+        latest.unfinished.clone_from(&slice.unfinished);
     }
 }
 
@@ -161,6 +164,13 @@ impl Collector for Latest {
         });
         let help = "What the store of a LUN takes for a command, as the target's kernel tells";
         gauges(encoder, "diagnose_store_latency_seconds", help, stores)?;
+        let unfinished = self.unfinished.iter().map(|ends| {
+            let initiator = ("initiator", ends.initiator.to_string());
+            (vec![initiator, ("target", ends.target.to_string())], 1_u64)
+        });
+        let help =
+            "Connections with I/Os none of which began and ended in the slice, as they take longer";
+        gauges(encoder, "diagnose_unfinished", help, unfinished)?;
         let slices = [(Labels::new(), self.slices)];
         counters(
             encoder,
@@ -168,5 +178,26 @@ impl Collector for Latest {
             "Slices of time that were looked at",
             slices,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ios_that_take_longer_than_a_slice_are_shown() {
+        let ends = Ends {
+            initiator: ([10, 0, 0, 1], 40_000).into(),
+            target: ([10, 0, 0, 2], 3260).into(),
+        };
+        let text = openmetrics(Latest {
+            slices: 1,
+            unfinished: vec![ends],
+            ..Latest::default()
+        });
+        let sample =
+            "wansan_diagnose_unfinished{initiator=\"10.0.0.1:40000\",target=\"10.0.0.2:3260\"} 1";
+        assert!(text.contains(sample), "{text}");
     }
 }

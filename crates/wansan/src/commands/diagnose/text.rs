@@ -7,7 +7,7 @@ use wansan_diagnose::block::Disk;
 use wansan_diagnose::budget::CORE_SHARE;
 use wansan_diagnose::change::{Change, PARALLEL, Predicted};
 use wansan_diagnose::diagnosis::{SessionDiagnosis, Share};
-use wansan_diagnose::host::Role;
+use wansan_diagnose::host::{Ends, Role};
 use wansan_diagnose::multipath::MultipathDiagnosis;
 use wansan_diagnose::software::Software;
 use wansan_diagnose::traced::DiskUse;
@@ -57,16 +57,21 @@ pub(super) fn print(out: &mut dyn Write, diagnosis: &Diagnosis) -> io::Result<()
         writeln!(out, "\nNo I/O began and ended meanwhile.")?;
     }
     if !diagnosis.unfinished.is_empty() {
-        let connections = diagnosis.unfinished.join(", ");
+        let connections = listed(&diagnosis.unfinished);
         writeln!(
             out,
             "\nI/Os seen in part only, as they began before or ended after the time looked at: {connections}"
         )?;
     }
     if !diagnosis.quiet.is_empty() {
-        writeln!(out, "\nWithout I/Os: {}", diagnosis.quiet.join(", "))?;
+        writeln!(out, "\nWithout I/Os: {}", listed(&diagnosis.quiet))?;
     }
     Ok(())
+}
+
+fn listed(connections: &[Ends]) -> String {
+    let connections: Vec<String> = connections.iter().map(Ends::to_string).collect();
+    connections.join(", ")
 }
 
 fn print_session(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<()> {
