@@ -107,7 +107,7 @@ pub enum CaptureError {
         is: &'static str,
     },
     /// There are no PDUs in it.
-    #[error("{path}: no iSCSI PDUs were found in its {frames} frames with {connections} TCP connections{}; was it taken where the SAN's packets pass, unencrypted, with at least 96 bytes of each frame?", unread_in_words(.unread).map_or_else(String::new, |unread| format!(" ({unread})")), path = .path.display())]
+    #[error("{path}: no iSCSI PDUs were found in its {frames} frames with {connections} TCP connections{}; was it taken where the SAN's packets pass, unencrypted, with at least 100 bytes of each frame?", unread_in_words(.unread).map_or_else(String::new, |unread| format!(" ({unread})")), path = .path.display())]
     NoPdus {
         /// The file.
         path: PathBuf,

@@ -267,11 +267,9 @@ impl Framing {
             let (at, seen) = (*at, std::mem::take(seen));
             self.begin(login, at, &seen, found);
         } else if let State::Header { at, seen, .. } = &self.state
-            && seen.len() >= LEAST_HEADER_BYTES
+            && let Some((bhs, known)) = beginning(seen)
         {
-            let (at, known) = (*at, seen.len());
-            let mut bhs = [0; BHS_BYTES];
-            bhs[..known].copy_from_slice(seen);
+            let at = *at;
             self.header(login, at, bhs, known, found);
         } else if let State::Header { at, seen, .. } = &self.state
             && seen.len() >= LENGTHS_END
@@ -501,22 +499,23 @@ impl Framing {
     }
 
     /// Whether PDUs are all that a segment of `length` bytes carries, of which `seen` were captured: the last one ends where it
-    /// does. Hardly any data looks so.
+    /// does. Hardly any data looks so. A header that was cut off has to be a usual one.
     fn fills(&self, login: &mut Login, seen: &[u8], length: u64) -> bool {
         login.keep(|digests| {
             let mut at = 0;
             let mut newest = self.numbers;
             while at < length {
                 let header = usize::try_from(at).ok().and_then(|at| seen.get(at..));
-                let Some(bhs) = header.and_then(<[u8]>::first_chunk::<BHS_BYTES>) else {
+                let Some((bhs, known)) = header.and_then(beginning) else {
                     return false;
                 };
-                let numbers = numbers(bhs, BHS_BYTES);
-                if !self.is_header(bhs, BHS_BYTES) || !are_near(newest, numbers) {
+                let numbers = numbers(&bhs, known);
+                let is_told = known == BHS_BYTES || is_usual(&bhs);
+                if !is_told || !self.is_header(&bhs, known) || !are_near(newest, numbers) {
                     return false;
                 }
                 go_on(&mut newest, numbers);
-                at += pdu_bytes(bhs, digests);
+                at += pdu_bytes(&bhs, digests);
             }
             at == length
         })
@@ -538,12 +537,8 @@ impl Framing {
     /// are near: where frames are cut off, or some are missing, none shows three PDUs in a row. Amid a segment, where data may
     /// look like a header, it has to have both numbers, and none that reserved words have.
     fn apart(&self, bytes: &[u8], is_beginning: bool) -> Option<u64> {
-        let known = bytes.len().min(BHS_BYTES);
-        if known < LEAST_HEADER_BYTES || self.requests.is_none() {
-            return None;
-        }
-        let mut bhs = [0; BHS_BYTES];
-        bhs[..known].copy_from_slice(&bytes[..known]);
+        self.requests?;
+        let (bhs, known) = beginning(bytes)?;
         let numbers = numbers(&bhs, known);
         let is_number = |number: Option<u32>| number.is_some_and(|n| n > 0 && n < u32::MAX);
         if !is_beginning && !numbers.into_iter().all(is_number) {
@@ -598,6 +593,20 @@ fn are_near(newest: Numbers, numbers: Numbers) -> bool {
     distances(newest, numbers).all(|apart| apart < NEAR)
 }
 
+/// What was captured of the header that begins these bytes, with zeros behind it, and how much that is; `None` of less than
+/// [`LEAST_HEADER_BYTES`].
+fn beginning(bytes: &[u8]) -> Option<(Bhs, usize)> {
+    let known = bytes.len().min(BHS_BYTES);
+    let mut bhs = [0; BHS_BYTES];
+    bhs[..known].copy_from_slice(&bytes[..known]);
+    (known >= LEAST_HEADER_BYTES).then_some((bhs, known))
+}
+
+/// Whether a header is such as nearly all are: that of no failure, and of a LUN of one level (SAM-5 §4.7).
+fn is_usual(bhs: &Bhs) -> bool {
+    bhs[2] == 0 && bhs[10..16] == [0; 6]
+}
+
 /// Takes the numbers of the next PDU, as far as it has them.
 fn go_on(newest: &mut Numbers, numbers: Numbers) {
     for (newest, number) in newest.iter_mut().zip(numbers) {
@@ -629,19 +638,22 @@ fn reserved(bhs: &Bhs) -> u8 {
     }
 }
 
-/// Whether the F bit is set where RFC 7143 §11 has it always set: data of zeros is no NOP-Out.
+/// Whether the F bit is set where RFC 7143 §11 has it always set: data of zeros is no NOP-Out. Only a command that writes may
+/// go on (§11.3.1), and only data do.
 fn is_whole(bhs: &Bhs) -> bool {
     const FINAL: u8 = 0x80;
-    let may_go_on = matches!(
-        Opcode::from_wire(bhs[0] & 0x3f),
-        Opcode::ScsiCommand
-            | Opcode::LoginRequest
-            | Opcode::LoginResponse
-            | Opcode::TextRequest
-            | Opcode::TextResponse
-            | Opcode::DataOut
-            | Opcode::DataIn
-    );
+    const WRITE: u8 = 0x20;
+    let may_go_on = match Opcode::from_wire(bhs[0] & 0x3f) {
+        Opcode::ScsiCommand => bhs[1] & WRITE != 0,
+        Opcode::DataOut | Opcode::DataIn => bhs[5..8] != [0; 3],
+        opcode => matches!(
+            opcode,
+            Opcode::LoginRequest
+                | Opcode::LoginResponse
+                | Opcode::TextRequest
+                | Opcode::TextResponse
+        ),
+    };
     may_go_on || bhs[1] & FINAL != 0
 }
 

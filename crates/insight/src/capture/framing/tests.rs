@@ -326,3 +326,83 @@ fn numbers_that_went_on_unseen_are_forgotten_once_neither_direction_shows_pdus()
     assert_eq!(one_after_the_other(&[0]), 0);
     assert!(one_after_the_other(&[0, 1]) >= MOST_KEPT);
 }
+
+/// Feeds segments one behind the other, of which `known` bytes were captured.
+fn feed_cut(framing: &mut Framing, segments: &[Vec<u8>], known: usize) -> Vec<Found> {
+    let (mut login, mut found) = (Login::default(), Vec::new());
+    let mut place = framing.next;
+    for segment in segments {
+        let (seen, length) = (&segment[..known.min(segment.len())], segment.len() as u64);
+        framing.feed(&mut login, place, seen, length, &mut found);
+        place += length;
+    }
+    found
+}
+
+#[test]
+fn headers_that_were_cut_off_are_found_without_a_login() {
+    for known in [24, 28, 32, 36, 47] {
+        let request = |number: u32| {
+            let mut read = pdu(COMMAND, [9 + number, 7 + number], 0);
+            // Of LUN 3, and with a CDB.
+            (read[1], read[9]) = (0xc1, 3);
+            read[32..48].fill(0x28);
+            read
+        };
+        let requests: Vec<Vec<u8>> = (0..4).map(request).collect();
+        let mut initiator = Framing::new(false);
+        let found = feed_cut(&mut initiator, &requests, known);
+        assert_eq!(offsets(&found), [0, 48, 96, 144], "{known}");
+        assert!(found.iter().all(|of| of.has_numbers == (known >= 36)));
+        // Each answer takes several segments: once two words of numbers are there, the requests tell of them.
+        let mut target = Framing::new(false);
+        target.learn_from(&initiator);
+        let mut answers = Vec::new();
+        for number in 0..4 {
+            let answer = pdu(DATA_IN, [7 + number, 10 + number], DATA);
+            answers.extend(answer.chunks(SEGMENT).map(<[u8]>::to_vec));
+        }
+        let expected = [0, 1, 2, 3].map(|number| number * (BHS_BYTES + DATA) as u64);
+        let expected = if known < 32 { &[][..] } else { &expected };
+        let found = feed_cut(&mut target, &answers, known);
+        assert_eq!(offsets(&found), expected, "{known}");
+    }
+}
+
+#[test]
+fn messages_of_a_header_s_length_are_none() {
+    // A kind and a count, in the order of bytes of most processors.
+    let messages = |kind: u8, flags: u8| {
+        let message = |count: u64| {
+            let mut message = vec![0; BHS_BYTES];
+            (message[0], message[1]) = (kind, flags);
+            message[8..16].copy_from_slice(&count.to_le_bytes());
+            message[16..24].copy_from_slice(&(7 * count).to_le_bytes());
+            message
+        };
+        (0..200).map(message).collect::<Vec<_>>()
+    };
+    for known in [24, 32, 48] {
+        for (kind, flags) in [(0, 0), (COMMAND, 0), (0x02, 0), (0x21, 0), (DATA_IN, 0)] {
+            let found = feed_cut(&mut Framing::new(false), &messages(kind, flags), known);
+            assert!(found.is_empty(), "{kind:#x} {known}: {}", found.len());
+        }
+    }
+}
+
+#[test]
+fn noise_that_was_cut_off_is_no_header() {
+    for known in [24, 28, 32, 36] {
+        for length in [48, 52, 560, SEGMENT] {
+            let segments: Vec<Vec<u8>> = (0..20_000)
+                .map(|seed| {
+                    let mut segment = noise(seed * 977 + length as u64, known);
+                    segment.resize(length, 0);
+                    segment
+                })
+                .collect();
+            let found = feed_cut(&mut Framing::new(false), &segments, known);
+            assert!(found.is_empty(), "{known} {length}: {}", found.len());
+        }
+    }
+}
