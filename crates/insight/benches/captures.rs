@@ -1,8 +1,9 @@
 //! How fast a capture is explained, beside what tshark takes for the latencies of the same SCSI commands.
 //!
 //! `cargo bench -p wansan-insight --bench captures [-- FILE]`; without a file, of reads of 4 KiB over a path of 2 ms
-//! each way. Both sides are processes of their own, in turns, and what counts is their processor time. With
-//! `-- --write READS` the capture of so many reads is written to standard output, as long as it may be.
+//! each way, and how fast beside that a stream of as many bytes is searched for PDUs in which there are none. All sides are
+//! processes of their own, in turns, and what counts is their processor time. With `-- --write READS` the capture of so
+//! many reads is written to standard output, as long as it may be.
 
 #![expect(
     clippy::disallowed_methods,
@@ -31,6 +32,8 @@ const TURNS: usize = 5;
 const OUR_RUNS: u32 = 8;
 /// How often tshark's processor time ours has to fit in.
 const TIMES: f64 = 20.0;
+/// How much of the speed of reads has to be left where PDUs are searched for.
+const SEARCH_SHARE: f64 = 0.5;
 
 fn main() -> ExitCode {
     // cargo itself adds --bench.
@@ -56,7 +59,39 @@ fn compare_generated() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("reads.pcap");
     write_reads(&mut BufWriter::new(File::create(&file)?), 15_000)?;
-    compare(&file)
+    compare(&file)?;
+    let stream = folder.path().join("stream.pcap");
+    let bytes = fs::metadata(&file)?.len();
+    write_stream(&mut BufWriter::new(File::create(&stream)?), bytes)?;
+    compare_search(&stream, &file)
+}
+
+/// Explains a stream without PDUs beside reads.
+fn compare_search(stream: &Path, reads: &Path) -> Result<(), Box<dyn Error>> {
+    let machine = Machine::watch();
+    let own = std::env::current_exe()?;
+    let per_s = |file: &Path| {
+        let megabytes = fs::metadata(file).map_or(0.0, |file| file.len() as f64 / 1e6);
+        let used_s = processor_s(&own, &[EXPLAIN, &file.to_string_lossy()], OUR_RUNS)?;
+        Ok::<f64, PeerError>(megabytes / used_s)
+    };
+    let [searched, read] = in_turns(TURNS, [&mut || per_s(stream), &mut || per_s(reads)])?;
+    let comparison = Comparison {
+        question: "captures: searched for PDUs beside captures of reads".to_owned(),
+        unit: "MB per second of a processor",
+        ours: Side {
+            name: "data without PDUs",
+            samples: searched,
+        },
+        others: vec![Side {
+            name: "reads",
+            samples: read,
+        }],
+        bound: Bound::AtLeast(SEARCH_SHARE),
+    };
+    let verdict = comparison.judge(machine.disturbance().as_deref());
+    println!("{}", comparison.text(&verdict));
+    Ok(())
 }
 
 fn write_as_asked(reads: &str) -> Result<(), Box<dyn Error>> {
@@ -167,6 +202,12 @@ struct Stream {
 
 /// Writes a capture at the initiator, of a connection from its beginning, as pcap with times in ns.
 fn write_reads(file: &mut impl Write, reads: u64) -> std::io::Result<()> {
+    write_begun(file, reads)?;
+    file.flush()
+}
+
+/// The same, and where both ends are.
+fn write_begun(file: &mut impl Write, reads: u64) -> std::io::Result<[Stream; 2]> {
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1] {
         file.write_all(&word.to_le_bytes())?;
     }
@@ -212,6 +253,30 @@ fn write_reads(file: &mut impl Write, reads: u64) -> std::io::Result<()> {
                 }
                 _ => frame(file, at_ns, 0, 0x10, &mut streams, &[])?,
             }
+        }
+    }
+    Ok(streams)
+}
+
+/// Writes a few reads, and behind what the capture has missed of their connection so many bytes of data in frames.
+fn write_stream(file: &mut impl Write, bytes: u64) -> std::io::Result<()> {
+    const MISSED_BYTES: u32 = 1 << 20;
+    const BEGINS_NS: u64 = 1_000_000_000;
+    let mut streams = write_begun(file, PARALLEL)?;
+    streams[1].next = streams[1].next.wrapping_add(MISSED_BYTES);
+    let mut state = 1_u64;
+    let mut noise = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    let data: Vec<u8> = (0..SEGMENT_BYTES).map(|_| noise()).collect();
+    for number in 0..bytes / SEGMENT_BYTES as u64 {
+        let at_ns = BEGINS_NS + number * APART_NS;
+        frame(file, at_ns, 1, 0x18, &mut streams, &data)?;
+        if number % 2 == 1 {
+            frame(file, at_ns, 0, 0x10, &mut streams, &[])?;
         }
     }
     file.flush()

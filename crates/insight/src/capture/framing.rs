@@ -1,10 +1,14 @@
 //! Finds PDUs in one direction of a captured connection, of whose bytes some may be missing.
 
+mod likely;
+
 use std::collections::BTreeMap;
+use std::iter;
 
 use wansan_iscsi::wire::{BHS_BYTES, Bhs, Header, Opcode};
 
 use super::login::{Digests, Login};
+use likely::Likely;
 
 /// Bytes that come out of their order wait for those before them, so many and in so many pieces.
 const MOST_WAITING_BYTES: usize = 1 << 18;
@@ -237,12 +241,7 @@ impl Framing {
             self.searched += 1;
             let before = match self.fills(login, seen, length - old) {
                 true => Some(0),
-                false => {
-                    // Bytes before a header, and in it, may look like one with the words beside its numbers.
-                    let headers = (0..seen.len())
-                        .filter_map(|at| Some((self.apart(&seen[at..], at == 0)?, at)));
-                    headers.min().map(|(_, at)| at)
-                }
+                false => self.amid(seen),
             };
             if let Some(before) = before {
                 self.next += before as u64;
@@ -533,11 +532,22 @@ impl Framing {
         is_of_way && is_whole(bhs) && is_parsed && bhs[0] & reserved(bhs) == 0
     }
 
+    /// Where among these bytes a header begins whose sequence numbers are nearest to the newest: bytes before it, and in it, may
+    /// look like one with the words beside its numbers.
+    fn amid(&self, seen: &[u8]) -> Option<usize> {
+        let is_any_known = self.numbers.iter().any(Option::is_some);
+        let requests = self.requests.filter(|_| is_any_known)?;
+        let places = Likely::of(requests, self.numbers).places(seen);
+        let headers = iter::once(0)
+            .chain(places)
+            .filter_map(|at| Some((self.apart(&seen[at..], at == 0)?, at)));
+        headers.min().map(|(_, at)| at)
+    }
+
     /// How far the sequence numbers of a header that begins these bytes are from this direction's newest, if one does and they
     /// are near: where frames are cut off, or some are missing, none shows three PDUs in a row. Amid a segment, where data may
     /// look like a header, it has to have both numbers, and none that reserved words have.
     fn apart(&self, bytes: &[u8], is_beginning: bool) -> Option<u64> {
-        self.requests?;
         let (bhs, known) = beginning(bytes)?;
         let numbers = numbers(&bhs, known);
         let is_number = |number: Option<u32>| number.is_some_and(|n| n > 0 && n < u32::MAX);

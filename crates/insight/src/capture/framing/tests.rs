@@ -406,3 +406,61 @@ fn noise_that_was_cut_off_is_no_header() {
         }
     }
 }
+
+#[test]
+fn few_places_amid_data_are_looked_at_closely() {
+    const BYTES: usize = 1 << 16;
+    let text = b"GET /index.html HTTP/1.1\r\nHost: example.com\r\n".repeat(BYTES / 47);
+    for requests in [true, false] {
+        for numbers in [[Some(9), Some(0x1234_5678)], [Some(9), Some(3)]] {
+            for data in [
+                noise(5, BYTES),
+                vec![0; BYTES],
+                vec![1; BYTES],
+                text.clone(),
+            ] {
+                let places = Likely::of(requests, numbers).places(&data).count();
+                assert!(places < BYTES / 1000, "{requests} {numbers:?}: {places}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_header_amid_data_is_found_wherever_it_begins() {
+    for (opcode, newest) in [
+        (COMMAND, [Some(9), Some(0x1200_0000)]),
+        (0x21, [Some(u32::MAX - 5), Some(0x80ff_fff0)]),
+        (DATA_IN, [None, Some(3)]),
+        (0x20, [Some(0x7fff_ffff), None]),
+    ] {
+        let mut framing = Framing::new(false);
+        framing.requests = Some(opcode == COMMAND);
+        framing.numbers = newest;
+        let [cmd_sn, stat_sn] = newest.map(|newest| newest.unwrap_or(77).wrapping_add(9));
+        let words = match opcode {
+            COMMAND => [cmd_sn, stat_sn],
+            _ => [stat_sn, cmd_sn],
+        };
+        for place in 1..300 {
+            // Data of zeros, of noise and of what headers consist of.
+            let mut kinds = [vec![0; 400], noise(place, 400), noise(place, 400)];
+            for byte in &mut kinds[2] {
+                let usual = [0, 1, 0x21, 0x25, 0x80, 0x12, 0x7f, 0xff];
+                *byte = usual[usize::from(*byte) % usual.len()];
+            }
+            for mut data in kinds {
+                let at = place as usize;
+                data[at..at + BHS_BYTES].copy_from_slice(&pdu(opcode, words, 0));
+                for end in [data.len(), at + BHS_BYTES, at + 32] {
+                    let data = &data[..end];
+                    let all = 0..data.len();
+                    let apart = |at| Some((framing.apart(&data[at..], at == 0)?, at));
+                    let nearest = all.filter_map(apart).min().map(|(_, at)| at);
+                    assert!(nearest.is_some(), "{opcode:#x} {at} {end}");
+                    assert_eq!(framing.amid(data), nearest, "{opcode:#x} {at} {end}");
+                }
+            }
+        }
+    }
+}
