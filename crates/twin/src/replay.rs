@@ -67,6 +67,13 @@ pub enum ReplayError {
         /// Why.
         reason: String,
     },
+    /// None of its I/Os ended while they were measured.
+    #[error(
+        "no simulated I/O ended within the {:.3} s that are measured, as an I/O takes longer: record, or capture, for several \
+         times as long as an I/O takes",
+        .0.as_secs_f64()
+    )]
+    NoIos(Duration),
     /// Its I/Os failed.
     #[error("the simulated I/Os failed: {0}")]
     Load(String),
@@ -192,11 +199,15 @@ fn simulate(
     let limit = setup.warmup + setup.time + END_LIMIT;
     let ended = storage.run(limit, &mut |_| goes_on())?;
     let ended = ended.ok_or(ReplayError::Interrupted)?;
-    let mut reports = ended.initiators.iter().map(|(report, _)| report);
-    match reports.find_map(|report| report.problem()) {
-        Some(problem) => Err(ReplayError::Load(problem)),
-        None => Ok(ended),
+    for (report, _) in &ended.initiators {
+        if let Some(problem) = report.problem() {
+            return Err(match report.errors + report.corrupt {
+                0 => ReplayError::NoIos(setup.time),
+                _ => ReplayError::Load(problem),
+            });
+        }
     }
+    Ok(ended)
 }
 
 fn measured(ended: &Ended) -> Measured {

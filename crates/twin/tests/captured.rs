@@ -1,11 +1,14 @@
 //! Twins of what packets and PDUs alone show.
 
+use std::time::Duration;
+
 use wansan_insight::Cell;
 use wansan_insight::join::Task;
 use wansan_insight::stall::Times;
 use wansan_insight::wire::Begin;
 use wansan_trace::{Layer, NameId};
 use wansan_twin::knob::Setting;
+use wansan_twin::replay::{ReplayError, measure};
 use wansan_twin::{Reading, Twin, Unfit};
 
 use super::recording::World;
@@ -117,6 +120,24 @@ fn a_load_that_fills_the_path_has_the_rate_at_which_data_is_acknowledged() {
     let rates = setup.directions.iter().filter_map(|it| it.rate_bits_per_s);
     let rate = rates.max().unwrap() as f64;
     assert!((rate / 300e6 - 1.0).abs() < 0.1, "{rate}");
+}
+
+#[test]
+fn ios_that_take_longer_than_what_was_captured_are_said_to() {
+    let cell = captured(&world(
+        "luns = [\"memory:64MiB\"]",
+        "op = \"read\"\nblock = \"4KiB\"\nparallel = 1",
+    ));
+    let mut setup = Reading::of_packets(cell, true).unwrap().setup;
+    // An I/O takes 40 ms.
+    setup.time = Duration::from_millis(1);
+    let refused = measure(&setup, 1, &|| true).unwrap_err();
+    assert!(matches!(refused, ReplayError::NoIos(_)), "{refused}");
+    let said = refused.to_string();
+    assert!(
+        said.contains("within the 0.001 s") && said.contains("capture"),
+        "{said}"
+    );
 }
 
 #[test]
