@@ -251,6 +251,19 @@ pub fn format_number(number: f64) -> String {
     }
 }
 
+/// Writes I/Os per second: whole ones from 10 on, and of fewer the first two digits, as 0.35 are not none.
+#[must_use]
+pub fn format_iops(ios_per_s: f64) -> String {
+    const MOST_DIGITS: f64 = 9.0;
+    match ios_per_s {
+        ..=0.0 | 9.95.. => format!("{ios_per_s:.0}"),
+        few => {
+            let digits = (1.0 - few.log10().floor()).clamp(1.0, MOST_DIGITS);
+            format!("{few:.*}", digits as usize)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +303,16 @@ mod tests {
         }
         assert!(parse_rate("1GB").unwrap_err().to_string().contains("rate"));
         assert!(parse_bytes("1G").unwrap_err().to_string().contains("GiB"));
+    }
+
+    #[test]
+    fn few_ios_per_second_are_not_none() {
+        let rates = [0.0, 0.035, 0.352, 1.0, 4.24, 9.94, 9.96, 101.4, 23_000.0];
+        let formatted = rates.map(format_iops);
+        let expected = [
+            "0", "0.035", "0.35", "1.0", "4.2", "9.9", "10", "101", "23000",
+        ];
+        assert_eq!(formatted, expected);
     }
 
     #[test]

@@ -196,10 +196,6 @@ fn load(
     let shape = load_use(&spans, window, has_begin);
     let most = Population::of(spans.iter().copied()).max(window);
     let parallel = usize::try_from(most).unwrap_or(usize::MAX);
-    let begun = spans
-        .iter()
-        .filter(|(from_ns, _)| window.contains(*from_ns));
-    let rate_per_s = begun.count() as f64 / window.seconds().max(1e-9);
     let is_closed = shape.closed_loop || shape.batches;
     // It is neither paced, nor does it ask for all that it could.
     let follows = shape.follows_completions && (shape.is_pinned() || shape.is_prompt());
@@ -226,10 +222,30 @@ fn load(
             limit: Limit::Count(0),
             warmup: std::time::Duration::ZERO,
             drain: None,
-            rate_per_s: (!is_closed).then_some(rate_per_s),
+            rate_per_s: (!is_closed).then(|| rate_per_s(&spans, window)),
             seed: 0,
             verify: false,
         },
+    })
+}
+
+/// I/Os that were submitted per second of the window; of a load that submitted all of them before, per second from the first
+/// on, as it was not idle.
+fn rate_per_s(spans: &[(u64, u64)], window: Window) -> f64 {
+    let submitted = |within: Window| {
+        let begun = spans
+            .iter()
+            .filter(|(from_ns, _)| within.contains(*from_ns));
+        begun.count() as f64 / within.seconds().max(1e-9)
+    };
+    let in_window = submitted(window);
+    if in_window > 0.0 {
+        return in_window;
+    }
+    let first_ns = spans.iter().map(|(from_ns, _)| *from_ns).min();
+    submitted(Window {
+        from_ns: first_ns.unwrap_or(window.from_ns),
+        ..window
     })
 }
 
@@ -293,5 +309,27 @@ fn divisor(one: u64, other: u64) -> u64 {
     match other {
         0 => one,
         _ => divisor(other, one % other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_whose_ios_all_began_before_the_window_has_a_rate() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let window = Window {
+            from_ns: 2 * SECOND_NS,
+            to_ns: 4 * SECOND_NS,
+        };
+        let spans: Vec<(u64, u64)> = (0..30)
+            .map(|number| (SECOND_NS + number, 3 * SECOND_NS))
+            .collect();
+        let rate = rate_per_s(&spans, window);
+        assert!((rate - 10.0).abs() < 1e-6, "{rate}");
+        let later = [&spans[..], &[(2 * SECOND_NS, 3 * SECOND_NS)]].concat();
+        let rate = rate_per_s(&later, window);
+        assert!((rate - 0.5).abs() < 1e-6, "{rate}");
     }
 }

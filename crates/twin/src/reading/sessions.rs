@@ -11,6 +11,7 @@ use wansan_sim::tcp::send::BufferConfig;
 use wansan_split::DEFAULT_BUFFER_BYTES;
 use wansan_trace::event::{self, Ecn, Role};
 use wansan_trace::file::{Row, Table};
+use wansan_trace::units::format_iops;
 use wansan_trace::{ConnectionId, SessionId};
 
 use super::load::SessionLoad;
@@ -130,8 +131,9 @@ fn paced(
         .zip(cell.joined.top())
         .and_then(|(it, top)| it.scope.layer(top))
         .map_or(0, |it| it.in_flight_max);
+    let rate = format_iops(rate);
     unknown.push(format!(
-        "how many I/Os the load of session {session} ({rate:.0} IOPS) would keep in flight: {most} is the most that it did, and taken"
+        "how many I/Os the load of session {session} ({rate} IOPS) would keep in flight: {most} is the most that it did, and taken"
     ));
 }
 

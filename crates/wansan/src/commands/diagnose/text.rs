@@ -11,6 +11,7 @@ use wansan_diagnose::host::{Ends, Role};
 use wansan_diagnose::multipath::MultipathDiagnosis;
 use wansan_diagnose::software::Software;
 use wansan_diagnose::traced::DiskUse;
+use wansan_trace::units::format_iops;
 
 use crate::commands::explain::what_if::{limit, percent};
 use crate::commands::grid::{grid, right};
@@ -79,8 +80,8 @@ fn print_session(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<
     let latency_ns = session.judgement.latency_ns;
     writeln!(
         out,
-        "  {:.0} IOPS, latency {:.2} ms, {:.1} commands outstanding on average, {} at most",
-        session.iops,
+        "  {} IOPS, latency {:.2} ms, {:.1} commands outstanding on average, {} at most",
+        format_iops(session.iops),
         latency_ns / 1e6,
         session.outstanding,
         session.outstanding_max,
@@ -88,11 +89,11 @@ fn print_session(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<
     if let Some(sampled) = &session.sampled {
         writeln!(
             out,
-            "  in all {} slices with its I/Os: latency {:.2} ms, standard error {:.2} ms, {:.0} IOPS; the same limit in {} of them",
+            "  in all {} slices with its I/Os: latency {:.2} ms, standard error {:.2} ms, {} IOPS; the same limit in {} of them",
             sampled.slices,
             sampled.latency_ns / 1e6,
             sampled.error_ns / 1e6,
-            sampled.iops,
+            format_iops(sampled.iops),
             sampled.alike,
         )?;
     }

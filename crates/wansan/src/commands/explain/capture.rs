@@ -15,6 +15,8 @@ use wansan_insight::capture::{
     read_stream, unread_in_words,
 };
 
+use wansan_trace::units::format_iops;
+
 use super::parts::{self, Part};
 use super::stalls;
 use crate::commands::{print_json, print_text};
@@ -193,10 +195,10 @@ fn print_ios(
     let in_flight = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
     writeln!(
         out,
-        "\nI/Os: {}, {:.0} IOPS, {in_flight:.1} in flight on average; latency {:.2} ms mean, \
+        "\nI/Os: {}, {} IOPS, {in_flight:.1} in flight on average; latency {:.2} ms mean, \
          {:.2} ms p50, {:.2} ms p99.",
         total.ios,
-        total.iops,
+        format_iops(total.iops),
         total.latency.mean_ns / 1e6,
         total.latency.p50_ns as f64 / 1e6,
         total.latency.p99_ns as f64 / 1e6,

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use wansan_insight::CellSummary;
 use wansan_insight::capture::{Capture, CapturedConnection, MissingEnds, UnreadLink, finding};
+use wansan_trace::units::format_iops;
 
 use super::super::grid::{grid, right};
 
@@ -127,7 +128,7 @@ pub(super) fn print(out: &mut dyn Write, parts: &[Part]) -> io::Result<()> {
             seconds(part.from_ns.saturating_sub(first_ns)),
             seconds(part.to_ns.saturating_sub(part.from_ns)),
             total.ios.to_string(),
-            format!("{:.0}", total.iops),
+            format_iops(total.iops),
             format!("{:.2}", total.latency.mean_ns / 1e6),
             format!("{:.2}", total.latency.p99_ns as f64 / 1e6),
         ]);
