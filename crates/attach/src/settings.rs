@@ -32,11 +32,11 @@ settings! {
     /// Of `wansan attach` as a process.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ProcessSettings {
-        /// Serve Prometheus metrics at this address; a port alone is on loopback
+        /// Serve Prometheus metrics at this address; a port alone means loopback
         pub metrics: Option<Text<ListenAddress>>, "ADDRESS:PORT";
         /// Print events as JSON, one per line
         pub json: bool = false;
-        /// What is recorded of the sessions, and where
+        /// Trace records of the sessions
         pub record: KindSettings = usual(), of KindSettings;
         with tcp: TcpSettings;
     }
@@ -55,9 +55,9 @@ settings! {
     /// A disk to attach.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct DiskSettings {
-        /// Where to serve the disk by the NBD protocol: unix:PATH, or ADDRESS:PORT
+        /// NBD listen address: unix:PATH, or ADDRESS:PORT
         pub nbd: Text<Place>, "PLACE";
-        /// Make the disk a block device of this host as well: /dev/nbd0 or another number, or any
+        /// Also create a block device for the disk on this host: /dev/nbd0 or another number, or any
         pub device: Option<Text<DeviceName>>, "DEVICE";
         /// Name of the NBD export; the empty name always works
         pub export: String = String::new(), "NAME";
@@ -73,8 +73,8 @@ settings! {
     /// Where else the disk's target is.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct PortalSettings {
-        /// Further portals of the target, HOST[:PORT]: the session has as many connections to each as to the
-        /// one in the URL (MC/S)
+        /// More portals of the target, HOST[:PORT]: the session opens as many connections to each as to the one in the
+        /// URL (MC/S)
         pub portal: Vec<Text<Portal>> = Vec::new(), "PORTAL", as "";
     }
 }
@@ -89,34 +89,34 @@ settings! {
 }
 
 settings! {
-    /// How latency is hidden.
+    /// Latency hiding.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CacheSettings {
-        /// Memory for data read ahead of sequential and strided reads; 0B reads nothing ahead
+        /// Memory for read-ahead of sequential and strided reads; 0B disables it
         pub read_ahead: Size = Size(64 << 20), in Size(0)..=Size(1 << 40), "BYTES";
         /// Memory for writes that are acknowledged before they reach the target. A flush or FUA waits for
         /// the target's medium, as on any disk with a volatile write cache
         pub write_behind: Size = Size(WRITE_BEHIND_BYTES), in Size(0)..=Size(1 << 40), "BYTES", without write_through;
-        /// Keep writes in this file until they are at the target, instead of in memory: they survive a crash
+        /// Keep writes in this file, instead of in memory, until they reach the target, so that they survive a crash
         /// of this host. A flush waits for this file only, and the target follows in order
         pub journal: Option<PathBuf>, "FILE", without write_behind;
-        /// Length of a new journal, 1 GiB by default: writes that it has no room for wait
+        /// Size of a new journal, 1 GiB by default; when it is full, writes wait
         pub journal_size: Option<Size>, in Size(64 << 20)..=Size(1 << 44), "BYTES";
-        /// Acknowledge a write only when the target has
+        /// Acknowledge a write only after the target has acknowledged it
         pub write_through: bool = false, without journal;
     }
 }
 
 settings! {
-    /// Keeping other hosts off.
+    /// Fencing of other hosts.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ReservationSettings {
         /// Register this key with the disk in every session and reserve it (Write Exclusive – All Registrants), so that
-        /// hosts that have not registered can only read. Each host needs a key of its own. The disk is not attached while
-        /// another host is registered
+        /// unregistered hosts can only read. Each host needs its own key. Attaching fails while another host is
+        /// registered
         pub reservation_key: Option<Text<ReservationKey>>, "KEY";
-        /// Remove the keys of other hosts and abort what they have under way (PREEMPT AND ABORT), to take the disk over from
-        /// one that is dead
+        /// Remove the keys of other hosts and abort their outstanding commands (PREEMPT AND ABORT), to take the disk over
+        /// from a dead host
         pub preempt: bool = false;
     }
 }
@@ -305,12 +305,12 @@ settings! {
         pub from: Text<CopyPlace>, "FROM", as "";
         /// Destination, in the same forms; - is standard output. Its contents are overwritten
         pub to: Text<CopyPlace>, "TO", as "";
-        /// Read the destination again and compare SHA-256
+        /// Read the destination back and compare SHA-256 digests
         pub verify: bool = false;
-        /// Read the source at this rate at most
+        /// Maximum rate at which to read the source
         pub bandwidth: Rate = Rate(None), "RATE";
         /// Record progress in this file, so that the same command can resume an interrupted copy
-        /// [default: TO.wansan-copy where TO is a regular file]
+        /// [default: TO.wansan-copy if TO is a regular file]
         pub journal: Option<PathBuf>, "FILE";
         /// Print the result as JSON
         pub json: bool = false;
@@ -326,9 +326,9 @@ settings! {
         pub initiator_name: String = "iqn.2026-01.net.wansan:copy".to_owned(), "IQN";
         /// TCP congestion control of the connections, by its kernel name
         pub congestion_control: Option<String>, "NAME";
-        /// How it authenticates itself
+        /// Authentication
         pub chap: ChapSettings = usual(), of ChapSettings, "CHAP (RFC 7143 §12.1.3)";
-        /// What it negotiates for
+        /// Values to offer in negotiation
         pub negotiation: NegotiationSettings = usual(), of NegotiationSettings,
             "Negotiation (RFC 7143 §13)";
         with connections: ConnectionSettings, "Connections (RFC 7143 §4.2.1)";

@@ -28,7 +28,7 @@ settings! {
     /// What a running relay can be given anew: a `relay.toml`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RelayFile {
-        /// Listeners, and where their flows go; at least one
+        /// Listeners and their destinations; at least one
         pub listener: Vec<ListenerConfig>, of ListenerConfig;
     }
 }
@@ -53,7 +53,7 @@ settings! {
         pub metrics: Option<Text<ListenAddress>>, "[ADDRESS:]PORT";
         /// Print events as JSON, one per line
         pub json: bool = false;
-        /// What is recorded, and where
+        /// Trace records
         pub record: RecordSettings = usual(), of RecordSettings;
         with tcp: TcpSettings;
     }
@@ -87,7 +87,7 @@ settings! {
         /// Bound on the queueing delay in the relay and its sockets' queues [default: none]
         pub latency: Option<SomeTime>, "TIME";
         /// Control law that enforces --latency: none, window, ece-bound, ece-red or arrival [default:
-        /// arrival where eBPF programs can be loaded, else window]
+        /// arrival if eBPF programs can be loaded, else window]
         pub law: Option<Text<Law>>, "LAW";
         /// The client's side
         pub r#in: SideSettings = usual(), of SideSettings, "Client side", as "in-";
@@ -121,8 +121,8 @@ settings! {
         pub receive_buffer: Option<Size>, in SOCKET_BUFFER.0..=SOCKET_BUFFER.1, "BYTES";
         /// Send buffer [default: kernel autotuning]
         pub send_buffer: Option<Size>, in SOCKET_BUFFER.0..=SOCKET_BUFFER.1, "BYTES";
-        /// Keepalive: idle time before the peer is probed, given up after as long again (RFC 9293
-        /// §3.8.4); 0s disables it
+        /// Keepalive: idle time before the peer is probed; after the same time without an answer the flow is aborted
+        /// (RFC 9293 §3.8.4); 0s disables it
         pub keep_alive: Span = Span(Duration::from_secs(60)), "TIME";
         /// User timeout: how long data may stay unacknowledged, or the peer's window closed, before the
         /// flow is aborted (RFC 9293 §3.8.3) [default: as set by net.ipv4.tcp_retries2]

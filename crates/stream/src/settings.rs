@@ -44,7 +44,7 @@ settings! {
         pub hold: bool = false;
         /// Print the result as JSON
         pub json: bool = false;
-        /// What is recorded, and where
+        /// Trace records
         pub record: RecordSettings = usual(), of RecordSettings;
         with stream: StreamSettings;
         with tcp: TcpSettings;
@@ -61,8 +61,8 @@ settings! {
         pub congestion_control: Option<String>, "NAME", as "cc";
         /// Send buffer of each stream [default: kernel autotuning]
         pub send_buffer: Option<Size>, in SOCKET_BUFFER.0..=SOCKET_BUFFER.1, "BYTES";
-        /// Most unsent data in the send buffer, so that the latency is the path's and not that of this
-        /// end's own queue [default: the whole buffer]
+        /// Most unsent data in the send buffer, so that the latency is that of the path, not of
+        /// this end's own queue [default: the whole buffer]
         pub unsent: Option<Size>, in Size(4096)..=Size(1 << 30), "BYTES";
         /// Send at this rate in each stream [default: as fast as possible]
         pub rate: Option<Rate>, in Rate(Some(8000))..=Rate(None), "RATE";

@@ -34,7 +34,7 @@ enum Command {
     Attach(commands::attach::AttachArgs),
     /// Copy a disk: files, iSCSI LUNs, NBD exports, standard input and output
     Copy(commands::copy::CopyArgs),
-    /// Load a disk over iSCSI and measure it
+    /// Generate load on a disk over iSCSI and measure it
     Bench(commands::bench::BenchArgs),
     /// Log in to a disk and report which negotiated values limit it on a long path
     InitiatorCheck(commands::initiator_check::InitiatorCheckArgs),
@@ -44,7 +44,7 @@ enum Command {
     Stream(commands::stream::StreamArgs),
     /// Watch TCP connections: windows, RTTs, what limits them, congestion events
     Watch(commands::watch::WatchArgs),
-    /// Find out why iSCSI disks of this host are slow: what their I/Os wait for, and what to change
+    /// Find out why this host's iSCSI disks are slow: what their I/Os wait for, and what to change
     Diagnose(commands::diagnose::DiagnoseArgs),
     /// Run experiments on networks emulated on this computer
     Lab(commands::lab::LabArgs),

@@ -16,7 +16,7 @@ use crate::Arguments;
 /// The help of each command.
 fn commands() -> String {
     let mut text = String::from(
-        "# Commands\n\nWhat `--help` says of each command. Generated from the command line itself.\n",
+        "# Commands\n\nThe output of `--help` for each command. Generated from the command line.\n",
     );
     let mut root = Arguments::command().term_width(100);
     root.build();

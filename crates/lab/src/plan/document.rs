@@ -39,13 +39,13 @@ settings! {
     pub struct Document {
         /// What the experiment is about, for tables and reports
         pub title: String;
-        /// How often the whole sweep is run
+        /// Number of runs of the whole sweep
         pub repeat: u32 = 1, in 1..=1000, "N";
-        /// Where every pseudo-random choice begins: losses, and the blocks that are read
+        /// Seed of every pseudo-random choice, such as losses and the blocks to read
         pub seed: u32 = 0, "N";
-        /// Whether the sweep is run once more with what the finding advises
+        /// Whether to run the sweep again with the advice of the finding
         pub apply_advice: bool = false;
-        /// What is changed while it runs: `at 5s upper.delay = 32ms`
+        /// Changes during the run: `at 5s upper.delay = 32ms`
         pub timeline: Vec<String> = Vec::new(), "statements";
         /// Where the experiment runs
         pub world: WorldTable = usual(), of WorldTable;
@@ -54,44 +54,43 @@ settings! {
         /// The routers
         pub router: Vec<RouterTable> = Vec::new(), of RouterTable;
         /// The paths between them: links in both directions, shared by all the hosts and routers at their
-        /// ends. Without any effect, and with one node at each end, one is a wire, which the emulator
-        /// never sees
+        /// ends. A path without effects and with one node at each end is a wire, which bypasses
+        /// the emulator
         pub path: Vec<PathTable>, of PathTable;
-        /// The ways through the routers; those written first have priority
+        /// Routes through the routers; earlier ones have priority
         pub route: Vec<RouteTable> = Vec::new(), of RouteTable;
-        /// How they are distinguished
+        /// How hosts and routers assign packets to routes
         pub routing: RoutingTable = usual(), of RoutingTable;
-        /// The target, which initiators need
+        /// The target; required with initiators
         pub target: Option<TargetTable>, of TargetTable;
         /// The initiators, one on each host of that name
         pub initiator: Vec<InitiatorTable> = Vec::new(), of InitiatorTable;
-        /// The relays: `wansan relay` on a host. What goes through one says so by its name (`through`);
-        /// one that nothing goes through is not started
+        /// The relays: `wansan relay` on a host. Initiators and streams select one by name
+        /// (`through`); an unused relay is not started
         pub relay: Vec<RelayTable> = Vec::new(), of RelayTable;
-        /// The streams that are measured: `wansan stream send` on one host, `wansan stream receive` on
+        /// The measured streams: `wansan stream send` on one host, `wansan stream receive` on
         /// another
         pub stream: Vec<StreamTable> = Vec::new(), of StreamTable;
-        /// What both ends of every session negotiate for (RFC 7143 §13)
+        /// What both ends of every session offer in negotiation (RFC 7143 §13)
         pub session: SessionTable = usual(), of SessionTable;
         /// TCP on every host; see tcp(7)
         pub tcp: TcpTable = usual(), of TcpTable;
-        /// What programs take of simulated hosts' processors; nothing when it is left out. Other worlds have
-        /// processors of their own
+        /// CPU cost of programs on simulated hosts; none by default. Other worlds have real CPUs
         pub processors: Option<ProcessorsTable>, of ProcessorsTable;
-        /// What each initiator does, and how long streams are measured; these have its `time` and `warmup`
-        /// alone
+        /// The load of each initiator, and the duration of streams, which use only its `time` and
+        /// `warmup`
         pub workload: WorkloadTable, of WorkloadTable;
-        /// What is recorded
+        /// Trace records
         pub trace: TraceTable = usual(), of TraceTable;
-        /// Named sets of values that the sweep's axis `case` goes through
+        /// Named sets of values; the sweep's axis `case` selects among them
         pub case: Vec<CaseTable> = Vec::new(), of CaseTable;
-        /// Dotted parameters and the values that they take
+        /// Dotted parameters, each with the list of its values
         pub sweep: toml::Table = toml::Table::new();
-        /// Dotted parameters that are set instead in the quick form; `sweep.NAME` replaces a list
+        /// Dotted parameters that the quick form overrides; `sweep.NAME` replaces a list
         pub quick: toml::Table = toml::Table::new();
-        /// The paper whose experiment this is
+        /// The paper that the plan reproduces
         pub paper: Option<PaperTable>, of PaperTable;
-        /// What the results should be like
+        /// Expected results
         pub expect: Vec<ExpectTable> = Vec::new(), of ExpectTable;
     }
 }
@@ -100,12 +99,12 @@ settings! {
     /// `[world]`: where the experiment runs.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct WorldTable {
-        /// The kind of world: network namespaces on this computer, with its own kernel's TCP (`netns`),
-        /// simulated hosts with TCP as Linux 6.18 has it, in virtual time (`sim`), or real computers that
-        /// `ssh` reaches, with the paths that there are between them (`hosts`)
+        /// The kind of world: network namespaces on this computer, with its kernel's TCP (`netns`), simulated
+        /// hosts with the TCP of Linux 6.18, in virtual time (`sim`), or real computers reached by `ssh`,
+        /// over the real paths between them (`hosts`)
         pub kind: WorldKind = WorldKind::Netns;
-        /// What carries packets over its paths: an emulator that does all that a plan can say, on any
-        /// kernel, or the kernel's own sch_netem, which does some of it
+        /// What emulates the paths: wansan's own emulator, which supports every effect on any kernel, or the
+        /// kernel's sch_netem, which supports some
         pub emulator: EmulatorKind = EmulatorKind::User;
         /// Longest IP packet on every link
         pub mtu: Size = Size(1500), in Size(576)..=Size(9000), "BYTES";
@@ -164,14 +163,14 @@ settings! {
     pub struct HostTable {
         /// Its name: small letters, digits and hyphens
         pub name: String;
-        /// How many there are. More than one are called NAME-1, NAME-2 and so on, and NAME means all of
+        /// Number of copies. Several are called NAME-1, NAME-2 and so on, and NAME means all of
         /// them
         pub count: u32 = 1, in 1..=250, "N";
-        /// What `ssh` calls the computer, where the world is one of `hosts`: a name of its configuration, or
-        /// USER@HOST; without it, the host's name
+        /// For the world `hosts`: the destination for `ssh`, a name in its configuration or USER@HOST; by default
+        /// the host's name
         pub ssh: Option<String>, "DESTINATION";
-        /// The IPv4 address at which the other hosts reach it, and the only one that its programs listen at;
-        /// a world of `hosts` needs it
+        /// Its IPv4 address for the other hosts, and the only one that its programs listen on; required in the
+        /// world `hosts`
         pub address: Option<Ipv4Addr>, "ADDRESS";
     }
 }
@@ -185,48 +184,47 @@ settings! {
         pub name: String = "wan".to_owned();
         /// The hosts or routers at its two ends
         pub between: Exactly<String, 2>, "names";
-        /// The host that emulates it in a world of `hosts`, which the packets between its ends go through; without
-        /// it, the path is there as it is. Other worlds need none
+        /// For the world `hosts`: the host between the ends that emulates the path; by default the path is the
+        /// real network. Other worlds ignore it
         pub router: Option<String>;
         /// One-way delay, to 60 s. Even `0ms` makes it an emulated path
         pub delay: Option<Span>, "TIME";
-        /// Its variation: a time, or a table ([emulator.md](../internals/emulator.md))
+        /// Delay variation: a time, or a table ([emulator.md](../internals/emulator.md))
         pub jitter: Option<Jitter>, "TIME or table";
-        /// What the link carries in each direction; unlimited when it is left out
+        /// Rate of the link in each direction; unlimited by default
         pub rate: Option<LinkRate>, "RATE or table";
         /// The queue in front of the link
         pub queue: Queue = TextOr::Text(QueueBound::Bytes(1 << 20)), "BYTES, packets or table";
-        /// Which packets are lost, in each direction
+        /// Packet loss in each direction
         pub loss: Loss = TextOr::Text(Share(0.0)), "percentage or table";
-        /// Which packets are held back so that others overtake them
+        /// Reordering: packets that are held back so that others overtake them
         pub reorder: Option<ReorderTable>, of ReorderTable;
-        /// Share of the packets that come twice
+        /// Share of packets that are duplicated
         pub duplicate: Option<Share>, "percentage";
-        /// Share of the packets that have a bit spoiled
+        /// Share of packets with a flipped bit
         pub corrupt: Option<Share>, "percentage";
-        /// Share of the ECN-capable packets that are marked
+        /// Share of ECN-capable packets that are marked CE
         pub mark: Option<Share>, "percentage";
-        /// Bytes of layer 2 that count for each packet beyond the 14 of the Ethernet header
+        /// Layer 2 overhead per packet in addition to the 14-byte Ethernet header
         pub overhead: Option<Size>, "BYTES";
-        /// Whether its packets are written to NAME.pcapng in the cell's folder, or at which of its
-        /// elements to NAME.ELEMENT.pcapng; either makes it an emulated path
+        /// Whether to write its packets to NAME.pcapng in the cell's folder, or the elements at which to write
+        /// them to NAME.ELEMENT.pcapng; either makes it an emulated path
         pub capture: CaptureWish = CaptureWish::default(), "true, false or list of elements";
-        /// What is different from the first of `between` to the second
+        /// Overrides for the direction from the first of `between` to the second
         pub forward: Option<EffectsTable>, of EffectsTable;
-        /// What is different from the second of `between` to the first
+        /// Overrides for the direction from the second of `between` to the first
         pub back: Option<EffectsTable>, of EffectsTable;
     }
 }
 
 impl PathTable {
-    /// Whether the plan says anything of what happens to packets on the path.
+    /// Whether the plan sets any effect on the path's packets.
     #[must_use]
     pub fn has_effect(&self) -> bool {
         self.first_effect().is_some()
     }
 
-    /// The first key that says what happens to packets, such as `forward.delay`; none of a path that is as it
-    /// is.
+    /// The first key that sets an effect, such as `forward.delay`; none for a path without effects.
     #[must_use]
     pub fn first_effect(&self) -> Option<String> {
         let one_way = |side: &str, table: &Option<EffectsTable>| {
@@ -241,7 +239,7 @@ impl PathTable {
             .or_else(captured)
     }
 
-    /// What happens to packets where no direction says otherwise.
+    /// The effects in both directions, unless a direction overrides them.
     #[must_use]
     pub fn effects(&self) -> EffectsTable {
         EffectsTable {
@@ -267,7 +265,7 @@ settings! {
         pub host: String;
         /// Its iSCSI name (RFC 7143 §4.2.7)
         pub name: String = "iqn.2026-11.net.wansan:target".to_owned();
-        /// Its logical units, each as `wansan target --lun` takes it. LUN 0 is the one that is used
+        /// Its logical units, in the syntax of `wansan target --lun`. The load uses LUN 0
         pub luns: Vec<LunSpec>;
         with window: WindowSettings;
         with sending: SendingSettings;
@@ -280,11 +278,10 @@ settings! {
     pub struct InitiatorTable {
         /// The host, or hosts
         pub host: String;
-        /// What the connections of its session go over: `[[route]]`s by name, or `[[path]]`s that join
-        /// its host and the target's. When it is left out, the only one
+        /// Routes of its session's connections: `[[route]]`s by name, or `[[path]]`s that join its host and
+        /// the target's. May be omitted if there is only one
         pub routes: Vec<String> = Vec::new();
-        /// Connections of the session, given out to the routes in turn; one for each route when it is
-        /// left out
+        /// Connections of the session, assigned to the routes in turn; one per route by default
         pub connections: Option<u32>, in 1..=InitiatorTable::MAX_CONNECTIONS;
         /// The `[[relay]]` that its session goes through
         pub through: Option<String>;
@@ -313,10 +310,10 @@ settings! {
     pub struct TcpTable {
         /// Congestion control of every connection
         pub congestion_control: String = "cubic".to_owned();
-        /// What that is loaded with
+        /// Parameters to load it with
         pub control: ControlTable = usual(), of ControlTable;
         // Linux's own least and first sizes; the greatest holds the BDP of 10 Gbit/s × 50 ms.
-        /// Receive buffer: least, first and greatest, each 1 B to 2 GiB − 1 B
+        /// Receive buffer: minimum, default and maximum, each 1 B to 2 GiB − 1 B
         pub rmem: Exactly<Size, 3> = Exactly([Size(4096), Size(131_072), Size(64 << 20)]),
             "BYTES, BYTES, BYTES";
         /// Send buffer: the same
@@ -328,18 +325,18 @@ settings! {
 }
 
 settings! {
-    /// `[processors]`: the processors of simulated hosts, and what programs take of them. Each program is one thread,
-    /// a target one for each initiator. The usual values are those of `wansan target` on a virtual machine
+    /// `[processors]`: the CPUs of simulated hosts, and the CPU cost of programs. Each program has one thread,
+    /// a target one per initiator. The defaults are those of `wansan target` on a virtual machine
     /// ([performance.md](../internals/performance.md))
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ProcessorsTable {
-        /// Processors of each host
+        /// CPU cores of each host
         pub cores: u32 = 2, in 1..=1024, "N";
-        /// What a call that reads from a connection or writes to it takes, TCP's part included
+        /// CPU time of one read or write call on a connection, including TCP
         pub call: Span = Span(Duration::from_micros(8)), in ProcessorsTable::COST;
-        /// What a PDU takes, read or written
+        /// CPU time per PDU, read or written
         pub pdu: Span = Span(Duration::from_nanos(250)), in ProcessorsTable::COST;
-        /// What 1 KiB takes, read or written
+        /// CPU time per KiB, read or written
         pub kib: Span = Span(Duration::from_nanos(225)), in ProcessorsTable::COST;
     }
 }
@@ -350,12 +347,12 @@ impl ProcessorsTable {
 }
 
 settings! {
-    /// `[workload]`: what each initiator does. Streams have its `time` and `warmup` alone.
+    /// `[workload]`: the load of each initiator. Streams use only its `time` and `warmup`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct WorkloadTable {
-        /// How long is measured
+        /// Duration of the measurement
         pub time: Span, in Span(Duration::from_millis(100))..=Span(Duration::from_secs(3600));
-        /// How long it runs before that
+        /// Warm-up, excluded from results
         pub warmup: Span = Span(Duration::from_millis(500)),
             in Span(Duration::ZERO)..=Span(Duration::from_secs(3600));
         with load: LoadSettings, but parallel = 1;
@@ -366,7 +363,7 @@ settings! {
     /// `[trace]`: what is recorded.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TraceTable {
-        /// The kinds of record
+        /// The kinds of records
         pub kinds: Vec<RecordKind> = vec![
             RecordKind::Io,
             RecordKind::Pdu,
@@ -375,8 +372,8 @@ settings! {
             RecordKind::Path,
             RecordKind::Thread,
         ];
-        /// Memory for records in each process, and in a simulated world of each cell; what comes after that is
-        /// counted as dropped
+        /// Memory for records in each process, and in a simulated world per cell; further records are dropped
+        /// and counted
         pub memory: Size = usual::<record::RecordSettings>().memory,
             in record::RecordSettings::MEMORY.0..=record::RecordSettings::MEMORY.1, "BYTES";
     }
@@ -392,7 +389,7 @@ pub enum RecordKind {
     Pdu,
     /// The kernel's view of each connection.
     Tcp,
-    /// The kernel's times of what goes through the sockets of initiators and target.
+    /// The kernel's time stamps of data through the sockets of initiators and target.
     Stamp,
     /// Every packet in the emulator.
     Packet,
@@ -417,7 +414,7 @@ impl RecordKind {
         }
     }
 
-    /// As initiators and targets have it; `None` of what the lab records.
+    /// The kind's name in initiators and targets; `None` for kinds that the lab records.
     #[must_use]
     pub const fn of_programs(self) -> Option<record::RecordKind> {
         match self {
@@ -431,22 +428,22 @@ impl RecordKind {
 }
 
 settings! {
-    /// `[[expect]]`: what a number of the results should be.
+    /// `[[expect]]`: an expected value of a metric.
     #[derive(Debug, Clone, PartialEq)]
     pub struct ExpectTable {
-        /// Dotted way into results.json; `cells.NAME` means that of each cell
+        /// Dotted name in results.json; `cells.NAME` is the metric of each cell
         pub metric: String;
-        /// Which cells are meant: all, or those with these parameters
+        /// The cells to check: those with these parameters; all by default
         pub r#where: toml::Table = toml::Table::new();
-        /// Takes the metric as a ratio to its mean over the cells with these parameters
+        /// Divides the metric by its mean over the cells with these parameters
         pub relative_to: Option<toml::Table>;
-        /// Of the repeats of a cell: whether it holds for each of them, or for their median
+        /// Whether each repeat of a cell must meet it, or their median
         pub repeats: Repeats = Repeats::Each;
-        /// It is this
+        /// The exact value
         pub equals: Option<toml::Value>, "value";
-        /// It is this or more
+        /// The minimum, inclusive
         pub at_least: Option<toml::Value>, "value";
-        /// It is this or less
+        /// The maximum, inclusive
         pub at_most: Option<toml::Value>, "value";
     }
 }

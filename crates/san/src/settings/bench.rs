@@ -30,7 +30,7 @@ settings! {
         pub hold: bool = false;
         /// Print the result as JSON
         pub json: bool = false;
-        /// What is recorded, and where
+        /// Trace records
         pub record: KindSettings = usual(), of KindSettings;
         with load: LoadSettings;
         with tcp: TcpSettings;
@@ -50,8 +50,8 @@ settings! {
         pub block: Size = Size(4096), in LoadSettings::BLOCKS.0..=LoadSettings::BLOCKS.1, "BYTES";
         /// I/Os to keep in flight (queue depth)
         pub parallel: u32 = 32, in 1..=65_536, "N";
-        /// Submit I/Os in batches: the next only when all of the last are done, like back-to-back
-        /// read() calls on a raw device
+        /// Submit I/Os in batches: the next one only after the previous one is complete, like back-to-back read()
+        /// calls on a raw device
         pub batch: bool = false, without rate;
         /// Submit this many I/Os per second, evenly spaced, instead of one for each completed
         pub rate: Option<Iops>, "IOPS";

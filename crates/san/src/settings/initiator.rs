@@ -14,7 +14,7 @@ use crate::initiator::{InitiatorConfig, Portal, Route};
 use crate::url::IscsiUrl;
 
 settings! {
-    /// Who logs in where, and how.
+    /// Which disk to log in to, and how.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct InitiatorSettings {
         /// The disk: iscsi://HOST[:PORT]/TARGET-IQN/LUN
@@ -25,9 +25,9 @@ settings! {
         pub congestion_control: Option<String>, "NAME";
         /// Time limit for login, and for logout
         pub patience: SomeTime = SomeTime(Duration::from_secs(30)), "TIME";
-        /// How it authenticates itself
+        /// Authentication
         pub chap: ChapSettings = usual(), of ChapSettings, "CHAP (RFC 7143 §12.1.3)";
-        /// What it negotiates for
+        /// Values to offer in negotiation
         pub negotiation: NegotiationSettings = usual(), of NegotiationSettings,
             "Negotiation (RFC 7143 §13)";
         with connections: ConnectionSettings, "Connections (RFC 7143 §4.2.1)";
@@ -52,21 +52,21 @@ settings! {
 }
 
 settings! {
-    /// How commands are shared out.
+    /// How commands are distributed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ScheduleSettings {
         /// Which connection carries the next command: the next in turn, the one with the fewest
-        /// commands in flight, the one with the fewest bytes in flight, or the one on which it is
-        /// expected to be done earliest, for routes of unequal rate and delay
+        /// commands in flight, the one with the fewest bytes in flight, or the one with the earliest expected
+        /// completion, for routes of unequal rate and delay
         pub schedule: Schedule = Schedule::default(), "HOW", without multipath;
-        /// Open a session for each connection instead, and send each command over the one on which it is expected to be
-        /// done earliest (multipath). With neither connections nor routes, to each portal that the target lists
+        /// Open a separate session for each connection, and send each command over the one with the earliest expected
+        /// completion (multipath). Without connections or routes, open one to each portal that the target lists
         pub multipath: bool = false;
     }
 }
 
 settings! {
-    /// When an end acknowledges.
+    /// When an end sends ACKs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct AckSettings {
         /// Delayed ACKs (RFC 1122 §4.2.3.2): as the kernel does, which may hold an ACK back for outgoing

@@ -5,15 +5,15 @@ use wansan_iscsi::keys::{DigestKind, Wanted};
 use wansan_settings::quantity::Size;
 use wansan_settings::settings;
 
-/// How much a digest is wanted.
+/// Whether to use a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Digest {
-    /// Not at all.
+    /// Never.
     Never,
-    /// When the other end wants it.
+    /// If the other end requests it.
     Accept,
-    /// Without it there is no session.
+    /// Always: a login without it fails.
     Always,
 }
 
@@ -50,8 +50,8 @@ settings! {
     /// What is recovered without a new session (RFC 7143 §7).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RecoverySettings {
-        /// Highest ErrorRecoveryLevel to offer or agree to: 0 recovers nothing without a new session, 1
-        /// PDUs lost within a connection, 2 also reassigns tasks of a lost connection to another
+        /// Highest ErrorRecoveryLevel to offer or accept: 0 recovers only with a new session, 1 also recovers PDUs lost
+        /// within a connection, 2 also reassigns tasks of a lost connection to another
         pub error_recovery_level: u8 = 2, in 0..=2, "LEVEL";
     }
 }

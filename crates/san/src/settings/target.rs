@@ -37,20 +37,20 @@ settings! {
     pub struct TargetFile {
         /// Listen addresses, at least one; port 0 picks a free port
         pub listen: Vec<String>, "ADDRESS:PORT";
-        /// What initiators need that only look for targets
+        /// Discovery sessions
         pub discovery: DiscoverySettings = usual(), of DiscoverySettings;
-        /// The targets, which are all behind every address; at least one
+        /// The targets, each served at every listen address; at least one
         pub target: Vec<UnitsSettings>, of UnitsSettings;
     }
 }
 
 settings! {
-    /// How targets are found.
+    /// Discovery of targets.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct DiscoverySettings {
-        /// What such sessions negotiate for
+        /// Values to offer in negotiation
         pub negotiation: NegotiationSettings = usual(), of NegotiationSettings;
-        /// CHAP (RFC 7143 §12.1.3) of sessions that only look for targets [default: none]
+        /// CHAP (RFC 7143 §12.1.3) for discovery sessions [default: none]
         pub chap: Option<TargetChapSettings>, of TargetChapSettings;
     }
 }
@@ -70,7 +70,7 @@ settings! {
         pub metrics: Option<Text<ListenAddress>>, "[ADDRESS:]PORT";
         /// Print events as JSON, one per line
         pub json: bool = false;
-        /// What is recorded, and where
+        /// Trace records
         pub record: KindSettings = usual(), of KindSettings;
         with tcp: TcpSettings;
     }
@@ -88,14 +88,14 @@ settings! {
         pub lun: Vec<Lun>, of LunSettings, "STORE";
         /// Connections per session (MC/S)
         pub max_connections: u16 = 32, in 1..=1024, "N";
-        /// Who may use it
+        /// Access control
         pub access: AccessSettings = usual(), of AccessSettings;
-        /// CHAP that it demands [default: none]
+        /// Required CHAP authentication [default: none]
         pub chap: Option<TargetChapSettings>, of TargetChapSettings, "CHAP (RFC 7143 §12.1.3)";
-        /// What it negotiates for
+        /// Values to offer in negotiation
         pub negotiation: NegotiationSettings = usual(), of NegotiationSettings,
             "Negotiation (RFC 7143 §13)";
-        /// When its answers go to TCP
+        /// When responses are passed to TCP
         pub sending: SendingSettings = usual(), of SendingSettings,
             "TCP sending (RFC 1122 §4.2.3)";
         with window: WindowSettings;
@@ -116,9 +116,9 @@ settings! {
     /// A logical unit.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct LunSettings {
-        /// Its number [default: one above the one before, from 0]
+        /// LUN [default: the previous one plus 1, from 0]
         pub number: Option<u16>, in 0..=16_383, "N";
-        /// What it is kept in, as `wansan target --lun` takes it
+        /// Its backing store, in the syntax of `wansan target --lun`
         pub store: LunSpec, "STORE";
     }
 }
@@ -142,7 +142,7 @@ settings! {
 }
 
 settings! {
-    /// When answers go to TCP. Each of the other choices makes short reads over a long path slower.
+    /// When responses are passed to TCP. Every non-default value makes short reads over a long path slower.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SendingSettings {
         /// Nagle's algorithm (RFC 1122 §4.2.3.4): hold back a short segment while data is

@@ -39,7 +39,7 @@ pub(crate) struct AttachArgs {
 enum AttachCommand {
     /// List the disks that this user has attached
     List(list::ListArgs),
-    /// Detach a disk, once what was acknowledged is on its medium
+    /// Detach a disk, after all acknowledged data is on its medium
     Detach(list::DetachArgs),
 }
 

@@ -35,17 +35,18 @@ use recorded::Recorded;
 /// Arguments of `wansan diagnose`.
 #[derive(Debug, Args)]
 pub(crate) struct DiagnoseArgs {
-    /// How long to look, 100ms to 1h [default: 30s; with --live, --web or --prometheus until interrupted]
+    /// How long to observe, 100ms to 1h [default: 30s; with --live, --web or --prometheus until interrupted]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
-    /// Where targets listen, here or elsewhere; repeat for each. Ports of open-iscsi's sessions and of LIO's portals are
-    /// found
+    /// TCP port of targets, local or remote; repeat for each. Ports of open-iscsi's sessions and of LIO's portals are
+    /// detected
     #[arg(long = "port", value_name = "PORT", default_value = "3260")]
     ports: Vec<u16>,
-    /// Show what I/Os wait for in the terminal, anew for each --interval, until q is pressed
+    /// Show what I/Os wait for in the terminal, refreshed every --interval, until q is pressed
     #[arg(long, conflicts_with = "json")]
     live: bool,
-    /// Serve a live page here, with what I/Os wait for; a port alone means 127.0.0.1; other addresses are open to anyone who
+    /// Serve a live page here that shows what I/Os wait for; a port alone means 127.0.0.1; other
+    /// addresses are open to anyone who
     /// can reach them
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
     web: Option<SocketAddr>,
@@ -53,17 +54,18 @@ pub(crate) struct DiagnoseArgs {
     /// reach them
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
     prometheus: Option<SocketAddr>,
-    /// How long a slice of time is that --live, --web and --prometheus show, 100ms to 1h; it may be shorter where there is much
-    /// to see
+    /// Length of the time slices of --live, --web and --prometheus, 100ms to 1h; slices may be shorter at high packet
+    /// rates
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
     interval: Duration,
-    /// Write what was seen to this new folder, as records without payloads: `wansan explain FOLDER` reads it
+    /// Record to this new folder, without payloads, for `wansan explain FOLDER`
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
-    /// How much of what was seen stays in that folder: the oldest slices of time are removed for new ones
+    /// Maximum size of that folder: the oldest time slices are removed to make room for new ones
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = bytes, requires = "record")]
     record_size: u64,
-    /// Look from the other end of the path as well, with this wansan copied there: whether path or target has the I/Os
+    /// Also observe from the other end of the path, with a copy of this wansan, to tell path latency from target
+    /// latency
     #[arg(long, value_name = "ssh://[USER@]HOST", value_parser = destination, conflicts_with_all = ["each_io", "live", "web", "prometheus"])]
     peer: Option<String>,
     /// Run the wansan that is installed on the peer, instead of copying this one there
@@ -75,7 +77,7 @@ pub(crate) struct DiagnoseArgs {
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// With --json: print when each I/O passed this host, too, as one line for many of them. It is what --peer reads
+    /// With --json: also print when each I/O passed this host, many I/Os per line, for --peer
     #[arg(long, requires = "json")]
     each_io: bool,
 }

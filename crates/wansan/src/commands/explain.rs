@@ -38,8 +38,9 @@ use super::{print_json, print_text};
 pub(crate) struct ExplainArgs {
     /// A run (its folder, a prefix of its name, or its plan's name for the newest), the folder of
     /// one of its cells, a folder written by `--record` of target, bench, attach or watch, or a capture of
-    /// iSCSI connections (pcap or pcapng), of any length; several files of one capture, as `tcpdump -C` writes
-    /// them, are read in the order of their times, and `-` is standard input: `tcpdump -w - port 3260 | wansan explain -`
+    /// iSCSI connections (pcap or pcapng), of any length; several files of one capture, as `tcpdump
+    /// -C` writes them, are read in
+    /// time order, and `-` is standard input: `tcpdump -w - port 3260 | wansan explain -`
     #[arg(value_name = "RUN|FOLDER|CAPTURE", required = true)]
     places: Vec<PathBuf>,
     /// Directory of run folders
@@ -48,16 +49,16 @@ pub(crate) struct ExplainArgs {
     /// Print the finding and all numbers as JSON
     #[arg(long)]
     json: bool,
-    /// Predict what the run or the capture would have done with something changed, by simulating it: ranked by gain.
-    /// Of a run with several cells, the one that the finding speaks of. Exit status 1 when nothing is predicted:
-    /// the simulation does not do what was recorded, or no change could be simulated
+    /// Predict the gain of changes to the run or the capture by simulation, ranked. For a run with several cells, the
+    /// finding's cell is simulated. The exit status is 1 if there is no prediction: the simulation does not reproduce
+    /// the recording, or no change could be simulated
     #[arg(long)]
     what_if: bool,
-    /// With --what-if: predict this change alone, under its name in plans, or as docs/how-to/predict-a-change.md has it;
-    /// repeat for changes made together
+    /// With --what-if: predict this change only, by its name in plans or in docs/how-to/predict-a-change.md; repeat for
+    /// several changes made together
     #[arg(long, value_name = "NAME=VALUE", requires = "what_if")]
     set: Vec<String>,
-    /// Two captures were taken at both ends of one path: what the path took, and what the target did
+    /// Compare two captures from the two ends of one path: latency of the path and of the target
     #[arg(long, conflicts_with = "what_if")]
     both_ends: bool,
 }

@@ -45,7 +45,7 @@ enum LabCommand {
     Check(CheckArgs),
     /// List runs
     List(list::ListArgs),
-    /// Print the results of a run again
+    /// Reprint the results of a run
     Show(show::ShowArgs),
     /// Compare two runs cell by cell, with confidence intervals of the differences
     Compare(compare::CompareArgs),
@@ -72,18 +72,17 @@ struct FolderArgs {
 struct RunArgs {
     /// The plan, a TOML file
     plan: PathBuf,
-    /// Run the plan's quick form, as its [quick] table says: fewer cells, less time
+    /// Run the plan's quick form, defined by its [quick] table: fewer cells, less time
     #[arg(long)]
     quick: bool,
     /// Directory for run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     out: PathBuf,
     /// World to run it in, instead of the plan's: network namespaces, a simulation in virtual time, real
-    /// computers reached by ssh, or the first two one after the other, with the differences [default: as the
-    /// plan says]
+    /// computers reached by ssh, or the first two in sequence, with the differences [default: the plan's]
     #[arg(long, value_name = "KIND")]
     world: Option<WorldArg>,
-    /// Time that a simulated cell may take; one that takes longer fails, and the others' results stay
+    /// Time limit for a simulated cell; a cell that exceeds it fails, the others are not affected
     /// [default: unlimited]
     #[arg(long, value_name = "TIME")]
     budget: Option<SomeTime>,

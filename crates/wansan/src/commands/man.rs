@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 /// Arguments of `wansan man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Folder to write the pages to, such as /usr/local/share/man/man1; made if it is not there
+    /// Folder to write the pages to, such as /usr/local/share/man/man1; created if missing
     folder: PathBuf,
 }
 

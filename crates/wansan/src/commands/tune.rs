@@ -37,16 +37,16 @@ const KINDS: [&str; 5] = ["io", "pdu", "tcp", "packet", "path"];
 pub(crate) struct TuneArgs {
     /// The plan, a TOML file, of a single cell
     plan: PathBuf,
-    /// 99th percentile of the latency that settings have to keep [default: unbounded]
+    /// Maximum 99th percentile of the latency [default: unbounded]
     #[arg(long, value_name = "TIME")]
     max_p99: Option<SomeTime>,
-    /// Memory beyond the plan's that settings may take, at both ends together [default: unbounded]
+    /// Maximum additional memory of the settings, at both ends together [default: unbounded]
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<Size>,
-    /// How many of the best settings to confirm in network namespaces, beside the plan as it is; 0 for none
+    /// How many of the best settings to confirm in network namespaces, beside the original plan; 0 for none
     #[arg(long, value_name = "N", default_value_t = 2)]
     confirm: usize,
-    /// Directory for run folders: of the simulated plan, and of what is confirmed
+    /// Directory for run folders, of the simulated plan and of the confirmed settings
     #[arg(long, value_name = "DIR", default_value = "runs")]
     out: PathBuf,
     /// Print JSON instead of tables

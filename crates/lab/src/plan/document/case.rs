@@ -3,12 +3,12 @@
 use wansan_settings::settings;
 
 settings! {
-    /// `[[case]]`: a named set of values. The sweep's axis `case` goes through them by name.
+    /// `[[case]]`: a named set of values. The sweep's axis `case` lists the names.
     #[derive(Debug, Clone, PartialEq)]
     pub struct CaseTable {
         /// Its name, as the axis and `where` write it
         pub name: String;
-        /// The parameters that it sets, by dotted name
+        /// The parameters that it sets, by their dotted names
         pub set: toml::Table;
     }
 }

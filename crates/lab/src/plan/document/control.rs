@@ -7,15 +7,15 @@ use wansan_tcp::control::{Algorithm, Counting, Growth, HighSpeed, Options};
 use super::TcpTable;
 
 settings! {
-    /// `[tcp.control]`: what the lab loads the cell's congestion control with, which has to be one of
-    /// [`Algorithm`]. What is left out is as its standard has it; where all is, one that is loaded already is
-    /// used as it is.
+    /// `[tcp.control]`: parameters with which the lab loads the cell's congestion control, one of [`Algorithm`].
+    /// Omitted parameters have the values of its standard; if all are omitted, a control that is already loaded
+    /// is used unchanged.
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct ControlTable {
         /// What an ACK counts for in congestion avoidance
         pub count: Option<Count>;
-        /// Limited slow start (RFC 3742): above so many segments, 2 or more, slow start adds no more than
-        /// half of that in a round trip
+        /// Limited slow start (RFC 3742): above this many segments (at least 2), slow start adds at most half of
+        /// that per round trip
         pub max_ssthresh: Option<u32>;
         /// HighSpeed TCP's Low_Window (RFC 3649 §5), in segments
         pub low_window: Option<f64>, "number";
@@ -25,7 +25,7 @@ settings! {
         pub low_loss: Option<f64>, "number";
         /// Its High_P: lost packets per packet at the high window
         pub high_loss: Option<f64>, "number";
-        /// Its High_Decrease: the share that a loss takes of the high window
+        /// Its High_Decrease: the fraction by which a loss reduces the high window
         pub high_decrease: Option<f64>, "number";
     }
 }

@@ -63,35 +63,35 @@ pub type Queue = TextOr<QueueBound, QueueTable>;
 pub type Loss = TextOr<Share, LossTable>;
 
 settings! {
-    /// `[path.forward]` and `[path.back]`: what is different in one direction.
+    /// `[path.forward]` and `[path.back]`: overrides for one direction.
     #[derive(Debug, Clone, PartialEq)]
     pub struct EffectsTable {
         /// One-way delay, to 60 s
         pub delay: Option<Span>, "TIME";
-        /// Its variation
+        /// Delay variation
         pub jitter: Option<Jitter>, "TIME or table";
-        /// What the link carries
+        /// Rate of the link
         pub rate: Option<LinkRate>, "RATE or table";
         /// The queue in front of the link
         pub queue: Option<Queue>, "BYTES, packets or table";
-        /// Which packets are lost
+        /// Packet loss
         pub loss: Option<Loss>, "percentage or table";
-        /// Which packets are held back so that others overtake them
+        /// Reordering: packets that are held back so that others overtake them
         pub reorder: Option<ReorderTable>, of ReorderTable;
-        /// Share of the packets that come twice
+        /// Share of packets that are duplicated
         pub duplicate: Option<Share>, "percentage";
-        /// Share of the packets that have a bit spoiled
+        /// Share of packets with a flipped bit
         pub corrupt: Option<Share>, "percentage";
-        /// Share of the ECN-capable packets that are marked
+        /// Share of ECN-capable packets that are marked CE
         pub mark: Option<Share>, "percentage";
-        /// Bytes of layer 2 beyond the 14 of the Ethernet header that each packet takes on the link and in
-        /// the queue, to 1024
+        /// Layer 2 overhead per packet on the link and in the queue, in addition to the 14-byte Ethernet header; up
+        /// to 1024
         pub overhead: Option<Size>, "BYTES";
     }
 }
 
 impl EffectsTable {
-    /// The first key by which anything happens to packets; a queue or an overhead alone does nothing.
+    /// The first key with an effect on packets; a queue or an overhead alone has none.
     #[must_use]
     pub fn first_effect(&self) -> Option<&'static str> {
         let loses = match &self.loss {
@@ -115,7 +115,7 @@ impl EffectsTable {
             .map(|(key, _)| key)
     }
 
-    /// Both tables, where `over` says what is different.
+    /// Both tables merged; `over` takes precedence.
     #[must_use]
     pub fn overridden(&self, over: &EffectsTable) -> EffectsTable {
         fn either<V: Clone>(over: &Option<V>, under: &Option<V>) -> Option<V> {
@@ -178,7 +178,7 @@ pub struct RateTable {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum QueueTable {
-    /// What does not fit is dropped.
+    /// Drop-tail.
     DropTail {
         /// What it holds.
         #[serde(default = "limit")]
@@ -230,8 +230,8 @@ pub enum QueueTable {
         /// What it holds at most.
         #[serde(default = "limit")]
         limit: QueueBound,
-        /// `[[route]]`s by name, the one that goes first first. What belongs to none of them goes
-        /// last.
+        /// `[[route]]`s by name, the highest priority first. Packets of no listed route have the
+        /// lowest.
         routes: Vec<String>,
     },
 }
@@ -246,16 +246,16 @@ pub struct LossTable {
     /// The model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<LossKind>,
-    /// How likely the channel goes from good to bad after a packet.
+    /// Probability of the transition from the good to the bad state, per packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<Share>,
-    /// How likely it goes from bad to good.
+    /// Probability of the transition from the bad to the good state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r: Option<Share>,
-    /// Share of the packets that is lost in the good state (1 − k); none when it is left out.
+    /// Loss rate in the good state (1 − k); 0 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub good: Option<Share>,
-    /// Share of the packets that is lost in the bad state (1 − h); all when it is left out.
+    /// Loss rate in the bad state (1 − h); 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad: Option<Share>,
 }
@@ -272,9 +272,9 @@ settings! {
     /// `reorder = { … }`.
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct ReorderTable {
-        /// Share of the packets that is held back
+        /// Share of packets that are held back
         pub share: Share, "percentage";
-        /// For how long, to 60 s
+        /// How long they are held back, to 60 s
         pub by: Span, "TIME";
     }
 }

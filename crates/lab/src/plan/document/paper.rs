@@ -3,29 +3,29 @@
 use wansan_settings::settings;
 
 settings! {
-    /// `[paper]`: what the plan rebuilds.
+    /// `[paper]`: the publication that the plan reproduces.
     #[derive(Debug, Clone, PartialEq)]
     pub struct PaperTable {
         /// Authors, title and year
         pub title: String;
-        /// Which of its figures or tables
+        /// The figures or tables
         pub figure: Option<String>;
-        /// What it says without a number that could stand beside ours
+        /// Its qualitative results
         pub remarks: Vec<String> = Vec::new(), "sentences";
-        /// Where ours is different, and why
+        /// Where this experiment differs, and why
         pub differs: Vec<String> = Vec::new(), "sentences";
-        /// Numbers that it gives, to stand beside ours
+        /// Published numbers, to print beside the measured ones
         pub known: Vec<KnownTable> = Vec::new(), of KnownTable;
     }
 }
 
 settings! {
-    /// `[[paper.known]]`: one number that the paper gives.
+    /// `[[paper.known]]`: one published number.
     #[derive(Debug, Clone, PartialEq)]
     pub struct KnownTable {
-        /// Dotted way into results.json, as in `[[expect]]`
+        /// Dotted name in results.json, as in `[[expect]]`
         pub metric: String;
-        /// Which cells it is of: all, or those with these parameters
+        /// The cells that it applies to: those with these parameters; all by default
         pub r#where: toml::Table = toml::Table::new();
         /// The number is a ratio to the metric's mean over the cells with these parameters
         pub relative_to: Option<toml::Table>;

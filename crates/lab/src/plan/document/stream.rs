@@ -8,16 +8,16 @@ use wansan_stream::{BufferSettings, StreamSettings};
 use super::TcpTable;
 
 settings! {
-    /// `[[relay]]`: `wansan relay` on a host. What goes through it says so by its name (`through`); one
-    /// that nothing goes through is not started.
+    /// `[[relay]]`: `wansan relay` on a host. Initiators and streams select it by name (`through`); an unused one
+    /// is not started.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RelayTable {
         /// Its name: small letters, digits and hyphens
         pub name: String = "relay".to_owned();
-        /// The host that it runs on. A path joins it with every host whose connections go through it
+        /// The host that it runs on. A path must join it with every host whose connections go through it
         pub host: String;
-        /// The host that it leads to: that of the target, or of the streams that go through it. A path
-        /// joins both
+        /// The host that it forwards to: that of the target, or of the streams through it. A path
+        /// must join both
         pub to: String;
         with flow: FlowSettings;
     }
@@ -34,9 +34,9 @@ settings! {
         pub from: String;
         /// The host that receives; all streams to one host have the same receive buffer
         pub to: String;
-        /// The `[[relay]]` that it goes through; straight over a path when it is left out
+        /// The `[[relay]]` that it goes through; by default directly over a path
         pub through: Option<String>;
-        /// TCP connections at once; with 0 it is not there
+        /// Parallel TCP connections; 0 disables the stream
         pub flows: u32 = 1, in 0..=1000;
         with stream: StreamSettings;
         with buffer: BufferSettings;
@@ -44,7 +44,7 @@ settings! {
 }
 
 impl RelayTable {
-    /// How it carries flows: a side that names no congestion control has that of `[tcp]`.
+    /// How it carries flows: a side without a congestion control uses that of `[tcp]`.
     #[must_use]
     pub fn flow(&self, tcp: &TcpTable) -> FlowSettings {
         let mut flow = self.flow.clone();

@@ -6,48 +6,48 @@ use wansan_settings::settings;
 use crate::vpn::{Cipher, Vpn};
 
 settings! {
-    /// `[[router]]`: one router, or several alike. It sends on what comes to it, by its routes.
+    /// `[[router]]`: one router, or several alike. It forwards packets by its routes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RouterTable {
-        /// Its name: small letters, digits and hyphens. No host has it
+        /// Its name: small letters, digits and hyphens; no host may have the same
         pub name: String;
-        /// How many there are. More than one are called NAME-1, NAME-2 and so on, and NAME means all of
+        /// Number of copies. Several are called NAME-1, NAME-2 and so on, and NAME means all of
         /// them
         pub count: u32 = 1, in 1..=250, "N";
     }
 }
 
 settings! {
-    /// `[[route]]`: a way from initiators to the target, which sessions take by its name.
+    /// `[[route]]`: a route from initiators to the target; sessions select it by name.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RouteTable {
         /// Its name
         pub name: String;
-        /// The routers on it, from the initiator's side to the target's. A path has to join each with the
-        /// next one, and the ends with the hosts
+        /// Its routers, from the initiator's side to the target's. A path must join each with the next one, and
+        /// the ends with the hosts
         pub via: Vec<String>, "names";
-        /// The tunnel between the first and the last of them
+        /// The tunnel between the first and the last router
         pub vpn: Vpn = Vpn::default();
-        /// How IPsec encrypts
+        /// The cipher of IPsec
         pub cipher: Option<Cipher>;
     }
 }
 
 settings! {
-    /// `[routing]`: how hosts and routers tell the routes of connections apart.
+    /// `[routing]`: how hosts and routers assign connections to routes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RoutingTable {
-        /// By what: the initiator's TCP port, the initiator's address, or the target's
+        /// The selector: the initiator's TCP port, the initiator's address, or the target's address
         pub by: RoutingBy = RoutingBy::Port;
     }
 }
 
-/// By what hosts and routers tell the routes of connections apart.
+/// How hosts and routers assign connections to routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoutingBy {
-    /// The initiator's TCP port: each connection has its own. What no rule distinguishes takes the
-    /// route that is written first.
+    /// The initiator's TCP port: each connection has its own. Packets that match no rule take the
+    /// first route.
     #[default]
     Port,
     /// The initiator's address: its host has one for each route.

@@ -24,7 +24,7 @@ pub(super) struct ListArgs {
 /// Arguments of `wansan attach detach`.
 #[derive(Debug, Args)]
 pub(super) struct DetachArgs {
-    /// The disk: its URL, its device, or the place where it is served
+    /// The disk: its URL, its device, or its NBD address
     disk: String,
 }
 

@@ -55,7 +55,7 @@ struct HighSpeedArgs {
     /// HighSpeed TCP's High_P: the loss rate at its high window [default: 1e-7]
     #[arg(long, value_name = "RATE")]
     high_loss: Option<f64>,
-    /// HighSpeed TCP's High_Decrease: the fraction by which a loss cuts the high window [default:
+    /// HighSpeed TCP's High_Decrease: the fraction by which a loss reduces the high window [default:
     /// 0.1]
     #[arg(long, value_name = "SHARE")]
     high_decrease: Option<f64>,
