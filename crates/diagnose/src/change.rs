@@ -98,8 +98,8 @@ const MAX_BURST: u64 = (1 << 24) - 512;
 /// The congestion control that is advised.
 const BBR: &str = "bbr";
 
-const LOGS_OUT: &str = "all sessions with that portal are logged out and in again: nothing may use their disks meanwhile";
-const STORE: &str = "Use a store that takes less time for an I/O, or serves more of them at once";
+const LOGS_OUT: &str = "this logs all sessions with that portal out and in again: nothing may use their disks meanwhile";
+const STORE: &str = "Use a store with a shorter service time or more parallelism";
 const TARGETCLI: &str = "`targetcli saveconfig` keeps it";
 
 impl Place {
@@ -226,9 +226,9 @@ fn queue_depth(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
         let mut each = vec![format!("echo {now} > {at}")];
         each.extend(place.of_node(&[("node.session.queue_depth", now.to_string())]));
         changes.push(Change {
-            what: format!("Let {now} commands of {disk} be outstanding"),
+            what: format!("Allow {now} outstanding commands for {disk}"),
             commands: each,
-            note: Some("the second command keeps it for later logins".to_owned()),
+            note: Some("the second command makes it permanent for later logins".to_owned()),
             settings: simulated::slots(place, commands, now),
             ..Change::default()
         });
@@ -256,9 +256,9 @@ fn requests(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
     }
     let at = quoted(&format!("/sys/block/{disk}/queue/nr_requests"));
     vec![Change {
-        what: format!("Let the queue of {disk} hold {requests} requests"),
+        what: format!("Allow {requests} requests in the queue of {disk}"),
         commands: vec![format!("echo {requests} > {at}")],
-        note: Some("until the disk is logged in again; a udev rule keeps it".to_owned()),
+        note: Some("until the next login of the disk; a udev rule makes it permanent".to_owned()),
         settings: simulated::slots(place, commands, requests),
         ..Change::default()
     }]
@@ -279,7 +279,7 @@ fn session_commands(place: &Place, commands: u64) -> Vec<Change> {
         ("node.session.queue_depth", depth.to_string()),
     ];
     vec![Change {
-        what: format!("Raise cmds_max to {all}, of which open-iscsi keeps {KEPT_COMMANDS}"),
+        what: format!("Raise cmds_max to {all} (open-iscsi reserves {KEPT_COMMANDS})"),
         commands: [place.of_node(&values), place.login_again()].concat(),
         note: Some(LOGS_OUT.to_owned()),
         settings: simulated::slots(place, commands, depth),
@@ -294,7 +294,7 @@ fn several_sessions(place: &Place) -> Vec<Change> {
     let mut commands = place.of_node(&[("node.session.nr_sessions", "4".to_owned())]);
     commands.extend(place.login_again().pop());
     vec![Change {
-        what: "Or use several sessions below dm-multipath, each with commands of its own"
+        what: "Or use several sessions below dm-multipath, each with its own command slots"
             .to_owned(),
         commands,
         note: None,
@@ -377,7 +377,7 @@ fn host_queue(scheduler: &[(String, String)]) -> Vec<Change> {
     match commands.is_empty() {
         true => Vec::new(),
         false => vec![Change {
-            what: "Let requests go to the disk without an I/O scheduler".to_owned(),
+            what: "Bypass the I/O scheduler of the disk".to_owned(),
             commands,
             note: None,
             ..Change::default()
@@ -398,12 +398,12 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
             "Use one session for each route, not one session over unequal routes",
         )],
         Limit::PathRate => vec![sentence(
-            "Use a path of a higher rate, or ask for fewer bytes",
+            "Use a path with a higher rate, or transfer fewer bytes",
         )],
-        Limit::Encryption => vec![sentence("Use a cipher that takes less processor time")],
+        Limit::Encryption => vec![sentence("Use a cipher that costs less CPU time")],
         Limit::Store => vec![sentence(STORE)],
         Limit::Processor => vec![sentence(
-            "Give the program a faster processor, or use several sessions",
+            "Use a faster CPU, or several sessions",
         )],
         // Packets show none of these as a wait.
         Limit::CommandWindow | Limit::TooFewIos | Limit::Nothing => Vec::new(),
@@ -413,8 +413,8 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
 fn r2t(place: &Place) -> Vec<Change> {
     let mut changes = Vec::new();
     let at = place.on(&place.target);
-    let what = format!("Let writes send their first data without being asked {at}");
-    let again = "sessions agree on it at their next login";
+    let what = format!("Allow unsolicited data for writes {at}");
+    let again = "sessions negotiate it at their next login";
     match place.target.software {
         Software::Lio => {
             let values = [
@@ -479,7 +479,7 @@ fn r2t(place: &Place) -> Vec<Change> {
                 ("node.session.iscsi.FirstBurstLength", FIRST_BURST.to_string()),
             ];
             changes.push(Change {
-                what: "Ask for the same at the initiator".to_owned(),
+                what: "Request the same at the initiator".to_owned(),
                 commands: [place.of_node(&values), place.login_again()].concat(),
                 note: Some(LOGS_OUT.to_owned()),
                 settings: simulated::unasked(),
@@ -488,7 +488,7 @@ fn r2t(place: &Place) -> Vec<Change> {
         }
         Software::Windows => changes.push(Change {
             what: format!(
-                "Ask for the same at the initiator: MaxBurstLength={MAX_BURST}, FirstBurstLength={FIRST_BURST}, InitialR2T=0 \
+                "Request the same at the initiator: MaxBurstLength={MAX_BURST}, FirstBurstLength={FIRST_BURST}, InitialR2T=0 \
                  and ImmediateData=1"
             ),
             commands: Vec::new(),
@@ -506,11 +506,11 @@ fn r2t(place: &Place) -> Vec<Change> {
 fn congestion(place: &Place) -> Vec<Change> {
     let sender = place.sender();
     let what = format!(
-        "Use a congestion control made for long paths {}",
+        "Use a congestion control designed for long paths {}",
         place.on(sender)
     );
     let losses = sentence(
-        "Find what loses packets on the path, or deepen the queue in front of its slowest link",
+        "Find the cause of packet loss on the path, or enlarge the queue in front of its slowest link",
     );
     if !sender.software.is_on_linux() {
         return vec![sentence(&what), losses];
@@ -520,7 +520,7 @@ fn congestion(place: &Place) -> Vec<Change> {
         format!("sysctl -w net.ipv4.tcp_congestion_control={BBR}"),
     ];
     let mut note =
-        "beside flows of others it may take more than its share; connections that are made from then on use it".to_owned();
+        "it may take more than its share beside other flows; new connections use it".to_owned();
     if place.initiator.software == Software::OpenIscsi {
         commands.extend(place.login_again());
         note = format!("{note}: {LOGS_OUT}");
@@ -541,20 +541,19 @@ fn stalls(cause: Cause, place: &Place) -> Vec<Change> {
     let (sender, at) = (place.sender(), place.on(place.sender()));
     match cause {
         Cause::SlowStartAfterIdle if sender.software.is_on_linux() => vec![Change {
-            what: format!("Keep the congestion window over pauses {at}"),
+            what: format!("Keep the congestion window across idle periods {at}"),
             commands: vec!["sysctl -w net.ipv4.tcp_slow_start_after_idle=0".to_owned()],
             note: None,
             ..Change::default()
         }],
         Cause::SlowStartAfterIdle => vec![sentence(&format!(
-            "Keep the congestion window over pauses {at}"
-        ))],
+            "Keep the congestion window across idle periods {at}" ))],
         Cause::Nagle | Cause::NagleAgainstDelayedAck => vec![sentence(&format!(
             "Set TCP_NODELAY on the connection {at}: {} lets Nagle's algorithm hold short segments",
             sender.software.in_words(),
         ))],
         Cause::ExtraRoundTrips => congestion(place),
-        _ => vec![sentence("Find what loses packets on the path")],
+        _ => vec![sentence("Find the cause of packet loss on the path")],
     }
 }
 
@@ -574,7 +573,7 @@ fn read_ahead(place: &Place) -> Vec<Change> {
         .collect();
     match is_one_reader && !commands.is_empty() {
         true => vec![Change {
-            what: "If files are read in their order, read further ahead".to_owned(),
+            what: "If files are read sequentially, increase read-ahead".to_owned(),
             commands,
             note: None,
             ..Change::default()

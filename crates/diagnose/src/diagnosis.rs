@@ -251,10 +251,10 @@ pub fn multipaths(
 pub fn packets_used(capture: Option<&Capture>, packets: u64, dropped: u64) -> Source {
     let mut what = format!("{packets} packets");
     if dropped > 0 {
-        what += &format!(", and {dropped} more that came too fast");
+        what += &format!(", and {dropped} more dropped because they arrived too fast");
     }
     match capture {
-        None if packets == 0 && dropped == 0 => what = "none passed".to_owned(),
+        None if packets == 0 && dropped == 0 => what = "none seen".to_owned(),
         None => what += "; no iSCSI PDUs in them",
         Some(_) => {}
     }
@@ -542,7 +542,7 @@ fn shares(waits: &WaitUse, judgement: &Judgement, trace: Option<&SessionTrace>) 
         }
         None => vec![in_host(
             "host",
-            "it was in the host's queues before its command was sent",
+            "it was in this host's queues before its command was sent",
             judgement.host_ns,
             "block layer and packets",
         )],
@@ -583,12 +583,12 @@ fn finding(judgement: &Judgement, place: &Place, stores: &[StoreUse]) -> String 
             let full = bound.full_share * 100.0;
             let costs = match judgement.host_ns > 0.0 || bound.waited_ns.is_some() {
                 true => format!("which costs {of}"),
-                false => "and how many I/Os waited for one is not measured".to_owned(),
+                false => "and the number of I/Os that waited for one is not measured".to_owned(),
             };
             // More of them only move the queue where the target has one.
             let doubt = match judgement.target_share >= MOSTLY {
                 true => {
-                    " Most of the rest passes at the target: more slots help if it serves commands side by side, else they only move the queue there."
+                    " Most of the rest is spent at the target: more slots help if it serves commands in parallel, otherwise they only move the queue there."
                 }
                 false => "",
             };
@@ -597,10 +597,10 @@ fn finding(judgement: &Judgement, place: &Place, stores: &[StoreUse]) -> String 
             )
         }
         Verdict::HostQueue { .. } => format!(
-            "This host keeps I/Os in its own queues for {of} though the session has slots: its I/O scheduler does, or the queue depth of one of several disks."
+            "This host holds I/Os in its own queues for {of} although the session has free slots, because of its I/O scheduler or the queue depth of one of several disks."
         ),
         Verdict::Host => format!(
-            "Most of the time passes in this host: its SCSI and iSCSI layers have an I/O for {of} before its command is sent and after its answer has come. Processors that are faster or less busy shorten that."
+            "This host takes most of the time: its SCSI and iSCSI layers take {of}, before the command is sent and after its response has arrived. Faster or less busy CPUs shorten that."
         ),
         Verdict::Wire { of: limit, cause } => {
             let sender = match place.sender_is_target {
@@ -610,7 +610,7 @@ fn finding(judgement: &Judgement, place: &Place, stores: &[StoreUse]) -> String 
             // What its own kernel says is not seen from here.
             let doubt = match (*limit, place.sender().is_here) {
                 (Limit::CongestionWindow, false) => {
-                    " Its send buffer may be what limits instead: packets do not tell, `wansan diagnose` at that end does."
+                    " The limit may be its send buffer instead: packets cannot show which, `wansan diagnose` at that end can."
                 }
                 _ => "",
             };
@@ -629,21 +629,21 @@ fn finding(judgement: &Judgement, place: &Place, stores: &[StoreUse]) -> String 
                 |store| format!("The store of LUN {}{}", store.lun, store.in_brackets()),
             );
             format!(
-                "{which} limits throughput: stores have the I/Os for {of}, as the target's kernel tells."
+                "{which} limits throughput: stores take {of}, as measured in the target's kernel."
             )
         }
         Verdict::Target if !stores.is_empty() => format!(
-            "The target's program limits throughput: it has the I/Os for {of} beside what its stores take."
+            "The target's program limits throughput: it takes {of}, in addition to its stores."
         ),
         Verdict::Target if place.target.is_here => {
-            format!("The target limits throughput: its program or its store has the I/Os for {of}.")
+            format!("The target limits throughput: its program or its store takes {of}.")
         }
         Verdict::Target => format!(
-            "The target limits throughput: it has the I/Os for {of}. Whether they queue there, `wansan diagnose` on the target tells."
+            "The target limits throughput: it takes {of}. Run `wansan diagnose` on the target to see whether they queue there."
         ),
-        Verdict::Unknown => format!("What the I/Os wait for is unknown for {of}."),
+        Verdict::Unknown => format!("The cause of {of} is unknown."),
         Verdict::TooFewIos => format!(
-            "Too few I/Os are in flight to fill the path: no limit is in their way, and the path's round trip takes {of}."
+            "Too few I/Os are in flight to fill the path: no limit holds them back, and the path's round trip takes {of}."
         ),
         Verdict::Idle => format!(
             "The disk is nearly idle: an I/O takes {}, and most of the time none is outstanding.",
@@ -656,10 +656,10 @@ fn in_words(bound: &Bound) -> String {
     match bound {
         Bound::QueueDepth { disk } => format!("The queue depth of {disk}"),
         Bound::Requests { disk } => {
-            format!("nr_requests, the requests that the queue of {disk} holds,")
+            format!("nr_requests, the size of the queue of {disk},")
         }
         Bound::SessionCommands => {
-            "cmds_max, the initiator's slots for commands of a session,".to_owned()
+            "cmds_max, the initiator's command slots per session,".to_owned()
         }
         Bound::CommandWindow => "The target's command window".to_owned(),
     }
@@ -677,7 +677,7 @@ fn limit_in_words(limit: Limit) -> &'static str {
         Limit::R2tRoundTrips => "R2T round trips limit writes",
         Limit::CommandWindow => "The command window limits throughput",
         Limit::Stalls => "I/Os stall in TCP",
-        Limit::Processor => "A processor limits throughput",
+        Limit::Processor => "A CPU limits throughput",
         Limit::TooFewIos | Limit::Nothing => "Nothing limits throughput",
     }
 }

@@ -128,7 +128,7 @@ impl MultipathDiagnosis {
         let finding = slow.map(|(slow, fast)| {
             let all: f64 = paths.iter().map(|path| path.iops).sum();
             let chosen = match selector {
-                Some(selector) => format!("{selector} gives it"),
+                Some(selector) => format!("{selector} sends it"),
                 None => "it gets".to_owned(),
             };
             format!(
@@ -169,21 +169,21 @@ fn changes(disk: &str, selector: Option<&str>) -> Vec<Change> {
     if selector.is_some_and(|selector| !BY_TIME.contains(&selector)) {
         let file = "/etc/multipath/conf.d/path_selector.conf";
         changes.push(Change {
-            what: "Choose paths by how much is in flight on them and how fast that is".to_owned(),
+            what: "Choose paths by their service time and I/O in flight".to_owned(),
             commands: vec![
                 "mkdir -p /etc/multipath/conf.d".to_owned(),
                 format!(r#"printf 'overrides {{\n path_selector "service-time 0"\n}}\n' > {file}"#),
                 "multipathd reconfigure".to_owned(),
             ],
-            note: Some("for all devices; the module dm-service-time has it".to_owned()),
+            note: Some("for all devices; needs the module dm-service-time".to_owned()),
             ..Change::default()
         });
     }
     if is_plain(disk) {
         changes.push(Change {
-            what: "Take the path away until it is repaired".to_owned(),
+            what: "Remove the path until it is repaired".to_owned(),
             commands: vec![format!("multipathd del path {disk}")],
-            note: Some(format!("`multipathd add path {disk}` brings it back")),
+            note: Some(format!("`multipathd add path {disk}` restores it")),
             ..Change::default()
         });
     }

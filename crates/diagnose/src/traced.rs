@@ -104,7 +104,7 @@ impl Tracing {
         let counted = |count: usize, what: &str, lost: u64| {
             let mut text = format!("{count} {what}");
             if lost > 0 {
-                text += &format!(", and {lost} more that found no room");
+                text += &format!(", and {lost} more dropped for lack of buffer space");
             }
             text
         };
@@ -433,11 +433,11 @@ impl SessionTrace {
             let (name, why) = match wait {
                 QueueWait::Requests => (
                     "requests",
-                    "its disk's queue held no more requests (nr_requests)",
+                    "its disk's request queue was full (nr_requests)",
                 ),
                 QueueWait::Scheduler => (
                     "scheduler",
-                    "its disk's queue kept it with slots free (I/O scheduler)",
+                    "its disk's queue held it although slots were free (I/O scheduler)",
                 ),
                 QueueWait::QueueDepth => (
                     "queue_depth",
@@ -445,7 +445,7 @@ impl SessionTrace {
                 ),
                 QueueWait::SessionCommands => (
                     "session_commands",
-                    "all of the session's slots for commands were in use (cmds_max)",
+                    "all command slots of the session were in use (cmds_max)",
                 ),
                 QueueWait::CommandWindow => (
                     "command_window",
@@ -458,12 +458,12 @@ impl SessionTrace {
         let own = [
             (
                 "sending",
-                "the initiator's SCSI and iSCSI layers had it before its command was sent",
+                "it was in the initiator's SCSI and iSCSI layers before its command was sent",
                 kept.sending_ns,
             ),
             (
                 "completing",
-                "its answer had come, and the host had not completed it",
+                "its response had arrived, but the host had not completed it",
                 kept.completing_ns,
             ),
         ];

@@ -219,8 +219,8 @@ impl<'h> Watch<'h> {
 pub enum WatchError {
     /// No packets.
     #[error(
-        "cannot see packets: {0}; a packet socket needs CAP_NET_RAW: run as root, or give that to an installed wansan \
-         by `setcap cap_net_raw+ep` (and add --no-copy for a peer)"
+        "cannot see packets: {0}; a packet socket needs CAP_NET_RAW: run as root, or grant it to an installed wansan \
+         with `setcap cap_net_raw+ep` (and add --no-copy for a peer)"
     )]
     Packets(io::Error),
     /// More than the filter has room for.
@@ -320,7 +320,7 @@ fn sources(
             "TCP",
             sampled > 0,
             format!("{sampled} samples of TCP_INFO at this host's ends"),
-            "no connection was there at the beginning",
+            "no connection existed at the start",
         ),
         of(
             "sysfs",
@@ -338,7 +338,7 @@ fn sources(
             "block layer",
             !looked.disks.is_empty(),
             count(looked.disks.len(), "disk"),
-            "no disks of open-iscsi: what programs keep in their own queues is not seen",
+            "no disks of open-iscsi: the internal queues of user-space programs are not visible",
         ),
     ]
 }

@@ -233,10 +233,10 @@ impl Untold {
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
-            Untold::NoStamp => "without a stamp of the kernel",
-            Untold::NoPdu => "with a PDU that an end has not recorded",
-            Untold::SentAgain => "of which something was sent twice",
-            Untold::Disorder => "whose stamps contradict each other",
+            Untold::NoStamp => "without a kernel time stamp",
+            Untold::NoPdu => "with a PDU that one end did not record",
+            Untold::SentAgain => "with retransmitted data",
+            Untold::Disorder => "with contradictory time stamps",
         }
     }
 }

@@ -151,8 +151,8 @@ impl BothEnds {
             false => ("target", self.target_ns),
         };
         format!(
-            "Both ends saw {} I/Os: the {who} had them for {:.0} % of the {} from command to answer. {} passed on the way there, {} at \
-             the target, {} on the way back, of which up to {} may belong to the other way, as clocks go.",
+            "Both ends saw {} I/Os: the {who} takes {:.0} % of the {} from command to response: {} to the target, {} at \
+             the target and {} back; the clock offset leaves up to {} of uncertainty between the two directions.",
             self.ios,
             100.0 * had_ns / self.latency_ns.max(1.0),
             ms(self.latency_ns),
@@ -207,7 +207,7 @@ mod tests {
         let wrong_ns = (joined.there_ns - 4e6).abs();
         assert!(wrong_ns <= joined.between_ns as f64, "{joined:?}");
         assert!(joined.ahead_ns.abs_diff(AHEAD_NS as i64) <= joined.between_ns);
-        assert!(joined.sentence().contains("the target had them"));
+        assert!(joined.sentence().contains("the target takes"));
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl SenderLimit {
             SenderLimit::ReceiveWindow => "the peer's receive window limits it",
             SenderLimit::SendBuffer => "its own send buffer limits it",
             SenderLimit::Application => {
-                "no window or buffer of TCP limits it: it had nothing more to send"
+                "no TCP window or buffer limits it: it had no more data to send"
             }
         }
     }

@@ -68,7 +68,7 @@ fn what_target_and_bench_have_recorded_is_explained_as_it_stands() {
     // The target has not written yet: that is said, and harms nothing.
     let early = wansan(&["explain", folder]);
     assert!(early.status.success(), "{}", early.output());
-    assert!(early.stdout.contains("nothing is recorded of the target"));
+    assert!(early.stdout.contains("there are no records of the target"));
 
     assert!(target.stop().unwrap().success());
     let before = files(&place);

@@ -42,7 +42,7 @@ fn raise(
         format!("sysctl -w net.core.{kind}_max={bytes}"),
         format!("sysctl -w net.ipv4.tcp_{kind}='4096 {usual_bytes} {bytes}'"),
     ];
-    let mut note = "connections that are made from then on use it".to_owned();
+    let mut note = "new connections use it".to_owned();
     if party.software == Software::OpenIscsi {
         // It sets both buffers of a connection itself, which then do not grow.
         commands.extend(place.of_node(&[("node.conn[0].tcp.window_size", bytes.to_string())]));

@@ -29,12 +29,12 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
         return Some(lockstep::advice(binding));
     }
     let text = match limit {
-        Limit::Store => "use a store that serves more I/Os at once or each one faster",
-        Limit::PathRate => "use a path of a higher rate, or ask for fewer bytes",
+        Limit::Store => "use a store with more parallelism or a shorter service time",
+        Limit::PathRate => "use a path with a higher rate, or transfer fewer bytes",
         Limit::Encryption => {
-            "use a cipher that takes less processor time (3DES and AES-CBC take more than AES-GCM \
-             and ChaCha20-Poly1305), spread the connections over tunnels between other routers, or let \
-             hardware encrypt"
+            "use a cipher that costs less CPU time (3DES and AES-CBC cost more than AES-GCM \
+             and ChaCha20-Poly1305), spread the connections over tunnels between other routers, or use \
+             hardware encryption"
         }
         Limit::ReceiveWindow => {
             "let the receive buffer grow (`net.ipv4.tcp_rmem`, no fixed SO_RCVBUF) to the \
@@ -45,13 +45,13 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
              bandwidth-delay product or more"
         }
         Limit::CongestionWindow => {
-            "use a congestion control made for long paths (`--congestion-control`), deepen the \
-             bottleneck's queue, or find what loses packets"
+            "use a congestion control designed for long paths (`--congestion-control`), enlarge the \
+             bottleneck's queue, or find the cause of packet loss"
         }
         Limit::Stalls => stalls::advice(binding)?,
         Limit::Processor => {
-            "give the program a faster processor or less to do for each byte (digests, verifying), or \
-             spread the load over several sessions"
+            "use a faster CPU, reduce the work per byte (digests, verification), or spread the load over \
+             several sessions"
         }
         Limit::TooFewIos => "keep more I/Os in flight (`--parallel`)",
         Limit::RouteLockstep | Limit::CommandWindow | Limit::R2tRoundTrips | Limit::Nothing => {

@@ -27,14 +27,13 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
     let router = busiest(view.summary).filter(|used| used.is_full_vpn())?;
     let mut evidence = vec![
         format!(
-            "{} has {:.2} processors on average and could use {:.2}: it has something to do all of \
-             the time",
+            "{} uses {:.2} CPUs on average and could use {:.2}: it always has work",
             router.program,
             router.ran_share,
             router.wanted_share(),
         ),
         format!(
-            "a processor of its own would carry at most {:.1} Mbit/s of data so; it carries {:.1}",
+            "at this cost a whole CPU could carry at most {:.1} Mbit/s of data; it carries {:.1}",
             view.data_bits_per_s() / router.ran_share / 1e6,
             view.data_bits_per_s() / 1e6,
         ),
@@ -46,7 +45,7 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
         .filter(|used| used.role == Role::Vpn);
     for other in others.filter(|other| other.program != router.program) {
         evidence.push(format!(
-            "{} has {:.2} and could use {:.2}",
+            "{} uses {:.2} and could use {:.2}",
             other.program,
             other.ran_share,
             other.wanted_share(),

@@ -322,13 +322,13 @@ fn store(view: &View<'_>) -> Option<Verdict> {
         waiting_share: view.share(Limit::Store) + served_share,
         evidence: vec![
             format!(
-                "an I/O waits {} for the store and spends {} in it, of {} in all",
+                "an I/O waits {} for the store and spends {} in it, of a latency of {}",
                 milliseconds(store.way_in_ns),
                 milliseconds(store.service_ns),
                 milliseconds(view.latency_ns),
             ),
             format!(
-                "the store holds {:.1} at once, at most {}; somebody waits for it {} of the time",
+                "the store holds {:.1} I/Os on average, at most {}; its queue is not empty {} of the time",
                 store.in_flight_mean,
                 store.in_flight_max,
                 percent(total.store_queue_share),
@@ -353,16 +353,16 @@ fn path_rate(view: &View<'_>) -> Verdict {
         ));
     } else {
         evidence.push(format!(
-            "no path was sampled, but the round-trip time is {:.2} times its least while the delivery rate \
-             varies by {} only",
+            "no path was sampled, but the round-trip time is {:.2} times its minimum while the delivery rate \
+             varies by only {}",
             view.weighted(TransportUse::rtt_ratio),
             percent(view.weighted(|end| end.delivery_variation)),
         ));
     }
     if waits.mean_ns(Cause::Transmission) > waits.mean_ns(Cause::PathQueue) {
         evidence.push(format!(
-            "an I/O's own bytes take the link {} of its {}; more I/Os in flight would only fill the rest of \
-             the time",
+            "the transmission of an I/O's own bytes takes {} of its {}; more I/Os in flight would only fill the rest \
+             of the time",
             milliseconds(waits.mean_ns(Cause::Transmission)),
             milliseconds(view.latency_ns),
         ));
@@ -376,8 +376,8 @@ fn receive_window(view: &View<'_>) -> Verdict {
     view.network_verdict(
         Limit::ReceiveWindow,
         vec![format!(
-            "the sender is stopped by the other end's receive window {} of the time; the least \
-             window advertised is {:.0} bytes, the round-trip time {}",
+            "the other end's receive window stops the sender {} of the time; the smallest \
+             advertised window is {:.0} bytes, the round-trip time {}",
             percent(share),
             window_bytes,
             milliseconds(view.weighted(|end| end.srtt_ns)),
@@ -389,21 +389,21 @@ fn send_buffer(view: &View<'_>) -> Verdict {
     view.network_verdict(
         Limit::SendBuffer,
         vec![format!(
-            "all that the send buffer has room for is in flight: {:.0} segments on average, of a \
-             congestion window of {:.0}",
+            "the whole send buffer is in flight: {:.0} segments on average, with a congestion window \
+             of {:.0}",
             view.weighted(|end| end.in_flight_packets),
             view.weighted(|end| end.cwnd_packets),
         )],
     )
 }
 
-/// A program whose thread has something to do all of the time.
+/// A program with a thread that always has work.
 fn processor(view: &View<'_>) -> Verdict {
     let programs = view.summary.programs.iter();
     let full = programs.filter(|used| used.has_no_processor_to_spare());
     let evidence = full.map(|used| {
         format!(
-            "a thread of {} runs or is ready to run {} of the time; the program has {:.2} processors on \
+            "a thread of {} runs or is runnable {} of the time; the program uses {:.2} CPUs on \
              average",
             used.program,
             percent(used.busiest_share.min(1.0)),
@@ -432,8 +432,8 @@ fn congestion_window(view: &View<'_>) -> Verdict {
         .sum();
     let mut evidence = vec![
         format!(
-            "data wait in the send buffer in {} of the samples while neither the receive window \
-             nor the buffer's size is in the way: {:.0} bytes unsent on average, {:.1} segments \
+            "data waits in the send buffer in {} of the samples although neither the receive window \
+             nor the buffer's size limits it: {:.0} bytes unsent on average, {:.1} segments \
              in flight, congestion window {:.1}",
             percent(share),
             view.weighted(|end| end.unsent_bytes),
@@ -441,7 +441,7 @@ fn congestion_window(view: &View<'_>) -> Verdict {
             view.weighted(|end| end.cwnd_packets),
         ),
         format!(
-            "{resent} segments were retransmitted; {recoveries} recoveries or time-outs were seen"
+            "{resent} segments were retransmitted; there were {recoveries} recoveries or timeouts"
         ),
     ];
     if let Some(path) = view.fullest_path() {
@@ -479,15 +479,15 @@ fn r2t_round_trips(view: &View<'_>) -> Option<Verdict> {
         waiting_share: view.share(Limit::R2tRoundTrips),
         evidence: vec![
             format!(
-                "a command for whose data the target asks takes {:.1} R2Ts in {:.1} round trips and \
-                 waits {} for what they ask for",
+                "a command with R2Ts needs {:.1} of them in {:.1} round trips and waits {} for \
+                 their data",
                 mean(|used| used.r2ts),
                 mean(|used| used.rounds),
                 milliseconds(mean(|used| used.waited_ns)),
             ),
             format!(
-                "of at most {} of a command, {} came with it and {} unasked after it; an R2T \
-                 brought at most {}, and at most {} of a command were outstanding at once",
+                "a command has at most {} of data, with {} of immediate and {} of other unsolicited data; an R2T \
+                 requested at most {}, and a command had at most {} outstanding",
                 format_bytes(most(|used| used.transfer_bytes_max)),
                 format_bytes(most(|used| used.immediate_bytes_max)),
                 format_bytes(most(|used| used.unsolicited_bytes_max)),
@@ -533,11 +533,11 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
         waiting_share: view.share(Limit::CommandWindow),
         evidence: vec![
             format!(
-                "MaxCmdSN let at most {} commands of a session be outstanding",
+                "MaxCmdSN allowed at most {} outstanding commands per session",
                 slots.max().unwrap_or(0),
             ),
             format!(
-                "the newest CmdSN stood at MaxCmdSN {} of the time, and {} of the time in which \
+                "the latest CmdSN equalled MaxCmdSN {} of the time, and {} of the time in which \
                  commands waited",
                 percent(mean(|used| used.closed_share)),
                 percent(closed_while_waiting),
@@ -552,7 +552,7 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
     })
 }
 
-/// Nothing below the application binds: does it ask for too little, or leave gaps?
+/// Nothing below the application binds: does it issue too few I/Os, or leave gaps?
 fn application(view: &View<'_>) -> Verdict {
     let sessions = &view.summary.sessions;
     let most_of = |asks: fn(&SessionUse) -> bool| {
@@ -583,16 +583,16 @@ fn application(view: &View<'_>) -> Verdict {
     }
     let limit = if most_closed && unexplained < UNEXPLAINED_SHARE {
         let asks = if in_batches {
-            "the application asks for so many at once, and for the next when all of these are done"
+            "the application submits I/Os in batches of this size, the next one only when the previous one is complete"
         } else {
-            "each completion is followed at once by the next submission: the application keeps its \
-             number in flight and never more"
+            "each completion is followed at once by the next submission: the application keeps a fixed \
+             number in flight"
         };
         evidence.push(asks.to_owned());
         Limit::TooFewIos
     } else if most_closed {
         evidence.push(format!(
-            "nothing that was recorded explains {} of the latency",
+            "the records do not explain {} of the latency",
             percent(unexplained),
         ));
         Limit::Nothing

@@ -180,19 +180,18 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
     for (session, lockstep) in &locked {
         evidence.push(match lockstep.cause {
             Cause::Turns => format!(
-                "commands go to the connections in turn: each completed {} to {} of them",
+                "commands go to the connections in turn: each connection completed {} to {}",
                 fewest(session),
                 most(session)
             ),
             Cause::Order => format!(
-                "the target holds a command for {:.2} ms on average, until those with lower \
-                 CmdSNs have come on other connections",
+                "the target holds a command for {:.2} ms on average, until commands with lower \
+                 CmdSNs arrive on other connections",
                 lockstep.extra_ns / 1e6
             ),
             Cause::Batch => format!(
-                "the application asks for the next batch when all of one is done: a connection that \
-                 has done its part has nothing for {:.0} % of the time, until the others have done \
-                 theirs",
+                "the application submits the next batch only when the previous one is complete: a connection that \
+                 has finished its part is idle for {:.0} % of the time, until the others finish theirs",
                 100.0 * lockstep.extra_ns / session.scope.latency.mean_ns.max(1.0)
             ),
         });
@@ -233,15 +232,14 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
     };
     if is_by(Cause::Batch) {
         Advice {
-            text: "keep I/Os in flight all the time instead of asking for the next when all of a \
-                   batch are done: larger read-ahead, several reads at once, or no \
-                   `batch` in the load"
+            text: "keep I/Os in flight all the time instead of waiting for a whole batch: larger \
+                   read-ahead, several reads at once, or no `batch` in the load"
                 .to_owned(),
             ..Advice::default()
         }
     } else if is_by(Cause::Turns) {
         Advice {
-            text: "give each command to the connection with the fewest under way (`--schedule \
+            text: "send each command on the connection with the fewest in flight (`--schedule \
                    least-in-flight`)"
                 .to_owned(),
             parameter: Some("initiator.schedule".to_owned()),
@@ -256,7 +254,7 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
     } else {
         Advice {
             text: format!(
-                "give each command to the connection on which it is expected to be done first \
+                "send each command on the connection with the earliest expected completion \
                  (`--schedule earliest`), or {OTHER_ROUTES}"
             ),
             parameter: Some("initiator.schedule".to_owned()),
@@ -267,7 +265,7 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
 }
 
 /// What keeps commands from waiting for each other, whatever the schedule.
-const OTHER_ROUTES: &str = "give each route a session of its own (`--multipath`)";
+const OTHER_ROUTES: &str = "use a separate session for each route (`--multipath`)";
 
 /// Whether that is the schedule, as far as the cell's parameters tell.
 fn is_earliest(observed: &Observed) -> bool {
@@ -287,8 +285,8 @@ fn most(session: &SessionUse) -> u64 {
 
 fn connection(each: &ConnectionUse) -> String {
     format!(
-        "connection {}: {:.1} commands under way on average, {:.2} ms each, of which the target \
-         held them {:.2} ms; below 60 % of an even share for {:.0} % of the time, empty for {:.0} %",
+        "connection {}: {:.1} commands in flight on average, {:.2} ms each, including {:.2} ms held at \
+         the target; below 60 % of an even share for {:.0} % of the time, idle for {:.0} %",
         each.connection,
         each.in_flight_mean,
         each.inside_mean_ns / 1e6,
@@ -314,15 +312,15 @@ fn what_fills(summary: &CellSummary, session: &SessionUse, full: &ConnectionUse)
     let round_trip = |end: &TransportUse| end.srtt_ns / 1e6;
     Some(if share >= STARVED_SHARE {
         format!(
-            "connection {} is held back by {name} {:.0} % of the time; its round trip takes \
-             {:.1} ms",
+            "connection {} is limited by {name} {:.0} % of the time; its round-trip time is {:.1} \
+             ms",
             full.connection,
             share * 100.0,
             round_trip(sender)
         )
     } else {
         format!(
-            "connection {} is slow by its round trip of {:.1} ms",
+            "connection {} is slow because of its round-trip time of {:.1} ms",
             full.connection,
             round_trip(sender)
         )

@@ -60,15 +60,15 @@ pub(super) fn advice(uses: &[&R2tUse]) -> Option<Advice> {
     let (text, parameter, value) = if rounds >= SEVERAL_ROUNDS && r2ts <= MOST_R2TS {
         (
             format!(
-                "let {r2ts} R2Ts of a command be outstanding at once (MaxOutstandingR2T, \
-                 `--max-outstanding-r2t` of both ends), or let one ask for {burst} (MaxBurstLength)"
+                "allow {r2ts} outstanding R2Ts per command (MaxOutstandingR2T, \
+                 `--max-outstanding-r2t` of both ends), or let one R2T request {burst} (MaxBurstLength)"
             ),
             "session.max_outstanding_r2t",
             r2ts.to_string(),
         )
     } else if rounds >= SEVERAL_ROUNDS {
         (
-            format!("let one R2T ask for {burst} (MaxBurstLength, `--max-burst` of both ends)"),
+            format!("let one R2T request {burst} (MaxBurstLength, `--max-burst` of both ends)"),
             "session.max_burst",
             burst,
         )
@@ -76,7 +76,7 @@ pub(super) fn advice(uses: &[&R2tUse]) -> Option<Advice> {
         with.insert("session.first_burst".to_owned(), burst.clone());
         (
             format!(
-                "let data follow its command unasked (InitialR2T=No, `--initial-r2t no` of both \
+                "allow unsolicited data (InitialR2T=No, `--initial-r2t no` of both \
                  ends) with a FirstBurstLength of at least {burst}"
             ),
             "session.initial_r2t",
@@ -85,8 +85,8 @@ pub(super) fn advice(uses: &[&R2tUse]) -> Option<Advice> {
     } else {
         (
             format!(
-                "let all data follow its command unasked: raise FirstBurstLength (`--first-burst` \
-                 of both ends) to {burst}, and MaxBurstLength to no less"
+                "send all data unsolicited: raise FirstBurstLength (`--first-burst` \
+                 of both ends) to {burst}, and MaxBurstLength to at least that"
             ),
             "session.first_burst",
             burst,

@@ -3,7 +3,7 @@
 use super::{Finding, Limit, Observed, PredictionSource, stalls};
 use crate::cause::Cause;
 
-/// The finding as a storage engineer would say it. `observed` is the cell it speaks of.
+/// The finding in a storage engineer's words. `observed` is the cell that it describes.
 pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> String {
     let total = &observed.summary.total;
     let latency = format!("{:.1} ms", total.latency.mean_ns / 1e6);
@@ -54,9 +54,8 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
              spent waiting between the ends"
         ),
         Limit::R2tRoundTrips => format!(
-            "R2T round trips limit writes: the target has {wanted} write commands and all data of \
-             {got}{each}; {share} of the {latency} latency passes between an R2T and the first of \
-             its data"
+            "R2T round trips limit writes: the target holds {wanted} write commands{each}, and has all data \
+             for {got} of them; {share} of the {latency} latency is spent between an R2T and its first data"
         ),
         Limit::Stalls => format!(
             "stalls of single I/Os take {share} of the {latency} latency: {}",

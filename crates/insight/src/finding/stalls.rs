@@ -72,23 +72,23 @@ pub(super) fn advice(binding: &[&Observed]) -> Option<&'static str> {
 fn remedy(cause: Cause) -> Option<&'static str> {
     match cause {
         Cause::Nagle | Cause::NagleAgainstDelayedAck => Some(
-            "turn Nagle's algorithm off where the held segment is sent (TCP_NODELAY; `--nagle off`), have \
-             what belongs together sent at once (`--join-sends on`), or the status with the last data \
+            "turn Nagle's algorithm off at the end that holds the segment (TCP_NODELAY; `--nagle off`), send \
+             related PDUs together (`--join-sends on`), or send the status with the last data \
              (`--status in-data`)",
         ),
         Cause::DelayedAck => {
             Some("have the receiver acknowledge at once (TCP_QUICKACK; `--delayed-ack quick`)")
         }
         Cause::ExtraRoundTrips => Some(
-            "let connections begin with a larger congestion window (`ip route change … initcwnd`), \
-             use a congestion control made for long paths (`--congestion-control`), or find what \
-             loses packets",
+            "start connections with a larger congestion window (`ip route change … initcwnd`), \
+             use a congestion control designed for long paths (`--congestion-control`), or find the cause of \
+             packet loss",
         ),
         Cause::SlowStartAfterIdle => {
-            Some("let windows outlast idle times (`sysctl net.ipv4.tcp_slow_start_after_idle=0`)")
+            Some("keep windows open across idle periods (`sysctl net.ipv4.tcp_slow_start_after_idle=0`)")
         }
         Cause::FastRetransmit | Cause::RetransmissionTimeout | Cause::TailLoss => {
-            Some("find what loses packets; more I/Os in flight let losses be found sooner")
+            Some("find the cause of packet loss; with more I/Os in flight, losses are detected sooner")
         }
         _ => None,
     }

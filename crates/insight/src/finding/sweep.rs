@@ -122,8 +122,8 @@ fn doubts(observed: &Observed) -> Vec<String> {
         .filter(|used| used.is_starved())
     {
         doubts.push(format!(
-            "cell {cell}: a thread of {} waited for a processor {:.0} % of the time, and the program had \
-             one for {:.0} %: other work on the computer makes this cell slow",
+            "cell {cell}: a thread of {} waited for a CPU {:.0} % of the time, and the program had \
+             one for {:.0} %: other work on the computer slows this cell down",
             used.program,
             used.most_waited_share * 100.0,
             used.ran_share * 100.0,
@@ -132,7 +132,7 @@ fn doubts(observed: &Observed) -> Vec<String> {
     let layers = &observed.summary.total.layers;
     if !layers.is_empty() && !layers.iter().any(|held| held.layer >= Layer::Target) {
         doubts.push(format!(
-            "cell {cell}: nothing is recorded of the target, so its side is not judged: a \
+            "cell {cell}: there are no records of the target, so its side is not judged: \
              `wansan target --record` writes its records when it ends"
         ));
     }

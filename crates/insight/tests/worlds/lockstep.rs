@@ -74,7 +74,7 @@ fn the_order_of_cmdsn_is_lockstep_that_the_earliest_mends() {
         let finding = found(&world);
         assert_eq!(finding.limit, Limit::RouteLockstep);
         let told = |part: &str| finding.evidence.iter().any(|line| line.contains(part));
-        assert!(told("lower CmdSNs have come"), "{:#?}", finding.evidence);
+        assert!(told("lower CmdSNs arrive"), "{:#?}", finding.evidence);
         let advice = finding.advice.expect("something to change");
         assert_eq!(advice.parameter.as_deref(), Some("initiator.schedule"));
         assert_eq!(advice.value.as_deref(), Some("earliest"));
@@ -94,7 +94,7 @@ fn batches_over_unequal_routes_are_in_lockstep() {
     let finding = found(&world);
     assert_eq!(finding.limit, Limit::RouteLockstep);
     let told = |part: &str| finding.evidence.iter().any(|line| line.contains(part));
-    assert!(told("next batch when all of one is done"), "{finding:#?}");
+    assert!(told("next batch only when the previous one is complete"), "{finding:#?}");
     assert_eq!(finding.predicted, None);
     // Routes alike end together, and one route waits for none.
     let equal = World {
@@ -112,7 +112,7 @@ fn batches_over_unequal_routes_are_in_lockstep() {
             finding
                 .evidence
                 .iter()
-                .any(|line| line.contains("asks for so many at once"))
+                .any(|line| line.contains("submits I/Os in batches of this size"))
         );
     }
 }
