@@ -402,9 +402,7 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
         )],
         Limit::Encryption => vec![sentence("Use a cipher that costs less CPU time")],
         Limit::Store => vec![sentence(STORE)],
-        Limit::Processor => vec![sentence(
-            "Use a faster CPU, or several sessions",
-        )],
+        Limit::Processor => vec![sentence("Use a faster CPU, or several sessions")],
         // Packets show none of these as a wait.
         Limit::CommandWindow | Limit::TooFewIos | Limit::Nothing => Vec::new(),
     }
@@ -547,7 +545,8 @@ fn stalls(cause: Cause, place: &Place) -> Vec<Change> {
             ..Change::default()
         }],
         Cause::SlowStartAfterIdle => vec![sentence(&format!(
-            "Keep the congestion window across idle periods {at}" ))],
+            "Keep the congestion window across idle periods {at}"
+        ))],
         Cause::Nagle | Cause::NagleAgainstDelayedAck => vec![sentence(&format!(
             "Set TCP_NODELAY on the connection {at}: {} lets Nagle's algorithm hold short segments",
             sender.software.in_words(),

@@ -658,9 +658,7 @@ fn in_words(bound: &Bound) -> String {
         Bound::Requests { disk } => {
             format!("nr_requests, the size of the queue of {disk},")
         }
-        Bound::SessionCommands => {
-            "cmds_max, the initiator's command slots per session,".to_owned()
-        }
+        Bound::SessionCommands => "cmds_max, the initiator's command slots per session,".to_owned(),
         Bound::CommandWindow => "The target's command window".to_owned(),
     }
 }

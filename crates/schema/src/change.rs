@@ -9,21 +9,21 @@ tables! {
     PathChange {
         /// The statement.
         statement: String,
-        /// `plan`, or `hand` when it came by `wansan path set`.
+        /// `plan`, or `hand` for a change by `wansan path set`.
         asked_by: String,
-        /// When the plan wanted it, from the start of the initiators; null for what came by hand.
+        /// The time set by the plan, from the start of the initiators; null for changes by hand.
         planned_ns: Option<u64>,
-        /// When it was made, from the start of the initiators; null when it was not.
+        /// When it was applied, from the start of the initiators; null if it was not.
         made_after_ns: Option<u64>,
-        /// When it was made, CLOCK_MONOTONIC.
+        /// When it was applied, CLOCK_MONOTONIC.
         made_at_ns: Option<u64>,
-        /// Why it was not made.
+        /// Why it was not applied.
         refused: Option<String>,
     }
 }
 
 impl PathChange {
-    /// Whether it came by `wansan path set`, which the plan does not know of.
+    /// Whether `wansan path set` made it, outside the plan.
     #[must_use]
     pub fn is_by_hand(&self) -> bool {
         self.asked_by == "hand"
@@ -36,8 +36,8 @@ impl fmt::Display for PathChange {
         let statement = &self.statement;
         match (self.made_after_ns, &self.refused) {
             (Some(after_ns), _) => write!(f, "at {:.3}s {statement}", after_ns as f64 / 1e9)?,
-            (None, Some(reason)) => write!(f, "not made: {statement}: {reason}")?,
-            (None, None) => write!(f, "to be made: {statement}")?,
+            (None, Some(reason)) => write!(f, "not applied: {statement}: {reason}")?,
+            (None, None) => write!(f, "pending: {statement}")?,
         }
         if self.is_by_hand() {
             f.write_str(" (by hand)")?;

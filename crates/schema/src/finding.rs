@@ -1,4 +1,4 @@
-//! What holds a system or a cell back, and what following the advice brought.
+//! The limit of a system or a cell, and the gain from following the advice.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::Parameters;
 use crate::table::tables;
 
 tables! {
-    /// What holds the system back. `wanted` and `got` are means per session in the cell that it speaks of:
-    /// the first cell, by I/Os in flight, in which the limit binds.
+    /// The limit of the system. `wanted` and `got` are means per session in the cell that it describes:
+    /// the one with the fewest I/Os in flight among those in which the limit binds.
     Finding {
         /// What binds.
         limit: String => Text of Limits,
@@ -17,9 +17,9 @@ tables! {
         layer: Option<String> => Text of Layers,
         /// The layer above.
         above: Option<String> => Text of Layers,
-        /// Mean number that had entered the layer above: how many asked to enter.
+        /// Mean number of I/Os in the layer above: the demand.
         wanted: f64 => Count,
-        /// Mean number that had entered the layer: how many were admitted.
+        /// Mean number of I/Os in the layer: those admitted.
         got: f64 => Count,
         /// The share of the latency spent waiting for it, 0 to 1.
         waiting_share: f64 => Ratio,
@@ -27,13 +27,13 @@ tables! {
         cell: u64 => Count,
         /// The cells in which the limit binds.
         binds_in_cells: Vec<u64>,
-        /// Facts that the finding rests on, a line each.
+        /// The evidence for the finding, one fact per line.
         evidence: Vec<String>,
-        /// The finding as a storage engineer would say it.
+        /// The finding as a sentence.
         sentence: String => Text,
-        /// What to change, if there is something.
+        /// What to change, if anything.
         advice: Option<Advice> => Group,
-        /// What each cell would do once the advice is followed; null when the gain cannot be predicted.
+        /// The prediction for each cell with the advice applied; null if the gain cannot be predicted.
         predicted: Option<Vec<Prediction>>,
     }
 
@@ -41,15 +41,15 @@ tables! {
     Advice {
         /// In words.
         text: String => Text,
-        /// The plan's parameter, when one number does it.
+        /// The plan's parameter, if the advice is a single value.
         parameter: Option<String> => Text,
-        /// Its value as a plan writes it.
+        /// Its value in the syntax of plans.
         value: Option<String> => Text,
-        /// Other parameters without which it would bring nothing, with their values.
+        /// Other parameters that it needs to have an effect, with their values.
         with: BTreeMap<String, String>,
     }
 
-    /// What one cell would do once the advice is followed.
+    /// The prediction for one cell with the advice applied.
     Prediction {
         /// The cell.
         cell: u64,
@@ -63,14 +63,14 @@ tables! {
         predicted_iops: f64,
         /// `predicted_iops` ÷ `iops` − 1.
         gain: f64,
-        /// What bounds the prediction.
+        /// The limit of the prediction.
         bound: String,
-        /// What it comes from: `simulation` of the recording with the change, or `bounds`, what the next limits let
-        /// through at most.
+        /// The method: `simulation` of the recording with the change, or `bounds`, the maximum that the next limits
+        /// allow.
         source: String,
     }
 
-    /// What holds one cell back.
+    /// The limit of one cell.
     CellFinding {
         /// What binds.
         limit: String => Text of Limits,
@@ -80,18 +80,18 @@ tables! {
         above: Option<String> => Text of Layers,
         /// The share of the latency spent waiting for it, 0 to 1.
         waiting_share: f64 => Ratio,
-        /// All that as a storage engineer would say it.
+        /// The same as a sentence.
         sentence: String => Text,
     }
 
-    /// The advised change, and its gain as predicted and as measured. The single numbers are those of the
-    /// point of the sweep where most was predicted.
+    /// The advised change, and its predicted and measured gain. The single numbers are those of the
+    /// point of the sweep with the largest predicted gain.
     Advised {
         /// The parameter that was changed.
         parameter: String => Text,
-        /// What it was in the planned phase, if the plan has a value for it.
+        /// Its value in the planned phase, if the plan sets it.
         planned_value: Option<Value> => Text,
-        /// What it was changed to.
+        /// Its advised value.
         value: Value => Text,
         /// The cell before the change.
         planned_cell: u64 => Count,
@@ -99,7 +99,7 @@ tables! {
         advised_cell: u64 => Count,
         /// I/Os per second before the change.
         planned_iops: f64 => PerS,
-        /// I/Os per second that were predicted.
+        /// Predicted I/Os per second.
         predicted_iops: f64 => PerS,
         /// I/Os per second after it.
         measured_iops: f64 => PerS,
@@ -107,20 +107,20 @@ tables! {
         predicted_gain: f64 => Ratio,
         /// `measured_iops` ÷ `planned_iops` − 1.
         measured_gain: f64 => Ratio,
-        /// `measured_iops` ÷ `predicted_iops`: 1 where the prediction is right. Null where none was
-        /// predicted.
+        /// `measured_iops` ÷ `predicted_iops`: 1 for an exact prediction. Null without a
+        /// prediction.
         measured_of_predicted: Option<f64> => Ratio,
         /// Every point of the sweep.
         gains: Vec<Gain>,
     }
 
-    /// One point of a sweep before and after the advice was followed. Repeats are averaged.
+    /// One point of a sweep before and after the advised change. Repeats are averaged.
     Gain {
         /// The parameters of the sweep.
         parameters: Parameters,
         /// I/Os per second as planned.
         planned_iops: f64,
-        /// I/Os per second that were predicted for the advised run.
+        /// Predicted I/Os per second of the advised run.
         predicted_iops: f64,
         /// I/Os per second of the advised run.
         advised_iops: f64,

@@ -1,4 +1,4 @@
-//! What streams, relays and the routers of VPNs did in a cell.
+//! Results of streams, relays and VPN routers in a cell.
 
 use std::collections::BTreeMap;
 
@@ -6,106 +6,105 @@ use crate::FlowReport;
 use crate::table::tables;
 
 tables! {
-    /// What one `[[stream]]` measured, of all its connections.
+    /// Results of one `[[stream]]`, over all its connections.
     StreamResult {
         /// The host that sent.
         host: String,
-        /// The relay that it went through.
+        /// Its relay, if any.
         through: Option<String>,
-        /// Bytes per second of all its connections together; null when one had fewer than two marks.
+        /// Bytes per second of all its connections together; null if one had fewer than two marks.
         bytes_per_s: Option<f64> => BytesPerS,
-        /// The mean of one.
+        /// The mean per connection.
         flow_bytes_per_s: Option<f64> => BytesPerS,
         /// Jain's index of fairness of its connections.
         fairness: Option<f64> => Ratio,
-        /// From before a mark was offered to the socket until its echo was read: least.
+        /// Round-trip latency of a mark, from before it was passed to the socket until its echo was read: minimum.
         latency_min_ns: Option<u64> => Ns,
-        /// From before a mark was offered to the socket until its echo was read: mean.
+        /// Round-trip latency of a mark: mean.
         latency_mean_ns: Option<f64> => Ns,
-        /// From before a mark was offered to the socket until its echo was read: median.
+        /// Round-trip latency of a mark: median.
         latency_p50_ns: Option<u64> => Ns,
-        /// From before a mark was offered to the socket until its echo was read: 99th percentile.
+        /// Round-trip latency of a mark: 99th percentile.
         latency_p99_ns: Option<u64> => Ns,
-        /// From before a mark was offered to the socket until its echo was read: greatest.
+        /// Round-trip latency of a mark: maximum.
         latency_max_ns: Option<u64> => Ns,
-        /// From before a mark was offered to the socket until the receiver had read it: mean.
+        /// One-way latency of a mark, from before it was passed to the socket until the receiver had read it: mean.
         one_way_mean_ns: Option<f64> => Ns,
-        /// From before a mark was offered to the socket until the receiver had read it: median.
+        /// One-way latency of a mark: median.
         one_way_p50_ns: Option<u64> => Ns,
-        /// From before a mark was offered to the socket until the receiver had read it: 99th percentile.
+        /// One-way latency of a mark: 99th percentile.
         one_way_p99_ns: Option<u64> => Ns,
-        /// From before a mark was offered to the socket until the receiver had read it: greatest.
+        /// One-way latency of a mark: maximum.
         one_way_max_ns: Option<u64> => Ns,
-        /// Segments retransmitted.
+        /// Retransmitted segments.
         retransmits: u64 => Packets,
-        /// Times that a sender was seen in slow start again.
+        /// Number of returns of a sender to slow start, as sampled.
         slow_start_returns: u64 => Count,
-        /// From when on it was measured, CLOCK_MONOTONIC.
+        /// Start of the measured interval, CLOCK_MONOTONIC.
         measured_from_ns: u64,
-        /// Until when.
+        /// End of the measured interval.
         measured_to_ns: u64,
         /// Each connection.
         flows: Vec<FlowReport>,
     }
 
-    /// What one `[[relay]]` did. What waited in it is of all flows together in their busier direction, in the
-    /// samples while it was measured: receive queue, own memory, and what the send queue had not sent.
+    /// Results of one `[[relay]]`. Its backlog is the sum over all flows in their busier direction, from samples
+    /// during the measured interval: receive queue, own memory, and unsent data in the send queue.
     RelayResult {
         /// Its host.
         host: String,
         /// Flows that ended with a FIN from both sides.
         finished: u64 => Count,
-        /// Flows that were reset, or cut off at the end.
+        /// Flows that were reset, or aborted at the end.
         lost: u64 => Count,
         /// Flows whose other end could not be reached.
         not_connected: u64 => Count,
-        /// Bytes passed on to its target.
+        /// Bytes forwarded to its target.
         onward_bytes: u64 => Bytes,
-        /// Bytes passed back to clients.
+        /// Bytes forwarded to clients.
         back_bytes: u64 => Bytes,
-        /// By what it held flows' backlogs, as `wansan relay --law` names it; null in runs from before it
-        /// was recorded.
+        /// The control law for flows' backlogs, as in `wansan relay --law`; null in runs of versions that
+        /// did not record it.
         law: Option<String> => Text of Laws,
-        /// Times that it began to signal ECE while it was measured.
+        /// Number of times that it began to signal ECE during the measured interval.
         ece_signals: Option<u64> => Count [Tcp],
-        /// Times, from its start to its end, that signals were of no use to a flow and the window alone
-        /// held its backlog, by the reason.
+        /// Number of times, from its start to its end, that ECE had no effect on a flow and the window alone
+        /// limited its backlog, by reason.
         fallbacks: BTreeMap<String, u64> => Count of Fallbacks,
-        /// Bytes that waited in it: mean of the samples.
+        /// Backlog in bytes: mean of the samples.
         backlog_mean_bytes: Option<f64> => Bytes [Tcp],
-        /// Bytes that waited in it: 99th percentile of the samples.
+        /// Backlog in bytes: 99th percentile of the samples.
         backlog_p99_bytes: Option<u64> => Bytes [Tcp],
-        /// Bytes that waited in it: greatest.
+        /// Backlog in bytes: maximum.
         backlog_max_bytes: Option<u64> => Bytes [Tcp],
-        /// How long a byte waited there that came when a sample was taken, until it had been sent: mean
-        /// of all flows' samples.
+        /// Queueing delay of a byte that arrived at a sample, until it was sent: mean of all flows'
+        /// samples.
         backlog_mean_ns: Option<f64> => Ns [Tcp],
-        /// How long such a byte waited: 99th percentile of all flows' samples.
+        /// Queueing delay: 99th percentile of all flows' samples.
         backlog_p99_ns: Option<f64> => Ns [Tcp],
-        /// How long such a byte waited: greatest.
+        /// Queueing delay: maximum.
         backlog_max_ns: Option<f64> => Ns [Tcp],
     }
 
-    /// What the tunnels of one router carried and cost while its cell was measured.
+    /// Traffic and cost of one router's tunnels during the measured interval.
     RouterUsage by router {
         /// The router.
         router: String,
         /// `wireguard` or `ipsec`.
         vpn: String,
-        /// How its tunnels encrypt.
+        /// The ciphers of its tunnels.
         ciphers: Vec<String>,
-        /// Bytes of inner IP packets that went into the tunnels here.
+        /// Bytes of inner IP packets that entered the tunnels here.
         sent_bytes: u64 => Bytes,
         /// Bytes of inner IP packets that came out of the tunnels here.
         received_bytes: u64 => Bytes,
-        /// Inner packets that found no room in the queues of its tunnels' devices, before they were
-        /// encrypted.
+        /// Inner packets dropped before encryption because a tunnel device's queue was full.
         dropped_packets: u64 => Packets,
-        /// Outer packets that found no room in the buffers of its UDP sockets, before they were decrypted.
+        /// Outer packets dropped before decryption because a UDP socket's buffer was full.
         dropped_sealed_packets: u64 => Packets,
-        /// Processor time of the router's VPN program, user and system.
+        /// CPU time of the router's VPN program, user and system.
         cpu_ns: u64 => Ns,
-        /// `cpu_ns` in seconds for each 2^30 bytes that were sent or received; null when none were.
+        /// `cpu_ns` in seconds per 2^30 bytes sent or received; null if there were none.
         cpu_s_per_gib: Option<f64> => SPerGib,
     }
 }

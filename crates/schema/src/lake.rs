@@ -1,21 +1,21 @@
-//! What a lake has beside records: the sessions of many recordings, and what each of them waited for.
+//! The tables of a lake beside the records: the sessions of many recordings, and their waits.
 
 use crate::table::{Table, Unit, tables};
 
 tables! {
-    /// `sessions`: how one session of a recording fared while it was measured.
+    /// `sessions`: results of one session of a recording in the measured interval.
     LakeSession {
         /// The recording.
         run: String,
-        /// The session: ISID and TSIH, as folders of records have it.
+        /// The session: ISID and TSIH, as in the names of record folders.
         session: String,
-        /// The initiator's address and port; empty where no connection was recorded.
+        /// The initiator's address and port; empty if no connection was recorded.
         initiator: String,
-        /// The target's address and port; empty where no connection was recorded.
+        /// The target's address and port; empty if no connection was recorded.
         target: String,
-        /// For how long it was measured, in seconds.
+        /// Length of the measured interval, in seconds.
         measured_s: f64,
-        /// I/Os that were completed meanwhile.
+        /// I/Os completed in it.
         ios: u64 => Count,
         /// The same per second.
         iops: f64 => PerS,
@@ -23,36 +23,36 @@ tables! {
         in_flight_mean: f64 => Count,
         /// Mean latency.
         latency_mean_ns: f64 => Ns,
-        /// Half of the I/Os took at most this long.
+        /// Median latency.
         latency_p50_ns: u64 => Ns,
-        /// All but one in a hundred took at most this long.
+        /// 99th percentile of the latency.
         latency_p99_ns: u64 => Ns,
-        /// Records of the recording that were lost because memory was used up.
+        /// Records of the recording that were dropped because its memory was full.
         records_dropped: u64 => Count,
     }
 
-    /// `waits`: what the I/Os of a session waited for, by cause, layer, way and source. The `wait_ns` of a session add up
+    /// `waits`: the waits of a session's I/Os, by cause, layer, direction and source. The `wait_ns` of a session add up
     /// to its `latency_mean_ns`.
     LakeWait {
         /// The recording.
         run: String,
-        /// The session: ISID and TSIH, as folders of records have it.
+        /// The session: ISID and TSIH, as in the names of record folders.
         session: String,
-        /// What has to be relieved for it to be shorter: the limit that it belongs to.
+        /// Its limit, which has to be relieved to shorten it.
         limited_by: String,
-        /// Its cause, as results have it.
+        /// Its cause, by its name in results.
         cause: String,
-        /// The layer that had the I/Os meanwhile.
+        /// The layer that held the I/Os during it.
         layer: String,
-        /// `to_target` or `to_initiator`; empty while a program or the store had them.
+        /// `to_target` or `to_initiator`; empty if a program or the store held them.
         way: String,
-        /// What it is derived from.
+        /// The records that it is derived from.
         source: String,
-        /// The I/Os that it is a mean of.
+        /// The number of I/Os that it is averaged over.
         ios: u64 => Count,
-        /// Its mean length.
+        /// Its mean duration.
         wait_ns: f64 => Ns,
-        /// How much of that may belong to the waits beside it.
+        /// Its uncertainty: the part that may belong to adjacent waits.
         uncertain_ns: f64 => Ns,
         /// Its share of the latency, 0 to 1.
         share: f64 => Ratio,
@@ -80,7 +80,7 @@ fn section(table: &Table) -> String {
     let (name, about) = about.split_once(": ").unwrap_or(("", &about));
     let (first, rest) = about.split_at(about.chars().next().map_or(0, char::len_utf8));
     let mut text = format!("\n## {name}\n\n{}{rest}\n\n", first.to_uppercase());
-    text += "| column | unit | what it holds |\n|---|---|---|\n";
+    text += "| column | unit | description |\n|---|---|---|\n";
     for field in table.fields {
         let unit = field.unit.map_or("", Unit::name);
         text += &format!("| `{}` | {unit} | {} |\n", field.name, field.about());

@@ -1,17 +1,16 @@
 //! What a run folder's `manifest.json` and `results.json` hold, each result declared once.
 //!
-//! [`Results`] and [`Manifest`] are what the lab fills and writes, and what insight and `wansan lab` read
-//! again. What an earlier version of wansan did not write yet is absent there: a field has its default
-//! then. The tables that the structs are made of ([`table`]) know each field's unit, sentence and type, and
-//! what a plan must have for it; from them come
+//! The lab fills and writes [`Results`] and [`Manifest`]; insight and `wansan lab` read them. Fields that an
+//! earlier version of wansan did not write have their defaults. The tables that define the structs ([`table`])
+//! have each field's unit, description and type, and its requirements on the plan; they generate
 //!
 //! - [`metric::metrics`], the names that `[[expect]]` and `[[paper.known]]` of plans accept,
-//! - [`CellResult::singles`], from which the report offers its axes, and which `wansan lab compare` and
-//!   `wansan lab export` put side by side,
+//! - [`CellResult::singles`], the axes that the report offers, and the numbers that `wansan lab compare` and
+//!   `wansan lab export` list,
 //! - [`typescript::types`], the page's types,
 //! - [`page::page`], `docs/reference/results.md`, and [`lake::page`], `docs/reference/lake.md`.
 //!
-//! A new result is a line in a table, and the place that fills it. The crate is pure.
+//! A new result is a line in a table, and the code that fills it. The crate is pure.
 
 mod cell;
 mod change;

@@ -1,4 +1,4 @@
-//! manifest.json: everything that a later reader needs to trust a result or to repeat it.
+//! manifest.json: everything that a reader needs to trust or repeat a result.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ tables! {
     Manifest {
         /// The plan's name.
         plan: String,
-        /// The file that it was read from.
+        /// The plan's file.
         plan_file: String,
         /// Whether that is its quick form.
         quick: bool,
@@ -21,42 +21,42 @@ tables! {
         files: BTreeMap<String, FileFacts>,
         /// The parameters set over the plan in the advised phase.
         advised: BTreeMap<String, String>,
-        /// Where all randomness began.
+        /// The random seed.
         seed: Option<u32>,
         /// wansan's version.
         wansan_version: Option<String>,
         /// The commit that it was built from, or `unknown`.
         wansan_commit: Option<String>,
-        /// How the lab got the right to make namespaces.
+        /// How the lab got the privilege to create namespaces.
         rights: String,
         /// The machine.
         machine: Machine,
         /// Readings of both clocks, to convert between them: records are CLOCK_MONOTONIC.
         clock_anchors: Vec<ClockAnchor>,
-        /// Switched off on every link, by ethtool's names.
+        /// Offloads disabled on every link, by ethtool's names.
         offloads_off: Vec<String>,
-        /// The longest super-frame that a host leaves to its link to segment; the emulator cuts it
-        /// into packets. As Linux has it, `gso_max_size`. By netem, hosts send packets one by one.
+        /// The largest super-frame that a host leaves to its link to segment (Linux: `gso_max_size`); the emulator
+        /// segments it. With netem, hosts send packets one by one.
         super_frame_max_bytes: u32,
-        /// What a byte on a path is.
+        /// The definition of a byte on a path.
         path_bytes: String,
-        /// The real computers that are its hosts; none in another world.
+        /// The real computers that serve as hosts; none in other worlds.
         hosts: Vec<HostFacts>,
-        /// What their paths were like before the first cell, measured in both directions.
+        /// Measurements of their paths before the first cell, in both directions.
         measured_paths: Vec<MeasuredPath>,
-        /// The workers of an engine that have run its cells; none where the lab has.
+        /// The workers of a cluster that ran its cells; none if the lab ran them itself.
         workers: Vec<WorkerFacts>,
-        /// What was built and measured in each cell.
+        /// The world of each cell.
         cells: Vec<CellFacts>,
     }
 
-    /// A real computer that is a host.
+    /// A real computer that serves as a host.
     HostFacts {
         /// Its name in the plan.
         host: String,
-        /// What `ssh` calls it.
+        /// Its destination for `ssh`.
         ssh: String,
-        /// The user that programs ran as there, by number.
+        /// The numeric user ID of the programs there.
         uid: u32,
         /// The version of `wansan` there.
         wansan_version: String,
@@ -68,7 +68,7 @@ tables! {
         machine: Machine,
     }
 
-    /// A worker of an engine.
+    /// A worker of a cluster.
     WorkerFacts {
         /// Its address.
         worker: String,
@@ -80,12 +80,12 @@ tables! {
         wansan_sha256: String,
         /// The computer.
         machine: Machine,
-        /// A reading of both its clocks: records of cells in its namespaces are of its CLOCK_MONOTONIC.
+        /// A reading of both its clocks: records of cells in its namespaces use its CLOCK_MONOTONIC.
         clock_anchor: ClockAnchor,
     }
 
-    /// What a path between two real hosts was like in one direction before the first cell: one TCP connection
-    /// without any other load (`wansan stream send`).
+    /// Measurement of a path between two real hosts in one direction before the first cell: one TCP connection
+    /// without other load (`wansan stream send`).
     MeasuredPath {
         /// Its name in the plan.
         path: String,
@@ -93,76 +93,76 @@ tables! {
         from: String,
         /// The host that received.
         to: String,
-        /// The shortest round trip of a mark in the stream.
+        /// The minimum RTT of a mark in the stream.
         rtt_min_ns: Option<u64>,
-        /// The median of those, while the stream filled the path.
+        /// The median RTT, while the stream filled the path.
         rtt_p50_ns: Option<u64>,
-        /// What the stream reached.
+        /// The throughput of the stream.
         bytes_per_s: Option<f64>,
-        /// Segments that were sent again.
+        /// Retransmitted segments.
         retransmits: u64,
-        /// Their share of all segments, each taken to be full (1,448 bytes): what was lost, about.
+        /// Their share of all segments, assumed to be full (1,448 bytes): approximately the loss rate.
         lost_share: Option<f64>,
-        /// For how long it sent, in seconds.
+        /// The duration of the stream, in seconds.
         elapsed_s: f64,
     }
 
-    /// What the clock of a real host showed while a cell ran. Its records are converted by it.
+    /// The clock of a real host during a cell, by which its records are converted.
     ClockFacts {
         /// The host.
         host: String,
-        /// A moment of its CLOCK_MONOTONIC.
+        /// A reference time of its CLOCK_MONOTONIC.
         at_ns: u64,
-        /// By how much that was ahead of the lab's then.
+        /// Its offset from the lab's clock at that time; positive if it is ahead.
         ahead_ns: i64,
-        /// By how much it gained on the lab's, in ns for each second.
+        /// Its drift against the lab's clock, in ns per second.
         drift_ppb: f64,
-        /// What that is estimated from: `packets`, what two hosts saw of the same I/Os; or `exchanges` over ssh.
+        /// The method: `packets`, from I/Os that two hosts observed; or `exchanges` over ssh.
         by: String,
-        /// The other host that saw these, or `lab`.
+        /// The other host, or `lab`.
         relative_to: String,
-        /// By how much the conversion to that one's clock may be wrong at most, as long as both clocks are even.
+        /// The maximum error of the conversion to that host's clock, if both clocks run evenly.
         error_ns: u64,
     }
 
     /// A file that the plan names.
     FileFacts {
-        /// The SHA-256 of what is in it, in hexadecimal.
+        /// The SHA-256 of its content, in hexadecimal.
         sha256: String,
-        /// Where its copy is, from the run's folder.
+        /// The path of its copy, relative to the run's folder.
         copy: String,
     }
 
-    /// What is known about the machine. What it does not tell is empty.
+    /// Facts about the machine. Unknown ones are empty.
     Machine {
         /// Kernel name, release and version, as uname(2) gives them.
         kernel: String,
         /// Architecture.
         architecture: String,
-        /// The processor's name.
+        /// The CPU model.
         cpu: String,
-        /// How many processors the lab may use.
+        /// The number of CPUs available to the lab.
         cpus: u64,
         /// Memory in bytes.
         memory_bytes: u64,
         /// The kernel's clock source.
         clock_source: String,
-        /// How often a second the kernel's scheduler ticks, where its configuration can be read, and
-        /// what else is known about scheduling, by the names of the files that say it.
+        /// The kernel's scheduler tick rate, if its configuration can be read, and other scheduling settings, by
+        /// the names of their files.
         scheduling: BTreeMap<String, String>,
-        /// Congestion controls that the kernel has (`net.ipv4.tcp_available_congestion_control`).
+        /// Available congestion controls (`net.ipv4.tcp_available_congestion_control`).
         congestion_controls_available: String,
-        /// Those that any process may choose (`net.ipv4.tcp_allowed_congestion_control`).
+        /// Those that unprivileged processes may use (`net.ipv4.tcp_allowed_congestion_control`).
         congestion_controls_allowed: String,
     }
 
-    /// CLOCK_MONOTONIC and CLOCK_REALTIME at one moment.
+    /// CLOCK_MONOTONIC and CLOCK_REALTIME read together.
     ClockAnchor {
         /// CLOCK_MONOTONIC.
         monotonic_ns: u64,
         /// CLOCK_REALTIME, since 1970.
         realtime_ns: u64,
-        /// How long reading both took: the anchor's uncertainty.
+        /// The time to read both: the anchor's uncertainty.
         uncertainty_ns: u64,
     }
 
@@ -170,7 +170,7 @@ tables! {
     CellFacts {
         /// The cell's number.
         cell: u64,
-        /// The worker of an engine that has run it; null where the lab has.
+        /// The worker that ran it; null if the lab did.
         worker: Option<String>,
         /// The congestion control of its connections.
         congestion_control: ControlFacts,
@@ -182,21 +182,21 @@ tables! {
         programs: BTreeMap<String, String>,
         /// Its tunnels.
         tunnels: Vec<TunnelFacts>,
-        /// What the emulator achieved on each direction of each path.
+        /// The emulator's accuracy in each direction of each path.
         paths: Vec<PathFacts>,
-        /// How netem was set up in the wan's namespace, if it carried the packets.
+        /// netem's configuration in the WAN's namespace, if it emulated the paths.
         netem_commands: Vec<String>,
-        /// Frames lost because the emulator did not run for too long.
+        /// Frames lost because the emulator was not scheduled in time.
         emulator_ring_drops: u64,
-        /// Frames that had nowhere to go.
+        /// Frames without a destination.
         emulator_strays: u64,
-        /// Frames of which no wire packets could be made, dropped.
+        /// Frames dropped because they could not be segmented into wire packets.
         emulator_offloaded: u64,
         /// Frames that the kernel refused to send.
         emulator_send_failures: u64,
-        /// Processor time of the emulator.
+        /// CPU time of the emulator.
         emulator_cpu_ns: u64,
-        /// How the emulator's thread was scheduled.
+        /// The scheduling policy of the emulator's thread.
         emulator_scheduling: String,
     }
 
@@ -204,10 +204,10 @@ tables! {
     ControlFacts {
         /// Its name.
         name: String,
-        /// `lab`: one of ours, which the lab loaded for the run; `before`: one of ours that was loaded
-        /// already; `simulator`: any of a simulated world; `kernel`: any other.
+        /// `lab`: wansan's, loaded by the lab for the run; `before`: wansan's, already loaded;
+        /// `simulator`: any in a simulated world; `kernel`: any other.
         origin: String,
-        /// What it was loaded with: null of the kernel's, and where that cannot be seen.
+        /// Its parameters: null for the kernel's, and if they cannot be read.
         parameters: Option<Value>,
     }
 
@@ -217,35 +217,35 @@ tables! {
         name: String,
         /// `host` or `router`.
         role: String,
-        /// The address that others reach it at.
+        /// Its address for other hosts.
         address: String,
         /// All its addresses by interface.
         addresses: BTreeMap<String, Vec<String>>,
-        /// Its routes to what lies behind its neighbours, as `ip route` has them.
+        /// Its routes beyond its neighbours, in the syntax of `ip route`.
         routes: Vec<String>,
-        /// Its rules, as `ip rule` has them.
+        /// Its rules, in the syntax of `ip rule`.
         rules: Vec<String>,
         /// The kernel settings in force in its namespace.
         settings: BTreeMap<String, String>,
     }
 
-    /// A tunnel that is up.
+    /// An established tunnel.
     TunnelFacts {
         /// Its name.
         name: String,
         /// `wireguard` or `ipsec`.
         vpn: String,
-        /// How IPsec encrypts; null of WireGuard.
+        /// The cipher of IPsec; null for WireGuard.
         cipher: Option<String>,
-        /// What serves it at both ends.
+        /// The program at both ends.
         program: String,
         /// The device at the near router; none in a simulated world. IPsec tunnels that end at one router share its device.
         near_device: String,
         /// The device at the far router.
         far_device: String,
-        /// The longest packet that goes through it, so that no outer packet is fragmented.
+        /// The longest packet that fits through it without fragmentation of the outer packet.
         mtu_bytes: u32,
-        /// By how much the longest packet grows.
+        /// The encapsulation overhead of the longest packet.
         overhead_bytes: u32,
     }
 
@@ -255,11 +255,11 @@ tables! {
         name: String,
         /// The requested one-way delay.
         delay_ns: u64,
-        /// How much later half of the frames left than they should have.
+        /// Lateness of frames: median.
         lateness_p50_ns: u64,
-        /// The same for 99 of 100 frames.
+        /// Lateness of frames: 99th percentile.
         lateness_p99_ns: u64,
-        /// The same for all frames.
+        /// Lateness of frames: maximum.
         lateness_max_ns: u64,
         /// Packets that came in.
         in_packets: u64,

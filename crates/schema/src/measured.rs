@@ -1,37 +1,37 @@
-//! What records tell of a cell: its windows, its stalls, and the time below the socket.
+//! Results from a cell's records: its windows, its stalls, and the time below the socket.
 
 use std::collections::BTreeMap;
 
 use crate::table::tables;
 
 tables! {
-    /// What the congestion windows of the sending host did in the measured time: all its connections.
+    /// The congestion windows of all connections of the sending host in the measured interval.
     CwndUse {
         /// Connections.
         connections: u64 => Count,
-        /// Greatest sum of all windows, in segments.
+        /// Maximum sum of all windows, in segments.
         sum_max_packets: u64 => Packets,
-        /// Mean of that sum, in segments; null in results of versions that did not say it.
+        /// Mean of that sum, in segments; null in results of versions without it.
         sum_mean_packets: Option<f64> => Packets,
-        /// How far the window that moved least fell below its greatest, as a share of that: 0 is flat.
+        /// The drop of the steadiest window from its maximum, as a share of the maximum: 0 is flat.
         least_swing: f64 => Ratio,
-        /// The same of the window that moved most.
+        /// The same for the window that varied most.
         most_swing: f64 => Ratio,
-        /// Reductions of a window without a loss.
+        /// Window reductions without a loss.
         cwr_events: u64 => Count,
         /// Fast recoveries.
         recovery_events: u64 => Count,
-        /// Retransmission time-outs.
+        /// Retransmission timeouts.
         loss_events: u64 => Count,
     }
 
-    /// What the I/Os of a cell waited for. Times are means over the I/Os; they add up to the latency.
+    /// The waits of a cell's I/Os. Times are means over the I/Os; they add up to the latency.
     WaitUse {
-        /// I/Os that were completed and of which all crossings were recorded.
+        /// Completed I/Os with all crossings recorded.
         ios: u64 => Count,
         /// Their latency.
         latency_ns: f64 => Ns,
-        /// How much of it may belong to the waits beside those that it is counted to.
+        /// The part of it that may belong to a wait adjacent to the one that it is assigned to.
         uncertain_ns: f64 => Ns,
         /// The waits by their causes.
         causes: BTreeMap<String, WaitCause> => Group of Waits,
@@ -51,45 +51,45 @@ tables! {
     WaitSum {
         /// The cause.
         cause: String,
-        /// The layer that had the I/Os meanwhile.
+        /// The layer that held the I/Os during it.
         layer: String,
-        /// Which way the bytes go that waited, `to_target` or `to_initiator`; null while a program or the
-        /// store had them.
+        /// The direction of the waiting bytes, `to_target` or `to_initiator`; null if a program or the
+        /// store held them.
         way: Option<String>,
-        /// What it is derived from: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`.
+        /// Its source: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`.
         source: String,
         /// Their length.
         mean_ns: f64,
-        /// How much of that may belong to the waits beside them.
+        /// The part of that which may belong to adjacent waits.
         uncertain_ns: f64,
     }
 
-    /// What stalls cost the I/Os of a cell.
+    /// The cost of stalls to a cell's I/Os.
     StallUse {
-        /// The cause that cost most, if that is a twentieth of the mean latency or more; else `none`.
+        /// The most costly cause, if it costs 5 % of the mean latency or more; else `none`.
         cause: String => Text of Causes,
-        /// I/Os that were completed.
+        /// Completed I/Os.
         ios: u64 => Count,
-        /// What all stalls cost, as a mean over the I/Os.
+        /// The cost of all stalls, as a mean over the I/Os.
         cost_ns: f64 => Ns,
-        /// Round trips that an I/O took, as a mean: one, and one for each stall that ended with an
+        /// Mean number of round trips per I/O: one, plus one for each stall that ended with an
         /// acknowledgement or an R2T.
         round_trips: f64 => Count,
         /// Each cause, the most costly first.
         causes: Vec<CauseUse>,
     }
 
-    /// What one cause cost.
+    /// The cost of one cause.
     CauseUse {
         /// The cause's name.
         cause: String,
         /// Stalls.
         stalls: u64,
-        /// I/Os that had one at least.
+        /// I/Os with at least one.
         ios: u64,
         /// Its cost, as a mean over all I/Os.
         cost_ns: f64,
-        /// The stall that cost most, to be looked at.
+        /// The most costly stall, as an example.
         example: Example,
     }
 
@@ -99,9 +99,9 @@ tables! {
         session: String,
         /// Its Initiator Task Tag.
         task: u32,
-        /// From when on it could have gone on, CLOCK_MONOTONIC.
+        /// When it began, CLOCK_MONOTONIC.
         from_ns: u64,
-        /// When it went on.
+        /// When it ended.
         to_ns: u64,
         /// The packets that show it.
         packets: Vec<ShownPacket>,
@@ -109,7 +109,7 @@ tables! {
 
     /// A packet that shows a stall.
     ShownPacket {
-        /// What it has to do with it.
+        /// Its role in the stall.
         role: String,
         /// Its row in `packet.parquet`, from 0.
         packet: u64,
@@ -117,14 +117,14 @@ tables! {
         sent_ns: u64,
     }
 
-    /// Where the latency of a cell's I/Os goes, derived from the kernel's stamps. Times are means over the I/Os
+    /// The breakdown of the latency of a cell's I/Os, from the kernel's time stamps. Times are means over the I/Os
     /// that were split; they add up to `latency_ns`.
     BelowSocket {
-        /// Whose records it is derived from: `both`, `initiator` or `target`.
+        /// The end whose records it is derived from: `both`, `initiator` or `target`.
         recorded: String = "both",
         /// I/Os that were split.
         ios: u64 => Count,
-        /// Those that were not, by the reason.
+        /// Those that were not, by reason.
         untold: BTreeMap<String, u64> => Count of Untold,
         /// The latency of those that were split.
         latency_ns: f64 => Ns,
@@ -132,40 +132,40 @@ tables! {
         initiator_ns: f64 => Ns,
         /// In the target's program.
         target_ns: f64 => Ns,
-        /// Beyond the only end that has recorded it.
+        /// Beyond the only end that recorded it.
         beyond_ns: f64 => Ns,
-        /// Both ways together.
+        /// Both directions together.
         both_ways: LegUse => Group,
-        /// On the way to the target.
+        /// In the direction to the target.
         to_target: LegUse => Group,
-        /// On the way to the initiator.
+        /// In the direction to the initiator.
         to_initiator: LegUse => Group,
         /// Round trips of an I/O.
         round_trips: f64 => Count,
-        /// How much may belong to a part beside the one that it is counted to.
+        /// The part that may belong to an adjacent one.
         uncertain_ns: f64 => Ns,
-        /// The stamps that it is derived from.
+        /// The time stamps that it is derived from.
         stamps: StampCount => Group,
     }
 
-    /// Parts of the way from one program to the other, means over I/Os.
+    /// Stages of one direction, from one program to the other; means over I/Os.
     LegUse {
-        /// With the sending program, until the send buffer had room.
+        /// In the sending program, until the send buffer had room.
         no_room_ns: f64 => Ns,
-        /// So much of that while all that the buffer has room for was in flight: it is too small for the
+        /// The part of that during which the whole buffer was in flight: it is too small for the
         /// path.
         no_room_buffer_ns: f64 => Ns,
-        /// So much of that while the buffer's own bytes waited for the congestion window.
+        /// The part of that during which the buffer's bytes waited for the congestion window.
         no_room_cwnd_ns: f64 => Ns,
-        /// So much of that while they waited for the receiver's window.
+        /// The part of that during which they waited for the receiver's window.
         no_room_rwnd_ns: f64 => Ns,
-        /// In the send buffer while the congestion window, or what paces it, let nothing out.
+        /// In the send buffer while the congestion window, or pacing, blocked sending.
         cwnd_ns: f64 => Ns,
-        /// In the send buffer while the receiver's window let nothing out.
+        /// In the send buffer while the receiver's window blocked sending.
         rwnd_ns: f64 => Ns,
         /// In the send buffer while Nagle's algorithm held a short segment.
         nagle_ns: f64 => Ns,
-        /// In the send buffer for none of these, or for what nobody can tell.
+        /// In the send buffer for another or an unknown reason.
         other_ns: f64 => Ns,
         /// In the device's queue: from the queueing discipline to the device.
         device_queue_ns: f64 => Ns,
@@ -175,16 +175,16 @@ tables! {
         receive_buffer_ns: f64 => Ns,
     }
 
-    /// How many calls the programs made on their sockets, and how many of them have no stamp.
+    /// The number of the programs' socket calls, and of those without a time stamp.
     StampCount {
-        /// Calls that gave bytes.
+        /// Write calls.
         sends: u64 => Count,
-        /// Those without a time at the device: the kernel gave the stamp to a later call whose bytes are in
+        /// Those without a time at the device: the kernel assigned the time stamp to a later call with bytes in
         /// the same segment, or lost it.
         sends_unstamped: u64 => Count,
-        /// Calls that took bytes.
+        /// Read calls.
         receives: u64 => Count,
-        /// Those without a time of arrival.
+        /// Those without an arrival time.
         receives_unstamped: u64 => Count,
     }
 }

@@ -38,7 +38,7 @@ pub fn page() -> String {
     for table in tables() {
         let _ = write!(
             text,
-            "\n## `{}`\n\n{}\n\n| field | type | what it is |\n|---|---|---|\n",
+            "\n## `{}`\n\n{}\n\n| field | type | description |\n|---|---|---|\n",
             table.name,
             table.about()
         );

@@ -1,4 +1,4 @@
-//! What a cell's paths did, as whoever carried their packets says it.
+//! Counters of a cell's paths, as reported by their emulator.
 
 use crate::table::tables;
 
@@ -8,7 +8,7 @@ tables! {
     PathResult {
         /// Its name, such as `upper:forward`.
         name: String,
-        /// Bytes of layer 2 that count for each packet beyond its Ethernet frame.
+        /// Layer 2 overhead per packet in addition to its Ethernet frame, in bytes.
         overhead_bytes: u32,
         /// Whether it is down, or was at the end.
         is_down: bool,
@@ -20,11 +20,11 @@ tables! {
         out_packets: u64,
         /// Their bytes.
         out_bytes: u64,
-        /// Packets that were dropped, whatever by.
+        /// Packets dropped for any reason.
         dropped_packets: u64,
         /// Those dropped by the queue, or by a full delay line.
         queue_drops: u64,
-        /// Those taken by random or listed loss.
+        /// Those dropped by random or listed loss.
         loss_drops: u64,
         /// Those lost because the path was down.
         outage_drops: u64,
@@ -32,7 +32,7 @@ tables! {
         marked_packets: u64,
         /// Copies made.
         duplicated_packets: u64,
-        /// Packets with a spoiled bit.
+        /// Packets with a flipped bit.
         corrupted_packets: u64,
         /// Packets held back so that others overtake them.
         reordered_packets: u64,
@@ -40,25 +40,25 @@ tables! {
         queue_packets: u64,
         /// Their bytes.
         queue_bytes: u64,
-        /// The most packets that ever waited.
+        /// Maximum number of packets that waited.
         queue_high_water_packets: u64,
-        /// The most bytes that ever waited.
+        /// Maximum number of bytes that waited.
         queue_high_water_bytes: u64,
         /// The delay that is requested, or was at the end.
         delay_asked_ns: u64,
-        /// What half of the packets were to be delayed at most, as jitter drew it for each, since the
-        /// delay was last changed; null when none has left since.
+        /// Intended delay, with each packet's jitter, since the delay was last changed: median; null if no packet has
+        /// left since.
         delay_asked_p50_ns: Option<u64>,
-        /// The same for 99 of 100 packets.
+        /// The same: 99th percentile.
         delay_asked_p99_ns: Option<u64>,
-        /// How long half of these packets were delayed at most until they were handed to the kernel.
+        /// Actual delay of these packets until they were passed to the kernel: median.
         delay_achieved_p50_ns: Option<u64>,
-        /// The same for 99 of 100 packets.
+        /// The same: 99th percentile.
         delay_achieved_p99_ns: Option<u64>,
         /// The rate that is requested, or was at the end; null when it is unlimited.
         rate_asked_bits_per_s: Option<u64>,
-        /// The most that came out in any half second since the rate was last changed; null when it did
-        /// not last as long.
+        /// Maximum output in any half second since the rate was last changed; null if that is less than half a
+        /// second ago.
         rate_achieved_bits_per_s: Option<u64>,
         /// Its elements, the first one nearest the sender.
         elements: Vec<ElementResult>,
@@ -72,7 +72,7 @@ tables! {
         in_packets: u64,
         /// Their bytes.
         in_bytes: u64,
-        /// Packets that went on.
+        /// Packets that came out.
         out_packets: u64,
         /// Their bytes.
         out_bytes: u64,
@@ -82,7 +82,7 @@ tables! {
         marked_packets: u64,
         /// Copies that it made.
         duplicated_packets: u64,
-        /// Packets that it spoiled.
+        /// Packets that it corrupted.
         corrupted_packets: u64,
         /// Packets that it held back so that others overtake them.
         reordered_packets: u64,
@@ -90,30 +90,30 @@ tables! {
         depth_packets: u64,
         /// Their bytes.
         depth_bytes: u64,
-        /// The most packets that it ever held.
+        /// Maximum number of packets that it held.
         high_water_packets: u64,
-        /// The most bytes that it ever held.
+        /// Maximum number of bytes that it held.
         high_water_bytes: u64,
-        /// Time for which a link was sending.
+        /// Time during which a link was sending.
         busy_ns: u64,
     }
 
-    /// What netem says of one direction of a path. Bytes are those of Ethernet frames without preamble,
+    /// netem's counters for one direction of a path. Bytes are those of Ethernet frames without preamble,
     /// checksum and gap, and without the overhead that counts for the rate.
     NetemResult {
         /// Its name, such as `upper:forward`.
         name: String,
-        /// The settings that netem was given.
+        /// netem's settings.
         setting: String,
-        /// The packets that it holds at most, those on the delay line among them.
+        /// Its limit in packets, including those on the delay line.
         limit_packets: u32,
-        /// Where its random numbers began, which kernels say from Linux 6.7 on.
+        /// Its random seed, reported by Linux 6.7 and later.
         seed: Option<u64>,
         /// Packets that left.
         out_packets: u64,
         /// Their bytes.
         out_bytes: u64,
-        /// Packets that were lost, or found netem full: it counts them together.
+        /// Packets that were lost, or dropped because netem was full: it counts them together.
         dropped_packets: u64,
         /// Packets that were waiting or on the delay line at the end.
         held_packets: u64,
@@ -123,8 +123,8 @@ tables! {
 }
 
 impl PathResult {
-    /// By how much the 99th percentile of the delays is above the one that was asked, in nanoseconds; none if no
-    /// packet was delayed.
+    /// The excess of the 99th percentile of the delays over the intended one, in nanoseconds; none if no packet
+    /// was delayed.
     #[must_use]
     pub fn late_p99_ns(&self) -> Option<u64> {
         Some(

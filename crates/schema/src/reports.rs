@@ -1,13 +1,13 @@
-//! What programs that load a world say at their ends, as JSON on one line.
+//! Summaries that load programs print when they end, as one line of JSON.
 
 use std::collections::BTreeMap;
 
 use crate::table::tables;
 
 tables! {
-    /// What `wansan bench` measured between warm-up and end.
+    /// Results of `wansan bench` between warm-up and end.
     BenchReport {
-        /// The host that it ran on, in a world of the lab; empty of one started by hand.
+        /// Its host in a world of the lab; empty if started by hand.
         host: String,
         /// I/Os completed.
         ios: u64,
@@ -15,33 +15,33 @@ tables! {
         iops: f64,
         /// Payload bytes per second.
         bytes_per_s: f64,
-        /// I/Os that failed, over the whole load.
+        /// Failed I/Os, over the whole load.
         errors: u64,
-        /// What the first failed one said.
+        /// The error of the first failed one.
         first_error: Option<String>,
-        /// Pieces read whose content was compared.
+        /// Pieces read and compared.
         verified: u64,
-        /// Pieces whose content was wrong.
+        /// Pieces with wrong content.
         corrupt: u64,
-        /// Seconds measured.
+        /// Length of the measured interval, in seconds.
         elapsed_s: f64,
         /// Latencies, from submission to completion; null when no I/O was completed.
         latency_ns: Option<IoLatency>,
-        /// Start of what was measured, CLOCK_MONOTONIC.
+        /// Start of the measured interval, CLOCK_MONOTONIC.
         measured_from_ns: u64,
-        /// End of what was measured, CLOCK_MONOTONIC.
+        /// End of the measured interval, CLOCK_MONOTONIC.
         measured_to_ns: u64,
         /// Bytes per I/O.
         block_bytes: u32,
         /// I/Os kept in flight.
         parallel: u64,
-        /// Sessions and connections that took the place of lost ones, over the whole load.
+        /// Sessions and connections that replaced lost ones, over the whole load.
         recoveries: u64,
         /// Seconds without any connection, over the whole load.
         lost_s: f64,
-        /// What each connection of the session did, from warm-up to end.
+        /// Results of each connection of the session, from warm-up to end.
         connections: Vec<ConnectionReport>,
-        /// Record losses, when the load was recorded.
+        /// Dropped records, if the load was recorded.
         records_dropped: u64,
     }
 
@@ -63,7 +63,7 @@ tables! {
         max: u64,
     }
 
-    /// What one connection of the session did while the load was measured.
+    /// Results of one connection of the session in the measured interval.
     ConnectionReport {
         /// Its CID.
         cid: u32,
@@ -73,67 +73,68 @@ tables! {
         commands: u64,
         /// Their payload, in bytes.
         bytes: u64,
-        /// Commands under way on it, on average.
+        /// Mean number of commands in flight on it.
         in_flight_mean: f64,
-        /// Of them, those that waited for its socket to take them, on average.
+        /// Mean number of those that waited for its socket.
         waiting_mean: f64,
     }
 
-    /// What `wansan stream send` measured, of all its streams.
+    /// Results of `wansan stream send`, over all its streams.
     StreamReport {
-        /// Bytes per second of all streams together; null when that of one is not known.
+        /// Bytes per second of all streams together; null if that of one stream is unknown.
         bytes_per_s: Option<f64>,
-        /// Jain's index of fairness of the streams' throughput: 1 when they are alike, 1 ÷ their number
-        /// when one has all; null when that of one is not known.
+        /// Jain's index of fairness of the streams' throughput: 1 if all are equal, 1 ÷ their number if one has
+        /// everything; null if that of one stream is unknown.
         fairness: Option<f64>,
-        /// That of the marks of all streams; null when none came back.
+        /// Round-trip latency of the marks of all streams; null if no echo arrived.
         latency_ns: Option<MarkLatency>,
-        /// Of all streams; null when sender and receiver have not one clock.
+        /// One-way latency of the marks of all streams; null if sender and receiver do not share a clock.
         one_way_ns: Option<MarkLatency>,
-        /// Seconds measured.
+        /// Length of the measured interval, in seconds.
         elapsed_s: f64,
-        /// Distance of marks in bytes.
+        /// Distance between marks, in bytes.
         mark_every_bytes: u32,
-        /// Start of what was measured, CLOCK_MONOTONIC.
+        /// Start of the measured interval, CLOCK_MONOTONIC.
         measured_from_ns: u64,
-        /// End of what was measured, CLOCK_MONOTONIC.
+        /// End of the measured interval, CLOCK_MONOTONIC.
         measured_to_ns: u64,
-        /// Records lost, when TCP was recorded.
+        /// Dropped records, if TCP was recorded.
         records_dropped: u64,
         /// Each stream.
         flows: Vec<FlowReport>,
     }
 
-    /// What one stream measured.
+    /// Results of one stream.
     FlowReport {
         /// Its number, from 0.
         flow: u64,
-        /// The sender's end.
+        /// The sender's address.
         local: String,
-        /// The other end of its connection: the receiver, or a relay.
+        /// The peer's address: the receiver, or a relay.
         peer: String,
-        /// What the sender's kernel uses.
+        /// The sender's congestion control.
         congestion_control: String,
-        /// Bytes that the receiver read between the first and the last mark that came back while it was
-        /// measured; between the last one and that before it when only one did.
+        /// Bytes that the receiver read between the first and the last mark echoed in the measured interval; if
+        /// only one was, between that one and the previous one.
         bytes: u64,
-        /// These by the time between, of the receiver's clock; null when there were no two marks.
+        /// These divided by the time between them on the receiver's clock; null with fewer than two marks.
         bytes_per_s: Option<f64>,
-        /// From the moment before a mark was offered to the sender's socket until its echo was read; null
-        /// when none came back.
+        /// Round-trip latency of a mark, from before it was passed to the sender's socket until its echo was read;
+        /// null if no echo arrived.
         latency_ns: Option<MarkLatency>,
-        /// From that moment until the receiver had read the mark; null when they have not one clock.
+        /// One-way latency, from the same moment until the receiver had read the mark; null if they do not share a
+        /// clock.
         one_way_ns: Option<MarkLatency>,
-        /// Segments that the sender retransmitted.
+        /// Segments retransmitted by the sender.
         retransmits: u64,
-        /// Times that the sender was seen in slow start again, while it was measured, after it had left it
-        /// (RFC 5681 §3.1).
+        /// Number of returns of the sender to slow start in the measured interval, as sampled (RFC 5681
+        /// §3.1).
         slow_start_returns: u64,
     }
 
     /// Latencies in ns.
     MarkLatency {
-        /// How many were measured.
+        /// Number of measurements.
         count: u64,
         /// Least.
         min: u64,
@@ -147,41 +148,41 @@ tables! {
         max: u64,
     }
 
-    /// What `wansan relay` has done from its start to its end.
+    /// Totals of `wansan relay` from its start to its end.
     RelayEnd {
-        /// Connections that were accepted.
+        /// Accepted connections.
         accepted: u64,
-        /// Those of them that no network of the listener's list holds; they were reset.
+        /// Those from addresses outside the listener's networks; they were reset.
         turned_away: u64,
-        /// Those of them that the relay itself had made, as its target led to it; they were reset.
+        /// Those that the relay itself had made, because its target address led back to it; they were reset.
         looped: u64,
         /// Flows that ended with a FIN from both sides.
         finished: u64,
-        /// Flows that ended as a side was lost: reset by its peer, or given up.
+        /// Flows that ended because a side was lost: reset by its peer, or timed out.
         lost: u64,
         /// Flows whose target refused the connection.
         refused: u64,
-        /// Flows to whose target there was no way.
+        /// Flows whose target was unreachable.
         unreachable: u64,
         /// Flows whose target did not answer in time.
         timed_out: u64,
-        /// Flows that could not connect for another reason, such as a lack of descriptors.
+        /// Flows that could not connect for another reason, such as a lack of file descriptors.
         failed: u64,
-        /// Flows that were under way at its end.
+        /// Flows that were active at its end.
         cut_off: u64,
-        /// Bytes that the targets' sockets took.
+        /// Bytes accepted by the targets' sockets.
         onward_bytes: u64,
-        /// Bytes that the clients' sockets took.
+        /// Bytes accepted by the clients' sockets.
         back_bytes: u64,
-        /// Times that ECE towards a side began.
+        /// Number of times that ECE towards a side began.
         ece_signals: u64,
-        /// Times that the window alone had to hold a flow's backlog, by the reason.
+        /// Number of times that the window alone limited a flow's backlog, by reason.
         fallbacks: BTreeMap<String, u64>,
     }
 }
 
 impl BenchReport {
-    /// What failed of the load, if anything: its I/Os, or all of them to complete in the time.
+    /// What failed in the load, if anything: I/Os, or all of them to complete in the time.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         if self.corrupt > 0 || self.errors > 0 {

@@ -13,34 +13,34 @@ tables! {
         plan: String,
         /// The plan's title.
         title: String,
-        /// Whether it was run in its quick form.
+        /// Whether the quick form was run.
         quick: bool,
-        /// The axes of the sweep in the order of the plan, first the one that varies slowest.
+        /// The axes of the sweep in the order of the plan, the slowest-varying first.
         axes: Vec<String>,
         /// The cells in the order in which they ran.
         cells: Vec<CellResult> => Group,
-        /// What holds the system back, in the planned phase; null when the run did not get that far, or
-        /// had no I/Os.
+        /// The limit of the system in the planned phase; null if the run ended before, or had no
+        /// I/Os.
         finding: Option<Finding> => Group,
-        /// Whether a run without I/Os got as far as its expectations; false of any other.
+        /// Whether a run without I/Os reached its expectations; false for any other run.
         is_judged_without_ios: bool,
-        /// What the advised change brought; null when there was none.
+        /// The gain of the advised change; null if there was none.
         advised: Option<Advised> => Group,
-        /// How the plan's expectations turned out.
+        /// The outcome of the plan's expectations.
         expectations: Vec<Verdict>,
-        /// How many of them the quick form has no cells for.
+        /// Number of expectations without cells in the quick form.
         expectations_unchecked: u64,
-        /// The numbers of the paper that the plan rebuilds, beside ours; null when it rebuilds none.
+        /// The numbers of the paper that the plan reproduces, beside the measured ones; null without a paper.
         paper: Option<Paper>,
     }
 
-    /// How an expectation turned out.
+    /// The outcome of an expectation.
     Verdict {
-        /// What was expected, in words.
+        /// The expected result, in words.
         expected: String,
-        /// What was found, in words.
+        /// The actual result, in words.
         found: String,
-        /// Whether that is so.
+        /// Whether the expectation is met.
         met: bool,
     }
 
@@ -48,31 +48,31 @@ tables! {
     Paper {
         /// Authors, title and year.
         title: String,
-        /// Which of its figures or tables.
+        /// The figures or tables.
         figure: Option<String>,
-        /// What it says without a number that could stand beside ours.
+        /// Its qualitative results.
         remarks: Vec<String>,
-        /// Where ours is different, and why.
+        /// Where this experiment differs, and why.
         differs: Vec<String>,
-        /// Its numbers, as far as the run has cells for them.
+        /// Its numbers for which the run has cells.
         known: Vec<KnownNumber>,
     }
 
-    /// One number of a paper beside ours.
+    /// One published number beside the measured one.
     KnownNumber {
-        /// What is compared, in words.
+        /// The compared quantity, in words.
         about: String,
         /// The metric's dotted name.
         metric: String,
-        /// The parameters of the cells that it is of.
+        /// The parameters of the cells that it applies to.
         r#where: Parameters,
-        /// The parameters of the cells whose mean it is a ratio to; null when it is none.
+        /// The parameters of the cells whose mean it is divided by; null if it is not a ratio.
         relative_to: Option<Parameters>,
         /// The paper's number, in the unit of the metric.
         value: f64,
-        /// Ours, the mean over those cells; null when there is none.
+        /// The measured number, the mean over those cells; null if there is none.
         ours: Option<f64>,
-        /// Ours ÷ the paper's.
+        /// The measured number ÷ the paper's.
         ratio: Option<f64>,
     }
 }

@@ -8,14 +8,14 @@ named! {
     /// A layer that an I/O passes, top to bottom. A request enters layers downward and its answer
     /// leaves them upward; in flight at a layer = entered − left.
     Layer {
-        /// Entered when a program's request comes to an attached disk; left when its answer is queued. One request may
-        /// take several I/Os, one or none, so that [`crate::event::Request`] records it, and no crossing.
+        /// Entered when a program's request reaches an attached disk; left when its reply is queued. One request may
+        /// need several I/Os, one or none, so [`crate::event::Request`] records it instead of crossings.
         Cache = "cache",
         /// Entered when the caller submits the I/O; left when the caller has its result.
         App = "app",
         /// Entered when the CDB is built; left when status and residual are decoded.
         Scsi = "scsi",
-        /// Entered when put on the session's queue; left when taken off as done.
+        /// Entered when it joins the session's queue; left when it is removed as complete.
         Queue = "queue",
         /// Entered with a CmdSN inside MaxCmdSN; left when that CmdSN's slot is released.
         Window = "window",
@@ -33,9 +33,9 @@ named! {
         /// Entered when the target has parsed the PDU; left when the answer PDU is queued.
         Target = "target",
         /// Entered when the command, with all its data, goes to the SCSI device server; left when
-        /// status is ready. What a write waits above it are its R2T round trips.
+        /// status is ready. The wait of a write above it is its R2T round trips.
         Device = "device",
-        /// Entered when the backing store is asked; left when it has answered.
+        /// Entered when the operation goes to the backing store; left when the store has answered.
         Store = "store",
     }
 }

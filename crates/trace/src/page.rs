@@ -14,8 +14,8 @@ pub fn page() -> String {
     let Ok(()) = visit_kinds(&pages);
     format!(
         "# Records\n\n\
-         What programs record, kind by kind: one Parquet file each in a cell's folder, as pandas, DuckDB\n\
-         and Spark read it. Integers of 64 bits are signed: −1 stands for no limit. Times are\n\
+         The records of programs, by kind: one Parquet file each in a cell's folder, readable by pandas, DuckDB\n\
+         and Spark. 64-bit integers are signed: −1 means no limit. Times are\n\
          nanoseconds of CLOCK_MONOTONIC. Columns that were added later read as 0, or as their first\n\
          value, in older files. Generated from `crates/trace/src/event`.\n{}",
         pages.text.into_inner()
@@ -42,7 +42,7 @@ fn section<T: Kind>() -> String {
         .unwrap_or(&about);
     let (first, rest) = about.split_at(about.chars().next().map_or(0, char::len_utf8));
     let mut text = format!("\n## `{}`\n\n{}{rest}\n\n", T::NAME, first.to_uppercase());
-    text += "| column | type | what it holds |\n|---|---|---|\n";
+    text += "| column | type | description |\n|---|---|---|\n";
     for column in all_columns::<T>() {
         let kind = match (column.cell, column.json) {
             (Cell::Int64, _) => "int64".to_owned(),

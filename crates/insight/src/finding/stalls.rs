@@ -84,12 +84,12 @@ fn remedy(cause: Cause) -> Option<&'static str> {
              use a congestion control designed for long paths (`--congestion-control`), or find the cause of \
              packet loss",
         ),
-        Cause::SlowStartAfterIdle => {
-            Some("keep windows open across idle periods (`sysctl net.ipv4.tcp_slow_start_after_idle=0`)")
-        }
-        Cause::FastRetransmit | Cause::RetransmissionTimeout | Cause::TailLoss => {
-            Some("find the cause of packet loss; with more I/Os in flight, losses are detected sooner")
-        }
+        Cause::SlowStartAfterIdle => Some(
+            "keep windows open across idle periods (`sysctl net.ipv4.tcp_slow_start_after_idle=0`)",
+        ),
+        Cause::FastRetransmit | Cause::RetransmissionTimeout | Cause::TailLoss => Some(
+            "find the cause of packet loss; with more I/Os in flight, losses are detected sooner",
+        ),
         _ => None,
     }
 }

@@ -94,7 +94,10 @@ fn batches_over_unequal_routes_are_in_lockstep() {
     let finding = found(&world);
     assert_eq!(finding.limit, Limit::RouteLockstep);
     let told = |part: &str| finding.evidence.iter().any(|line| line.contains(part));
-    assert!(told("next batch only when the previous one is complete"), "{finding:#?}");
+    assert!(
+        told("next batch only when the previous one is complete"),
+        "{finding:#?}"
+    );
     assert_eq!(finding.predicted, None);
     // Routes alike end together, and one route waits for none.
     let equal = World {

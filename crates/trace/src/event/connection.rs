@@ -7,46 +7,45 @@ use crate::record::record;
 use crate::{ConnectionId, Instant, NameId, SessionId};
 
 record! {
-    /// `connection`: one TCP connection that has come to carry a session's connection, as the program
-    /// that owns the socket knows it: once for each login, or for each connection that a relay accepted
-    /// or made.
+    /// `connection`: one TCP connection, as known to the program that owns the socket: a record for each login, or
+    /// for each connection that a relay accepted or made.
     Connection in "connection" named by congestion_control {
         /// When the login had ended.
         time: Instant => Grows,
-        /// The session; of a relay, the number of its flow.
+        /// The session; for a relay, the number of the flow.
         session: SessionId => Repeats,
-        /// The connection; of a relay 0 towards the client and 1 towards the target.
+        /// The connection; for a relay 0 towards the client and 1 towards the target.
         connection: ConnectionId => Repeats,
         /// Which end recorded it.
         role: Role => Repeats,
-        /// Its own address and port.
+        /// The local address and port.
         local: SocketAddr => Repeats,
-        /// The peer's.
+        /// The peer's address and port.
         remote: SocketAddr => Repeats,
-        /// The longest payload of a segment that it sends, in bytes.
+        /// The maximum payload of a segment that it sends, in bytes.
         mss_bytes: u32 => Repeats,
-        /// By how much the windows that it announces are shifted (RFC 7323 §2.2).
+        /// The scale of the windows that it advertises (RFC 7323 §2.2).
         local_window_scale: u8 => Repeats,
-        /// By how much those are that the peer announces.
+        /// The scale of the windows that the peer advertises.
         remote_window_scale: u8 => Repeats,
         /// The congestion control, by its name in the recorder.
         congestion_control: NameId => Repeats,
-        /// Whether Nagle's algorithm may hold back what this end sends (RFC 1122 §4.2.3.4).
+        /// Whether Nagle's algorithm is enabled at this end (RFC 1122 §4.2.3.4).
         nagle: bool => Repeats; added,
-        /// Whether the program asks for an acknowledgement at each read (TCP_QUICKACK of tcp(7)).
+        /// Whether the program requests an immediate ACK at each read (TCP_QUICKACK of tcp(7)).
         quick_ack: bool => Repeats; added,
-        /// What its send buffer may grow to, as the kernel counts memory (third number of
-        /// `net.ipv4.tcp_wmem`); 0 where it was not recorded.
+        /// The maximum size of its send buffer, as the kernel counts memory (third number of
+        /// `net.ipv4.tcp_wmem`); 0 if not recorded.
         send_buffer_max_bytes: u64 => Repeats; added,
-        /// The same of its receive buffer (`net.ipv4.tcp_rmem`).
+        /// The same for its receive buffer (`net.ipv4.tcp_rmem`).
         receive_buffer_max_bytes: u64 => Repeats; added,
-        /// Whether PDUs have a header digest (RFC 7143 §13.1). This and what follows is as login has
-        /// negotiated it.
+        /// Whether PDUs have a header digest (RFC 7143 §13.1). This and the following columns are the negotiated
+        /// values.
         header_digest: bool => Repeats; added,
         /// Whether PDUs have a data digest (§13.1).
         data_digest: bool => Repeats; added,
         /// The longest data segment that the peer accepts (MaxRecvDataSegmentLength, §13.12), in bytes; 0
-        /// where it was not recorded.
+        /// if not recorded.
         max_send_data_bytes: u32 => Repeats; added,
         /// The longest data segment that this end accepts.
         max_receive_data_bytes: u32 => Repeats; added,
@@ -56,7 +55,7 @@ record! {
         immediate_data: bool => Repeats; added,
         /// FirstBurstLength (§13.14), in bytes.
         first_burst_bytes: u32 => Repeats; added,
-        /// MaxBurstLength (§13.13), in bytes; 0 where the session's keys were not recorded.
+        /// MaxBurstLength (§13.13), in bytes; 0 if the session's keys were not recorded.
         max_burst_bytes: u32 => Repeats; added,
         /// MaxOutstandingR2T (§13.17).
         max_outstanding_r2t: u16 => Repeats; added,
@@ -64,13 +63,13 @@ record! {
         data_sequence_in_order: bool => Repeats; added,
         /// ErrorRecoveryLevel (§13.20).
         error_recovery_level: u8 => Repeats; added,
-        /// Whether this is known from packets that passed one point of the path, as are the times of `packet` and `pdu`
-        /// records beside it. Window scales that no packet told are then 255.
+        /// Whether this record, and the times of the `packet` and `pdu` records beside it, come from packets captured at
+        /// one point of the path. Window scales that no packet shows are then 255.
         is_captured: bool => Repeats; added,
-        /// Sequence number of the first byte that it sends, from which the offsets of its PDUs count; 0 where that
-        /// was not captured, as its SYN is recorded.
+        /// Sequence number of the first byte that it sends, the origin of its PDUs' offsets; 0 if this was not captured,
+        /// as the SYN is recorded.
         first_sent_seq: u32 => Repeats; added,
-        /// The same of what it receives.
+        /// The same for the bytes that it receives.
         first_received_seq: u32 => Repeats; added,
     }
 }

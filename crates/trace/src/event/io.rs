@@ -12,8 +12,8 @@ record! {
         session: SessionId => Repeats,
         /// The I/O's task in that session.
         task: TaskTag => Varies,
-        /// The connection that carries the task; above [`Layer::Window`] the connection may not be
-        /// chosen yet, and this is 0 then.
+        /// The connection that carries the task; 0 above [`Layer::Window`] if the connection is not chosen
+        /// yet.
         connection: ConnectionId => Repeats,
         /// The layer.
         layer: Layer => Repeats,

@@ -7,13 +7,13 @@ use crate::record::record;
 use crate::{Instant, NameId};
 
 named! {
-    /// What became of a packet at an observation point.
+    /// The fate of a packet at an observation point.
     Verdict {
-        /// It went on.
+        /// It was forwarded.
         Delivered = "delivered",
-        /// The queue was full (or its discipline said so).
+        /// The queue, or its discipline, dropped it.
         DroppedByQueue = "dropped_by_queue",
-        /// The loss element took it.
+        /// The loss element dropped it.
         DroppedByLoss = "dropped_by_loss",
         /// The path was down.
         DroppedByOutage = "dropped_by_outage",
@@ -21,27 +21,27 @@ named! {
 }
 
 record! {
-    /// `packet`: one TCP segment at an observation point, or one packet that may be a tunnel's (UDP or
-    /// ESP): of that only its ends, lengths and ECN bits are known, and the flags are 0, which those of a
-    /// TCP segment never are.
+    /// `packet`: one TCP segment at an observation point, or one packet that may belong to a tunnel (UDP or
+    /// ESP). Of the latter only its ends, lengths and ECN bits are known, and its flags are 0, unlike those of any
+    /// TCP segment.
     Packet in "packet" named by path {
-        /// When it came to the point.
+        /// When it arrived at the point.
         time: Instant => Grows,
-        /// When it left the path that begins there; equal to `time` when it was dropped.
+        /// When it left the path that begins there; equal to `time` if it was dropped.
         departed: Instant => Grows,
         /// The path, by its name in the recorder.
         path: NameId => Repeats,
-        /// Where it came from.
+        /// Its source.
         source: SocketAddr => Repeats,
-        /// Where it goes.
+        /// Its destination.
         destination: SocketAddr => Repeats,
-        /// Sequence number of the first payload byte; of ESP that of the packet.
+        /// Sequence number of the first payload byte; for ESP that of the packet.
         seq: u32 => Varies,
         /// Acknowledgement number.
         ack: u32 => Varies,
-        /// TCP payload, in bytes; of a tunnel's packet what follows the headers that can be seen.
+        /// TCP payload, in bytes; for a tunnel's packet the bytes after the visible headers.
         payload_bytes: u16 => Repeats,
-        /// Length of the IP packet, in bytes; 0 of one that passed unseen, as later ones have told.
+        /// Length of the IP packet, in bytes; 0 for a packet that was not observed but inferred from later ones.
         ip_bytes: u16 => Repeats,
         /// The window field as sent (not scaled).
         window: u16 => Repeats,
@@ -49,7 +49,7 @@ record! {
         flags: u8 => Repeats,
         /// The two ECN bits of the IP header.
         ecn: u8 => Repeats,
-        /// What became of it.
+        /// Its fate.
         verdict: Verdict => Repeats,
     }
 }

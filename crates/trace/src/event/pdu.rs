@@ -15,12 +15,12 @@ named! {
 }
 
 record! {
-    /// `pdu`: one PDU's sequence numbers and lengths (RFC 7143 §11). A field that the PDU's kind does
-    /// not have is 0.
+    /// `pdu`: one PDU's sequence numbers and lengths (RFC 7143 §11). Fields that the PDU's type does
+    /// not have are 0.
     Pdu in "pdu" {
         /// When.
         time: Instant => Grows,
-        /// The session; its TSIH is 0 before login has ended.
+        /// The session; its TSIH is 0 until the login ends.
         session: SessionId => Repeats,
         /// The connection.
         connection: ConnectionId => Repeats,
@@ -36,11 +36,11 @@ record! {
         transfer_tag: u32 => Varies,
         /// CmdSN of a request.
         cmd_sn: u32 => Varies,
-        /// ExpStatSN of a request, StatSN of an answer.
+        /// ExpStatSN of a request, StatSN of a response.
         stat_sn: u32 => Varies,
-        /// ExpCmdSN of an answer.
+        /// ExpCmdSN of a response.
         exp_cmd_sn: u32 => Varies,
-        /// MaxCmdSN of an answer.
+        /// MaxCmdSN of a response.
         max_cmd_sn: u32 => Varies,
         /// DataSN or R2TSN.
         data_sn: u32 => Repeats,

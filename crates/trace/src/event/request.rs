@@ -11,13 +11,13 @@ named! {
         Read = "read",
         /// To write data.
         Write = "write",
-        /// That what was acknowledged is on the medium.
+        /// To make acknowledged data durable.
         Flush = "flush",
-        /// To forget data.
+        /// To discard data.
         Trim = "trim",
         /// To write zeros.
         Zero = "zero",
-        /// Where the disk has holes.
+        /// To report holes.
         Status = "status",
         /// To read data ahead.
         Prefetch = "prefetch",
@@ -27,49 +27,49 @@ named! {
 named! {
     /// What a request to an attached disk waits for.
     RequestWait {
-        /// Nothing: it is answered from memory, or acknowledged when its data are there.
+        /// Nothing: it is answered from memory, or acknowledged once its data has arrived.
         Nothing = "nothing",
-        /// Data that are on their way already, as they are read ahead.
+        /// Data of a read-ahead in flight.
         ReadAhead = "read_ahead",
         /// The disk: an operation was sent for it.
         Disk = "disk",
-        /// Room under the limit of writes that are acknowledged early.
+        /// Space under the limit of early-acknowledged writes.
         WriteBehind = "write_behind",
         /// Other writes to merge with, or its turn among the writes to the disk.
         Merge = "merge",
-        /// Writes that have to be at the disk before.
+        /// Earlier writes that must reach the disk first.
         Backlog = "backlog",
         /// The journal's file to be durable.
         Journal = "journal",
-        /// Room in the journal.
+        /// Space in the journal.
         JournalRoom = "journal_room",
     }
 }
 
 record! {
-    /// `request`: a stretch of the time that a program's request to an attached disk took. The stretches of a request
-    /// follow each other without a gap, from when it came to when its answer was queued; one that waited for nothing
-    /// has one, `nothing`, until it was looked at.
+    /// `request`: one interval of the latency of a program's request to an attached disk. The intervals of a request
+    /// are contiguous, from its arrival until its reply was queued; a request that waited for nothing has one,
+    /// `nothing`, until it was processed.
     Request in "request" named by disk {
         /// When the request was answered.
         time: Instant => Grows,
         /// The disk, by its URL.
         disk: NameId => Repeats,
-        /// The request's number among those of the disk; they are in the order in which requests came.
+        /// The request's number on the disk, in order of arrival.
         request: u64 => Varies,
         /// The operation requested.
         kind: RequestKind => Repeats,
-        /// Where, in bytes.
+        /// Its offset, in bytes.
         offset_bytes: u64 => Varies,
-        /// How much, in bytes.
+        /// Its length, in bytes.
         length_bytes: u64 => Varies,
         /// What it waited for.
         waits_for: RequestWait => Repeats,
-        /// How long before the answer the stretch began.
+        /// Start of the interval, as time before the reply.
         before_ns: u64 => Varies,
-        /// How long it is.
+        /// Length of the interval.
         length_ns: u64 => Varies,
-        /// The session of the command whose answer ended the stretch; 0 when none did.
+        /// The session of the command whose response ended the interval; 0 if none did.
         session: SessionId => Repeats,
         /// The Initiator Task Tag of that command.
         task: TaskTag => Varies,

@@ -5,35 +5,33 @@ use crate::record::record;
 use crate::{ConnectionId, Instant, SessionId};
 
 record! {
-    /// `stamp`: one call that gave bytes to a TCP socket or took bytes from it, with the times at which
-    /// the kernel passed the last of them on (SO_TIMESTAMPING of Linux). A time that is not known is
-    /// [`Instant::ZERO`].
-    ///
-    /// A call that gives bytes has no times of its own where the kernel put its bytes and those of the
-    /// next call into one segment: then the next call's are its own too.
+    /// `stamp`: one read or write call on a TCP socket, with the kernel's time stamps of its last byte
+    /// (SO_TIMESTAMPING of Linux). An unknown time is [`Instant::ZERO`].
+    /// A write call has no times if the kernel put its bytes and those of the next call into one segment: the next
+    /// call's times then apply to both.
     Stamp in "stamp" {
-        /// When the call had returned.
+        /// When the call returned.
         time: Instant => Grows,
         /// The session.
         session: SessionId => Repeats,
         /// The connection.
         connection: ConnectionId => Repeats,
-        /// Whether the call gave bytes or took them.
+        /// Whether the call wrote or read bytes.
         direction: PduDirection => Repeats,
-        /// Whether Nagle's algorithm may hold them back (RFC 1122 §4.2.3.4).
+        /// Whether Nagle's algorithm is enabled (RFC 1122 §4.2.3.4).
         nagle: bool => Repeats,
-        /// Where the call's bytes end in their direction's TCP stream, which begins at 0.
+        /// The end of the call's bytes in their direction's TCP stream, which starts at 0.
         stream_end: u64 => Grows,
-        /// How many they are.
+        /// The number of bytes.
         bytes: u32 => Repeats,
-        /// When TCP gave the last byte to the queueing discipline for the first time.
+        /// When TCP first passed the last byte to the queueing discipline.
         scheduled: Instant => Grows,
-        /// When the device got it for the first time.
+        /// When the device first got it.
         departed: Instant => Grows,
-        /// When the peer's kernel had acknowledged all of them.
+        /// When the peer's kernel had acknowledged all bytes.
         acknowledged: Instant => Grows,
-        /// Of bytes that were taken: when the kernel received the last segment of those in which they
-        /// came. The last byte came no later.
+        /// For bytes that were read: when the kernel received the last of their segments. The last byte arrived no
+        /// later.
         arrived: Instant => Grows,
     }
 }

@@ -16,13 +16,13 @@ const UNPACED: u64 = u64::MAX;
 named! {
     /// What made a `tcp` record.
     TcpEvent {
-        /// Taken because it was time for it.
+        /// A periodic sample.
         Sample = "sample",
         /// The congestion window was reduced without a loss (ECE or a full local queue).
         Cwr = "cwr",
         /// Fast recovery began.
         Recovery = "recovery",
-        /// A retransmission time-out.
+        /// A retransmission timeout.
         Loss = "loss",
         /// A segment was retransmitted.
         Retransmit = "retransmit",
@@ -30,36 +30,36 @@ named! {
         CwrByEce = "cwr_by_ece",
         /// As [`TcpEvent::Cwr`], and known to be because a queue of the sending host was full.
         CwrByDevice = "cwr_by_device",
-        /// A cut was taken back, as what looked lost had only been late (RFC 4015 §3).
+        /// A window reduction was undone, because the apparent loss was only a delay (RFC 4015 §3).
         Undo = "undo",
-        /// The congestion window or the slow-start threshold became another.
+        /// The congestion window or the slow-start threshold changed.
         Change = "change",
-        /// The connection was there for the first time.
+        /// The first record of the connection.
         Begin = "begin",
-        /// The connection was there for the last time.
+        /// The last record of the connection.
         End = "end",
     }
 }
 
 named! {
-    /// How a `tcp` record came to be known.
+    /// The source of a `tcp` record.
     Seen {
         /// The kernel was polled: an event is inferred from the difference between two samples, and
         /// its time is that of the later one.
         Sampled = "sampled",
-        /// The kernel told it in the moment when it happened.
+        /// The kernel reported it when it happened.
         Traced = "traced",
     }
 }
 
 named! {
-    /// What a connection makes of ECN (RFC 3168).
+    /// The ECN state of a connection (RFC 3168).
     Ecn {
         /// It was not negotiated, or not recorded.
         Off = "off",
-        /// It was negotiated, and nothing that came was marked as capable of it yet.
+        /// It was negotiated, but no ECN-capable packet has arrived yet.
         Negotiated = "negotiated",
-        /// Packets that are capable of it have come.
+        /// ECN-capable packets have arrived.
         Seen = "seen",
     }
 }
@@ -69,7 +69,7 @@ record! {
     Tcp in "tcp" named by ends {
         /// When.
         time: Instant => Grows,
-        /// The session; of a connection that was watched from outside, the socket's cookie.
+        /// The session; for a connection watched from outside, the socket's cookie.
         session: SessionId => Repeats,
         /// The connection.
         connection: ConnectionId => Repeats,
@@ -83,15 +83,15 @@ record! {
         ssthresh_packets: u32 => Repeats none NO_THRESHOLD,
         /// Sending maximum segment size, in bytes.
         mss_bytes: u32 => Repeats,
-        /// Segments sent and not acknowledged.
+        /// Segments sent but not acknowledged.
         in_flight_packets: u32 => Repeats,
         /// Smoothed round-trip time.
         srtt_ns: u64 => Varies,
-        /// Least round-trip time seen.
+        /// Minimum round-trip time.
         min_rtt_ns: u64 => Repeats,
-        /// Window that the peer advertises for what this end sends.
+        /// Receive window advertised by the peer.
         rwnd_bytes: u32 => Repeats,
-        /// Bytes in the send buffer that were not sent yet.
+        /// Unsent bytes in the send buffer.
         unsent_bytes: u32 => Varies,
         /// Bytes that the peer has acknowledged since the connection began.
         acked_bytes: u64 => Varies,
@@ -103,29 +103,29 @@ record! {
         busy_ns: u64 => Varies,
         /// Part of it stopped by the peer's window.
         rwnd_limited_ns: u64 => Varies,
-        /// Part of it stopped by a full send buffer of ours.
+        /// Part of it stopped by a full local send buffer.
         sndbuf_limited_ns: u64 => Varies,
         /// Segments retransmitted since the connection began.
         retransmits: u32 => Repeats,
         /// Segments that the peer acknowledged with ECE since the connection began.
         delivered_ce: u32 => Repeats; added,
-        /// Times that a retransmission time-out began a recovery; 0 on kernels before 6.7.
+        /// Number of recoveries that a retransmission timeout began; 0 on kernels before 6.7.
         timeouts: u32 => Repeats; added,
-        /// Of a relay's: bytes that have arrived and were not passed on, in the receive queue and in the
-        /// relay's own memory; 0 of others.
+        /// For a relay: bytes that arrived and were not forwarded yet, in the receive queue and in the
+        /// relay's own memory; 0 for others.
         unread_bytes: u32 => Repeats; added,
-        /// Of a relay's: times that ECE to the peer began because more waited than may; 0 of others.
+        /// For a relay: number of times that ECE to the peer began because the backlog exceeded its bound; 0 for others.
         ece_signals: u32 => Repeats; added,
-        /// The memory that the send buffer has in use for what is not sent or not acknowledged, with the
-        /// kernel's overhead; 0 where it was not recorded.
+        /// The memory that unsent and unacknowledged data uses in the send buffer, including the kernel's overhead;
+        /// 0 if not recorded.
         send_memory_bytes: u32 => Varies; added,
-        /// The most memory that it may use (SO_SNDBUF as the kernel counts it); 0 where it was not recorded.
+        /// The limit of that memory (SO_SNDBUF as the kernel counts it); 0 if not recorded.
         send_buffer_bytes: u32 => Repeats; added,
         /// ECN.
         ecn: Ecn => Repeats; added,
-        /// Both ends as [`Tcp::ends_name`] writes them, or [`NameId::NONE`] where they were not recorded.
+        /// Both ends as [`Tcp::ends_name`] writes them, or [`NameId::NONE`] if not recorded.
         ends: NameId => Repeats; added,
-        /// How it came to be known.
+        /// Its source.
         seen: Seen => Repeats; added,
     }
 }

@@ -5,13 +5,13 @@ use crate::record::record;
 use crate::{Instant, NameId};
 
 named! {
-    /// What a program of a run is there for.
+    /// The role of a program in a run.
     Role {
-        /// It asks for I/Os.
+        /// It issues I/Os.
         Initiator = "initiator",
         /// It serves them.
         Target = "target",
-        /// It encrypts and decrypts what a router forwards.
+        /// It encrypts and decrypts a router's traffic.
         Vpn = "vpn",
         /// It joins pairs of connections.
         Relay = "relay",
@@ -21,20 +21,19 @@ named! {
 }
 
 record! {
-    /// `thread`: what one thread of a program has had of the processors since it began, sampled while it
-    /// is there.
+    /// `thread`: the CPU time of one thread of a program since its start, sampled while it exists.
     Thread in "thread" named by program {
         /// When.
         time: Instant => Grows,
         /// The program, such as `far wireguard`, by its name in the recorder.
         program: NameId => Repeats,
-        /// What the program is there for.
+        /// The program's role.
         role: Role => Repeats,
         /// The kernel's id of the thread.
         thread: u32 => Varies,
         /// How long it ran.
         ran_ns: u64 => Varies,
-        /// How long it was ready to run and had no processor, as others had them.
+        /// How long it was runnable but had no CPU.
         waited_ns: u64 => Varies,
     }
 }
