@@ -43,7 +43,7 @@ class SessionView {
   #slices: Session[] = [];
 
   constructor() {
-    const reading = el("p", { class: "reading" }, "How many I/Os wait for what, as a mean over each slice of time. Drag to zoom, double click to follow the present again.");
+    const reading = el("p", { class: "reading" }, "The mean number of I/Os that wait for each cause, per time slice. Drag to zoom, double-click to follow the present again.");
     this.root.append(this.#title, this.#numbers, this.#finding, reading, this.#plot.root, this.#waits, this.#luns);
   }
 
@@ -111,7 +111,7 @@ class SessionView {
 }
 
 class DiagnosisPage {
-  readonly #state = el("p", { class: "state", "aria-live": "polite" }, "Waiting for the first slice of time.");
+  readonly #state = el("p", { class: "state", "aria-live": "polite" }, "Waiting for the first time slice.");
   readonly #sources = el("ul", {});
   readonly #sessions = el("div", {});
   readonly #views = new Map<string, SessionView>();

@@ -69,7 +69,7 @@ export function kindName(kind: PacketKind | undefined): string {
     case "encrypted_short":
       return "encrypted, as short as an ACK";
     default:
-      return "payload, PDU not known";
+      return "payload, PDU unknown";
   }
 }
 
@@ -105,7 +105,7 @@ export function flagNames(flags: number): string {
 export function describe(packet: Packet, diagram: PacketDiagram): string[] {
   const kind = diagram.kinds[packet.kind];
   const flow = diagram.flows[packet.flow];
-  const others = packet.pdus > 1 ? `, in part ${packet.pdus} PDUs` : "";
+  const others = packet.pdus > 1 ? `, part of ${packet.pdus} PDUs` : "";
   const task = packet.task === null || packet.task === 0xffffffff ? "" : `, ITT ${packet.task}`;
   const from = packet.fromTarget ? "target to initiator" : "initiator to target";
   const transit = micros(packet.ended_us - packet.sent_us);

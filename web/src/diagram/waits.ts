@@ -43,7 +43,7 @@ export function waitAt(ios: ShownIo[], lane: number, time_us: number): WaitOfIo 
 /** What is known of a wait, a line each; the first says what it is. */
 export function describeWait({ io, wait }: WaitOfIo): string[] {
   const length = micros(wait.to_us - wait.from_us);
-  const uncertain = wait.uncertain_us === 0 ? "" : `, of which ${micros(wait.uncertain_us)} may belong to the waits beside it`;
+  const uncertain = wait.uncertain_us === 0 ? "" : `, of which ${micros(wait.uncertain_us)} may belong to adjacent waits`;
   return [causeName(wait.cause), causeOf(wait.cause).words, `${io}, held by ${layerName(wait.layer)} for ${length}${uncertain}`];
 }
 

@@ -39,7 +39,7 @@ class LivePage {
       el("h1", {}, "TCP connections"),
       this.#state,
       el("div", { class: "controls" }, this.#pause, this.#follow, this.#unseen),
-      el("p", { class: "reading" }, "Window (line), slow-start threshold (dots) and round-trip time of the connections chosen below. Drag to zoom, double click to follow the present again."),
+      el("p", { class: "reading" }, "Window (line), slow-start threshold (dots) and round-trip time of the connections chosen below. Drag to zoom, double-click to follow the present again."),
       this.#windows.root,
       el("p", { class: "reading symbols" }, ...symbols),
       this.#roundTrips.root,
@@ -64,7 +64,7 @@ class LivePage {
 
   #tell(): void {
     const { way, unseen, over, deviceGone } = this.#store;
-    const gone = deviceGone === null ? "" : ` Device ${deviceGone} has gone: what went over it stands still until there is another way.`;
+    const gone = deviceGone === null ? "" : ` Device ${deviceGone} has gone: its connections stall until there is another route.`;
     this.#state.textContent = over === null ? `${way} ${byRate(this.#store).length} connections.${gone}` : `The watch has ended: ${over}.`;
     this.#unseen.textContent = unseen;
   }

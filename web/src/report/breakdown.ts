@@ -29,7 +29,7 @@ export function breakdownFigure(cells: CellReport[], finding: Finding | null, se
   return figure(
     "breakdown",
     "Where the latency goes",
-    "What a mean I/O waited for, from the application down: each moment of its latency once. The line under a group of parts has the colour of the layer that held the I/O meanwhile, each part that of what it waited for. What the finding's limit takes is outlined.",
+    "The waits of a mean I/O, from the application down; each moment of its latency counts once. Each part has the colour of its cause, and the line below a group has the colour of the layer that held the I/O. The parts that belong to the finding's limit are outlined.",
     el("div", { class: "controls" }, scaleChoice(scale), causeKey(causes)),
     layerKey(explained),
     list,
@@ -122,6 +122,6 @@ function groupOfBar({ layer, mean_ns, causes }: LayerSum, whole_ns: number, limi
 }
 
 function describe({ cause, mean_ns, uncertain_ns }: CauseSum, layer: string, whole_ns: number): string {
-  const uncertain = uncertain_ns < 1 ? "" : `, of which ${formatNs(uncertain_ns)} may belong to the waits beside it`;
+  const uncertain = uncertain_ns < 1 ? "" : `, of which ${formatNs(uncertain_ns)} may belong to adjacent waits`;
   return `${layerName(layer)}, ${causeName(cause)}: ${formatNs(mean_ns)} (${formatShare(mean_ns / whole_ns)})${uncertain}; ${causeOf(cause).words}`;
 }

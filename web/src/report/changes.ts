@@ -18,14 +18,14 @@ export function changesFigure({ changes, changes_left_out }: CellReport): HTMLEl
   return figure(
     "changes",
     "Changes of the paths",
-    `What the plan or somebody by hand changed while it ran, in seconds since measuring began. The charts below have a line with its number at each change that was made.${more}`,
+    `Path changes during the cell, by the plan or by hand, in seconds since the start of the measurement. The charts below have a numbered line at each applied change.${more}`,
     el("ol", { class: "changes" }, ...changes.map((change) => el("li", change.at_s === null ? { class: "unmade" } : {}, el("code", {}, change.statement), told(change)))),
   );
 }
 
 function told({ at_s, by_hand, refused }: ChangeMark): string {
   const by = by_hand ? ", by hand" : "";
-  return at_s === null ? `${by}, not made${refused === null ? "" : `: ${refused}`}` : ` at ${formatFixed(at_s, 3)} s${by}`;
+  return at_s === null ? `${by}, not applied${refused === null ? "" : `: ${refused}`}` : ` at ${formatFixed(at_s, 3)} s${by}`;
 }
 
 /** Those made at one moment share a mark, which has the numbers of all. */

@@ -48,7 +48,7 @@ export function latencyFigure(sweep: Sweep, selection: Selection, group: ChartGr
   ];
   const title = `Latency against ${longName(sweep.axis.parameter ?? "")}`;
   const { chart, legend } = draw(sweep, lines, { known: [] }, { label: "latency (ms)", format: (ms) => formatNumber(ms) }, title, selection, group);
-  const reading = `From submitting an I/O to having its result; half of them (p50)${both ? " or all but one in a hundred (p99)" : ""} took at most this long.`;
+  const reading = `From the submission of an I/O to its completion: median (p50)${both ? " and 99th percentile (p99)" : ""}.`;
   return { root: figure("latency", title, reading, legend, chart.root), destroy: () => chart.destroy() };
 }
 

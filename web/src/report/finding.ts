@@ -33,8 +33,8 @@ export function problemList(problems: string[]): HTMLElement | null {
   }
   return el(
     "section",
-    { class: "problems", "aria-label": "To be read with care" },
-    el("h2", {}, "To be read with care"),
+    { class: "problems", "aria-label": "Caveats" },
+    el("h2", {}, "Caveats"),
     el("ul", {}, ...problems.map((problem) => el("li", {}, prose(problem)))),
   );
 }

@@ -103,7 +103,7 @@ export function inFlightFigure(
   const root = figure(
     "in-flight",
     "In flight per layer",
-    "How many I/Os had entered each layer and not left it. A band of a layer's colour are I/Os that it holds and the next layer does not: they wait there, or are on their way. Beside it, how long a layer held an I/O that had not come further down, what share of the latency that is, and what the I/O waited for most.",
+    "The number of I/Os in each layer. A band in a layer's colour shows the I/Os that are in it and not in the next layer: they wait there, or are in transit. The labels give how long an I/O stayed there, the share of the latency, and its main wait.",
     cell.sessions > 1 ? sessionChoice(cell.sessions, selection) : null,
     el("div", { class: "beside" }, ...body, cell.layers.length > 0 ? ladder.root : null),
   );

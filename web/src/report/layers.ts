@@ -7,10 +7,10 @@ interface LayerFacts {
 }
 
 const LAYERS: Record<string, LayerFacts> = {
-  cache: { name: "cache", entered: "a program's request comes to an attached disk" },
+  cache: { name: "cache", entered: "a program's request reaches an attached disk" },
   app: { name: "application", entered: "the caller submits the I/O" },
   scsi: { name: "SCSI", entered: "the CDB is built" },
-  queue: { name: "iSCSI queue", entered: "it is put on the session's queue" },
+  queue: { name: "iSCSI queue", entered: "it joins the session's queue" },
   window: { name: "command window", entered: "it gets a CmdSN inside MaxCmdSN" },
   socket: { name: "socket", entered: "the socket has accepted its command PDU" },
   tcp_initiator: { name: "TCP, initiator", entered: "the initiator's kernel hands it to the device" },
@@ -18,7 +18,7 @@ const LAYERS: Record<string, LayerFacts> = {
   tcp_target: { name: "TCP, target", entered: "the target's kernel receives it" },
   target: { name: "target", entered: "the target has parsed its PDU" },
   device: { name: "SCSI device", entered: "the command goes to the device server" },
-  store: { name: "store", entered: "the backing store is asked" },
+  store: { name: "store", entered: "the operation goes to the backing store" },
 };
 
 export function layerName(layer: string): string {

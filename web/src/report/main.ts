@@ -38,7 +38,7 @@ function show(data: ReportData, page: HTMLElement): void {
   }
   if (data.cells.length > 0) {
     parts.push(cellSection(data, selection));
-    parts.push(section("cells", "All cells", el("p", { class: "reading" }, `All ${data.load} together; in flight are means over the measured time.`), cellTable(data.cells, selection)));
+    parts.push(section("cells", "All cells", el("p", { class: "reading" }, `All ${data.load} together; numbers in flight are means over the measured time.`), cellTable(data.cells, selection)));
   } else {
     parts.push(el("p", { class: "missing" }, "This run has no cells: nothing was measured."));
   }

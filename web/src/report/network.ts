@@ -45,7 +45,7 @@ export function networkFigures(cell: CellReport, group: ChartGroup): Shown {
   add(
     "utilisation",
     "Path utilisation",
-    "Share of the time for which the link was sending.",
+    "Share of the time during which the link was sending.",
     { label: "utilisation (%)", format: (value) => formatFixed(value, 0), least: [0, 100] },
     cell.paths.map(({ name, utilisation }) => ({ name, values: utilisation.map((share) => (share === null ? null : share * 100)) })),
   );

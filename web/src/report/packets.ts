@@ -58,7 +58,7 @@ class Transfers {
     this.root = figure(
       "packets",
       "Packet transfer diagram",
-      "The first I/Os that were measured, packet by packet: an arrow from when a packet came to the path until it left it. Packets that never arrived end in a cross. A mark across an arrow is where a PDU begins in the packet; below the time lines each of the first I/Os has a lane, in which what it waited for follows each other. Drag to move, wheel or plus and minus to zoom, arrow keys to go from packet to packet.",
+      "The first measured I/Os, packet by packet: each arrow runs from a packet's arrival at the path to its departure. Packets that never arrived end in a cross. A mark across an arrow shows where a PDU begins in the packet. Below the time lines each of the first I/Os has a lane with its waits in sequence. Drag to move, wheel or plus and minus to zoom, arrow keys to go from packet to packet.",
       others.length === 0 ? null : el("div", { class: "controls" }, el("label", { for: "beside-menu" }, "Beside it"), menu),
       this.#place,
     );
@@ -118,7 +118,7 @@ function gapFigure(cells: CellReport[], all: CellReport[]): Shown | null {
   const root = figure(
     "packet-gaps",
     "Gaps between data packets",
-    `How long after one another the data packets of a burst leave the target: ${formatFixed(count, 0)} gaps in this cell's measured time. What has to work on every packet, as encryption does, moves the curve to the right.`,
+    `The time between the data packets of a burst as they leave the target: ${formatFixed(count, 0)} gaps in this cell's measured time. Per-packet work, such as encryption, moves the curve to the right.`,
     legend.root,
     chart.root,
   );

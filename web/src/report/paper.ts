@@ -41,9 +41,9 @@ export function paperTable(paper: Paper | null): HTMLElement | null {
   return el(
     "div",
     {},
-    el("p", { class: "reading" }, `This plan rebuilds an experiment of ${title}. Other hardware gives other numbers; what should agree is their shape.`),
-    said("The paper says:", paper.remarks),
-    said("Ours differs:", paper.differs),
+    el("p", { class: "reading" }, `This plan reproduces an experiment of ${title}. Other hardware gives other numbers; the shapes should agree.`),
+    said("The paper's qualitative results:", paper.remarks),
+    said("Differences of this experiment:", paper.differs),
     paper.known.length === 0
       ? null
       : el(
@@ -55,7 +55,7 @@ export function paperTable(paper: Paper | null): HTMLElement | null {
             el(
               "thead",
               {},
-              el("tr", {}, ...["what", "paper", "ours", "ours ÷ paper"].map((name, i) => el("th", { scope: "col", class: i === 0 ? "" : "number" }, name))),
+              el("tr", {}, ...["quantity", "paper", "measured", "measured ÷ paper"].map((name, i) => el("th", { scope: "col", class: i === 0 ? "" : "number" }, name))),
             ),
             el(
               "tbody",

@@ -52,7 +52,7 @@ export function networkPicture(network: Network): HTMLElement {
   return figure(
     "topology",
     "Hosts, routers and paths",
-    "As the plan has them; values that the sweep sets are given from the first to the last.",
+    "As in the plan; for swept values, the first and the last are given.",
     drawing,
     el("ul", { class: "topology-words" }, ...words.map((line) => el("li", {}, line))),
   );

@@ -1,4 +1,4 @@
-/** Where a cell's I/Os stood still: a table of causes with what each cost, and the packets of each. */
+/** The stalls of a cell's I/Os: a table of causes with the cost of each, and the packets of each. */
 
 import { TransferDiagram } from "../diagram/transfer";
 import { TimeView } from "../diagram/view";
@@ -34,7 +34,7 @@ export function stallFigures(cell: CellReport): Shown | null {
     "section",
     { id: "stalls" },
     el("h3", {}, "Stalls"),
-    el("p", { class: "reading" }, rows.length === 0 ? `No I/O stood still. ${trips}` : `Where I/Os stood still, and what that cost each on average. ${trips}`),
+    el("p", { class: "reading" }, rows.length === 0 ? `No I/O stalled. ${trips}` : `The causes of stalls, and their mean cost per I/O. ${trips}`),
     rows.length === 0
       ? null
       : el(
@@ -99,7 +99,7 @@ class Example {
     const ends = diagram.sent_us.map((sent, i) => sent + (diagram.transit_us[i] ?? 0));
     const whole = { from: 0, to: Math.max(1, ...ends) };
     const title = `the costliest stall by ${causeName(cause)}`;
-    this.#shown = new TransferDiagram(diagram, title, new TimeView(whole, whole), "what is shown began");
+    this.#shown = new TransferDiagram(diagram, title, new TimeView(whole, whole), "the start of the diagram");
     this.root.replaceChildren(el("h4", {}, `${title[0]?.toUpperCase()}${title.slice(1)}`), packetLegend(this.#shown, diagram), this.#shown.root);
   }
 }

@@ -49,7 +49,7 @@ export function sweptCharts(data: ReportData, selection: Selection): HTMLElement
         : figure(
             "grid",
             `${capital(measure.label)} over ${grid.names.y} and ${grid.names.x}`,
-            "The brighter, the more. Choose a place to see its cell below.",
+            "Brighter is higher. Click a point to see its cell below.",
             heatMaps(grids, measure, knownOf(data.paper, measure.metric), cells, selection),
           );
     place.replaceChildren(...(map === null ? [] : [map]), el("div", { class: "pair" }, ...shown.map(({ root }) => root)));

@@ -1,4 +1,4 @@
-/** Congestion windows over time: each sending end's, their sum, and when and why they were cut. */
+/** Congestion windows over time: each sending end's, their sum, and when and why they were reduced. */
 
 import type uPlot from "uplot";
 import { Chart, type ChartGroup, type LineSpec } from "../chart/chart";
@@ -57,7 +57,7 @@ export function windowFigure(cell: CellReport, group: ChartGroup): { root: HTMLE
   const root = figure(
     "cwnd",
     "Congestion windows",
-    `Segments that TCP lets be on their way, per sending end, as the kernel told when it was asked.${cutsTold(cell)}${retransmits(cell)}${leftOut(cell)}`,
+    `The number of segments that TCP may have in flight, per sending end, as sampled from the kernel.${cutsTold(cell)}${retransmits(cell)}${leftOut(cell)}`,
     legend.root,
     chart.root,
   );
@@ -163,14 +163,14 @@ function cutsTold({ connections }: CellReport): string {
   const { cwr, recovery, loss } = cutCounts(connections);
   const unseen = connections.reduce((sum, { cuts_left_out }) => sum + cuts_left_out, 0);
   if (cwr + recovery + loss === 0) {
-    return " No window was cut.";
+    return " No window was reduced.";
   }
-  return ` Symbols mark when a window was cut: without a loss (CWR), by fast recovery, or by a time-out (Loss).${unseen === 0 ? "" : ` ${formatFixed(unseen, 0)} more cuts are not drawn.`}`;
+  return ` Symbols mark window reductions: without a loss (CWR), by fast recovery, or by a timeout (Loss).${unseen === 0 ? "" : ` ${formatFixed(unseen, 0)} more reductions are not drawn.`}`;
 }
 
 function retransmits(cell: CellReport): string {
   const sum = cell.connections.reduce((sum, connection) => sum + connection.retransmits, 0);
-  return sum === 0 ? " Nothing was sent twice." : ` ${formatFixed(sum, 0)} segments were retransmitted.`;
+  return sum === 0 ? " No segment was retransmitted." : ` ${formatFixed(sum, 0)} segments were retransmitted.`;
 }
 
 function leftOut(cell: CellReport): string {

@@ -230,7 +230,7 @@ test("cuts of the windows are marked by reason, and the windows are summed", { s
   const legend = page.locator("#cwnd .legend");
   assert.equal(await legend.locator('[data-cut="loss"]').textContent(), "Loss (time-out) 1");
   assert.match((await legend.textContent()) ?? "", /sum of the windows.*CWR \d+Recovery \d+/);
-  assert.match((await page.textContent("#cwnd .reading")) ?? "", /2 more cuts are not drawn.*3 segments were retransmitted/);
+  assert.match((await page.textContent("#cwnd .reading")) ?? "", /2 more reductions are not drawn.*3 segments were retransmitted/);
   assert.equal(await chart.locator(".reset").isVisible(), false);
   const before = await picture(chart);
   await legend.locator('[data-cut="cwr"]').click();
@@ -262,7 +262,7 @@ test("changes of the paths are listed, and marked where they were made on every 
       "upper.loss = 1% at -0.200 s",
       "upper.delay = 32ms at 0.800 s",
       "upper.back.rate = 50Mbit/s at 0.800 s",
-      "lower.queue.limit = 1MiB, not made: it has no queue",
+      "lower.queue.limit = 1MiB, not applied: it has no queue",
       "upper down at 1.600 s, by hand",
     ]);
     assert.match((await page.textContent("#changes .reading")) ?? "", /7 more changes are not shown/);

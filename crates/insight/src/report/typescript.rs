@@ -12,12 +12,12 @@ fn causes() -> String {
         families.join(" | ")
     );
     text += "
-/** Why a moment of an I/O passed. */
+/** What a moment of an I/O's latency is spent on. */
 export interface Cause {
   family: Family;
   /** The limit that it belongs to, as a finding names it. */
   limit: string;
-  /** As an engineer would say it of an I/O. */
+  /** A clause about an I/O. */
   words: string;
 }
 
