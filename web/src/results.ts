@@ -8,27 +8,27 @@ export interface Results {
   plan: string;
   /** The plan's title. */
   title: string;
-  /** Whether it was run in its quick form. */
+  /** Whether the quick form was run. */
   quick: boolean;
-  /** The axes of the sweep in the order of the plan, first the one that varies slowest. */
+  /** The axes of the sweep in the order of the plan, the slowest-varying first. */
   axes: string[];
   /** The cells in the order in which they ran. */
   cells: CellResult[];
-  /** What holds the system back, in the planned phase; null when the run did not get that far, or had no I/Os. */
+  /** The limit of the system in the planned phase; null if the run ended before, or had no I/Os. */
   finding: Finding | null;
-  /** Whether a run without I/Os got as far as its expectations; false of any other. */
+  /** Whether a run without I/Os reached its expectations; false for any other run. */
   is_judged_without_ios: boolean;
-  /** What the advised change brought; null when there was none. */
+  /** The gain of the advised change; null if there was none. */
   advised: Advised | null;
-  /** How the plan's expectations turned out. */
+  /** The outcome of the plan's expectations. */
   expectations: Verdict[];
-  /** How many of them the quick form has no cells for. */
+  /** Number of expectations without cells in the quick form. */
   expectations_unchecked: number;
-  /** The numbers of the paper that the plan rebuilds, beside ours; null when it rebuilds none. */
+  /** The numbers of the paper that the plan reproduces, beside the measured ones; null without a paper. */
   paper: Paper | null;
 }
 
-/** One cell of the sweep. One that failed has no numbers, but for what is known of its paths. */
+/** One cell of the sweep. A failed one has no numbers except those of its paths. */
 export interface CellResult {
   /** Its number, from 0. */
   cell: number;
@@ -36,19 +36,19 @@ export interface CellResult {
   phase: string;
   /** Which repetition of the sweep, from 0. */
   repeat: number;
-  /** The value that each axis of the sweep had; the run's `advised` has what the advice has set. */
+  /** The value of each axis of the sweep; the run's `advised` has the value that the advice set. */
   parameters: Record<string, Json>;
   /** Why it failed, if it did. */
   failure: string | null;
-  /** From when on all that loads it was measured, CLOCK_MONOTONIC; null when it failed. */
+  /** Start of the measured interval, common to all load, CLOCK_MONOTONIC; null if the cell failed. */
   measured_from_ns: number | null;
-  /** Until when all of it was. */
+  /** End of the measured interval. */
   measured_to_ns: number | null;
-  /** What each initiator measured. */
+  /** Results of each initiator. */
   initiators: BenchReport[];
-  /** What each stream measured. */
+  /** Results of each stream. */
   streams: Record<string, StreamResult>;
-  /** What each relay did. */
+  /** Results of each relay. */
   relays: Record<string, RelayResult>;
   /** Jain's index of fairness of the connections of all streams. */
   fairness: number | null;
@@ -56,53 +56,53 @@ export interface CellResult {
   iops: number | null;
   /** Bytes of data per second of all initiators together; without any, of all streams. */
   bytes_per_s: number | null;
-  /** Half of all I/Os took at most this long; without initiators, half of the marks of the stream whose marks took longest. */
+  /** Median latency of all I/Os; without initiators, of the marks of the stream with the slowest marks. */
   latency_p50_ns: number | null;
-  /** All I/Os but one in a hundred took at most this long; without initiators, such marks. */
+  /** 99th percentile of the latency of all I/Os; without initiators, of these marks. */
   latency_p99_ns: number | null;
   /** The mean gap between data packets of a burst from the target. */
   packet_gap_mean_ns: number | null;
-  /** Half of these gaps are at most this long; 0 where segmentation offload hands packets over together. */
+  /** Median of these gaps; 0 if segmentation offload delivers packets together. */
   packet_gap_p50_ns: number | null;
-  /** Nine in ten of these gaps are. */
+  /** 90th percentile of these gaps. */
   packet_gap_p90_ns: number | null;
-  /** Processor time that the busiest router's VPN took for each 2^30 bytes through its tunnels. */
+  /** CPU time of the busiest router's VPN per 2^30 bytes through its tunnels. */
   vpn_cpu_s_per_gib: number | null;
-  /** What the tunnels of each router carried and cost meanwhile. */
+  /** Traffic and cost of each router's tunnels. */
   routers: RouterUsage[];
-  /** What carried the packets over its paths: `user` or `netem`; null in runs from before there was a choice. */
+  /** The emulator of its paths: `user` or `netem`; null in runs of versions without the choice. */
   emulator: string | null;
-  /** What netem says of each direction of each path, when it carried them; `paths` is empty then. */
+  /** netem's counters for each direction of each path, if it emulated them; `paths` is empty then. */
   netem: NetemResult[];
-  /** Programs on hosts and routers that other work on the computer kept from the processors: the cell is slower than it would be on a quiet one. */
+  /** Programs on hosts and routers that lacked CPU time because of other work on the computer: the cell is slower than on an idle one. */
   starved_programs: string[];
   /** Packets that the paths dropped, in all directions together. */
   path_dropped: number | null;
   /** Packets that they marked with CE. */
   path_marked: number | null;
-  /** The most bytes that ever waited in one queue of theirs. */
+  /** The maximum backlog of any of their queues. */
   path_queue_high_water_bytes: number | null;
-  /** What each direction of each emulated path did. */
+  /** Counters of each direction of each emulated path. */
   paths: PathResult[];
-  /** What was changed of them meanwhile, in the order in which it was requested. */
+  /** Changes to the paths during the cell, in the order of the requests. */
   timeline: PathChange[];
   /** Mean number of I/Os in flight at each recorded layer, of all initiators together. */
   in_flight: Record<string, number>;
-  /** What the congestion windows of the end that sends the data did. */
+  /** The congestion windows of the end that sends the data. */
   cwnd: CwndUse | null;
-  /** What its I/Os waited for: each moment of their latency, with its cause. */
+  /** The waits of its I/Os: each moment of their latency, with its cause. */
   waits: WaitUse | null;
-  /** Where its I/Os stood still and why. */
+  /** The stalls of its I/Os and their causes. */
   stalls: StallUse | null;
-  /** Where the latency goes below the socket. */
+  /** The breakdown of the latency below the socket. */
   below_socket: BelowSocket | null;
-  /** What holds this cell back, judged by itself. */
+  /** The limit of this cell, judged by itself. */
   finding: CellFinding | null;
 }
 
-/** What `wansan bench` measured between warm-up and end. */
+/** Results of `wansan bench` between warm-up and end. */
 export interface BenchReport {
-  /** The host that it ran on, in a world of the lab; empty of one started by hand. */
+  /** Its host in a world of the lab; empty if started by hand. */
   host: string;
   /** I/Os completed. */
   ios: number;
@@ -110,33 +110,33 @@ export interface BenchReport {
   iops: number;
   /** Payload bytes per second. */
   bytes_per_s: number;
-  /** I/Os that failed, over the whole load. */
+  /** Failed I/Os, over the whole load. */
   errors: number;
-  /** What the first failed one said. */
+  /** The error of the first failed one. */
   first_error: string | null;
-  /** Pieces read whose content was compared. */
+  /** Pieces read and compared. */
   verified: number;
-  /** Pieces whose content was wrong. */
+  /** Pieces with wrong content. */
   corrupt: number;
-  /** Seconds measured. */
+  /** Length of the measured interval, in seconds. */
   elapsed_s: number;
   /** Latencies, from submission to completion; null when no I/O was completed. */
   latency_ns: IoLatency | null;
-  /** Start of what was measured, CLOCK_MONOTONIC. */
+  /** Start of the measured interval, CLOCK_MONOTONIC. */
   measured_from_ns: number;
-  /** End of what was measured, CLOCK_MONOTONIC. */
+  /** End of the measured interval, CLOCK_MONOTONIC. */
   measured_to_ns: number;
   /** Bytes per I/O. */
   block_bytes: number;
   /** I/Os kept in flight. */
   parallel: number;
-  /** Sessions and connections that took the place of lost ones, over the whole load. */
+  /** Sessions and connections that replaced lost ones, over the whole load. */
   recoveries: number;
   /** Seconds without any connection, over the whole load. */
   lost_s: number;
-  /** What each connection of the session did, from warm-up to end. */
+  /** Results of each connection of the session, from warm-up to end. */
   connections: ConnectionReport[];
-  /** Record losses, when the load was recorded. */
+  /** Dropped records, if the load was recorded. */
   records_dropped: number;
 }
 
@@ -158,7 +158,7 @@ export interface IoLatency {
   max: number;
 }
 
-/** What one connection of the session did while the load was measured. */
+/** Results of one connection of the session in the measured interval. */
 export interface ConnectionReport {
   /** Its CID. */
   cid: number;
@@ -168,81 +168,81 @@ export interface ConnectionReport {
   commands: number;
   /** Their payload, in bytes. */
   bytes: number;
-  /** Commands under way on it, on average. */
+  /** Mean number of commands in flight on it. */
   in_flight_mean: number;
-  /** Of them, those that waited for its socket to take them, on average. */
+  /** Mean number of those that waited for its socket. */
   waiting_mean: number;
 }
 
-/** What one `[[stream]]` measured, of all its connections. */
+/** Results of one `[[stream]]`, over all its connections. */
 export interface StreamResult {
   /** The host that sent. */
   host: string;
-  /** The relay that it went through. */
+  /** Its relay, if any. */
   through: string | null;
-  /** Bytes per second of all its connections together; null when one had fewer than two marks. */
+  /** Bytes per second of all its connections together; null if one had fewer than two marks. */
   bytes_per_s: number | null;
-  /** The mean of one. */
+  /** The mean per connection. */
   flow_bytes_per_s: number | null;
   /** Jain's index of fairness of its connections. */
   fairness: number | null;
-  /** From before a mark was offered to the socket until its echo was read: least. */
+  /** Round-trip latency of a mark, from before it was passed to the socket until its echo was read: minimum. */
   latency_min_ns: number | null;
-  /** From before a mark was offered to the socket until its echo was read: mean. */
+  /** Round-trip latency of a mark: mean. */
   latency_mean_ns: number | null;
-  /** From before a mark was offered to the socket until its echo was read: median. */
+  /** Round-trip latency of a mark: median. */
   latency_p50_ns: number | null;
-  /** From before a mark was offered to the socket until its echo was read: 99th percentile. */
+  /** Round-trip latency of a mark: 99th percentile. */
   latency_p99_ns: number | null;
-  /** From before a mark was offered to the socket until its echo was read: greatest. */
+  /** Round-trip latency of a mark: maximum. */
   latency_max_ns: number | null;
-  /** From before a mark was offered to the socket until the receiver had read it: mean. */
+  /** One-way latency of a mark, from before it was passed to the socket until the receiver had read it: mean. */
   one_way_mean_ns: number | null;
-  /** From before a mark was offered to the socket until the receiver had read it: median. */
+  /** One-way latency of a mark: median. */
   one_way_p50_ns: number | null;
-  /** From before a mark was offered to the socket until the receiver had read it: 99th percentile. */
+  /** One-way latency of a mark: 99th percentile. */
   one_way_p99_ns: number | null;
-  /** From before a mark was offered to the socket until the receiver had read it: greatest. */
+  /** One-way latency of a mark: maximum. */
   one_way_max_ns: number | null;
-  /** Segments retransmitted. */
+  /** Retransmitted segments. */
   retransmits: number;
-  /** Times that a sender was seen in slow start again. */
+  /** Number of returns of a sender to slow start, as sampled. */
   slow_start_returns: number;
-  /** From when on it was measured, CLOCK_MONOTONIC. */
+  /** Start of the measured interval, CLOCK_MONOTONIC. */
   measured_from_ns: number;
-  /** Until when. */
+  /** End of the measured interval. */
   measured_to_ns: number;
   /** Each connection. */
   flows: FlowReport[];
 }
 
-/** What one stream measured. */
+/** Results of one stream. */
 export interface FlowReport {
   /** Its number, from 0. */
   flow: number;
-  /** The sender's end. */
+  /** The sender's address. */
   local: string;
-  /** The other end of its connection: the receiver, or a relay. */
+  /** The peer's address: the receiver, or a relay. */
   peer: string;
-  /** What the sender's kernel uses. */
+  /** The sender's congestion control. */
   congestion_control: string;
-  /** Bytes that the receiver read between the first and the last mark that came back while it was measured; between the last one and that before it when only one did. */
+  /** Bytes that the receiver read between the first and the last mark echoed in the measured interval; if only one was, between that one and the previous one. */
   bytes: number;
-  /** These by the time between, of the receiver's clock; null when there were no two marks. */
+  /** These divided by the time between them on the receiver's clock; null with fewer than two marks. */
   bytes_per_s: number | null;
-  /** From the moment before a mark was offered to the sender's socket until its echo was read; null when none came back. */
+  /** Round-trip latency of a mark, from before it was passed to the sender's socket until its echo was read; null if no echo arrived. */
   latency_ns: MarkLatency | null;
-  /** From that moment until the receiver had read the mark; null when they have not one clock. */
+  /** One-way latency, from the same moment until the receiver had read the mark; null if they do not share a clock. */
   one_way_ns: MarkLatency | null;
-  /** Segments that the sender retransmitted. */
+  /** Segments retransmitted by the sender. */
   retransmits: number;
-  /** Times that the sender was seen in slow start again, while it was measured, after it had left it (RFC 5681 §3.1). */
+  /** Number of returns of the sender to slow start in the measured interval, as sampled (RFC 5681 §3.1). */
   slow_start_returns: number;
 }
 
 /** Latencies in ns. */
 export interface MarkLatency {
-  /** How many were measured. */
+  /** Number of measurements. */
   count: number;
   /** Least. */
   min: number;
@@ -256,77 +256,77 @@ export interface MarkLatency {
   max: number;
 }
 
-/** What one `[[relay]]` did. What waited in it is of all flows together in their busier direction, in the samples while it was measured: receive queue, own memory, and what the send queue had not sent. */
+/** Results of one `[[relay]]`. Its backlog is the sum over all flows in their busier direction, from samples during the measured interval: receive queue, own memory, and unsent data in the send queue. */
 export interface RelayResult {
   /** Its host. */
   host: string;
   /** Flows that ended with a FIN from both sides. */
   finished: number;
-  /** Flows that were reset, or cut off at the end. */
+  /** Flows that were reset, or aborted at the end. */
   lost: number;
   /** Flows whose other end could not be reached. */
   not_connected: number;
-  /** Bytes passed on to its target. */
+  /** Bytes forwarded to its target. */
   onward_bytes: number;
-  /** Bytes passed back to clients. */
+  /** Bytes forwarded to clients. */
   back_bytes: number;
-  /** By what it held flows' backlogs, as `wansan relay --law` names it; null in runs from before it was recorded. */
+  /** The control law for flows' backlogs, as in `wansan relay --law`; null in runs of versions that did not record it. */
   law: string | null;
-  /** Times that it began to signal ECE while it was measured. */
+  /** Number of times that it began to signal ECE during the measured interval. */
   ece_signals: number | null;
-  /** Times, from its start to its end, that signals were of no use to a flow and the window alone held its backlog, by the reason. */
+  /** Number of times, from its start to its end, that ECE had no effect on a flow and the window alone limited its backlog, by reason. */
   fallbacks: Record<string, number>;
-  /** Bytes that waited in it: mean of the samples. */
+  /** Backlog in bytes: mean of the samples. */
   backlog_mean_bytes: number | null;
-  /** Bytes that waited in it: 99th percentile of the samples. */
+  /** Backlog in bytes: 99th percentile of the samples. */
   backlog_p99_bytes: number | null;
-  /** Bytes that waited in it: greatest. */
+  /** Backlog in bytes: maximum. */
   backlog_max_bytes: number | null;
-  /** How long a byte waited there that came when a sample was taken, until it had been sent: mean of all flows' samples. */
+  /** Queueing delay of a byte that arrived at a sample, until it was sent: mean of all flows' samples. */
   backlog_mean_ns: number | null;
-  /** How long such a byte waited: 99th percentile of all flows' samples. */
+  /** Queueing delay: 99th percentile of all flows' samples. */
   backlog_p99_ns: number | null;
-  /** How long such a byte waited: greatest. */
+  /** Queueing delay: maximum. */
   backlog_max_ns: number | null;
 }
 
-/** What the tunnels of one router carried and cost while its cell was measured. */
+/** Traffic and cost of one router's tunnels during the measured interval. */
 export interface RouterUsage {
   /** The router. */
   router: string;
   /** `wireguard` or `ipsec`. */
   vpn: string;
-  /** How its tunnels encrypt. */
+  /** The ciphers of its tunnels. */
   ciphers: string[];
-  /** Bytes of inner IP packets that went into the tunnels here. */
+  /** Bytes of inner IP packets that entered the tunnels here. */
   sent_bytes: number;
   /** Bytes of inner IP packets that came out of the tunnels here. */
   received_bytes: number;
-  /** Inner packets that found no room in the queues of its tunnels' devices, before they were encrypted. */
+  /** Inner packets dropped before encryption because a tunnel device's queue was full. */
   dropped_packets: number;
-  /** Outer packets that found no room in the buffers of its UDP sockets, before they were decrypted. */
+  /** Outer packets dropped before decryption because a UDP socket's buffer was full. */
   dropped_sealed_packets: number;
-  /** Processor time of the router's VPN program, user and system. */
+  /** CPU time of the router's VPN program, user and system. */
   cpu_ns: number;
-  /** `cpu_ns` in seconds for each 2^30 bytes that were sent or received; null when none were. */
+  /** `cpu_ns` in seconds per 2^30 bytes sent or received; null if there were none. */
   cpu_s_per_gib: number | null;
 }
 
-/** What netem says of one direction of a path. Bytes are those of Ethernet frames without preamble, checksum and gap, and without the overhead that counts for the rate. */
+/** netem's counters for one direction of a path. Bytes are those of Ethernet frames without preamble, checksum and gap, and without the overhead that counts for the rate. */
 export interface NetemResult {
   /** Its name, such as `upper:forward`. */
   name: string;
-  /** The settings that netem was given. */
+  /** netem's settings. */
   setting: string;
-  /** The packets that it holds at most, those on the delay line among them. */
+  /** Its limit in packets, including those on the delay line. */
   limit_packets: number;
-  /** Where its random numbers began, which kernels say from Linux 6.7 on. */
+  /** Its random seed, reported by Linux 6.7 and later. */
   seed: number | null;
   /** Packets that left. */
   out_packets: number;
   /** Their bytes. */
   out_bytes: number;
-  /** Packets that were lost, or found netem full: it counts them together. */
+  /** Packets that were lost, or dropped because netem was full: it counts them together. */
   dropped_packets: number;
   /** Packets that were waiting or on the delay line at the end. */
   held_packets: number;
@@ -338,7 +338,7 @@ export interface NetemResult {
 export interface PathResult {
   /** Its name, such as `upper:forward`. */
   name: string;
-  /** Bytes of layer 2 that count for each packet beyond its Ethernet frame. */
+  /** Layer 2 overhead per packet in addition to its Ethernet frame, in bytes. */
   overhead_bytes: number;
   /** Whether it is down, or was at the end. */
   is_down: boolean;
@@ -350,11 +350,11 @@ export interface PathResult {
   out_packets: number;
   /** Their bytes. */
   out_bytes: number;
-  /** Packets that were dropped, whatever by. */
+  /** Packets dropped for any reason. */
   dropped_packets: number;
   /** Those dropped by the queue, or by a full delay line. */
   queue_drops: number;
-  /** Those taken by random or listed loss. */
+  /** Those dropped by random or listed loss. */
   loss_drops: number;
   /** Those lost because the path was down. */
   outage_drops: number;
@@ -362,7 +362,7 @@ export interface PathResult {
   marked_packets: number;
   /** Copies made. */
   duplicated_packets: number;
-  /** Packets with a spoiled bit. */
+  /** Packets with a flipped bit. */
   corrupted_packets: number;
   /** Packets held back so that others overtake them. */
   reordered_packets: number;
@@ -370,23 +370,23 @@ export interface PathResult {
   queue_packets: number;
   /** Their bytes. */
   queue_bytes: number;
-  /** The most packets that ever waited. */
+  /** Maximum number of packets that waited. */
   queue_high_water_packets: number;
-  /** The most bytes that ever waited. */
+  /** Maximum number of bytes that waited. */
   queue_high_water_bytes: number;
   /** The delay that is requested, or was at the end. */
   delay_asked_ns: number;
-  /** What half of the packets were to be delayed at most, as jitter drew it for each, since the delay was last changed; null when none has left since. */
+  /** Intended delay, with each packet's jitter, since the delay was last changed: median; null if no packet has left since. */
   delay_asked_p50_ns: number | null;
-  /** The same for 99 of 100 packets. */
+  /** The same: 99th percentile. */
   delay_asked_p99_ns: number | null;
-  /** How long half of these packets were delayed at most until they were handed to the kernel. */
+  /** Actual delay of these packets until they were passed to the kernel: median. */
   delay_achieved_p50_ns: number | null;
-  /** The same for 99 of 100 packets. */
+  /** The same: 99th percentile. */
   delay_achieved_p99_ns: number | null;
   /** The rate that is requested, or was at the end; null when it is unlimited. */
   rate_asked_bits_per_s: number | null;
-  /** The most that came out in any half second since the rate was last changed; null when it did not last as long. */
+  /** Maximum output in any half second since the rate was last changed; null if that is less than half a second ago. */
   rate_achieved_bits_per_s: number | null;
   /** Its elements, the first one nearest the sender. */
   elements: ElementResult[];
@@ -400,7 +400,7 @@ export interface ElementResult {
   in_packets: number;
   /** Their bytes. */
   in_bytes: number;
-  /** Packets that went on. */
+  /** Packets that came out. */
   out_packets: number;
   /** Their bytes. */
   out_bytes: number;
@@ -410,7 +410,7 @@ export interface ElementResult {
   marked_packets: number;
   /** Copies that it made. */
   duplicated_packets: number;
-  /** Packets that it spoiled. */
+  /** Packets that it corrupted. */
   corrupted_packets: number;
   /** Packets that it held back so that others overtake them. */
   reordered_packets: number;
@@ -418,11 +418,11 @@ export interface ElementResult {
   depth_packets: number;
   /** Their bytes. */
   depth_bytes: number;
-  /** The most packets that it ever held. */
+  /** Maximum number of packets that it held. */
   high_water_packets: number;
-  /** The most bytes that it ever held. */
+  /** Maximum number of bytes that it held. */
   high_water_bytes: number;
-  /** Time for which a link was sending. */
+  /** Time during which a link was sending. */
   busy_ns: number;
 }
 
@@ -430,45 +430,45 @@ export interface ElementResult {
 export interface PathChange {
   /** The statement. */
   statement: string;
-  /** `plan`, or `hand` when it came by `wansan path set`. */
+  /** `plan`, or `hand` for a change by `wansan path set`. */
   asked_by: string;
-  /** When the plan wanted it, from the start of the initiators; null for what came by hand. */
+  /** The time set by the plan, from the start of the initiators; null for changes by hand. */
   planned_ns: number | null;
-  /** When it was made, from the start of the initiators; null when it was not. */
+  /** When it was applied, from the start of the initiators; null if it was not. */
   made_after_ns: number | null;
-  /** When it was made, CLOCK_MONOTONIC. */
+  /** When it was applied, CLOCK_MONOTONIC. */
   made_at_ns: number | null;
-  /** Why it was not made. */
+  /** Why it was not applied. */
   refused: string | null;
 }
 
-/** What the congestion windows of the sending host did in the measured time: all its connections. */
+/** The congestion windows of all connections of the sending host in the measured interval. */
 export interface CwndUse {
   /** Connections. */
   connections: number;
-  /** Greatest sum of all windows, in segments. */
+  /** Maximum sum of all windows, in segments. */
   sum_max_packets: number;
-  /** Mean of that sum, in segments; null in results of versions that did not say it. */
+  /** Mean of that sum, in segments; null in results of versions without it. */
   sum_mean_packets: number | null;
-  /** How far the window that moved least fell below its greatest, as a share of that: 0 is flat. */
+  /** The drop of the steadiest window from its maximum, as a share of the maximum: 0 is flat. */
   least_swing: number;
-  /** The same of the window that moved most. */
+  /** The same for the window that varied most. */
   most_swing: number;
-  /** Reductions of a window without a loss. */
+  /** Window reductions without a loss. */
   cwr_events: number;
   /** Fast recoveries. */
   recovery_events: number;
-  /** Retransmission time-outs. */
+  /** Retransmission timeouts. */
   loss_events: number;
 }
 
-/** What the I/Os of a cell waited for. Times are means over the I/Os; they add up to the latency. */
+/** The waits of a cell's I/Os. Times are means over the I/Os; they add up to the latency. */
 export interface WaitUse {
-  /** I/Os that were completed and of which all crossings were recorded. */
+  /** Completed I/Os with all crossings recorded. */
   ios: number;
   /** Their latency. */
   latency_ns: number;
-  /** How much of it may belong to the waits beside those that it is counted to. */
+  /** The part of it that may belong to a wait adjacent to the one that it is assigned to. */
   uncertain_ns: number;
   /** The waits by their causes. */
   causes: Record<string, WaitCause>;
@@ -488,43 +488,43 @@ export interface WaitCause {
 export interface WaitSum {
   /** The cause. */
   cause: string;
-  /** The layer that had the I/Os meanwhile. */
+  /** The layer that held the I/Os during it. */
   layer: string;
-  /** Which way the bytes go that waited, `to_target` or `to_initiator`; null while a program or the store had them. */
+  /** The direction of the waiting bytes, `to_target` or `to_initiator`; null if a program or the store held them. */
   way: string | null;
-  /** What it is derived from: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`. */
+  /** Its source: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`. */
   source: string;
   /** Their length. */
   mean_ns: number;
-  /** How much of that may belong to the waits beside them. */
+  /** The part of that which may belong to adjacent waits. */
   uncertain_ns: number;
 }
 
-/** What stalls cost the I/Os of a cell. */
+/** The cost of stalls to a cell's I/Os. */
 export interface StallUse {
-  /** The cause that cost most, if that is a twentieth of the mean latency or more; else `none`. */
+  /** The most costly cause, if it costs 5 % of the mean latency or more; else `none`. */
   cause: string;
-  /** I/Os that were completed. */
+  /** Completed I/Os. */
   ios: number;
-  /** What all stalls cost, as a mean over the I/Os. */
+  /** The cost of all stalls, as a mean over the I/Os. */
   cost_ns: number;
-  /** Round trips that an I/O took, as a mean: one, and one for each stall that ended with an acknowledgement or an R2T. */
+  /** Mean number of round trips per I/O: one, plus one for each stall that ended with an acknowledgement or an R2T. */
   round_trips: number;
   /** Each cause, the most costly first. */
   causes: CauseUse[];
 }
 
-/** What one cause cost. */
+/** The cost of one cause. */
 export interface CauseUse {
   /** The cause's name. */
   cause: string;
   /** Stalls. */
   stalls: number;
-  /** I/Os that had one at least. */
+  /** I/Os with at least one. */
   ios: number;
   /** Its cost, as a mean over all I/Os. */
   cost_ns: number;
-  /** The stall that cost most, to be looked at. */
+  /** The most costly stall, as an example. */
   example: Example;
 }
 
@@ -534,9 +534,9 @@ export interface Example {
   session: string;
   /** Its Initiator Task Tag. */
   task: number;
-  /** From when on it could have gone on, CLOCK_MONOTONIC. */
+  /** When it began, CLOCK_MONOTONIC. */
   from_ns: number;
-  /** When it went on. */
+  /** When it ended. */
   to_ns: number;
   /** The packets that show it. */
   packets: ShownPacket[];
@@ -544,7 +544,7 @@ export interface Example {
 
 /** A packet that shows a stall. */
 export interface ShownPacket {
-  /** What it has to do with it. */
+  /** Its role in the stall. */
   role: string;
   /** Its row in `packet.parquet`, from 0. */
   packet: number;
@@ -552,13 +552,13 @@ export interface ShownPacket {
   sent_ns: number;
 }
 
-/** Where the latency of a cell's I/Os goes, derived from the kernel's stamps. Times are means over the I/Os that were split; they add up to `latency_ns`. */
+/** The breakdown of the latency of a cell's I/Os, from the kernel's time stamps. Times are means over the I/Os that were split; they add up to `latency_ns`. */
 export interface BelowSocket {
-  /** Whose records it is derived from: `both`, `initiator` or `target`. */
+  /** The end whose records it is derived from: `both`, `initiator` or `target`. */
   recorded: string;
   /** I/Os that were split. */
   ios: number;
-  /** Those that were not, by the reason. */
+  /** Those that were not, by reason. */
   untold: Record<string, number>;
   /** The latency of those that were split. */
   latency_ns: number;
@@ -566,39 +566,39 @@ export interface BelowSocket {
   initiator_ns: number;
   /** In the target's program. */
   target_ns: number;
-  /** Beyond the only end that has recorded it. */
+  /** Beyond the only end that recorded it. */
   beyond_ns: number;
-  /** Both ways together. */
+  /** Both directions together. */
   both_ways: LegUse;
-  /** On the way to the target. */
+  /** In the direction to the target. */
   to_target: LegUse;
-  /** On the way to the initiator. */
+  /** In the direction to the initiator. */
   to_initiator: LegUse;
   /** Round trips of an I/O. */
   round_trips: number;
-  /** How much may belong to a part beside the one that it is counted to. */
+  /** The part that may belong to an adjacent one. */
   uncertain_ns: number;
-  /** The stamps that it is derived from. */
+  /** The time stamps that it is derived from. */
   stamps: StampCount;
 }
 
-/** Parts of the way from one program to the other, means over I/Os. */
+/** Stages of one direction, from one program to the other; means over I/Os. */
 export interface LegUse {
-  /** With the sending program, until the send buffer had room. */
+  /** In the sending program, until the send buffer had room. */
   no_room_ns: number;
-  /** So much of that while all that the buffer has room for was in flight: it is too small for the path. */
+  /** The part of that during which the whole buffer was in flight: it is too small for the path. */
   no_room_buffer_ns: number;
-  /** So much of that while the buffer's own bytes waited for the congestion window. */
+  /** The part of that during which the buffer's bytes waited for the congestion window. */
   no_room_cwnd_ns: number;
-  /** So much of that while they waited for the receiver's window. */
+  /** The part of that during which they waited for the receiver's window. */
   no_room_rwnd_ns: number;
-  /** In the send buffer while the congestion window, or what paces it, let nothing out. */
+  /** In the send buffer while the congestion window, or pacing, blocked sending. */
   cwnd_ns: number;
-  /** In the send buffer while the receiver's window let nothing out. */
+  /** In the send buffer while the receiver's window blocked sending. */
   rwnd_ns: number;
   /** In the send buffer while Nagle's algorithm held a short segment. */
   nagle_ns: number;
-  /** In the send buffer for none of these, or for what nobody can tell. */
+  /** In the send buffer for another or an unknown reason. */
   other_ns: number;
   /** In the device's queue: from the queueing discipline to the device. */
   device_queue_ns: number;
@@ -608,19 +608,19 @@ export interface LegUse {
   receive_buffer_ns: number;
 }
 
-/** How many calls the programs made on their sockets, and how many of them have no stamp. */
+/** The number of the programs' socket calls, and of those without a time stamp. */
 export interface StampCount {
-  /** Calls that gave bytes. */
+  /** Write calls. */
   sends: number;
-  /** Those without a time at the device: the kernel gave the stamp to a later call whose bytes are in the same segment, or lost it. */
+  /** Those without a time at the device: the kernel assigned the time stamp to a later call with bytes in the same segment, or lost it. */
   sends_unstamped: number;
-  /** Calls that took bytes. */
+  /** Read calls. */
   receives: number;
-  /** Those without a time of arrival. */
+  /** Those without an arrival time. */
   receives_unstamped: number;
 }
 
-/** What holds one cell back. */
+/** The limit of one cell. */
 export interface CellFinding {
   /** What binds. */
   limit: string;
@@ -630,11 +630,11 @@ export interface CellFinding {
   above: string | null;
   /** The share of the latency spent waiting for it, 0 to 1. */
   waiting_share: number;
-  /** All that as a storage engineer would say it. */
+  /** The same as a sentence. */
   sentence: string;
 }
 
-/** What holds the system back. `wanted` and `got` are means per session in the cell that it speaks of: the first cell, by I/Os in flight, in which the limit binds. */
+/** The limit of the system. `wanted` and `got` are means per session in the cell that it describes: the one with the fewest I/Os in flight among those in which the limit binds. */
 export interface Finding {
   /** What binds. */
   limit: string;
@@ -642,9 +642,9 @@ export interface Finding {
   layer: string | null;
   /** The layer above. */
   above: string | null;
-  /** Mean number that had entered the layer above: how many asked to enter. */
+  /** Mean number of I/Os in the layer above: the demand. */
   wanted: number;
-  /** Mean number that had entered the layer: how many were admitted. */
+  /** Mean number of I/Os in the layer: those admitted. */
   got: number;
   /** The share of the latency spent waiting for it, 0 to 1. */
   waiting_share: number;
@@ -652,13 +652,13 @@ export interface Finding {
   cell: number;
   /** The cells in which the limit binds. */
   binds_in_cells: number[];
-  /** Facts that the finding rests on, a line each. */
+  /** The evidence for the finding, one fact per line. */
   evidence: string[];
-  /** The finding as a storage engineer would say it. */
+  /** The finding as a sentence. */
   sentence: string;
-  /** What to change, if there is something. */
+  /** What to change, if anything. */
   advice: Advice | null;
-  /** What each cell would do once the advice is followed; null when the gain cannot be predicted. */
+  /** The prediction for each cell with the advice applied; null if the gain cannot be predicted. */
   predicted: Prediction[] | null;
 }
 
@@ -666,15 +666,15 @@ export interface Finding {
 export interface Advice {
   /** In words. */
   text: string;
-  /** The plan's parameter, when one number does it. */
+  /** The plan's parameter, if the advice is a single value. */
   parameter: string | null;
-  /** Its value as a plan writes it. */
+  /** Its value in the syntax of plans. */
   value: string | null;
-  /** Other parameters without which it would bring nothing, with their values. */
+  /** Other parameters that it needs to have an effect, with their values. */
   with: Record<string, string>;
 }
 
-/** What one cell would do once the advice is followed. */
+/** The prediction for one cell with the advice applied. */
 export interface Prediction {
   /** The cell. */
   cell: number;
@@ -688,19 +688,19 @@ export interface Prediction {
   predicted_iops: number;
   /** `predicted_iops` ÷ `iops` − 1. */
   gain: number;
-  /** What bounds the prediction. */
+  /** The limit of the prediction. */
   bound: string;
-  /** What it comes from: `simulation` of the recording with the change, or `bounds`, what the next limits let through at most. */
+  /** The method: `simulation` of the recording with the change, or `bounds`, the maximum that the next limits allow. */
   source: string;
 }
 
-/** The advised change, and its gain as predicted and as measured. The single numbers are those of the point of the sweep where most was predicted. */
+/** The advised change, and its predicted and measured gain. The single numbers are those of the point of the sweep with the largest predicted gain. */
 export interface Advised {
   /** The parameter that was changed. */
   parameter: string;
-  /** What it was in the planned phase, if the plan has a value for it. */
+  /** Its value in the planned phase, if the plan sets it. */
   planned_value: Json | null;
-  /** What it was changed to. */
+  /** Its advised value. */
   value: Json;
   /** The cell before the change. */
   planned_cell: number;
@@ -708,7 +708,7 @@ export interface Advised {
   advised_cell: number;
   /** I/Os per second before the change. */
   planned_iops: number;
-  /** I/Os per second that were predicted. */
+  /** Predicted I/Os per second. */
   predicted_iops: number;
   /** I/Os per second after it. */
   measured_iops: number;
@@ -716,19 +716,19 @@ export interface Advised {
   predicted_gain: number;
   /** `measured_iops` ÷ `planned_iops` − 1. */
   measured_gain: number;
-  /** `measured_iops` ÷ `predicted_iops`: 1 where the prediction is right. Null where none was predicted. */
+  /** `measured_iops` ÷ `predicted_iops`: 1 for an exact prediction. Null without a prediction. */
   measured_of_predicted: number | null;
   /** Every point of the sweep. */
   gains: Gain[];
 }
 
-/** One point of a sweep before and after the advice was followed. Repeats are averaged. */
+/** One point of a sweep before and after the advised change. Repeats are averaged. */
 export interface Gain {
   /** The parameters of the sweep. */
   parameters: Record<string, Json>;
   /** I/Os per second as planned. */
   planned_iops: number;
-  /** I/Os per second that were predicted for the advised run. */
+  /** Predicted I/Os per second of the advised run. */
   predicted_iops: number;
   /** I/Os per second of the advised run. */
   advised_iops: number;
@@ -738,13 +738,13 @@ export interface Gain {
   measured_gain: number;
 }
 
-/** How an expectation turned out. */
+/** The outcome of an expectation. */
 export interface Verdict {
-  /** What was expected, in words. */
+  /** The expected result, in words. */
   expected: string;
-  /** What was found, in words. */
+  /** The actual result, in words. */
   found: string;
-  /** Whether that is so. */
+  /** Whether the expectation is met. */
   met: boolean;
 }
 
@@ -752,31 +752,31 @@ export interface Verdict {
 export interface Paper {
   /** Authors, title and year. */
   title: string;
-  /** Which of its figures or tables. */
+  /** The figures or tables. */
   figure: string | null;
-  /** What it says without a number that could stand beside ours. */
+  /** Its qualitative results. */
   remarks: string[];
-  /** Where ours is different, and why. */
+  /** Where this experiment differs, and why. */
   differs: string[];
-  /** Its numbers, as far as the run has cells for them. */
+  /** Its numbers for which the run has cells. */
   known: KnownNumber[];
 }
 
-/** One number of a paper beside ours. */
+/** One published number beside the measured one. */
 export interface KnownNumber {
-  /** What is compared, in words. */
+  /** The compared quantity, in words. */
   about: string;
   /** The metric's dotted name. */
   metric: string;
-  /** The parameters of the cells that it is of. */
+  /** The parameters of the cells that it applies to. */
   where: Record<string, Json>;
-  /** The parameters of the cells whose mean it is a ratio to; null when it is none. */
+  /** The parameters of the cells whose mean it is divided by; null if it is not a ratio. */
   relative_to: Record<string, Json> | null;
   /** The paper's number, in the unit of the metric. */
   value: number;
-  /** Ours, the mean over those cells; null when there is none. */
+  /** The measured number, the mean over those cells; null if there is none. */
   ours: number | null;
-  /** Ours ÷ the paper's. */
+  /** The measured number ÷ the paper's. */
   ratio: number | null;
 }
 
@@ -784,7 +784,7 @@ export interface KnownNumber {
 export interface Manifest {
   /** The plan's name. */
   plan: string;
-  /** The file that it was read from. */
+  /** The plan's file. */
   plan_file: string;
   /** Whether that is its quick form. */
   quick: boolean;
@@ -794,81 +794,81 @@ export interface Manifest {
   files: Record<string, FileFacts>;
   /** The parameters set over the plan in the advised phase. */
   advised: Record<string, string>;
-  /** Where all randomness began. */
+  /** The random seed. */
   seed: number | null;
   /** wansan's version. */
   wansan_version: string | null;
   /** The commit that it was built from, or `unknown`. */
   wansan_commit: string | null;
-  /** How the lab got the right to make namespaces. */
+  /** How the lab got the privilege to create namespaces. */
   rights: string;
   /** The machine. */
   machine: Machine;
   /** Readings of both clocks, to convert between them: records are CLOCK_MONOTONIC. */
   clock_anchors: ClockAnchor[];
-  /** Switched off on every link, by ethtool's names. */
+  /** Offloads disabled on every link, by ethtool's names. */
   offloads_off: string[];
-  /** The longest super-frame that a host leaves to its link to segment; the emulator cuts it into packets. As Linux has it, `gso_max_size`. By netem, hosts send packets one by one. */
+  /** The largest super-frame that a host leaves to its link to segment (Linux: `gso_max_size`); the emulator segments it. With netem, hosts send packets one by one. */
   super_frame_max_bytes: number;
-  /** What a byte on a path is. */
+  /** The definition of a byte on a path. */
   path_bytes: string;
-  /** The real computers that are its hosts; none in another world. */
+  /** The real computers that serve as hosts; none in other worlds. */
   hosts: HostFacts[];
-  /** What their paths were like before the first cell, measured in both directions. */
+  /** Measurements of their paths before the first cell, in both directions. */
   measured_paths: MeasuredPath[];
-  /** The workers of an engine that have run its cells; none where the lab has. */
+  /** The workers of a cluster that ran its cells; none if the lab ran them itself. */
   workers: WorkerFacts[];
-  /** What was built and measured in each cell. */
+  /** The world of each cell. */
   cells: CellFacts[];
 }
 
 /** A file that the plan names. */
 export interface FileFacts {
-  /** The SHA-256 of what is in it, in hexadecimal. */
+  /** The SHA-256 of its content, in hexadecimal. */
   sha256: string;
-  /** Where its copy is, from the run's folder. */
+  /** The path of its copy, relative to the run's folder. */
   copy: string;
 }
 
-/** What is known about the machine. What it does not tell is empty. */
+/** Facts about the machine. Unknown ones are empty. */
 export interface Machine {
   /** Kernel name, release and version, as uname(2) gives them. */
   kernel: string;
   /** Architecture. */
   architecture: string;
-  /** The processor's name. */
+  /** The CPU model. */
   cpu: string;
-  /** How many processors the lab may use. */
+  /** The number of CPUs available to the lab. */
   cpus: number;
   /** Memory in bytes. */
   memory_bytes: number;
   /** The kernel's clock source. */
   clock_source: string;
-  /** How often a second the kernel's scheduler ticks, where its configuration can be read, and what else is known about scheduling, by the names of the files that say it. */
+  /** The kernel's scheduler tick rate, if its configuration can be read, and other scheduling settings, by the names of their files. */
   scheduling: Record<string, string>;
-  /** Congestion controls that the kernel has (`net.ipv4.tcp_available_congestion_control`). */
+  /** Available congestion controls (`net.ipv4.tcp_available_congestion_control`). */
   congestion_controls_available: string;
-  /** Those that any process may choose (`net.ipv4.tcp_allowed_congestion_control`). */
+  /** Those that unprivileged processes may use (`net.ipv4.tcp_allowed_congestion_control`). */
   congestion_controls_allowed: string;
 }
 
-/** CLOCK_MONOTONIC and CLOCK_REALTIME at one moment. */
+/** CLOCK_MONOTONIC and CLOCK_REALTIME read together. */
 export interface ClockAnchor {
   /** CLOCK_MONOTONIC. */
   monotonic_ns: number;
   /** CLOCK_REALTIME, since 1970. */
   realtime_ns: number;
-  /** How long reading both took: the anchor's uncertainty. */
+  /** The time to read both: the anchor's uncertainty. */
   uncertainty_ns: number;
 }
 
-/** A real computer that is a host. */
+/** A real computer that serves as a host. */
 export interface HostFacts {
   /** Its name in the plan. */
   host: string;
-  /** What `ssh` calls it. */
+  /** Its destination for `ssh`. */
   ssh: string;
-  /** The user that programs ran as there, by number. */
+  /** The numeric user ID of the programs there. */
   uid: number;
   /** The version of `wansan` there. */
   wansan_version: string;
@@ -880,7 +880,7 @@ export interface HostFacts {
   machine: Machine;
 }
 
-/** What a path between two real hosts was like in one direction before the first cell: one TCP connection without any other load (`wansan stream send`). */
+/** Measurement of a path between two real hosts in one direction before the first cell: one TCP connection without other load (`wansan stream send`). */
 export interface MeasuredPath {
   /** Its name in the plan. */
   path: string;
@@ -888,21 +888,21 @@ export interface MeasuredPath {
   from: string;
   /** The host that received. */
   to: string;
-  /** The shortest round trip of a mark in the stream. */
+  /** The minimum RTT of a mark in the stream. */
   rtt_min_ns: number | null;
-  /** The median of those, while the stream filled the path. */
+  /** The median RTT, while the stream filled the path. */
   rtt_p50_ns: number | null;
-  /** What the stream reached. */
+  /** The throughput of the stream. */
   bytes_per_s: number | null;
-  /** Segments that were sent again. */
+  /** Retransmitted segments. */
   retransmits: number;
-  /** Their share of all segments, each taken to be full (1,448 bytes): what was lost, about. */
+  /** Their share of all segments, assumed to be full (1,448 bytes): approximately the loss rate. */
   lost_share: number | null;
-  /** For how long it sent, in seconds. */
+  /** The duration of the stream, in seconds. */
   elapsed_s: number;
 }
 
-/** A worker of an engine. */
+/** A worker of a cluster. */
 export interface WorkerFacts {
   /** Its address. */
   worker: string;
@@ -914,7 +914,7 @@ export interface WorkerFacts {
   wansan_sha256: string;
   /** The computer. */
   machine: Machine;
-  /** A reading of both its clocks: records of cells in its namespaces are of its CLOCK_MONOTONIC. */
+  /** A reading of both its clocks: records of cells in its namespaces use its CLOCK_MONOTONIC. */
   clock_anchor: ClockAnchor;
 }
 
@@ -922,7 +922,7 @@ export interface WorkerFacts {
 export interface CellFacts {
   /** The cell's number. */
   cell: number;
-  /** The worker of an engine that has run it; null where the lab has. */
+  /** The worker that ran it; null if the lab did. */
   worker: string | null;
   /** The congestion control of its connections. */
   congestion_control: ControlFacts;
@@ -934,21 +934,21 @@ export interface CellFacts {
   programs: Record<string, string>;
   /** Its tunnels. */
   tunnels: TunnelFacts[];
-  /** What the emulator achieved on each direction of each path. */
+  /** The emulator's accuracy in each direction of each path. */
   paths: PathFacts[];
-  /** How netem was set up in the wan's namespace, if it carried the packets. */
+  /** netem's configuration in the WAN's namespace, if it emulated the paths. */
   netem_commands: string[];
-  /** Frames lost because the emulator did not run for too long. */
+  /** Frames lost because the emulator was not scheduled in time. */
   emulator_ring_drops: number;
-  /** Frames that had nowhere to go. */
+  /** Frames without a destination. */
   emulator_strays: number;
-  /** Frames of which no wire packets could be made, dropped. */
+  /** Frames dropped because they could not be segmented into wire packets. */
   emulator_offloaded: number;
   /** Frames that the kernel refused to send. */
   emulator_send_failures: number;
-  /** Processor time of the emulator. */
+  /** CPU time of the emulator. */
   emulator_cpu_ns: number;
-  /** How the emulator's thread was scheduled. */
+  /** The scheduling policy of the emulator's thread. */
   emulator_scheduling: string;
 }
 
@@ -956,9 +956,9 @@ export interface CellFacts {
 export interface ControlFacts {
   /** Its name. */
   name: string;
-  /** `lab`: one of ours, which the lab loaded for the run; `before`: one of ours that was loaded already; `simulator`: any of a simulated world; `kernel`: any other. */
+  /** `lab`: wansan's, loaded by the lab for the run; `before`: wansan's, already loaded; `simulator`: any in a simulated world; `kernel`: any other. */
   origin: string;
-  /** What it was loaded with: null of the kernel's, and where that cannot be seen. */
+  /** Its parameters: null for the kernel's, and if they cannot be read. */
   parameters: Json | null;
 }
 
@@ -968,53 +968,53 @@ export interface NodeFacts {
   name: string;
   /** `host` or `router`. */
   role: string;
-  /** The address that others reach it at. */
+  /** Its address for other hosts. */
   address: string;
   /** All its addresses by interface. */
   addresses: Record<string, string[]>;
-  /** Its routes to what lies behind its neighbours, as `ip route` has them. */
+  /** Its routes beyond its neighbours, in the syntax of `ip route`. */
   routes: string[];
-  /** Its rules, as `ip rule` has them. */
+  /** Its rules, in the syntax of `ip rule`. */
   rules: string[];
   /** The kernel settings in force in its namespace. */
   settings: Record<string, string>;
 }
 
-/** What the clock of a real host showed while a cell ran. Its records are converted by it. */
+/** The clock of a real host during a cell, by which its records are converted. */
 export interface ClockFacts {
   /** The host. */
   host: string;
-  /** A moment of its CLOCK_MONOTONIC. */
+  /** A reference time of its CLOCK_MONOTONIC. */
   at_ns: number;
-  /** By how much that was ahead of the lab's then. */
+  /** Its offset from the lab's clock at that time; positive if it is ahead. */
   ahead_ns: number;
-  /** By how much it gained on the lab's, in ns for each second. */
+  /** Its drift against the lab's clock, in ns per second. */
   drift_ppb: number;
-  /** What that is estimated from: `packets`, what two hosts saw of the same I/Os; or `exchanges` over ssh. */
+  /** The method: `packets`, from I/Os that two hosts observed; or `exchanges` over ssh. */
   by: string;
-  /** The other host that saw these, or `lab`. */
+  /** The other host, or `lab`. */
   relative_to: string;
-  /** By how much the conversion to that one's clock may be wrong at most, as long as both clocks are even. */
+  /** The maximum error of the conversion to that host's clock, if both clocks run evenly. */
   error_ns: number;
 }
 
-/** A tunnel that is up. */
+/** An established tunnel. */
 export interface TunnelFacts {
   /** Its name. */
   name: string;
   /** `wireguard` or `ipsec`. */
   vpn: string;
-  /** How IPsec encrypts; null of WireGuard. */
+  /** The cipher of IPsec; null for WireGuard. */
   cipher: string | null;
-  /** What serves it at both ends. */
+  /** The program at both ends. */
   program: string;
   /** The device at the near router; none in a simulated world. IPsec tunnels that end at one router share its device. */
   near_device: string;
   /** The device at the far router. */
   far_device: string;
-  /** The longest packet that goes through it, so that no outer packet is fragmented. */
+  /** The longest packet that fits through it without fragmentation of the outer packet. */
   mtu_bytes: number;
-  /** By how much the longest packet grows. */
+  /** The encapsulation overhead of the longest packet. */
   overhead_bytes: number;
 }
 
@@ -1024,11 +1024,11 @@ export interface PathFacts {
   name: string;
   /** The requested one-way delay. */
   delay_ns: number;
-  /** How much later half of the frames left than they should have. */
+  /** Lateness of frames: median. */
   lateness_p50_ns: number;
-  /** The same for 99 of 100 frames. */
+  /** Lateness of frames: 99th percentile. */
   lateness_p99_ns: number;
-  /** The same for all frames. */
+  /** Lateness of frames: maximum. */
   lateness_max_ns: number;
   /** Packets that came in. */
   in_packets: number;
@@ -1049,140 +1049,140 @@ export interface Metric {
 }
 
 export const METRICS: readonly Metric[] = [
-  { name: "streams.*.bytes_per_s", unit: "bytes/s", about: "Bytes per second of all its connections together; null when one had fewer than two marks." },
-  { name: "streams.*.flow_bytes_per_s", unit: "bytes/s", about: "The mean of one." },
+  { name: "streams.*.bytes_per_s", unit: "bytes/s", about: "Bytes per second of all its connections together; null if one had fewer than two marks." },
+  { name: "streams.*.flow_bytes_per_s", unit: "bytes/s", about: "The mean per connection." },
   { name: "streams.*.fairness", unit: "ratio", about: "Jain's index of fairness of its connections." },
-  { name: "streams.*.latency_min_ns", unit: "ns", about: "From before a mark was offered to the socket until its echo was read: least." },
-  { name: "streams.*.latency_mean_ns", unit: "ns", about: "From before a mark was offered to the socket until its echo was read: mean." },
-  { name: "streams.*.latency_p50_ns", unit: "ns", about: "From before a mark was offered to the socket until its echo was read: median." },
-  { name: "streams.*.latency_p99_ns", unit: "ns", about: "From before a mark was offered to the socket until its echo was read: 99th percentile." },
-  { name: "streams.*.latency_max_ns", unit: "ns", about: "From before a mark was offered to the socket until its echo was read: greatest." },
-  { name: "streams.*.one_way_mean_ns", unit: "ns", about: "From before a mark was offered to the socket until the receiver had read it: mean." },
-  { name: "streams.*.one_way_p50_ns", unit: "ns", about: "From before a mark was offered to the socket until the receiver had read it: median." },
-  { name: "streams.*.one_way_p99_ns", unit: "ns", about: "From before a mark was offered to the socket until the receiver had read it: 99th percentile." },
-  { name: "streams.*.one_way_max_ns", unit: "ns", about: "From before a mark was offered to the socket until the receiver had read it: greatest." },
-  { name: "streams.*.retransmits", unit: "packets", about: "Segments retransmitted." },
-  { name: "streams.*.slow_start_returns", unit: "", about: "Times that a sender was seen in slow start again." },
+  { name: "streams.*.latency_min_ns", unit: "ns", about: "Round-trip latency of a mark, from before it was passed to the socket until its echo was read: minimum." },
+  { name: "streams.*.latency_mean_ns", unit: "ns", about: "Round-trip latency of a mark: mean." },
+  { name: "streams.*.latency_p50_ns", unit: "ns", about: "Round-trip latency of a mark: median." },
+  { name: "streams.*.latency_p99_ns", unit: "ns", about: "Round-trip latency of a mark: 99th percentile." },
+  { name: "streams.*.latency_max_ns", unit: "ns", about: "Round-trip latency of a mark: maximum." },
+  { name: "streams.*.one_way_mean_ns", unit: "ns", about: "One-way latency of a mark, from before it was passed to the socket until the receiver had read it: mean." },
+  { name: "streams.*.one_way_p50_ns", unit: "ns", about: "One-way latency of a mark: median." },
+  { name: "streams.*.one_way_p99_ns", unit: "ns", about: "One-way latency of a mark: 99th percentile." },
+  { name: "streams.*.one_way_max_ns", unit: "ns", about: "One-way latency of a mark: maximum." },
+  { name: "streams.*.retransmits", unit: "packets", about: "Retransmitted segments." },
+  { name: "streams.*.slow_start_returns", unit: "", about: "Number of returns of a sender to slow start, as sampled." },
   { name: "relays.*.finished", unit: "", about: "Flows that ended with a FIN from both sides." },
-  { name: "relays.*.lost", unit: "", about: "Flows that were reset, or cut off at the end." },
+  { name: "relays.*.lost", unit: "", about: "Flows that were reset, or aborted at the end." },
   { name: "relays.*.not_connected", unit: "", about: "Flows whose other end could not be reached." },
-  { name: "relays.*.onward_bytes", unit: "bytes", about: "Bytes passed on to its target." },
-  { name: "relays.*.back_bytes", unit: "bytes", about: "Bytes passed back to clients." },
-  { name: "relays.*.law", unit: "", about: "By what it held flows' backlogs, as `wansan relay --law` names it; null in runs from before it was recorded." },
-  { name: "relays.*.ece_signals", unit: "", about: "Times that it began to signal ECE while it was measured." },
-  { name: "relays.*.fallbacks.*", unit: "", about: "Times, from its start to its end, that signals were of no use to a flow and the window alone held its backlog, by the reason." },
-  { name: "relays.*.backlog_mean_bytes", unit: "bytes", about: "Bytes that waited in it: mean of the samples." },
-  { name: "relays.*.backlog_p99_bytes", unit: "bytes", about: "Bytes that waited in it: 99th percentile of the samples." },
-  { name: "relays.*.backlog_max_bytes", unit: "bytes", about: "Bytes that waited in it: greatest." },
-  { name: "relays.*.backlog_mean_ns", unit: "ns", about: "How long a byte waited there that came when a sample was taken, until it had been sent: mean of all flows' samples." },
-  { name: "relays.*.backlog_p99_ns", unit: "ns", about: "How long such a byte waited: 99th percentile of all flows' samples." },
-  { name: "relays.*.backlog_max_ns", unit: "ns", about: "How long such a byte waited: greatest." },
+  { name: "relays.*.onward_bytes", unit: "bytes", about: "Bytes forwarded to its target." },
+  { name: "relays.*.back_bytes", unit: "bytes", about: "Bytes forwarded to clients." },
+  { name: "relays.*.law", unit: "", about: "The control law for flows' backlogs, as in `wansan relay --law`; null in runs of versions that did not record it." },
+  { name: "relays.*.ece_signals", unit: "", about: "Number of times that it began to signal ECE during the measured interval." },
+  { name: "relays.*.fallbacks.*", unit: "", about: "Number of times, from its start to its end, that ECE had no effect on a flow and the window alone limited its backlog, by reason." },
+  { name: "relays.*.backlog_mean_bytes", unit: "bytes", about: "Backlog in bytes: mean of the samples." },
+  { name: "relays.*.backlog_p99_bytes", unit: "bytes", about: "Backlog in bytes: 99th percentile of the samples." },
+  { name: "relays.*.backlog_max_bytes", unit: "bytes", about: "Backlog in bytes: maximum." },
+  { name: "relays.*.backlog_mean_ns", unit: "ns", about: "Queueing delay of a byte that arrived at a sample, until it was sent: mean of all flows' samples." },
+  { name: "relays.*.backlog_p99_ns", unit: "ns", about: "Queueing delay: 99th percentile of all flows' samples." },
+  { name: "relays.*.backlog_max_ns", unit: "ns", about: "Queueing delay: maximum." },
   { name: "fairness", unit: "ratio", about: "Jain's index of fairness of the connections of all streams." },
   { name: "iops", unit: "1/s", about: "I/Os per second of all initiators together." },
   { name: "bytes_per_s", unit: "bytes/s", about: "Bytes of data per second of all initiators together; without any, of all streams." },
-  { name: "latency_p50_ns", unit: "ns", about: "Half of all I/Os took at most this long; without initiators, half of the marks of the stream whose marks took longest." },
-  { name: "latency_p99_ns", unit: "ns", about: "All I/Os but one in a hundred took at most this long; without initiators, such marks." },
+  { name: "latency_p50_ns", unit: "ns", about: "Median latency of all I/Os; without initiators, of the marks of the stream with the slowest marks." },
+  { name: "latency_p99_ns", unit: "ns", about: "99th percentile of the latency of all I/Os; without initiators, of these marks." },
   { name: "packet_gap_mean_ns", unit: "ns", about: "The mean gap between data packets of a burst from the target." },
-  { name: "packet_gap_p50_ns", unit: "ns", about: "Half of these gaps are at most this long; 0 where segmentation offload hands packets over together." },
-  { name: "packet_gap_p90_ns", unit: "ns", about: "Nine in ten of these gaps are." },
-  { name: "vpn_cpu_s_per_gib", unit: "s/GiB", about: "Processor time that the busiest router's VPN took for each 2^30 bytes through its tunnels." },
-  { name: "routers.*.sent_bytes", unit: "bytes", about: "Bytes of inner IP packets that went into the tunnels here." },
+  { name: "packet_gap_p50_ns", unit: "ns", about: "Median of these gaps; 0 if segmentation offload delivers packets together." },
+  { name: "packet_gap_p90_ns", unit: "ns", about: "90th percentile of these gaps." },
+  { name: "vpn_cpu_s_per_gib", unit: "s/GiB", about: "CPU time of the busiest router's VPN per 2^30 bytes through its tunnels." },
+  { name: "routers.*.sent_bytes", unit: "bytes", about: "Bytes of inner IP packets that entered the tunnels here." },
   { name: "routers.*.received_bytes", unit: "bytes", about: "Bytes of inner IP packets that came out of the tunnels here." },
-  { name: "routers.*.dropped_packets", unit: "packets", about: "Inner packets that found no room in the queues of its tunnels' devices, before they were encrypted." },
-  { name: "routers.*.dropped_sealed_packets", unit: "packets", about: "Outer packets that found no room in the buffers of its UDP sockets, before they were decrypted." },
-  { name: "routers.*.cpu_ns", unit: "ns", about: "Processor time of the router's VPN program, user and system." },
-  { name: "routers.*.cpu_s_per_gib", unit: "s/GiB", about: "`cpu_ns` in seconds for each 2^30 bytes that were sent or received; null when none were." },
+  { name: "routers.*.dropped_packets", unit: "packets", about: "Inner packets dropped before encryption because a tunnel device's queue was full." },
+  { name: "routers.*.dropped_sealed_packets", unit: "packets", about: "Outer packets dropped before decryption because a UDP socket's buffer was full." },
+  { name: "routers.*.cpu_ns", unit: "ns", about: "CPU time of the router's VPN program, user and system." },
+  { name: "routers.*.cpu_s_per_gib", unit: "s/GiB", about: "`cpu_ns` in seconds per 2^30 bytes sent or received; null if there were none." },
   { name: "path_dropped", unit: "packets", about: "Packets that the paths dropped, in all directions together." },
   { name: "path_marked", unit: "packets", about: "Packets that they marked with CE." },
-  { name: "path_queue_high_water_bytes", unit: "bytes", about: "The most bytes that ever waited in one queue of theirs." },
+  { name: "path_queue_high_water_bytes", unit: "bytes", about: "The maximum backlog of any of their queues." },
   { name: "in_flight.*", unit: "", about: "Mean number of I/Os in flight at each recorded layer, of all initiators together." },
   { name: "cwnd.connections", unit: "", about: "Connections." },
-  { name: "cwnd.sum_max_packets", unit: "packets", about: "Greatest sum of all windows, in segments." },
-  { name: "cwnd.sum_mean_packets", unit: "packets", about: "Mean of that sum, in segments; null in results of versions that did not say it." },
-  { name: "cwnd.least_swing", unit: "ratio", about: "How far the window that moved least fell below its greatest, as a share of that: 0 is flat." },
-  { name: "cwnd.most_swing", unit: "ratio", about: "The same of the window that moved most." },
-  { name: "cwnd.cwr_events", unit: "", about: "Reductions of a window without a loss." },
+  { name: "cwnd.sum_max_packets", unit: "packets", about: "Maximum sum of all windows, in segments." },
+  { name: "cwnd.sum_mean_packets", unit: "packets", about: "Mean of that sum, in segments; null in results of versions without it." },
+  { name: "cwnd.least_swing", unit: "ratio", about: "The drop of the steadiest window from its maximum, as a share of the maximum: 0 is flat." },
+  { name: "cwnd.most_swing", unit: "ratio", about: "The same for the window that varied most." },
+  { name: "cwnd.cwr_events", unit: "", about: "Window reductions without a loss." },
   { name: "cwnd.recovery_events", unit: "", about: "Fast recoveries." },
-  { name: "cwnd.loss_events", unit: "", about: "Retransmission time-outs." },
-  { name: "waits.ios", unit: "", about: "I/Os that were completed and of which all crossings were recorded." },
+  { name: "cwnd.loss_events", unit: "", about: "Retransmission timeouts." },
+  { name: "waits.ios", unit: "", about: "Completed I/Os with all crossings recorded." },
   { name: "waits.latency_ns", unit: "ns", about: "Their latency." },
-  { name: "waits.uncertain_ns", unit: "ns", about: "How much of it may belong to the waits beside those that it is counted to." },
+  { name: "waits.uncertain_ns", unit: "ns", about: "The part of it that may belong to a wait adjacent to the one that it is assigned to." },
   { name: "waits.causes.*.mean_ns", unit: "ns", about: "Their length." },
   { name: "waits.causes.*.share", unit: "ratio", about: "Their share of the latency, 0 to 1." },
-  { name: "stalls.cause", unit: "", about: "The cause that cost most, if that is a twentieth of the mean latency or more; else `none`." },
-  { name: "stalls.ios", unit: "", about: "I/Os that were completed." },
-  { name: "stalls.cost_ns", unit: "ns", about: "What all stalls cost, as a mean over the I/Os." },
-  { name: "stalls.round_trips", unit: "", about: "Round trips that an I/O took, as a mean: one, and one for each stall that ended with an acknowledgement or an R2T." },
+  { name: "stalls.cause", unit: "", about: "The most costly cause, if it costs 5 % of the mean latency or more; else `none`." },
+  { name: "stalls.ios", unit: "", about: "Completed I/Os." },
+  { name: "stalls.cost_ns", unit: "ns", about: "The cost of all stalls, as a mean over the I/Os." },
+  { name: "stalls.round_trips", unit: "", about: "Mean number of round trips per I/O: one, plus one for each stall that ended with an acknowledgement or an R2T." },
   { name: "below_socket.ios", unit: "", about: "I/Os that were split." },
-  { name: "below_socket.untold.*", unit: "", about: "Those that were not, by the reason." },
+  { name: "below_socket.untold.*", unit: "", about: "Those that were not, by reason." },
   { name: "below_socket.latency_ns", unit: "ns", about: "The latency of those that were split." },
   { name: "below_socket.initiator_ns", unit: "ns", about: "In the initiator's program." },
   { name: "below_socket.target_ns", unit: "ns", about: "In the target's program." },
-  { name: "below_socket.beyond_ns", unit: "ns", about: "Beyond the only end that has recorded it." },
-  { name: "below_socket.both_ways.no_room_ns", unit: "ns", about: "With the sending program, until the send buffer had room." },
-  { name: "below_socket.both_ways.no_room_buffer_ns", unit: "ns", about: "So much of that while all that the buffer has room for was in flight: it is too small for the path." },
-  { name: "below_socket.both_ways.no_room_cwnd_ns", unit: "ns", about: "So much of that while the buffer's own bytes waited for the congestion window." },
-  { name: "below_socket.both_ways.no_room_rwnd_ns", unit: "ns", about: "So much of that while they waited for the receiver's window." },
-  { name: "below_socket.both_ways.cwnd_ns", unit: "ns", about: "In the send buffer while the congestion window, or what paces it, let nothing out." },
-  { name: "below_socket.both_ways.rwnd_ns", unit: "ns", about: "In the send buffer while the receiver's window let nothing out." },
+  { name: "below_socket.beyond_ns", unit: "ns", about: "Beyond the only end that recorded it." },
+  { name: "below_socket.both_ways.no_room_ns", unit: "ns", about: "In the sending program, until the send buffer had room." },
+  { name: "below_socket.both_ways.no_room_buffer_ns", unit: "ns", about: "The part of that during which the whole buffer was in flight: it is too small for the path." },
+  { name: "below_socket.both_ways.no_room_cwnd_ns", unit: "ns", about: "The part of that during which the buffer's bytes waited for the congestion window." },
+  { name: "below_socket.both_ways.no_room_rwnd_ns", unit: "ns", about: "The part of that during which they waited for the receiver's window." },
+  { name: "below_socket.both_ways.cwnd_ns", unit: "ns", about: "In the send buffer while the congestion window, or pacing, blocked sending." },
+  { name: "below_socket.both_ways.rwnd_ns", unit: "ns", about: "In the send buffer while the receiver's window blocked sending." },
   { name: "below_socket.both_ways.nagle_ns", unit: "ns", about: "In the send buffer while Nagle's algorithm held a short segment." },
-  { name: "below_socket.both_ways.other_ns", unit: "ns", about: "In the send buffer for none of these, or for what nobody can tell." },
+  { name: "below_socket.both_ways.other_ns", unit: "ns", about: "In the send buffer for another or an unknown reason." },
   { name: "below_socket.both_ways.device_queue_ns", unit: "ns", about: "In the device's queue: from the queueing discipline to the device." },
   { name: "below_socket.both_ways.path_ns", unit: "ns", about: "On the path, until the receiving kernel had it; losses and their repair are part of it." },
   { name: "below_socket.both_ways.receive_buffer_ns", unit: "ns", about: "In the receive buffer, until the program read it." },
-  { name: "below_socket.to_target.no_room_ns", unit: "ns", about: "With the sending program, until the send buffer had room." },
-  { name: "below_socket.to_target.no_room_buffer_ns", unit: "ns", about: "So much of that while all that the buffer has room for was in flight: it is too small for the path." },
-  { name: "below_socket.to_target.no_room_cwnd_ns", unit: "ns", about: "So much of that while the buffer's own bytes waited for the congestion window." },
-  { name: "below_socket.to_target.no_room_rwnd_ns", unit: "ns", about: "So much of that while they waited for the receiver's window." },
-  { name: "below_socket.to_target.cwnd_ns", unit: "ns", about: "In the send buffer while the congestion window, or what paces it, let nothing out." },
-  { name: "below_socket.to_target.rwnd_ns", unit: "ns", about: "In the send buffer while the receiver's window let nothing out." },
+  { name: "below_socket.to_target.no_room_ns", unit: "ns", about: "In the sending program, until the send buffer had room." },
+  { name: "below_socket.to_target.no_room_buffer_ns", unit: "ns", about: "The part of that during which the whole buffer was in flight: it is too small for the path." },
+  { name: "below_socket.to_target.no_room_cwnd_ns", unit: "ns", about: "The part of that during which the buffer's bytes waited for the congestion window." },
+  { name: "below_socket.to_target.no_room_rwnd_ns", unit: "ns", about: "The part of that during which they waited for the receiver's window." },
+  { name: "below_socket.to_target.cwnd_ns", unit: "ns", about: "In the send buffer while the congestion window, or pacing, blocked sending." },
+  { name: "below_socket.to_target.rwnd_ns", unit: "ns", about: "In the send buffer while the receiver's window blocked sending." },
   { name: "below_socket.to_target.nagle_ns", unit: "ns", about: "In the send buffer while Nagle's algorithm held a short segment." },
-  { name: "below_socket.to_target.other_ns", unit: "ns", about: "In the send buffer for none of these, or for what nobody can tell." },
+  { name: "below_socket.to_target.other_ns", unit: "ns", about: "In the send buffer for another or an unknown reason." },
   { name: "below_socket.to_target.device_queue_ns", unit: "ns", about: "In the device's queue: from the queueing discipline to the device." },
   { name: "below_socket.to_target.path_ns", unit: "ns", about: "On the path, until the receiving kernel had it; losses and their repair are part of it." },
   { name: "below_socket.to_target.receive_buffer_ns", unit: "ns", about: "In the receive buffer, until the program read it." },
-  { name: "below_socket.to_initiator.no_room_ns", unit: "ns", about: "With the sending program, until the send buffer had room." },
-  { name: "below_socket.to_initiator.no_room_buffer_ns", unit: "ns", about: "So much of that while all that the buffer has room for was in flight: it is too small for the path." },
-  { name: "below_socket.to_initiator.no_room_cwnd_ns", unit: "ns", about: "So much of that while the buffer's own bytes waited for the congestion window." },
-  { name: "below_socket.to_initiator.no_room_rwnd_ns", unit: "ns", about: "So much of that while they waited for the receiver's window." },
-  { name: "below_socket.to_initiator.cwnd_ns", unit: "ns", about: "In the send buffer while the congestion window, or what paces it, let nothing out." },
-  { name: "below_socket.to_initiator.rwnd_ns", unit: "ns", about: "In the send buffer while the receiver's window let nothing out." },
+  { name: "below_socket.to_initiator.no_room_ns", unit: "ns", about: "In the sending program, until the send buffer had room." },
+  { name: "below_socket.to_initiator.no_room_buffer_ns", unit: "ns", about: "The part of that during which the whole buffer was in flight: it is too small for the path." },
+  { name: "below_socket.to_initiator.no_room_cwnd_ns", unit: "ns", about: "The part of that during which the buffer's bytes waited for the congestion window." },
+  { name: "below_socket.to_initiator.no_room_rwnd_ns", unit: "ns", about: "The part of that during which they waited for the receiver's window." },
+  { name: "below_socket.to_initiator.cwnd_ns", unit: "ns", about: "In the send buffer while the congestion window, or pacing, blocked sending." },
+  { name: "below_socket.to_initiator.rwnd_ns", unit: "ns", about: "In the send buffer while the receiver's window blocked sending." },
   { name: "below_socket.to_initiator.nagle_ns", unit: "ns", about: "In the send buffer while Nagle's algorithm held a short segment." },
-  { name: "below_socket.to_initiator.other_ns", unit: "ns", about: "In the send buffer for none of these, or for what nobody can tell." },
+  { name: "below_socket.to_initiator.other_ns", unit: "ns", about: "In the send buffer for another or an unknown reason." },
   { name: "below_socket.to_initiator.device_queue_ns", unit: "ns", about: "In the device's queue: from the queueing discipline to the device." },
   { name: "below_socket.to_initiator.path_ns", unit: "ns", about: "On the path, until the receiving kernel had it; losses and their repair are part of it." },
   { name: "below_socket.to_initiator.receive_buffer_ns", unit: "ns", about: "In the receive buffer, until the program read it." },
   { name: "below_socket.round_trips", unit: "", about: "Round trips of an I/O." },
-  { name: "below_socket.uncertain_ns", unit: "ns", about: "How much may belong to a part beside the one that it is counted to." },
-  { name: "below_socket.stamps.sends", unit: "", about: "Calls that gave bytes." },
-  { name: "below_socket.stamps.sends_unstamped", unit: "", about: "Those without a time at the device: the kernel gave the stamp to a later call whose bytes are in the same segment, or lost it." },
-  { name: "below_socket.stamps.receives", unit: "", about: "Calls that took bytes." },
-  { name: "below_socket.stamps.receives_unstamped", unit: "", about: "Those without a time of arrival." },
+  { name: "below_socket.uncertain_ns", unit: "ns", about: "The part that may belong to an adjacent one." },
+  { name: "below_socket.stamps.sends", unit: "", about: "Write calls." },
+  { name: "below_socket.stamps.sends_unstamped", unit: "", about: "Those without a time at the device: the kernel assigned the time stamp to a later call with bytes in the same segment, or lost it." },
+  { name: "below_socket.stamps.receives", unit: "", about: "Read calls." },
+  { name: "below_socket.stamps.receives_unstamped", unit: "", about: "Those without an arrival time." },
   { name: "finding.limit", unit: "", about: "What binds." },
   { name: "finding.layer", unit: "", about: "The first layer that holds fewer than the one above, if one does." },
   { name: "finding.above", unit: "", about: "The layer above." },
   { name: "finding.waiting_share", unit: "ratio", about: "The share of the latency spent waiting for it, 0 to 1." },
-  { name: "finding.sentence", unit: "", about: "All that as a storage engineer would say it." },
+  { name: "finding.sentence", unit: "", about: "The same as a sentence." },
   { name: "finding.limit", unit: "", about: "What binds." },
   { name: "finding.layer", unit: "", about: "The first layer that holds fewer than the one above, if one does." },
   { name: "finding.above", unit: "", about: "The layer above." },
-  { name: "finding.wanted", unit: "", about: "Mean number that had entered the layer above: how many asked to enter." },
-  { name: "finding.got", unit: "", about: "Mean number that had entered the layer: how many were admitted." },
+  { name: "finding.wanted", unit: "", about: "Mean number of I/Os in the layer above: the demand." },
+  { name: "finding.got", unit: "", about: "Mean number of I/Os in the layer: those admitted." },
   { name: "finding.waiting_share", unit: "ratio", about: "The share of the latency spent waiting for it, 0 to 1." },
   { name: "finding.cell", unit: "", about: "The cell that the numbers above are from." },
-  { name: "finding.sentence", unit: "", about: "The finding as a storage engineer would say it." },
+  { name: "finding.sentence", unit: "", about: "The finding as a sentence." },
   { name: "finding.advice.text", unit: "", about: "In words." },
-  { name: "finding.advice.parameter", unit: "", about: "The plan's parameter, when one number does it." },
-  { name: "finding.advice.value", unit: "", about: "Its value as a plan writes it." },
+  { name: "finding.advice.parameter", unit: "", about: "The plan's parameter, if the advice is a single value." },
+  { name: "finding.advice.value", unit: "", about: "Its value in the syntax of plans." },
   { name: "advised.parameter", unit: "", about: "The parameter that was changed." },
-  { name: "advised.planned_value", unit: "", about: "What it was in the planned phase, if the plan has a value for it." },
-  { name: "advised.value", unit: "", about: "What it was changed to." },
+  { name: "advised.planned_value", unit: "", about: "Its value in the planned phase, if the plan sets it." },
+  { name: "advised.value", unit: "", about: "Its advised value." },
   { name: "advised.planned_cell", unit: "", about: "The cell before the change." },
   { name: "advised.advised_cell", unit: "", about: "The cell after it." },
   { name: "advised.planned_iops", unit: "1/s", about: "I/Os per second before the change." },
-  { name: "advised.predicted_iops", unit: "1/s", about: "I/Os per second that were predicted." },
+  { name: "advised.predicted_iops", unit: "1/s", about: "Predicted I/Os per second." },
   { name: "advised.measured_iops", unit: "1/s", about: "I/Os per second after it." },
   { name: "advised.predicted_gain", unit: "ratio", about: "`predicted_iops` ÷ `planned_iops` − 1." },
   { name: "advised.measured_gain", unit: "ratio", about: "`measured_iops` ÷ `planned_iops` − 1." },
-  { name: "advised.measured_of_predicted", unit: "ratio", about: "`measured_iops` ÷ `predicted_iops`: 1 where the prediction is right. Null where none was predicted." },
+  { name: "advised.measured_of_predicted", unit: "ratio", about: "`measured_iops` ÷ `predicted_iops`: 1 for an exact prediction. Null without a prediction." },
 ];

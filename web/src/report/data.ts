@@ -293,45 +293,45 @@ export interface ChangeMark {
 /** Causes that a chart shows in one colour. */
 export type Family = "path" | "queue" | "iscsi" | "tcp_window" | "acknowledgement" | "loss" | "program" | "store" | "unknown";
 
-/** Why a moment of an I/O passed. */
+/** What a moment of an I/O's latency is spent on. */
 export interface Cause {
   family: Family;
   /** The limit that it belongs to, as a finding names it. */
   limit: string;
-  /** As an engineer would say it of an I/O. */
+  /** A clause about an I/O. */
   words: string;
 }
 
 export const CAUSES: Readonly<Record<string, Cause>> = {
   propagation: { family: "path", limit: "too_few_ios", words: "it crossed the path" },
-  transmission: { family: "path", limit: "path_rate", words: "its bytes passed the link at its rate" },
-  path_queue: { family: "queue", limit: "path_rate", words: "it was queued for a full link" },
+  transmission: { family: "path", limit: "path_rate", words: "the link transmitted its bytes" },
+  path_queue: { family: "queue", limit: "path_rate", words: "it was queued behind other traffic for a full link" },
   encryption: { family: "queue", limit: "encryption", words: "it was queued for a router's encryption" },
   command_window: { family: "iscsi", limit: "command_window", words: "the command window was closed" },
   r2t_wait: { family: "iscsi", limit: "r2t_round_trips", words: "the initiator waited for an R2T" },
-  route_lockstep: { family: "iscsi", limit: "route_lockstep", words: "a command with a lower CmdSN was late on another connection" },
+  route_lockstep: { family: "iscsi", limit: "route_lockstep", words: "it waited for a command with a lower CmdSN on another connection" },
   congestion_window: { family: "tcp_window", limit: "congestion_window", words: "it waited for the congestion window" },
-  extra_round_trips: { family: "tcp_window", limit: "stalls", words: "the congestion window let out only a part at once" },
-  slow_start_after_idle: { family: "tcp_window", limit: "stalls", words: "the congestion window had shrunk while nothing was sent" },
+  extra_round_trips: { family: "tcp_window", limit: "stalls", words: "its data exceeded the congestion window and needed more round trips" },
+  slow_start_after_idle: { family: "tcp_window", limit: "stalls", words: "an idle period had reduced the congestion window" },
   receive_window: { family: "tcp_window", limit: "receive_window", words: "the receiver's window was closed or too small" },
-  send_buffer: { family: "tcp_window", limit: "send_buffer", words: "the send buffer had no room for more" },
+  send_buffer: { family: "tcp_window", limit: "send_buffer", words: "the send buffer was full" },
   nagle: { family: "acknowledgement", limit: "stalls", words: "Nagle's algorithm held a short segment for a round trip" },
   delayed_ack: { family: "acknowledgement", limit: "stalls", words: "the sender waited for a delayed acknowledgement" },
   nagle_against_delayed_ack: { family: "acknowledgement", limit: "stalls", words: "Nagle's algorithm held a short segment while the receiver delayed the acknowledgement that would have released it" },
-  fast_retransmit: { family: "loss", limit: "stalls", words: "a lost segment was retransmitted" },
+  fast_retransmit: { family: "loss", limit: "stalls", words: "a lost segment was repaired by fast retransmit" },
   retransmission_timeout: { family: "loss", limit: "stalls", words: "a lost segment waited for the retransmission timer" },
-  tail_loss: { family: "loss", limit: "stalls", words: "the last segment was lost, which only a timer could tell" },
+  tail_loss: { family: "loss", limit: "stalls", words: "the last segment was lost, which only a timer could detect" },
   device_queue: { family: "queue", limit: "nothing", words: "it was in the queue of the sender's network device" },
   receive_buffer: { family: "program", limit: "nothing", words: "the receiving program had not read it yet" },
-  processor: { family: "program", limit: "processor", words: "a program had no processor to spare" },
-  initiator: { family: "program", limit: "nothing", words: "the initiator's program had it" },
-  target: { family: "program", limit: "nothing", words: "the target's program had it" },
+  processor: { family: "program", limit: "processor", words: "a program was CPU-bound" },
+  initiator: { family: "program", limit: "nothing", words: "it was in the initiator's program" },
+  target: { family: "program", limit: "nothing", words: "it was in the target's program" },
   store_service: { family: "store", limit: "too_few_ios", words: "the store served it" },
   store_queue: { family: "store", limit: "store", words: "it was queued for the store" },
-  write_behind_limit: { family: "program", limit: "nothing", words: "early acknowledged writes had reached their limit" },
+  write_behind_limit: { family: "program", limit: "nothing", words: "early-acknowledged writes had reached their limit" },
   merge: { family: "program", limit: "nothing", words: "it waited for other writes to merge with, or for its turn" },
-  backlog: { family: "program", limit: "nothing", words: "earlier writes had to be at the disk first" },
+  backlog: { family: "program", limit: "nothing", words: "earlier writes had to reach the disk first" },
   journal: { family: "program", limit: "nothing", words: "the journal was being synced" },
   journal_room: { family: "program", limit: "nothing", words: "the journal was full" },
-  unknown: { family: "unknown", limit: "nothing", words: "nothing that was recorded tells why" },
+  unknown: { family: "unknown", limit: "nothing", words: "the records do not show why" },
 };
