@@ -1,5 +1,5 @@
-//! The congestion controls of `wansan cc`, as far as they are no programs: what each is called and what can be set
-//! of it. The programs that `wansan-tcp` loads into the kernel and the simulator's laws are made from it.
+//! The congestion controls of `wansan cc` without their eBPF programs: names and parameters. The programs that
+//! `wansan-tcp` loads into the kernel and the simulator's algorithms use it.
 
 mod growth;
 mod highspeed;

@@ -1,12 +1,12 @@
-//! Files in the tree that are made from the code: written on request, and else checked.
+//! Generated files in the tree: written on request, and otherwise checked.
 
 use std::path::Path;
 
-/// Checks that the file at `path`, from the root of the tree, is `text`. With `WANSAN_UPDATE` in the
-/// environment it is written first.
+/// Checks that the file at `path`, relative to the root of the tree, equals `text`. With `WANSAN_UPDATE` in the
+/// environment, writes it first.
 ///
 /// # Panics
-/// When it is not, or cannot be read or written.
+/// If it differs, or cannot be read or written.
 #[track_caller]
 pub fn check(path: &str, text: &str) {
     let place = Path::new(env!("CARGO_MANIFEST_DIR"))

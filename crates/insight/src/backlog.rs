@@ -1,5 +1,5 @@
-//! What waited in a relay, from its `tcp` records: a flow is a session there, its connection 0 leads to
-//! the client and its connection 1 to the target.
+//! The backlog of a relay, from its `tcp` records: a flow is a session there, its connection 0 is the
+//! client's and its connection 1 the target's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

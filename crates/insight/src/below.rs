@@ -1,23 +1,19 @@
-//! Where the time below the socket goes, I/O by I/O, derived from the kernel's stamps.
-//!
-//! An I/O's last answer waited for a request, that request perhaps for an R2T, and so on back to the
-//! command. Along this chain each PDU passes, with its last byte, from one program to the other:
-//! it waits for room in the send buffer, then there for a window or for Nagle's algorithm, then in the
-//! device's queue; it is on the path; it waits in the receive buffer. What is left of the latency is
-//! spent in the two programs. The parts add up to the latency exactly, as each begins where the one
-//! before ends.
-//!
-//! Where only one end has recorded anything, the same is derived for that end, and all beyond it is
-//! one rest.
+//! Splits the time below the socket of each I/O, by the kernel's time stamps.
+//! An I/O's last response waited for a request, that request perhaps for an R2T, and so on back to the
+//! command. Along this chain the last byte of each PDU passes from one program to the other:
+//! it waits for space in the send buffer, then there for a window or for Nagle's algorithm, then in the
+//! device's queue; it is on the path; it waits in the receive buffer. The rest of the latency is
+//! spent in the two programs. The parts are contiguous, so they add up exactly to the latency.
+//! If only one end has records, the same is derived for that end, and everything beyond it is
+//! one remainder.
 //!
 //! - `streams` looks up when a byte of a stream passed each of these places;
 //! - `chain` finds the PDUs that an I/O waited for;
-//! - `held` says what the send buffer held bytes for;
-//! - `one_end` splits what one end has recorded alone;
+//! - `held` finds why the send buffer held bytes;
+//! - `one_end` splits I/Os with records of one end only;
 //! - `crossings` adds the layers `tcp_initiator` and `tcp_target` to I/Os;
-//! - [`below_socket`] puts a cell into numbers.
-//!
-//! An I/O whose stamps or PDUs are not all there, or contradict each other, is not split: the reason
+//! - [`below_socket`] summarizes a cell.
+//! An I/O with missing or contradictory stamps or PDUs is not split: the reason
 //! is counted. The rules are in `docs/internals/below-the-socket.md`.
 
 mod chain;

@@ -1,8 +1,7 @@
-//! The same I/Os as they passed both ends of a path: what the path took there and back, and what the target took.
-//!
-//! What passed between a command's coming to the target's end and its answer's leaving there is the target's, by one clock;
-//! the rest of what passed at the initiator's end is the path's. How that divides into there and back depends on how far the
-//! clocks are apart, which the I/Os themselves bound ([`crate::clock`]): each came after it had left.
+//! The same I/Os at both ends of a path: the time on the path in each direction, and at the target.
+//! The time from a command's arrival at the target's end to its response's departure there is the target's, on one
+//! clock; the rest of the latency at the initiator's end is the path's. Its split into directions depends on the clock
+//! offset, which the I/Os themselves bound ([`crate::clock`]): each arrived after it had left.
 
 use foldhash::{HashMap, HashMapExt as _};
 use std::net::SocketAddr;

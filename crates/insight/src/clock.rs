@@ -1,12 +1,10 @@
-//! What the clock of another computer shows, from what both computers saw.
-//!
-//! Something that left one computer and came to another was sent before it was received. So whatever goes to
-//! and fro bounds by how much one clock is ahead of the other, from below and from above, as NTP's exchanges do
-//! (RFC 5905 §8). Clocks that are not set while they run drift apart evenly: what they are apart by is a line
-//! over time. With the drift that there is, the bounds from below and those from above leave the widest channel
-//! between them, as wide as the quickest ways there and back take together (Moon, Skelly and Towsley, INFOCOM
-//! 1999); its middle is the estimate. Every line that is within all the bounds may be the true one: the error is
-//! how far the farthest of them is from the estimate.
+//! The clock offset of another computer, from events that both computers observed.
+//! A message is sent before it is received. So messages in both directions bound the clock offset from below and
+//! from above, as NTP's exchanges do (RFC 5905 §8). Clocks that are not stepped drift evenly: the offset is a line
+//! over time. With the true drift, the lower and the upper bounds leave the widest channel
+//! between them, as wide as the fastest trips in both directions together (Moon, Skelly and Towsley, INFOCOM
+//! 1999); its middle is the estimate. Every line within all bounds may be the true one: the error is
+//! the distance of the farthest of them from the estimate.
 
 use wansan_trace::Instant;
 use wansan_trace::clock::OtherClock;

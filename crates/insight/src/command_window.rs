@@ -1,5 +1,5 @@
-//! How a session used the command window that its target granted (RFC 7143 §4.2.2.1), read from
-//! the PDUs alone.
+//! How a session used the command window that its target granted (RFC 7143 §4.2.2.1), from PDUs
+//! only.
 
 use std::collections::BTreeMap;
 

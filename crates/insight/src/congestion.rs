@@ -1,5 +1,5 @@
-//! When congestion control cut a connection's window, as it was recorded or as samples of TCP_INFO
-//! tell it ([`wansan_trace::congestion`]).
+//! The times at which congestion control reduced a connection's window, as recorded or as derived from
+//! TCP_INFO samples ([`wansan_trace::congestion`]).
 
 use wansan_trace::congestion::between;
 use wansan_trace::event::{Tcp, TcpEvent};

@@ -1,5 +1,5 @@
-//! How the connections of a session shared its commands: a session of several connections holds
-//! its commands on one or the other from CmdSN to completion (RFC 7143 §4.2.5.1).
+//! The distribution of a session's commands over its connections: a command stays on one of them
+//! from CmdSN to completion (RFC 7143 §4.2.5.1).
 
 use foldhash::HashMap;
 use std::collections::BTreeMap;

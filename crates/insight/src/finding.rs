@@ -1,4 +1,4 @@
-//! What holds the load back, and what to change. `docs/internals/finding.md` says how it is decided.
+//! The limit of the load, and what to change. `docs/internals/finding.md` has the rules.
 
 mod advice;
 mod encryption;

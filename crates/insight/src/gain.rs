@@ -1,4 +1,4 @@
-//! What the advice brought, beside what was predicted.
+//! The measured gain of the advice, compared with the prediction.
 
 use wansan_schema::{Gain, Parameters};
 

@@ -1,4 +1,4 @@
-//! How latencies are distributed.
+//! The distribution of latencies.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,22 +1,22 @@
 //! The ledger of waits: each moment of each I/O's latency, once, with its cause.
 //!
-//! [`Ledger::of`] looks at a cell's records once; [`Ledger::account`] then gives one I/O's waits, which
-//! follow each other without a gap from its entry at the top layer to its exit. Producers refine them in a
-//! fixed order, and what a later one knows better replaces what an earlier one guessed:
+//! [`Ledger::of`] looks at a cell's records once; [`Ledger::account`] then gives one I/O's waits, which are
+//! contiguous from its entry at the top layer to its exit. Producers refine them in a
+//! fixed order; later ones have better information and replace earlier estimates:
 //!
-//! 1. [`crossings`](self) of layers say who had the I/O;
+//! 1. layer [`crossings`](self) show where the I/O was;
 //! 2. the kernel's stamps split the time below the socket ([`crate::below`]);
 //! 3. PDUs show the waits for R2Ts and for commands with lower CmdSNs;
 //! 4. a replay of packets shows what TCP waited for ([`crate::stall`]);
-//! 5. samples of TCP_INFO say what stopped the sender in what is left; where there are none, packets do;
-//! 6. shared resources: what waits in front of a full link, a router that never stops encrypting or a
-//!    program without a processor waits for that, whichever window or buffer it waits in.
+//! 5. TCP_INFO samples show what stopped the sender in the remaining time; without any, packets do;
+//! 6. shared resources: bytes in front of a saturated link, a saturated VPN or a
+//!    CPU-bound program wait for that, whichever window or buffer holds them.
 //!
-//! What no producer explains is [`Cause::Unknown`](crate::cause::Cause::Unknown). The least that the path was seen to take is
-//! [`Cause::Propagation`](crate::cause::Cause::Propagation), and what the I/O's bytes take at the link's rate [`Cause::Transmission`](crate::cause::Cause::Transmission).
-//!
-//! Requests of programs to attached disks have accounts too ([`RequestAccount`]): while a request waits for the disk, it
-//! waits for what the I/O does that carries it.
+//! Unexplained time is [`Cause::Unknown`](crate::cause::Cause::Unknown). The path's minimum latency is
+//! [`Cause::Propagation`](crate::cause::Cause::Propagation), and the time of the I/O's bytes at the link's rate
+//! [`Cause::Transmission`](crate::cause::Cause::Transmission).
+//! Requests of programs to attached disks have accounts too ([`RequestAccount`]): while a request waits for the disk, its
+//! causes are those of the I/O that carries it.
 //!
 //! Findings, stalls, charts and sentences are sums over the ledger ([`WaitUse`]).
 

@@ -1,27 +1,27 @@
-//! Joins the events of all layers and hosts, and names the layer that holds a SAN back.
+//! Joins the events of all layers and hosts, and names the layer that limits a SAN.
 //!
-//! - [`run`] reads a run folder's index, [`cell`] the record files of one cell, [`capture`] makes a cell of a
+//! - [`run`] reads a run folder's index, [`cell`] the record files of one cell, [`capture`] builds a cell from a
 //!   capture file;
-//! - [`join`] makes one task per I/O out of the crossings of all hosts, and [`wire`] adds the
-//!   crossings of the wire from packets and PDUs;
-//! - [`population`] counts who is where at each moment, `waiting` where each I/O's latency goes,
+//! - [`join`] builds one task per I/O from the crossings of all hosts, and [`wire`] adds the
+//!   `wire` crossings from packets and PDUs;
+//! - [`population`] counts the I/Os in each layer over time, `waiting` splits each I/O's latency by layer,
 //!   [`little`] checks that the two agree;
-//! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`congestion`], [`path`] and [`load`] look at what
-//!   may hold I/Os back;
-//! - [`packets`] holds packets, [`traffic`] tells whose they are, [`pdu_stream`] what they carried, [`transfer`] a stretch
-//!   of them one by one, and [`packet_gap`] how far apart they left the target;
-//! - [`watched`] says what TCP alone tells of connections that were only watched;
-//! - [`cwnd`] puts the congestion windows of a cell into numbers;
-//! - [`model`] fits closed forms of throughput to a sweep of delays;
-//! - [`stall`] finds where I/Os could have gone on and did not, and why;
-//! - [`below`] splits the time below the socket by the kernel's stamps;
-//! - [`report`] gathers what a report page shows;
-//! - [`analysis`] looks at a cell's records once, for the summary and the charts;
-//! - [`summary`] puts a cell into numbers; [`finding`] names what binds, what to change and the
-//!   gain to expect; [`gain`] puts that beside what was measured.
+//! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`congestion`], [`path`] and [`load`] examine the possible
+//!   limits;
+//! - [`packets`] holds packets, [`traffic`] maps them to connections, [`pdu_stream`] to PDUs, [`transfer`] lists an
+//!   interval of them, and [`packet_gap`] measures the gaps between them as they leave the target;
+//! - [`watched`] reports on connections with TCP records only;
+//! - [`cwnd`] summarizes the congestion windows of a cell;
+//! - [`model`] fits closed-form throughput models to a sweep of delays;
+//! - [`stall`] finds the stalls of I/Os and their causes;
+//! - [`below`] splits the time below the socket by the kernel's time stamps;
+//! - [`report`] collects the data of the report page;
+//! - [`analysis`] analyses a cell's records once, for the summary and the charts;
+//! - [`summary`] computes a cell's numbers; [`finding`] names the limit, the change to make and the
+//!   gain to expect; [`gain`] compares that with the measurement.
 //!
-//! Everything but [`run`], [`cell`] and [`capture`] is pure. Nothing here looks at a plan's settings: a finding
-//! comes from recorded events alone.
+//! Everything but [`run`], [`cell`] and [`capture`] is pure. Nothing here reads a plan's settings: a finding
+//! comes from recorded events only.
 
 pub mod analysis;
 pub mod backlog;

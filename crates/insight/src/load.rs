@@ -1,4 +1,4 @@
-//! Whether the application keeps a fixed number of I/Os in flight or leaves gaps of its own.
+//! Whether the application keeps a fixed number of I/Os in flight or leaves gaps.
 
 use serde::{Deserialize, Serialize};
 

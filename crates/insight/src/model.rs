@@ -1,11 +1,11 @@
-//! Closed forms of the throughput of one session over two routes of unequal delay, fitted to
-//! measured grids. `docs/internals/model.md` has the equations and where they come from.
+//! Closed-form models of the throughput of one session over two routes of unequal delay, fitted to
+//! measured grids. `docs/internals/model.md` derives the equations.
 //!
-//! - [`grid`]: what was measured;
+//! - [`grid`]: the measurement;
 //! - [`published`]: the form of Chishima, Yamaguchi and Oguchi (2008, chapter 6);
 //! - [`cycle`]: ours, from first principles;
-//! - [`known`]: what the cells tell of its numbers;
-//! - [`judge`]: both beside the measurement, on the cells that they were fitted to and on others.
+//! - [`known`]: confidence ranges of its parameters;
+//! - [`judge`]: the errors of both, on the cells that they were fitted to and on others.
 
 pub mod cycle;
 pub mod grid;

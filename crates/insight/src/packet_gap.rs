@@ -1,12 +1,12 @@
-//! The gaps between data packets that leave the target one after the other: what is left of a
-//! burst when something, encryption for one, takes its time for every packet.
+//! The gaps between consecutive data packets as they leave the target: the spacing of a burst after per-packet work
+//! such as encryption.
 //!
-//! A gap is the time between two packets with payload of one flow, from the target, at the place
-//! where the flow's packets first come to an emulated path. Only gaps inside a burst count. A burst
+//! A gap is the time between two packets with payload of one flow, from the target, at the
+//! point where the flow's packets first reach an emulated path. Only gaps inside a burst count. A burst
 //! ends when a packet with payload goes the other way, which is a new command or its data, and with
-//! a pause of more than half of the flow's least round trip (never less than [`LEAST_PAUSE_NS`]),
-//! which is a window that was used up or an application that did not ask. Where tunnels carry data
-//! the encrypted packets are looked at, not what went into the tunnel.
+//! a pause of more than half of the flow's minimum RTT (at least [`LEAST_PAUSE_NS`]),
+//! which is an exhausted window or an idle application. If tunnels carry data,
+//! the encrypted packets count, not the inner ones.
 
 use wansan_trace::NameId;
 use wansan_trace::event::{Packet, Verdict};

@@ -1,4 +1,4 @@
-//! The packets of a cell: recorded ones, or those of a capture. A capture's are rows only once somebody asks for these.
+//! The packets of a cell: recorded ones, or those of a capture. Rows for a capture's packets are built on demand.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Which PDUs stand where in a connection's two byte streams.
+//! The positions of PDUs in a connection's two byte streams.
 
 use foldhash::HashMap;
 

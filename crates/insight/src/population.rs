@@ -1,4 +1,4 @@
-//! How many I/Os are somewhere, over time: exact step functions.
+//! The number of I/Os in a layer over time, as exact step functions.
 
 use serde::Serialize;
 

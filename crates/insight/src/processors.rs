@@ -1,4 +1,4 @@
-//! What the programs of a cell had of the processors.
+//! The CPU time of a cell's programs.
 
 use std::collections::BTreeMap;
 

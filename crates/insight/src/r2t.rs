@@ -1,5 +1,5 @@
-//! How long writes wait for the target to ask for their data and for what it asked for to come
-//! (R2T, RFC 7143 §11.8), read from the PDUs that the target recorded.
+//! How long writes wait for R2Ts and for the requested data (RFC 7143 §11.8), from the target's
+//! PDU records.
 
 use foldhash::HashMap;
 use std::collections::BTreeMap;

@@ -1,11 +1,9 @@
-//! The report: what a run's `report.html` is given, and how it is put into the page.
-//!
-//! While a cell's records are in memory, [`CellCharts::of`] draws from them what the page shows of
-//! the cell. When the run is over, [`data`] joins the charts with the run's manifest and results,
-//! and [`html`] places the whole in the page that `web/` builds.
-//!
-//! The page knows nothing but [`ReportData`], whose types in `web/src/report/data.ts` are made of the tables
-//! here. Whatever a run did not record stands as `None` or as an empty list: the page says so instead of
+//! The report: the data of a run's `report.html`, and how it is embedded in the page.
+//! While a cell's records are in memory, [`CellCharts::of`] extracts the data of its charts.
+//! After the run, [`data`] joins the charts with the run's manifest and results,
+//! and [`html`] embeds all of it in the page that `web/` builds.
+//! The page knows only [`ReportData`], whose types in `web/src/report/data.ts` are generated from the tables
+//! here. Missing records are `None` or an empty list: the page says so instead of
 //! drawing nothing.
 
 mod assemble;

@@ -1,4 +1,4 @@
-//! How long the store served an I/O.
+//! The store's service time of an I/O.
 
 use smallvec::SmallVec;
 use wansan_trace::Layer;

@@ -1,18 +1,17 @@
-//! Stalls: stretches of time in which an I/O could have gone on and did not, each with its cause,
-//! what it cost and the packets that show it.
+//! Stalls: intervals in which an I/O made no progress although it could, each with its cause,
+//! its cost and the packets that show it.
+//! [`Conversation`] describes one TCP connection: the segments with the times at which they
+//! left one end and reached the other, and the PDUs with the times at which their sender passed them
+//! to TCP. [`view`] builds it from a cell's records. Then
 //!
-//! [`Conversation`] is what is known of one TCP connection: the segments with the times at which they
-//! left one end and came to the other, and the PDUs with the times at which their sender gave them
-//! to TCP. [`view`] makes it out of a cell's records. Then
-//!
-//! - [`sender`] replays each direction as its sender saw it, and asks of each segment that left
-//!   later than it could have what it waited for;
-//! - [`session`] looks at the waits above TCP: for R2Ts, for the command window, for commands on
+//! - [`sender`] replays each direction as its sender saw it, and finds what each delayed segment waited
+//!   for;
+//! - [`session`] finds the waits above TCP: for R2Ts, for the command window, for commands on
 //!   other connections;
 //!
 //! The rules are in `docs/internals/stalls.md`. They come from RFC 896 and RFC 1122 §4.2.3 (Nagle's algorithm,
 //! delayed acknowledgements, windows), RFC 5681 (slow start, idle connections) and RFC 6298
-//! (retransmission timeouts), not from what one kernel does.
+//! (retransmission timeouts), not from the behaviour of one kernel.
 
 mod congestion_window;
 pub mod conversation;

@@ -1,4 +1,4 @@
-//! One cell in numbers.
+//! The numbers of one cell.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

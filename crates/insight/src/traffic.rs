@@ -1,4 +1,4 @@
-//! Whose packets passed the emulated paths, and which way they went.
+//! The flows of packets on the emulated paths, and their directions.
 
 use foldhash::HashMap;
 use std::collections::BTreeMap;

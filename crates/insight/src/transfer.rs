@@ -1,5 +1,5 @@
-//! A stretch of a cell's packets, one by one: when each was sent, when it arrived or where it was
-//! lost, and which PDU it carried. What a packet transfer diagram is drawn from.
+//! An interval of a cell's packets: when each was sent, when it arrived or where it was
+//! lost, and which PDU it carried. The data of a packet transfer diagram.
 
 use foldhash::HashMap;
 

@@ -1,4 +1,4 @@
-//! What the kernel's TCP did in the measured window, connection by connection and end by end.
+//! The behaviour of the kernel's TCP in the measured window, for each end of each connection.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A stretch of an I/O's latency with one cause.
+//! An interval of an I/O's latency with one cause.
 
 use wansan_trace::Layer;
 

@@ -1,5 +1,5 @@
-//! Connections of which nothing is known but what their TCP said, as `wansan watch --record` leaves
-//! them: what limited each as a sender, what it lost, and what congestion control did.
+//! Connections with TCP records only, as from `wansan watch --record`: what limited each as a
+//! sender, its losses, and its congestion control events.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The stretch of time that is looked at.
+//! The analysed time interval.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,10 @@
 //! Crossings of the `wire` layer, derived from packets and PDUs together.
-//!
-//! A PDU's place in its TCP stream is recorded; a segment's sequence number relative to the SYN's
-//! gives its place in the same stream. The earliest packet that went on and that covers the place
+//! A PDU's offset in its TCP stream is recorded; a segment's sequence number relative to the SYN's
+//! gives its offset in the same stream. The earliest delivered packet that covers the offset
 //! is the crossing.
-//!
-//! Which flow a session's connection has, `connection` records say: those of the initiator, or those of
-//! the target where the initiator's connection ends at a relay before it passes the observation point.
-//! When that leaves a connection without a flow, nobody gets crossings: half a layer would be taken for
+//! `connection` records map a session's connections to flows: those of the initiator, or those of
+//! the target if the initiator's connection ends at a relay before the observation point.
+//! If a connection remains without a flow, there are no crossings at all: half a layer would be mistaken for
 //! the whole.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
 //! Prometheus metrics of a running program: [`serve`] answers scrapers over [`http`] with the OpenMetrics text
-//! that [`family`] writes; [`connection`] has the families of TCP connections.
+//! that [`family`] writes; [`connection`] has the metric families of TCP connections.
 
 pub mod connection;
 pub mod family;

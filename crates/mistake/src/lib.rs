@@ -1,4 +1,4 @@
-//! Mistakes in a TOML file, in words for the person who wrote it: plans, and settings of targets.
+//! Error messages for TOML files, for their authors: plans, and settings of targets.
 
 use std::fmt;
 use std::ops::Range;

@@ -4,14 +4,13 @@
 //! are those of its branch `extension-ext-header`. Items name its sections.
 //!
 //! - [`wire`]: numbers and headers, with `parse` and `emit` as round trips;
-//! - [`Export`]: a disk that a server offers;
+//! - [`Export`]: a disk that a server exports;
 //! - [`server`]: fixed newstyle negotiation, then requests and their replies;
 //! - [`client`]: the other end.
-//!
-//! Both machines are driven alike. In a loop: read from the connection into `space()`, report how much by
-//! `received()`, take events by `poll_event()` until there is none, write what is `pending()`, and report how much of it
-//! the connection took by `sent()`. Replies ([`Server::reply`](server::Server::reply)) and commands
-//! ([`Client::submit`](client::Client::submit)) add to what is pending, at any time.
+//! Both state machines are driven alike. In a loop: read from the connection into `space()`, report the length with
+//! `received()`, take events with `poll_event()` until there is none, write the `pending()` bytes, and report with `sent()`
+//! how many the connection accepted. Replies ([`Server::reply`](server::Server::reply)) and commands
+//! ([`Client::submit`](client::Client::submit)) append to the pending bytes, at any time.
 //!
 //! ```
 //! use wansan_nbd::{Abilities, BlockSizes, Export, client, server};

@@ -1,13 +1,12 @@
-//! What servers of TCP connections share.
+//! Common parts of TCP servers.
 //!
 //! [`Threads`] runs a [`Worker`] on each thread: an event loop over a [`poller`], which owns its connections and
-//! shares no lock with others on the way of a byte. Threads talk by mail ([`Mailboxes`]). One of them accepts for
-//! all ([`Acceptor`]), up to a number of [`Seats`], and hands connections on. [`Complaints`] keeps a flood of bad
-//! connections out of the log; [`descriptors`] raises the limit of open files; [`ProcessorTime`] says how busy
-//! a thread is; [`Changes`] says what a reload did.
-//!
+//! takes no shared lock on the data path. Threads exchange messages ([`Mailboxes`]). One of them accepts for
+//! all ([`Acceptor`]), up to a number of [`Seats`], and hands connections over. [`Complaints`] rate-limits log lines
+//! about bad connections; [`descriptors`] raises the limit of open files; [`ProcessorTime`] measures how busy
+//! a thread is; [`Changes`] describes the effects of a reload.
 //! The loop of a worker, in this order: [`Worker::before_wait`], the wait, [`Worker::accept`], [`Worker::mail`] and
-//! [`Worker::ready`] as events have come, [`Worker::after_events`].
+//! [`Worker::ready`] for the events, [`Worker::after_events`].
 
 mod acceptor;
 mod changes;

@@ -1,15 +1,14 @@
-//! Settings of programs. A program's settings are one table ([`settings!`]): the key, the type, the
-//! default, the range and the sentence of each stand once. Files in TOML, JSON, command lines and
-//! reference pages are made of it:
+//! Settings of programs. A program's settings are one table ([`settings!`]), which declares the key, type,
+//! default, range and description of each once. TOML files, JSON, command lines and
+//! reference pages are generated from it:
 //!
-//! - [`settings!`] gives a struct that serde reads and writes, and that refuses unknown keys;
-//! - [`Settings::rows`] lists the settings, for pages and command lines; [`Row::json`] turns the words
-//!   of a command line into what a file would have in that place;
-//! - [`address`] has those to serve at;
+//! - [`settings!`] defines a struct that serde reads and writes, and that rejects unknown keys;
+//! - [`Settings::rows`] lists the settings, for pages and command lines; [`Row::json`] converts the
+//!   words of a command line to the corresponding file value;
+//! - [`address`] has listen addresses;
 //! - [`quantity`] has the values that carry a unit;
 //! - [`record`] has the settings of recording, which programs share.
-//!
-//! A plan embeds parts of a program's settings with `with`, under other defaults where it says so.
+//! A plan embeds parts of a program's settings with `with`, optionally with other defaults.
 
 mod absent;
 pub mod address;

@@ -1,11 +1,10 @@
-//! What a relay that splits TCP connections (RFC 3135 §2.4) decides, without sockets: drivers tell it what TCP says of
-//! both sides and carry out what it asks for.
+//! The policy of a relay that splits TCP connections (RFC 3135 §2.4), without sockets: drivers report the TCP state of
+//! both sides and carry out its decisions.
 //!
 //! - [`Direction`]: which bytes are read, held and written, and how they end, over a driver's [`Carrier`];
-//! - [`Governor`]: holds what waits in a flow to a time by its [`Law`], over a driver's [`Sides`];
-//! - [`Receiver`]: decides at each arriving segment whether its sender is asked by ECE to slow down.
-//!
-//! The laws are reasoned in docs/internals/relay-control.md.
+//! - [`Governor`]: bounds the queueing delay of a flow by its [`Law`], over a driver's [`Sides`];
+//! - [`Receiver`]: decides at each arriving segment whether to signal ECE to its sender.
+//! docs/internals/relay-control.md derives the laws.
 
 mod direction;
 mod drain;

@@ -1,13 +1,13 @@
-//! A simulated twin of a recorded run, and predictions by changing one thing of it at a time.
+//! A simulated twin of a recorded run, and predictions from changing it.
 //!
-//! - [`Reading`] takes what the records of a cell show of paths, keys, TCP, store and load, and says what they do
-//!   not show; a plan is never looked at;
+//! - [`Reading`] derives paths, keys, TCP, store and load from the records of a cell, and lists missing
+//!   information; it never reads a plan;
 //! - [`replay`](replay::replay) runs a [`Setup`] in virtual time;
-//! - [`fit`] compares that with the recording: a twin that does not do the same predicts nothing;
-//! - [`knob`] has what can be changed, by the names of plans;
-//! - [`Twin::predict`] runs the changes, each by several seeds, and ranks them, and [`Twin::advise`] puts the best
-//!   ones together;
-//! - [`finding`] predicts what a finding's advice brings.
+//! - [`fit`] compares that with the recording: a twin that does not reproduce it predicts nothing;
+//! - [`knob`] lists the possible changes, by their names in plans;
+//! - [`Twin::predict`] runs the changes, each with several seeds, and ranks them, and [`Twin::advise`] combines the
+//!   best ones;
+//! - [`finding`] predicts the gain of a finding's advice.
 
 mod advice;
 mod calibrate;

@@ -1,10 +1,9 @@
 //! One router's ends of WireGuard tunnels (<https://www.wireguard.com/papers/wireguard.pdf>): for
 //! each tunnel a TUN device, a UDP socket and a session of the crate `boringtun`, all served by one
-//! thread, so that the processor time of the process is what the router's encryption costs.
-//!
-//! Make a [`Config`] for each end, start one process per router, give it its config and have it
-//! call [`run`]. It answers with one [`Event`] per line. The devices are made by the process and
-//! end with it; whoever started it brings them up and routes into them.
+//! thread, so that the CPU time of the process is the cost of the router's encryption.
+//! Create a [`Config`] for each end, and start one process per router that calls [`run`] with its
+//! config. It prints one [`Event`] per line. The process creates the devices, which
+//! end with it; the caller brings them up and routes into them.
 //!
 //! ```text
 //!   host ── router's forwarding ── TUN device ─┐                ┌─ UDP socket ── outer path

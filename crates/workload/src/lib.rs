@@ -1,11 +1,11 @@
 //! The policy of a load generator, of measured streams and of a store with a set service time, as pure state
-//! machines: drivers give them a session, bytes or an operation, and the time.
+//! machines: drivers pass a session, bytes or an operation, and the time.
 //!
 //! - [`sequence`]: which I/O comes next, seeded;
-//! - [`Load`]: when it is submitted, in a closed loop, in batches or at a rate; what is measured;
-//! - [`content`]: what verified blocks contain;
-//! - [`service`]: when a store with so many servers has served an operation;
-//! - [`stream`]: what the two ends of a measured stream say, and what is measured of it.
+//! - [`Load`]: when to submit it, in a closed loop, in batches or at a rate; what is measured;
+//! - [`content`]: the contents of verified blocks;
+//! - [`service`]: when a store with a given number of servers completes an operation;
+//! - [`stream`]: the protocol and measurements of both ends of a measured stream.
 
 pub mod content;
 mod load;

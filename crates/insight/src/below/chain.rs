@@ -1,4 +1,4 @@
-//! The PDUs that an I/O waited for, one for the other.
+//! The chain of PDUs that an I/O waited for.
 
 use foldhash::HashMap;
 

@@ -1,7 +1,6 @@
 //! Crossings of the layers `tcp_initiator` and `tcp_target`, derived from stamps and PDUs together.
-//!
-//! As the vocabulary has it: the request is the last byte of its command's header, the answer the
-//! first byte of the first Data-In or SCSI Response. R2Ts do not answer a command.
+//! As the vocabulary defines them: the request is the last byte of its command's header, the response the
+//! first byte of the first Data-In or SCSI Response. An R2T does not count as a response.
 
 use wansan_trace::Layer;
 use wansan_trace::event::{Pdu, Stamp};

@@ -1,12 +1,11 @@
-//! The split of an I/O of which only one end has recorded anything.
-//!
-//! An end knows when what it sends passes its own send buffer and device, and when what it receives came
-//! to its kernel and to its program. From the departure of a PDU to the arrival of the one that answers it
-//! is *beyond*: on the path, both ways, and with the other end and its buffers.
+//! The split of an I/O with records of one end only.
+//! An end knows when its data passes its own send buffer and device, and when received data reached
+//! its kernel and its program. The time from the departure of a PDU to the arrival of the one that answers it
+//! is *beyond*: on the path in both directions, and at the other end with its buffers.
 //!
 //! The initiator sees all of an I/O's latency. The target sees it from the arrival of the command to the
-//! departure of the last answer; what lies before and after is on the path and with the initiator, and
-//! nobody has recorded it.
+//! departure of the last response; the time before and after is on the path and at the initiator, without
+//! records.
 
 use super::chain::{Chains, Message};
 use super::send_buffer::Senders;

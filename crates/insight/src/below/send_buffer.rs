@@ -1,8 +1,6 @@
-//! What a send buffer held bytes for, and what left no room in it, derived from TCP's samples of the sending
-//! end.
-//!
-//! While bytes are held, or there is no room, the programs ask TCP at once and then each millisecond; the
-//! usual samples come to these. What a sample shows holds from it to the next one, and before the first of them.
+//! Why a send buffer held bytes, and why it was full, derived from the sending end's TCP samples.
+//! While bytes are held, or the buffer is full, the programs sample TCP at once and then every millisecond, in
+//! addition to the periodic samples. A sample applies until the next one, and the first also before itself.
 
 use foldhash::HashMap;
 

@@ -1,4 +1,4 @@
-//! The time below the socket of a cell, in numbers.
+//! The summary of a cell's time below the socket.
 
 use wansan_schema::{BelowSocket, LegUse, StampCount};
 use wansan_trace::event::{PduDirection, Stamp};

@@ -1,4 +1,4 @@
-//! A router's VPN that never stops encrypting: what comes faster waits in front of it, in TCP's
+//! A router's VPN that encrypts all the time: faster traffic waits in front of it, in TCP's
 //! windows, and looks like a congestion window that is too small.
 
 use wansan_trace::event::Role;

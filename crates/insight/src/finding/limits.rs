@@ -1,7 +1,7 @@
-//! Which limit binds in one cell: the one that takes most of the latency in the ledger, of those that
-//! take enough of it to count.
-//!
-//! A command window that is closed because something inside it is full is not the limit: what is full is.
+//! The limit of one cell: the one with the largest share of the latency in the ledger, among those with a share
+//! large enough to count.
+//! A command window that is closed because something inside it is saturated is not the limit: the saturated resource
+//! is.
 
 use wansan_trace::Layer;
 use wansan_trace::units::format_bytes;

@@ -1,4 +1,4 @@
-//! Advice on negotiated values before anything has been recorded: what each costs on a long path,
+//! Advice on negotiated values without records: the cost of each on a long path,
 //! and what to change.
 
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters};

@@ -1,8 +1,8 @@
 //! The gain to expect: a closed queueing model with asymptotic bounds.
 //!
 //! A closed loop of N I/Os with time R inside the limit has throughput X = min(N, W) ÷ R, W being
-//! the limit. Once the limit is gone X = N ÷ R, but never more than the next limit lets through:
-//! for the path X ÷ utilisation, for a VPN that works for the share u of the time, and for a
+//! the limit. Without the limit X = N ÷ R, but at most what the next limit allows:
+//! for the path X ÷ utilisation, for a VPN that is busy for the share u of the time, and for a
 //! store whose k servers are busy u of the time, X ÷ u.
 
 use std::collections::BTreeMap;

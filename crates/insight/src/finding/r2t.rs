@@ -1,4 +1,4 @@
-//! What to do about R2T round trips, and what that saves.
+//! Advice against R2T round trips, and the time that it saves.
 
 use std::collections::BTreeMap;
 

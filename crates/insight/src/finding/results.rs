@@ -1,4 +1,4 @@
-//! Findings as results tell them.
+//! Findings in the form of results.
 
 use wansan_schema as schema;
 use wansan_trace::Layer;

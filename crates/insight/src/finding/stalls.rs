@@ -1,5 +1,5 @@
-//! Stalls of TCP that no window, buffer or rate of the other limits explains: what each I/O waits for by
-//! itself, however many there are.
+//! TCP stalls that no window, buffer or rate of the other limits explains: waits of individual
+//! I/Os, independent of their number.
 
 use super::limits::{Verdict, View};
 use super::{Limit, Observed};

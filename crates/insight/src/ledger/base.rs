@@ -1,4 +1,4 @@
-//! Who had an I/O, as crossings of layers show.
+//! Where an I/O was, from layer crossings.
 
 use foldhash::{HashMap, HashSet};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How many bytes of data each I/O moves, by its PDUs.
+//! The bytes of data that each I/O transfers, from its PDUs.
 
 use foldhash::HashSet;
 use smallvec::SmallVec;

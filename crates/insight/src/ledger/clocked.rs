@@ -1,10 +1,9 @@
-//! What stopped the sending ends of connections, by packets alone: where nothing was recorded at either end.
-//!
-//! What waits unsent behind bytes in flight waits for the receive window where that has no room for another segment.
-//! Otherwise it waits for acknowledgements, which come as fast as the path carries what they acknowledge. Where they come
-//! without a pause, the path's slowest link never stops: what waits, waits for that link. Where they come in bursts with
-//! pauses, the link is idle between them, and what limits is how much the sender has in flight: its congestion window, or
-//! a send buffer, which no packet tells apart.
+//! What stopped the senders of connections, from packets only, without records of either end.
+//! Unsent data waits for the receive window if that has no room for another segment.
+//! Otherwise it waits for acknowledgements, which arrive at the rate at which the path delivers data. If they arrive
+//! without a pause, the path's slowest link is always busy: the data waits for that link. If they arrive in bursts with
+//! pauses, the link is idle between them, and the amount in flight is the limit: the congestion window, or
+//! a send buffer, which packets cannot distinguish.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What stamps, PDUs and packets show of an I/O's waits, put over what crossings show.
+//! Waits from stamps, PDUs and packets, laid over those from crossings.
 
 use foldhash::HashMap;
 use smallvec::SmallVec;

@@ -1,8 +1,7 @@
-//! Which paths carry a connection, how fast their links are, and what waits because a resource that is
-//! shared is full: a link, a router's encryption, the processor of a program.
-//!
-//! A queue in front of a full resource is that resource's queue, wherever its bytes wait: in the path's
-//! own queue, or in a send buffer before a window that the queue holds.
+//! The paths of a connection, the rates of their links, and waits for a saturated shared resource: a link, a
+//! router's encryption, or the CPU of a program.
+//! A queue in front of a saturated resource is that resource's queue, wherever its bytes wait: in the path's
+//! own queue, or in a send buffer behind a window that the queue exhausts.
 
 use foldhash::HashMap;
 use std::net::SocketAddr;

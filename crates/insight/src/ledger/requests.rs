@@ -1,4 +1,4 @@
-//! What programs' requests to attached disks waited for.
+//! The waits of programs' requests to attached disks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What stopped the sending ends of connections, by samples of TCP_INFO or, without any, by packets.
+//! What stopped the senders of connections, from TCP_INFO samples or, without any, from packets.
 
 use foldhash::HashMap;
 

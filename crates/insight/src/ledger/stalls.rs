@@ -1,4 +1,4 @@
-//! The stalls of a cell in numbers.
+//! The summary of a cell's stalls.
 
 use foldhash::{HashMap, HashSet};
 use std::collections::BTreeMap;

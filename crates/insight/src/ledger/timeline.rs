@@ -1,4 +1,4 @@
-//! One I/O's waits while they are being told.
+//! One I/O's waits while they are being determined.
 
 use wansan_trace::Layer;
 

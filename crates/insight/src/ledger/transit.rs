@@ -1,4 +1,4 @@
-//! What the path takes at least, and what I/Os waited for beyond that.
+//! The minimum latency of the path, and the waits beyond it.
 
 use foldhash::HashMap;
 

@@ -1,4 +1,4 @@
-//! The ledger of a cell in numbers.
+//! The summary of a cell's ledger.
 
 use foldhash::HashMap;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Both forms beside the measurement.
+//! The errors of both models.
 
 use serde::Serialize;
 

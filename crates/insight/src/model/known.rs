@@ -1,9 +1,8 @@
-//! What the measured cells tell of our form's numbers.
-//!
-//! A number can be without effect on every cell: the time of a route that never is the slower one, or
-//! waits that are shorter than sending everywhere. The fit finds some value for it all the same, and
-//! nothing speaks for that one. So each number is moved away from its best value, with the others fitted
-//! anew, until the cells speak against it (profile likelihood, by an F test at 95 %).
+//! Confidence ranges of the parameters of wansan's model.
+//! A parameter can have no effect on any cell: the time of a route that is never the slower one, or
+//! waits that are always shorter than sending. The fit still finds some value for it, which means nothing.
+//! So each parameter is moved away from its best value, with the others refitted,
+//! until the cells reject it (profile likelihood, by an F test at 95 %).
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};

@@ -1,4 +1,4 @@
-//! Joins a run's manifest, results and charts to what the page is given.
+//! Joins a run's manifest, results and charts into the page's data.
 
 use std::collections::BTreeMap;
 

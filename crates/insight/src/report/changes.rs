@@ -1,4 +1,4 @@
-//! What was changed of a cell's paths while it ran.
+//! Changes to a cell's paths while it ran.
 
 use wansan_schema::{CellResult, PathChange, tables};
 

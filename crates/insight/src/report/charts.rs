@@ -1,4 +1,4 @@
-//! What the page shows of one cell's records.
+//! The page's charts of one cell's records.
 
 use super::time_axis::{Steps, rounded};
 use super::{CellCharts, Detail, LayerReport, LayerSamples};

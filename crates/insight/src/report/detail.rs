@@ -1,4 +1,4 @@
-//! How finely cells are drawn, so that the page of a large sweep stays small enough to be opened.
+//! The resolution of cells' charts, limited so that a browser can open the page of a large sweep.
 
 /// How much of a cell the page is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

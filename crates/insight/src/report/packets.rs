@@ -1,4 +1,4 @@
-//! A stretch of packets as the page draws it: a column for each property, so that a packet costs
+//! An interval of packets as the page draws it: a column for each property, so that a packet costs
 //! few bytes.
 
 use wansan_schema::tables;

@@ -1,4 +1,4 @@
-//! Putting the data into the page.
+//! Embeds the data in the page.
 
 use super::ReportData;
 

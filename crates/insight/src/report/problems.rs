@@ -1,4 +1,4 @@
-//! What a reader must know before trusting a number: failures, lost records, doubts.
+//! Caveats for the reader: failures, lost records, uncertainties.
 
 use wansan_schema::{CellFacts, Manifest};
 

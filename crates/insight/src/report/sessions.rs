@@ -1,4 +1,4 @@
-//! What the page calls sessions.
+//! The page's names of sessions.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What the congestion window of a sender can have been: TCP tells it now and then, and between two
-//! samples it is known within bounds only, whatever congestion control is in use.
+//! Bounds on a sender's congestion window: TCP samples give it at times, and between two
+//! samples it is known only within bounds, whatever congestion control is in use.
 
 /// Segments that a new connection may have in flight (RFC 6928), and one that was idle at the least
 /// (RFC 5681 §4.1).

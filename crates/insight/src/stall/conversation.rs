@@ -1,4 +1,4 @@
-//! What is known of one TCP connection that carries I/Os.
+//! The segments and PDUs of one TCP connection that carries I/Os.
 
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 

@@ -1,4 +1,4 @@
-//! What a sender has sent and not seen acknowledged.
+//! Data that a sender has sent and not seen acknowledged.
 
 use std::collections::VecDeque;
 

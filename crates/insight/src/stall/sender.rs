@@ -1,5 +1,5 @@
-//! What each segment waited for, told by replaying a direction of a connection as its sender saw it:
-//! what it had been given, what was acknowledged, and how far the receiver's window reached.
+//! Finds what each segment waited for, by replaying a direction of a connection as its sender saw it:
+//! the data from its program, the data acknowledged, and the limit of the receiver's window.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Makes the conversations of a cell out of its records.
+//! Builds the conversations of a cell from its records.
 
 use foldhash::HashMap;
 
