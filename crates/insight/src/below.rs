@@ -1,9 +1,11 @@
 //! Splits the time below the socket of each I/O, by the kernel's time stamps.
+//!
 //! An I/O's last response waited for a request, that request perhaps for an R2T, and so on back to the
 //! command. Along this chain the last byte of each PDU passes from one program to the other:
 //! it waits for space in the send buffer, then there for a window or for Nagle's algorithm, then in the
 //! device's queue; it is on the path; it waits in the receive buffer. The rest of the latency is
 //! spent in the two programs. The parts are contiguous, so they add up exactly to the latency.
+//!
 //! If only one end has records, the same is derived for that end, and everything beyond it is
 //! one remainder.
 //!
@@ -13,6 +15,7 @@
 //! - `one_end` splits I/Os with records of one end only;
 //! - `crossings` adds the layers `tcp_initiator` and `tcp_target` to I/Os;
 //! - [`below_socket`] summarizes a cell.
+//!
 //! An I/O with missing or contradictory stamps or PDUs is not split: the reason
 //! is counted. The rules are in `docs/internals/below-the-socket.md`.
 

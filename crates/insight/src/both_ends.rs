@@ -1,4 +1,5 @@
 //! The same I/Os at both ends of a path: the time on the path in each direction, and at the target.
+//!
 //! The time from a command's arrival at the target's end to its response's departure there is the target's, on one
 //! clock; the rest of the latency at the initiator's end is the path's. Its split into directions depends on the clock
 //! offset, which the I/Os themselves bound ([`crate::clock`]): each arrived after it had left.

@@ -1,4 +1,5 @@
 //! The clock offset of another computer, from events that both computers observed.
+//!
 //! A message is sent before it is received. So messages in both directions bound the clock offset from below and
 //! from above, as NTP's exchanges do (RFC 5905 §8). Clocks that are not stepped drift evenly: the offset is a line
 //! over time. With the true drift, the lower and the upper bounds leave the widest channel

@@ -15,6 +15,7 @@
 //! Unexplained time is [`Cause::Unknown`](crate::cause::Cause::Unknown). The path's minimum latency is
 //! [`Cause::Propagation`](crate::cause::Cause::Propagation), and the time of the I/O's bytes at the link's rate
 //! [`Cause::Transmission`](crate::cause::Cause::Transmission).
+//!
 //! Requests of programs to attached disks have accounts too ([`RequestAccount`]): while a request waits for the disk, its
 //! causes are those of the I/O that carries it.
 //!

@@ -1,7 +1,9 @@
 //! The report: the data of a run's `report.html`, and how it is embedded in the page.
+//!
 //! While a cell's records are in memory, [`CellCharts::of`] extracts the data of its charts.
 //! After the run, [`data`] joins the charts with the run's manifest and results,
 //! and [`html`] embeds all of it in the page that `web/` builds.
+//!
 //! The page knows only [`ReportData`], whose types in `web/src/report/data.ts` are generated from the tables
 //! here. Missing records are `None` or an empty list: the page says so instead of
 //! drawing nothing.

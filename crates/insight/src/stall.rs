@@ -1,5 +1,6 @@
 //! Stalls: intervals in which an I/O made no progress although it could, each with its cause,
 //! its cost and the packets that show it.
+//!
 //! [`Conversation`] describes one TCP connection: the segments with the times at which they
 //! left one end and reached the other, and the PDUs with the times at which their sender passed them
 //! to TCP. [`view`] builds it from a cell's records. Then

@@ -1,7 +1,9 @@
 //! Crossings of the `wire` layer, derived from packets and PDUs together.
+//!
 //! A PDU's offset in its TCP stream is recorded; a segment's sequence number relative to the SYN's
 //! gives its offset in the same stream. The earliest delivered packet that covers the offset
 //! is the crossing.
+//!
 //! `connection` records map a session's connections to flows: those of the initiator, or those of
 //! the target if the initiator's connection ends at a relay before the observation point.
 //! If a connection remains without a flow, there are no crossings at all: half a layer would be mistaken for

@@ -7,6 +7,7 @@
 //! - [`Export`]: a disk that a server exports;
 //! - [`server`]: fixed newstyle negotiation, then requests and their replies;
 //! - [`client`]: the other end.
+//!
 //! Both state machines are driven alike. In a loop: read from the connection into `space()`, report the length with
 //! `received()`, take events with `poll_event()` until there is none, write the `pending()` bytes, and report with `sent()`
 //! how many the connection accepted. Replies ([`Server::reply`](server::Server::reply)) and commands

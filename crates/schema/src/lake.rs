@@ -63,10 +63,10 @@ tables! {
 #[must_use]
 pub fn page() -> String {
     let mut page = "# A lake\n\n\
-        What `wansan lab export lake` writes beside the records ([records.md](records.md)), which stand in folders of the \
-        same names.\nEvery table is partitioned by `host` and `date` (the day in UTC on which the recording began), \
-        records of sessions by `session` too;\nwhat is a folder is no column of the files, and records have the column \
-        `run`. Descriptions stand in the metadata of each file\n(`wansan.column.NAME`), and Spark shows them as comments. \
+        The tables that `wansan lab export lake` writes beside the records ([records.md](records.md)), which are in \
+        folders of the same names.\nEvery table is partitioned by `host` and `date` (the UTC day on which the recording \
+        began), session records also by `session`;\npartition keys are not columns of the files, and records have the \
+        column `run`. Descriptions are in each file's metadata\n(`wansan.column.NAME`), and Spark shows them as comments. \
         Generated from `crates/schema`.\n"
         .to_owned();
     for table in [LakeSession::TABLE, LakeWait::TABLE] {

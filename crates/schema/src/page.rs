@@ -11,13 +11,13 @@ use crate::typescript::tables;
 pub fn page() -> String {
     let mut text = String::from(
         "# Results\n\n\
-         What `results.json` (`Results`) and `manifest.json` (`Manifest`) of a run folder hold. A field that\n\
-         an earlier version did not write is absent: readers take it as null, 0 or empty. Generated from\n\
+         The contents of `results.json` (`Results`) and `manifest.json` (`Manifest`) in a run folder. Fields that\n\
+         an earlier version did not write are absent: treat them as null, 0 or empty. Generated from\n\
          `crates/schema/src`.\n\n\
          ## Metrics\n\n\
-         What `[[expect]]` and `[[paper.known]]` of a plan can be about, what the report can draw, and what\n\
-         `wansan lab export` and `wansan lab compare --json` have of each cell (there without `cells.`).\n\n\
-         | metric | unit | what it is | takes |\n|---|---|---|---|\n",
+         The metrics for a plan's `[[expect]]` and `[[paper.known]]`, for the report's charts, and for each cell in\n\
+         `wansan lab export` and `wansan lab compare --json` (there without `cells.`).\n\n\
+         | metric | unit | description | requires |\n|---|---|---|---|\n",
     );
     for metric in metrics() {
         let name = metric.named(|_, names| names.one().to_uppercase());

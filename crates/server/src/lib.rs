@@ -5,6 +5,7 @@
 //! all ([`Acceptor`]), up to a number of [`Seats`], and hands connections over. [`Complaints`] rate-limits log lines
 //! about bad connections; [`descriptors`] raises the limit of open files; [`ProcessorTime`] measures how busy
 //! a thread is; [`Changes`] describes the effects of a reload.
+//!
 //! The loop of a worker, in this order: [`Worker::before_wait`], the wait, [`Worker::accept`], [`Worker::mail`] and
 //! [`Worker::ready`] for the events, [`Worker::after_events`].
 

@@ -8,6 +8,7 @@
 //! - [`address`] has listen addresses;
 //! - [`quantity`] has the values that carry a unit;
 //! - [`record`] has the settings of recording, which programs share.
+//!
 //! A plan embeds parts of a program's settings with `with`, optionally with other defaults.
 
 mod absent;

@@ -1,4 +1,4 @@
-//! Panics of one simulation, which say nothing of others.
+//! Catches panics of one simulation, so that others continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

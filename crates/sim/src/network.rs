@@ -1,7 +1,7 @@
 //! Connections over links, in virtual time.
 //!
-//! Events happen in the order of their times, and at one time in the order in which they were made, so a network does
-//! the same each time that it is run.
+//! Events happen in time order, and simultaneous ones in the order of their creation, so runs are
+//! deterministic.
 
 mod end;
 mod gro;

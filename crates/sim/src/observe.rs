@@ -1,4 +1,4 @@
-//! Records of packets and links, as the emulator of real packets makes them.
+//! Records of packets and links, like those of the emulator of real packets.
 
 use wansan_path::packet::Departure;
 use wansan_trace::Instant;

@@ -1,8 +1,8 @@
 //! Programs over simulated TCP in virtual time: iSCSI initiators with their loads and a target,
 //! measured streams, and relays.
 //!
-//! All are the machines that real sockets drive ([`wansan_iscsi`], [`wansan_workload`], [`wansan_split`]). What they and
-//! their drivers do takes no time, or what [`ProcessorsConfig`] says of processors, of which a host has a number.
+//! All use the state machines that real sockets drive ([`wansan_iscsi`], [`wansan_workload`], [`wansan_split`]). They and
+//! their drivers take no CPU time, unless [`ProcessorsConfig`] sets its cost and the number of CPUs per host.
 
 mod client;
 mod coming;

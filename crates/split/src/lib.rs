@@ -4,6 +4,7 @@
 //! - [`Direction`]: which bytes are read, held and written, and how they end, over a driver's [`Carrier`];
 //! - [`Governor`]: bounds the queueing delay of a flow by its [`Law`], over a driver's [`Sides`];
 //! - [`Receiver`]: decides at each arriving segment whether to signal ECE to its sender.
+//!
 //! docs/internals/relay-control.md derives the laws.
 
 mod direction;

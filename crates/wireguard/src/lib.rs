@@ -1,6 +1,7 @@
 //! One router's ends of WireGuard tunnels (<https://www.wireguard.com/papers/wireguard.pdf>): for
 //! each tunnel a TUN device, a UDP socket and a session of the crate `boringtun`, all served by one
 //! thread, so that the CPU time of the process is the cost of the router's encryption.
+//!
 //! Create a [`Config`] for each end, and start one process per router that calls [`run`] with its
 //! config. It prints one [`Event`] per line. The process creates the devices, which
 //! end with it; the caller brings them up and routes into them.

@@ -1,4 +1,5 @@
 //! Crossings of the layers `tcp_initiator` and `tcp_target`, derived from stamps and PDUs together.
+//!
 //! As the vocabulary defines them: the request is the last byte of its command's header, the response the
 //! first byte of the first Data-In or SCSI Response. An R2T does not count as a response.
 

@@ -1,4 +1,5 @@
 //! The split of an I/O with records of one end only.
+//!
 //! An end knows when its data passes its own send buffer and device, and when received data reached
 //! its kernel and its program. The time from the departure of a PDU to the arrival of the one that answers it
 //! is *beyond*: on the path in both directions, and at the other end with its buffers.

@@ -1,4 +1,5 @@
 //! Why a send buffer held bytes, and why it was full, derived from the sending end's TCP samples.
+//!
 //! While bytes are held, or the buffer is full, the programs sample TCP at once and then every millisecond, in
 //! addition to the periodic samples. A sample applies until the next one, and the first also before itself.
 

@@ -1,5 +1,6 @@
 //! The limit of one cell: the one with the largest share of the latency in the ledger, among those with a share
 //! large enough to count.
+//!
 //! A command window that is closed because something inside it is saturated is not the limit: the saturated resource
 //! is.
 

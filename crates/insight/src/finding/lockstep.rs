@@ -1,8 +1,10 @@
 //! Route lockstep: one connection of a session lacks commands because another is full of them.
+//!
 //! With a continuous load it arises in two ways. Commands go to the connections in turn, whatever is in flight on
 //! each: a slow route then holds the commands that a fast one could carry (Chishima, Yamaguchi and
 //! Oguchi 2008, figures 12 and 16). Or commands arrive on a fast route, and the target must hold
 //! them until those with lower CmdSNs arrive on a slow one (RFC 7143 §4.2.2.1).
+//!
 //! An application that submits each batch only after the previous one is complete adds a third: a
 //! connection that has finished its part is idle until the others finish theirs.
 

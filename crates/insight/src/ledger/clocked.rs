@@ -1,4 +1,5 @@
 //! What stopped the senders of connections, from packets only, without records of either end.
+//!
 //! Unsent data waits for the receive window if that has no room for another segment.
 //! Otherwise it waits for acknowledgements, which arrive at the rate at which the path delivers data. If they arrive
 //! without a pause, the path's slowest link is always busy: the data waits for that link. If they arrive in bursts with

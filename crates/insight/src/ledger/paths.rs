@@ -1,5 +1,6 @@
 //! The paths of a connection, the rates of their links, and waits for a saturated shared resource: a link, a
 //! router's encryption, or the CPU of a program.
+//!
 //! A queue in front of a saturated resource is that resource's queue, wherever its bytes wait: in the path's
 //! own queue, or in a send buffer behind a window that the queue exhausts.
 

@@ -1,4 +1,5 @@
 //! Confidence ranges of the parameters of wansan's model.
+//!
 //! A parameter can have no effect on any cell: the time of a route that is never the slower one, or
 //! waits that are always shorter than sending. The fit still finds some value for it, which means nothing.
 //! So each parameter is moved away from its best value, with the others refitted,

@@ -11,9 +11,9 @@ pub fn page() -> String {
     let mut page = String::from(
         "# Login and text keys\n\
          \n\
-         Every key of RFC 7143 §12.1 and §13, as wansan negotiates it. This page is printed from \
-         the one table that the code uses (`crates/iscsi/src/keys/table.rs`), and a test compares \
-         the two:\n\
+         Every key of RFC 7143 §12.1 and §13, as wansan negotiates it. This page is generated \
+         from the table that the code uses (`crates/iscsi/src/keys/table.rs`), and a test \
+         compares the two:\n\
          \n\
          ```sh\n\
          cargo run -p wansan-iscsi --example keys_page > docs/reference/keys.md\n\
@@ -21,9 +21,10 @@ pub fn page() -> String {
          \n\
          *Sent*: by I (initiator) or T (target); IO = in the login of any connection, LO = of a \
          session's first connection, FFPO = in the full feature phase, ALL = in both; S and O = \
-         in the security and the operational stage of login. *Result*: what two wishes come to. \
-         *Default*: in force when nobody names the key. *wansan*: what we ask for unless told \
-         otherwise. A † marks keys that are Irrelevant in a discovery session.\n\
+         in the security and the operational stage of login. *Result*: how the result of a \
+         negotiation follows from both values. *Default*: in force if neither end sends the key. \
+         *wansan*: the value that wansan offers by default. A † marks keys that are Irrelevant in \
+         a discovery session.\n\
          \n\
          | Key | § | Scope | Sent | Values | Result | Default | wansan |\n\
          |---|---|---|---|---|---|---|---|\n",
@@ -53,7 +54,7 @@ pub fn page() -> String {
                 .map_or_else(|| "–".to_owned(), |value| value.to_string()),
         );
     }
-    page.push_str("\n## What they mean\n\n");
+    page.push_str("\n## Meanings\n\n");
     for key in TABLE.iter().filter(|key| key.rule != Rule::Obsolete) {
         let _ = writeln!(page, "- **{}**: {}", key.text, key.meaning);
     }
@@ -63,16 +64,15 @@ pub fn page() -> String {
         KeyName::IfMarker.key().meaning
     );
     page.push_str(
-        "\n## Everything else\n\n\
-         - Any other key, `X-` keys among them, is answered with `NotUnderstood`.\n\
+        "\n## Other rules\n\n\
+         - Any other key, including `X-` keys, is answered with `NotUnderstood`.\n\
          - A value that the table does not allow is answered with `Reject`, and the default stays \
          in force; a declared value that it does not allow ends the login with status 0200.\n\
-         - A key of the wrong stage, from the wrong end, or for the second time ends the login \
-         with status 0200 (§6.3).\n\
-         - A text of one sequence has at most 65536 bytes (16384 of what a target takes in a \
-         login) and 256 pairs, a key name at most 63 \
-         bytes, and a value, or one element of a list, at most 255 bytes; those of CHAP_C and \
-         CHAP_R have their own bound.\n\
+         - A key in the wrong stage, from the wrong end, or repeated ends the login with status \
+         0200 (§6.3).\n\
+         - The text of one sequence has at most 65536 bytes (16384 for a target during login) \
+         and 256 pairs, a key name at most 63 bytes, and a value, or one element of a list, at \
+         most 255 bytes; CHAP_C and CHAP_R have their own limits.\n\
          - Numbers are read in decimal, hexadecimal (`0x`) and base64 (`0b`), and written in \
          decimal.\n",
     );

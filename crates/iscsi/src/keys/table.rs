@@ -330,7 +330,7 @@ const fn obsolete(name: KeyName, text: &'static str) -> Key {
         "13.25",
         LoginStages::Operational,
         Rule::Obsolete,
-        "Markers of RFC 3720, no longer in the standard; the answer is always Reject.",
+        "Markers of RFC 3720, no longer in the standard; the response is always Reject.",
     )
 }
 
@@ -346,7 +346,7 @@ pub static TABLE: [Key; KEYS] = [
             values: &["Normal", "Discovery"],
             default: "Normal",
         },
-        "Whether the session serves I/O or only finds targets.",
+        "Whether the session is for I/O or for discovery.",
     ),
     declared(
         KeyName::InitiatorName,
@@ -355,7 +355,7 @@ pub static TABLE: [Key; KEYS] = [
         Use::Initialization,
         Senders::Initiator,
         Rule::DeclaredName,
-        "Who logs in; must come in the first request of every connection.",
+        "The initiator's name; required in the first request of every connection.",
     ),
     declared(
         KeyName::InitiatorAlias,
@@ -364,7 +364,7 @@ pub static TABLE: [Key; KEYS] = [
         Use::Always,
         Senders::Initiator,
         Rule::DeclaredText,
-        "A name for people.",
+        "A human-readable name.",
     ),
     declared(
         KeyName::TargetName,
@@ -373,8 +373,8 @@ pub static TABLE: [Key; KEYS] = [
         Use::Initialization,
         Senders::Both,
         Rule::DeclaredName,
-        "The target wanted; must come in the first request unless the session is for discovery. \
-         A target sends it only in answer to SendTargets.",
+        "The requested target; required in the first request, except in a discovery session. A \
+         target sends it only in response to SendTargets.",
     ),
     declared(
         KeyName::TargetAlias,
@@ -383,7 +383,7 @@ pub static TABLE: [Key; KEYS] = [
         Use::Always,
         Senders::Target,
         Rule::DeclaredText,
-        "A name for people.",
+        "A human-readable name.",
     ),
     declared(
         KeyName::TargetAddress,
@@ -392,8 +392,8 @@ pub static TABLE: [Key; KEYS] = [
         Use::Always,
         Senders::Target,
         Rule::DeclaredText,
-        "Where the target is, in a redirection or in answer to SendTargets. \
-         The only key that may come more than once.",
+        "The target's address, in a redirection or in response to SendTargets. The only key \
+         that may be repeated.",
     ),
     declared(
         KeyName::TargetPortalGroupTag,
@@ -408,7 +408,7 @@ pub static TABLE: [Key; KEYS] = [
             },
             default: None,
         },
-        "The portal group that serves the login; goes out in the first response.",
+        "The portal group that serves the login; sent in the first response.",
     ),
     per_connection(
         KeyName::AuthMethod,
@@ -419,9 +419,9 @@ pub static TABLE: [Key; KEYS] = [
             values: &["CHAP", "None"],
             default: "None",
         },
-        "How the ends prove who they are. None, unless an end has CHAP secrets: then an initiator \
-         offers CHAP and None (CHAP only, if the target must prove itself), and a target takes CHAP \
-         only.",
+        "The authentication method. None, unless an end has CHAP secrets: then an initiator \
+         offers CHAP and None (CHAP only, if the target must authenticate itself), and a target \
+         accepts CHAP only.",
     ),
     chap(
         KeyName::ChapA,
@@ -434,19 +434,19 @@ pub static TABLE: [Key; KEYS] = [
         KeyName::ChapI,
         "CHAP_I",
         "0 to 255",
-        "The identifier of a challenge, part of what is hashed.",
+        "The identifier of a challenge, part of the hash input.",
     ),
     chap(
         KeyName::ChapC,
         "CHAP_C",
         "1 to 1024 bytes",
-        "A challenge. An initiator that sends one wants the target to prove itself.",
+        "A challenge. An initiator sends one to require the target's authentication.",
     ),
     chap(
         KeyName::ChapN,
         "CHAP_N",
         "a name",
-        "Whose secret the response was made with.",
+        "The name whose secret the response uses.",
     ),
     chap(
         KeyName::ChapR,
@@ -485,7 +485,7 @@ pub static TABLE: [Key; KEYS] = [
             default: 1,
         },
         true,
-        "Most connections in the session.",
+        "Maximum number of connections in the session.",
     ),
     Key {
         used: Use::FullFeature,
@@ -496,7 +496,7 @@ pub static TABLE: [Key; KEYS] = [
             "13.3",
             Rule::Question,
             false,
-            "Which targets there are: All, empty for the session's own, or a name.",
+            "Lists targets: All, empty for the session's own, or a name.",
         )
     },
     leading(
@@ -527,8 +527,8 @@ pub static TABLE: [Key; KEYS] = [
                 default: Some(8192),
             },
             false,
-            "The longest data segment, in bytes, that the sender of the key takes. \
-             Each end declares its own.",
+            "The longest data segment, in bytes, that the sender of the key accepts. Each end \
+             declares its own.",
         )
     },
     leading(
@@ -540,7 +540,7 @@ pub static TABLE: [Key; KEYS] = [
             default: 262_144,
         },
         true,
-        "Most bytes in a Data-In sequence or in the answer to one R2T.",
+        "Maximum bytes in a Data-In sequence or in the data for one R2T.",
     ),
     leading(
         KeyName::FirstBurstLength,
@@ -551,7 +551,7 @@ pub static TABLE: [Key; KEYS] = [
             default: 65_536,
         },
         true,
-        "Most unsolicited bytes of a command, immediate data included; never above \
+        "Maximum unsolicited bytes of a command, including immediate data; never above \
          MaxBurstLength. Irrelevant also when InitialR2T=Yes and ImmediateData=No.",
     ),
     leading(
@@ -563,7 +563,7 @@ pub static TABLE: [Key; KEYS] = [
             default: 2,
         },
         false,
-        "Least seconds between the loss of a connection and an attempt to recover.",
+        "Minimum seconds between the loss of a connection and an attempt to recover.",
     ),
     leading(
         KeyName::DefaultTime2Retain,
@@ -574,7 +574,7 @@ pub static TABLE: [Key; KEYS] = [
             default: 20,
         },
         false,
-        "Most seconds after that wait in which recovery is still possible.",
+        "Maximum seconds after that wait in which recovery is possible.",
     ),
     leading(
         KeyName::MaxOutstandingR2T,
@@ -585,7 +585,7 @@ pub static TABLE: [Key; KEYS] = [
             default: 1,
         },
         true,
-        "Most R2Ts of one task that wait for their data. Held at 1 when \
+        "Maximum outstanding R2Ts of one task. Always 1 if \
          DataSequenceInOrder=Yes and ErrorRecoveryLevel is not 0 (§13.19).",
     ),
     leading(
@@ -594,7 +594,7 @@ pub static TABLE: [Key; KEYS] = [
         "13.18",
         Rule::Or { default: true },
         true,
-        "Yes: the PDUs of a sequence come at rising offsets.",
+        "Yes: the PDUs of a sequence have ascending offsets.",
     ),
     leading(
         KeyName::DataSequenceInOrder,
@@ -602,7 +602,7 @@ pub static TABLE: [Key; KEYS] = [
         "13.19",
         Rule::Or { default: true },
         true,
-        "Yes: the sequences of a task come at rising offsets.",
+        "Yes: the sequences of a task have ascending offsets.",
     ),
     leading(
         KeyName::ErrorRecoveryLevel,
@@ -624,7 +624,7 @@ pub static TABLE: [Key; KEYS] = [
             default: "RFC3720",
         },
         true,
-        "How tasks that a task management function ended are reported. \
+        "How the target reports tasks that a task management function aborted. \
          ResponseFence and FastAbort are not supported.",
     ),
     leading(
@@ -645,7 +645,7 @@ pub static TABLE: [Key; KEYS] = [
         Use::LeadingOnly,
         Senders::Both,
         Rule::DeclaredText,
-        "What the sender is made of, for people who look for faults.",
+        "Software and hardware of the sender, for diagnosis.",
     ),
     obsolete(KeyName::IfMarker, "IFMarker"),
     obsolete(KeyName::OfMarker, "OFMarker"),

@@ -1,4 +1,4 @@
-//! Ends of connections, and what programs do there.
+//! Ends of connections, and the operations of programs on them.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Packets that a host takes at once and its TCP sees as one (`tcp_gro_receive`, `inet_gro_receive`).
+//! Packets that a host receives together and GRO merges (`tcp_gro_receive`, `inet_gro_receive`).
 
 use wansan_path::Ecn;
 

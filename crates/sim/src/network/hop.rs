@@ -1,4 +1,4 @@
-//! The ways of packets.
+//! The hops of packets.
 
 use super::vpn::Side;
 

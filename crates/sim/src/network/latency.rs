@@ -1,4 +1,4 @@
-//! How long hosts take to see what has arrived.
+//! The delay from a packet's arrival at a host to its processing.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;

@@ -1,4 +1,4 @@
-//! Packets that are lost for what they carry.
+//! Packets that are dropped by their content.
 
 use std::collections::BTreeMap;
 

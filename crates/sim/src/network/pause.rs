@@ -1,4 +1,4 @@
-//! Times in which hosts stood still.
+//! Pauses of hosts.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

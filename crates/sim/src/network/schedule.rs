@@ -1,4 +1,4 @@
-//! Who does something when: a heap of four children a node, with one entry for each actor at most.
+//! The event queue: a 4-ary heap with at most one entry per actor.
 
 /// Not in the heap.
 const NOWHERE: u32 = u32::MAX;

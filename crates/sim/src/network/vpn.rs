@@ -1,5 +1,5 @@
-//! Routers' VPN programs: they encrypt what is routed into tunnels and decrypt what comes out of them, a packet at a
-//! time, each in a time that depends on its length.
+//! Routers' VPN programs: they encrypt and decrypt tunnelled packets one at a time, with a cost that depends on the
+//! length.
 
 mod thread;
 

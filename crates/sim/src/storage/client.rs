@@ -1,5 +1,5 @@
-//! An initiator's session over simulated connections: the bytes between its machines and its sockets, and what is done
-//! when these fail.
+//! An initiator's session over simulated connections: the bytes between its state machines and its sockets, and the
+//! handling of their failures.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! What one end has written and the other's program has not read.
+//! Data that one end has written and the other end's program has not read.
 //!
-//! Simulated stores give zeros, and most of what is on its way are those: of these only the number is kept, in place of
-//! as many bytes of memory as a path's bandwidth-delay product has.
+//! Simulated stores return zeroes, which are most of the data in transit: for these only the count is kept, instead of
+//! a bandwidth-delay product of memory.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Connections of an initiator on their way into its session.
+//! Connections of an initiator that are being established.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a unit's blocks contain.
+//! The contents of a unit's blocks.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Hosts' processors, and what programs take of them.
+//! Hosts' CPUs, and their use by programs.
 
 use std::collections::HashMap;
 

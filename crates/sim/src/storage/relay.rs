@@ -1,4 +1,4 @@
-//! A relay: takes connections, makes one onward for each, and carries what each says to the other.
+//! A relay: accepts connections, opens an outgoing one for each, and forwards data between them.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What an initiator reaches its unit by: one session, or one over each of several routes.
+//! The sessions of an initiator with its unit: one, or one over each of several routes.
 
 use std::time::Duration;
 

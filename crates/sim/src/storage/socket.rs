@@ -1,4 +1,4 @@
-//! Connections with the bytes that they carry: the network itself knows only how many there are.
+//! Connections with the content of their bytes: the network itself knows only their number.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

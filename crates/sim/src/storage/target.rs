@@ -1,4 +1,4 @@
-//! A target: its sessions, the stores behind them, and the bytes between its machines and its connections.
+//! A target: its sessions, the stores behind them, and the bytes between its state machines and its connections.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,8 +1,8 @@
-//! The congestion window, and the laws that change it.
+//! The congestion window, and the algorithms that change it.
 //!
-//! The split is that of `struct tcp_congestion_ops`: the sender decides when a law is asked, a law decides how
-//! large the window becomes. [`Law`] is all of them in one type; [`pacing`] is how fast the sender may send under
-//! those that do not say it themselves.
+//! The interface is that of `struct tcp_congestion_ops`: the sender decides when to call an algorithm, which decides
+//! the size of the window. [`Law`] is all of them in one type; [`pacing`] is the pacing rate for
+//! those that do not set one themselves.
 
 pub mod bbr;
 pub mod cubic;

@@ -1,4 +1,4 @@
-//! How fast data was delivered (net/ipv4/tcp_rate.c; draft-cheng-iccrg-delivery-rate-estimation).
+//! The delivery rate (net/ipv4/tcp_rate.c; draft-cheng-iccrg-delivery-rate-estimation).
 
 /// What was known of delivery when a packet was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,15 +1,15 @@
-//! The half of a connection that receives: reassembly, the window, and acknowledgements.
+//! The receiving half of a connection: reassembly, the window, and acknowledgements.
 //!
-//! Follows `tcp_rcv_established`, `tcp_data_queue` and `tcp_cleanup_rbuf` of Linux 6.18 with the buffer's growth of
-//! that version (`tcp_rcvbuf_grow` after "tcp: fix too slow tcp_rcvbuf_grow() action"; without the
-//! `tcp_rcvbuf_low_rtt` and `tcp_comp_sack_rtt_percent` of 6.19). All segments take its slow path, which
-//! acknowledges the same. Left out: PAWS, urgent data, RST, hosts short of memory, `tcp_shrink_window`.
+//! Follows `tcp_rcv_established`, `tcp_data_queue` and `tcp_cleanup_rbuf` of Linux 6.18 with that version's buffer
+//! autotuning (`tcp_rcvbuf_grow` after "tcp: fix too slow tcp_rcvbuf_grow() action"; without the
+//! `tcp_rcvbuf_low_rtt` and `tcp_comp_sack_rtt_percent` of 6.19). All segments take its slow path, with the same
+//! acknowledgements. Not implemented: PAWS, urgent data, RST, memory pressure, `tcp_shrink_window`.
 //!
 //! - `config`: settings;
-//! - `buffer`: how much window there is room for, and how it grows;
-//! - `autotune`: the receiver's round trip, and what it brings;
+//! - `buffer`: the window that the buffer allows, and its growth;
+//! - `autotune`: the receiver's RTT estimate, and the data received in it;
 //! - `reassembly`: data behind holes; `blocks`: how SACK reports it;
-//! - `acknowledge`: when.
+//! - `acknowledge`: when to send ACKs.
 
 use wansan_path::Ecn;
 

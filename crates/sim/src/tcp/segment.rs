@@ -1,4 +1,4 @@
-//! What goes over the path.
+//! Segments on the path.
 
 /// Blocks that a SACK option has room for beside timestamps (RFC 2018 §3).
 pub const SACK_BLOCKS: usize = 3;

@@ -1,4 +1,5 @@
-//! The sending half of a connection: what may be sent, when, and what is lost (net/ipv4/tcp_output.c, tcp_input.c).
+//! The sending half of a connection: transmission, pacing and loss detection
+//! (net/ipv4/tcp_output.c, tcp_input.c).
 
 mod acknowledged;
 mod buffer;

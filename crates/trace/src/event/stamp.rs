@@ -7,6 +7,7 @@ use crate::{ConnectionId, Instant, SessionId};
 record! {
     /// `stamp`: one read or write call on a TCP socket, with the kernel's time stamps of its last byte
     /// (SO_TIMESTAMPING of Linux). An unknown time is [`Instant::ZERO`].
+    ///
     /// A write call has no times if the kernel put its bytes and those of the next call into one segment: the next
     /// call's times then apply to both.
     Stamp in "stamp" {

@@ -177,18 +177,18 @@ impl Results {
 fn page(results: &[Results]) -> String {
     let mut page = format!(
         "# Conformance\n\n\
-         wansan's target beside tgtd under `iscsi-test-cu`, libiscsi's test suite for targets: every \
+         wansan's target compared with tgtd under `iscsi-test-cu`, libiscsi's test suite for targets: every \
          suite of its families SCSI and iSCSI (the third, LINUX, repeats tests of SCSI), with data \
          loss allowed, two initiator names and a second path. Each suite gets a fresh target with one \
-         thin disk of 64 MiB; the suite iSCSICHAP gets one that demands CHAP. The suite itself counts \
-         a test that skips itself as passed; here it counts as skipped. wansan's disk for \
-         GetLBAStatus has blocks of 4096 bytes: on disks with several logical blocks in a physical \
-         one, UnmapSingle asks for one LBA and expects the descriptor of another.\n\n\
+         thin disk of 64 MiB; the suite iSCSICHAP gets one that requires CHAP. The suite counts \
+         self-skipped tests as passed; here they count as skipped. wansan's disk for \
+         GetLBAStatus has 4096-byte blocks: on disks with several logical blocks per physical \
+         block, UnmapSingle queries one LBA and expects the descriptor of another.\n\n\
          `{SOURCE_VARIABLE}=DIR make conformance` prints this page. It runs the installed suite and \
          the one built in DIR, a checkout of <https://github.com/sahlberg/libiscsi>; without \
-         {SOURCE_VARIABLE} only the installed one. Each test of a checkout runs in a process of its \
-         own, for 60 s at most. The command fails if wansan fails a test, other than for a defect in \
-         libiscsi, or passes no more tests than tgtd.\n"
+         {SOURCE_VARIABLE} only the installed one. Each test of a checkout runs in its own \
+         process, for 60 s at most. The command fails if wansan fails a test, other than for a defect in \
+         libiscsi, or does not pass more tests than tgtd.\n"
     );
     for results in results {
         results.write(&mut page);
