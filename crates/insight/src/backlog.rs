@@ -13,7 +13,7 @@ use crate::window::Window;
 const CLIENT: ConnectionId = ConnectionId(0);
 const TARGET: ConnectionId = ConnectionId(1);
 
-/// The names under which relays recorded: of others nothing is said to wait unread.
+/// The names under which relays recorded: other programs report no unread bytes.
 #[must_use]
 pub fn relays(table: &Table<Tcp>) -> BTreeSet<&str> {
     let waited = table.rows.iter().filter(|row| row.record.unread_bytes > 0);
@@ -59,7 +59,7 @@ impl DirectionSamples {
     /// Takes in both ends of a flow at one moment.
     fn add(&mut self, from: &Tcp, to: &Tcp) {
         let samples = self.0.entry(to.session).or_default();
-        // Segments in flight may be shorter than the greatest: what was sent never grows less.
+        // Segments in flight may be shorter than the maximum: the sent bytes never decrease.
         let before = samples.last().map_or(0, |sample| sample.sent_bytes);
         let in_flight = u64::from(to.in_flight_packets) * u64::from(to.mss_bytes);
         samples.push(Sample {

@@ -78,11 +78,11 @@ pub struct Leg {
     pub rwnd_ns: u64,
     /// In the send buffer while Nagle's algorithm held a short segment.
     pub nagle_ns: u64,
-    /// In the send buffer for none of these, or for what nobody can tell.
+    /// In the send buffer for another or an unknown reason.
     pub other_ns: u64,
     /// In the device's queue: from the queueing discipline to the device.
     pub device_queue_ns: u64,
-    /// On the path, until the receiving kernel had it; losses and their repair are part of it.
+    /// On the path, until the receiving kernel got it, including loss recovery.
     pub path_ns: u64,
     /// In the receive buffer, until the program read it.
     pub receive_buffer_ns: u64,

@@ -16,7 +16,7 @@ const MAX_DRIFT: f64 = 500e-6;
 const MAX_SLACK_NS: f64 = 1e9;
 /// A drift that makes the channel wider by less than this share is not told from chance, and taken to be none.
 const TOLD_SHARE: f64 = 0.02;
-/// Into how many stretches the time is cut, of each of which the two narrowest bounds count.
+/// The number of intervals that the time is divided into; the two tightest bounds of each count.
 const STRETCHES: u64 = 256;
 
 /// What one exchange says: at the moment `at` of the other clock, that one was ahead of the clock here by
@@ -25,7 +25,7 @@ const STRETCHES: u64 = 256;
 pub struct Bound {
     /// A moment of the other clock.
     pub at: Instant,
-    /// The least that it was ahead by, in ns.
+    /// The minimum offset, in ns.
     pub low_ns: i64,
     /// The most.
     pub high_ns: i64,
@@ -63,7 +63,7 @@ fn ahead_ns(there: Instant, here: Instant) -> i64 {
 pub struct Estimate {
     /// The clock.
     pub clock: OtherClock,
-    /// The most that what it says of a moment here is wrong by, in ns.
+    /// The maximum error of a converted time, in ns.
     pub error_ns: u64,
 }
 
@@ -183,7 +183,7 @@ impl Channel {
 /// What the clock gains from begin to end, within `apart`: with it the channel is the widest.
 fn gained(bounds: &[Within], apart: f64) -> f64 {
     let width = |gained| Channel::of(bounds, gained).width();
-    // The width is a concave function of it: a third of what is left cannot have the greatest.
+    // The width is a concave function of it: a third of the remainder cannot contain the maximum.
     let (mut from, mut to) = (-apart, apart);
     for _ in 0..100 {
         let third = (to - from) / 3.0;

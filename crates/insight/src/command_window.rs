@@ -105,7 +105,7 @@ struct Watch {
     /// Commands without an answer. Those sent before the recording began are unknown, and so are their answers.
     outstanding: HashSet<TaskTag>,
     answers: u64,
-    /// The most and the least that the target let be outstanding when it answered.
+    /// The maximum and the minimum window in the target's responses.
     slots: u64,
     least_slots: Option<u64>,
     /// The connection of the first command, and whether there were others.

@@ -24,7 +24,7 @@ pub struct ConnectionUse {
     pub connection: u16,
     /// Commands completed.
     pub commands: u64,
-    /// Mean number of commands under way.
+    /// Mean number of commands in flight.
     pub in_flight_mean: f64,
     /// Mean time from a command's CmdSN to its completion, of those completed.
     pub inside_mean_ns: f64,
@@ -35,7 +35,7 @@ pub struct ConnectionUse {
     /// The share of the time in which it held less than 60 % of an even share of the commands
     /// that the session had under way.
     pub starved_share: f64,
-    /// The share of the time in which it held none although the session had some under way.
+    /// The share of the time in which it had none although the session had some in flight.
     pub empty_share: f64,
 }
 

@@ -5,7 +5,7 @@ use wansan_schema::{Gain, Parameters};
 use crate::finding::{Observed, Prediction};
 
 /// Compares the two runs of a sweep, point by point in the planned order, with what was predicted of the planned
-/// cells. Points that only one of them has, or of which nothing was predicted, are left out.
+/// cells. Points that only one of them has, or that have no prediction, are omitted.
 #[must_use]
 pub fn compare(predicted: &[Prediction], planned: &[Observed], advised: &[Observed]) -> Vec<Gain> {
     let predicted_iops = |cell: &Observed| {

@@ -120,7 +120,7 @@ impl Tags {
         self.places.len()
     }
 
-    /// The place of a tag, in the order in which they were first seen, if an I/O has it.
+    /// The index of a tag, in the order of their first appearance, if an I/O has it.
     pub(crate) fn place(&self, session: SessionId, task: TaskTag) -> Option<usize> {
         let place = self.places.get(&(session, task));
         place.map(|&place| place as usize)
@@ -141,7 +141,7 @@ pub struct Joined {
     pub tasks: Vec<Task>,
     /// Their tags.
     pub(crate) tags: Tags,
-    /// The layers of which crossings were recorded, top to bottom.
+    /// The layers with recorded crossings, top to bottom.
     pub layers: Vec<Layer>,
     /// The sessions, sorted.
     pub sessions: Vec<SessionId>,

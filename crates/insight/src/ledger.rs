@@ -1,6 +1,7 @@
 //! The ledger of waits: each moment of each I/O's latency, once, with its cause.
 //!
-//! [`Ledger::of`] looks at a cell's records once; [`Ledger::account`] then gives one I/O's waits, which are
+//! [`Ledger::of`] analyses a cell's records once;
+//! [`Ledger::account`] then gives one I/O's waits, which are
 //! contiguous from its entry at the top layer to its exit. Producers refine them in a
 //! fixed order; later ones have better information and replace earlier estimates:
 //!
@@ -67,7 +68,7 @@ pub struct Account {
     pub connection: ConnectionId,
     /// Its Initiator Task Tag.
     pub task: TaskTag,
-    /// Its waits, each of which begins where the one before ends.
+    /// Its waits, which are contiguous.
     pub waits: Vec<Wait>,
 }
 
@@ -140,7 +141,7 @@ impl<'a> Ledger<'a> {
         ledger
     }
 
-    /// How sessions used their command windows, as far as their PDUs were recorded.
+    /// How sessions used their command windows, if their PDUs were recorded.
     #[must_use]
     pub fn command_windows(&self) -> &BTreeMap<SessionId, CommandWindowUse> {
         &self.base.windows

@@ -32,7 +32,7 @@ wansan_schema::tables! {
         p50_ns: u64,
         /// Nine in ten are at most this long.
         p90_ns: u64,
-        /// The least gap, the greatest, and what lies between at equal shares.
+        /// The minimum and the maximum gap, and quantiles at equal steps between them.
         quantiles_ns: Vec<u64>,
     }
 }

@@ -96,7 +96,7 @@ impl PduStreams {
         &pdus[place(start)..place(end)]
     }
 
-    /// What stands from `start` until `end` (exclusive) in the stream of a connection.
+    /// The PDUs from `start` until `end` (exclusive) in the stream of a connection.
     #[must_use]
     pub fn carried(
         &self,

@@ -154,7 +154,7 @@ pub struct Series {
     pub from_ns: u64,
     /// The length of a bin.
     pub bin_ns: u64,
-    /// The least number in each bin.
+    /// The minimum in each bin.
     pub min: Vec<u64>,
     /// The mean in each bin, weighted by time.
     pub mean: Vec<f64>,

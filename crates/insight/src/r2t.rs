@@ -12,7 +12,7 @@ use wansan_trace::{SessionId, TaskTag};
 use crate::opcode::{DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
 use crate::window::Window;
 
-/// The Target Transfer Tag of data that nobody asked for (RFC 7143 §11.7.4).
+/// The Target Transfer Tag of unsolicited data (RFC 7143 §11.7.4).
 const UNASKED: u32 = u32::MAX;
 
 /// What asking for data has cost one session's commands that were answered in the measured window.
@@ -142,7 +142,7 @@ struct Command {
     unsolicited_bytes: u64,
     asked_bytes: u64,
     sequence_bytes_max: u64,
-    /// What R2Ts are out, by Target Transfer Tag, and of how many of them data has come.
+    /// The outstanding R2Ts, by Target Transfer Tag, and the number of those with data received.
     outstanding: HashMap<u32, Sequence>,
     begun: u64,
     outstanding_max: u64,

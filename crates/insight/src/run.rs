@@ -27,7 +27,7 @@ pub struct Run {
     holds_records: bool,
 }
 
-/// One cell of a run: the part of its results that an explanation may look at, never the numbers.
+/// One cell of a run: the part of its results that an explanation may use, never the numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunCell {
     /// Its number.
@@ -229,7 +229,7 @@ fn holds_records(folder: &Path) -> Result<bool, ReadError> {
     Ok(!kinds(folder)?.is_empty())
 }
 
-/// The kinds of which the folder itself holds records.
+/// The kinds of records in the folder itself.
 fn kinds(folder: &Path) -> Result<BTreeSet<&'static str>, ReadError> {
     let all = [
         Crossing::NAME,

@@ -53,7 +53,7 @@ pub struct LayerUse {
 /// Some I/Os: those of one session, or all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scope {
-    /// I/Os completed in the window of which all crossings were recorded.
+    /// I/Os completed in the window with all crossings recorded.
     pub ios: u64,
     /// I/Os completed in the window per second, also those that began before anything was recorded; 0 where there are no others.
     pub iops: f64,

@@ -25,7 +25,7 @@ const ENCRYPTED_ACK_BYTES: u16 = 144;
 pub enum Content {
     /// A connection of a session.
     Session(SessionId, ConnectionId),
-    /// A TCP connection of which no PDUs are known.
+    /// A TCP connection without known PDUs.
     Tcp,
     /// A tunnel: nothing inside can be seen but lengths.
     Encrypted,

@@ -28,7 +28,7 @@ const CE: u8 = 0b11;
 pub struct Transfer {
     /// Its row in `packet.parquet`, from 0.
     pub packet: usize,
-    /// When it came to the first emulated path.
+    /// When it arrived at the first emulated path.
     pub sent_ns: u64,
     /// When it left the last one, or was dropped.
     pub ended_ns: u64,
@@ -47,7 +47,7 @@ pub struct Transfer {
     pub payload_bytes: u16,
     /// The TCP flags; 0 when it is encrypted.
     pub flags: u8,
-    /// Whether it carries more than an acknowledgement, as far as that can be seen.
+    /// Whether it carries more than an acknowledgement, if that is visible.
     pub data: bool,
     /// Whether it was marked with ECN CE before it arrived.
     pub ce: bool,

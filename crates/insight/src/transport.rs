@@ -141,7 +141,7 @@ fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
     })
 }
 
-/// The round-trip time over its least from which on it says that a queue stands.
+/// The ratio of the round-trip time to its minimum that indicates a standing queue.
 const INFLATED_RTT_RATIO: f64 = 1.25;
 /// A delivery rate that varies by less than this share is a link's.
 const FLAT_DELIVERY_VARIATION: f64 = 0.1;
@@ -151,7 +151,7 @@ const STOPPED_SHARE: f64 = 0.5;
 const BUSY_SHARE: f64 = 0.95;
 
 impl TransportUse {
-    /// The round-trip time over its least.
+    /// The ratio of the round-trip time to its minimum.
     #[must_use]
     pub fn rtt_ratio(&self) -> f64 {
         self.srtt_ns / self.min_rtt_ns.max(1) as f64

@@ -51,14 +51,14 @@ pub struct Carrier {
     pub begin: Option<Begin>,
 }
 
-/// Where the times are from at which segments left one end and came to the other.
+/// The source of the times at which segments left one end and reached the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     /// Both were seen.
     Seen,
     /// They are derived from one point between the ends, by how long the handshake took.
     ByHandshake,
-    /// The same by how long acknowledgements took, each of which may have been kept back.
+    /// The same from the delays of acknowledgements, each of which may have been delayed by its receiver.
     ByAcknowledgements,
 }
 

@@ -12,7 +12,7 @@ use crate::join::Task;
 use crate::opcode::{DATA_IN, DATA_OUT, R2T, SCSI_COMMAND, SCSI_RESPONSE};
 use crate::traffic::FlowDirection;
 
-/// The Target Transfer Tag of data that nobody asked for (RFC 7143 §11.7.4).
+/// The Target Transfer Tag of unsolicited data (RFC 7143 §11.7.4).
 const UNASKED: u32 = 0xffff_ffff;
 
 /// A PDU of an I/O, as both ends have recorded it, or one.
@@ -27,9 +27,9 @@ pub(super) struct Message {
     /// Where it begins in its stream.
     pub(super) offset: u64,
     pub(super) data_bytes: u32,
-    /// When its sender queued it; of a PDU that only its receiver has recorded, when that had it whole.
+    /// When its sender queued it; for a PDU recorded only by its receiver, when that had received all of it.
     pub(super) queued_ns: u64,
-    /// When its receiver had it whole; `None` when the receiver has not recorded it.
+    /// When its receiver had received all of it; `None` if the receiver did not record it.
     parsed_ns: Option<u64>,
 }
 
@@ -96,7 +96,7 @@ impl Chains {
         &messages[from..to.max(from)]
     }
 
-    /// The same of an I/O of which nothing went twice.
+    /// The same for an I/O without resent PDUs.
     pub(super) fn once(&self, task: &Task, span_ns: (u64, u64)) -> Result<&[Message], Untold> {
         let messages = self.messages(task, span_ns);
         match is_repeated(messages) {
@@ -141,7 +141,7 @@ impl Chains {
             if self.recorded == Recorded::Both {
                 answer.parsed_ns.ok_or(Untold::NoPdu)?;
             }
-            // What came last before it was what it waited for.
+            // It waited for the last PDU that arrived before it.
             let came = |message: &&Message| {
                 let is_request = message.way == FlowDirection::ToTarget;
                 let parsed_ns = message.parsed_ns.filter(|_| is_request);
@@ -310,7 +310,7 @@ mod tests {
             (SCSI_RESPONSE, 57 * ms),
         ];
         assert_eq!(chain(&rows), Ok(expected));
-        // Without the data's PDU at the target, nobody knows what the response waited for.
+        // Without the data's PDU at the target, the wait of the response is unknown.
         rows.retain(|row| row.host != TARGET || row.record.opcode != SCSI_COMMAND);
         assert!(chain(&rows).is_ok());
         rows.retain(|row| row.host != TARGET);

@@ -126,7 +126,7 @@ impl OneEnd<'_> {
         let mut chain = self.chains.of_task(task, span_ns)?;
         let is_command = |message: &&Message| message.opcode == SCSI_COMMAND;
         if !chain.first().is_some_and(is_command) {
-            // It waited for data that nobody asked for; the command came before.
+            // It waited for unsolicited data; the command arrived earlier.
             let messages = self.chains.messages(task, span_ns);
             chain.insert(0, messages.iter().find(is_command).ok_or(Untold::NoPdu)?);
         }

@@ -32,7 +32,7 @@ enum Holder {
 #[derive(Debug, Default)]
 pub(super) struct Senders<'a> {
     found: HashMap<(SessionId, ConnectionId, FlowDirection), Vec<&'a Tcp>>,
-    /// The least round trip of each that TCP has measured, in ns.
+    /// TCP's minimum RTT of each, in ns.
     round_trips_ns: HashMap<(SessionId, ConnectionId, FlowDirection), u64>,
 }
 
@@ -204,7 +204,8 @@ mod tests {
         let of = |unsent, out, nagle| holder(&sample(0, unsent, out), nagle);
         assert_eq!(of(50_000, 10, false), Holder::Cwnd);
         assert_eq!(of(50_000, 12, false), Holder::Rwnd);
-        // The congestion window has room: a full segment is paced, a short one is Nagle's or nobody's.
+        // The congestion window has room: a full segment is paced, a short one is held by Nagle's algorithm or for an
+        // unknown reason.
         assert_eq!(of(50_000, 9, false), Holder::Cwnd);
         assert_eq!(of(500, 1, true), Holder::Nagle);
         assert_eq!(of(500, 1, false), Holder::Other);

@@ -47,7 +47,7 @@ pub(super) struct Left {
     pub(super) nagle: bool,
 }
 
-/// When a byte came to its receiver, in ns.
+/// When a byte reached its receiver, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Came {
     /// The kernel got it.
@@ -94,7 +94,7 @@ struct Stream {
     reads: Vec<Vec<Stamp>>,
     /// The time at which each PDU was queued, or of one end alone also received, and where it begins.
     pdus: Vec<Vec<(u64, u64)>>,
-    /// The least time that a byte whose own stamps there are was on the path.
+    /// The minimum time on the path of a byte with its own stamps.
     least_path_ns: u64,
 }
 

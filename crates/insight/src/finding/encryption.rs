@@ -52,7 +52,7 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
         ));
     }
     let mut verdict = view.network_verdict(Limit::Encryption, evidence);
-    // It is always there, so that the least transit time seen contains it too.
+    // It is always there, so the minimum transit time contains it too.
     let encrypting = view.transit_share() * router.wanted_share().min(1.0);
     verdict.waiting_share = verdict.waiting_share.max(encrypting);
     Some(verdict)

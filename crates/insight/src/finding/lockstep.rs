@@ -36,7 +36,7 @@ const LEAST_OF_DATA: f64 = 0.1;
 struct Lockstep<'s> {
     /// The connection that holds most commands.
     full: &'s ConnectionUse,
-    /// An even share of the commands under way.
+    /// An even share of the commands in flight.
     even_share: f64,
     /// Commands that a fast connection could have on their way, and those that it has.
     wanted: f64,
@@ -53,7 +53,7 @@ enum Cause {
     Turns,
     /// The target takes commands in the order of their CmdSNs.
     Order,
-    /// The application asks for the next batch when all connections have done their parts.
+    /// The application submits the next batch when all connections have finished their parts.
     Batch,
 }
 
@@ -267,7 +267,7 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
 /// What keeps commands from waiting for each other, whatever the schedule.
 const OTHER_ROUTES: &str = "use a separate session for each route (`--multipath`)";
 
-/// Whether that is the schedule, as far as the cell's parameters tell.
+/// Whether that is the schedule, according to the cell's parameters.
 fn is_earliest(observed: &Observed) -> bool {
     let schedule = observed.parameters.get("initiator.schedule");
     schedule.is_some_and(|schedule| schedule == "earliest")

@@ -69,7 +69,7 @@ fn in_flight(observed: &Observed) -> f64 {
 fn strongest(judged: &[(&Observed, Verdict)]) -> Limit {
     let mut shares: BTreeMap<Limit, f64> = BTreeMap::new();
     for (_, verdict) in judged {
-        // A limit that stops TCP may show no waiting above the least: it counts all the same.
+        // A limit that stops TCP may show no waiting above the minimum: it still counts.
         *shares.entry(verdict.limit).or_default() += verdict.waiting_share.max(0.01);
     }
     let any_limit = shares

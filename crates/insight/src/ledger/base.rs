@@ -22,7 +22,7 @@ use crate::window::Window;
 /// A store that holds fewer than this on average is idle: what waits above it waits for another
 /// thing, such as room to answer in.
 const IDLE_STORE_IN_FLIGHT: f64 = 0.8;
-/// A store whose time in service is this many times the least is serving its queue inside.
+/// A store whose service time is this many times the minimum has an internal queue.
 const CROWDED_SERVICE_RATIO: f64 = 2.0;
 
 /// What the crossings of all I/Os together show.
@@ -177,7 +177,7 @@ impl Base {
         }
     }
 
-    /// Why it took in the last layer of which anything was recorded.
+    /// The cause of its time in the last recorded layer.
     fn inside(&self, task: &Task, layer: Layer) -> (Cause, Option<FlowDirection>) {
         match layer {
             Layer::Cache | Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),

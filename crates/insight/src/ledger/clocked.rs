@@ -18,7 +18,7 @@ use crate::window::Window;
 /// two, or as many as came together.
 const RATE_SEGMENTS: u64 = 8;
 const RATE_PARTS: u64 = 4;
-/// A link that carries this share of what it can never stops, but for what acknowledgements are late by.
+/// A link that carries this share of its capacity is always busy, apart from the jitter of acknowledgements.
 const BUSY: f64 = 0.9;
 /// Utilization is computed over stretches of so many round trips, and of this time at least.
 const STRETCH_ROUND_TRIPS: u64 = 4;
@@ -185,7 +185,7 @@ impl Replay {
 struct Busy {
     from_ns: u64,
     stretch_ns: u64,
-    /// What limits in stretches of which acknowledgements tell, by their numbers.
+    /// The limits in intervals judged by acknowledgements, by their numbers.
     stretches: BTreeMap<u64, Cause>,
 }
 

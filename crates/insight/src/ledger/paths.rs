@@ -189,7 +189,7 @@ impl Paths {
         }
     }
 
-    /// Gives what waits for a full resource to that.
+    /// Assigns waits for a saturated resource to that resource.
     pub(super) fn explain(&self, task: &Task, timeline: &mut Timeline) {
         let (from_ns, to_ns) = timeline.span_ns();
         for way in [FlowDirection::ToTarget, FlowDirection::ToInitiator] {

@@ -13,7 +13,7 @@ use crate::cause::Cause;
 use crate::latency::Latency;
 use crate::population::Population;
 
-/// One request's waits: each moment from when it came to when it was answered, once.
+/// One request's waits: each moment from its arrival to its reply, once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestAccount {
     /// The operation requested.
@@ -26,7 +26,7 @@ pub struct RequestAccount {
     pub to_ns: u64,
     /// What it waited for, each with its length.
     pub stretches: Vec<(RequestWait, u64)>,
-    /// Its waits, each of which begins where the one before ends.
+    /// Its waits, which are contiguous.
     pub waits: Vec<Wait>,
 }
 

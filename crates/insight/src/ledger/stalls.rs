@@ -113,7 +113,7 @@ pub fn cost_of(stalls: &[&Stall], waits: &WaitUse) -> StallUse {
     }
 }
 
-/// When the I/Os that `stalls` are of were under way, of those that were completed in the window.
+/// When the I/Os of `stalls` were in flight, for those completed in the window.
 fn spans(
     cell: &Cell,
     window: Window,

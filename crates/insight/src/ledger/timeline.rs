@@ -15,7 +15,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Starts on another I/O, of which nothing is known yet.
+    /// Starts another I/O, without any information yet.
     pub(super) fn clear(&mut self) {
         self.waits.clear();
     }

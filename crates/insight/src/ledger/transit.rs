@@ -33,7 +33,7 @@ pub(super) struct Transits {
     least_ns: HashMap<(SessionId, ConnectionId, FlowDirection, Option<Layer>, usize), u64>,
 }
 
-/// The last layer of which anything was recorded of an I/O.
+/// The last recorded layer of an I/O.
 fn deepest(task: &Task) -> Option<Layer> {
     Layer::ALL
         .into_iter()
@@ -70,7 +70,7 @@ impl Transits {
         }
     }
 
-    /// The number of changes before it; `None` for an I/O that was under way at one.
+    /// The number of changes before it; `None` for an I/O in flight during one.
     fn epoch(&self, timeline: &Timeline) -> Option<usize> {
         let before = |ns| {
             self.changes_ns
@@ -95,7 +95,7 @@ impl Transits {
     }
 
     /// What the delays of the paths let an I/O take that way: a write's data cross them after each R2T, and so do the R2Ts.
-    /// A queue that never empties is in the least that was seen, but not in this.
+    /// A standing queue is part of the minimum observed, but not of this.
     fn delayed_ns(
         &self,
         task: &Task,
@@ -135,7 +135,7 @@ impl Transits {
         for way in DIRECTIONS {
             let key = |epoch| (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = epoch.and_then(|epoch| self.least_ns.get(&key(epoch)));
-            // Of an I/O that was under way at a change nobody knows what it waited for.
+            // The waits of an I/O in flight during a change are unknown.
             let least_ns = least_ns.copied().unwrap_or(u64::MAX);
             let delayed_ns = self.delayed_ns(task, way, span_ns, paths);
             let least_ns = least_ns.min(delayed_ns.unwrap_or(u64::MAX));

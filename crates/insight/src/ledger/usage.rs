@@ -33,7 +33,7 @@ pub struct CauseSum {
 /// latency.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WaitUse {
-    /// I/Os that were completed and of which all crossings were recorded.
+    /// Completed I/Os with all crossings recorded.
     pub ios: u64,
     /// Their mean latency.
     pub latency_ns: f64,

@@ -29,7 +29,7 @@ pub(super) enum Parameter {
     Waits,
 }
 
-/// How the initiator asks for more.
+/// How the initiator submits more commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asking {
@@ -39,10 +39,10 @@ pub enum Asking {
     Loop,
 }
 
-/// What the initiator asks for at once: known from the plan, not fitted.
+/// The initiator's concurrent requests: known from the plan, not fitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Asked {
-    /// How it asks for more.
+    /// How it submits more.
     pub asking: Asking,
     /// Bytes.
     pub bytes: u64,
@@ -63,7 +63,7 @@ pub enum Route {
 /// Our form with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cycle {
-    /// What the initiator asks for.
+    /// The initiator's requests.
     pub asked: Asked,
     /// The route of the command that begins a batch: it waits for none. Commands go on in turn from
     /// one batch to the next, so that this is chance, and the same for all batches of an even number
@@ -98,7 +98,7 @@ impl Asking {
 }
 
 impl Cycle {
-    /// Fits the form to cells by least squares of the relative error of the cycle's length.
+    /// Fits the model to cells by least squares of the relative error of the cycle time.
     ///
     /// # Errors
     /// [`FitError::TooFewCells`] when there are not more cells than parameters.
@@ -143,7 +143,7 @@ impl Cycle {
         let back2 = back(d2, self.send2_s - early2_s);
         match self.asked.asking {
             Asking::Batch => ordered_s + back1.max(back2),
-            // By Little's law: half of the commands under way, on average, for each route's time.
+            // By Little's law: half of the commands in flight, on average, for each route's time.
             // No more passes than the narrower route can send.
             Asking::Loop => {
                 let mean_s = ordered_s + (d1 + d2) / 2.0 + self.waits * (d1 + d2);
@@ -249,7 +249,7 @@ pub(super) fn longest_s(points: &[Point], asked: Asked) -> f64 {
     points.iter().map(length_s).fold(0.0, f64::max)
 }
 
-/// Where a function with one hollow between two bounds is least.
+/// The minimum of a function with a single minimum between two bounds.
 fn golden_section(function: &dyn Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
     for _ in 0..SEARCH_STEPS {
         let width = (high - low) * GOLDEN;

@@ -70,7 +70,7 @@ pub struct Errors {
     pub cycle_median: f64,
 }
 
-/// Fits both forms to a grid and judges them. `asked` is what the initiator asks for at once.
+/// Fits both models to a grid and evaluates them. `asked` is the initiator's concurrent requests.
 ///
 /// # Errors
 /// [`FitError`] when a form cannot be fitted to the cells.
@@ -144,7 +144,7 @@ impl Errors {
     }
 }
 
-/// Where the published form is wrong, and why, as far as the grid tells.
+/// Where the published model is wrong, and why, according to the grid.
 fn remarks(published: &Published, cycle: &Known, cells: &[CellErrors]) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(disturbed(cells));

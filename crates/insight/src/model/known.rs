@@ -11,17 +11,17 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use super::cycle::{Asked, Cycle, Parameter, Route, longest_s};
 use super::grid::Point;
 
-/// The probability that a number is in its range, as far as the cells' errors are independent.
+/// The probability that a parameter is in its range, if the cells' errors are independent.
 const CONFIDENCE: f64 = 0.95;
 /// No cell is measured better than to this part: a form that fits exactly is not known exactly.
 const LEAST_ERROR: f64 = 1e-3;
 /// Halvings of the stretch in which the end of a range lies.
 const HALVINGS: usize = 16;
 
-/// Our form's numbers, as far as the cells determine them.
+/// The parameters of wansan's model that the cells determine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Known {
-    /// What the initiator asks for.
+    /// The initiator's requests.
     pub asked: Asked,
     /// The route of the command that begins a batch; null when either would do, and where nothing
     /// comes in batches.

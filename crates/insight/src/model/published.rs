@@ -28,7 +28,7 @@ pub struct Published {
 type Group = (bool, u64);
 
 impl Published {
-    /// Fits the form by least squares of the relative error of the cycle's length. In 1 ÷ throughput
+    /// Fits the model by least squares of the relative error of the cycle time. In 1 ÷ throughput
     /// it is linear: a slope that all cells share, and an intercept for each T.
     ///
     /// # Errors

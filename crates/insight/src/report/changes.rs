@@ -2,7 +2,7 @@
 
 use wansan_schema::{CellResult, PathChange, tables};
 
-/// Most changes of a cell that are shown: more marks than these nobody distinguishes.
+/// Maximum number of changes shown per cell: more marks would be indistinguishable.
 const MAX_CHANGES: usize = 100;
 
 tables! {

@@ -10,7 +10,7 @@ use super::time_axis::{Steps, rounded};
 use super::{ConnectionSamples, CutMark, PathSamples, Samples};
 use crate::congestion::{self, Cut};
 
-/// Most sending ends that are shown: more lines than these nobody distinguishes.
+/// Maximum number of sending ends shown: more lines would be indistinguishable.
 const MAX_CONNECTIONS: usize = 16;
 /// So many of the busiest ends show more than their window.
 const MAX_DETAILED: usize = 4;
@@ -189,7 +189,7 @@ fn hold(values: &mut [Option<f64>]) {
     }
 }
 
-/// The greatest queue depth seen in each step; between samples the last one holds.
+/// The maximum queue depth in each step; between samples the last one applies.
 fn greatest(steps: &Steps, records: &[&Path]) -> Samples {
     let mut values: Samples = vec![None; steps.count];
     let mut last_step = 0;

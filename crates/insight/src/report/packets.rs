@@ -51,7 +51,7 @@ tables! {
         packet: Vec<usize>,
         /// Where PDUs begin in packets.
         boundaries: Vec<Boundary>,
-        /// I/Os whose packets are in it, and what they waited for.
+        /// I/Os whose packets are in it, and their waits.
         ios: Vec<ShownIo>,
     }
 

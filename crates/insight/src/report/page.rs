@@ -5,7 +5,7 @@ use super::ReportData;
 /// The element of the template that takes the data, as `web/src/report/body.html` writes it.
 const PLACE: &str = r#"<script id="run-data" type="application/json">{}</script>"#;
 
-/// Why no page could be made. wansan brings its template along, so it is wansan's own fault.
+/// Why no page could be built. wansan embeds its template, so this is an internal error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
     /// The template has no place, or several places, for the data.

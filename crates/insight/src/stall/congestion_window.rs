@@ -5,19 +5,19 @@
 /// (RFC 5681 §4.1).
 const INITIAL_WINDOW: u64 = 10;
 
-/// The least and the most that it can have been, in bytes.
+/// Its lower and upper bound, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Bounds {
     pub(super) least: u64,
     pub(super) most: u64,
 }
 
-/// A sender's congestion window as far as it is known.
+/// What is known of a sender's congestion window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CongestionWindow {
     mss: u64,
     pub(super) now: Bounds,
-    /// What it was before an idle time, the greatest since the last loss.
+    /// Its value before an idle period, the maximum since the last loss.
     pub(super) before_idle: Bounds,
 }
 
@@ -63,7 +63,7 @@ impl CongestionWindow {
         self.now.least = self.now.least.min(INITIAL_WINDOW * self.mss);
     }
 
-    /// A segment was lost: the window becomes less, and is what it is because of that.
+    /// A segment was lost: the window shrinks, and its size is due to that.
     pub(super) fn lost(&mut self) {
         self.now.least = self.now.least.min(self.mss);
         self.before_idle = Bounds::default();

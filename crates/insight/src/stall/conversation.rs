@@ -12,7 +12,7 @@ pub struct Segment {
     pub packet: usize,
     /// When it left its sender; of one that was not seen, when it had left at the latest.
     pub sent_ns: u64,
-    /// When it came to its receiver; `None` when it was lost.
+    /// When it reached its receiver; `None` if it was lost.
     pub arrived_ns: Option<u64>,
     /// Where it goes.
     pub way: FlowDirection,
@@ -127,14 +127,14 @@ impl Conversation {
         longest.unwrap_or(0)
     }
 
-    /// The least that a packet took to the target and one back.
+    /// The minimum time of a packet to the target, and of one back.
     #[must_use]
     pub fn least_round_trip_ns(&self) -> u64 {
         self.least_transit_ns(FlowDirection::ToTarget)
             + self.least_transit_ns(FlowDirection::ToInitiator)
     }
 
-    /// The least that a packet took that way.
+    /// The minimum time of a packet in that direction.
     #[must_use]
     pub fn least_transit_ns(&self, way: FlowDirection) -> u64 {
         let segments = self.segments.iter().filter(|segment| segment.way == way);

@@ -46,7 +46,7 @@ pub fn stalls(conversation: &Conversation) -> Vec<Stall> {
         .collect()
 }
 
-/// How long a sender waits for something, at the least, for it to count.
+/// The minimum wait of a sender that counts.
 fn least_stall_ns(round_trip_ns: u64) -> u64 {
     LEAST_STALL_NS.max(round_trip_ns / ROUND_TRIP_PARTS)
 }
@@ -149,7 +149,7 @@ struct Sender<'a> {
     sent_ns: u64,
     /// When new data was sent last that was seen.
     seen_ns: u64,
-    /// When the newest data came to the receiver; `None` when it was lost.
+    /// When the latest data reached the receiver; `None` if it was lost.
     arrived_ns: Option<u64>,
     window: CongestionWindow,
     /// When TCP has said last that it had sent all that it had been given.
@@ -243,7 +243,7 @@ impl<'a> Sender<'a> {
         self.stalls
     }
 
-    /// Something has come from the receiver.
+    /// A segment arrived from the receiver.
     fn hear(&mut self, now_ns: u64, segment: Segment) {
         if segment.acked < self.una {
             return;
@@ -349,7 +349,7 @@ impl<'a> Sender<'a> {
     /// The stall that ends with this segment of new data, if one does.
     fn waited(&self, segment: &Segment) -> Option<Stall> {
         let now_ns = segment.sent_ns;
-        // While data is under way, the path is what takes time, not the sender.
+        // While data is in flight, the path takes the time, not the sender.
         let path_is_empty = self.arrived_ns.is_none_or(|arrived_ns| arrived_ns < now_ns);
         let free_ns = self.sent_ns.max(self.recovered_ns);
         if !path_is_empty || now_ns.saturating_sub(free_ns) < self.least_ns() {

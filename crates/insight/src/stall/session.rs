@@ -89,7 +89,7 @@ fn initiators(pdus: &[Row<Pdu>]) -> BTreeSet<(SessionId, NameId)> {
 /// Times in which a write had sent all that it might, until an R2T came (RFC 7143 §11.8).
 #[must_use]
 pub fn r2t_waits(pdus: &[Row<Pdu>], sendings: &[Sendings<'_>]) -> Vec<Stall> {
-    /// A write under way.
+    /// An outstanding write.
     struct Write<'a> {
         /// What it sent last.
         last: &'a Pdu,

@@ -15,7 +15,7 @@ use crate::wire::{Begin, Carrier};
 
 use super::conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
 
-/// The greatest shift of a window (RFC 7323 §2.3).
+/// The maximum window scale (RFC 7323 §2.3).
 const MOST_SHIFT: u32 = 14;
 
 /// The connections of sessions whose packets and PDUs were recorded.
@@ -269,7 +269,7 @@ impl Ends {
     }
 }
 
-/// The least that a segment took to the target and one back.
+/// The minimum time of a segment to the target, and of one back.
 fn least_round_trip_ns(seen: &[Segment]) -> u64 {
     let least = |way: FlowDirection| {
         let of_way = seen.iter().filter(|segment| segment.way == way);
@@ -280,7 +280,7 @@ fn least_round_trip_ns(seen: &[Segment]) -> u64 {
 }
 
 /// By how much the windows are shifted at least that come this way: nobody sends more than they let.
-/// Windows may have come earlier than is said, by `off_ns`.
+/// Windows may have arrived up to `off_ns` earlier.
 fn least_shift(seen: &[Segment], way: FlowDirection, off_ns: u64) -> u32 {
     let mut events: Vec<(u64, bool, u64, u64)> = Vec::new();
     for segment in seen {
