@@ -202,7 +202,7 @@ export interface PacketDiagram {
   packet: number[];
   /** Where PDUs begin in packets. */
   boundaries: Boundary[];
-  /** I/Os whose packets are in it, and what they waited for. */
+  /** I/Os whose packets are in it, and their waits. */
   ios: ShownIo[];
 }
 
@@ -266,7 +266,7 @@ export interface PacketGaps {
   p50_ns: number;
   /** Nine in ten are at most this long. */
   p90_ns: number;
-  /** The least gap, the greatest, and what lies between at equal shares. */
+  /** The minimum and the maximum gap, and quantiles at equal steps between them. */
   quantiles_ns: number[];
 }
 
