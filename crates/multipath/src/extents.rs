@@ -1,14 +1,14 @@
-//! Which requests are about the same blocks.
+//! Which requests overlap.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-/// Blocks by the requests that are about them.
+/// Block ranges of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
-    /// By first block and request: where it ends.
+    /// Key: first block and request ID; value: end of the range.
     ends: BTreeMap<(u64, u64), u64>,
-    /// The longest of them, in blocks, or more.
+    /// An upper bound of the longest range, in blocks.
     longest: u64,
 }
 
@@ -28,7 +28,7 @@ impl Extents {
         self.ends.remove(&(blocks.start, request));
     }
 
-    /// The requests about some of these blocks.
+    /// The requests that overlap these blocks.
     pub(crate) fn overlapping(&self, blocks: &Range<u64>) -> impl Iterator<Item = u64> {
         let (start, end) = (blocks.start, blocks.end);
         let from = start.saturating_sub(self.longest);

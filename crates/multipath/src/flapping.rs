@@ -1,24 +1,24 @@
-//! When to come back to a route that was lost.
+//! When to retry a lost route.
 
 use std::time::Duration;
 
 use wansan_trace::Instant;
 
-/// What a route that is lost again is left alone at first, and at most.
+/// The first and the longest hold-off of a route that is lost again.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(64);
-/// A route that was up for so long, and for so many times what it was left alone, does not flap.
+/// A route that was up for this long, and for this multiple of its hold-off, does not flap.
 const STEADY: Duration = Duration::from_secs(30);
 const STEADY_FACTOR: u32 = 4;
-/// Between attempts to reach a route that does not answer.
+/// Time between attempts to reach a route that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A route's losses: after the first it is tried at once, and one that is lost again soon is left alone for 1 s, 2 s and
-/// so on, up to 64 s.
+/// A route's losses. After the first loss the route is retried at once; if it is soon lost again, it is held off for 1
+/// s, 2 s and so on, up to 64 s.
 #[derive(Debug, Clone, Copy)]
 pub struct Flapping {
     up_since: Instant,
-    /// What it was last left alone.
+    /// The last hold-off.
     pause: Option<Duration>,
 }
 
@@ -32,12 +32,12 @@ impl Flapping {
         }
     }
 
-    /// It is up again.
+    /// The route is up again.
     pub fn back(&mut self, now: Instant) {
         self.up_since = now;
     }
 
-    /// It was lost; returns when to try it again.
+    /// The route was lost; returns when to retry it.
     pub fn lost(&mut self, now: Instant) -> Instant {
         let pause = match self.pause {
             Some(pause) if now - self.up_since < STEADY.max(pause * STEADY_FACTOR) => {
@@ -49,7 +49,7 @@ impl Flapping {
         now + pause
     }
 
-    /// An attempt has failed; returns when to make the next one.
+    /// An attempt failed; returns when to make the next one.
     pub fn failed(&self, now: Instant) -> Instant {
         now + RETRY
     }
@@ -72,7 +72,7 @@ mod tests {
             route.back(now);
         }
         assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 64, 64, 64]);
-        // It has been steady for so long that this is a loss like any first one.
+        // After a steady time this long, the loss counts as a first one.
         now += LONGEST * STEADY_FACTOR;
         assert_eq!(route.lost(now), now);
     }

@@ -1,11 +1,11 @@
-//! What requests of one direction are expected to take on one route.
+//! Expected completion times of requests of one direction on one route.
 //!
-//! A route is taken for a pipe of some length and some width. A request in an empty pipe takes the pipe's length and its
-//! own transfer; in a full one it takes what all bytes before it and its own need at the pipe's rate, as by Little's law.
-//! Both are learned from completions alone: the length from latencies, the rate from the bytes that were done between a
-//! request's sending and its end (the delivery rate of Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016,
-//! and draft-cheng-iccrg-delivery-rate-estimation). A pipe that was never full has only shown the rate that was asked of
-//! it: until latencies grow it is expected to carry twice as much.
+//! A route is modelled as a pipe with a length and a rate. A request in an empty pipe takes the pipe's length and its
+//! own transfer; in a full one it takes the time that all bytes ahead of it and its own need at the pipe's rate
+//! (Little's law). Both are learned from completions alone: the length from latencies, the rate from the bytes that
+//! complete between a request's submission and its completion (the delivery rate of Cardwell et al., "BBR:
+//! Congestion-Based Congestion Control", 2016, and draft-cheng-iccrg-delivery-rate-estimation). A pipe that was never
+//! full has only shown the offered rate: until latencies grow, it is expected to carry twice as much.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use wansan_trace::Instant;
 
 use crate::window::Extreme;
 
-/// How long rates, and lengths by pings, are believed: a change is learned within this time.
+/// How long samples of rates, and of lengths by pings, stay valid: a change is learned within this time.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How long lengths by requests are believed. One that has grown meanwhile does no harm: the pipe counts as full, and what it carries
-/// with so much under way is known.
+/// How long lengths by requests stay valid. A length that has grown meanwhile does no harm: the pipe counts as full,
+/// and its rate with this much in flight is known.
 const LENGTH_WINDOW: Duration = Duration::from_secs(10);
-/// How often a pipe is drained by half.
+/// How often the pipe is drained to half.
 const DRAINED: Duration = Duration::from_secs(4);
 /// The weight of a new latency in the smoothed one.
 const GAIN: f64 = 1.0 / 8.0;
-/// The same of pings, of which there are few.
+/// The same for pings, which are few.
 const PING_GAIN: f64 = 1.0 / 2.0;
-/// An idle route is tried again after this time, and after so many times what the last try took, so that trying costs
-/// 1 %.
+/// An idle route is probed again after this time, and after this multiple of the last probe's duration, so that probing
+/// costs 1 %.
 const IDLE: Duration = Duration::from_secs(1);
 const IDLE_TRIES: f64 = 100.0;
-/// A try is over once a request takes as long as the one before it, but for this factor. TCP begins again with a small
-/// window after a pause (RFC 5681 §4.1, RFC 7661 §4.4), so the first requests take longer than those that follow.
+/// A probe ends once a request takes as long as the one before it, within this factor. TCP restarts with a small window
+/// after a pause (RFC 5681 §4.1, RFC 7661 §4.4), so the first requests take longer than those that follow.
 const ALIKE: f64 = 1.1;
-/// A route whose latency has grown by this factor is tried again at once: it may have been held up only once.
+/// A route whose latency grew by this factor is probed again at once: the delay may have been a single event.
 const WORSE: f64 = 2.0;
-/// By how much latencies have to exceed the least ones for the pipe to count as full.
+/// The factor by which latencies must exceed the minimum for the pipe to count as full.
 const FULL: f64 = 1.25;
-/// What a pipe that is not full is expected to carry as a rule, in what it carries.
+/// Default expected rate of a pipe that is not full, relative to its measured rate.
 const HEADROOM: f64 = 2.0;
 
 /// Requests of one direction (reads, or writes) on one route.
@@ -44,35 +44,36 @@ pub struct Lane {
     open_bytes: u64,
     open_requests: u64,
     done_bytes: u64,
-    /// When the last request was done, or the first was sent into an empty pipe.
+    /// When the last request completed, or the first was sent into an empty pipe.
     done_at: Instant,
-    /// When the last one that is done was sent.
+    /// When the request that completed last was sent.
     sent_at: Instant,
     latency: Latency,
-    /// Of pings, where there are any.
+    /// Latency of pings, if any.
     ping: Latency,
     /// In bytes per ns.
     rate: Extreme,
-    /// What the last request took that was sent into an empty pipe, in ns, and the last try, or what goes on of it.
+    /// Latency of the last request that was sent into an empty pipe, in ns, and of the last probe, or of the current
+    /// one so far.
     alone_ns: f64,
     try_ns: f64,
     is_tried: bool,
-    /// When it is drained by half next, and how many may be left under way until it is.
+    /// When the pipe is drained to half next, and how many requests may stay in flight until then.
     drained_at: Instant,
     drains_to: Option<u64>,
-    /// The length is what the last request found that was sent into an empty pipe, or the pipe has not been empty since.
+    /// The length was measured by the last request sent into an empty pipe, or the pipe has not been empty since.
     is_length_known: bool,
-    /// What it is expected to carry while it is not full, in what it carries.
+    /// Expected rate while the pipe is not full, relative to the measured rate.
     headroom: f64,
 }
 
 /// A latency over time.
 #[derive(Debug, Clone)]
 struct Latency {
-    /// With that weight of each new one.
+    /// The weight of each new latency.
     gain: f64,
     smoothed_ns: Option<f64>,
-    /// The least, and whether that of the smoothed ones: one of few pings may be short by chance.
+    /// The minimum, of smoothed latencies or of single ones: a single one of few pings may be short by chance.
     least_ns: Extreme,
     is_smoothed: bool,
 }
@@ -111,13 +112,13 @@ impl Latency {
         self.least_ns.add(least_ns, now);
     }
 
-    /// Whether it has grown, so that requests must wait for each other.
+    /// Whether latency has grown, so that requests queue.
     fn has_grown(&self) -> Option<bool> {
         Some(self.smoothed_ns? > FULL * self.least_ns.get()?)
     }
 }
 
-/// A request that was sent, as its lane has to know it when it is done.
+/// What a lane needs to know of a sent request at its completion.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     bytes: u64,
@@ -125,7 +126,7 @@ pub struct Sent {
     done_bytes: u64,
     done_at: Instant,
     sent_at: Instant,
-    /// Nothing else of this direction was under way.
+    /// Nothing else of this direction was in flight.
     is_alone: bool,
 }
 
@@ -152,8 +153,9 @@ impl Default for Lane {
 }
 
 impl Lane {
-    /// One that is expected to carry no more than it has. For requests that count as done once their data have come, and
-    /// not only once they are answered: a route that is given too little is soon empty, and chosen by that.
+    /// A lane that is expected to carry no more than its measured rate. For requests that complete once their data
+    /// arrive, and not only with their status: a route that gets too few requests is soon empty, and is chosen for
+    /// that.
     #[must_use]
     pub fn without_headroom() -> Lane {
         Lane {
@@ -162,12 +164,12 @@ impl Lane {
         }
     }
 
-    /// A request of so many bytes is sent.
+    /// Counts a request of `bytes` as sent.
     pub fn send(&mut self, bytes: u64, now: Instant) -> Sent {
         let is_alone = self.open_requests == 0;
         if is_alone {
             self.is_tried = !self.is_length_known || self.is_due(now);
-            // The time that nothing was asked is not the route's.
+            // Idle time does not count against the route.
             (self.done_at, self.sent_at) = (now, now);
         }
         self.open_bytes += bytes;
@@ -187,11 +189,11 @@ impl Lane {
         }
     }
 
-    /// A request was done.
+    /// Counts a request as completed.
     pub fn complete(&mut self, sent: Sent, now: Instant) {
         self.forget(sent);
         self.done_bytes += sent.bytes;
-        // Answers that come in a lump were sent one after the other: the longer of the two times is the route's.
+        // Responses that arrive in a burst were sent one after the other: the longer of the two times is the route's.
         let since = (now - sent.done_at).max(sent.at.since(sent.sent_at));
         self.done_at = now;
         self.sent_at = self.sent_at.max(sent.at);
@@ -202,7 +204,7 @@ impl Lane {
             self.latency = Latency::of_requests();
             self.took_alone((now - sent.at).as_nanos() as f64);
         } else if self.open_requests == 0 {
-            // What waited for others does not tell what one alone would take.
+            // A request that queued does not show the latency of one alone.
             (self.is_length_known, self.try_ns) = (false, 0.0);
         }
         self.latency.add(now - sent.at, now);
@@ -221,62 +223,62 @@ impl Lane {
         self.alone_ns = took_ns;
     }
 
-    /// Whether nothing was heard of it for so long that it is tried again.
+    /// Whether the route was idle for so long that it must be probed again.
     fn is_due(&self, now: Instant) -> bool {
         let idle_ns = now.since(self.done_at).as_nanos() as f64;
         idle_ns > (IDLE.as_nanos() as f64).max(IDLE_TRIES * self.try_ns)
     }
 
-    /// A ping, which overtakes no request's data, took so long. Where requests also wait for what other routes bring, as in
-    /// the order of a session's commands, pings alone tell whether this route is full.
+    /// The latency of a ping, which overtakes no request's data. Where requests also wait for other routes, as with the
+    /// command order of a session, only pings show whether this route is full.
     pub fn pinged(&mut self, took: Duration, now: Instant) {
         self.ping.add(took, now);
     }
 
-    /// A request is not under way any more, and says nothing of the route.
+    /// Removes a request from those in flight without a sample of the route.
     pub fn forget(&mut self, sent: Sent) {
         self.open_bytes -= sent.bytes;
         self.open_requests -= 1;
         self.drains_to = self.drains_to.filter(|left| self.open_requests > *left);
     }
 
-    /// Whether it is being drained: a request for it is to wait.
+    /// Whether the pipe is being drained: requests for it must wait.
     #[must_use]
     pub fn drains(&self) -> bool {
         self.drains_to.is_some()
     }
 
-    /// Requests under way.
+    /// Requests in flight.
     #[must_use]
     pub fn open(&self) -> u64 {
         self.open_requests
     }
 
-    /// What a request of so many bytes is expected to take that is sent now, in ns: 0 on a route that is to be tried, as
-    /// nothing was done on it yet, or it has run empty or was idle for long; infinite while the first try is under way.
-    /// On a route where nothing was done for a while though something is under way, it is that time at least.
+    /// Expected latency of a request of `bytes` that is sent now, in ns: 0 on a route to be probed, because nothing has
+    /// completed on it yet, it has run empty, or it was idle for long; infinite during the first probe. On a route with
+    /// requests in flight but no recent completion, at least the time since the last one.
     #[must_use]
     pub fn expects_ns(&self, bytes: u64, now: Instant) -> f64 {
         self.expectation(bytes, now).0
     }
 
-    /// What such a request takes and by how much it delays others, in ns: while as many are under way as now, each of them
-    /// waits for its transfer where the pipe is full. On the route where this marginal cost is least, all requests
-    /// together are done first (Pigou, "The Economics of Welfare", 1920, on two roads between two towns).
+    /// Latency of such a request plus the delay that it adds to others, in ns: while as many stay in flight as now,
+    /// each of them waits for its transfer if the pipe is full. Choosing the route with the lowest marginal cost
+    /// completes all requests together first (Pigou, "The Economics of Welfare", 1920, on two roads between two towns).
     #[must_use]
     pub fn costs_ns(&self, bytes: u64, now: Instant) -> f64 {
         let (takes_ns, delays_ns) = self.expectation(bytes, now);
         takes_ns + delays_ns
     }
 
-    /// What it carries, in bytes per ns, while requests wait for each other.
+    /// The rate while requests queue, in bytes per ns.
     #[must_use]
     pub fn full_rate(&self) -> Option<f64> {
         let rate = self.rate.get();
         rate.filter(|_| self.open_requests > 0 && self.is_full())
     }
 
-    /// Whether requests wait for each other, as far as that is known.
+    /// Whether requests are known to queue.
     fn is_full(&self) -> bool {
         let has_grown = self.ping.has_grown().or(self.latency.has_grown());
         has_grown != Some(false)
@@ -286,10 +288,10 @@ impl Lane {
         self.ping.least_ns.get().or(self.latency.least_ns.get())
     }
 
-    /// What a request takes, and by how much it delays others.
+    /// The latency of a request, and the delay that it adds to others.
     fn expectation(&self, bytes: u64, now: Instant) -> (f64, f64) {
         let (Some(length_ns), Some(rate)) = (self.length_ns(), self.rate.get()) else {
-            // One request is enough to try it with.
+            // One request is enough as a probe.
             return match self.open_requests {
                 0 => (0.0, 0.0),
                 _ => (f64::INFINITY, 0.0),
@@ -299,13 +301,13 @@ impl Lane {
             true => rate,
             false => self.headroom * rate,
         };
-        // A ping brings no data.
+        // A ping carries no data.
         let length_ns = match self.ping.least_ns.get() {
             Some(ping_ns) => ping_ns + bytes as f64 / rate,
             None => length_ns,
         };
         if self.open_requests == 0 {
-            // Requests before it may have been so short that they show no rate.
+            // Earlier requests may have been too short to show a rate.
             return match !self.is_length_known || self.is_due(now) {
                 true => (0.0, 0.0),
                 false => (length_ns, 0.0),
@@ -325,7 +327,7 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// A request is sent into the empty lane, and takes so long; whether the lane is tried again at once.
+    /// Sends a request into the empty lane that takes `ms`; returns whether the lane is probed again at once.
     fn is_tried_after(lane: &mut Lane, now: &mut Instant, ms: u64) -> bool {
         let sent = lane.send(4096, *now);
         *now += Duration::from_millis(ms);
@@ -343,7 +345,7 @@ mod tests {
                 [300, 150, 100, 100].map(&mut tried),
                 [true, true, true, false]
             );
-            // A hundred times what the four have taken.
+            // A hundred times the duration of the four.
             let after = |seconds| lane.expects_ns(4096, now + Duration::from_secs(seconds));
             assert!(after(65) > 0.0);
             assert_eq!(after(66), 0.0);
@@ -374,7 +376,7 @@ mod tests {
             now += Duration::from_millis(10);
             lane.complete(sent, now);
         }
-        // Alone it has shown no more than a rate of 64 KiB in 10 ms; it is expected to have twice that.
+        // One request alone has only shown a rate of 64 KiB in 10 ms; twice that is expected.
         assert_eq!(lane.expects_ns(64 << 10, now).round(), 7e6);
         assert_eq!(lane.expects_ns(16 << 10, now).round(), 3.25e6);
     }

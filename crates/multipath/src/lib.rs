@@ -1,8 +1,8 @@
-//! Several unequal routes to one disk: what requests are expected to take on each, learned from completions
-//! ([`Lane`]), so that each may go where it is done first; which routes are worth taking where requests have an order; one queue above sessions that take these routes
-//! ([`Multipath`]); and when to come back to a route that was lost ([`Flapping`]).
+//! Several unequal routes to one disk: expected completion times on each, learned from completions ([`Lane`]), so that
+//! each request takes the route that completes it first; which routes to use where requests are ordered; one queue
+//! above the sessions on these routes ([`Multipath`]); and when to retry a lost route ([`Flapping`]).
 //!
-//! Pure: time comes in as [`wansan_trace::Instant`], and nothing is sent or received here.
+//! Pure: time comes in as [`wansan_trace::Instant`]; this crate does no I/O.
 
 mod extents;
 mod flapping;

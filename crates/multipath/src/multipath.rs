@@ -1,10 +1,10 @@
 //! One queue of requests above several routes to one unit.
 //!
-//! Each request goes to the route on which it is expected to be done first ([`Lane`]). Requests about the same blocks of
-//! which one writes are not under way together, as routes have no order between them. What a lost route had not answered
-//! goes to another one. Its writes may still be carried out when it comes back to life: until that is impossible,
-//! because the target has ended its session, later writes of the same blocks are held back
-//! ([`Multipath::fenced`]). The writes themselves were done elsewhere with the same data, so nothing else has to wait.
+//! Each request takes the route that is expected to complete it first ([`Lane`]). Requests that overlap are not in
+//! flight together if one of them writes, because routes have no order between them. Requests that a lost route had not
+//! answered move to another route. The target may still execute their writes when the lost route recovers: until that
+//! is impossible, because the target has ended its session, later writes of the same blocks are held back
+//! ([`Multipath::fenced`]). The writes themselves completed elsewhere with the same data, so nothing else has to wait.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,50 +14,50 @@ use wansan_trace::Instant;
 use crate::extents::Extents;
 use crate::lane::{Lane, Sent};
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It brings data.
+    /// Reads data.
     Read,
-    /// It changes blocks.
+    /// Changes blocks.
     Write,
-    /// It makes writes durable that are done: on every route that has done some since it last did so.
+    /// Makes completed writes durable, on every route with writes since its last flush.
     Flush,
-    /// Nothing of that.
+    /// None of these.
     Other,
 }
 
-/// A request, as far as it matters which route it takes.
+/// What the choice of a route needs to know of a request.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// What it does.
     pub kind: Kind,
-    /// The blocks that it is about; empty when it is about none.
+    /// The blocks that it reads or changes; empty for none.
     pub blocks: Range<u64>,
-    /// The data that it moves; 0 where the time that it takes tells nothing of the route, as of one about many blocks
-    /// without data.
+    /// Bytes that it transfers; 0 where its duration says nothing of the route, as for a request on many blocks without
+    /// data.
     pub bytes: u64,
 }
 
-/// The number of a request, in the order of their submission.
+/// A request's number, in order of submission.
 pub type RequestId = u64;
 
-/// How many of the requests that are ready are looked at while the route of the first is being drained.
+/// How many of the ready requests are considered while the route of the first is being drained.
 const LOOKED_AT: usize = 64;
 
-/// Sans-I/O: [`Multipath::submit`] takes requests, [`Multipath::poll`] says which route is to be given which, and
-/// [`Multipath::completed`], [`Multipath::lost`], [`Multipath::up`] and [`Multipath::fenced`] are told what comes of it.
+/// Sans-I/O: [`Multipath::submit`] takes requests, [`Multipath::poll`] returns which request to send on which route,
+/// and [`Multipath::completed`], [`Multipath::lost`], [`Multipath::up`] and [`Multipath::fenced`] take the outcome.
 #[derive(Debug)]
 pub struct Multipath {
     routes: Vec<Route>,
     requests: BTreeMap<RequestId, Open>,
     next: RequestId,
     extents: Extents,
-    /// Requests that wait for nothing but a route.
+    /// Requests that wait only for a route.
     ready: BTreeSet<RequestId>,
-    /// Requests that have a route, and are to be given to it.
+    /// Requests that have a route and are to be sent there.
     chosen: VecDeque<(usize, RequestId)>,
-    /// Requests that are not done.
+    /// Requests not completed.
     open: usize,
 }
 
@@ -65,25 +65,25 @@ pub struct Multipath {
 #[derive(Debug, Default)]
 struct Route {
     is_up: bool,
-    /// Of routes that are up, those with the lowest are taken.
+    /// Of the routes that are up, those with the lowest rank are used.
     rank: u8,
     reads: Lane,
     writes: Lane,
-    /// Writes that were done on it, and how many of them a flush on it has covered.
+    /// Completed writes on this route, and how many of them a flush on it has covered.
     written: u64,
     flushed: u64,
 }
 
-/// A request that is not done, or whose writes may still be carried out.
+/// A request that has not completed, or whose writes may still be executed.
 #[derive(Debug)]
 struct Open {
     request: Request,
-    /// Earlier requests that it waits for.
+    /// Number of earlier requests that it waits for.
     waits_for: usize,
-    /// Later requests that wait for it.
+    /// Later requests that wait for this one.
     followers: Vec<RequestId>,
     under_way: Vec<Part>,
-    /// Lost routes on which it may still be carried out.
+    /// Lost routes on which it may still be executed.
     lingers_on: Vec<usize>,
     is_done: bool,
 }
@@ -92,9 +92,9 @@ struct Open {
 #[derive(Debug)]
 struct Part {
     route: usize,
-    /// As its lane has to know it.
+    /// Its state in the lane.
     sent: Option<Sent>,
-    /// Writes that were done on the route before.
+    /// Completed writes on the route before it.
     written: u64,
 }
 
@@ -107,12 +107,12 @@ impl Route {
         }
     }
 
-    /// Requests under way whose data is counted.
+    /// Requests in flight whose data is counted.
     fn open(&self) -> u64 {
         self.reads.open() + self.writes.open()
     }
 
-    /// The lane that tells what a request costs.
+    /// The lane that gives the cost of a request.
     fn priced(&self, kind: Kind) -> &Lane {
         match kind {
             Kind::Read => &self.reads,
@@ -122,7 +122,7 @@ impl Route {
 }
 
 impl Multipath {
-    /// Over so many routes, none of which is up.
+    /// A queue over `routes` routes, all down.
     #[must_use]
     pub fn new(routes: usize) -> Multipath {
         Multipath {
@@ -138,28 +138,28 @@ impl Multipath {
         }
     }
 
-    /// Requests that are not done.
+    /// Requests not completed.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open
     }
 
-    /// The route is there. As long as there are routes of a lower rank, it is not taken. What was under way on it before
-    /// cannot be carried out any more.
+    /// Marks the route up. It is not used while routes of a lower rank are up. Earlier requests on it can no longer be
+    /// executed.
     pub fn up(&mut self, route: usize, rank: u8) {
         self.fenced(route);
         let before = &self.routes[route];
         self.routes[route] = Route {
             is_up: true,
             rank,
-            // Written data is the unit's, whichever session wrote it.
+            // Written data belongs to the unit, whichever session wrote it.
             written: before.written,
             flushed: before.flushed,
             ..Route::default()
         };
     }
 
-    /// Takes a request.
+    /// Submits a request.
     pub fn submit(&mut self, request: Request) -> RequestId {
         let id = self.next;
         self.next += 1;
@@ -195,7 +195,7 @@ impl Multipath {
         id
     }
 
-    /// The next request to be given to a route, and the route.
+    /// The next request to send, and its route.
     pub fn poll(&mut self, now: Instant) -> Option<(usize, RequestId)> {
         if self.chosen.is_empty() {
             self.choose(now);
@@ -203,8 +203,8 @@ impl Multipath {
         self.chosen.pop_front()
     }
 
-    /// Has the oldest request that is ready take its route, or its routes. One whose route is being drained waits, and
-    /// others of its kind with it, where there is another route to choose.
+    /// Assigns the oldest ready request its route, or its routes. If its route is being drained and there are others,
+    /// the request waits, and so do later ones of its kind.
     fn choose(&mut self, now: Instant) {
         let has_choice = self.usable().count() > 1;
         let mut waiting: Option<Kind> = None;
@@ -233,7 +233,7 @@ impl Multipath {
         routes.filter(move |(_, route)| route.is_up && Some(route.rank) == rank)
     }
 
-    /// The route where a request costs least.
+    /// The route with the lowest cost for a request.
     fn cheapest(&self, request: &Request, now: Instant) -> Option<usize> {
         let priced = self.usable().map(|(place, route)| {
             let cost_ns = route.priced(request.kind).costs_ns(request.bytes, now);
@@ -243,7 +243,7 @@ impl Multipath {
         cheapest.map(|(place, ..)| place)
     }
 
-    /// A request takes the route where it costs least; a flush also all others on which something was written.
+    /// Assigns a request the route with the lowest cost; a flush also all others with unflushed writes.
     fn take(&mut self, id: RequestId, cheapest: usize, now: Instant) {
         self.ready.remove(&id);
         let mut routes = vec![cheapest];
@@ -277,8 +277,8 @@ impl Multipath {
         self.chosen.push_back((place, id));
     }
 
-    /// A route has answered a request, and has carried it out if that `is_good`. Returns whether the request is done: a
-    /// flush is when all its routes have answered.
+    /// A route answered a request, which succeeded if `is_good`. Returns whether the request has completed: a flush
+    /// completes when all its routes have answered.
     pub fn completed(&mut self, place: usize, id: RequestId, is_good: bool, now: Instant) -> bool {
         let Some(open) = self.requests.get_mut(&id) else {
             return false;
@@ -291,14 +291,14 @@ impl Multipath {
         let route = &mut self.routes[place];
         let kind = open.request.kind;
         if let (Some(lane), Some(sent)) = (route.lane(kind), part.sent) {
-            // What failed at once does not tell that the route is fast.
+            // A request that failed at once does not show that the route is fast.
             match is_good {
                 true => lane.complete(sent, now),
                 false => lane.forget(sent),
             }
         }
         match kind {
-            // Some of it may be written.
+            // Part of it may be written.
             Kind::Write => route.written += 1,
             Kind::Flush if is_good => route.flushed = route.flushed.max(part.written),
             Kind::Flush | Kind::Read | Kind::Other => {}
@@ -312,7 +312,7 @@ impl Multipath {
         true
     }
 
-    /// A route is lost. What it has not answered goes to others; its writes may still be carried out.
+    /// A route is lost. Its unanswered requests move to other routes; the target may still execute their writes.
     pub fn lost(&mut self, place: usize) {
         self.routes[place].is_up = false;
         self.chosen.retain(|(route, _)| *route != place);
@@ -325,15 +325,15 @@ impl Multipath {
             if open.request.kind == Kind::Write {
                 open.lingers_on.push(place);
             }
-            // A flush on another route covers what was written on this one: the written data is the unit's.
+            // A flush on another route covers the writes of this one: written data belongs to the unit.
             if open.under_way.is_empty() {
                 self.ready.insert(*id);
             }
         }
     }
 
-    /// A request that a lost route had not answered is not to go to another one: it is done as far as anybody waits for
-    /// it, and may still be carried out.
+    /// Completes a request that a lost route had not answered instead of moving it to another route; it may still be
+    /// executed.
     pub fn abandon(&mut self, id: RequestId) {
         if self.ready.remove(&id)
             && let Some(open) = self.requests.get_mut(&id)
@@ -344,14 +344,14 @@ impl Multipath {
         }
     }
 
-    /// Whether writes of a lost route may still be carried out.
+    /// Whether writes of a lost route may still be executed.
     #[must_use]
     pub fn lingers(&self, place: usize) -> bool {
         let mut requests = self.requests.values();
         requests.any(|open| open.lingers_on.contains(&place))
     }
 
-    /// Nothing that was under way on a lost route can be carried out any more: the target has ended its session.
+    /// Requests that were in flight on a lost route can no longer be executed: the target has ended its session.
     pub fn fenced(&mut self, place: usize) {
         let mut over = Vec::new();
         for (id, open) in &mut self.requests {
@@ -366,7 +366,7 @@ impl Multipath {
         }
     }
 
-    /// Forgets a request that is done once it cannot be carried out again; lets go those that wait for it.
+    /// Forgets a completed request once it can no longer be executed; releases those that wait for it.
     fn release(&mut self, id: RequestId) {
         let Some(open) = self.requests.get_mut(&id) else {
             return;
@@ -381,7 +381,7 @@ impl Multipath {
             let Some(waiting) = self.requests.get_mut(&follower) else {
                 continue;
             };
-            // What is read is the same whether it is written once more or not.
+            // A read returns the same data whether the write is repeated or not.
             if lingers && waiting.request.kind == Kind::Write {
                 still.push(follower);
                 continue;
@@ -396,7 +396,7 @@ impl Multipath {
         }
     }
 
-    /// Gives all requests up that are not done, oldest first.
+    /// Fails all requests that have not completed, oldest first.
     pub fn give_up(&mut self) -> Vec<RequestId> {
         let requests = std::mem::take(&mut self.requests);
         let routes = self.routes.len();

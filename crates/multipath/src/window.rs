@@ -1,15 +1,15 @@
-//! Extremes over the last while.
+//! Extremes over a sliding window.
 
 use std::time::Duration;
 
 use wansan_trace::Instant;
 
-/// The best value of a window that moves on by halves: it covers between half of its length and all of it.
+/// The best value of a window that slides by halves: it covers between half of its length and all of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extreme {
     length: Duration,
     is_better: fn(f64, f64) -> bool,
-    /// Of the current half, and of the one before.
+    /// Of the current half, and of the previous one.
     best: [Option<f64>; 2],
     half_ends: Instant,
 }
@@ -32,7 +32,7 @@ impl Extreme {
         }
     }
 
-    /// Only what is added moves the window: without news the last ones are still the best that is known.
+    /// Only new values move the window: without them the last ones are still the best known.
     pub(crate) fn add(&mut self, value: f64, now: Instant) {
         if now >= self.half_ends {
             let is_next = now < self.half_ends + self.length / 2;
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(least.get(), Some(1.0));
         least.add(4.0, at(120));
         assert_eq!(least.get(), Some(4.0));
-        // A long silence forgets both halves, and keeps what came after it.
+        // A long silence discards both halves, and keeps values after it.
         least.add(9.0, at(1000));
         assert_eq!(least.get(), Some(9.0));
     }

@@ -1,5 +1,5 @@
-//! Rounds of random requests over routes that are cut, come back to life and change their delays: every block that is
-//! read or left is what the order of the requests makes it, whatever a lost route still carries out.
+//! Rounds of random requests over routes that are cut, recover and change their delays: every block read or left has
+//! the content that the order of requests gives it, whatever a lost route still executes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,45 +14,45 @@ const BLOCKS: u64 = 48;
 const REQUESTS: u64 = 3000;
 const PARALLEL: usize = 16;
 
-/// How a lost route's writes are kept from being carried out.
+/// How writes of a lost route are fenced.
 #[derive(Clone, Copy, PartialEq)]
 enum Fence {
-    /// The target ends the session; only then the queue is told.
+    /// The target ends the session before the queue learns of it.
     Target,
-    /// The queue is told, and nobody ends the session.
+    /// The queue is told so, but nobody ends the session.
     Pretended,
 }
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// The target is reached by a command of a session of that route.
+    /// A command reaches the target on a session of that route.
     Arrives {
         route: usize,
         session: u64,
         id: RequestId,
     },
-    /// The answer is back, with what was read.
+    /// The response arrives, with the data read.
     Answers {
         route: usize,
         session: u64,
         id: RequestId,
         data: Vec<u64>,
     },
-    /// The route no longer carries anything, for a while.
+    /// The route carries nothing for `time`.
     Cut { route: usize, time: Duration },
-    /// The initiator has noticed.
+    /// The initiator notices the loss.
     Notice { route: usize, session: u64 },
-    /// The target is asked to end the session.
+    /// Asks the target to end the session.
     Fence { route: usize },
     /// A new session.
     Login { route: usize },
 }
 
-/// A route, as the world knows it.
+/// A route in the simulated network.
 struct Route {
     delay: Duration,
     cut_until: Instant,
-    /// The session that is up, or was last, and the first one that the target takes commands from.
+    /// The session that is up, or was last, and the first one whose commands the target accepts.
     session: u64,
     lives_from: u64,
     is_up: bool,
@@ -67,14 +67,14 @@ struct World {
     routes: Vec<Route>,
     queue: Multipath,
     fence: Fence,
-    /// What is to be done, and what a read is to bring.
+    /// Open requests, and the data that a read must return.
     open: BTreeMap<RequestId, (Request, u64, Vec<u64>)>,
     done: BTreeMap<RequestId, (Request, u64, Vec<u64>)>,
-    /// What the blocks hold, and what they are to hold by the order of the requests.
+    /// Actual content of the blocks, and the content that the order of requests requires.
     blocks: Vec<u64>,
     model: Vec<u64>,
     wrong: u64,
-    /// Losses of routes.
+    /// Route losses.
     losses: u64,
 }
 
@@ -122,7 +122,7 @@ impl World {
         self.events.insert((when, self.numbered), event);
     }
 
-    /// When what is sent now on a route reaches the other end: after it has come back to life.
+    /// When a message sent now on a route arrives: after the route has recovered.
     fn carried(&mut self, route: usize) -> Instant {
         let jitter = self.ms(3);
         let route = &self.routes[route];
@@ -220,7 +220,7 @@ impl World {
                 self.routes[route].delay = self.ms(40);
             }
             Event::Notice { route, session } => {
-                // What is short enough is not noticed.
+                // A short cut goes unnoticed.
                 let of = &mut self.routes[route];
                 if !of.is_up || session != of.session || of.cut_until < self.now {
                     return;
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// A write that is done, and that a lost route carries out once more.
+    /// A completed write that a lost route executes again.
     fn late(&self, id: RequestId) -> Option<(Request, u64, Vec<u64>)> {
         self.done.get(&id).cloned()
     }

@@ -1,18 +1,18 @@
-//! What a link carries.
+//! The capacity of a link.
 
 use wansan_trace::Instant;
 
 use crate::rate::{Moment, NANOBITS_PER_BYTE, Rate};
 use crate::rate_trace::RateTrace;
 
-/// How fast a link sends.
+/// The sending rate of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Capacity {
-    /// Packets take no time, so none waits.
+    /// Transmission takes no time, so no packet waits.
     Unlimited,
-    /// Always alike.
+    /// A constant rate.
     Constant(Rate),
-    /// Changing, from the first packet that comes to the link on.
+    /// A rate that changes over time, starting with the first packet at the link.
     Trace(RateTrace),
 }
 
@@ -23,7 +23,7 @@ impl From<Rate> for Capacity {
 }
 
 impl Capacity {
-    /// The greatest rate that it ever has; nothing when it is unlimited.
+    /// The maximum rate; `None` when it is unlimited.
     #[must_use]
     pub fn fastest(&self) -> Option<Rate> {
         match self {
@@ -33,7 +33,7 @@ impl Capacity {
         }
     }
 
-    /// The rate in the long run, in bits per second; nothing when it is unlimited.
+    /// The long-term mean rate, in bits per second; `None` when it is unlimited.
     #[must_use]
     pub fn mean_bits_per_s(&self) -> Option<u64> {
         match self {
@@ -43,7 +43,7 @@ impl Capacity {
         }
     }
 
-    /// When a packet that begins at `start` has been sent. A trace began at `begun`.
+    /// When the transmission of a packet that begins at `start` ends. A trace began at `begun`.
     pub(crate) fn finish_packet(&self, begun: Instant, start: Moment, size_bytes: u32) -> Moment {
         self.finish(begun, start, u128::from(size_bytes) * NANOBITS_PER_BYTE)
     }
@@ -56,7 +56,7 @@ impl Capacity {
         }
     }
 
-    /// What is sent from `from` until `end`, which it said itself.
+    /// Nanobits sent from `from` until `end`, a result of [`Capacity::finish_packet`].
     pub(crate) fn sent(&self, begun: Instant, from: Instant, end: Moment) -> u128 {
         match self {
             Capacity::Unlimited => 0,
@@ -65,7 +65,7 @@ impl Capacity {
         }
     }
 
-    /// The rate at a moment; 0 in a pause, nothing when it is unlimited.
+    /// The rate at a moment; 0 in a pause, `None` when it is unlimited.
     pub(crate) fn bits_per_s(&self, begun: Instant, at: Instant) -> Option<u64> {
         match self {
             Capacity::Unlimited => None,

@@ -1,4 +1,4 @@
-//! Elements in a stated order.
+//! Elements in series.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use crate::packet::{Departure, Fate, Packet, Transit};
 use crate::sighting::{Boundary, Sighting};
 use crate::sink::{Drops, Sink};
 
-/// The largest packet of any link.
+/// Largest packet of any link.
 const LARGEST_PACKET_BYTES: u32 = 1 << 16;
 
 /// One direction of a path: elements that every packet passes in order (see [`crate::Effects`] for
@@ -23,40 +23,39 @@ const LARGEST_PACKET_BYTES: u32 = 1 << 16;
 ///
 /// # Order of calls
 ///
-/// 1. [`poll`](Chain::poll) with the time at which a packet came, until nothing more comes out:
-///    what had left by then makes room in the queues;
+/// 1. [`poll`](Chain::poll) with the packet's arrival time, until nothing more comes out: departures up to then make
+///    room in the queues;
 /// 2. [`enqueue`](Chain::enqueue) the packet with that time;
-/// 3. [`next_deadline`](Chain::next_deadline) tells when to poll again: at once when something was
-///    dropped, since that comes out by `poll` as well.
+/// 3. [`next_deadline`](Chain::next_deadline) returns when to poll again: at once when something was dropped, because
+///    drops come out by `poll` as well.
 ///
 /// [`apply`](Chain::apply) may be called at any time.
 ///
-/// The times of departures come from the chain's own arithmetic: neither a late poll nor a late
-/// enqueue with an honest time moves any of them. A time earlier than the last packet's counts as
-/// the last packet's. What a chain holds on their way is bounded by its elements' limits; what it
-/// dropped is held until it is polled.
+/// Departure times come from the chain's own arithmetic: neither a late poll nor a late enqueue with the true time
+/// changes any of them. A time earlier than the last packet's counts as the last packet's. The elements' limits bound
+/// the packets held in transit; dropped packets are held until they are polled.
 #[derive(Debug)]
 pub struct Chain<T> {
     stages: Vec<Stage<T>>,
-    /// The places of those that may hold packets, and the least that the delays behind each add.
+    /// Indices of elements that may hold packets, and the minimum total delay after each.
     holders: Vec<(usize, Duration)>,
-    /// For each place, and the end, the first from there on whose element does anything or is watched.
+    /// For each index, and the end, the next index whose element acts or is watched.
     next_active: Vec<usize>,
     last_entered: Instant,
     entered: Tally,
     delivered: Tally,
     drops: Drops,
-    /// The place of the last link.
+    /// Index of the last link.
     last_link: Option<usize>,
-    /// What that link has let go in all, in bytes, and when it was seen to do so last.
+    /// Total bytes sent by that link, and when the last of them were observed.
     sent: Option<(Instant, u64)>,
-    /// What has left the chain and was not polled.
+    /// Departures not polled yet.
     left: VecDeque<Departure<T>>,
-    /// What was seen at elements that are watched and was not asked for.
+    /// Sightings at watched elements that were not taken yet.
     seen: VecDeque<Sighting<T>>,
 }
 
-/// An element, its name and what it did.
+/// An element, its name and its counters.
 #[derive(Debug)]
 struct Stage<T> {
     name: String,
@@ -107,8 +106,8 @@ impl<T> Chain<T> {
         stages.map(|stage| (stage.name.as_str(), &stage.element))
     }
 
-    /// From now on tells what comes to the element of that name and what leaves it
-    /// ([`sighting`](Chain::sighting)); its place from 0, nothing when there is none.
+    /// Enables sightings of the packets that enter and leave the element of that name ([`sighting`](Chain::sighting));
+    /// returns its index from 0, or `None` when there is none.
     pub fn watch(&mut self, name: &str) -> Option<usize> {
         let place = self.stages.iter().position(|stage| stage.name == name)?;
         self.stages[place].watched = true;
@@ -116,20 +115,19 @@ impl<T> Chain<T> {
         Some(place)
     }
 
-    /// The next packet that was seen at a watched element, if any. They are kept until they are
-    /// asked for: ask after each call that moves packets.
+    /// The next sighting at a watched element, if any. Sightings are kept until taken: take them after each call that
+    /// moves packets.
     pub fn sighting(&mut self) -> Option<Sighting<T>> {
         self.seen.pop_front()
     }
 
-    /// What the delays of this chain add up to: what a packet suffers besides waiting for and
-    /// being sent by the links, when there is no jitter.
+    /// The total delay of this chain: a packet's delay without queueing, transmission and jitter.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delays(|delay| delay.delay())
     }
 
-    /// The least that a packet suffers of them, jitter included.
+    /// The minimum total delay, jitter included.
     #[must_use]
     pub fn least_delay(&self) -> Duration {
         self.delays(|delay| delay.reach().0)
@@ -143,8 +141,7 @@ impl<T> Chain<T> {
         delays.fold(Duration::ZERO, Duration::saturating_add)
     }
 
-    /// The rate that was asked for: the least of the links' rates in the long run, in bits per
-    /// second; nothing when they are unlimited.
+    /// The configured rate: the lowest long-term rate of the links, in bits per second; `None` when they are unlimited.
     #[must_use]
     pub fn bits_per_s(&self) -> Option<u64> {
         let links = self.stages.iter().filter_map(|stage| match &stage.element {
@@ -154,7 +151,7 @@ impl<T> Chain<T> {
         links.min()
     }
 
-    /// What the queue of the first link may hold, if there is a link.
+    /// The limit of the first link's queue, if there is a link.
     #[must_use]
     pub fn queue_limit(&self) -> Option<Limit> {
         self.stages.iter().find_map(|stage| match &stage.element {
@@ -163,8 +160,8 @@ impl<T> Chain<T> {
         })
     }
 
-    /// All bytes that the last link has sent, before any delay, and when it was seen to have sent the
-    /// last of them: when the chain was polled for it, or when the packet came to an unlimited link.
+    /// All bytes that the last link has sent, before any delay, and when the last of them were observed: at the chain's
+    /// poll, or when the packet reached an unlimited link.
     #[must_use]
     pub fn sent(&self) -> Option<(Instant, u64)> {
         self.sent
@@ -177,15 +174,15 @@ impl<T> Chain<T> {
         stages.any(|stage| matches!(&stage.element, Element::Outage(outage) if outage.is_down()))
     }
 
-    /// When to poll next; nothing while the path is empty.
+    /// When to poll next; `None` while the path is empty.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let left = self.left.front().map(|left| left.departed);
         left.or_else(|| self.deadlines().map(|(_, due)| due).min())
     }
 
-    /// The same for whoever looks at what leaves the path by its far end only: before that time none does. What
-    /// happens inside until then happens when it is polled, or by [`advance`](Chain::advance).
+    /// The same for callers interested in departures at the far end only: none happens before that time. Events inside
+    /// until then happen at the poll, or by [`advance`](Chain::advance).
     #[must_use]
     pub fn next_exit(&self) -> Option<Instant> {
         if let Some(left) = self.left.front() {
@@ -198,7 +195,7 @@ impl<T> Chain<T> {
         exits.min()
     }
 
-    /// The counters, with the link's sending time until `now`.
+    /// The counters, with the link's busy time until `now`.
     #[must_use]
     pub fn counters(&self, now: Instant) -> Counters {
         let mut counters = Counters {
@@ -226,7 +223,7 @@ impl<T> Chain<T> {
         counters
     }
 
-    /// Each element's counters in order, with a link's sending time until `now`.
+    /// Each element's counters in order, with a link's busy time until `now`.
     pub fn element_counters(&self, now: Instant) -> impl Iterator<Item = ElementCounters<'_>> {
         let stages = self.stages.iter();
         stages.scan(self.entered, move |coming, stage| {
@@ -261,9 +258,9 @@ impl<T> Chain<T> {
         })
     }
 
-    /// Widens the lines so that they hold all that the link before them can put there: what it sent
-    /// at the fastest rate that it ever had, for the longest that a packet stays in them and in the
-    /// lines before, which may let go at one moment what came at several.
+    /// Widens the delay lines to hold all that the link before them can put there: its maximum rate ever, times the
+    /// longest time that a packet stays in them and in earlier lines, which may release at one moment packets that came
+    /// at several.
     pub(crate) fn make_room(&mut self) {
         let mut filled_at = UNLIMITED;
         let mut burst_bytes = 0;
@@ -294,7 +291,7 @@ impl<T> Chain<T> {
     }
 }
 
-/// The places of those that hold packets, and the least that the delays behind each add.
+/// Indices of elements that hold packets, and the minimum total delay after each.
 fn holders<T>(stages: &[Stage<T>]) -> Vec<(usize, Duration)> {
     let mut behind = Duration::ZERO;
     let mut holders = Vec::new();
@@ -310,7 +307,7 @@ fn holders<T>(stages: &[Stage<T>]) -> Vec<(usize, Duration)> {
     holders
 }
 
-/// For each place, and the end, the first from there on that is not passed over.
+/// For each index, and the end, the next index that is not skipped.
 fn next_active<T>(stages: &[Stage<T>]) -> Vec<usize> {
     let mut next = vec![stages.len(); stages.len() + 1];
     for (place, stage) in stages.iter().enumerate().rev() {
@@ -323,17 +320,17 @@ fn next_active<T>(stages: &[Stage<T>]) -> Vec<usize> {
 }
 
 impl<T: Clone> Chain<T> {
-    /// A packet comes to the path at `now`.
+    /// A packet enters the path at `now`.
     pub fn enqueue(&mut self, now: Instant, packet: Packet<T>) {
         self.last_entered = self.last_entered.max(now);
         self.entered.add(packet.size_bytes);
         self.pass(0, Transit::entering(packet, self.last_entered));
     }
 
-    /// A packet comes to the path at `now` and is lost there, whatever the model of loss says.
+    /// A packet enters the path at `now` and is lost there, whatever the loss model.
     ///
     /// # Panics
-    /// When no element loses packets; [`Effects`](crate::Effects) always make one.
+    /// When the chain has no loss element; [`Effects`](crate::Effects) always make one.
     pub fn lose(&mut self, now: Instant, packet: Packet<T>) {
         self.last_entered = self.last_entered.max(now);
         self.entered.add(packet.size_bytes);
@@ -348,17 +345,17 @@ impl<T: Clone> Chain<T> {
         self.see_drops(place, left);
     }
 
-    /// The next packet that left the path at `now` or before, if any, in order of leaving.
+    /// The next packet that left the path at `now` or before, if any, in order of departure.
     pub fn poll(&mut self, now: Instant) -> Option<Departure<T>> {
         while self.left.is_empty() && self.step(now) {}
         self.left.pop_front()
     }
 
-    /// Changes the path at `now`, as [`Change`] says in detail. Whatever was due by then has
-    /// happened before, polled or not, so the outcome does not depend on when it is polled.
+    /// Changes the path at `now`; see [`Change`]. Everything due by then has happened before, polled or not, so the
+    /// outcome does not depend on when the chain is polled.
     ///
     /// # Errors
-    /// [`ChangeError`], and nothing is changed.
+    /// [`ChangeError`]; nothing is changed then.
     pub fn apply(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
         self.advance(now);
         self.change(now, change)?;
@@ -368,15 +365,14 @@ impl<T: Clone> Chain<T> {
         Ok(())
     }
 
-    /// Lets all happen that is due by `now`, for whoever asks for counters without polling.
+    /// Processes everything due by `now`, for callers that read counters without polling.
     pub fn advance(&mut self, now: Instant) {
         while self.step(now) {}
     }
 
-    /// Lets the next event happen that is due by `now`, and says whether there was one.
+    /// Processes the next event due by `now`; returns whether there was one.
     fn step(&mut self, now: Instant) -> bool {
-        // Events happen in order of time, and of those at the same time the one farther down the
-        // path first, so that it makes room.
+        // Events happen in order of time; at the same time, the one farther down the path comes first, to make room.
         let due = self.deadlines().filter(|&(_, due)| due <= now);
         let Some((place, _)) = due.min_by_key(|&(place, due)| (due, Reverse(place))) else {
             return false;
@@ -393,7 +389,7 @@ impl<T: Clone> Chain<T> {
         true
     }
 
-    /// Hands a packet to the element at `first` and on until one holds it.
+    /// Passes a packet from the element at `first` on until one holds it.
     fn pass(&mut self, first: usize, mut transit: Transit<T>) {
         let mut next = first;
         while let place = self.next_active[next]
@@ -434,7 +430,7 @@ impl<T: Clone> Chain<T> {
         self.left.push_back(transit.leave(Fate::Delivered));
     }
 
-    /// A packet goes on from the element at `place`.
+    /// A packet leaves the element at `place`.
     fn note_sent(&mut self, place: usize, now: Instant, bytes: u32) {
         if self.last_link == Some(place) {
             let (before, sent) = self.sent.unwrap_or((now, 0));
@@ -442,7 +438,7 @@ impl<T: Clone> Chain<T> {
         }
     }
 
-    /// A packet comes to an element, or goes on.
+    /// A packet enters an element, or leaves it.
     fn see(&mut self, place: usize, boundary: Boundary, transit: &Transit<T>) {
         if self.stages[place].watched {
             let packet = transit.clone().leave(Fate::Delivered);
@@ -454,7 +450,7 @@ impl<T: Clone> Chain<T> {
         }
     }
 
-    /// An element has dropped what left the path since `left` packets had.
+    /// Sights the packets that an element dropped: departures after the first `left`.
     fn see_drops(&mut self, place: usize, left: usize) {
         if self.stages[place].watched {
             let dropped = self.left.iter().skip(left).cloned();
@@ -476,7 +472,7 @@ impl<T: Clone> Chain<T> {
         (element, sink)
     }
 
-    /// Packets that have come to the first element of a kind.
+    /// Packets that reached the first element of a kind.
     fn came_to(&self, kind: &str) -> u64 {
         let mut stages = self.stages.iter().zip(self.element_counters(Instant::ZERO));
         let first = stages.find(|(stage, _)| stage.element.kind() == kind);

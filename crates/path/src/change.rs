@@ -1,4 +1,4 @@
-//! What may be changed while a chain runs.
+//! Changes to a running chain.
 
 use core::time::Duration;
 
@@ -8,52 +8,50 @@ use crate::limit::Limit;
 use crate::loss::LossModel;
 use crate::probability::Probability;
 
-/// A change to one direction of a path, at a moment (see [`crate::Chain::apply`]).
+/// A change to one direction of a path at a moment (see [`crate::Chain::apply`]).
 ///
-/// A change concerns the first element of its kind in the chain. What was on its way at that moment
-/// is neither lost nor reordered by it, but for [`Change::Down`].
+/// A change applies to the first element of its kind in the chain. It neither drops nor reorders packets already in the
+/// chain, except [`Change::Down`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Another delay, for the packets that come to the delay element from now on. Those on the line
-    /// leave when they would have; unless jitter lets packets overtake, none that comes later leaves
-    /// before them, so a shorter delay shows when the line has run empty of them.
+    /// Sets the delay of packets that reach the delay element from now on. Packets on the line keep their departure
+    /// times; unless jitter lets packets overtake, no later one leaves before them, so a shorter delay takes effect
+    /// after they have left.
     Delay(Duration),
-    /// Another jitter, or none, for the packets that come to the delay element from now on.
+    /// Sets the jitter, or none, of packets that reach the delay element from now on.
     Jitter(Option<Jitter>),
-    /// Another capacity of the link. The packet that it is sending finishes at the new rate from now
-    /// on; those that wait stay in their order. A trace of rates begins now.
+    /// Sets the link's capacity. The rest of the packet being sent goes at the new rate; waiting packets keep their
+    /// order. A trace of rates begins now.
     Rate(Capacity),
-    /// Another limit of the link's queue. What waits stays, even beyond the limit; no packet comes in
-    /// until it fits.
+    /// Sets the limit of the link's queue. Queued packets stay, even beyond the limit; no packet is admitted until it
+    /// fits.
     QueueLimit(Limit),
-    /// Another model of loss. Packets are counted on from the chain's beginning.
+    /// Sets the loss model. Packet numbers continue from the chain's beginning.
     Loss(LossModel),
-    /// Another share of packets that is held back, and for how long. Those that are leave when they
-    /// would have.
+    /// Sets the share of packets that is held back, and for how long. Packets held already keep their departure times.
     Reorder {
-        /// How likely a packet is held back.
+        /// Probability that a packet is held back.
         share: Probability,
-        /// For how long.
+        /// How long.
         by: Duration,
     },
-    /// Another probability of a copy.
+    /// Sets the probability of duplication.
     Duplicate(Probability),
-    /// Another probability of a spoiled bit.
+    /// Sets the probability of corruption.
     Corrupt(Probability),
-    /// Another probability of a mark.
+    /// Sets the probability of a mark.
     Mark(Probability),
-    /// The path goes down: the packet that the link is sending and those that wait for it are lost,
-    /// and so is what comes until it is up again; what is on the line arrives. When it is down
-    /// already nothing happens.
+    /// Takes the path down: the packet being sent and those queued for the link are lost, and so are arrivals until it
+    /// is up again; packets on the line arrive. No effect when it is down already.
     Down,
-    /// The path comes up again. When it is up already nothing happens.
+    /// Brings the path up again. No effect when it is up already.
     Up,
 }
 
-/// Why a change was not made; then everything is as it was.
+/// Why a change was rejected; nothing has changed then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// The chain has no element that it concerns.
+    /// The chain has no such element.
     #[error("the path has no {0} element")]
     NoElement(&'static str),
     /// Packets would arrive before they were sent.

@@ -1,12 +1,12 @@
-//! Bits that change on the way.
+//! Bit errors.
 
 use crate::packet::Transit;
 use crate::probability::{Probability, Random};
 
-/// Spoils one bit of the payload of each packet with the same probability.
+/// Flips one bit of each packet's payload with the same probability.
 ///
-/// The element never sees the bytes: it leaves a random number in the packet, from which
-/// the caller, which has them, derives the bit (see [`crate::Departure::corrupted`]).
+/// The element never accesses the bytes: it leaves a random number in the packet, from which the caller, who has them,
+/// derives the bit (see [`crate::Departure::corrupted`]).
 #[derive(Debug, Clone)]
 pub struct Corrupt {
     probability: Probability,
@@ -14,7 +14,7 @@ pub struct Corrupt {
 }
 
 impl Corrupt {
-    /// Corrupts with this probability. The same seed spoils the same bits of the same packets.
+    /// Corrupts with this probability. The same seed flips the same bits of the same packets.
     #[must_use]
     pub fn new(probability: Probability, seed: u64) -> Self {
         Corrupt {
@@ -23,7 +23,7 @@ impl Corrupt {
         }
     }
 
-    /// How likely it is that a packet is spoiled.
+    /// Probability that a packet is corrupted.
     #[must_use]
     pub fn probability(&self) -> Probability {
         self.probability
@@ -33,7 +33,7 @@ impl Corrupt {
         self.probability = probability;
     }
 
-    /// Spoils the packet or not, and says whether it did.
+    /// Decides whether to corrupt the packet; returns whether it did.
     pub(crate) fn affects<T>(&mut self, transit: &mut Transit<T>) -> bool {
         let spoiled = self.random.decides(self.probability);
         if spoiled {

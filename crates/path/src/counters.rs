@@ -1,11 +1,11 @@
-//! What a chain counts.
+//! Counters of a chain.
 
 /// A number of packets and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Packets.
     pub packets: u64,
-    /// Bytes, as [`crate::Packet::size_bytes`] says.
+    /// Bytes, as in [`crate::Packet::size_bytes`].
     pub bytes: u64,
 }
 
@@ -34,7 +34,7 @@ impl Tally {
         }
     }
 
-    /// The greater of each.
+    /// The maximum of each.
     pub(crate) fn max(self, other: Tally) -> Tally {
         Tally {
             packets: self.packets.max(other.packets),
@@ -43,72 +43,71 @@ impl Tally {
     }
 }
 
-/// A chain's counters since it began. At every moment `entered + duplicated = delivered +
-/// dropped_by_loss + dropped_by_queue + dropped_by_delay_line + dropped_by_outage + held`.
+/// A chain's counters since it began. Always `entered + duplicated = delivered + dropped_by_loss + dropped_by_queue +
+/// dropped_by_delay_line + dropped_by_outage + held`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// What was put in.
+    /// Entered the path.
     pub entered: Tally,
-    /// Copies that were made on the way.
+    /// Copies made on the path.
     pub duplicated: Tally,
-    /// What came out at the far end.
+    /// Delivered at the far end.
     pub delivered: Tally,
-    /// What loss elements took.
+    /// Dropped by loss elements.
     pub dropped_by_loss: Tally,
-    /// What full queues, or their disciplines, dropped.
+    /// Dropped by full queues, or by their disciplines.
     pub dropped_by_queue: Tally,
-    /// What full delay lines dropped.
+    /// Dropped by full delay lines.
     pub dropped_by_delay_line: Tally,
-    /// What came to a path that was down, or waited there when it went down.
+    /// Arrived at a path that was down, or queued there when it went down.
     pub dropped_by_outage: Tally,
-    /// What was marked with CE, by mark elements and by queues.
+    /// Marked with CE, by mark elements and by queues.
     pub marked: Tally,
-    /// What had a bit spoiled.
+    /// Corrupted by a bit error.
     pub corrupted: Tally,
-    /// What was held back so that others overtake it.
+    /// Held back for reordering.
     pub held_back: Tally,
-    /// What is inside now.
+    /// Inside the chain now.
     pub held: Tally,
-    /// The part of it that waits in links' queues.
+    /// Of those held, the ones waiting in links' queues.
     pub queued: Tally,
     /// The most that ever waited in one link's queue.
     pub queued_high_water: Tally,
-    /// Time for which the busiest link has been sending.
+    /// Busy time of the busiest link.
     pub busy_ns: u64,
 }
 
-/// One element's counters since its chain began. At every moment `entered + duplicated = left +
-/// dropped + held`; one that acts at once holds nothing.
+/// One element's counters since its chain began. Always `entered + duplicated = left + dropped + held`; an element that
+/// acts at once holds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ElementCounters<'a> {
-    /// The element's name: its kind, such as `link`, and from the second of a kind on its number,
-    /// such as `link-2`.
+    /// The element's name: its kind, such as `link`, and from the second of a kind on a number, such as `link-2`.
     pub name: &'a str,
-    /// What came to it.
+    /// Entered the element.
     pub entered: Tally,
-    /// What went on from it.
+    /// Left the element.
     pub left: Tally,
-    /// What it dropped, for whichever reason.
+    /// Dropped, for any reason.
     pub dropped: Tally,
-    /// What it marked with CE.
+    /// Marked with CE.
     pub marked: Tally,
-    /// Copies that it made.
+    /// Copies made.
     pub duplicated: Tally,
-    /// What it spoiled a bit of.
+    /// Corrupted by a bit error.
     pub corrupted: Tally,
-    /// What it held back so that others overtake it.
+    /// Held back for reordering.
     pub held_back: Tally,
-    /// What it holds now, with the packet that a link is sending.
+    /// Held now, including the packet that a link is sending.
     pub held: Tally,
-    /// What waits in a link's queue now; zero for any other element.
+    /// Waiting in a link's queue now; zero for any other element.
     pub queued: Tally,
-    /// The most packets and the most bytes that it ever held, or for a link: that ever waited.
+    /// The most packets and the most bytes ever held, or for a link: ever queued.
     pub high_water: Tally,
-    /// Time for which a link has been sending; zero for any other element.
+    /// Busy time of a link; zero for any other element.
     pub busy_ns: u64,
 }
 
-/// What an element did, as far as it is counted packet by packet; the rest follows.
+/// Counts that an element keeps per packet; the others are derived.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Deeds {
     pub(crate) dropped: Tally,

@@ -11,25 +11,24 @@ use crate::limit::Limit;
 use crate::packet::Transit;
 use crate::probability::Random;
 
-/// A line that every packet leaves a certain time after it came: always the same time, or one that
-/// varies by a [`Jitter`].
+/// A line that delays every packet by a constant time, or by one that varies with a [`Jitter`].
 ///
-/// Unless the jitter lets packets overtake, none does: a packet that would leave before the one in
-/// front of it leaves at the same moment as that one.
+/// Unless the jitter lets packets overtake, none does: a packet that would leave before its predecessor leaves together
+/// with it.
 #[derive(Debug)]
 pub struct Delay<T> {
     delay: Duration,
     jitter: Option<Jitter>,
-    /// The longest delay that any packet could ever have.
+    /// The longest delay that any packet could ever have had.
     longest: Duration,
     random: Random,
     line: DelayLine<T>,
-    /// The latest moment at which any packet leaves.
+    /// The latest departure of any packet.
     last_due: Instant,
 }
 
 impl<T> Delay<T> {
-    /// An empty line of constant delay. Its `limit` only bounds the memory: behind a link, take
+    /// An empty line of constant delay. Its `limit` only bounds the memory: after a link, use
     /// [`Limit::bandwidth_delay`], which that link cannot fill.
     #[must_use]
     pub fn new(delay: Duration, limit: Limit) -> Self {
@@ -43,7 +42,7 @@ impl<T> Delay<T> {
         }
     }
 
-    /// An empty line whose delay varies. The same seed draws the same delays.
+    /// An empty line with jitter. The same seed draws the same delays.
     ///
     /// # Errors
     /// [`JitterError::ExceedsDelay`] when packets would arrive before they were sent.
@@ -61,7 +60,7 @@ impl<T> Delay<T> {
         Ok(line)
     }
 
-    /// The delay, around which the jitter varies.
+    /// The mean delay, to which jitter is added.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
@@ -73,7 +72,7 @@ impl<T> Delay<T> {
         self.jitter.as_ref()
     }
 
-    /// The shortest and the longest delay that a packet may have.
+    /// The minimum and maximum delay of a packet.
     #[must_use]
     pub fn reach(&self) -> (Duration, Duration) {
         match &self.jitter {
@@ -82,8 +81,8 @@ impl<T> Delay<T> {
         }
     }
 
-    /// For the packets that come from now on. Those that are on the line leave when they would
-    /// have, and are not overtaken but as the new jitter says.
+    /// Applies to packets that arrive from now on. Those on the line keep their departure times, and are overtaken only
+    /// as the new jitter allows.
     pub(crate) fn set(
         &mut self,
         delay: Duration,
@@ -98,8 +97,8 @@ impl<T> Delay<T> {
         Ok(())
     }
 
-    /// The longest that any packet could ever stay. After a change to a shorter delay it still
-    /// holds, since no packet leaves before the one in front.
+    /// The longest time that any packet could ever have stayed. It holds after a change to a shorter delay, too,
+    /// because no packet leaves before its predecessor.
     pub(crate) fn longest_stay(&self) -> Duration {
         self.longest
     }

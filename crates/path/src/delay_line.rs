@@ -1,4 +1,4 @@
-//! Packets that each have a time to leave.
+//! Packets with individual departure times.
 
 use core::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,15 +10,15 @@ use crate::limit::Limit;
 use crate::occupancy::Occupancy;
 use crate::packet::Transit;
 
-/// Holds packets until they are due, each at a time of its own.
+/// Holds packets until each is due.
 ///
-/// Those that are due no earlier than all before them, which without reordering are all of them,
-/// are in a plain queue; only those that overtake are sorted.
+/// Packets due no earlier than all before them, which without reordering are all of them, are in a plain queue; only
+/// those that overtake are sorted.
 #[derive(Debug)]
 pub(crate) struct DelayLine<T> {
     in_order: VecDeque<Transit<T>>,
     overtaking: BinaryHeap<Overtaking<T>>,
-    /// How many have overtaken so far.
+    /// Number of packets that have overtaken so far.
     overtaken: u64,
     occupancy: Occupancy,
 }
@@ -41,7 +41,7 @@ impl<T> DelayLine<T> {
         self.occupancy.high_water()
     }
 
-    /// Makes room for that much at least.
+    /// Raises the limit to at least this.
     pub(crate) fn widen(&mut self, limit: Limit) {
         let before = self.occupancy.limit();
         self.occupancy.set_limit(Limit {
@@ -50,7 +50,7 @@ impl<T> DelayLine<T> {
         });
     }
 
-    /// Holds a packet until `due`; gives it back when the line is full.
+    /// Holds a packet until `due`; returns it when the line is full.
     pub(crate) fn push(&mut self, mut transit: Transit<T>, due: Instant) -> Result<(), Transit<T>> {
         if !self.occupancy.admits(transit.size_bytes()) {
             return Err(transit);
@@ -69,8 +69,8 @@ impl<T> DelayLine<T> {
         Ok(())
     }
 
-    /// The next packet that is due by `now`. Of those that are due at one moment, first come those
-    /// that overtook no other, then the others in the order in which they came.
+    /// The next packet due by `now`. At equal times, packets that overtook no other come first, then the others in
+    /// order of arrival.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Transit<T>> {
         let due = self.next_due().filter(|&due| due <= now)?;
         let transit = if self.in_order.front().is_some_and(|first| first.at == due) {
@@ -91,7 +91,7 @@ impl<T> DelayLine<T> {
     }
 }
 
-/// A packet that overtakes; the greatest in a heap is the one to leave first.
+/// A packet that overtakes; the greatest in the heap leaves first.
 #[derive(Debug)]
 struct Overtaking<T> {
     number: u64,

@@ -1,9 +1,9 @@
-//! Packets that come twice.
+//! Duplicated packets.
 
 use crate::probability::{Probability, Random};
 
-/// Makes one copy of each packet with the same probability. The copy follows at once, through the
-/// elements that come after this one; it takes its time on the link as the packet itself does.
+/// Copies each packet once with the same probability. The copy follows at once, through the elements after this one; it
+/// needs transmission time on the link like the packet itself.
 #[derive(Debug, Clone)]
 pub struct Duplicate {
     probability: Probability,
@@ -20,7 +20,7 @@ impl Duplicate {
         }
     }
 
-    /// How likely a copy is.
+    /// Probability of a copy.
     #[must_use]
     pub fn probability(&self) -> Probability {
         self.probability

@@ -1,4 +1,4 @@
-//! One direction of a path, as a plan states it.
+//! The effects of one direction of a path, as configured in a plan.
 
 use core::time::Duration;
 
@@ -21,31 +21,30 @@ use crate::queue::{
 };
 use crate::reorder::Reorder;
 
-/// What happens to packets in one direction. The default does nothing to them.
+/// The effects on packets in one direction. The default has none.
 ///
-/// Its chain has all of these elements, in this order, whether or not they do anything, so that any
-/// [`Change`] can be made while it runs: loss, outage, mark, corrupt, duplicate, link, reorder,
-/// delay. So a lost packet takes no time on the link, a copy does, and a copy is as spoiled as its
-/// original.
+/// Its chain has all of these elements, in this order, active or not, so that any [`Change`] can be made while it runs:
+/// loss, outage, mark, corrupt, duplicate, link, reorder, delay. So a lost packet needs no transmission time on the
+/// link, a copy does, and a copy is corrupted like its original.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effects {
-    /// Which packets are lost, counted as they come to the path.
+    /// Which packets are lost, numbered as they enter the path.
     pub loss: LossModel,
-    /// How likely a mark is.
+    /// Probability of a mark.
     pub mark: Probability,
-    /// How likely a spoiled bit is.
+    /// Probability of corruption.
     pub corrupt: Probability,
-    /// How likely a copy is.
+    /// Probability of a copy.
     pub duplicate: Probability,
-    /// How fast the link sends.
+    /// Rate of the link.
     pub capacity: Capacity,
-    /// How its queue works.
+    /// Discipline of its queue.
     pub discipline: Discipline,
-    /// What its queue holds.
+    /// Limit of its queue.
     pub queue_limit: Limit,
-    /// How likely a packet is held back.
+    /// Probability that a packet is held back.
     pub reorder_share: Probability,
-    /// For how long.
+    /// How long it is held back.
     pub reorder_by: Duration,
     /// The delay.
     pub delay: Duration,
@@ -53,7 +52,7 @@ pub struct Effects {
     pub jitter: Option<Jitter>,
 }
 
-/// How a queue works.
+/// Discipline of a queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Discipline {
     /// First in, first out.
@@ -62,11 +61,11 @@ pub enum Discipline {
     Red(RedParameters),
     /// Controlled delay.
     CoDel(CoDelParameters),
-    /// Strict priority among so many classes.
+    /// Strict priority, with this number of classes.
     Priority(u8),
 }
 
-/// Effects that contradict themselves.
+/// Contradictory effects.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum EffectsError {
     /// The jitter does not fit the delay.
@@ -99,12 +98,12 @@ impl Default for Effects {
 }
 
 impl Effects {
-    /// A chain with these effects. The same seed makes the same choices.
+    /// A chain with these effects. The same seed makes the same random choices.
     ///
     /// # Errors
-    /// [`EffectsError`] when they contradict themselves.
+    /// [`EffectsError`] when they contradict each other.
     pub fn chain<T: Clone>(&self, seed: u64) -> Result<Chain<T>, EffectsError> {
-        // The chain itself makes room in its lines.
+        // The chain itself widens its lines.
         let room = Limit::bytes(0);
         let mut chain = Chain::new(vec![
             Element::Loss(Loss::new(self.loss.clone(), seed)),
@@ -134,8 +133,8 @@ impl Effects {
         })
     }
 
-    /// The changes that make a running chain of `before` one of these effects, in an order in which
-    /// each can be made. Nothing when the queue works otherwise, which cannot be changed.
+    /// The changes that turn a running chain of `before` into one of these effects, in an order in which each is valid.
+    /// `None` when the queue's discipline differs, which cannot be changed.
     #[must_use]
     pub fn changes_from(&self, before: &Effects) -> Option<Vec<Change>> {
         if self.discipline != before.discipline {
@@ -143,7 +142,7 @@ impl Effects {
         }
         let mut changes = Vec::new();
         if self.delay != before.delay {
-            // Neither jitter need fit the other's delay.
+            // Neither jitter needs to fit the other's delay.
             if before.jitter.is_some() && self.jitter != before.jitter {
                 changes.push(Change::Jitter(None));
             }

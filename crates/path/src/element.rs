@@ -17,41 +17,41 @@ use crate::probability::Probability;
 use crate::reorder::Reorder;
 use crate::sink::Sink;
 
-/// One element of a path.
+/// An element of a path.
 #[derive(Debug)]
 pub enum Element<T> {
-    /// Drops packets by a model of loss and lets the others pass at once.
+    /// Drops packets by a loss model and passes the others at once.
     Loss(Loss),
     /// Drops all packets while the path is down.
     Outage(Outage),
     /// Marks ECN-capable packets at random.
     Mark(Mark),
-    /// Spoils a bit of packets at random.
+    /// Flips a bit of packets at random.
     Corrupt(Corrupt),
     /// Copies packets at random.
     Duplicate(Duplicate),
-    /// Sends packets at a rate and queues those that wait.
+    /// Sends packets at a rate and queues the others.
     Link(Link<T>),
     /// Holds packets back at random.
     Reorder(Reorder<T>),
-    /// Holds every packet for a time.
+    /// Delays every packet.
     Delay(Delay<T>),
 }
 
-/// What becomes of a packet at an element.
+/// What happens to a packet at an element.
 pub(crate) enum Disposition {
-    /// On to the next element at once.
+    /// Passes on to the next element at once.
     Forward,
     /// The same, and a copy after it.
     Duplicate,
-    /// It is dropped.
+    /// Dropped.
     Drop(Fate),
-    /// Into the element, which holds it.
+    /// Held by the element.
     Hold,
 }
 
 impl<T> Element<T> {
-    /// What an element of this kind is called.
+    /// The name of this kind of element.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl<T> Element<T> {
         )
     }
 
-    /// Whether it holds nothing, and lets every packet pass as it comes, until it is changed.
+    /// Whether it holds nothing, and passes every packet unchanged, until it is changed.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Element::Loss(loss) => *loss.model() == LossModel::NONE,
@@ -89,7 +89,7 @@ impl<T> Element<T> {
         }
     }
 
-    /// A packet comes: does at once what is to be done, and says where it goes.
+    /// A packet arrives: does what has to be done at once, and returns where it goes.
     pub(crate) fn meet(&mut self, transit: &mut Transit<T>, sink: &mut Sink<'_, T>) -> Disposition {
         let on_or = |other, applies| if applies { other } else { Disposition::Forward };
         match self {
@@ -121,7 +121,7 @@ impl<T> Element<T> {
         }
     }
 
-    /// Holds a packet whose disposition is [`Disposition::Hold`]. Gives it back when it goes on at once.
+    /// Holds a packet with [`Disposition::Hold`]. Returns it when it passes on at once.
     pub(crate) fn hold(
         &mut self,
         transit: Transit<T>,
@@ -164,7 +164,7 @@ impl<T> Element<T> {
         }
     }
 
-    /// What it holds now.
+    /// Held now.
     pub(crate) fn held(&self) -> Tally {
         match self {
             Element::Link(link) => link.held(),
@@ -174,7 +174,7 @@ impl<T> Element<T> {
         }
     }
 
-    /// The most that it ever held, or for a link: that ever waited.
+    /// The most ever held, or for a link: ever queued.
     pub(crate) fn high_water(&self) -> Tally {
         match self {
             Element::Link(link) => link.queue().high_water(),
@@ -184,7 +184,7 @@ impl<T> Element<T> {
         }
     }
 
-    /// The longest that it ever holds a packet, if that does not depend on the load.
+    /// The longest time that it ever holds a packet, if independent of the load.
     pub(crate) fn longest_stay(&self) -> Option<Duration> {
         match self {
             Element::Reorder(reorder) => Some(reorder.longest_stay()),

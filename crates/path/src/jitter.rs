@@ -7,68 +7,65 @@ use wansan_trace::time::duration_ns;
 
 use crate::probability::Random;
 
-/// How far beyond its mean a normal delay is taken to reach: further out lies less than one packet
-/// in 10^14.
+/// How far beyond its mean a normal delay may reach: the probability beyond is less than 10^-14.
 const NORMAL_REACH: u64 = 8;
 
-/// Variation of a delay.
+/// Variation of delay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Jitter {
-    /// How the delays of packets are distributed.
+    /// Distribution of the packets' delays.
     pub distribution: Distribution,
-    /// Whether a packet with a shorter delay overtakes one with a longer delay. When it does not,
-    /// it leaves together with the packet before it, so delays are longer than the distribution
-    /// says when packets follow each other in less than the jitter.
+    /// Whether a packet with a shorter delay overtakes one with a longer delay. If not, it leaves together with its
+    /// predecessor, so delays are longer than the distribution when packets follow each other within the jitter.
     pub overtaking: bool,
 }
 
-/// How the delays of packets are distributed around the constant delay.
+/// Distribution of the packets' delays around the constant delay.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
-    /// Evenly from the delay less `spread` to the delay plus `spread`.
+    /// Uniform from the delay minus `spread` to the delay plus `spread`.
     Uniform {
         /// At most the delay.
         spread: Duration,
     },
-    /// Normally around the delay. A delay below zero is drawn again, so the distribution is
-    /// truncated there.
+    /// Normal around the delay. A negative delay is drawn again, so the distribution is truncated at zero.
     Normal {
-        /// The standard deviation, before that.
+        /// The standard deviation before truncation.
         deviation: Duration,
     },
-    /// As in a table.
+    /// From a table.
     Empirical(Quantiles),
 }
 
-/// What cannot be added to a delay.
+/// Jitter that does not fit a delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JitterError {
     /// Some packets would arrive before they were sent.
     #[error("jitter {jitter:?} exceeds the delay {delay:?}")]
     ExceedsDelay {
-        /// What the jitter takes off the delay at most.
+        /// The most that the jitter subtracts from the delay.
         jitter: Duration,
         /// The delay.
         delay: Duration,
     },
-    /// A table has two quantiles at least, the lowest and the highest.
+    /// A table needs at least two quantiles, the minimum and the maximum.
     #[error("a table of quantiles has 2 to {max} entries, not {0}", max = Quantiles::MAX)]
     Count(usize),
-    /// Quantiles do not fall.
+    /// Quantiles must not decrease.
     #[error("quantile {0} is less than the one before it")]
     Falls(usize),
 }
 
-/// A table of quantiles: what is added to the delay, in nanoseconds, at probabilities that are
-/// evenly spaced from 0 (the least) to 1 (the greatest). Between two of them it is linear.
+/// A table of quantiles: the offset from the delay, in nanoseconds, at evenly spaced probabilities from 0 (the minimum)
+/// to 1 (the maximum), with linear interpolation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quantiles(Arc<[i64]>);
 
 impl Quantiles {
-    /// The longest table.
+    /// Most entries of a table.
     pub const MAX: usize = 1 << 16;
 
-    /// The table of these quantiles, in nanoseconds that are added to the delay.
+    /// The table of these quantiles, offsets from the delay in nanoseconds.
     ///
     /// # Errors
     /// [`JitterError::Count`] and [`JitterError::Falls`].
@@ -100,7 +97,7 @@ impl Quantiles {
 }
 
 impl Jitter {
-    /// Whether every delay is still zero or more.
+    /// Whether every delay is zero or more.
     ///
     /// # Errors
     /// [`JitterError::ExceedsDelay`].
@@ -118,7 +115,7 @@ impl Jitter {
         Ok(())
     }
 
-    /// The shortest and the longest delay around `delay`.
+    /// The minimum and maximum delay around `delay`.
     pub(crate) fn reach(&self, delay: Duration) -> (Duration, Duration) {
         let mean_ns = duration_ns(delay);
         let (least_ns, most_ns) = match &self.distribution {
@@ -157,7 +154,7 @@ impl Jitter {
             }
             Distribution::Normal { deviation } => {
                 let deviation_ns = duration_ns(*deviation) as f64;
-                // Half of the draws at least are above the mean, so this ends.
+                // At least half of the draws are above the mean, so this ends.
                 let offset_ns = loop {
                     let offset_ns = (random.normal() * deviation_ns).round();
                     if mean_ns as f64 + offset_ns >= 0.0 {

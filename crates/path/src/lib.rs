@@ -1,26 +1,24 @@
 //! WAN path elements as pure state machines, and chains of them.
 //!
-//! A [`Chain`] is one direction of one path: packets go in with the time they came, and come out
-//! with the time they leave, which is computed in integer nanoseconds and does not depend on how
-//! late anybody asked. No clock, socket or thread is touched; the same chain serves real frames,
-//! a simulator and the tests.
+//! A [`Chain`] is one direction of one path: packets enter with their arrival times, and leave with their departure
+//! times, which are computed in integer nanoseconds and do not depend on how late the caller polls. It uses no clock,
+//! socket or thread; the same chain serves real frames, a simulator and the tests.
 //!
-//! - [`packet`]: a [`Packet`] going in, a [`Departure`] coming out, and its [`Fate`];
-//! - [`effects`]: one direction as a plan states it, and the usual chain for it;
-//! - [`chain`]: elements in a stated order, and the order of calls;
-//! - [`change`]: what may be changed while a chain runs;
-//! - [`counters`]: what went in, came out, was dropped and is held, for a chain and each element;
-//! - [`record`]: samples of these, as records;
-//! - [`element`]: the kinds of element:
-//!   [`loss`] (Bernoulli, Gilbert-Elliott, a list), [`outage`], [`mark`] (ECN), [`corrupt`],
-//!   [`duplicate`], [`link`] (a [`capacity`] behind a [`queue`]: drop-tail, RED, CoDel, priority),
+//! - [`packet`]: an entering [`Packet`], a [`Departure`], and its [`Fate`];
+//! - [`effects`]: one direction as configured in a plan, and its standard chain;
+//! - [`chain`]: elements in series, and the order of calls;
+//! - [`change`]: changes to a running chain;
+//! - [`counters`]: entered, delivered, dropped and held packets, of a chain and of each element;
+//! - [`record`]: samples of the counters, as records;
+//! - [`element`]: kinds of elements: [`loss`] (Bernoulli, Gilbert-Elliott, a list), [`outage`], [`mark`] (ECN),
+//!   [`corrupt`], [`duplicate`], [`link`] (a [`capacity`] behind a [`queue`]: drop-tail, RED, CoDel, priority),
 //!   [`reorder`], and [`delay`] (constant or with [`jitter`]);
-//! - [`rate`] and [`rate_trace`]: what a link's capacity is made of;
-//! - [`limit`]: what a queue may hold;
-//! - [`probability`]: how likely things are.
+//! - [`rate`] and [`rate_trace`]: constant and changing rates of a link;
+//! - [`limit`]: limits of queues;
+//! - [`probability`]: probabilities and random numbers.
 //!
-//! Each element is a file and a variant of [`Element`]. The same seed gives the same choices: every
-//! element draws from a sequence of its own.
+//! Each element is a file and a variant of [`Element`]. The same seed gives the same random choices: every element
+//! draws from its own sequence.
 
 pub mod capacity;
 pub mod chain;

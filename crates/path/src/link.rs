@@ -10,32 +10,32 @@ use crate::queue::{Idle, Queue};
 use crate::rate::{Moment, Rate};
 use crate::sink::Sink;
 
-/// The rate at which an unlimited link is taken to fill the lines behind it.
+/// Assumed rate at which an unlimited link fills the lines behind it.
 pub(crate) const UNLIMITED: Rate = Rate::from_bits_per_s(100_000_000_000).unwrap();
 
-/// The greatest rate at which a link of that capacity fills the lines behind it.
+/// The maximum rate at which a link of that capacity fills the lines behind it.
 fn filling(capacity: &Capacity) -> Rate {
     capacity.fastest().unwrap_or(UNLIMITED)
 }
 
 /// Sends one packet at a time, as fast as its [`Capacity`] allows; the others wait in a [`Queue`].
 ///
-/// The link keeps a clock of its own: a packet begins when the one before it has ended (to a
-/// fraction of a nanosecond) or when it came, whichever is later, and not when it is polled.
+/// The link has its own clock: a transmission begins when the previous one ended (to a fraction of a nanosecond) or
+/// when the packet arrived, whichever is later, and not when the link is polled.
 #[derive(Debug)]
 pub struct Link<T> {
     capacity: Capacity,
-    /// The greatest rate that it ever had, [`UNLIMITED`] included.
+    /// The maximum rate that it ever had, [`UNLIMITED`] included.
     fastest: Rate,
     /// When a trace of rates began.
     begun: Option<Instant>,
     queue: Queue<T>,
     sending: Option<Transit<T>>,
-    /// When the packet that is being sent, or the last one that was, ends.
+    /// End of the present or last transmission.
     free_at: Moment,
-    /// When the link last began to send after a pause.
+    /// Start of the present or last busy period.
     busy_from: Instant,
-    /// Sending time of the busy periods before that one.
+    /// Busy time before that period.
     earlier_busy_ns: u64,
 }
 
@@ -68,16 +68,16 @@ impl<T> Link<T> {
         &self.queue
     }
 
-    /// Time for which the link has been sending until `now`; divided by the time passed it is the
-    /// utilisation. Pauses in a trace of rates count while a packet waits for their end.
+    /// Busy time of the link until `now`; divided by the elapsed time it is the utilisation. Pauses in a trace of rates
+    /// count while a packet waits for their end.
     #[must_use]
     pub fn busy_ns(&self, now: Instant) -> u64 {
         let until = now.min(self.free_at.rounded_up());
         self.earlier_busy_ns + until.ns().saturating_sub(self.busy_from.ns())
     }
 
-    /// Takes another capacity at `now`, up to which the link has been polled. What was sent of the
-    /// packet under way by then is sent; the rest of it goes at the new rate. A trace begins.
+    /// Sets the capacity at `now`, up to which the link has been polled. The rest of the packet being sent goes at the
+    /// new rate. A trace begins.
     pub(crate) fn set_capacity(&mut self, now: Instant, capacity: Capacity) {
         self.free_at = if self.sending.is_some() {
             let rest = self.capacity.sent(self.origin(), now, self.free_at);
@@ -90,12 +90,12 @@ impl<T> Link<T> {
         self.capacity = capacity;
     }
 
-    /// The greatest rate at which it ever filled the lines behind it.
+    /// The maximum rate at which it ever filled the lines behind it.
     pub(crate) fn fastest(&self) -> Rate {
         self.fastest
     }
 
-    /// What it lets go at one moment, in bytes: all that waited when it became unlimited.
+    /// Bytes that it releases at one moment: all that were queued when it became unlimited.
     pub(crate) fn burst_bytes(&self) -> u64 {
         match self.capacity {
             Capacity::Unlimited => self.held().bytes,
@@ -107,7 +107,7 @@ impl<T> Link<T> {
         self.queue.set_limit(limit);
     }
 
-    /// Loses the packet that is being sent and all that wait.
+    /// Drops the packet being sent and all queued ones.
     pub(crate) fn cut(&mut self, now: Instant, sink: &mut Sink<'_, T>) {
         if let Some(sending) = self.sending.take() {
             self.free_at = now.into();
@@ -126,7 +126,7 @@ impl<T> Link<T> {
         held
     }
 
-    /// A packet comes. Gives it back when it passes at once, since the link is unlimited.
+    /// A packet arrives. Returns it when the link is unlimited, so that it passes at once.
     pub(crate) fn enqueue(
         &mut self,
         transit: Transit<T>,
@@ -168,7 +168,7 @@ impl<T> Link<T> {
         self.sending = Some(transit);
     }
 
-    /// Ends the pause since the last packet, if there was one: it does not count as busy.
+    /// Ends the idle time since the last packet, if any: it does not count as busy.
     fn resume(&mut self, now: Instant) {
         let came = Moment::from(now);
         if came > self.free_at {
@@ -178,7 +178,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// When the trace of rates began; any moment will do before it has.
+    /// When the trace of rates began; before that any moment will do.
     fn origin(&self) -> Instant {
         self.begun.unwrap_or(Instant::ZERO)
     }

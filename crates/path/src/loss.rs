@@ -1,4 +1,4 @@
-//! Packets that are lost on the way, by one of three models.
+//! Packet loss, by one of three models.
 
 mod gilbert_elliott;
 mod listed;
@@ -11,11 +11,11 @@ use crate::probability::{Probability, Random};
 /// Which packets are lost.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LossModel {
-    /// Each with the same probability, whatever happened to the others (Bernoulli).
+    /// Each packet with the same probability, independently (Bernoulli).
     Bernoulli(Probability),
     /// In bursts.
     GilbertElliott(GilbertElliott),
-    /// Those with these numbers.
+    /// Packets with these numbers.
     Listed(Listed),
 }
 
@@ -23,7 +23,7 @@ impl LossModel {
     /// No loss.
     pub const NONE: LossModel = LossModel::Bernoulli(Probability::NEVER);
 
-    /// The share of the packets that is lost in the long run; none of a list's.
+    /// The long-term loss rate; 0 for a list.
     #[must_use]
     pub fn mean(&self) -> f64 {
         match self {
@@ -34,20 +34,20 @@ impl LossModel {
     }
 }
 
-/// Drops packets as its model says, and lets the others pass at once. The same seed drops the same
-/// packets, whatever the rest of the path does.
+/// Drops packets by its model, and passes the others at once. The same seed drops the same packets, independently of
+/// the rest of the path.
 #[derive(Debug, Clone)]
 pub struct Loss {
     model: LossModel,
     random: Random,
-    /// Packets that have come; behind where there was no loss, as none is asked about then.
+    /// Packets that have arrived; not updated while there is no loss.
     came: u64,
-    /// Whether Gilbert and Elliott's channel is in its bad state.
+    /// Whether the Gilbert-Elliott channel is in its bad state.
     bad: bool,
 }
 
 impl Loss {
-    /// Loss by this model. Packets count from 1, and a channel begins in its good state.
+    /// Loss by this model. Packets are numbered from 1, and a channel begins in its good state.
     #[must_use]
     pub fn new(model: LossModel, seed: u64) -> Self {
         Loss {
@@ -64,7 +64,7 @@ impl Loss {
         &self.model
     }
 
-    /// Takes another model, after so many packets; a channel begins in its good state.
+    /// Sets the model after `came` packets; a channel begins in its good state.
     pub(crate) fn set_model(&mut self, model: LossModel, came: u64) {
         self.model = model;
         self.came = came;

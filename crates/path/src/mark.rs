@@ -3,8 +3,8 @@
 use crate::packet::{Ecn, Transit};
 use crate::probability::{Probability, Random};
 
-/// Sets CE on each ECN-capable packet with the same probability; others, and those that carry CE
-/// already, are not affected and take no random number.
+/// Sets CE on each ECN-capable packet with the same probability; others, and those with CE already, are not affected
+/// and draw no random number.
 #[derive(Debug, Clone)]
 pub struct Mark {
     probability: Probability,
@@ -21,7 +21,7 @@ impl Mark {
         }
     }
 
-    /// How likely a mark is.
+    /// Probability of a mark.
     #[must_use]
     pub fn probability(&self) -> Probability {
         self.probability
@@ -31,7 +31,7 @@ impl Mark {
         self.probability = probability;
     }
 
-    /// Marks the packet or not, and says whether it did.
+    /// Decides whether to mark the packet; returns whether it did.
     pub(crate) fn affects<T>(&mut self, transit: &mut Transit<T>) -> bool {
         let can_change = matches!(transit.packet.ecn, Ecn::Capable0 | Ecn::Capable1);
         let marked = can_change && self.random.decides(self.probability);

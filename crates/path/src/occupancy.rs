@@ -1,9 +1,9 @@
-//! What is held of what may be.
+//! Occupancy of a queue against its limit.
 
 use crate::counters::Tally;
 use crate::limit::Limit;
 
-/// Counts what a queue or a delay line holds, against its limit.
+/// Counts the content of a queue or a delay line against its limit.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
     limit: Limit,
@@ -12,7 +12,7 @@ pub(crate) struct Occupancy {
 }
 
 impl Occupancy {
-    /// Of something that is empty.
+    /// Starts empty.
     pub(crate) fn new(limit: Limit) -> Self {
         Occupancy {
             limit,
@@ -21,12 +21,12 @@ impl Occupancy {
         }
     }
 
-    /// Packets and bytes that are held.
+    /// Packets and bytes held.
     pub(crate) fn held(&self) -> Tally {
         self.held
     }
 
-    /// The most packets and the most bytes that ever were (not always at the same time).
+    /// The most packets and the most bytes ever held (not always at the same time).
     pub(crate) fn high_water(&self) -> Tally {
         self.high_water
     }
@@ -35,7 +35,7 @@ impl Occupancy {
         self.limit
     }
 
-    /// For what comes from now on: what is held stays, even beyond it.
+    /// Applies to new packets: those held stay, even beyond the limit.
     pub(crate) fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
     }
@@ -45,13 +45,13 @@ impl Occupancy {
         self.limit.admits(self.held, size_bytes)
     }
 
-    /// A packet comes, whether or not it is within the limit.
+    /// Adds a packet, within the limit or not.
     pub(crate) fn add(&mut self, size_bytes: u32) {
         self.held.add(size_bytes);
         self.high_water = self.high_water.max(self.held);
     }
 
-    /// A packet leaves.
+    /// Removes a packet.
     pub(crate) fn take(&mut self, size_bytes: u32) {
         self.held.take(size_bytes);
     }

@@ -1,10 +1,10 @@
 //! A path that can go down.
 
-/// Lets everything pass while it is up and drops whatever comes while it is down.
+/// Passes everything while it is up and drops every arrival while it is down.
 ///
-/// Going down is a cable pulled out of the sender's port: the link's queue and the packet that it
-/// is sending are lost, as a system drops the queue of an interface without a carrier; what is on
-/// the line already arrives. Coming up, the link begins anew with the next packet.
+/// Going down is like pulling the cable out of the sender's port: the link's queue and the packet being sent are lost,
+/// as a system drops the queue of an interface without carrier; packets on the line arrive. After coming up, the link
+/// starts anew with the next packet.
 #[derive(Debug, Clone, Default)]
 pub struct Outage {
     down: bool,

@@ -1,19 +1,19 @@
-//! What goes into a chain and what comes out.
+//! Packets entering and leaving a chain.
 
 use core::time::Duration;
 
 use wansan_trace::Instant;
 
-/// A packet: the properties that a path uses, and the payload of the caller.
+/// A packet: the properties that a path uses, and the caller's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<T> {
-    /// Bytes that the packet takes on the link and in its queue, layer 2 included.
+    /// Bytes of the packet on the link and in its queue, layer 2 included.
     pub size_bytes: u32,
     /// Its ECN codepoint.
     pub ecn: Ecn,
-    /// Its class, for queues with priorities: 0 goes first.
+    /// Its class, for priority queues: 0 goes first.
     pub class: u8,
-    /// The caller's own; the path never looks at it.
+    /// The caller's; the path never reads it.
     pub payload: T,
 }
 
@@ -34,19 +34,19 @@ impl<T> Packet<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Ecn {
-    /// Not-ECT: its ends do not look at marks.
+    /// Not-ECT: its endpoints ignore marks.
     #[default]
     NotCapable = 0b00,
     /// ECT(1).
     Capable1 = 0b01,
     /// ECT(0).
     Capable0 = 0b10,
-    /// CE: congestion was experienced.
+    /// CE: congestion experienced.
     Congestion = 0b11,
 }
 
 impl Ecn {
-    /// The codepoint of these bits; only the lower two are looked at.
+    /// The codepoint of the lower two bits.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0b11 {
@@ -75,36 +75,36 @@ impl Ecn {
 pub enum Fate {
     /// At the far end.
     Delivered,
-    /// The loss element took it.
+    /// Dropped by the loss element.
     DroppedByLoss,
-    /// A link's queue was full, or its discipline chose to drop it.
+    /// Dropped by a full queue of a link, or by its discipline.
     DroppedByQueue,
-    /// A delay line was full. The line of a well-built path holds all that its link can put into
-    /// it, so this happens only to a delay without a link before it.
+    /// Dropped by a full delay line. The line of a well-built path holds all that its link can put into it, so this
+    /// happens only to a delay without a link before it.
     DroppedByDelayLine,
-    /// The path was down.
+    /// Dropped while the path was down.
     DroppedByOutage,
 }
 
-/// A packet that left the path, by its far end or by being dropped.
+/// A packet that left the path, at the far end or by a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure<T> {
-    /// The packet as it was put in, but for its ECN codepoint when it is `marked`.
+    /// The packet as it entered, except its ECN codepoint when it is `marked`.
     pub packet: Packet<T>,
-    /// When it came to the path.
+    /// When it entered the path.
     pub entered: Instant,
-    /// When it left: exactly the time that the path's arithmetic gives, however late it is polled.
+    /// When it left: exactly by the path's arithmetic, however late the poll.
     pub departed: Instant,
-    /// How long its delay elements held it, by what they drew for it.
+    /// How long delay elements held it: the sum of its drawn delays.
     pub delayed: Duration,
-    /// By which way it left.
+    /// How it left.
     pub fate: Fate,
-    /// Whether the path set CE: the caller, which has the bytes, sets it in the IP header.
+    /// Whether the path set CE: the caller, who has the bytes, sets it in the IP header.
     pub marked: bool,
-    /// Whether the path spoiled one bit of the payload, and which: bit number `n % bits` of its
-    /// `bits` bits, where `n` is this random number.
+    /// Whether the path flipped one bit of the payload, and which: bit number `n % bits` of its `bits` bits, where `n`
+    /// is this random number.
     pub corrupted: Option<u64>,
-    /// Whether this is a copy that a duplicate element made, and not what was put in.
+    /// Whether this is a copy by a duplicate element, and not the original.
     pub copy: bool,
 }
 
@@ -112,9 +112,9 @@ pub struct Departure<T> {
 #[derive(Debug, Clone)]
 pub(crate) struct Transit<T> {
     pub(crate) packet: Packet<T>,
-    /// When it came to the chain.
+    /// When it entered the chain.
     pub(crate) entered: Instant,
-    /// When it came to the element that holds it, or leaves it.
+    /// When it entered or left the present element.
     pub(crate) at: Instant,
     pub(crate) delayed: Duration,
     pub(crate) corrupted: Option<u64>,
@@ -139,7 +139,7 @@ impl<T> Transit<T> {
         self.packet.size_bytes
     }
 
-    /// Sets CE. One that came with CE is not marked by this path.
+    /// Sets CE. A packet that arrived with CE does not count as marked by this path.
     pub(crate) fn mark(&mut self) {
         self.marked |= self.packet.ecn != Ecn::Congestion;
         self.packet.ecn = Ecn::Congestion;

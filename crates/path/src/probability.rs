@@ -1,4 +1,4 @@
-//! Probabilities, and the random numbers that decide by them.
+//! Probabilities, and the random numbers that apply them.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -8,21 +8,21 @@ use rand_pcg::Pcg64Mcg;
 #[error("probability {0} is not from 0 (never) to 1 (always)")]
 pub struct ProbabilityError(pub f64);
 
-/// How likely something is, from 0 (never) to 1 (always).
+/// A probability, from 0 (never) to 1 (always).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Probability {
-    /// The probability in units of 2^-64: a draw of 64 bits below it says yes.
+    /// The probability in units of 2^-64: true for a 64-bit draw below it.
     threshold: u128,
 }
 
 impl Probability {
-    /// It never happens.
+    /// Never happens.
     pub const NEVER: Probability = Probability { threshold: 0 };
 
-    /// A probability of 0 to 1.
+    /// A probability from 0 to 1.
     ///
     /// # Errors
-    /// [`ProbabilityError`] when it is outside of that or not a number.
+    /// [`ProbabilityError`] when it is out of range or not a number.
     pub fn new(probability: f64) -> Result<Self, ProbabilityError> {
         if !(0.0..=1.0).contains(&probability) {
             return Err(ProbabilityError(probability));
@@ -39,13 +39,12 @@ impl Probability {
     }
 }
 
-/// A sequence of random numbers that belongs to one element, so that what one element draws
-/// changes nothing in another.
+/// One element's sequence of random numbers, so that draws of one element do not affect another.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(Pcg64Mcg);
 
 impl Random {
-    /// The sequence of the element called `of` in a chain with this seed.
+    /// The sequence of the element `of` in a chain with this seed.
     pub(crate) fn new(seed: u64, of: &str) -> Self {
         // FNV-1a keeps the sequences of one seed apart.
         let name = of.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -54,7 +53,7 @@ impl Random {
         Random(Pcg64Mcg::seed_from_u64(seed ^ name))
     }
 
-    /// Whether it happens this time. What never happens takes no number from the sequence.
+    /// Whether it happens this time. A probability of 0 draws no number.
     pub(crate) fn decides(&mut self, probability: Probability) -> bool {
         probability.threshold > 0 && u128::from(self.bits()) < probability.threshold
     }
@@ -64,18 +63,18 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// From 0 to below 1, with 53 random bits.
+    /// Uniform from 0 to below 1, with 53 random bits.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / 2f64.powi(53)
     }
 
-    /// From 0 to `most`, each as likely.
+    /// Uniform from 0 to `most`.
     pub(crate) fn up_to(&mut self, most: u64) -> u64 {
-        // The error of not drawing again is below `most` / 2^64.
+        // The bias of not redrawing is below `most` / 2^64.
         ((u128::from(self.bits()) * (u128::from(most) + 1)) >> 64) as u64
     }
 
-    /// From the normal distribution of mean 0 and standard deviation 1.
+    /// Standard normal: mean 0 and standard deviation 1.
     pub(crate) fn normal(&mut self) -> f64 {
         rand_distr::Distribution::sample(&rand_distr::StandardNormal, &mut self.0)
     }

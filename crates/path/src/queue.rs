@@ -1,4 +1,4 @@
-//! Queues before a link, each by its discipline.
+//! Queues in front of a link, by discipline.
 
 mod codel;
 mod drop_tail;
@@ -18,11 +18,11 @@ use crate::occupancy::Occupancy;
 use crate::packet::Transit;
 use crate::sink::Sink;
 
-/// What waits for a link, and in which order and how much of it may. The packet that the link is
-/// sending is no longer in its queue.
+/// Packets waiting for a link, their order and their limit. The packet that the link is sending is no longer in its
+/// queue.
 #[derive(Debug)]
 pub enum Queue<T> {
-    /// First in, first out; what does not fit is dropped.
+    /// First in, first out; a packet that does not fit is dropped.
     DropTail(DropTail<T>),
     /// Random early detection.
     Red(Red<T>),
@@ -32,12 +32,12 @@ pub enum Queue<T> {
     Priority(Priority<T>),
 }
 
-/// A link that has nothing to send.
+/// An idle link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Idle {
     /// For how long.
     pub(crate) ns: u64,
-    /// Its rate now; nothing when it is unlimited.
+    /// Its rate now; `None` when it is unlimited.
     pub(crate) bits_per_s: Option<u64>,
 }
 
@@ -51,25 +51,25 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Packets and bytes waiting.
+    /// Packets and bytes queued.
     #[must_use]
     pub fn depth(&self) -> Tally {
         self.occupancy().held()
     }
 
-    /// The most packets and the most bytes that ever waited (not always at the same time).
+    /// The most packets and the most bytes ever queued (not always at the same time).
     #[must_use]
     pub fn high_water(&self) -> Tally {
         self.occupancy().high_water()
     }
 
-    /// What may wait.
+    /// The limit.
     #[must_use]
     pub fn limit(&self) -> Limit {
         self.occupancy().limit()
     }
 
-    /// For the packets that come from now on: what waits already stays, even beyond it.
+    /// Applies to new packets: queued ones stay, even beyond the limit.
     pub(crate) fn set_limit(&mut self, limit: Limit) {
         let occupancy = match self {
             Queue::DropTail(queue) => &mut queue.occupancy,
@@ -80,8 +80,8 @@ impl<T> Queue<T> {
         occupancy.set_limit(limit);
     }
 
-    /// A packet comes. When the link is idle, and so the queue empty, it is handed back to be sent
-    /// at once, unless the discipline drops it even so.
+    /// A packet arrives. When the link is idle, and so the queue empty, the packet is returned to be sent at once,
+    /// unless the discipline drops it.
     pub(crate) fn admit(
         &mut self,
         transit: Transit<T>,
@@ -96,7 +96,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The packet to be sent next, from `now` on.
+    /// The next packet to send, from `now` on.
     pub(crate) fn pop(&mut self, now: Instant, sink: &mut Sink<'_, T>) -> Option<Transit<T>> {
         match self {
             Queue::DropTail(queue) => queue.pop(),
@@ -106,7 +106,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes a packet out, whatever the discipline thinks of it.
+    /// Removes a packet, bypassing the discipline.
     pub(crate) fn take(&mut self) -> Option<Transit<T>> {
         match self {
             Queue::DropTail(queue) => queue.pop(),

@@ -1,10 +1,10 @@
-//! A constant rate, and time on a link without drift.
+//! A constant rate, and drift-free time on a link.
 
 use core::num::NonZeroU64;
 
 use wansan_trace::Instant;
 
-/// Nanobits in a byte: at `r` bits per second, `n` bytes take `n * NANOBITS_PER_BYTE / r` ns.
+/// Nanobits per byte: at `r` bits per second, `n` bytes take `n * NANOBITS_PER_BYTE / r` ns.
 pub(crate) const NANOBITS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
 /// Bits per second; never zero.
@@ -12,7 +12,7 @@ pub(crate) const NANOBITS_PER_BYTE: u128 = 8 * 1_000_000_000;
 pub struct Rate(NonZeroU64);
 
 impl Rate {
-    /// `bits_per_s` bits per second (1 Gbit/s is 10^9), or nothing when that is zero.
+    /// `bits_per_s` bits per second (1 Gbit/s is 10^9), or `None` for zero.
     #[must_use]
     pub const fn from_bits_per_s(bits_per_s: u64) -> Option<Self> {
         match NonZeroU64::new(bits_per_s) {
@@ -27,12 +27,12 @@ impl Rate {
         self.0.get()
     }
 
-    /// When `nanobits` that began at `start` have been sent.
+    /// When the transmission of `nanobits` that began at `start` ends.
     pub(crate) fn finish(self, start: Moment, nanobits: u128) -> Moment {
         let rate = self.bits_per_s();
         let nanobits = nanobits + u128::from(start.part);
         let (whole_ns, part) = match u64::try_from(nanobits) {
-            // What is usual: a processor divides 128 bits slowly.
+            // The usual case: a processor divides 128 bits slowly.
             Ok(nanobits) => (nanobits / rate, nanobits % rate),
             Err(_) => {
                 let rate = u128::from(rate);
@@ -47,16 +47,16 @@ impl Rate {
         }
     }
 
-    /// The nanobits that are sent from `from` until `end`.
+    /// Nanobits sent from `from` until `end`.
     pub(crate) fn sent(self, from: Instant, end: Moment) -> u128 {
         let whole_ns = u128::from(end.ns.saturating_sub(from.ns()));
         whole_ns * u128::from(self.bits_per_s()) + u128::from(end.part)
     }
 }
 
-/// A moment on one link's own clock: whole nanoseconds and `part`/rate of another one, where the
-/// rate is that of this nanosecond; `part` are the nanobits sent in it so far. The part is carried
-/// from packet to packet, so a busy link never drifts from its rate.
+/// A moment on one link's own clock: whole nanoseconds plus `part`/rate of another, where the rate is that of this
+/// nanosecond; `part` is the nanobits sent in it so far. The part carries over from packet to packet, so a busy link
+/// never drifts from its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment {
     pub(crate) ns: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Moment {
 impl Moment {
     pub(crate) const ZERO: Moment = Moment { ns: 0, part: 0 };
 
-    /// The first whole nanosecond that is not earlier: a packet is never out before it was sent.
+    /// The first whole nanosecond that is not earlier: no packet leaves before it was sent.
     pub(crate) fn rounded_up(self) -> Instant {
         Instant::from_ns(self.ns.saturating_add(u64::from(self.part > 0)))
     }

@@ -8,37 +8,36 @@ use wansan_trace::time::duration_ns;
 
 use crate::rate::{Moment, Rate};
 
-/// Steps that make no trace of a rate.
+/// Invalid steps of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RateTraceError {
-    /// There are none, or too many.
+    /// No steps, or too many.
     #[error("a rate trace has 1 to {max} steps, not {0}", max = RateTrace::MAX_STEPS)]
     Count(usize),
-    /// A step takes no time.
+    /// A step has no duration.
     #[error("step {0} has no duration")]
     NoTime(usize),
-    /// All in all it takes longer than time can count.
+    /// The total duration is too long.
     #[error("the rate trace is longer than {} days", RateTrace::MAX_PERIOD.as_secs() / 86_400)]
     TooLong,
-    /// Nothing would ever be sent.
+    /// All rates are 0.
     #[error("every rate is 0: at least one step needs a rate above 0")]
     NoRate,
 }
 
-/// Rates that follow each other, each for its time, and begin again after the last one. A rate of 0
-/// is a pause.
+/// Consecutive rates, each with its duration, repeated after the last one. A rate of 0 is a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateTrace {
     steps: Arc<[Step]>,
     period_ns: u64,
-    /// What is sent in a period.
+    /// Nanobits sent in a period.
     period_nanobits: u128,
     fastest: Rate,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
-    /// From the beginning of the period to the end of the step.
+    /// From the start of the period to the end of the step.
     until_ns: u64,
     bits_per_s: u64,
 }
@@ -46,10 +45,10 @@ struct Step {
 impl RateTrace {
     /// Most steps of a trace.
     pub const MAX_STEPS: usize = 1 << 16;
-    /// Longest time of all steps together.
+    /// Longest total duration.
     pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 
-    /// The trace of these steps: how long, and how many bits per second.
+    /// The trace of these steps: duration, and bits per second.
     ///
     /// # Errors
     /// [`RateTraceError`].
@@ -87,19 +86,19 @@ impl RateTrace {
         })
     }
 
-    /// After how long it begins again.
+    /// Length of a period.
     #[must_use]
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.period_ns)
     }
 
-    /// The rate over a whole period, in bits per second, rounded down.
+    /// The mean rate of a period, in bits per second, rounded down.
     #[must_use]
     pub fn mean_bits_per_s(&self) -> u64 {
         (self.period_nanobits / u128::from(self.period_ns)) as u64
     }
 
-    /// The greatest of its rates.
+    /// The maximum rate.
     #[must_use]
     pub fn fastest(&self) -> Rate {
         self.fastest
@@ -110,14 +109,14 @@ impl RateTrace {
         self.step(begun, at.ns()).0
     }
 
-    /// When `nanobits` that began at `start` have been sent.
+    /// When the transmission of `nanobits` that began at `start` ends.
     pub(crate) fn finish(&self, begun: Instant, start: Moment, nanobits: u128) -> Moment {
         if nanobits == 0 {
             return start;
         }
         let mut left = nanobits + u128::from(start.part);
-        // A whole period sends the same from any of its moments. One nanobit at least stays, so
-        // that what ends before a pause does not wait for its end.
+        // A whole period sends the same amount from any of its moments. At least one nanobit remains, so that a
+        // transmission that ends before a pause does not wait for its end.
         let periods = (left - 1) / self.period_nanobits;
         left -= periods * self.period_nanobits;
         let skipped_ns = periods.saturating_mul(u128::from(self.period_ns));
@@ -145,7 +144,7 @@ impl RateTrace {
         }
     }
 
-    /// The nanobits that are sent from `from` until `end`.
+    /// Nanobits sent from `from` until `end`.
     pub(crate) fn sent(&self, begun: Instant, from: Instant, end: Moment) -> u128 {
         let whole_ns = end.ns.saturating_sub(from.ns());
         let periods = whole_ns / self.period_ns;
@@ -188,7 +187,7 @@ mod tests {
         RateTrace::new(&[(ms(10), 8_000), (ms(5), 0), (ms(10), 16_000)]).unwrap()
     }
 
-    /// When so many bytes that begin so late in the period end.
+    /// When a transmission of `bytes` that begins at `start_us` of the period ends.
     fn end_us(start_us: u64, bytes: u128) -> u64 {
         let start = BEGUN + Duration::from_micros(start_us);
         let end = trace().finish(BEGUN, start.into(), bytes * NANOBITS_PER_BYTE);

@@ -17,23 +17,23 @@ impl From<Fate> for Verdict {
     }
 }
 
-/// Samples a chain and its elements for records, under names of their own.
+/// Samples a chain and its elements as records, under names of their own.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     id: NameId,
     elements: Vec<ElementState>,
 }
 
-/// What is remembered of one element.
+/// State of one element.
 #[derive(Debug, Clone, Copy)]
 struct ElementState {
     id: NameId,
-    /// Whether it has done anything.
+    /// Whether it has had any effect.
     acts: bool,
 }
 
 impl Sampler {
-    /// Of a chain with that name, such as `wan:forward`; its elements' follow it.
+    /// For a chain of that name, such as `wan:forward`; its elements' names have it as prefix.
     pub fn new<P>(name: &str, chain: &Chain<P>, recorder: &mut Recorder) -> Sampler {
         let id = recorder.name(name);
         let elements = chain.elements().map(|(element, _)| ElementState {
@@ -50,8 +50,8 @@ impl Sampler {
         self.id
     }
 
-    /// Records what the chain has done until now, and those of its elements that do anything.
-    /// `lateness_ns` says how much later than the chain has it packets left since the last sample.
+    /// Records the counters of the chain, and of its elements that have any effect. `lateness_ns`: delay between the
+    /// chain's departure times and the actual ones since the last sample.
     pub fn sample<P>(
         &mut self,
         now: Instant,

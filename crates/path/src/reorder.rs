@@ -1,4 +1,4 @@
-//! Packets that are held back, so that others overtake them.
+//! Packets held back, so that others overtake them.
 
 use core::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::limit::Limit;
 use crate::packet::Transit;
 use crate::probability::{Probability, Random};
 
-/// Holds back a share of the packets for some time, and lets the others pass at once.
+/// Holds back a share of packets for some time, and passes the others at once.
 #[derive(Debug)]
 pub struct Reorder<T> {
     share: Probability,
     by: Duration,
-    /// The longest that it ever was.
+    /// The longest time ever set.
     longest: Duration,
     random: Random,
     line: DelayLine<T>,
 }
 
 impl<T> Reorder<T> {
-    /// Holds back each packet with the probability `share`, for the time `by`. The same seed holds
-    /// back the same packets. `limit` only bounds the memory, as that of a [`crate::Delay`].
+    /// Holds back each packet with probability `share`, for the time `by`. The same seed holds back the same packets.
+    /// `limit` only bounds the memory, as that of a [`crate::Delay`].
     #[must_use]
     pub fn new(share: Probability, by: Duration, seed: u64, limit: Limit) -> Self {
         Reorder {
@@ -35,26 +35,26 @@ impl<T> Reorder<T> {
         }
     }
 
-    /// How likely a packet is held back.
+    /// Probability that a packet is held back.
     #[must_use]
     pub fn share(&self) -> Probability {
         self.share
     }
 
-    /// For how long it is.
+    /// How long it is held back.
     #[must_use]
     pub fn by(&self) -> Duration {
         self.by
     }
 
-    /// For the packets that come from now on. Those that are held back leave when they would have.
+    /// Applies to new packets. Those held back keep their departure times.
     pub(crate) fn set(&mut self, share: Probability, by: Duration) {
         self.share = share;
         self.by = by;
         self.longest = self.longest.max(by);
     }
 
-    /// The longest that any packet was ever held back.
+    /// The longest time that any packet was ever held back.
     pub(crate) fn longest_stay(&self) -> Duration {
         self.longest
     }

@@ -1,22 +1,22 @@
-//! Packets at single elements of a chain, for who captures them there.
+//! Packets at single elements of a chain, for captures there.
 
 use crate::packet::Departure;
 
-/// At which boundary of its element a packet was seen.
+/// The boundary of its element at which a packet was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Boundary {
-    /// It came to the element.
+    /// It entered the element.
     Ingress,
-    /// It went on, or the element dropped it.
+    /// It left the element, or was dropped by it.
     Egress,
 }
 
-/// A packet at an element that is watched ([`Chain::watch`](crate::Chain::watch)).
+/// A packet at a watched element ([`Chain::watch`](crate::Chain::watch)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting<T> {
-    /// The element's place in its chain, from 0.
+    /// The element's index in its chain, from 0.
     pub place: usize,
-    /// At which boundary.
+    /// The boundary.
     pub boundary: Boundary,
     /// The packet as if it left the path here: `departed` is the time of the sighting.
     pub packet: Departure<T>,

@@ -1,4 +1,4 @@
-//! Where elements put what they drop, and count what they do.
+//! Where elements put dropped packets, and count.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use wansan_trace::Instant;
 use crate::counters::{Deeds, Tally};
 use crate::packet::{Departure, Ecn, Fate, Transit};
 
-/// What a chain dropped since it began, by fate.
+/// A chain's drops since it began, by fate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Drops {
     pub(crate) by_loss: Tally,
@@ -16,7 +16,7 @@ pub(crate) struct Drops {
     pub(crate) by_outage: Tally,
 }
 
-/// One element's access to what its chain counts and hands out.
+/// One element's access to its chain's counters and departures.
 pub(crate) struct Sink<'a, T> {
     pub(crate) deeds: &'a mut Deeds,
     pub(crate) drops: &'a mut Drops,
@@ -24,7 +24,7 @@ pub(crate) struct Sink<'a, T> {
 }
 
 impl<T> Sink<'_, T> {
-    /// The packet leaves the path here, at the time at which it came to the element.
+    /// Drops the packet, at the time when it reached the element.
     pub(crate) fn drop(&mut self, transit: Transit<T>, fate: Fate) {
         let size_bytes = transit.size_bytes();
         match fate {
@@ -46,7 +46,7 @@ impl<T> Sink<'_, T> {
         transit.mark();
     }
 
-    /// The packet leaves the path at `at`, after it has waited here.
+    /// Drops the packet at `at`, after it waited here.
     pub(crate) fn drop_at(&mut self, mut transit: Transit<T>, at: Instant, fate: Fate) {
         transit.at = at;
         self.drop(transit, fate);

@@ -1,4 +1,4 @@
-//! What holds of every chain, whatever it is made of and whatever goes in.
+//! Invariants of every chain, for any elements and any packets.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wansan_path::{
 };
 use wansan_trace::Instant;
 
-/// A direction of a path as a plan would state it.
+/// A direction of a path as in a plan.
 #[derive(Debug, Clone, Copy)]
 struct Direction {
     loss: f64,
@@ -62,13 +62,13 @@ fn direction() -> impl Strategy<Value = Direction> {
         })
 }
 
-/// Packets: time since the one before, and size.
+/// Packets: time since the previous one, and size.
 fn packets() -> impl Strategy<Value = Vec<(u64, u32)>> {
     prop::collection::vec((prop_oneof![Just(0), 0..20_000u64], 1..9_000u32), 1..200)
 }
 
-/// Feeds the packets, polling as the documented order of calls says, and empties the chain, late
-/// by up to `late_ns`. The payload is the packet's number.
+/// Feeds the packets, polling in the documented order of calls, and empties the chain, late by up to `late_ns`. The
+/// payload is the packet's number.
 fn run(chain: &mut Chain<usize>, packets: &[(u64, u32)], late_ns: u64) -> Vec<Departure<usize>> {
     let mut left = Vec::new();
     let mut now_ns = 0;
@@ -130,8 +130,8 @@ proptest! {
     fn the_rate_is_never_exceeded(direction in direction(), packets in packets()) {
         let left = run(&mut direction.chain(), &packets, 0);
         let arrived = delivered(&left);
-        // Every window that ends with a packet and begins after one; departures are whole
-        // nanoseconds, so a window may seem one shorter than it was.
+        // Every window that ends with a packet and begins after one; departures are whole nanoseconds, so a window may
+        // seem one shorter than it was.
         for (begin, first) in arrived.iter().enumerate() {
             let mut sent_bits = 0u128;
             for later in &arrived[begin + 1..] {
@@ -208,7 +208,7 @@ proptest! {
             let lost = left.iter().filter(|left| left.fate == Fate::DroppedByLoss);
             lost.map(|left| left.packet.payload).collect()
         };
-        // Loss draws once per packet: what the rest of the path is like makes no difference.
+        // Loss draws once per packet: the rest of the path makes no difference.
         let elsewhere = Direction { queue: Limit::packets(1), ..direction };
         prop_assert_eq!(lost(direction), lost(elsewhere));
     }

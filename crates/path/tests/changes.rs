@@ -1,4 +1,4 @@
-//! What holds of every path while it is changed at any time.
+//! Invariants of every path under changes at any time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use wansan_path::{
 };
 use wansan_trace::Instant;
 
-/// What happens to a path at a moment.
+/// An event on a path.
 #[derive(Debug, Clone)]
 enum Event {
     Packet {
@@ -21,7 +21,7 @@ enum Event {
     Change(Change),
 }
 
-/// Events, each with the time since the one before.
+/// Events, each with the time since the previous one.
 type Course = Vec<(u64, Event)>;
 
 fn probability() -> impl Strategy<Value = Probability> {
@@ -108,7 +108,7 @@ fn discipline() -> impl Strategy<Value = Discipline> {
     ]
 }
 
-/// A path; one that reorders when it may.
+/// Effects of a path; with reordering if `reorders`.
 fn effects(reorders: bool) -> impl Strategy<Value = Effects> {
     let share = if reorders { 0.0..0.3f64 } else { 0.0..1e-300 };
     let discipline = if reorders {
@@ -175,8 +175,8 @@ fn course(reorders: bool) -> impl Strategy<Value = Course> {
     prop::collection::vec((gap_ns, event), 1..200)
 }
 
-/// Lets the course happen and the chain empty itself, polling before each packet, and before each
-/// change unless `lazily`. The payload is the packet's number.
+/// Runs the course until the chain is empty, polling before each packet, and before each change unless `lazily`. The
+/// payload is the packet's number.
 fn run(chain: &mut Chain<usize>, course: &Course, lazily: bool) -> Vec<Departure<usize>> {
     let mut left = Vec::new();
     let mut now = Instant::ZERO;
@@ -200,11 +200,11 @@ fn run(chain: &mut Chain<usize>, course: &Course, lazily: bool) -> Vec<Departure
                 };
                 chain.enqueue(now, packet);
             }
-            // A delay shorter than the jitter is refused, and then nothing is changed.
+            // A delay shorter than the jitter is rejected, and nothing is changed.
             Event::Change(change) => drop(chain.apply(now, change)),
         }
         if !lazily {
-            // What was dropped is no longer held and has its fate already.
+            // Dropped packets are no longer held and have their fate already.
             assert_conserved(&chain.counters(now));
             assert_elements_agree(chain, now);
         }
@@ -234,7 +234,7 @@ fn assert_conserved(counters: &Counters) {
     assert_eq!(sum(&[counters.entered, counters.duplicated]), sum(&fates));
 }
 
-/// What leaves the last element is what is delivered.
+/// Departures from the last element are the deliveries.
 fn assert_elements_agree(chain: &Chain<usize>, now: Instant) {
     let counters = chain.counters(now);
     let last = chain.element_counters(now).last().unwrap();
@@ -301,7 +301,7 @@ fn at_us(us: u64) -> Instant {
     Instant::from_ns(us * 1_000)
 }
 
-/// When all that is in the chain departs, by number, in microseconds.
+/// Departures of all packets in the chain: number, fate and time in microseconds.
 fn departures_us(chain: &mut Chain<usize>) -> Vec<(usize, Fate, u64)> {
     std::iter::from_fn(|| chain.poll(Instant::FAR_FUTURE))
         .map(|left| (left.packet.payload, left.fate, left.departed.ns() / 1_000))
@@ -318,10 +318,10 @@ fn the_packet_being_sent_finishes_at_the_new_rate() {
     for number in 0..2 {
         chain.enqueue(Instant::ZERO, Packet::new(1_000, number));
     }
-    // 400 of 1000 bytes are sent; 600 are left at a tenth of the rate.
+    // 400 of 1000 bytes are sent; 600 remain at a tenth of the rate.
     let slow = Rate::from_bits_per_s(800_000).unwrap();
     chain.apply(at_us(400), Change::Rate(slow.into())).unwrap();
-    // Of those, 100 by now; 500 are left, and then the other packet, at the first rate.
+    // Of those, 100 by now; 500 remain, and then the other packet, at the first rate.
     chain
         .apply(at_us(1_400), Change::Rate(byte_per_us()))
         .unwrap();
@@ -438,8 +438,7 @@ fn a_smaller_queue_loses_nothing_that_waits() {
     assert_eq!(fates, expected);
 }
 
-/// Lets 1,000 packets come from `from_us` on, `gap_ns` apart, and counts all that are delivered
-/// then or were before.
+/// Sends 1,000 packets from `from_us` on, `gap_ns` apart, and counts all deliveries by then.
 fn delivered_after_a_thousand(chain: &mut Chain<usize>, from_us: u64, gap_ns: u64) -> u64 {
     for number in 0..1_000 {
         let now = at_us(from_us) + Duration::from_nanos(gap_ns * number as u64);
@@ -463,7 +462,7 @@ fn a_shorter_delay_holds_a_faster_link_behind_what_came_before() {
     let at = at_us(1_000);
     chain.apply(at, Change::Delay(Duration::ZERO)).unwrap();
     chain.apply(at, Change::Rate(fast.into())).unwrap();
-    // All 1.5 MB wait on the line until the first packet leaves it, at 21 ms.
+    // All 1.5 MB are on the line until the first packet leaves it, at 21 ms.
     assert_eq!(delivered_after_a_thousand(&mut chain, 1_000, 1_500), 1_001);
 }
 

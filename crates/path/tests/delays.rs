@@ -1,4 +1,4 @@
-//! Delays as they are distributed.
+//! Distributions of delays.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use wansan_trace::Instant;
 
 const PACKETS: usize = 100_000;
 
-/// Delays of packets that come a second apart, so that none meets another, in milliseconds, sorted.
+/// Delays of packets that arrive a second apart, so that they do not interact, in milliseconds, sorted.
 fn delays_ms(delay: Duration, distribution: Distribution, seed: u64) -> Vec<f64> {
     let effects = Effects {
         delay,
@@ -31,7 +31,7 @@ fn delays_ms(delay: Duration, distribution: Distribution, seed: u64) -> Vec<f64>
     delays
 }
 
-/// Checks mean, standard deviation and Kolmogorov's distance.
+/// Checks mean, standard deviation and Kolmogorov distance.
 fn check(about: &str, delays: &[f64], mean: f64, deviation: f64, below: impl Fn(f64) -> f64) {
     let n = delays.len() as f64;
     let sample_mean = delays.iter().sum::<f64>() / n;
@@ -56,7 +56,7 @@ fn check(about: &str, delays: &[f64], mean: f64, deviation: f64, below: impl Fn(
         (sample_deviation / deviation - 1.0).abs() < 0.02,
         "{about}: deviation {sample_deviation}, expected {deviation}"
     );
-    // Kolmogorov's distance is beyond this once in a thousand times; the seeds are fixed.
+    // The Kolmogorov distance exceeds this once in a thousand times; the seeds are fixed.
     assert!(distance < 1.95 / n.sqrt(), "{about}: distance {distance}");
 }
 
@@ -130,7 +130,7 @@ fn normal_truncated_at_zero() {
 
 #[test]
 fn empirical() {
-    // Half of the packets from −1 to 0 ms, half from 0 to 4 ms, evenly.
+    // Half of the packets uniform from −1 to 0 ms, half from 0 to 4 ms.
     let quantiles = Quantiles::new(vec![-1_000_000, 0, 4_000_000]).unwrap();
     let distribution = Distribution::Empirical(quantiles);
     let mean = (-0.5 + 2.0) / 2.0;
@@ -150,7 +150,7 @@ fn empirical() {
     }
 }
 
-/// The numbers of packets, one each 100 µs, in the order of their arrival.
+/// Packet numbers, one each 100 µs, in order of arrival.
 fn order(effects: &Effects) -> Vec<u64> {
     let mut chain = effects.chain(9).unwrap();
     let mut arrived = Vec::new();
@@ -202,7 +202,7 @@ fn what_is_held_back_is_overtaken_by_as_many_as_come_meanwhile() {
             0 => {}
             overtakers => {
                 held_back += 1;
-                // Five come within 550 µs; fewer overtake when one of them is held back too.
+                // Five arrive within 550 µs; fewer overtake when one of them is held back too.
                 assert!(
                     (3..=5).contains(&overtakers),
                     "{overtakers} before {number}"

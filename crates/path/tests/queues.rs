@@ -14,7 +14,7 @@ fn at_us(us: u64) -> Instant {
     Instant::from_ns(us * 1_000)
 }
 
-/// A path on which a packet takes a millisecond.
+/// A path on which a packet's transmission takes a millisecond.
 fn chain(discipline: Discipline, queue_limit: Limit) -> Chain<u64> {
     let effects = Effects {
         capacity: Rate::from_bits_per_s(8_000_000).unwrap().into(),
@@ -25,7 +25,7 @@ fn chain(discipline: Discipline, queue_limit: Limit) -> Chain<u64> {
     effects.chain(1).unwrap()
 }
 
-/// Sends `packets`, one each `gap_us`, and gives back all that left.
+/// Sends `packets`, one each `gap_us`, and returns all departures.
 fn load(chain: &mut Chain<u64>, packets: u64, gap_us: u64, ecn: Ecn) -> Vec<Departure<u64>> {
     let mut left = Vec::new();
     for number in 0..packets {
@@ -49,9 +49,9 @@ fn codel(ecn: bool) -> Chain<u64> {
     chain(Discipline::CoDel(parameters), Limit::packets(10_000))
 }
 
-/// Two packets come for each that is sent, so packet k is at the head at k ms and has waited for
-/// k / 2 ms: 5 ms at 10 ms. An interval later, at 110 ms, the first one goes, the next after
-/// 100 ms / √1, then / √2, √3, √4 and √5, each at the first millisecond that is not earlier.
+/// Two packets arrive per packet sent, so packet k is at the head at k ms and has waited for k / 2 ms: 5 ms at 10 ms.
+/// An interval later, at 110 ms, the first one goes, the next after 100 ms / √1, then / √2, √3, √4 and √5, each at the
+/// first millisecond that is not earlier.
 const CODEL_SIGNALS_MS: [u64; 6] = [110, 210, 281, 339, 389, 434];
 
 #[test]
@@ -73,7 +73,7 @@ fn codel_marks_at_the_same_times() {
     let left = load(&mut codel(true), 860, 500, Ecn::Capable0);
     assert!(left.iter().all(|left| left.fate == Fate::Delivered));
     let marks = left.iter().filter(|left| left.marked);
-    // A marked packet is sent, and leaves a millisecond after it was taken from the queue.
+    // A marked packet is sent, and leaves a millisecond after it was dequeued.
     let times: Vec<u64> = marks
         .map(|mark| mark.departed.ns() / 1_000_000 - 1)
         .collect();
@@ -82,7 +82,7 @@ fn codel_marks_at_the_same_times() {
 
 #[test]
 fn codel_leaves_a_good_queue_alone() {
-    // Bursts of eight packets that are gone before the next one: a queue, but no standing one.
+    // Bursts of eight packets that have left before the next burst: a queue, but no standing one.
     let mut chain = codel(false);
     for burst in 0..200 {
         let now = at_us(burst * 9_000);
@@ -103,7 +103,7 @@ fn red_holds_the_average_between_its_thresholds() {
         weight: 0.02,
         ..RedParameters::new(Unit::Packets, 5.0, 15.0)
     };
-    // A twentieth more than the link carries: RED has to drop one packet in 21.
+    // 5 % more than the link's capacity: RED has to drop one packet in 21.
     let mut chain = chain(Discipline::Red(parameters), Limit::packets(100));
     let left = load(&mut chain, 50_000, 952, Ecn::NotCapable);
     let drops = left.iter().filter(|left| left.fate != Fate::Delivered);
@@ -134,7 +134,7 @@ fn red_marks_the_capable_and_drops_the_others() {
 #[test]
 fn priority_sends_the_lower_class_first_and_pushes_out_the_higher() {
     let mut chain = chain(Discipline::Priority(3), Limit::packets(3));
-    // The first one is being sent; then class and number of what comes, in order.
+    // The first one is being sent; then class and number of arrivals, in order.
     let coming = [
         (2, 0),
         (2, 1),
@@ -155,7 +155,7 @@ fn priority_sends_the_lower_class_first_and_pushes_out_the_higher() {
     let left: Vec<_> = std::iter::from_fn(|| chain.poll(Instant::FAR_FUTURE))
         .map(|left| (left.packet.payload, left.departed.ns() / 1_000_000))
         .collect();
-    // 1, 2, 3 fill it; 4 pushes out 3, 5 pushes out 1, 6 pushes out 4; 7 finds nobody behind it.
+    // 1, 2, 3 fill it; 4 displaces 3, 5 displaces 1, 6 displaces 4; 7 finds none behind it.
     let dropped = [(3, 0), (1, 0), (4, 0), (7, 0)];
     let sent = [(0, 1), (5, 2), (6, 3), (2, 4)];
     assert_eq!(left, [dropped, sent].concat());
@@ -185,8 +185,7 @@ fn links_keep_their_rate() {
     }
 }
 
-/// What is seen at a link: all that comes, and of that what goes on when it was sent, and what its queue
-/// has no room for.
+/// Sightings at a link: all arrivals, then departures when they were sent, and drops of the full queue.
 #[test]
 fn a_watched_link_shows_both_its_sides() {
     let effects = Effects {
@@ -215,7 +214,7 @@ fn a_watched_link_shows_both_its_sides() {
     }
     let on = Fate::Delivered;
     assert_eq!(seen[0], [(0, 0, on), (1, 0, on), (2, 0, on)]);
-    // One is sent and one waits; each takes a millisecond, and the delay is not seen here.
+    // One is sent and one waits; each takes a millisecond, and the delay is not visible here.
     assert_eq!(
         seen[1],
         [(2, 0, Fate::DroppedByQueue), (0, 1, on), (1, 2, on)]

@@ -1,4 +1,4 @@
-//! Lanes choose between two pipes, each with a rate and a delay, beside what others choose by.
+//! Lanes choose between two pipes with a rate and a delay each, compared with other policies.
 
 mod policy;
 
@@ -36,18 +36,18 @@ impl Pipe {
     }
 }
 
-/// What share of both pipes' rates so many requests at a time get, once it is warm.
+/// The share of both pipes' rates that `parallel` requests at a time reach after warm-up.
 fn share(policy: Policy, pipes: [Pipe; 2], bytes: u64, parallel: u64) -> f64 {
     let sum: f64 = pipes.iter().map(|pipe| pipe.bytes_per_ns).sum();
     rate(policy, pipes, bytes, parallel) / sum
 }
 
-/// Bytes per ns of so many requests at a time.
+/// Bytes per ns of `parallel` requests at a time.
 fn rate<const N: usize>(policy: Policy, pipes: [Pipe; N], bytes: u64, parallel: u64) -> f64 {
     run(policy, pipes, bytes, parallel, &mut |_, _| {})
 }
 
-/// The same where `change` sees each pipe's state before it takes a request.
+/// As [`rate`], where `change` sees each pipe's state before it takes a request.
 fn run<const N: usize>(
     policy: Policy,
     mut pipes: [Pipe; N],
@@ -89,7 +89,7 @@ fn run<const N: usize>(
     done_bytes as f64 / (end - warm_up).as_nanos() as f64
 }
 
-/// As many as fill both pipes while the slower one answers, with a margin.
+/// Enough requests to fill both pipes while the slower one answers, with a margin.
 fn enough(pipes: &[Pipe; 2], bytes: u64, margin: f64) -> u64 {
     let longest_ns = pipes
         .iter()
@@ -102,7 +102,7 @@ fn enough(pipes: &[Pipe; 2], bytes: u64, margin: f64) -> u64 {
 #[test]
 fn the_cheapest_fills_both_pipes() {
     let mut worst = (f64::INFINITY, String::new());
-    // Of the cheapest, and of the others.
+    // Of the policy by cost, and of the others.
     let (mut sums, mut cells) = ([0.0; 4], 0.0);
     for rates in [1.0, 2.0, 5.0, 10.0] {
         for delays in [1.0, 5.0, 16.0, 50.0] {
@@ -167,8 +167,8 @@ fn two_routes_are_as_good_as_the_better_one() {
     assert!(worst.0 >= 0.98, "{worst:?}");
 }
 
-/// Rates and delays that change at random, every 200 ms to 2 s: what is queued when a rate falls to a tenth waits for
-/// that route, so the mean of all is held to a bound.
+/// Rates and delays change at random, every 200 ms to 2 s: requests that are queued when a rate falls to a tenth wait
+/// for that route, so only the mean is bounded.
 #[test]
 fn changes_are_learned() {
     let mut shares = Vec::new();
@@ -179,7 +179,7 @@ fn changes_are_learned() {
         let mut sum = [0.0, 0.0];
         let mut since_ns = 0;
         let mut change = |now_ns: u64, pipes: &mut [Pipe; 2]| {
-            // What both can carry, over the time that is measured.
+            // What both can carry during the measured time.
             let from = since_ns.max(2_000_000_000);
             if now_ns > from {
                 let both: f64 = pipes.iter().map(|pipe| pipe.bytes_per_ns).sum();
@@ -205,8 +205,8 @@ fn changes_are_learned() {
     assert!(mean >= 0.9, "{mean} of {shares:?}");
 }
 
-/// A route that goes on to answer, but with a hundredth of its rate and twenty times its delay (a grey failure): no more
-/// than what is under way there waits for it.
+/// A route that still answers, with a hundredth of its rate and twenty times its delay (grey failure): only requests
+/// already in flight there wait for it.
 #[test]
 fn a_route_that_is_slow_but_alive_is_noticed_by_its_completions() {
     const ILL_NS: u64 = 2_000_000_000;
@@ -227,11 +227,11 @@ fn a_route_that_is_slow_but_alive_is_noticed_by_its_completions() {
     assert!(control < 0.5, "{control}: the route is not slow");
 }
 
-/// A route whose rate falls to a quarter, or whose delay grows tenfold, and one that gets better: a second later both carry what
-/// they have.
+/// A route whose rate falls to a quarter, whose delay grows tenfold, or that improves: a second later both routes are
+/// used at capacity.
 #[test]
 fn a_change_is_learned_within_a_second() {
-    // What is measured begins a second later.
+    // Measurement starts a second later.
     const CHANGED_NS: u64 = 1_000_000_000;
     let routes = [(100.0, 16.0), (25.0, 16.0), (100.0, 1.6)];
     for (before, after) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
@@ -249,7 +249,7 @@ fn a_change_is_learned_within_a_second() {
     }
 }
 
-/// One I/O at a time, and a far route, tried now and then, that becomes nearer than the other one.
+/// One I/O at a time: a far route that is probed now and then becomes nearer than the other.
 #[test]
 fn an_idle_route_that_gets_better_is_found() {
     const CHANGED_NS: u64 = 500_000_000;
@@ -258,7 +258,8 @@ fn an_idle_route_that_gets_better_is_found() {
             pipes[1].delay_ns = 0.1e6;
         }
     };
-    // It takes 6 ms for each of two, and is found after a hundred times that, by the time from which is measured.
+    // A probe takes 6 ms for each of two requests; the next one comes a hundred times that later, before measurement
+    // starts.
     let pipes = [Pipe::new(200.0, 1.0), Pipe::new(200.0, 3.0)];
     let both = run(Policy::Cheapest, pipes, 4096, 1, &mut change);
     let alone = rate(Policy::Cheapest, [Pipe::new(200.0, 0.1)], 4096, 1);

@@ -1,4 +1,4 @@
-//! Which route takes the next request: by lanes, and as others choose.
+//! Which route takes the next request: by lanes, and by other policies.
 
 use wansan_multipath::{Lane, Sent};
 use wansan_trace::Instant;
@@ -6,17 +6,17 @@ use wansan_trace::Instant;
 /// How a route is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// The route on which all requests together are expected to be done first.
+    /// The route that is expected to complete all requests together first.
     Cheapest,
-    /// The next in turn.
+    /// Round robin.
     RoundRobin,
     /// The one with the fewest requests in flight: NVMe's `queue-depth`, dm-multipath's `queue-length`.
     QueueDepth,
-    /// In proportion to the inverse of the smoothed latencies, as proposed for NVMe (`latency`).
+    /// In proportion to the inverse of smoothed latencies, as proposed for NVMe (`latency`).
     Latency,
 }
 
-/// What is known of all routes.
+/// State of all routes.
 #[derive(Debug)]
 pub(crate) struct Selector {
     policy: Policy,
@@ -29,12 +29,12 @@ struct Route {
     lane: Lane,
     open: u64,
     smoothed_ns: Option<f64>,
-    /// What it is owed, of [`Policy::Latency`].
+    /// Credit of [`Policy::Latency`].
     credit: f64,
 }
 
 impl Selector {
-    /// Of so many routes.
+    /// A selector over `routes` routes.
     pub(crate) fn new(policy: Policy, routes: usize) -> Selector {
         Selector {
             policy,
@@ -43,7 +43,7 @@ impl Selector {
         }
     }
 
-    /// The route that takes a request of so many bytes; `None` while it has to wait.
+    /// The route for a request of `bytes`; `None` while the request must wait.
     pub(crate) fn choose(&mut self, bytes: u64, now: Instant) -> Option<usize> {
         let count = self.routes.len();
         let in_turn = (0..count).map(|step| (self.turn + step) % count);
@@ -69,13 +69,13 @@ impl Selector {
         Some(place)
     }
 
-    /// A request goes over a route.
+    /// Counts a request as sent on a route.
     pub(crate) fn send(&mut self, place: usize, bytes: u64, now: Instant) -> Sent {
         self.routes[place].open += 1;
         self.routes[place].lane.send(bytes, now)
     }
 
-    /// It was done there, and took so long.
+    /// Counts a request as completed there after `took_ns`.
     pub(crate) fn complete(&mut self, place: usize, sent: Sent, took_ns: f64, now: Instant) {
         let route = &mut self.routes[place];
         route.open -= 1;

@@ -2,15 +2,15 @@
 
 use crate::probability::{Probability, ProbabilityError, Random};
 
-/// Parameters that make no channel.
+/// Invalid parameters of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum GilbertElliottError {
     /// One of the four is no probability.
     #[error("{parameter}: {error}")]
     NoProbability {
-        /// Which one.
+        /// Its name.
         parameter: &'static str,
-        /// What it is.
+        /// The error.
         error: ProbabilityError,
     },
     /// It never leaves the bad state, so it has no mean.
@@ -20,8 +20,8 @@ pub enum GilbertElliottError {
 
 /// A channel of two states, good and bad (Gilbert 1960, Elliott 1963).
 ///
-/// Each packet is lost with the probability of the state in which it finds the channel; after it
-/// the channel moves from good to bad with probability `p`, and from bad to good with `r`.
+/// Each packet is lost with the probability of the channel's state; after it the channel moves from good to bad with
+/// probability `p`, and from bad to good with `r`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GilbertElliott {
     p: Probability,
@@ -31,9 +31,9 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// A channel with these four probabilities. In the field's usual letters loss in the good state
-    /// is 1 − k, and in the bad state 1 − h; Gilbert's own channel loses nothing in the good state,
-    /// and the simplest one everything in the bad state.
+    /// A channel with these four probabilities. In the usual notation, loss is 1 − k in the good state and 1 − h in the
+    /// bad state; Gilbert's own channel loses nothing in the good state, and the simplest one everything in the bad
+    /// state.
     ///
     /// # Errors
     /// [`GilbertElliottError`] when one is no probability, or when `p` is not 0 but `r` is.
@@ -65,7 +65,7 @@ impl GilbertElliott {
         [self.p, self.r, self.loss_in_good, self.loss_in_bad]
     }
 
-    /// The share of the time (in packets) that the channel is in its bad state: p / (p + r).
+    /// Share of time (in packets) in the bad state: p / (p + r).
     #[must_use]
     pub fn bad_share(&self) -> f64 {
         let p = self.p.value();
@@ -75,21 +75,21 @@ impl GilbertElliott {
         p / (p + self.r.value())
     }
 
-    /// The share of the packets that is lost in the long run.
+    /// The long-term loss rate.
     #[must_use]
     pub fn mean_loss(&self) -> f64 {
         let bad = self.bad_share();
         (1.0 - bad) * self.loss_in_good.value() + bad * self.loss_in_bad.value()
     }
 
-    /// How many packets in a row are lost, on average, once one is; 0 when none ever is, and
-    /// infinite when all are. For Gilbert's simplest channel it is 1 / r.
+    /// Mean number of consecutive losses; 0 without any loss, and infinite when all packets are lost. For Gilbert's
+    /// simplest channel it is 1 / r.
     #[must_use]
     pub fn mean_burst_packets(&self) -> f64 {
         let (p, r) = (self.p.value(), self.r.value());
         let (good, bad) = (self.loss_in_good.value(), self.loss_in_bad.value());
         let in_bad = self.bad_share();
-        // The share of the packets that are the first of a burst: lost after one that was not.
+        // The share of packets that start a burst: lost after one that was not.
         let after_good = (1.0 - in_bad) * (1.0 - good) * ((1.0 - p) * good + p * bad);
         let after_bad = in_bad * (1.0 - bad) * (r * good + (1.0 - r) * bad);
         match self.mean_loss() {
@@ -117,7 +117,7 @@ mod tests {
 
     const PACKETS: u32 = 1_000_000;
 
-    /// Lost packets and bursts of a million.
+    /// Lost packets and bursts out of a million.
     fn run(channel: GilbertElliott, seed: u64) -> (f64, f64) {
         let mut loss = Loss::new(LossModel::GilbertElliott(channel), seed);
         let (mut lost, mut bursts, mut in_burst) = (0u32, 0u32, false);

@@ -1,11 +1,11 @@
-//! Loss of chosen packets.
+//! Loss of listed packets.
 
 use std::sync::Arc;
 
-/// A list that is none.
+/// An invalid list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ListedError {
-    /// Packets count from 1.
+    /// Packets are numbered from 1.
     #[error("the list of lost packets names packet 0: packets are numbered from 1")]
     Zero,
     /// The list is too long.
@@ -13,18 +13,18 @@ pub enum ListedError {
     TooMany(usize),
 }
 
-/// The packets with these numbers are lost. The first packet that comes to the element is number 1.
+/// The packets with these numbers are lost. The first packet at the element is number 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed(Arc<[u64]>);
 
 impl Listed {
-    /// The longest list.
+    /// Most numbers in a list.
     pub const MAX_PACKETS: usize = 1 << 20;
 
-    /// A list in any order; a number that is there twice counts once.
+    /// A list in any order; duplicates count once.
     ///
     /// # Errors
-    /// [`ListedError`] when it has a 0 or more than [`Listed::MAX_PACKETS`] numbers.
+    /// [`ListedError`] when it contains 0 or more than [`Listed::MAX_PACKETS`] numbers.
     pub fn new(mut numbers: Vec<u64>) -> Result<Self, ListedError> {
         if numbers.len() > Listed::MAX_PACKETS {
             return Err(ListedError::TooMany(numbers.len()));

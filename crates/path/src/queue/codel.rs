@@ -10,20 +10,20 @@ use crate::limit::Limit;
 use crate::packet::{Fate, Transit};
 use crate::sink::Sink;
 
-/// What a CoDel queue goes by.
+/// Parameters of a CoDel queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoDelParameters {
     /// Sojourn time that a standing queue may have (RFC 8289 §4.4: 5 ms).
     pub target: Duration,
-    /// How long it may be exceeded, about the longest usual round-trip time (§4.3: 100 ms).
+    /// How long it may be exceeded, about the longest typical round-trip time (§4.3: 100 ms).
     pub interval: Duration,
-    /// Largest packet, in bytes: while no more than that waits, nothing is dropped.
+    /// Largest packet, in bytes: with no more than that queued, nothing is dropped.
     pub largest_packet_bytes: u32,
     /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
 }
 
-/// Parameters that make no CoDel queue.
+/// Invalid parameters of a CoDel queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("target {target:?} is not below the interval {interval:?}")]
 pub struct CoDelError {
@@ -34,7 +34,7 @@ pub struct CoDelError {
 }
 
 impl CoDelParameters {
-    /// The RFC's own: 5 ms in 100 ms; no ECN.
+    /// The RFC's defaults: 5 ms in 100 ms; no ECN.
     #[must_use]
     pub fn new(largest_packet_bytes: u32) -> Self {
         CoDelParameters {
@@ -46,21 +46,20 @@ impl CoDelParameters {
     }
 }
 
-/// A queue that drops from its head while packets have waited too long for too long.
+/// A queue that drops from its head while the sojourn time has exceeded the target for too long.
 ///
-/// Once every packet of an `interval` has waited for `target` or more, it drops one, and then one
-/// after `interval` / √1, / √2, / √3 and so on for as long as that stays so (§3.3). What the limit has
-/// no room for is dropped as by a drop-tail queue.
+/// Once every packet of an `interval` has waited for `target` or more, it drops one, and then one after `interval` /
+/// √1, / √2, / √3 and so on while that lasts (§3.3). Packets beyond the limit are dropped as by a drop-tail queue.
 #[derive(Debug)]
 pub struct CoDel<T> {
     waiting: DropTail<T>,
     parameters: CoDelParameters,
-    /// When the sojourn time will have been above the target for an interval, if it is above it.
+    /// When the sojourn time will have been above the target for an interval, if it is above it now.
     first_above: Option<Instant>,
     dropping: bool,
-    /// When to drop next, in the dropping state.
+    /// Time of the next drop, in the dropping state.
     drop_next: Instant,
-    /// Drops since the dropping state was entered, and at the time when it was last entered.
+    /// Drops since the dropping state was entered, and the value when it was last entered.
     count: u32,
     last_count: u32,
 }
@@ -103,7 +102,7 @@ impl<T> CoDel<T> {
         sink: &mut Sink<'_, T>,
     ) -> Option<Transit<T>> {
         if idle.is_some() {
-            // It leaves the queue as it comes, so the queue is good.
+            // It passes straight through, so there is no standing queue.
             self.first_above = None;
             self.dropping = false;
         }
@@ -133,7 +132,7 @@ impl<T> CoDel<T> {
                 (head, _) = self.take(now);
             }
             self.dropping = true;
-            // If the dropping state was left not long ago, its rate of drops was about right.
+            // If the dropping state was left recently, its drop rate was about right.
             let since = self.count.saturating_sub(self.last_count);
             let lately = now - self.drop_next < 16 * self.parameters.interval;
             self.count = if since > 1 && lately { since } else { 1 };
@@ -144,7 +143,7 @@ impl<T> CoDel<T> {
         head
     }
 
-    /// Takes the head, and says whether it may be dropped: the RFC's `dodequeue`.
+    /// Removes the head, and returns whether it may be dropped: the RFC's `dodequeue`.
     fn take(&mut self, now: Instant) -> (Option<Transit<T>>, bool) {
         let Some(head) = self.waiting.pop() else {
             self.first_above = None;
@@ -164,7 +163,7 @@ impl<T> CoDel<T> {
         (Some(head), now >= first_above)
     }
 
-    /// Marks the packet and gives it back, or drops it.
+    /// Marks and returns the packet, or drops it.
     fn signal(
         &mut self,
         head: &mut Option<Transit<T>>,
@@ -180,10 +179,9 @@ impl<T> CoDel<T> {
         None
     }
 
-    /// When the drop after one at `at` is due.
+    /// Time of the next drop after one at `at`.
     fn control_law(&self, at: Instant) -> Instant {
-        // Both the root and the quotient are rounded correctly by IEEE 754, so every machine gets
-        // the same.
+        // IEEE 754 rounds both root and quotient correctly, so every machine gets the same.
         let interval_ns = duration_ns(self.parameters.interval) as f64;
         at + Duration::from_nanos((interval_ns / f64::from(self.count).sqrt()) as u64)
     }

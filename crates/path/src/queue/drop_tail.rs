@@ -8,8 +8,8 @@ use crate::occupancy::Occupancy;
 use crate::packet::{Fate, Transit};
 use crate::sink::Sink;
 
-/// First in, first out; what does not fit is dropped. The packet that the link is sending is no
-/// longer in it.
+/// First in, first out; a packet that does not fit is dropped. The packet that the link is sending is no longer in the
+/// queue.
 #[derive(Debug)]
 pub struct DropTail<T> {
     waiting: VecDeque<Transit<T>>,
@@ -17,8 +17,7 @@ pub struct DropTail<T> {
 }
 
 impl<T> DropTail<T> {
-    /// An empty queue that holds at most `limit`. A limit of zero drops whatever comes while the
-    /// link is sending.
+    /// An empty queue of at most `limit`. A limit of zero drops every arrival while the link is sending.
     #[must_use]
     pub fn new(limit: Limit) -> Self {
         DropTail {
@@ -44,7 +43,7 @@ impl<T> DropTail<T> {
         None
     }
 
-    /// Puts a packet at the end, whether or not it is within the limit.
+    /// Appends a packet, within the limit or not.
     pub(super) fn push(&mut self, transit: Transit<T>) {
         self.occupancy.add(transit.size_bytes());
         self.waiting.push_back(transit);
@@ -56,7 +55,7 @@ impl<T> DropTail<T> {
         Some(transit)
     }
 
-    /// Takes the packet that came last.
+    /// Removes the last packet.
     pub(super) fn pop_last(&mut self) -> Option<Transit<T>> {
         let transit = self.waiting.pop_back()?;
         self.occupancy.take(transit.size_bytes());

@@ -7,12 +7,12 @@ use crate::occupancy::Occupancy;
 use crate::packet::{Fate, Transit};
 use crate::sink::Sink;
 
-/// Classes that share one limit. A packet waits while any of a lower class number does, and leaves
-/// in order of coming within its class.
+/// Classes with one common limit. A packet waits while any of a lower class number does; within its class the order is
+/// first in, first out.
 ///
-/// When it is full, a packet pushes out those of higher class numbers, the highest class first and
-/// of it the packet that came last, until it fits; when that is not enough it is dropped itself, and
-/// then it pushes out none. The packet that the link is sending is never interrupted.
+/// When the queue is full, an arriving packet displaces those of higher class numbers, the highest class first and its
+/// newest packet first, until it fits; if that is not enough, it is dropped itself and displaces none. The packet being
+/// sent is never interrupted.
 #[derive(Debug)]
 pub struct Priority<T> {
     classes: Vec<DropTail<T>>,
@@ -23,9 +23,8 @@ impl<T> Priority<T> {
     /// Most classes.
     pub const MAX_CLASSES: u8 = 16;
 
-    /// An empty queue of `classes` classes, 1 to [`Priority::MAX_CLASSES`] (what is beyond counts as
-    /// the nearest), that holds at most `limit`. A packet with a higher class number than there are
-    /// is of the last class.
+    /// An empty queue of `classes` classes, 1 to [`Priority::MAX_CLASSES`] (clamped), that holds at most `limit`. A
+    /// packet with a class number beyond the last class belongs to the last.
     #[must_use]
     pub fn new(classes: u8, limit: Limit) -> Self {
         let classes = classes.clamp(1, Priority::<T>::MAX_CLASSES);

@@ -7,42 +7,41 @@ use crate::packet::{Fate, Transit};
 use crate::probability::Random;
 use crate::sink::Sink;
 
-/// In what the average queue and its thresholds count.
+/// Unit of the average queue and its thresholds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
     /// Packets.
     #[default]
     Packets,
-    /// Bytes. The probability of a drop is that of the average alone, whatever the packet's size
-    /// (RFC 7141 §2.2).
+    /// Bytes. The drop probability is that of the average alone, independent of the packet's size (RFC 7141 §2.2).
     Bytes,
 }
 
-/// What a RED queue goes by.
+/// Parameters of a RED queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RedParameters {
-    /// In what the thresholds count.
+    /// Unit of the thresholds.
     pub unit: Unit,
     /// Below this average nothing is dropped (`min_th`).
     pub min_threshold: f64,
-    /// At this average the probability has risen to `max_probability` (`max_th`).
+    /// At this average the probability reaches `max_probability` (`max_th`).
     pub max_threshold: f64,
     /// The probability just below `max_threshold` (`max_p`).
     pub max_probability: f64,
     /// Weight of the present queue in the average (`w_q`).
     pub weight: f64,
-    /// Size of the packets in which the average falls while the link is idle, in bytes: as if that
-    /// many of them had been sent and had found the queue empty.
+    /// Packet size for the decay of the average while the link is idle, in bytes: as if packets of this size had been
+    /// sent and had found the queue empty.
     pub packet_bytes: u32,
-    /// Whether the probability rises on from `max_probability` at `max_threshold` to 1 at twice that
-    /// (Floyd's "gentle" variant of 2000); otherwise it is 1 from `max_threshold` on, as in 1993.
+    /// Whether the probability rises further from `max_probability` at `max_threshold` to 1 at twice that (Floyd's
+    /// "gentle" variant of 2000); otherwise it is 1 from `max_threshold` on, as in 1993.
     pub gentle: bool,
-    /// Whether ECN-capable packets are marked where others are dropped at random. When the average
-    /// says that every packet is dropped, they are dropped as well (RFC 3168 §7).
+    /// Whether ECN-capable packets are marked where others are dropped at random. Where the average requires every
+    /// packet to be dropped, they are dropped as well (RFC 3168 §7).
     pub ecn: bool,
 }
 
-/// Parameters that make no RED queue.
+/// Invalid parameters of a RED queue.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum RedError {
     /// The lower threshold is not below the upper one.
@@ -53,7 +52,7 @@ pub enum RedError {
         /// The upper one.
         max: f64,
     },
-    /// It would drop nothing at random.
+    /// Nothing would be dropped at random.
     #[error("maximum probability {0} is not above 0 and at most 1")]
     MaxProbability(f64),
     /// The average would never move.
@@ -62,8 +61,8 @@ pub enum RedError {
 }
 
 impl RedParameters {
-    /// With these thresholds, and for the rest what Floyd recommends: a weight of 0.002, a greatest
-    /// probability of 0.1, gentle; packets of 1000 bytes, no ECN.
+    /// These thresholds, and otherwise Floyd's recommendations: a weight of 0.002, a maximum probability of 0.1,
+    /// gentle; packets of 1000 bytes, no ECN.
     #[must_use]
     pub fn new(unit: Unit, min_threshold: f64, max_threshold: f64) -> Self {
         RedParameters {
@@ -93,7 +92,7 @@ impl RedParameters {
         Ok(())
     }
 
-    /// The probability `p_b` at an average queue, before it is spread out evenly.
+    /// The probability `p_b` at an average queue, before drops are spread evenly.
     #[must_use]
     pub fn probability(&self, average: f64) -> f64 {
         let (min, max) = (self.min_threshold, self.max_threshold);
@@ -109,25 +108,24 @@ impl RedParameters {
     }
 }
 
-/// A queue that drops at random, or marks, before it is full, by its average length.
+/// A queue that drops or marks at random before it is full, by its average length.
 ///
-/// At each arrival the average moves toward the packets (or bytes) that wait; after an idle time of
-/// the link it is what it would be had small packets kept coming to an empty queue. Between the
-/// thresholds a packet is dropped with `p_a = p_b / (1 − count · p_b)`, where `count` are the packets
-/// since the last drop, so that drops are evenly spread. What the limit has no room for is dropped
-/// as by a drop-tail queue.
+/// Each arrival moves the average toward the present queue in packets (or bytes); after an idle time of the link it has
+/// decayed as if small packets had kept arriving at an empty queue. Between the thresholds a packet is dropped with
+/// `p_a = p_b / (1 − count · p_b)`, where `count` is the number of packets since the last drop, so that drops are
+/// evenly spread. Packets beyond the limit are dropped as by a drop-tail queue.
 #[derive(Debug)]
 pub struct Red<T> {
     waiting: DropTail<T>,
     parameters: RedParameters,
     average: f64,
-    /// Packets that came between the thresholds since the last drop; nothing below the lower one.
+    /// Packets between the thresholds since the last drop; `None` below the lower one.
     since_drop: Option<u64>,
     random: Random,
 }
 
 impl<T> Red<T> {
-    /// An empty queue. The same seed drops the same packets of the same load.
+    /// An empty queue. The same seed drops the same packets under the same load.
     ///
     /// # Errors
     /// [`RedError`].
@@ -180,7 +178,7 @@ impl<T> Red<T> {
         self.waiting.pop()
     }
 
-    /// Moves the average as a packet comes.
+    /// Updates the average on an arrival.
     fn observe(&mut self, idle: Option<Idle>) {
         let weight = self.parameters.weight;
         let Some(idle) = idle else {
@@ -199,11 +197,11 @@ impl<T> Red<T> {
         };
         let idle_bits = idle.ns as f64 * bits_per_s as f64 / 1e9;
         let packets = idle_bits / (f64::from(self.parameters.packet_bytes.max(1)) * 8.0);
-        // The cast saturates; by then nothing is left of the average.
+        // The cast saturates; by then the average has decayed to nothing.
         self.average *= (1.0 - weight).powi(packets as i32);
     }
 
-    /// What becomes of the packet that comes, by the average.
+    /// The fate of an arriving packet, by the average.
     fn judge(&mut self) -> Judgement {
         let base = self.parameters.probability(self.average);
         if self.average < self.parameters.min_threshold {
@@ -230,7 +228,7 @@ impl<T> Red<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judgement {
     Pass,
-    /// A mark would do.
+    /// Drop, or mark where possible.
     Signal,
     Drop,
 }
@@ -277,7 +275,7 @@ mod tests {
             ..RedParameters::new(Unit::Packets, 5.0, 15.0)
         });
         red.average = 10.0;
-        // An empty queue before a busy link: halfway to 0.
+        // An empty queue in front of a busy link: halfway to 0.
         red.observe(None);
         close(red.average(), 5.0);
         // 3 ms at 8 Mbit/s are three packets of 1000 bytes that found the queue empty.
