@@ -1,4 +1,4 @@
-//! Compiles the eBPF programs in `src/bpf` of the package that is built with clang; with the feature `ebpf` only.
+//! Compiles the eBPF programs in `src/bpf` of the package with clang; only with the feature `ebpf`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 
 /// Compiles each `src/bpf/NAME.bpf.c` into `OUT_DIR/NAME.bpf.o`.
 fn compile_all() -> Result<(), String> {
-    // Cargo runs this in the package's folder; relative names hold when the sources move.
+    // Cargo runs this in the package's folder; relative names still work when the sources move.
     let sources = Path::new("src/bpf");
     println!("cargo::rerun-if-changed={}", sources.display());
     println!("cargo::rerun-if-changed=../tcp/src/bpf/kernel.h");
@@ -29,7 +29,7 @@ fn compile_all() -> Result<(), String> {
         .map_err(|error| format!("cannot read {}: {error}", sources.display()))?;
     for entry in entries.flatten() {
         let source = entry.path();
-        // As do changes of the folder, those of each file and header.
+        // Rebuild also when files are added or removed, not only when a source or header changes.
         println!("cargo::rerun-if-changed={}", source.display());
         if source.to_string_lossy().ends_with(".bpf.c") {
             compile(&source)?;
@@ -45,16 +45,16 @@ fn compile(source: &Path) -> Result<(), String> {
         .with_extension("o");
     let output = Command::new(&clang)
         .args(["-g", "-O2", "-target", "bpf"])
-        // A hook's arguments are the kernel's choice; few programs need them all.
+        // The kernel defines a hook's arguments; few programs need them all.
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
-        // bpf_tracing.h wants to know whose registers a program's arguments are in.
+        // bpf_tracing.h needs the architecture whose registers hold the arguments.
         .arg(match variable("CARGO_CFG_TARGET_ARCH")?.as_str() {
             "x86_64" => "-D__TARGET_ARCH_x86".to_owned(),
             "aarch64" => "-D__TARGET_ARCH_arm64".to_owned(),
             other => format!("-D__TARGET_ARCH_{other}"),
         })
         .arg("-isystem")
-        // libbpf's own headers, of the very version that loads the programs.
+        // The headers of the same libbpf version that loads the programs.
         .arg(variable("DEP_BPF_INCLUDE")?)
         .arg("-c")
         .arg(source)

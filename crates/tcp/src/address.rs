@@ -1,12 +1,12 @@
-//! Where to connect to or to listen, as people write it.
+//! Addresses to connect to or to listen on, as users write them.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// There is no address by what was given.
+/// The input names no address.
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
-    /// It is no `HOST:PORT`.
+    /// It is not of the form `HOST:PORT`.
     #[error("no HOST:PORT, IPv6 addresses in brackets")]
     Form,
     /// The host has no address.
@@ -14,8 +14,8 @@ pub enum AddressError {
     Resolver(#[from] io::Error),
 }
 
-/// The addresses of `HOST:PORT`, at least one. The host is a name or an address, that of IPv6 in
-/// brackets; port 0 is one too.
+/// Resolves `HOST:PORT` to at least one address. The host is a name or an address, an IPv6 address in brackets; port 0
+/// is valid.
 ///
 /// # Errors
 /// [`AddressError`].

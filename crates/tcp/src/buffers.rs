@@ -1,4 +1,4 @@
-//! The buffers of a socket: how large they are, and how far the kernel lets them grow by itself.
+//! Socket buffers: their sizes, and the limits of the kernel's autotuning.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,46 +7,46 @@ use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 
 use crate::options;
 
-/// One of a socket's two buffers. The kernel counts memory in them, and holds half of it to be
-/// overhead (socket(7)); here sizes are of data.
+/// One of a socket's two buffers. The kernel counts memory, and reserves half of it for overhead (socket(7)); sizes
+/// here are of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {
-    /// What was received and not read; it bounds the window that the peer is offered.
+    /// Data received and not read; it limits the window offered to the peer.
     Receive,
-    /// What was written and not acknowledged.
+    /// Data written and not acknowledged.
     Send,
 }
 
-/// A buffer could not be given its size.
+/// Setting a buffer's size failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BufferError {
-    /// The kernel gives a smaller one.
+    /// The kernel grants a smaller buffer.
     #[error(
         "{setting} allows a buffer of {granted_bytes} bytes, not {wanted_bytes}: raise it, or run \
          with CAP_NET_ADMIN"
     )]
     TooSmall {
-        /// What bounds it.
+        /// The setting that limits it.
         setting: &'static str,
-        /// What was requested.
+        /// The requested size.
         wanted_bytes: usize,
-        /// What there is now.
+        /// The granted size.
         granted_bytes: usize,
     },
-    /// Anything else that setsockopt(2) says.
+    /// Any other error of setsockopt(2).
     #[error("a socket's buffer cannot be set: {0}")]
     Socket(#[from] io::Error),
 }
 
 impl Buffer {
-    /// The least and the greatest size to ask for: the kernel's own least is some 2 KiB of memory.
+    /// The range of sizes to request: the kernel's own minimum is some 2 KiB of memory.
     pub const RANGE_BYTES: (u64, u64) = (1024, 1 << 30);
 
-    /// Gives the buffer of `socket` a size, of which the kernel no longer changes anything: above
-    /// [`Self::setting`] too where CAP_NET_ADMIN allows it. Accepted sockets inherit it.
+    /// Sets the size of a buffer of `socket` and turns its autotuning off: above [`Self::setting`] too where
+    /// CAP_NET_ADMIN allows it. Accepted sockets inherit the size.
     ///
     /// # Errors
-    /// [`BufferError`]; when it is too small it is as large as it may be.
+    /// [`BufferError`]; when the kernel grants less, the buffer has the largest size allowed.
     pub fn set(self, socket: impl AsFd, bytes: usize) -> Result<(), BufferError> {
         let socket = socket.as_fd();
         let set = match self {
@@ -70,7 +70,7 @@ impl Buffer {
     /// The size of the buffer of `socket` now, in bytes.
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// Errors of getsockopt(2).
     pub fn bytes(self, socket: impl AsFd) -> io::Result<usize> {
         let memory = match self {
             Buffer::Receive => sockopt::socket_recv_buffer_size(socket),
@@ -79,11 +79,11 @@ impl Buffer {
         Ok(memory? / 2)
     }
 
-    /// Takes back what [`Self::set`] did: the buffer has the size of a new socket's, and the kernel
-    /// tunes it again (SO_BUF_LOCK, since Linux 5.14).
+    /// Reverts [`Self::set`]: the buffer gets the size of a new socket's, and the kernel autotunes it again
+    /// (SO_BUF_LOCK, since Linux 5.14).
     ///
     /// # Errors
-    /// As of [`Self::set`].
+    /// As for [`Self::set`].
     pub fn leave_to_kernel(self, socket: impl AsFd) -> Result<(), BufferError> {
         let socket = socket.as_fd();
         let locks = options::get(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
@@ -98,7 +98,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// What bounds it for a process without CAP_NET_ADMIN.
+    /// The setting that limits the size for a process without CAP_NET_ADMIN.
     fn setting(self) -> &'static str {
         match self {
             Buffer::Receive => "net.core.rmem_max",
@@ -115,7 +115,7 @@ impl Buffer {
     }
 }
 
-/// The greatest sizes that automatic tuning gives to a socket's buffers, in bytes (tcp(7)).
+/// The limits of autotuning, in bytes (tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferLimits {
     /// Third number of `net.ipv4.tcp_rmem`.
@@ -125,10 +125,10 @@ pub struct BufferLimits {
 }
 
 impl BufferLimits {
-    /// Those of this network namespace.
+    /// The limits of this network namespace.
     ///
     /// # Errors
-    /// Those of reading /proc, and `InvalidData` for what is no three numbers.
+    /// Errors of reading /proc; `InvalidData` unless there are three numbers.
     pub fn here() -> io::Result<BufferLimits> {
         let greatest = |name: &str| {
             let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"))?;
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_not_granted_is_said() {
-        // The kernel counts in 31 bits, and doubles.
+        // The kernel stores 31 bits, and doubles the size.
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let error = Buffer::Send.set(&socket, 1 << 30).unwrap_err().to_string();
         assert!(error.contains("net.core.wmem_max"), "{error}");

@@ -1,11 +1,11 @@
-//! Which congestion control a socket uses.
+//! The congestion control of a socket.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use rustix::net::sockopt;
 
-/// A congestion control could not be chosen.
+/// Setting a congestion control failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CongestionError {
     /// The kernel does not have it.
@@ -14,35 +14,35 @@ pub enum CongestionError {
          (net.ipv4.tcp_available_congestion_control)"
     )]
     Unknown {
-        /// What was requested.
+        /// The requested name.
         name: String,
-        /// What the kernel offers.
+        /// The congestion controls that are available.
         available: String,
     },
-    /// The kernel has it but keeps it for the privileged.
+    /// The kernel restricts it to privileged processes.
     #[error(
         "congestion control '{name}' is reserved for CAP_NET_ADMIN; allow it with \
          net.ipv4.tcp_allowed_congestion_control, or run with that capability"
     )]
     Restricted {
-        /// What was requested.
+        /// The requested name.
         name: String,
     },
-    /// Anything else that setsockopt(2) says.
+    /// Any other error of setsockopt(2).
     #[error("congestion control '{name}' could not be set: {source}")]
     Other {
-        /// What was requested.
+        /// The requested name.
         name: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// Chooses the congestion control of `socket` by the kernel's name for it (`cubic`, `reno`, …).
-/// Set it on a listening socket and accepted ones inherit it.
+/// Sets the congestion control of `socket` by its kernel name (`cubic`, `reno`, …). Accepted sockets inherit that of
+/// their listener.
 ///
 /// # Errors
-/// [`CongestionError`] says whether the kernel lacks it or forbids it.
+/// [`CongestionError`], by whether the kernel lacks or restricts it.
 pub fn choose(socket: impl AsFd, name: &str) -> Result<(), CongestionError> {
     sockopt::set_tcp_congestion(socket, name).map_err(|errno| match errno {
         rustix::io::Errno::NOENT => CongestionError::Unknown {
@@ -62,31 +62,31 @@ pub fn choose(socket: impl AsFd, name: &str) -> Result<(), CongestionError> {
 /// The congestion control that `socket` uses.
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// Errors of getsockopt(2).
 pub fn of(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket)?)
 }
 
-/// The congestion controls that this kernel has loaded, separated by spaces.
+/// The congestion controls loaded in this kernel, separated by spaces.
 ///
 /// # Errors
-/// Those of reading /proc.
+/// Errors of reading /proc.
 pub fn available() -> io::Result<String> {
     names("tcp_available_congestion_control")
 }
 
-/// Those that a process without rights may choose in this network namespace, separated by spaces.
+/// The congestion controls that an unprivileged process may choose in this network namespace, separated by spaces.
 ///
 /// # Errors
-/// Those of reading /proc.
+/// Errors of reading /proc.
 pub fn allowed() -> io::Result<String> {
     names("tcp_allowed_congestion_control")
 }
 
-/// The one of connections in this network namespace that choose none.
+/// The default congestion control of this network namespace.
 ///
 /// # Errors
-/// Those of reading /proc.
+/// Errors of reading /proc.
 pub fn by_default() -> io::Result<String> {
     names("tcp_congestion_control")
 }

@@ -1,4 +1,4 @@
-//! What a socket says of its connection, as a record.
+//! Records a socket's connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use wansan_trace::event::Connection;
 use crate::buffers::BufferLimits;
 use crate::{TcpInfo, congestion};
 
-/// Records the connection of a socket, if such records are kept: `known` is what its program knows of it. A
-/// socket whose peer has gone already says nothing any more, and is left out.
+/// Records the connection of a socket, if such records are enabled: `known` holds what the program knows of it. A
+/// socket whose peer has closed already gives no information, and is left out.
 pub fn record(socket: impl AsFd, known: Connection, trace: &mut Recorder) {
     if !trace.connection.is_kept() {
         return;

@@ -1,12 +1,12 @@
-//! Congestion controls of our own, which the running kernel takes on as programs (eBPF,
-//! `struct_ops`) and any socket of any network namespace can then choose by name.
+//! wansan's congestion controls, loaded into the running kernel as eBPF programs (`struct_ops`), which any socket of
+//! any network namespace can then choose by name.
 //!
-//! [`load`] makes a [`Control`], which lasts as long as the value, or as long as the machine runs
-//! after [`Control::keep`]; [`hold`] does for a program's own use what is needed so that a name can be
-//! chosen. [`list`] and [`show`] report what is loaded, and [`unload`] ends what was kept. A process that
-//! dies takes with it whatever it did not keep.
+//! [`load`] makes a [`Control`], which stays loaded as long as the value lives, or until reboot after
+//! [`Control::keep`]; [`hold`] loads a control for a program's own use if necessary. [`list`] and [`show`] report what
+//! is loaded, and [`unload`] ends what was kept. When a process dies, the kernel unloads whatever the process did not
+//! keep.
 //!
-//! A connection that uses one keeps it until it closes, whatever becomes of the name.
+//! A connection keeps its congestion control until it closes, even after the control is unloaded.
 
 use std::io;
 use std::path::PathBuf;
@@ -28,29 +28,29 @@ pub use wansan_congestion::{
 
 use crate::ebpf::EbpfError;
 
-/// Whether the kernel has a control, and for how long.
+/// Whether a control is loaded, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It is not there.
+    /// Not loaded.
     Absent,
-    /// It stays until [`unload`].
+    /// Loaded until [`unload`].
     Kept,
-    /// A process holds it, such as a lab that runs; it goes with that process.
+    /// Held by a process, such as a running lab; unloaded with that process.
     Held,
 }
 
-/// A control and what is known of it.
+/// State of a control.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Status {
-    /// Which.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Whether the kernel has it.
+    /// Whether it is loaded.
     pub state: State,
-    /// What it was loaded with; known of one that is kept.
+    /// The options that it was loaded with; known only if it was kept.
     pub options: Option<Options>,
 }
 
-/// Nothing could be done about a control.
+/// An operation on a control failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// Programs cannot be loaded.
@@ -59,7 +59,7 @@ pub enum ControlError {
     /// A control cannot be loaded with such options.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The name is taken.
+    /// A control of this name is loaded already.
     #[error(
         "congestion control '{name}' is loaded already: use it as it is, or unload it first (wansan \
          cc unload {name})"
@@ -68,7 +68,7 @@ pub enum ControlError {
         /// The name.
         name: &'static str,
     },
-    /// The name is taken, by a control with other options than are wanted, or with unknown ones.
+    /// A control of this name is loaded with other options than requested, or with unknown ones.
     #[error(
         "congestion control '{name}' is loaded already, {found}: unload it first (wansan cc unload \
          {name}), or use it as it is"
@@ -76,16 +76,16 @@ pub enum ControlError {
     LoadedOtherwise {
         /// The name.
         name: &'static str,
-        /// "with other parameters", or that they cannot be seen.
+        /// "with other parameters", or that they are unknown.
         found: &'static str,
     },
-    /// There is nothing to unload.
+    /// No such control is loaded.
     #[error("congestion control '{name}' is not loaded (wansan cc load {name})")]
     NotLoaded {
         /// The name.
         name: &'static str,
     },
-    /// It is not ours to unload.
+    /// A process holds the control, so `unload` cannot end it.
     #[error(
         "congestion control '{name}' is held by a program that runs, such as a lab, and goes when \
          that ends"
@@ -99,20 +99,20 @@ pub enum ControlError {
     NotRegistered {
         /// The name.
         name: &'static str,
-        /// Its answer.
+        /// The kernel's error.
         reason: String,
     },
-    /// The kernel's objects cannot be looked through.
+    /// The kernel's objects cannot be listed.
     #[error("cannot look which congestion controls are loaded: {0}")]
     Unseen(String),
-    /// What keeps it loaded cannot be made, read or removed.
+    /// The pinned files that keep it loaded cannot be made, read or removed.
     #[error("cannot {action} {}: {source}", path.display())]
     Keeping {
         /// "make", "mount", "pin", "read" or "remove".
         action: &'static str,
-        /// Where, in the kernel's file system for eBPF.
+        /// The path in the BPF file system.
         path: PathBuf,
-        /// The reason.
+        /// The cause.
         source: io::Error,
     },
 }

@@ -1,5 +1,5 @@
-//! Where TCP waits on purpose: Nagle's algorithm at the sender (RFC 896, RFC 1122 §4.2.3.4) and
-//! delayed acknowledgements at the receiver (RFC 1122 §4.2.3.2).
+//! Deliberate delays of TCP: Nagle's algorithm at the sender (RFC 896, RFC 1122 §4.2.3.4) and delayed acknowledgements
+//! at the receiver (RFC 1122 §4.2.3.2).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DelayedAck {
-    /// As the kernel has it: Linux waits up to 40 ms, and longer on long paths, for data to go along
-    /// or for a second full segment.
+    /// The kernel's default: Linux delays up to 40 ms, longer on long paths, for data to piggyback on or a second full
+    /// segment.
     #[default]
     On,
-    /// At once, as soon as the data were read (TCP_QUICKACK of tcp(7)).
+    /// As soon as the data are read (TCP_QUICKACK of tcp(7)).
     Quick,
 }
 
 impl DelayedAck {
-    /// Keeps it in force on `socket`: to be called after each read, as the kernel goes back to its
-    /// own mind by itself. Where acknowledgements wait, it sends them.
+    /// Keeps the mode in force on `socket`: call it after each read, because the kernel returns to its own mode. Sends
+    /// a delayed acknowledgement, if any.
     ///
     /// # Errors
-    /// Those of setsockopt(2).
+    /// Errors of setsockopt(2).
     pub fn keep(self, socket: impl AsFd) -> io::Result<()> {
         match self {
             DelayedAck::On => Ok(()),
@@ -33,11 +33,11 @@ impl DelayedAck {
     }
 }
 
-/// Switches Nagle's algorithm, which lets a segment shorter than the longest one wait while another
-/// such segment is not acknowledged.
+/// Enables or disables Nagle's algorithm, which holds a segment shorter than the MSS while another such segment is
+/// unacknowledged.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// Errors of setsockopt(2).
 pub fn set_nagle(socket: impl AsFd, on: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(socket, !on)?)
 }

@@ -1,8 +1,7 @@
-//! INET_DIAG: the kernel's view of TCP sockets that belong to others, by netlink (sock_diag(7)).
+//! INET_DIAG: the kernel's view of TCP sockets of other processes, by netlink (sock_diag(7)).
 //!
-//! [`Diag::dump`] finds the sockets that a filter takes, which makes the kernel go through its whole
-//! table of connections; [`Diag::ask`] asks again about sockets that are known, which costs what
-//! they cost. No rights are needed for either.
+//! [`Diag::dump`] finds the sockets that match a filter, for which the kernel walks its whole table of connections;
+//! [`Diag::ask`] queries known sockets again, at a cost per socket. Neither needs privileges.
 
 mod bytecode;
 mod message;
@@ -19,41 +18,41 @@ use crate::expression::Expression;
 use crate::queues::Memory;
 use message::{Answer, answers, dump_request, exact_request};
 
-/// Bytes of the largest datagram that the kernel answers with.
+/// Bytes of the kernel's largest response datagram.
 const DATAGRAM_BYTES: usize = 64 << 10;
 
-/// So many sockets are asked about at once: their answers must fit in the receive buffer of the
-/// netlink socket, which counts up to 2304 bytes for each.
+/// Sockets queried at once: the responses must fit in the receive buffer of the netlink socket, which counts up to 2304
+/// bytes for each.
 const ASKED_AT_ONCE: usize = 64;
 
-/// The kernel answers at once; a silence of this length is an error.
+/// The kernel responds at once; this timeout is an error.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One end of a TCP connection, as the kernel tells it from all others.
+/// One end of a TCP connection, as the kernel identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Connection {
-    /// The socket's cookie: no two sockets of a running kernel have the same.
+    /// The socket's cookie, unique among all sockets of a running kernel.
     pub cookie: u64,
     /// The socket's own address.
     pub local: SocketAddr,
-    /// The peer's.
+    /// The peer's address.
     pub remote: SocketAddr,
     /// The interface that the socket is bound to, or 0.
     pub interface: u32,
-    /// The inode by which /proc/PID/fd names it; 0 once its program has closed it.
+    /// Its inode in /proc/PID/fd; 0 once its program has closed it.
     pub inode: u32,
 }
 
-/// A socket and what the kernel says of it at one moment.
+/// A socket and its state at one moment.
 #[derive(Debug, Clone)]
 pub struct SocketInfo {
-    /// Which.
+    /// The connection.
     pub connection: Connection,
     /// Its TCP_INFO.
     pub info: TcpInfo,
     /// The name of its congestion control.
     pub congestion_control: String,
-    /// What is taken of its buffers, where the kernel says so.
+    /// Memory of its buffers, if the kernel reports it.
     pub memory: Option<Memory>,
 }
 
@@ -66,12 +65,12 @@ pub enum DiagError {
          use a kernel with CONFIG_INET_TCP_DIAG"
     )]
     Missing,
-    /// Anything else that the system says.
+    /// Any other error.
     #[error("cannot {action} the kernel's table of TCP sockets: {source}")]
     System {
         /// "open", "ask" or "read".
         action: &'static str,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
 }
@@ -86,7 +85,7 @@ impl DiagError {
     }
 }
 
-/// A netlink socket of one network namespace: that of the thread which opened it.
+/// A netlink socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Diag {
     socket: OwnedFd,
@@ -98,7 +97,7 @@ impl Diag {
     /// Opens one in the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`DiagError`] when the kernel has no netlink of this kind.
+    /// [`DiagError`] when the kernel lacks this netlink family.
     pub fn open() -> Result<Diag, DiagError> {
         let open = || -> rustix::io::Result<OwnedFd> {
             let socket = rustix::net::socket_with(
@@ -117,10 +116,10 @@ impl Diag {
         })
     }
 
-    /// Every socket with a connection that `filter` takes, or all. The kernel does the filtering.
+    /// Every socket with a connection that matches `filter`, or all. The kernel does the filtering.
     ///
     /// # Errors
-    /// [`DiagError`] when the kernel does not answer.
+    /// [`DiagError`] when the kernel does not respond.
     pub fn dump(&mut self, filter: Option<&Expression>) -> Result<Vec<SocketInfo>, DiagError> {
         let program = filter.map(bytecode::program);
         let mut found = Vec::new();
@@ -135,7 +134,7 @@ impl Diag {
                     match answer {
                         Answer::Socket { socket, .. } => found.extend(socket.map(|s| *s)),
                         Answer::Refused(error) => {
-                            // A kernel without IPv6 has no sockets of it.
+                            // A kernel without IPv6 has no IPv6 sockets.
                             if family == libc::AF_INET6 {
                                 return Ok(found);
                             }
@@ -149,11 +148,10 @@ impl Diag {
         Ok(found)
     }
 
-    /// Asks about each of `connections`; gives the answers in that order, `None` for those that are
-    /// no more.
+    /// Queries each of `connections`; returns the answers in that order, `None` for connections that no longer exist.
     ///
     /// # Errors
-    /// [`DiagError`] when the kernel does not answer.
+    /// [`DiagError`] when the kernel does not respond.
     pub fn ask(
         &mut self,
         connections: &[Connection],
@@ -241,14 +239,14 @@ mod tests {
         assert_eq!(own.connection.remote, client.peer_addr().unwrap());
         let cc = crate::congestion::of(&client).unwrap();
         assert_eq!(own.congestion_control, cc);
-        // TCP_INFO of the socket itself, by another way.
+        // TCP_INFO by getsockopt(2) on the socket itself.
         let direct = TcpInfo::of(&client).unwrap();
         assert_eq!(own.info.cwnd_packets(), direct.cwnd_packets());
 
         let both: Vec<Connection> = found.iter().map(|s| s.connection).collect();
         let again = diag.ask(&both).unwrap();
         assert_eq!(again.iter().flatten().count(), 2, "{again:?}");
-        // Reset instead of a farewell: nothing is left of either end.
+        // RST instead of FIN: no state of either end remains.
         let now = Some(Duration::ZERO);
         sockopt::set_socket_linger(&client, now).unwrap();
         drop(client);

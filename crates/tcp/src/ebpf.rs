@@ -1,11 +1,10 @@
-//! Programs of ours in the running kernel (eBPF): whether that can be done here, and loading them.
+//! eBPF programs in the running kernel: whether they can be loaded here, and loading them.
 //!
-//! The sources are in `src/bpf`, a file `NAME.bpf.c` for each object; the build script compiles them
-//! when the crate has its feature `ebpf`. Structures of the kernel that they use are declared in
-//! `kernel.h` and found by name in the running kernel's BTF, so one build fits many kernels.
-//! What the kernel's verifier says is gathered while an object is loaded. When the kernel refuses
-//! one, that is kept in a file, and the error says where. A developer has all of it kept, of every
-//! program that is loaded, by naming a folder in the environment's WANSAN_VERIFIER_LOGS.
+//! The sources are in `src/bpf`, a file `NAME.bpf.c` for each object; the build script compiles them when the crate has
+//! its feature `ebpf`. The kernel structures that they use are declared in `kernel.h` and found by name in the running
+//! kernel's BTF, so one build fits many kernels. The log of the kernel's verifier is collected while an object is
+//! loaded. When the kernel rejects an object, its log goes to a file that the error names. To keep the logs of all
+//! loaded programs, set the environment variable WANSAN_VERIFIER_LOGS to a folder.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,72 +19,72 @@ pub use load::{Loaded, load};
 #[cfg(feature = "ebpf")]
 pub use verifier::refused;
 
-/// The running kernel's types, which programs are fitted to when they are loaded.
+/// The running kernel's types, to which programs are relocated at load.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// A program could not be brought into the kernel, or what it does there cannot be had.
+/// Loading a program, or using a loaded one, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EbpfError {
-    /// This build has no programs in it.
+    /// This build contains no eBPF programs.
     #[error(
         "this wansan was built without eBPF: install clang, libelf-dev and zlib1g-dev, then build \
          it with `make build`, or with `cargo build --features ebpf`"
     )]
     NotBuilt,
-    /// The process may not.
+    /// The process lacks the privileges.
     #[error(
         "programs in the kernel need root (CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON in the first \
          user namespace)"
     )]
     NotAllowed,
-    /// The kernel does not describe its types.
+    /// The kernel provides no BTF.
     #[error(
         "this kernel has no {KERNEL_TYPES}, to which programs are fitted: it needs \
          CONFIG_DEBUG_INFO_BTF"
     )]
     NoTypes,
-    /// The verifier, or another check of the kernel's, says no.
+    /// The verifier, or another check of the kernel, rejects the object.
     #[error(
         "the kernel refuses {object}: {reason}; what its verifier said is in {}",
         log.display()
     )]
     Refused {
-        /// Which of the objects, by the name of its source.
+        /// The object, by the name of its source.
         object: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         reason: String,
-        /// All that libbpf and the verifier said.
+        /// The log of libbpf and the verifier.
         log: PathBuf,
     },
-    /// The log of an object that the kernel took could not be kept where the environment wants it.
+    /// The verifier's log of a loaded object could not be written where WANSAN_VERIFIER_LOGS says.
     #[error(
         "cannot keep the verifier's log of {object} in {} (WANSAN_VERIFIER_LOGS): {source}",
         folder.display()
     )]
     Unkept {
-        /// Which of the objects, by the name of its source.
+        /// The object, by the name of its source.
         object: &'static str,
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The error.
         source: io::Error,
     },
-    /// The kernel refused, and that could not be written down.
+    /// The kernel rejected the object, and the log could not be written.
     #[error(
         "the kernel refuses {object}: {reason}; its verifier's log could not be kept: {source}"
     )]
     RefusedUnkept {
-        /// Which of the objects, by the name of its source.
+        /// The object, by the name of its source.
         object: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         reason: String,
         /// Why there is no file.
         source: io::Error,
     },
 }
 
-/// Whether programs can be loaded by this process into this kernel, as far as can be told without
-/// trying: the feature is built in, it has the rights, and the kernel describes its types.
+/// Whether this process can load programs into this kernel, as far as can be checked without trying: the feature is
+/// built in, the process has the privileges, and the kernel provides its types.
 ///
 /// # Errors
 /// What is missing: [`EbpfError::NotBuilt`], [`EbpfError::NotAllowed`] or [`EbpfError::NoTypes`].
@@ -102,7 +101,7 @@ pub fn available() -> Result<(), EbpfError> {
     Ok(())
 }
 
-/// CAP_BPF and its companions count in the first user namespace only (capabilities(7)).
+/// CAP_BPF and its companions are effective in the first user namespace only (capabilities(7)).
 fn may_load() -> bool {
     use rustix::thread::{CapabilitySet, capabilities};
     let needed = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::PERFMON;

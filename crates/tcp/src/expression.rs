@@ -1,5 +1,4 @@
-//! Which connections are meant: the filter expressions of ss(8), as far as they speak of addresses
-//! and ports.
+//! Selects connections: the filter expressions of ss(8) on addresses and ports.
 //!
 //! ```text
 //! expression = term { ["and" | "&" | "&&" | "or" | "|" | "||"] term }     (`and` binds tighter)
@@ -8,9 +7,9 @@
 //!            | ("sport" | "dport") ("=" | "!=" | "<" | "<=" | ">" | ">=") [:]PORT
 //! ```
 //!
-//! An IPv6 address before a port is in brackets; `==`, `eq`, `ne`, `neq`, `lt`, `le`, `leq`,
-//! `gt`, `ge` and `geq` are words for the comparisons. Two terms without a word between them are
-//! joined by `and`. `src` and `sport` are the socket's own end.
+//! An IPv6 address before a port is in brackets; `==`, `eq`, `ne`, `neq`, `lt`, `le`, `leq`, `gt`, `ge` and `geq` are
+//! aliases of the comparisons. Adjacent terms without an operator are joined by `and`. `src` and `sport` are the
+//! socket's own end.
 
 mod parse;
 
@@ -18,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use parse::{ExpressionError, Wanted};
 
-/// Which end of a socket is compared.
+/// The end of a socket to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The socket's own.
@@ -27,41 +26,41 @@ pub enum End {
     Remote,
 }
 
-/// How a port is compared.
+/// Comparison of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// At least that.
+    /// At least the port.
     AtLeast,
-    /// At most that.
+    /// At most the port.
     AtMost,
 }
 
 /// A filter of connections. Parse one with [`str::parse`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expression {
-    /// Those that the inner one leaves out.
+    /// Connections that the inner expression rejects.
     Not(Box<Expression>),
-    /// Those of both.
+    /// Connections that match both.
     And(Box<Expression>, Box<Expression>),
-    /// Those of either.
+    /// Connections that match either.
     Or(Box<Expression>, Box<Expression>),
-    /// Those whose address starts with `prefix_bits` of `address`; one of IPv4 also matches sockets of
-    /// IPv6 that carry it (`::ffff:a.b.c.d`).
+    /// Connections whose address starts with `prefix_bits` of `address`; an IPv4 address also matches IPv6 sockets with
+    /// mapped addresses (`::ffff:a.b.c.d`).
     Address {
-        /// Of which end.
+        /// The end to compare.
         end: End,
         /// The network's address.
         address: IpAddr,
-        /// How many of its bits count: at most 32 or 128.
+        /// Significant bits: at most 32 or 128.
         prefix_bits: u8,
     },
-    /// Those with a port within a bound.
+    /// Connections with a port within a bound.
     Port {
-        /// Of which end.
+        /// The end to compare.
         end: End,
-        /// Which bound.
+        /// The kind of bound.
         bound: Bound,
-        /// The bound itself.
+        /// The port.
         port: u16,
     },
 }
@@ -92,7 +91,7 @@ impl Expression {
         Expression::port_is(End::Local, port).or(Expression::port_is(End::Remote, port))
     }
 
-    /// Whether a socket with these ends is meant.
+    /// Whether a socket with these ends matches.
     #[must_use]
     pub fn matches(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let of = |end| match end {
@@ -116,7 +115,7 @@ impl Expression {
     }
 }
 
-/// Whether the first bits of `address` are those of `network`.
+/// Whether `address` is in `network`.
 fn inside(address: IpAddr, network: IpAddr, prefix_bits: u8) -> bool {
     let same = |differing: u128, length_bits: u8| {
         prefix_bits == 0

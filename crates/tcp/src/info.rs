@@ -9,38 +9,38 @@ use wansan_trace::{ConnectionId, Instant, SessionId};
 
 use crate::queues;
 
-/// Bytes of `struct tcp_info` that are kept; newer kernels have more, older ones less.
+/// Bytes of `struct tcp_info` to keep; newer kernels return more, older ones less.
 const INFO_BYTES: usize = 256;
 
-/// Where the number of segments that were acknowledged with ECE stands (Linux 4.18).
+/// Offset of the number of segments acknowledged with ECE (Linux 4.18).
 const DELIVERED_CE: usize = 196;
 
-/// Where the window that the peer was offered stands (Linux 6.2).
+/// Offset of the window offered to the peer (Linux 6.2).
 const RCV_WND: usize = 232;
 
-/// What the kernel says of a TCP socket (tcp(7), `struct tcp_info` of linux/tcp.h).
+/// The kernel's state of a TCP socket (tcp(7), `struct tcp_info` of linux/tcp.h).
 ///
-/// The structure has only ever grown at its end, so fields are read by their offset and those
-/// that an older kernel does not have read as 0.
+/// The structure has only grown at its end, so fields are read by offset, and those that an older kernel lacks read as
+/// 0.
 #[derive(Debug, Clone)]
 pub struct TcpInfo {
     bytes: [u8; INFO_BYTES],
-    /// How many of them the kernel filled.
+    /// Bytes that the kernel filled.
     known: usize,
 }
 
 impl TcpInfo {
-    /// Asks the kernel about `socket`.
+    /// Reads the TCP_INFO of `socket`.
     ///
     /// # Errors
-    /// Those of getsockopt(2): ENOPROTOOPT or EOPNOTSUPP when it is not a TCP socket.
+    /// Errors of getsockopt(2): ENOPROTOOPT or EOPNOTSUPP when it is not a TCP socket.
     pub fn of(socket: impl AsFd) -> io::Result<TcpInfo> {
         let mut bytes = [0; INFO_BYTES];
         let known = read_tcp_info(socket, &mut bytes)?;
         Ok(TcpInfo { bytes, known })
     }
 
-    /// Takes the structure as a kernel of any age gives it.
+    /// Parses the structure as returned by a kernel of any version.
     #[must_use]
     pub fn parse(given: &[u8]) -> TcpInfo {
         let mut bytes = [0; INFO_BYTES];
@@ -65,12 +65,12 @@ impl TcpInfo {
         u64::from_ne_bytes(word)
     }
 
-    /// Whether nothing is to be sent any more, whatever becomes of the socket: the peer has acknowledged the
-    /// FIN and all before it, or the connection is gone.
+    /// Whether there is nothing left to send: the peer has acknowledged the FIN and all before it, or the connection is
+    /// gone.
     #[must_use]
     pub fn has_sent_all(&self) -> bool {
         const FIN_WAIT2: u8 = 5;
-        /// Also of a socket whose connection is in TIME-WAIT.
+        /// Also the state of a socket whose connection is in TIME-WAIT.
         const CLOSE: u8 = 7;
         matches!(self.bytes[0], FIN_WAIT2 | CLOSE)
     }
@@ -81,57 +81,55 @@ impl TcpInfo {
         u64::from(self.u32_at(68)) * 1000
     }
 
-    /// The shortest round-trip time in ns of the last minutes (net.ipv4.tcp_min_rtt_wlen); 0 before
-    /// the first measurement.
+    /// The minimum round-trip time of recent minutes (net.ipv4.tcp_min_rtt_wlen) in ns; 0 before the first measurement.
     #[must_use]
     pub fn min_rtt_ns(&self) -> u64 {
         u64::from(self.u32_at(148)) * 1000
     }
 
-    /// Segments that are sent, in bytes without options.
+    /// Send MSS, in bytes without options.
     #[must_use]
     pub fn mss_bytes(&self) -> u32 {
         self.u32_at(16)
     }
 
-    /// Segments that the peer may send, in bytes without options.
+    /// Advertised MSS, in bytes without options.
     #[must_use]
     pub fn advertised_mss_bytes(&self) -> u32 {
         self.u32_at(84)
     }
 
-    /// The window that the peer offers, in bytes.
+    /// The window offered by the peer, in bytes.
     #[must_use]
     pub fn peer_window_bytes(&self) -> u32 {
         self.u32_at(228)
     }
 
-    /// The round-trip time in ns as this end knows it from what it *receives*; 0 before anything came.
-    /// With a peer that pauses it is too long.
+    /// The receiver's estimate of the round-trip time in ns; 0 before anything arrived. Too long if the peer pauses.
     #[must_use]
     pub fn receiver_rtt_ns(&self) -> u64 {
         u64::from(self.u32_at(92)) * 1000
     }
 
-    /// The time in ns with data to send, since the connection began.
+    /// Time with data to send since the connection began, in ns.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {
         self.u64_at(168) * 1000
     }
 
-    /// The part of it in which the peer's window stopped the sender, in ns.
+    /// The part of it limited by the peer's receive window, in ns.
     #[must_use]
     pub fn rwnd_limited_ns(&self) -> u64 {
         self.u64_at(176) * 1000
     }
 
-    /// The window that the peer was offered last, in bytes; `None` on kernels that do not tell it.
+    /// The last window offered to the peer, in bytes; `None` on kernels that do not report it.
     #[must_use]
     pub fn offered_window_bytes(&self) -> Option<u32> {
         (self.known >= RCV_WND + 4).then(|| self.u32_at(RCV_WND))
     }
 
-    /// Bytes that were written and not sent yet.
+    /// Bytes written and not sent yet.
     #[must_use]
     pub fn unsent_bytes(&self) -> u32 {
         self.u32_at(144)
@@ -149,7 +147,7 @@ impl TcpInfo {
         self.u64_at(120)
     }
 
-    /// Bytes that have come in order since the connection began; a FIN counts as one.
+    /// Bytes received in order since the connection began; a FIN counts as one.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.u64_at(128)
@@ -161,14 +159,14 @@ impl TcpInfo {
         self.u32_at(80)
     }
 
-    /// Slow-start threshold in segments; the kernel's greatest number, 2^31 − 1, while none is set.
+    /// Slow-start threshold in segments; the kernel's maximum, 2^31 − 1, while none is set.
     #[must_use]
     pub fn ssthresh_packets(&self) -> u32 {
         self.u32_at(76)
     }
 
-    /// Segments on their way: sent, less those that the peer has or that are taken for lost, plus
-    /// those retransmitted (`tcp_packets_in_flight` of the kernel).
+    /// Segments in flight: sent, less those SACKed or considered lost, plus those retransmitted
+    /// (`tcp_packets_in_flight` of the kernel).
     #[must_use]
     pub fn in_flight_packets(&self) -> u32 {
         let [unacked, sacked, lost, retrans] = [24, 28, 32, 36].map(|at| self.u32_at(at));
@@ -177,21 +175,20 @@ impl TcpInfo {
             .saturating_add(retrans)
     }
 
-    /// Segments that were acknowledged with ECE; `None` on kernels that do not count them.
+    /// Segments acknowledged with ECE; `None` on kernels that do not count them.
     #[must_use]
     pub fn delivered_ce(&self) -> Option<u32> {
         (self.known >= DELIVERED_CE + 4).then(|| self.u32_at(DELIVERED_CE))
     }
 
-    /// Segments that the peer received twice, by its D-SACKs (RFC 2883); 0 on kernels that do not count
-    /// them (before Linux 4.20).
+    /// Duplicate segments that the peer reported by D-SACK (RFC 2883); 0 on kernels that do not count them (before
+    /// Linux 4.20).
     #[must_use]
     pub fn duplicates(&self) -> u32 {
         self.u32_at(216)
     }
 
-    /// By how much windows are shifted (RFC 7323 §2.2): those that this end announces, and those that
-    /// the peer does.
+    /// Window scales (RFC 7323 §2.2): of windows that this end announces, and of the peer's.
     #[must_use]
     pub fn window_scales(&self) -> (u8, u8) {
         let both = self.bytes[6];
@@ -204,7 +201,7 @@ impl TcpInfo {
         (own, of_peer)
     }
 
-    /// What the connection makes of ECN.
+    /// The ECN state of the connection.
     #[must_use]
     pub fn ecn(&self) -> Ecn {
         const NEGOTIATED: u8 = 8;
@@ -216,10 +213,10 @@ impl TcpInfo {
         }
     }
 
-    /// Asks the kernel about `socket`, and gives all of it as a record of the trace vocabulary.
+    /// Reads the TCP_INFO of `socket` as a record of the trace vocabulary.
     ///
     /// # Errors
-    /// As [`TcpInfo::of`].
+    /// As for [`TcpInfo::of`].
     pub fn sample(
         socket: impl AsFd,
         time: Instant,
@@ -235,7 +232,7 @@ impl TcpInfo {
         })
     }
 
-    /// As a record of the trace vocabulary, as far as `struct tcp_info` has it.
+    /// A record of the trace vocabulary, with the fields that `struct tcp_info` has.
     #[must_use]
     pub fn record(&self, time: Instant, session: SessionId, connection: ConnectionId) -> Tcp {
         Tcp {

@@ -1,20 +1,20 @@
 //! The kernel's TCP: watch it and steer it.
 //!
-//! - [`info`]: what TCP_INFO says of a socket, as a record of the trace vocabulary;
-//! - [`diag`]: the same of sockets that belong to others, by INET_DIAG;
-//! - [`watch`]: what such sockets do, from their begin to their end;
-//! - [`expression`]: which connections are meant;
-//! - [`address`]: where to connect to or to listen;
-//! - [`buffers`]: sizes of socket buffers, and how far the kernel lets them grow;
-//! - [`congestion`]: which congestion control a socket uses;
-//! - [`control`]: congestion controls of our own, in the kernel by eBPF;
-//! - [`ece`]: asking a sender to slow down, from the receiving end;
-//! - [`delays`]: where it waits on purpose;
-//! - [`queues`]: what waits in a socket;
-//! - [`options`]: socket options that no safe library has;
-//! - [`network`]: where connections come from;
-//! - [`stamps`]: when it passed on what goes through a socket;
-//! - [`ebpf`]: programs of ours in the kernel.
+//! - [`info`]: TCP_INFO of a socket, as a record of the trace vocabulary;
+//! - [`diag`]: the same of other processes' sockets, by INET_DIAG;
+//! - [`watch`]: activity of such sockets, from open to close;
+//! - [`expression`]: selects connections;
+//! - [`address`]: addresses to connect to or to listen on;
+//! - [`buffers`]: sizes of socket buffers, and limits of the kernel's autotuning;
+//! - [`congestion`]: the congestion control of a socket;
+//! - [`control`]: wansan's congestion controls in the kernel, by eBPF;
+//! - [`ece`]: slowing down a sender from the receiving end;
+//! - [`delays`]: deliberate delays of TCP;
+//! - [`queues`]: data queued in a socket;
+//! - [`options`]: socket options that no safe library provides;
+//! - [`network`]: networks of client addresses;
+//! - [`stamps`]: when the kernel passed on data of a socket;
+//! - [`ebpf`]: eBPF programs in the kernel.
 
 pub mod address;
 pub mod buffers;

@@ -1,4 +1,4 @@
-//! Networks that connections come from, or go to.
+//! Source and destination networks of connections.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,18 +14,18 @@ impl Network {
     /// Whether `address` is in it.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        // A socket for both families shows IPv4 addresses as IPv6 ones.
+        // A dual-stack socket shows IPv4 addresses as IPv4-mapped IPv6 ones.
         self.0.contains(&address.to_canonical())
     }
 
-    /// Whether it is of IPv4.
+    /// Whether it is an IPv4 network.
     #[must_use]
     pub fn is_ipv4(&self) -> bool {
         matches!(self.0, IpNet::V4(_))
     }
 }
 
-/// What is no network.
+/// An invalid network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{given}' is no network: write ADDRESS/PREFIX, such as 192.0.2.0/24 or 2001:db8::/32, or one \
@@ -48,7 +48,7 @@ impl FromStr for Network {
             return Ok(Network(address.to_canonical().into()));
         }
         let network: IpNet = given.parse().map_err(|_| error(None))?;
-        // Bits behind the prefix mean that one of the two is not what was meant.
+        // Bits set behind the prefix are probably a typing error.
         if network.trunc() == network {
             Ok(Network(network))
         } else {

@@ -1,69 +1,67 @@
-//! Socket options of tcp(7), ip(7) and socket(7) that no safe library has.
+//! Socket options of tcp(7), ip(7) and socket(7) that no safe library provides.
 
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The largest segment that is sent and, set before the handshake, offered to the peer, in bytes
-/// without options (RFC 9293 §3.7.1, TCP_MAXSEG): 88 to 32,767, or 0 for what the path allows.
+/// The largest segment to send and, set before the handshake, to advertise, in bytes without options (RFC 9293 §3.7.1,
+/// TCP_MAXSEG): 88 to 32,767, or 0 for the path's limit.
 ///
 /// # Errors
-/// Those of setsockopt(2): EINVAL out of the range.
+/// Errors of setsockopt(2): EINVAL out of range.
 pub fn set_mss(socket: impl AsFd, bytes: u16) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes.into())
 }
 
-/// Whether `socket` may have addresses that are not this host's: accept what is routed to it, or
-/// connect from it (IP_TRANSPARENT, which is that of IPv6 too).
+/// Whether `socket` may use addresses that are not local: accept connections routed to it, or connect from such an
+/// address (IP_TRANSPARENT, which covers IPv6 too).
 ///
 /// # Errors
-/// Those of setsockopt(2): EPERM without CAP_NET_ADMIN or CAP_NET_RAW.
+/// Errors of setsockopt(2): EPERM without CAP_NET_ADMIN or CAP_NET_RAW.
 pub fn set_transparent(socket: impl AsFd, may: bool) -> io::Result<()> {
     set(socket, libc::SOL_IP, libc::IP_TRANSPARENT, may.into())
 }
 
-/// Leaves the choice of a local port from bind(2) to connect(2), which needs it to be free towards
-/// one peer only (IP_BIND_ADDRESS_NO_PORT).
+/// Defers the choice of a local port from bind(2) to connect(2), so that it must be free towards one peer only
+/// (IP_BIND_ADDRESS_NO_PORT).
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// Errors of setsockopt(2).
 pub fn choose_port_late(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
-/// The most that the peer of a connection is ever offered beyond what has come, in bytes, also while it
-/// runs (TCP_WINDOW_CLAMP). It is no bound on what waits to be read: for that there is the receive
-/// buffer, to which the kernel fits the offered window.
+/// The upper limit of the offered window, in bytes; may change on a connected socket (TCP_WINDOW_CLAMP). It does not
+/// limit unread data: the receive buffer does, to which the kernel fits the offered window.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// Errors of setsockopt(2).
 pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
-/// A socket takes no more while it has so many bytes that were not sent yet, and becomes writable
-/// again when there are less than half of them (TCP_NOTSENT_LOWAT); 0 is the namespace's own bound
-/// (`net.ipv4.tcp_notsent_lowat`), as a rule none.
+/// Limits unsent bytes: the socket accepts no more data at this limit, and becomes writable again below half of it
+/// (TCP_NOTSENT_LOWAT); 0 is the namespace's limit (`net.ipv4.tcp_notsent_lowat`), by default none.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// Errors of setsockopt(2).
 pub fn set_most_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     set(socket, libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// A socket is readable once it has so many bytes (SO_RCVLOWAT); with less where the window that it offers is nearly used up,
-/// and once the connection has ended.
+/// A socket is readable from this number of bytes (SO_RCVLOWAT); earlier when the offered window is nearly used up, or
+/// the connection has ended.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// Errors of setsockopt(2).
 pub fn set_least_readable(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
-/// Sets an option that is an int.
+/// Sets an integer option.
 #[allow(
     unsafe_code,
     reason = "no safe wrapper of these options exists in rustix"
@@ -86,7 +84,7 @@ pub(crate) fn set(socket: impl AsFd, level: c_int, option: c_int, value: c_int) 
     }
 }
 
-/// What an option that is an int has.
+/// Returns an integer option.
 #[allow(
     unsafe_code,
     reason = "no safe wrapper of these options exists in rustix"
@@ -94,7 +92,7 @@ pub(crate) fn set(socket: impl AsFd, level: c_int, option: c_int, value: c_int) 
 pub(crate) fn get(socket: impl AsFd, level: c_int, option: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes `length` bytes at most, which `value` has.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `value`.
     let status = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -125,7 +123,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = TcpInfo::of(&client).unwrap();
         let record = info.record(Instant::ZERO, SessionId(0), ConnectionId(0));
-        // What timestamps take is off already (RFC 6691).
+        // Timestamps are deducted already (RFC 6691).
         assert!((1100..=1200).contains(&record.mss_bytes), "{record:?}");
         assert!(set_mss(&listener, 20).is_err());
     }

@@ -1,5 +1,5 @@
-//! What waits in a socket: bytes that came and were not read, bytes that were written and are not
-//! sent or not acknowledged, and where urgent data ends (tcp(7)).
+//! Data queued in a socket: bytes received and not read, bytes written and not sent or not acknowledged, and the urgent
+//! mark (tcp(7)).
 
 use std::ffi::c_int;
 use std::io;
@@ -13,11 +13,10 @@ const AT_MARK: Opcode = 0x8905;
 /// SIOCOUTQNSD of linux/sockios.h.
 const UNSENT: Opcode = 0x894B;
 
-/// Bytes that have arrived in order and were not read yet (SIOCINQ); 0 at a listening socket's or
-/// an ended connection's.
+/// Bytes received in order and not read yet (SIOCINQ); 0 for a listening socket or an ended connection.
 ///
 /// # Errors
-/// Those of ioctl(2).
+/// Errors of ioctl(2).
 pub fn received_bytes(socket: impl AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(socket)?)
 }
@@ -25,18 +24,18 @@ pub fn received_bytes(socket: impl AsFd) -> io::Result<u64> {
 /// The kernel's memory for a socket, in bytes, with its overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// What the bytes take that were not read yet, with segments which came before their turn.
+    /// Memory of bytes not read yet, including segments received out of order.
     pub received_bytes: u32,
-    /// The receive buffer, which bounds it.
+    /// The receive buffer, which limits it.
     pub receive_buffer_bytes: u32,
-    /// What the bytes take that were not sent, or not acknowledged.
+    /// Memory of bytes not sent or not acknowledged.
     pub sent_bytes: u32,
-    /// The send buffer, which bounds it.
+    /// The send buffer, which limits it.
     pub send_buffer_bytes: u32,
 }
 
 /// SK_MEMINFO_RMEM_ALLOC, _RCVBUF, _WMEM_ALLOC, _SNDBUF, _FWD_ALLOC and _WMEM_QUEUED of linux/sock_diag.h: the first
-/// of what the kernel tells.
+/// words of the kernel's array.
 const MEMINFO_WORDS: usize = 6;
 
 impl Memory {
@@ -57,7 +56,7 @@ impl Memory {
         }
     }
 
-    /// From the attribute of INET_DIAG; `None` of a shorter one.
+    /// From the attribute of INET_DIAG; `None` if it is shorter.
     pub(crate) fn parse(attribute: &[u8]) -> Option<Memory> {
         let mut words = [0; MEMINFO_WORDS];
         for (word, bytes) in words.iter_mut().zip(attribute.chunks_exact(4)) {
@@ -67,15 +66,15 @@ impl Memory {
     }
 }
 
-/// What is taken of a socket's buffers (SO_MEMINFO).
+/// Memory used by a socket's buffers (SO_MEMINFO).
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// Errors of getsockopt(2).
 #[allow(unsafe_code, reason = "no safe wrapper of SO_MEMINFO exists in rustix")]
 pub fn memory(socket: impl AsFd) -> io::Result<Memory> {
     let mut words = [0_u32; MEMINFO_WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the kernel writes `length` bytes at most, which `words` has.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `words`.
     let status = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -92,28 +91,26 @@ pub fn memory(socket: impl AsFd) -> io::Result<Memory> {
     }
 }
 
-/// Bytes that were written and not acknowledged yet, sent ones among them; a FIN counts as one
-/// (SIOCOUTQ).
+/// Bytes written and not acknowledged yet, including unsent ones; a FIN counts as one (SIOCOUTQ).
 ///
 /// # Errors
-/// Those of ioctl(2).
+/// Errors of ioctl(2).
 pub fn unacked_bytes(socket: impl AsFd) -> io::Result<u64> {
     number::<{ libc::TIOCOUTQ as Opcode }>(socket)
 }
 
-/// Bytes that were written and not sent yet (SIOCOUTQNSD).
+/// Bytes written and not sent yet (SIOCOUTQNSD).
 ///
 /// # Errors
-/// Those of ioctl(2).
+/// Errors of ioctl(2).
 pub fn unsent_bytes(socket: impl AsFd) -> io::Result<u64> {
     number::<UNSENT>(socket)
 }
 
-/// Whether the next byte to be read is the urgent one (sockatmark(3)); the socket keeps urgent data
-/// in line (SO_OOBINLINE).
+/// Whether the next byte to read is the urgent one (sockatmark(3)); needs urgent data in line (SO_OOBINLINE).
 ///
 /// # Errors
-/// Those of ioctl(2).
+/// Errors of ioctl(2).
 pub fn is_at_urgent_byte(socket: impl AsFd) -> io::Result<bool> {
     Ok(number::<AT_MARK>(socket)? != 0)
 }
@@ -150,7 +147,7 @@ mod tests {
         assert_eq!(given.receive_buffer_bytes as usize, buffer);
         server.read_exact(&mut [0; 5000]).unwrap();
         assert_eq!(received_bytes(&server).unwrap(), 0);
-        // Nobody reads: in the end neither end's kernel takes any more.
+        // Nobody reads: in the end both kernels' buffers are full.
         client.set_nonblocking(true).unwrap();
         while client.write(&[7; 65_536]).is_ok() {}
         let given = memory(&client).unwrap();

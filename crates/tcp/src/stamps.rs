@@ -1,17 +1,15 @@
-//! The kernel's own times of what goes through a socket (SO_TIMESTAMPING): when bytes that were
-//! given to it came to the queueing discipline, to the device and to the peer's acknowledgement, and
-//! when bytes that were read from it had been received.
+//! Kernel timestamps of a socket's data (SO_TIMESTAMPING): when written bytes reached the queueing discipline, the
+//! device and the peer's acknowledgement, and when read bytes were received.
 //!
-//! Of a call that gives bytes the kernel stamps the last one. Where it puts the bytes of several
-//! calls into one segment, it stamps the last call's only. Of a call that reads it gives the stamp
-//! of the last segment among those that were read: it writes over the earlier ones as it joins
-//! segments in the receive queue.
+//! The kernel stamps the last byte of a send call. Where it merges the bytes of several calls into one segment, it
+//! stamps the last call's only. A receive call returns the stamp of the last segment read: the kernel overwrites
+//! earlier stamps as it merges segments in the receive queue.
 //!
-//! While bytes are held in the send buffer, or it has no room for more, TCP is asked what for: a `tcp`
-//! record when that begins and every millisecond.
+//! While bytes wait in the send buffer, or it is full, TCP is asked for the cause: a `tcp` record when that begins and
+//! every millisecond.
 //!
-//! Nothing here waits. Stamps that the kernel has no room for are lost, and so are those of a moment
-//! at which somebody set the clock: their records have no times.
+//! Nothing here blocks. Stamps that the kernel has no room for are lost, and so are those taken while the clock was
+//! being set: their records have no times.
 
 mod calls;
 mod socket;
@@ -29,19 +27,17 @@ use crate::TcpInfo;
 use calls::Calls;
 use wall::Wall;
 
-/// The most that a call should give to a stamped socket, in bytes: as much as Linux puts into one
-/// buffer, which has one stamp.
+/// The most bytes per send call on a stamped socket: the size of one Linux buffer, which has one stamp.
 pub const CALL_BYTES: usize = 64 << 10;
 
-/// How often TCP is asked what it holds bytes for.
+/// How often TCP is asked why bytes wait.
 const ASK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The stamps of one connection's socket.
 ///
-/// After each call that gave bytes, say so with [`Stamping::sent`], and with [`Stamping::refused`] when there
-/// was no room for any; read with [`Stamping::receive`];
-/// [`Stamping::collect`] takes what the kernel has told since, and has to be called whenever poll(2)
-/// reports an error of the socket, as stamps that wait are one. [`Stamping::finish`] records the rest.
+/// Call [`Stamping::sent`] after each send call that took bytes, and [`Stamping::refused`] after one that took none;
+/// read with [`Stamping::receive`]. Call [`Stamping::collect`] whenever poll(2) reports an error of the socket, as
+/// pending stamps count as one. [`Stamping::finish`] records the rest.
 #[derive(Debug)]
 pub struct Stamping {
     session: SessionId,
@@ -49,22 +45,22 @@ pub struct Stamping {
     nagle: bool,
     sent_end: u64,
     received_end: u64,
-    /// The newest stamp of what was received: none is older.
+    /// The newest receive stamp: no later one is older.
     arrived: Instant,
     calls: Calls,
     wall: Wall,
-    /// Whether the send buffer had no room when something was to be given to it last.
+    /// Whether the send buffer was full at the last send call.
     is_full: bool,
-    /// When TCP was asked last what it holds bytes for, if it has held some since.
+    /// When TCP was last asked why bytes wait, if some have waited since.
     asked: Option<Instant>,
 }
 
 impl Stamping {
-    /// Has the kernel stamp what goes through `socket` from now on, after so many bytes of both
-    /// streams. `nagle` says whether Nagle's algorithm is in force there.
+    /// Makes the kernel stamp data of `socket` from now on; `sent` and `received` bytes passed before. `nagle`: Nagle's
+    /// algorithm is on.
     ///
     /// # Errors
-    /// Those of setsockopt(2): EINVAL on kernels before 6.2.
+    /// Errors of setsockopt(2): EINVAL on kernels before 6.2.
     pub fn begin(
         socket: impl AsFd,
         (session, connection): (SessionId, ConnectionId),
@@ -89,7 +85,7 @@ impl Stamping {
         })
     }
 
-    /// The socket took `bytes`, and the call had returned at `now`.
+    /// The socket took `bytes` in a send call that returned at `now`.
     pub fn sent(&mut self, bytes: usize, now: Instant) {
         if bytes > 0 {
             self.is_full = false;
@@ -103,16 +99,16 @@ impl Stamping {
         }
     }
 
-    /// The socket took nothing: its send buffer has no room.
+    /// The socket took nothing: its send buffer is full.
     pub fn refused(&mut self) {
         self.is_full = true;
     }
 
-    /// Reads what has come on `socket` into `space`, as recv(2) does with the same flags, and records
-    /// when that was received; gives how many bytes there were, and when they were there.
+    /// Reads from `socket` into `space`, as recv(2) does with the same flags, and records the time of receipt; returns
+    /// the number of bytes, and when they were available.
     ///
     /// # Errors
-    /// Those of recvmsg(2).
+    /// Errors of recvmsg(2).
     pub fn receive(
         &mut self,
         socket: impl AsFd,
@@ -142,13 +138,12 @@ impl Stamping {
         Ok(bytes)
     }
 
-    /// Takes what the kernel has told of calls on `socket`, and records those of which it will tell
-    /// no more.
+    /// Reads the kernel's stamps of send calls on `socket`, and records the calls that have all of theirs.
     ///
     /// # Errors
-    /// Those of recvmmsg(2); an error of the connection is not among them.
+    /// Errors of recvmmsg(2), without those of the connection.
     pub fn collect(&mut self, socket: impl AsFd, trace: &mut Recorder) -> io::Result<()> {
-        // Room for several reports of one call, should segments be retransmitted.
+        // Room for several reports of one call, in case segments are retransmitted.
         const ROUNDS: usize = 256;
         let fd = socket.as_fd();
         for _ in 0..ROUNDS {
@@ -160,7 +155,7 @@ impl Stamping {
                 }
                 let since = calls.since(key);
                 let moment = since.and_then(|since| wall.moment(realtime_ns, since));
-                // A report that comes too late, or of an unknown moment, still counts as one.
+                // A report that is late, or of an unknown time, still counts as one.
                 calls.told(key, step, moment.unwrap_or(Instant::ZERO));
             })?;
             if count < socket::AT_ONCE {
@@ -174,7 +169,7 @@ impl Stamping {
         Ok(())
     }
 
-    /// Asks TCP what it holds the newest bytes for, or those that leave no room, if it does.
+    /// Asks TCP why it holds the newest bytes, or why the buffer is full, if so.
     fn ask(&mut self, socket: impl AsFd, trace: &mut Recorder) {
         if !trace.tcp.is_kept() || !self.calls.holds() && !self.is_full {
             self.asked = None;
@@ -189,9 +184,9 @@ impl Stamping {
         }
     }
 
-    /// Records what is left of calls on `socket`, whatever the kernel has told of them.
+    /// Records the remaining send calls on `socket`, with or without stamps.
     pub fn finish(mut self, socket: impl AsFd, trace: &mut Recorder) {
-        // A socket that has failed has nothing to tell.
+        // A failed socket has no more stamps.
         let _ = self.collect(socket, trace);
         while let Some(call) = self.calls.take() {
             trace.stamp(call);
@@ -246,7 +241,7 @@ mod tests {
         of.collect()
     }
 
-    /// What is said and answered, byte by byte in step, has every time in its order.
+    /// With one byte at a time in request and response, all times are in order.
     #[test]
     fn every_time_stands_in_its_order() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -255,7 +250,7 @@ mod tests {
             server.read_exact(&mut [0; 5]).unwrap();
             let mut trace = recorder();
             let mut stamping = Stamping::begin(&client, IDS, false, 5, 0).unwrap();
-            // The kernel begins to stamp what is received a moment later.
+            // The kernel begins to stamp received data a moment later.
             std::thread::sleep(Duration::from_millis(20));
             for _ in 0..50 {
                 (&client).write_all(&[1; 300]).unwrap();
@@ -295,7 +290,7 @@ mod tests {
         }
     }
 
-    /// What the peer does not read stays in the send buffer, and says so.
+    /// Data that the peer does not read stays in the send buffer, and is recorded so.
     #[test]
     fn what_is_held_in_the_send_buffer_is_seen() {
         let (client, mut server) = pair("127.0.0.1:0");
@@ -341,7 +336,7 @@ mod tests {
         let mut stamping = Stamping::begin(&client, IDS, false, 0, 0).unwrap();
         (&client).write_all(&[1; 10]).unwrap();
         stamping.sent(10, clock::now());
-        // Bytes that nobody read make closing a reset (RFC 9293 §3.10.4).
+        // Closing with unread bytes sends a reset (RFC 9293 §3.10.4).
         std::thread::sleep(Duration::from_millis(20));
         drop(server);
         std::thread::sleep(Duration::from_millis(20));

@@ -1,10 +1,9 @@
-//! Watching TCP connections of this computer: their windows, and what congestion control does.
+//! Watches TCP connections of this computer: their windows, and congestion control events.
 //!
-//! [`Watch::start`] begins, [`Watch::next`] returns what was seen since, in order of time, and dropping
-//! the value ends it. A thread of its own asks INET_DIAG at each interval, on a grid that does not
-//! drift. Where programs of ours can be brought into the kernel they tell every change in between;
-//! elsewhere events are derived from the difference of two samples. Whoever takes the batches too slowly
-//! loses whole ones, and counts them.
+//! [`Watch::start`] begins, [`Watch::next`] returns what was observed since, in order of time, and dropping the value
+//! ends the watch. Its own thread queries INET_DIAG at each interval, on a grid that does not drift. Where eBPF
+//! programs can be loaded, they report every change in between; elsewhere events are derived from the difference of two
+//! samples. A consumer that is too slow loses whole batches, which are counted.
 
 mod devices;
 mod events;
@@ -31,109 +30,108 @@ pub use namespace::{Namespace, NamespaceError};
 pub use process::{Process, ProcessError};
 use sampler::Sampler;
 
-/// Most connections that are watched at once.
+/// Most connections watched at once.
 pub const MOST_CONNECTIONS: usize = 16_384;
 
 /// The shortest interval.
 pub const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Room for the events of some hundred busy connections until the watch looks for them, twenty
-/// milliseconds later.
+/// Room for 20 ms of events of some hundred busy connections, the longest time between reads.
 pub const EVENT_BYTES: u32 = 4 << 20;
 
-/// Batches that wait for whoever takes them.
+/// Most batches queued for the consumer.
 const WAITING_BATCHES: usize = 1024;
 
 /// What to watch.
 #[derive(Debug, Clone, Default)]
 pub struct WatchConfig {
-    /// Which connections; all when there is none.
+    /// The connections to watch; `None`: all.
     pub filter: Option<Expression>,
-    /// Only those of this process, until it ends.
+    /// Watch only this process's connections, until it ends.
     pub process: Option<Process>,
-    /// In which network namespace; that of `process`, or our own, when none is named.
+    /// The network namespace to watch; `None`: that of `process`, or the caller's.
     pub namespace: Option<Namespace>,
-    /// How often the kernel is asked.
+    /// The sampling interval.
     pub interval: Duration,
-    /// Bytes of memory in which traced events wait, a power of two of at least a page, such as
-    /// [`EVENT_BYTES`]; nothing is traced when there is none.
+    /// Bytes of the buffer of traced events, a power of two of at least a page, such as [`EVENT_BYTES`]; `None`: no
+    /// tracing.
     pub event_bytes: Option<u32>,
 }
 
 /// How changes are observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Method {
-    /// The kernel tells every event and every change of a window; samples tell the rest.
+    /// The kernel reports every event and every change of a window; samples add the rest.
     Traced,
-    /// The kernel is asked at each interval, and events are derived from the difference of samples.
+    /// The kernel is sampled at each interval, and events are derived from the difference of samples.
     Sampled {
-        /// Why not better.
+        /// Why there is no tracing.
         reason: String,
     },
 }
 
-/// Something that was watched for the first time.
+/// A connection observed for the first time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
-    /// Which connection; its cookie is the session of its records.
+    /// The connection; its cookie is the session of its records.
     pub connection: Connection,
     /// The name of its congestion control.
     pub congestion_control: String,
 }
 
-/// What was not seen, since the watch began.
+/// What the watch has missed since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unseen {
     /// Connections beyond [`MOST_CONNECTIONS`], the greatest number at once.
     pub connections: u64,
-    /// Times on the grid at which the kernel was not asked, as the computer was busy.
+    /// Sampling times missed because the computer was busy.
     pub samples: u64,
-    /// Events that the kernel had no room for.
+    /// Events dropped because the kernel's buffer was full.
     pub events: u64,
-    /// Records in batches that nobody took in time.
+    /// Records in batches dropped because the consumer was too slow.
     pub records: u64,
 }
 
-/// What was seen since the last batch.
+/// Observations since the last batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    /// When the kernel was asked.
+    /// When the kernel was sampled.
     pub time: Instant,
-    /// Connections that are new.
+    /// New connections.
     pub begun: Vec<Begun>,
-    /// Samples and events by time. Their session is the connection's cookie and they name no ends.
+    /// Samples and events in order of time. Their session is the connection's cookie; they name no ends.
     pub records: Vec<Tcp>,
-    /// Network devices that have gone from the namespace, by name. What went over them stands still,
-    /// and is watched on.
+    /// Network devices that were removed from the namespace, by name. Connections over them stall, and are still
+    /// watched.
     pub devices_gone: Vec<String>,
-    /// What was not seen so far.
+    /// What was missed so far.
     pub unseen: Unseen,
 }
 
 /// Why a watch ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Ending {
-    /// The process that was watched has ended, as processes do.
+    /// The watched process has ended.
     #[error("process {id} has ended")]
     ProcessEnded {
         /// Its id.
         id: u32,
     },
-    /// The network namespace that was watched is not there any more by the name that was given.
+    /// The name no longer stands for the watched network namespace.
     #[error(
         "the network namespace {path} has gone; processes that are still in it can be watched by \
          --pid, or by --netns /proc/PID/ns/net", path = path.display()
     )]
     NamespaceGone {
-        /// The file that stood for it.
+        /// Its file.
         path: PathBuf,
     },
-    /// The kernel does not answer any more.
+    /// The kernel no longer responds.
     #[error(transparent)]
     Diag(#[from] DiagError),
 }
 
-/// A watch cannot begin.
+/// A watch cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// INET_DIAG cannot be used.
@@ -142,13 +140,13 @@ pub enum WatchError {
     /// The network namespace cannot be entered.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The process cannot be looked at.
+    /// The process cannot be inspected.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Nobody would tell of network devices that go away.
+    /// No notifications about removed network devices.
     #[error("cannot listen for network devices that go away (rtnetlink): {0}")]
     Devices(io::Error),
-    /// The system has no thread for it.
+    /// Starting a thread failed.
     #[error("cannot start a thread to watch with: {0}")]
     Thread(io::Error),
 }
@@ -165,19 +163,19 @@ pub struct Watch {
 /// What [`Watch::next`] found.
 #[derive(Debug)]
 pub enum Next {
-    /// Something was seen.
+    /// Observations.
     Batch(Batch),
-    /// Nothing came in time.
+    /// Timeout.
     Nothing,
-    /// The watch is over.
+    /// The watch has ended.
     Over(Ending),
 }
 
 impl Watch {
-    /// Begins to watch.
+    /// Starts a watch.
     ///
     /// # Errors
-    /// [`WatchError`] says what is missing.
+    /// [`WatchError`], by what is missing.
     pub fn start(config: WatchConfig) -> Result<Watch, WatchError> {
         let (give, batches) = sync_channel(WAITING_BATCHES);
         let (ready, began) = sync_channel(1);
@@ -185,7 +183,7 @@ impl Watch {
         let told = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("watch".to_owned())
-            // Namespaces are entered by threads, so this one opens everything itself.
+            // Threads enter namespaces, so the watch's thread opens everything itself.
             .spawn(move || match Sampler::open(config) {
                 Ok(mut sampler) => {
                     let method = sampler.method();
@@ -194,7 +192,7 @@ impl Watch {
                     }
                 }
                 Err(error) => {
-                    // Nobody waits for it only if the caller has gone.
+                    // The receiver is gone only if the caller is.
                     let _ = ready.send(Err(error));
                 }
             })
@@ -216,7 +214,7 @@ impl Watch {
         &self.method
     }
 
-    /// The next batch, waiting for it as long as `patience`.
+    /// Waits up to `patience` for the next batch.
     #[must_use]
     pub fn next(&self, patience: Duration) -> Next {
         match self.batches.recv_timeout(patience) {
@@ -232,7 +230,7 @@ impl Watch {
 }
 
 impl Watch {
-    /// Ends the watch: returns what was seen until then and not taken yet.
+    /// Ends the watch: returns the batches not taken yet.
     pub fn rest(&self) -> impl Iterator<Item = Batch> {
         self.stop.store(true, Ordering::Relaxed);
         self.batches.iter().map_while(Result::ok)
@@ -241,10 +239,10 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // The thread may wait for room for its last word.
+        // The thread may be waiting for room for its last message.
         self.rest().for_each(drop);
         if let Some(thread) = self.thread.take() {
-            // Its panic, if it had one, is on standard error already.
+            // Its panic, if any, is on standard error already.
             let _ = thread.join();
         }
     }
@@ -261,7 +259,7 @@ fn give_until_told(
         let mut batch = match sampler.next(told) {
             Ok(batch) => batch,
             Err(ending) => {
-                // A last word waits for room; nobody listens only if the caller has gone.
+                // The last message waits for room; the receiver is gone only if the caller is.
                 let _ = give.send(Err(ending));
                 return;
             }
@@ -287,7 +285,7 @@ fn give_until_told(
                 ..unseen
             },
         };
-        // As for an ending's.
+        // As above.
         let _ = give.send(Ok(last));
     }
 }

@@ -1,23 +1,22 @@
-//! Congestion controls in a build without eBPF: there are none, and each attempt says how to get
-//! them.
+//! Congestion controls in a build without eBPF: there are none, and each function returns how to get them.
 
 use std::convert::Infallible;
 
 use super::{Algorithm, ControlError, Options, Status};
 use crate::ebpf::EbpfError;
 
-/// A control that this process has loaded; there is none in this build.
+/// A control loaded by this process; there is none in this build.
 #[derive(Debug)]
 pub struct Control(Infallible);
 
 impl Control {
-    /// Which it is.
+    /// The algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         match self.0 {}
     }
 
-    /// What it was loaded with.
+    /// The options that it was loaded with.
     #[must_use]
     pub fn options(&self) -> Option<Options> {
         match self.0 {}
@@ -29,16 +28,16 @@ impl Control {
         match self.0 {}
     }
 
-    /// What libbpf and the verifier said while it was loaded.
+    /// The log of libbpf and the verifier from loading it.
     #[must_use]
     pub fn verifier_log(&self) -> &str {
         match self.0 {}
     }
 
-    /// Lets it stay.
+    /// Keeps it loaded.
     ///
     /// # Errors
-    /// Never comes to that.
+    /// Unreachable.
     pub fn keep(self) -> Result<(), ControlError> {
         match self.0 {}
     }
@@ -52,7 +51,7 @@ pub fn load(_algorithm: Algorithm, _options: &Options) -> Result<Control, Contro
     Err(EbpfError::NotBuilt.into())
 }
 
-/// Sees to it that sockets can choose a control.
+/// Makes a control available to sockets.
 ///
 /// # Errors
 /// [`EbpfError::NotBuilt`].
@@ -60,7 +59,7 @@ pub fn hold(_algorithm: Algorithm, _wanted: Option<&Options>) -> Result<Control,
     Err(EbpfError::NotBuilt.into())
 }
 
-/// Ends what was kept.
+/// Unloads a kept control.
 ///
 /// # Errors
 /// [`EbpfError::NotBuilt`].
@@ -68,7 +67,7 @@ pub fn unload(_algorithm: Algorithm) -> Result<(), ControlError> {
     Err(EbpfError::NotBuilt.into())
 }
 
-/// All controls of ours, of which this build has none.
+/// All controls, of which this build has none.
 ///
 /// # Errors
 /// [`EbpfError::NotBuilt`].
@@ -76,7 +75,7 @@ pub fn list() -> Result<Vec<Status>, ControlError> {
     Err(EbpfError::NotBuilt.into())
 }
 
-/// What is known of a control: that it is absent.
+/// The state of a control: absent.
 ///
 /// # Errors
 /// [`EbpfError::NotBuilt`].

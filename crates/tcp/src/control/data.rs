@@ -1,8 +1,8 @@
-//! The read-only data that programs of controls are loaded with, and what it says of one that is loaded.
+//! The read-only data that controls are loaded with, and how to read it back.
 
 use wansan_congestion::{Counting, Growth, HighSpeed, Table};
 
-/// Bytes of a number of 64 bits.
+/// Bytes of a 64-bit number.
 const WORD_BYTES: usize = 8;
 
 /// `struct growth_rule` of `bpf/control.h`.
@@ -13,7 +13,7 @@ pub fn of_growth(growth: &Growth) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// What such a structure says; none when the bytes are none.
+/// Parses such a structure; `None` when the bytes are invalid.
 #[must_use]
 pub fn growth(data: &[u8]) -> Option<Growth> {
     let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
@@ -50,7 +50,7 @@ pub fn of_highspeed(law: &HighSpeed) -> Vec<u8> {
     data
 }
 
-/// The parameters that such data was made of; none when the bytes are no such data.
+/// The parameters that such data was made of; `None` when the bytes are invalid.
 #[must_use]
 pub fn highspeed(data: &[u8]) -> Option<HighSpeed> {
     let mut given = data

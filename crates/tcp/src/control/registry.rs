@@ -1,8 +1,7 @@
-//! Congestion controls in the running kernel: loading, keeping, finding and ending them.
+//! Congestion controls in the running kernel: load, keep, find and unload.
 //!
-//! The kernel holds a control by a link (`BPF_LINK_TYPE_STRUCT_OPS`). It ends with the last
-//! descriptor of its link, or, when the link was pinned in the kernel's file system for eBPF, with
-//! that file.
+//! A link (`BPF_LINK_TYPE_STRUCT_OPS`) holds a control in the kernel. It ends with its last descriptor, or, if the link
+//! was pinned in the BPF file system, with that file.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -20,42 +19,42 @@ mod pins;
 
 use pins::Pins;
 
-/// The sections of read-only data that are set before a program is loaded: names of libbpf's maps.
+/// The sections of read-only data that are set before loading: names of libbpf's maps.
 const GROWTH: &str = ".rodata.growth";
 const LAW: &str = ".rodata.law";
 
-/// A control that is there so long after its files are gone is held by a process.
+/// A control that is still loaded this long after its pins were removed is held by a process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A control that the kernel has because this process holds it.
+/// A control that this process holds in the kernel.
 #[derive(Debug)]
 pub struct Control {
     algorithm: Algorithm,
-    /// What it was loaded with, as far as that is known.
+    /// The options that it was loaded with, if known.
     options: Option<Options>,
     hold: Hold,
 }
 
 #[derive(Debug)]
 enum Hold {
-    /// It was loaded by this process.
+    /// Loaded by this process.
     Loaded {
         link: Link,
         object: Object,
         verifier_log: String,
     },
-    /// It was there; this descriptor keeps it from going while it is needed.
+    /// Already loaded; this descriptor keeps it loaded meanwhile.
     Shared { _link: OwnedFd },
 }
 
 impl Control {
-    /// Which it is.
+    /// The algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// What it was loaded with; unknown of one that another process holds.
+    /// The options that it was loaded with; unknown if another process holds it.
     #[must_use]
     pub fn options(&self) -> Option<Options> {
         self.options
@@ -67,7 +66,7 @@ impl Control {
         matches!(self.hold, Hold::Shared { .. })
     }
 
-    /// What libbpf and the verifier said while this process loaded it; empty when another did.
+    /// The log of libbpf and the verifier from loading it; empty if another process did.
     #[must_use]
     pub fn verifier_log(&self) -> &str {
         match &self.hold {
@@ -76,11 +75,11 @@ impl Control {
         }
     }
 
-    /// Lets it stay when this process ends, until [`unload`].
+    /// Keeps it loaded after this process ends, until [`unload`].
     ///
     /// # Errors
-    /// [`ControlError::Keeping`]; then it goes at once. [`ControlError::AlreadyThere`] when another
-    /// process holds it.
+    /// [`ControlError::Keeping`], which unloads it at once. [`ControlError::AlreadyThere`] when another process holds
+    /// it.
     pub fn keep(self) -> Result<(), ControlError> {
         let algorithm = self.algorithm;
         let Hold::Loaded {
@@ -97,7 +96,7 @@ impl Control {
         pins.make_room()?;
         let pinned = pins.pin(&mut link, &mut object);
         if pinned.is_err() {
-            // What is half kept would be in the way of the next attempt.
+            // A partial pin would obstruct the next attempt.
             let _gone = pins.remove();
         }
         pinned
@@ -139,9 +138,9 @@ pub fn load(algorithm: Algorithm, options: &Options) -> Result<Control, ControlE
     })
 }
 
-/// Sees to it that sockets can choose `algorithm` as long as the value lives: loads it with the options that
-/// are wanted, or takes part in the one that is there and was loaded with them. Where none are
-/// wanted it is loaded with its standard's, and one that is there will do whatever it was loaded with.
+/// Makes `algorithm` available to sockets as long as the value lives: loads it with the `wanted` options, or shares one
+/// that is loaded with them. Without `wanted`, the options of its standard are loaded, and a control that is already
+/// loaded is shared whatever its options.
 ///
 /// # Errors
 /// As [`load`], and [`ControlError::LoadedOtherwise`].
@@ -152,7 +151,7 @@ pub fn hold(algorithm: Algorithm, wanted: Option<&Options>) -> Result<Control, C
         done => return done,
     }
     let Some(link) = find(algorithm)? else {
-        // It went just now; or another program than wansan has taken the name, without a link.
+        // It was unloaded just now; or another program has taken the name, without a link.
         return load(algorithm, &options);
     };
     let pins = Pins::of(algorithm);
@@ -173,10 +172,10 @@ pub fn hold(algorithm: Algorithm, wanted: Option<&Options>) -> Result<Control, C
     })
 }
 
-/// Ends a control that was kept. Connections that use it keep it until they close.
+/// Unloads a kept control. Connections that use it keep it until they close.
 ///
 /// # Errors
-/// [`ControlError::NotLoaded`], [`ControlError::HeldByProcess`], or what forbids it.
+/// [`ControlError::NotLoaded`], [`ControlError::HeldByProcess`], or the error that prevents unloading.
 pub fn unload(algorithm: Algorithm) -> Result<(), ControlError> {
     let name = algorithm.name();
     match show(algorithm)?.state {
@@ -189,8 +188,8 @@ pub fn unload(algorithm: Algorithm) -> Result<(), ControlError> {
     }
 }
 
-/// Waits for what the kernel does a moment after the last file of a link is gone: the link goes first,
-/// and the name that sockets choose after it.
+/// Waits for the kernel to unload it after the last pin is removed: the link goes first, then the name that sockets
+/// choose.
 fn gone(algorithm: Algorithm) -> Result<(), ControlError> {
     let since = Instant::now();
     let is_offered = || {
@@ -210,18 +209,18 @@ fn gone(algorithm: Algorithm) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// All controls of ours, loaded or not.
+/// All of wansan's controls, loaded or not.
 ///
 /// # Errors
-/// [`ControlError`] when the process may not look.
+/// [`ControlError`] when the process may not list them.
 pub fn list() -> Result<Vec<Status>, ControlError> {
     Algorithm::ALL.into_iter().map(show).collect()
 }
 
-/// What is known of a control.
+/// The state of a control.
 ///
 /// # Errors
-/// [`ControlError`] when the process may not look.
+/// [`ControlError`] when the process may not list them.
 pub fn show(algorithm: Algorithm) -> Result<Status, ControlError> {
     ebpf::available()?;
     let pins = Pins::of(algorithm);
@@ -258,7 +257,7 @@ fn program(algorithm: Algorithm) -> (&'static str, &'static [u8]) {
     }
 }
 
-/// Writes the options into the program's read-only data, and leaves out what only tests call.
+/// Writes the options into the program's read-only data, and disables programs that only tests call.
 fn configure(open: &mut OpenObject, options: &Options) -> libbpf_rs::Result<()> {
     for mut program in open.progs_mut() {
         let called_by_the_kernel = program.prog_type() == ProgramType::StructOps;
@@ -275,13 +274,13 @@ fn configure(open: &mut OpenObject, options: &Options) -> libbpf_rs::Result<()> 
     Ok(())
 }
 
-/// A descriptor of the link that holds the control of `algorithm`, whoever made it.
+/// A descriptor of the link that holds `algorithm`, whichever process made it.
 fn find(algorithm: Algorithm) -> Result<Option<OwnedFd>, ControlError> {
     for link in LinkInfoIter::default() {
         let LinkTypeInfo::StructOps(struct_ops) = link.info else {
             continue;
         };
-        // Links and maps come and go while they are looked through.
+        // Links and maps may appear and disappear during the search.
         let Ok(map) = MapHandle::from_map_id(struct_ops.map_id) else {
             continue;
         };
@@ -306,7 +305,7 @@ fn link_by_id(id: u32) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::from_raw_os_error(-descriptor));
     }
-    // SAFETY: the kernel has just made it, for this caller alone.
+    // SAFETY: the kernel has just made it, owned by this caller alone.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

@@ -1,4 +1,4 @@
-//! Who uses a congestion control: the connections of all network namespaces that can be entered.
+//! Users of a congestion control: the connections of all network namespaces that can be entered.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,35 +11,35 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::congestion;
 use crate::diag::{Diag, DiagError};
 
-/// Where `ip netns` keeps names.
+/// Where `ip netns` keeps named namespaces.
 const NAMED: &str = "/run/netns";
 
-/// Connections could not be counted.
+/// Counting connections failed.
 #[derive(Debug, thiserror::Error)]
 pub enum UsersError {
-    /// The kernel does not tell.
+    /// INET_DIAG failed.
     #[error(transparent)]
     Diag(#[from] DiagError),
-    /// /proc, or what it leads to, cannot be had.
+    /// /proc, or a namespace file, cannot be read.
     #[error("cannot look through the network namespaces of /proc: {0}")]
     Namespaces(#[from] io::Error),
 }
 
-/// What uses a congestion control.
+/// Users of a congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Users {
     /// Connections.
     pub connections: usize,
-    /// Network namespaces that give it to connections which choose none
-    /// (`net.ipv4.tcp_congestion_control`). They go on doing so when its name has gone.
+    /// Network namespaces whose default it is (`net.ipv4.tcp_congestion_control`). It stays their default after it is
+    /// unloaded.
     pub namespaces: usize,
 }
 
-/// What uses each congestion control, by its name, in this network namespace, in those that have a
-/// name (`ip netns`), and in those of all processes that this process may enter (CAP_SYS_ADMIN).
+/// The users of each congestion control, by its name, in this network namespace, in named ones (`ip netns`), and in
+/// those of all processes that this process may enter (CAP_SYS_ADMIN).
 ///
 /// # Errors
-/// [`UsersError`] when this process's own namespace cannot be asked.
+/// [`UsersError`] when this process's own namespace cannot be queried.
 pub fn users() -> Result<BTreeMap<String, Users>, UsersError> {
     let mut counts = BTreeMap::new();
     let own = File::open("/proc/thread-self/ns/net")?;
@@ -51,7 +51,7 @@ pub fn users() -> Result<BTreeMap<String, Users>, UsersError> {
             continue;
         }
         seen.push(inode);
-        // A thread enters it and ends there, so that this one stays where it is.
+        // A thread enters the namespace and ends there, so that this thread stays in its own.
         let there = thread::spawn(move || -> Option<BTreeMap<String, Users>> {
             let kind = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), kind).ok()?;
@@ -68,7 +68,7 @@ pub fn users() -> Result<BTreeMap<String, Users>, UsersError> {
     Ok(counts)
 }
 
-/// Those of the calling thread's namespace.
+/// Counts connections of the calling thread's namespace.
 fn count(counts: &mut BTreeMap<String, Users>) -> Result<(), UsersError> {
     for sighting in Diag::open()?.dump(None)? {
         let users = counts.entry(sighting.congestion_control).or_default();
@@ -81,8 +81,8 @@ fn count(counts: &mut BTreeMap<String, Users>) -> Result<(), UsersError> {
     Ok(())
 }
 
-/// The network namespaces that have a name, and those of all processes that can be seen, each as often
-/// as it has processes. Threads can have their own, as the lab's do.
+/// Named network namespaces, and those of all visible processes, once per process. Threads can have their own, as the
+/// lab's do.
 fn namespaces() -> io::Result<impl Iterator<Item = File>> {
     let tasks = fs::read_dir("/proc")?
         .flatten()

@@ -1,9 +1,8 @@
 //! Expressions as the filter programs that the kernel runs on each socket (`INET_DIAG_REQ_BYTECODE`
 //! of linux/inet_diag.h).
 //!
-//! A program is a row of operations of 4 bytes and what belongs to them: a code, how far on to go
-//! when the test holds (`yes`), and how far when it does not (`no`). Who leaves it exactly at its end
-//! is taken; who goes 4 bytes farther is left out.
+//! A program is a sequence of 4-byte operations with their operands: a code, and the distance to jump if the test holds
+//! (`yes`) or fails (`no`). A jump to exactly the end accepts the socket; one 4 bytes farther rejects it.
 
 use std::net::IpAddr;
 
@@ -17,16 +16,16 @@ const REMOTE_PORT_AT_MOST: u8 = 5;
 const LOCAL_ADDRESS: u8 = 7;
 const REMOTE_ADDRESS: u8 = 8;
 
-/// Bytes of an operation alone.
+/// Bytes of an operation without operand.
 const OPERATION: usize = 4;
 
-/// The program that takes the sockets that `expression` means.
+/// The program that accepts the sockets that match `expression`.
 pub(super) fn program(expression: &Expression) -> Vec<u8> {
     match expression {
         Expression::And(a, b) => {
             let (mut first, second) = (program(a), program(b));
             let end = first.len();
-            // Who is left out by the first must go past the second as well.
+            // A socket that the first rejects must skip the second as well.
             for at in operations(&first) {
                 if at + no(&first, at) == end + OPERATION {
                     let farther = no(&first, at) + second.len();
@@ -38,7 +37,7 @@ pub(super) fn program(expression: &Expression) -> Vec<u8> {
         }
         Expression::Or(a, b) => {
             let (mut first, second) = (program(a), program(b));
-            // Who is left out by the first passes over the jump and comes to the second.
+            // A socket that the first rejects skips the jump and reaches the second.
             let over = operation(JUMP, OPERATION, OPERATION + second.len());
             first.extend(over);
             first.extend(second);
@@ -56,7 +55,7 @@ pub(super) fn program(expression: &Expression) -> Vec<u8> {
                 (End::Remote, Bound::AtLeast) => REMOTE_PORT_AT_LEAST,
                 (End::Remote, Bound::AtMost) => REMOTE_PORT_AT_MOST,
             };
-            // The port stands where a second operation has its `no`.
+            // The port is in the `no` field of a second operation.
             test(code, &operation(0, 0, usize::from(*port)))
         }
         Expression::Address {
@@ -81,7 +80,7 @@ pub(super) fn program(expression: &Expression) -> Vec<u8> {
     }
 }
 
-/// A test that leaves a socket out when it does not hold.
+/// A test that rejects a socket when it fails.
 fn test(code: u8, data: &[u8]) -> Vec<u8> {
     let bytes = OPERATION + data.len();
     let mut test = operation(code, bytes, bytes + OPERATION).to_vec();
@@ -95,7 +94,7 @@ fn operation(code: u8, yes: usize, no: usize) -> [u8; OPERATION] {
     [code, yes as u8, a, b]
 }
 
-/// Where each operation stands.
+/// The offset of each operation.
 fn operations(program: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut at = 0;

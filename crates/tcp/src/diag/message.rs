@@ -1,4 +1,4 @@
-//! The messages of INET_DIAG (sock_diag(7), linux/inet_diag.h): bytes and their meaning.
+//! Messages of INET_DIAG (sock_diag(7), linux/inet_diag.h): encoding and decoding.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,15 +25,15 @@ const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_SKMEMINFO: u16 = 7;
 const INET_DIAG_REQ_BYTECODE: u16 = 1;
 
-/// Which answers' attributes are asked for.
+/// The attributes to request.
 const EXTENSIONS: u8 =
     1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1) | 1 << (INET_DIAG_SKMEMINFO - 1);
 
-/// ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING: sockets that have a
-/// connection with windows. LISTEN has none, and of TIME_WAIT the kernel keeps no more than addresses.
+/// ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING: sockets of a connection with windows.
+/// LISTEN has none, and for TIME_WAIT the kernel keeps only addresses.
 const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 
-/// Asks for all sockets of a family that `filter` takes.
+/// Requests all sockets of a family that match `filter`.
 pub(super) fn dump_request(family: i32, sequence: u32, filter: Option<&[u8]>) -> Vec<u8> {
     let mut bytes = request(family, sequence, NLM_F_DUMP, &[0; 48]);
     if let Some(program) = filter {
@@ -46,7 +46,7 @@ pub(super) fn dump_request(family: i32, sequence: u32, filter: Option<&[u8]>) ->
     bytes
 }
 
-/// Asks for one socket.
+/// Requests one socket.
 pub(super) fn exact_request(connection: &Connection, sequence: u32) -> Vec<u8> {
     let family = match connection.local {
         SocketAddr::V4(_) => libc::AF_INET,
@@ -86,23 +86,23 @@ impl Connection {
     }
 }
 
-/// One message of the kernel's.
+/// One message from the kernel.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// A socket; one without TCP_INFO is none that is watched, and empty here.
+    /// A socket; `None` without TCP_INFO, as such a socket is not watched.
     Socket {
         /// The sequence number of the request.
         sequence: u32,
         /// The socket.
         socket: Option<Box<SocketInfo>>,
     },
-    /// The kernel refuses a request.
+    /// The kernel rejects a request.
     Refused(io::Error),
-    /// The dump is over.
+    /// End of the dump.
     Done,
 }
 
-/// Takes the messages of one datagram apart; what is no message ends it.
+/// Parses the messages of one datagram; stops at the first malformed one.
 pub(super) fn answers(datagram: &[u8]) -> impl Iterator<Item = Answer> + '_ {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -183,7 +183,7 @@ fn socket(body: &[u8]) -> Option<SocketInfo> {
     })
 }
 
-/// Netlink starts messages and attributes at multiples of 4.
+/// Netlink aligns messages and attributes to 4 bytes.
 fn aligned(length: usize) -> usize {
     length.saturating_add(3) & !3
 }

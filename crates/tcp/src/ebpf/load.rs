@@ -1,22 +1,22 @@
-//! Loading an object: open, prepare, load, with all that the kernel says about it.
+//! Loading an object: open, prepare, load, and collect the kernel's log.
 
 use libbpf_rs::{Object, ObjectBuilder, OpenObject};
 
 use super::verifier::{self, Transcript};
 use super::{EbpfError, available};
 
-/// An object whose programs the kernel has accepted. They are attached by what is done with
-/// [`Loaded::object`]; maps and programs that nothing else holds go with it.
+/// An object whose programs the kernel has accepted. Attach them through [`Loaded::object`]; maps and programs without
+/// other references end with it.
 #[derive(Debug)]
 pub struct Loaded {
     /// Its maps and programs.
     pub object: Object,
-    /// What libbpf and the verifier said while it was loaded: instructions, states, stack depth.
+    /// The log of libbpf and the verifier: instructions, states, stack depth.
     pub verifier_log: String,
 }
 
-/// Loads the object `name` (its source is `src/bpf/NAME.bpf.c`) from the bytes that the build script
-/// made. `prepare` sets its read-only data, or leaves out programs that this kernel cannot have.
+/// Loads the object `name` (its source is `src/bpf/NAME.bpf.c`) from the bytes that the build script made. `prepare`
+/// sets its read-only data, and disables programs that this kernel does not support.
 ///
 /// # Errors
 /// [`EbpfError`]: what this machine lacks, or why the kernel refuses.
@@ -48,8 +48,7 @@ pub fn load(
 }
 
 fn open(bytes: &[u8]) -> libbpf_rs::Result<OpenObject> {
-    // libelf wants the file's start aligned as the allocator aligns, which a constant's bytes need
-    // not be.
+    // libelf needs the file aligned as by the allocator; a constant's bytes need not be.
     let aligned = bytes.to_vec();
     ObjectBuilder::default().open_memory(&aligned)
 }

@@ -1,4 +1,4 @@
-//! What libbpf and the kernel's verifier say while an object is loaded.
+//! The log of libbpf and the kernel's verifier while an object is loaded.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -9,19 +9,19 @@ use libbpf_rs::{PrintLevel, set_print};
 
 use super::EbpfError;
 
-/// The verifier's verdict of each instruction is asked for when it refuses (libbpf asks again by
-/// itself); this level asks for its statistics only (`BPF_LOG_STATS`).
+/// Libbpf itself asks for the verdict on each instruction when the verifier rejects a program; this level asks for
+/// statistics only (`BPF_LOG_STATS`).
 pub(super) const LOG_LEVEL: u32 = 4;
 
-/// Libbpf speaks through one function for the whole process.
+/// Libbpf logs through one function for the whole process.
 static HEARD: Mutex<String> = Mutex::new(String::new());
-/// The folder, in the environment, where a developer wants all logs.
+/// The environment variable that names a folder for all logs.
 const FOLDER: &str = "WANSAN_VERIFIER_LOGS";
 
-/// Held while an object is loaded, so that two do not speak at once.
+/// Held while an object is loaded, so that logs of two do not mix.
 static SPEAKING: Mutex<()> = Mutex::new(());
 
-/// Gathers all that is said until it ends.
+/// Collects all log output while it lives.
 pub(super) struct Transcript {
     _alone: MutexGuard<'static, ()>,
 }
@@ -44,7 +44,7 @@ fn heard() -> MutexGuard<'static, String> {
     HEARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of an object that could not be loaded or attached, with what was said (`log`) kept in a file.
+/// The error of an object that could not be loaded or attached; writes its log to a file.
 #[must_use]
 pub fn refused(object: &'static str, error: &libbpf_rs::Error, log: &str) -> EbpfError {
     let reason = error.to_string().replace('\n', " ");
@@ -68,7 +68,7 @@ fn wanted_folder() -> Option<PathBuf> {
     (!folder.is_empty()).then(|| folder.into())
 }
 
-/// Keeps the log of an object that the kernel has taken, where somebody wants it.
+/// Writes the log of a loaded object if WANSAN_VERIFIER_LOGS is set.
 pub(super) fn keep_where_asked(object: &'static str, log: &str) -> Result<(), EbpfError> {
     let Some(folder) = wanted_folder() else {
         return Ok(());
@@ -92,7 +92,7 @@ fn keep(folder: &Path, object: &str, log: &str) -> io::Result<PathBuf> {
             std::process::id()
         );
         let path = folder.join(name);
-        // Never a file, or a link, that somebody else has put there.
+        // Never overwrites a file, or follows a link, of another user.
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => {
                 file.write_all(log.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Signals in a build without eBPF: there are none, and the attempt says how to get them.
+//! Signals in a build without eBPF: there are none, and loading returns how to get them.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,7 +27,7 @@ impl EceSignal {
         match self.0 {}
     }
 
-    /// Gives it to a connection.
+    /// Attaches it to a connection.
     ///
     /// # Errors
     /// None: there is no such value.
@@ -35,7 +35,7 @@ impl EceSignal {
         match self.0 {}
     }
 
-    /// Gives a socket its orders.
+    /// Sets a socket's order.
     ///
     /// # Errors
     /// None: there is no such value.
@@ -43,7 +43,7 @@ impl EceSignal {
         match self.0 {}
     }
 
-    /// Has a socket signal once.
+    /// Makes a socket signal once.
     ///
     /// # Errors
     /// None: there is no such value.
@@ -51,7 +51,7 @@ impl EceSignal {
         match self.0 {}
     }
 
-    /// What came of a socket's orders.
+    /// The signals of a socket.
     #[must_use]
     pub fn signals(&self, _socket: impl AsFd) -> Signals {
         match self.0 {}

@@ -1,4 +1,4 @@
-//! The congestion control of receiving sockets, in the kernel: loading it, and its sockets' orders.
+//! The congestion control of receiving sockets in the kernel: loading it, and its sockets' orders.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,8 +17,8 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ece.bpf.o"));
 /// The longest name of a congestion control (`TCP_CA_NAME_MAX`, less the NUL).
 const NAME_BYTES: usize = 15;
 
-/// A congestion control of receiving sockets that this process has in the kernel, under a name of its
-/// own, as long as the value lives. Connections that use it keep it until they close.
+/// A congestion control of receiving sockets, loaded by this process under its own name as long as the value lives.
+/// Connections that use it keep it until they close.
 #[derive(Debug)]
 pub struct EceSignal {
     name: String,
@@ -37,26 +37,26 @@ impl EceSignal {
         loop {
             let name = free_name()?;
             match load_as(&name) {
-                // Another process was as quick, and has it now.
+                // Another process took the name first.
                 Err(ControlError::AlreadyThere { .. }) => {}
                 done => return done,
             }
         }
     }
 
-    /// The kernel's name for it. A socket that is to have it gets it by [`EceSignal::attach`]: chosen
-    /// by name, of a listener say, it has the kernel send ECN-capable packets whether ECN was
-    /// negotiated or not, which an AQM marks without effect (RFC 3168 §6.1.1).
+    /// The kernel's name for it. Use [`EceSignal::attach`] instead of this name: a socket that chooses it by name, such
+    /// as a listener, makes the kernel send ECN-capable packets even if ECN was not negotiated, which an AQM marks
+    /// without effect (RFC 3168 §6.1.1).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Gives it to a connection, in place of the congestion control that it has, if ECN was negotiated
-    /// there; whether it was. To be called after the handshake, as on an accepted socket.
+    /// Replaces the congestion control of a connection with it, if ECN was negotiated; returns whether it was. Call it
+    /// after the handshake, as on an accepted socket.
     ///
     /// # Errors
-    /// When the socket is none of TCP.
+    /// When it is no TCP socket.
     pub fn attach(&self, socket: impl AsFd) -> io::Result<bool> {
         let has_ecn = TcpInfo::of(&socket)?.ecn() != Ecn::Off;
         if has_ecn {
@@ -65,10 +65,10 @@ impl EceSignal {
         Ok(has_ecn)
     }
 
-    /// Gives a socket its orders, in place of those that it had.
+    /// Sets a socket's order, replacing the previous one.
     ///
     /// # Errors
-    /// When it is no socket, or the kernel has no memory.
+    /// When it is no socket, or the kernel is out of memory.
     pub fn order(&self, socket: impl AsFd, order: &Order) -> io::Result<()> {
         let updated = self
             .orders
@@ -76,10 +76,10 @@ impl EceSignal {
         updated.map_err(io::Error::other)
     }
 
-    /// Has a socket signal once, at the next segment that comes, and gives it no law.
+    /// Makes a socket signal once, at the next arriving segment, and removes its order.
     ///
     /// # Errors
-    /// As [`EceSignal::order`].
+    /// As for [`EceSignal::order`].
     pub fn ask(&self, socket: impl AsFd) -> io::Result<()> {
         let before = self.orders.lookup(&key(&socket), MapFlags::ANY);
         let word = before.map_err(io::Error::other)?.unwrap_or_default();
@@ -93,7 +93,7 @@ impl EceSignal {
         self.order(socket, &order)
     }
 
-    /// What came of a socket's orders: nothing before a segment came, and on a connection without ECN.
+    /// The signals of a socket: none before a segment arrived, or on a connection without ECN.
     #[must_use]
     pub fn signals(&self, socket: impl AsFd) -> Signals {
         let told = self.told.lookup(&key(&socket), MapFlags::ANY);
@@ -116,7 +116,7 @@ fn order_bytes(order: &Order) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// From `struct told` of `bpf/ece.bpf.c`; none when the bytes are none.
+/// From `struct told` of `bpf/ece.bpf.c`; `None` when the bytes are invalid.
 fn signals_of(told: &[u8]) -> Option<Signals> {
     let word = |place: usize| {
         let word = told.get(place * 8..place * 8 + 8)?;
@@ -135,7 +135,7 @@ fn signals_of(told: &[u8]) -> Option<Signals> {
     })
 }
 
-/// Sockets' storage is known to its owner by their descriptors.
+/// Socket storage is addressed by descriptor.
 fn key(socket: &impl AsFd) -> [u8; 4] {
     socket.as_fd().as_raw_fd().to_ne_bytes()
 }
@@ -178,7 +178,7 @@ fn load_as(name: &str) -> Result<EceSignal, ControlError> {
     })
 }
 
-/// Puts the name into the structure that the kernel registers.
+/// Writes the name into the structure that the kernel registers.
 fn rename(open: &mut OpenObject, name: &str) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut() {
         if map.map_type() != MapType::StructOps {

@@ -1,4 +1,4 @@
-//! Reads expressions, and says where one stops making sense.
+//! Parses expressions, and reports where one is invalid.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,37 +8,37 @@ use wansan_mistake::near;
 
 use super::{Bound, End, Expression};
 
-/// Most terms of an expression: the kernel's filter program stays far below what it can take.
+/// Most terms of an expression: the kernel's filter program stays far below its limit.
 const MOST_TERMS: usize = 256;
 
-/// Most parentheses and `not` inside each other.
+/// Maximum nesting of parentheses and `not`.
 const MOST_DEPTH: usize = 64;
 
-/// Of a long expression so many characters are shown on either side of a mistake.
+/// Characters of a long expression shown on either side of an error.
 const SHOWN: usize = 60;
 
-/// Words that a term can begin with, and those that can stand between two.
+/// Words that can start a term, and those that can stand between two.
 const TERMS: [&str; 5] = ["src", "dst", "sport", "dport", "not"];
 const JOINTS: [&str; 2] = ["and", "or"];
 
-/// An expression that cannot be used: the caller's mistake, and where it stands.
+/// An invalid expression, and the position of the error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' is no filter expression: at character {position} {wanted}{}",
     near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 )]
 pub struct ExpressionError {
-    /// The expression; of a long one what stands around the place.
+    /// The expression; of a long one, the text around the error.
     pub text: String,
-    /// The character that it went wrong at, counted from 1.
+    /// The position of the error in characters, from 1.
     pub position: usize,
-    /// What should stand there.
+    /// What is expected there.
     pub wanted: Wanted,
-    /// The word that is nearest to what stands there, if one is near.
+    /// The keyword closest to the text there, if one is close.
     pub near: Option<&'static str>,
 }
 
-/// What an expression should have had at a place.
+/// What is expected at a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// A term.
@@ -49,16 +49,16 @@ pub enum Wanted {
     Port,
     /// A prefix that fits the address.
     Prefix {
-        /// Its greatest length.
+        /// The maximum length.
         most_bits: u8,
     },
     /// One of `=` and `!=`: addresses have no order.
     Equality,
-    /// The other parenthesis.
+    /// A closing parenthesis.
     Closing,
-    /// Nothing more.
+    /// End of the expression.
     Nothing,
-    /// Fewer terms, or fewer of them inside each other.
+    /// Fewer terms, or less nesting.
     Shorter,
 }
 
@@ -105,7 +105,7 @@ impl FromStr for Expression {
     }
 }
 
-/// A short text whole, of a long one what stands around a position.
+/// A short text in full; of a long one, the text around a position.
 fn around(text: &str, position: usize) -> String {
     let shown = position.saturating_sub(SHOWN)..position + SHOWN;
     let mut kept: String = text.chars().skip(shown.start).take(shown.len()).collect();
@@ -118,13 +118,13 @@ fn around(text: &str, position: usize) -> String {
     kept
 }
 
-/// A word or a sign, and the character that it starts at, counted from 1.
+/// A word or operator, and its position in characters, from 1.
 struct Token<'t> {
     text: &'t str,
     position: usize,
 }
 
-/// Signs that end a word; longer ones first.
+/// Operators that end a word; longer ones first.
 const SIGNS: [&str; 13] = [
     "==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "!", "&", "|", "(",
 ];
@@ -170,7 +170,7 @@ type Stop = (usize, Wanted);
 struct Parser<'t> {
     tokens: Vec<Token<'t>>,
     place: usize,
-    /// The position behind the last character.
+    /// The position after the last character.
     end: usize,
     terms: usize,
 }
@@ -193,8 +193,7 @@ impl<'t> Parser<'t> {
         token.map_or(self.end, |token| token.position)
     }
 
-    /// The word that may stand at a position and is nearest to what stands there, where a term was
-    /// wanted.
+    /// The keyword that is valid at a position and closest to the text there, where a term is expected.
     fn near(&self, position: usize, wanted: &Wanted) -> Option<&'static str> {
         let place = self.tokens.iter().position(|t| t.position == position);
         let place = place.filter(|_| *wanted == Wanted::Term)?;
@@ -263,7 +262,7 @@ impl<'t> Parser<'t> {
 
     fn port(&mut self, end: End) -> Result<Expression, Stop> {
         let found = Compare::ALL.iter().find(|(words, _)| self.next_is(words));
-        // As in ss, a port alone is to be equal.
+        // As in ss, a port without operator means equality.
         let compare = found.map_or(Compare::Equal, |(_, compare)| *compare);
         let position = self.position();
         let text = self.peek().ok_or((position, Wanted::Port))?;
@@ -314,7 +313,7 @@ enum Compare {
 }
 
 impl Compare {
-    /// How each is written.
+    /// The spellings of each.
     const ALL: [(&'static [&'static str], Compare); 6] = [
         (&["=", "==", "eq"], Compare::Equal),
         (&["!=", "ne", "neq"], Compare::Unequal),
@@ -325,7 +324,7 @@ impl Compare {
     ];
 }
 
-/// Digits only: a sign before them is none of a port's.
+/// Digits only: a port has no sign.
 fn port_number(text: &str) -> Option<u16> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
@@ -382,8 +381,7 @@ fn ends(text: &str, end: End) -> Result<Expression, Wanted> {
     })
 }
 
-/// The part before a port, and the port. An address of IPv6 has colons of its own, so a port can
-/// follow it only behind brackets.
+/// The part before a port, and the port. IPv6 addresses contain colons, so a port can follow one only after brackets.
 fn split_port(text: &str) -> (&str, Option<&str>) {
     let before = match text.rsplit_once(':') {
         Some((before, port)) => (before, port),

@@ -1,37 +1,37 @@
-//! Calls that gave bytes to a socket, until the kernel has told all about them.
+//! Send calls on a socket, until all their stamps have come.
 
 use std::collections::VecDeque;
 
 use wansan_trace::Instant;
 use wansan_trace::event::Stamp;
 
-/// What the kernel tells of the last byte of a call.
+/// The kernel's stamps of the last byte of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// TCP gave it to the queueing discipline (SCM_TSTAMP_SCHED).
+    /// TCP passed it to the queueing discipline (SCM_TSTAMP_SCHED).
     Scheduled,
     /// The device got it (SCM_TSTAMP_SND).
     Departed,
-    /// The peer has acknowledged it and all before it (SCM_TSTAMP_ACK).
+    /// The peer acknowledged it and all before it (SCM_TSTAMP_ACK).
     Acknowledged,
 }
 
-/// Calls that are kept at once, 64 bytes each: more than a send buffer holds of calls that are worth
-/// a call. The oldest goes as it stands when there are more.
+/// Most calls kept, 64 bytes each: more than a send buffer holds at a reasonable call size. Beyond that the oldest is
+/// recorded as it is.
 const MOST: usize = 4096;
 
 /// Calls of one socket in the order of the stream.
 #[derive(Debug)]
 pub(super) struct Calls {
-    /// Where in the stream the kernel began to count.
+    /// The stream offset at which the kernel began to count.
     base: u64,
     waiting: VecDeque<Stamp>,
-    /// Up to where the stream was acknowledged.
+    /// The end of acknowledged data in the stream.
     acknowledged_end: u64,
 }
 
 impl Calls {
-    /// None yet; the kernel counts from `base` of the stream on.
+    /// No calls yet; the kernel counts from stream offset `base`.
     pub(super) fn new(base: u64) -> Calls {
         Calls {
             base,
@@ -40,12 +40,12 @@ impl Calls {
         }
     }
 
-    /// A call has given bytes to the socket.
+    /// Adds a call.
     pub(super) fn handed(&mut self, call: Stamp) {
         self.waiting.push_back(call);
     }
 
-    /// Whether the kernel has something left to tell.
+    /// Whether stamps are outstanding.
     #[cfg(test)]
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -57,16 +57,15 @@ impl Calls {
         newest.is_some_and(|call| call.scheduled.max(call.departed) == Instant::ZERO)
     }
 
-    /// When the call before that of the byte with that number had returned: no stamp of the byte is
-    /// older. `None` when no call ends with that byte.
+    /// When the call before the one that ends with byte `key` returned: a lower bound of the byte's stamps. `None` when
+    /// no call ends with that byte.
     pub(super) fn since(&self, key: u32) -> Option<Instant> {
         let place = self.place(key)?;
         let before = place.checked_sub(1).map(|before| self.waiting[before].time);
         Some(before.unwrap_or(Instant::ZERO))
     }
 
-    /// The kernel tells of the byte with that number, counted from the base. Of what it tells
-    /// several times, as segments were retransmitted, the first holds.
+    /// Adds a stamp of byte `key`, counted from the base. When retransmissions cause several, the first counts.
     pub(super) fn told(&mut self, key: u32, step: Step, at: Instant) {
         if let Some(place) = self.place(key) {
             let call = &mut self.waiting[place];
@@ -84,23 +83,22 @@ impl Calls {
         }
     }
 
-    /// The next call of which the kernel will tell no more: it was acknowledged, alone or with one
-    /// that came after it.
+    /// The next complete call: it was acknowledged, alone or with a later one.
     pub(super) fn done(&mut self) -> Option<Stamp> {
         let oldest = self.waiting.front()?;
         let is_done = oldest.stream_end <= self.acknowledged_end || self.waiting.len() > MOST;
         is_done.then(|| self.waiting.pop_front()).flatten()
     }
 
-    /// The next call, whatever is known of it.
+    /// The next call, complete or not.
     pub(super) fn take(&mut self) -> Option<Stamp> {
         self.waiting.pop_front()
     }
 
-    /// The call whose last byte has that number.
+    /// The call that ends with byte `key`.
     fn place(&self, key: u32) -> Option<usize> {
         let first = self.waiting.front()?;
-        // Numbers have 32 bits of a stream's offset: counted on from the first call.
+        // Keys are the low 32 bits of a stream offset: extended from the first call.
         let last_byte = first.stream_end.wrapping_sub(1).wrapping_sub(self.base);
         let distance = i64::from(key.wrapping_sub(last_byte as u32).cast_signed());
         let end = first.stream_end.checked_add_signed(distance)?;
@@ -142,7 +140,7 @@ mod tests {
         calls.told(9, Step::Scheduled, at(1));
         calls.told(9, Step::Departed, at(2));
         assert_eq!(calls.done(), None);
-        // Sent again: the first time holds.
+        // Retransmitted: the first time counts.
         calls.told(9, Step::Departed, at(7));
         calls.told(9, Step::Acknowledged, at(9));
         let done = calls.done().unwrap();

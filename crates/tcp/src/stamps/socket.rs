@@ -1,5 +1,5 @@
-//! What the kernel is asked and told of stamps: socket options and control messages, as
-//! Documentation/networking/timestamping.rst of Linux has them.
+//! The kernel's interface of timestamps: socket options and control messages, as in Linux's
+//! Documentation/networking/timestamping.rst.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,10 +7,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use super::calls::Step;
 use crate::options::set;
 
-/// Stamps of what is sent at the queueing discipline, at the device, and when it is acknowledged;
-/// of what is received at the device; all by the kernel's clock, without a copy of the packet. What
-/// is sent is named by its last byte's number, counted from the byte that is next when the option
-/// is set (Linux 6.2).
+/// Send stamps at the queueing discipline, at the device, and at acknowledgement; receive stamps at the device; all by
+/// the kernel's clock, without a copy of the packet. A send stamp names its last byte's number, counted from the byte
+/// that is next when the option is set (Linux 6.2).
 const FLAGS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE
     | libc::SOF_TIMESTAMPING_TX_SCHED
     | libc::SOF_TIMESTAMPING_TX_SOFTWARE
@@ -22,26 +21,24 @@ const FLAGS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE
 
 /// `ee_origin` of a stamp (linux/errqueue.h).
 const ORIGIN_STAMP: u8 = 4;
-/// `ee_info` of a stamp: which one it is.
+/// `ee_info` of a stamp: its kind.
 const STEPS: [Step; 3] = [Step::Departed, Step::Scheduled, Step::Acknowledged];
 
-/// Bytes of control messages with one message: a stamp, and for what was sent its error with an
-/// address of either family.
+/// Bytes of control messages per message: a stamp, and for send stamps an error with an address of either family.
 const CONTROL_BYTES: usize = 160;
-/// Messages that are asked for at once: those of two calls and some more. Room for more would cost
-/// more to get ready than it saves.
+/// Messages per call: those of two send calls and some more. Preparing more room would cost more than it saves.
 const MESSAGES: usize = 8;
 
-/// Has the kernel stamp what goes through the socket from now on.
+/// Makes the kernel stamp data of the socket from now on.
 ///
 /// # Errors
-/// Those of setsockopt(2): EINVAL on a kernel before 6.2.
+/// Errors of setsockopt(2): EINVAL on kernels before 6.2.
 pub(super) fn enable(socket: impl AsFd) -> io::Result<()> {
     let flags = FLAGS.cast_signed();
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
 }
 
-/// Control messages, aligned as the kernel's headers of them are.
+/// Control messages, aligned as the kernel's headers.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 struct Control([u8; CONTROL_BYTES]);
@@ -49,7 +46,7 @@ struct Control([u8; CONTROL_BYTES]);
 impl Control {
     const EMPTY: Control = Control([0; CONTROL_BYTES]);
 
-    /// What the kernel has put there for the message with this header.
+    /// The control messages that the kernel wrote for this header.
     #[allow(
         clippy::unnecessary_cast,
         reason = "the length's type differs between C libraries"
@@ -59,11 +56,10 @@ impl Control {
     }
 }
 
-/// Reads what has come, as recv(2) does, and gives the stamp of the last segment of it, in ns of
-/// CLOCK_REALTIME.
+/// Reads from the socket, as recv(2) does, and returns the stamp of the last segment read, in ns of CLOCK_REALTIME.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// Errors of recvmsg(2).
 #[allow(unsafe_code, reason = "rustix does not have these control messages")]
 pub(super) fn receive(
     socket: impl AsFd,
@@ -80,21 +76,20 @@ pub(super) fn receive(
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = CONTROL_BYTES as _;
-    // SAFETY: the message describes `space` and `control`, which outlive the call and are of nobody
-    // else meanwhile; any bytes are valid for both.
+    // SAFETY: the message describes `space` and `control`, which outlive the call and are not aliased meanwhile; any
+    // bytes are valid for both.
     let bytes = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let bytes = usize::try_from(bytes).map_err(|_| io::Error::last_os_error())?;
     let messages = ControlMessages::of(control.filled(&message));
     Ok((bytes, messages.realtime_ns))
 }
 
-/// Takes up to [`MESSAGES`] stamps of what was sent from the socket's error queue, without waiting:
-/// each with its step, the number of its byte, and its time in ns of CLOCK_REALTIME. Gives how many
-/// messages there were.
+/// Reads up to [`MESSAGES`] send stamps from the socket's error queue, without blocking: each with its step, its byte's
+/// number, and its time in ns of CLOCK_REALTIME. Returns the number of messages.
 ///
 /// # Errors
-/// Those of recvmmsg(2), but for EAGAIN: an empty queue is no error. An error that the socket has is
-/// left to who reads from it.
+/// Errors of recvmmsg(2) except EAGAIN: an empty queue is no error. A pending error of the socket is left to its
+/// reader.
 #[allow(unsafe_code, reason = "rustix does not have these control messages")]
 pub(super) fn collect(
     socket: impl AsFd,
@@ -110,8 +105,8 @@ pub(super) fn collect(
             msg_len: 0,
         }
     });
-    // SAFETY: the messages describe `controls`, which outlives the call and is of nobody else
-    // meanwhile; any bytes are valid for it. They have no room for data, of which there is none.
+    // SAFETY: the messages describe `controls`, which outlives the call and is not aliased meanwhile; any bytes are
+    // valid for it. They have no room for data, and there is none.
     let count = unsafe {
         libc::recvmmsg(
             socket.as_fd().as_raw_fd(),
@@ -137,7 +132,7 @@ pub(super) fn collect(
     Ok(count)
 }
 
-/// How many messages [`collect`] takes at once.
+/// Messages that [`collect`] reads per call.
 pub(super) const AT_ONCE: usize = MESSAGES;
 
 #[allow(unsafe_code, reason = "padding differs between C libraries")]
@@ -146,7 +141,7 @@ fn blank_message() -> libc::msghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// What the control messages of one message say.
+/// The content of one message's control messages.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ControlMessages {
     realtime_ns: Option<u64>,
@@ -154,9 +149,9 @@ struct ControlMessages {
 }
 
 impl ControlMessages {
-    /// Reads `struct cmsghdr` (cmsg(3)) after `struct cmsghdr`; what does not fit is left out.
+    /// Parses each `struct cmsghdr` (cmsg(3)) in turn; ignores truncated ones.
     fn of(mut control: &[u8]) -> ControlMessages {
-        /// A length of a machine's word, a level and a type.
+        /// A word-sized length, a level and a type.
         const HEADER_BYTES: usize = size_of::<usize>() + 8;
         let mut found = ControlMessages::default();
         while let Some((length, rest)) = control.split_first_chunk() {

@@ -1,20 +1,20 @@
-//! From CLOCK_REALTIME, by which the kernel stamps, to CLOCK_MONOTONIC, by which records count.
+//! From CLOCK_REALTIME, which the kernel stamps with, to CLOCK_MONOTONIC, which records use.
 //!
-//! Both clocks run alike: what disciplines one disciplines the other, and their difference changes
-//! only when somebody sets CLOCK_REALTIME. So pairs of readings fall into stretches of one
-//! difference each, and a stamp belongs to the stretch in which it makes sense.
+//! Both clocks run at the same rate: NTP disciplines them together, and their difference changes only when somebody
+//! sets CLOCK_REALTIME. So pairs of readings form stretches of one difference each, and a stamp belongs to the stretch
+//! in which it is plausible.
 
 use std::collections::VecDeque;
 
 use wansan_trace::Instant;
 use wansan_trace::clock::Both;
 
-/// Differences that are closer than this are the same: reading two clocks takes time.
+/// Differences closer than this are equal: reading two clocks takes time.
 const SAME_NS: i64 = 20_000;
-/// Stretches that are remembered.
+/// Most stretches kept.
 const STRETCHES: usize = 8;
 
-/// A time in which nobody set the clock.
+/// A time in which the clock was not set.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     first: Instant,
@@ -22,7 +22,7 @@ struct Stretch {
     ahead_ns: i64,
 }
 
-/// What is known of CLOCK_REALTIME.
+/// The history of CLOCK_REALTIME.
 #[derive(Debug, Default)]
 pub(super) struct Wall {
     /// Oldest first.
@@ -30,7 +30,7 @@ pub(super) struct Wall {
 }
 
 impl Wall {
-    /// Takes a pair of readings into account; none may be older than the last.
+    /// Adds a pair of readings, no older than the last.
     pub(super) fn anchor(&mut self, both: Both) {
         let (now, ahead_ns) = (both.monotonic, both.ahead_ns());
         if let Some(current) = self.stretches.back_mut()
@@ -49,8 +49,8 @@ impl Wall {
         });
     }
 
-    /// When the kernel took a stamp, which was not before `since`; `None` when the clock was set so
-    /// that several moments fit, or none.
+    /// When the kernel took a stamp, which was not before `since`; `None` when the clock was set so that several times,
+    /// or none, are possible.
     pub(super) fn moment(&self, realtime_ns: u64, since: Instant) -> Option<Instant> {
         let mut found: Option<Instant> = None;
         for (place, stretch) in self.stretches.iter().enumerate() {
@@ -127,7 +127,7 @@ mod tests {
     fn a_stamp_that_fits_on_both_sides_of_a_step_is_given_up() {
         let wall = wall(&[(100, 0), (200, 0), (220, 5), (300, 5)]);
         assert_eq!(wall.moment(YEARS_NS + 210 * MS, at(190)), None);
-        // What came before it by the old clock cannot have been after it by the new one.
+        // A stamp before the change by the old clock cannot be after it by the new one.
         assert_eq!(wall.moment(YEARS_NS + 190 * MS, at(180)), Some(at(190)));
         assert_eq!(wall.moment(YEARS_NS + 260 * MS, at(180)), Some(at(255)));
     }

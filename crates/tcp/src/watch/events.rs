@@ -1,4 +1,4 @@
-//! Events as the kernel tells them, by programs of ours in it.
+//! Events from the kernel, by eBPF programs.
 
 #[cfg(not(feature = "ebpf"))]
 mod absent;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A network namespace, by a file that stands for it.
+/// A network namespace, by its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
     path: PathBuf,
@@ -17,7 +17,7 @@ pub struct Namespace {
 /// A network namespace cannot be entered.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error(
         "there is no network namespace {path}: `ip netns list` names those there are, and a path \
          such as /proc/PID/ns/net is taken too", path = path.display()
@@ -26,7 +26,7 @@ pub enum NamespaceError {
         /// The file.
         path: PathBuf,
     },
-    /// The caller may not.
+    /// The caller lacks the privileges.
     #[error(
         "entering the network namespace {path} needs CAP_SYS_ADMIN there: run wansan as root, or \
          start it inside (`ip netns exec`, `nsenter`)", path = path.display()
@@ -35,18 +35,18 @@ pub enum NamespaceError {
         /// The file.
         path: PathBuf,
     },
-    /// Anything else that the system says.
+    /// Any other error.
     #[error("cannot enter the network namespace {path}: {source}", path = path.display())]
     System {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
 }
 
 impl Namespace {
-    /// The one that `ip netns` calls `name`, or that a file with a `/` in its path stands for.
+    /// The namespace named `name` in `ip netns`, or of the file at a path with a `/`.
     #[must_use]
     pub fn named(name: &str) -> Namespace {
         let path = if name.contains('/') {
@@ -57,7 +57,7 @@ impl Namespace {
         Namespace { path }
     }
 
-    /// That of a process.
+    /// The namespace of a process.
     #[must_use]
     pub fn of_process(id: u32) -> Namespace {
         Namespace {
@@ -65,12 +65,12 @@ impl Namespace {
         }
     }
 
-    /// The file that stands for it.
+    /// Its file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether its file does not stand for the calling thread's namespace any more.
+    /// Whether its file no longer stands for the calling thread's namespace.
     pub(super) fn has_gone(&self) -> bool {
         let Ok(here) = std::fs::metadata("/proc/thread-self/ns/net") else {
             return false;
@@ -81,7 +81,7 @@ impl Namespace {
         }
     }
 
-    /// Moves the calling thread there, unless it is there already.
+    /// Moves the calling thread into the namespace, unless it is there already.
     pub(super) fn enter(&self) -> Result<(), NamespaceError> {
         let failed = |source: io::Error| {
             let path = self.path.clone();

@@ -11,27 +11,27 @@ pub struct Process {
     pub id: u32,
 }
 
-/// A process cannot be looked at.
+/// A process cannot be inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// There is none.
+    /// No such process.
     #[error("there is no process {id}")]
     Unknown {
         /// Its id.
         id: u32,
     },
-    /// It is another user's.
+    /// It belongs to another user.
     #[error("process {id} belongs to another user: run wansan as root to see its sockets")]
     Forbidden {
         /// Its id.
         id: u32,
     },
-    /// Anything else that the system says.
+    /// Any other error.
     #[error("cannot read the open files of process {id}: {source}")]
     System {
         /// Its id.
         id: u32,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
 }
@@ -51,7 +51,7 @@ impl Process {
         let files = fs::read_dir(format!("/proc/{id}/fd")).map_err(failed)?;
         let mut inodes = HashSet::new();
         for file in files {
-            // One that was closed meanwhile has no target any more.
+            // A descriptor closed meanwhile has no link target.
             let target = fs::read_link(file.map_err(failed)?.path());
             let inode = target.ok().and_then(|target| {
                 let text = target.to_str()?;
@@ -60,7 +60,7 @@ impl Process {
             });
             inodes.extend(inode);
         }
-        // The directory of a process that is a zombie is empty, or there with no owner.
+        // The directory of a zombie is empty, or has no owner.
         if inodes.is_empty() && is_over(id) {
             return Err(ProcessError::Unknown { id });
         }
@@ -68,7 +68,7 @@ impl Process {
     }
 }
 
-/// Whether the process has ended, though its parent may not have asked for it yet.
+/// Whether the process has ended, reaped by its parent or not.
 fn is_over(id: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) else {
         return true;

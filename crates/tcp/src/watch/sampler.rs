@@ -1,4 +1,4 @@
-//! Asks the kernel at each interval.
+//! Samples the kernel at each interval.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,34 +16,33 @@ use super::tracker::Tracker;
 use super::{Batch, Ending, Method, Namespace, Unseen, WatchConfig, WatchError};
 use crate::diag::{Diag, SocketInfo};
 
-/// New connections are looked for this often, or at each interval when that is longer: it makes the
-/// kernel go through its whole table.
+/// How often to look for new connections, or at each interval when that is longer: the kernel walks its whole table.
 const DISCOVERY: Duration = Duration::from_millis(100);
 
-/// And this often where the kernel tells of each when it begins: for those of which it could not.
+/// The same where the kernel reports new connections: for those that it could not report.
 const DISCOVERY_WHEN_TOLD: Duration = Duration::from_secs(1);
 
-/// Traced events wait no longer, and nobody who ends the watch does.
+/// Traced events, and callers who end the watch, wait no longer.
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 
-/// One network namespace's connections, asked about on a grid of times.
+/// One network namespace's connections, sampled on a grid of times.
 pub(super) struct Sampler {
     config: WatchConfig,
     diag: Diag,
     devices: Devices,
-    /// What the kernel tells by itself, or why it does not.
+    /// Events from the kernel, or why there are none.
     events: Result<Events, String>,
     tracker: Tracker,
     /// The next time on the grid.
     due: Instant,
     discovery_due: Instant,
-    /// Inodes of the sockets of the process that is watched.
+    /// Inodes of the watched process's sockets.
     sockets: HashSet<u32>,
     unseen: Unseen,
 }
 
 impl Sampler {
-    /// Enters the namespace and opens what is needed there.
+    /// Enters the namespace and opens what the watch needs.
     pub(super) fn open(config: WatchConfig) -> Result<Sampler, WatchError> {
         let sockets = match config.process {
             Some(process) => process.sockets()?,
@@ -55,7 +54,7 @@ impl Sampler {
         }
         let devices = Devices::open().map_err(WatchError::Devices)?;
         let mut diag = Diag::open()?;
-        // A kernel or a filter that does not work is reported before anything else.
+        // Reports a kernel or a filter that does not work before anything else.
         diag.dump(config.filter.as_ref())?;
         let events = match config.event_bytes {
             Some(bytes) => Events::open(bytes).map_err(|error| error.to_string()),
@@ -84,7 +83,7 @@ impl Sampler {
         }
     }
 
-    /// Waits for the next time on the grid, for an event, or until told to stop; says what was seen.
+    /// Waits for the next time on the grid, for an event, or for `stop`; returns the observations.
     pub(super) fn next(&mut self, stop: &AtomicBool) -> Result<Batch, Ending> {
         loop {
             self.sleep();
@@ -100,7 +99,7 @@ impl Sampler {
                 self.ask(time)?;
                 self.advance();
             }
-            // What happened while the kernel was asked comes after its answers.
+            // Events during the sampling come after its answers.
             self.take(&later);
             let (begun, records) = self.tracker.take();
             let devices_gone = self.devices.gone();
@@ -122,7 +121,7 @@ impl Sampler {
         let config = &self.config;
         for event in traced {
             self.tracker.traced(event, |local, remote| {
-                // Whose socket it is shows when all connections are looked through.
+                // The owner of a socket is known once all connections are listed.
                 config.process.is_none()
                     && config
                         .filter
@@ -132,11 +131,11 @@ impl Sampler {
         }
     }
 
-    /// Asks for all connections when it is time for that, else for those that are known.
+    /// Samples all connections when due, else the known ones.
     fn ask(&mut self, time: Instant) -> Result<(), Ending> {
         if time >= self.discovery_due {
             self.discover(time)?;
-            // Whose socket it is, no event tells.
+            // Events do not name the owner of a socket.
             let told = self.events.is_ok() && self.config.process.is_none();
             let least = if told { DISCOVERY_WHEN_TOLD } else { DISCOVERY };
             self.discovery_due = self.due + self.config.interval.max(least);
@@ -161,11 +160,11 @@ impl Sampler {
             tv_sec: (until.ns() / 1_000_000_000).cast_signed(),
             tv_nsec: (until.ns() % 1_000_000_000).cast_signed(),
         };
-        // One that a signal cuts short is one round of the caller's loop more.
+        // If a signal cuts it short, the caller loops once more.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
     }
 
-    /// Steps to the next time on the grid that is still to come.
+    /// Advances to the next future time on the grid.
     fn advance(&mut self) {
         let interval_ns = wansan_trace::time::duration_ns(self.config.interval).max(1);
         let late_ns = (clock::now() - self.due).as_nanos() as u64;
@@ -174,9 +173,9 @@ impl Sampler {
         self.due = Instant::from_ns(self.due.ns() + steps * interval_ns);
     }
 
-    /// Looks through all connections.
+    /// Lists all connections.
     fn discover(&mut self, time: Instant) -> Result<(), Ending> {
-        // This thread is in it, so it is there as long as the watch is: only its name can go.
+        // This thread keeps the namespace alive: only its name can go.
         if let Some(namespace) = self.config.namespace.as_ref().filter(|n| n.has_gone()) {
             let path = namespace.path().to_owned();
             return Err(Ending::NamespaceGone { path });
@@ -186,7 +185,7 @@ impl Sampler {
             match process.sockets() {
                 Ok(sockets) => self.sockets = sockets,
                 Err(ProcessError::Unknown { id }) => return Err(Ending::ProcessEnded { id }),
-                // Open files that cannot be read for a moment are those of before.
+                // If open files cannot be read for a moment, keep the previous ones.
                 Err(ProcessError::Forbidden { .. } | ProcessError::System { .. }) => {}
             }
             found.retain(|socket| self.is_of_process(socket));
@@ -196,7 +195,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Whether the process has it open, or had while it was watched.
+    /// Whether the process has the socket open, or had during the watch.
     fn is_of_process(&self, socket: &SocketInfo) -> bool {
         let connection = &socket.connection;
         self.sockets.contains(&connection.inode) || self.tracker.knows(connection.cookie)

@@ -1,4 +1,4 @@
-//! What the kernel tells of a connection in the moment when it happens.
+//! Events of a connection as the kernel reports them when they happen.
 
 use std::net::SocketAddr;
 
@@ -12,38 +12,38 @@ pub(super) struct Traced {
     pub(super) time: Instant,
     /// The socket's cookie.
     pub(super) cookie: u64,
-    /// What.
+    /// The event.
     pub(super) what: What,
-    /// The connection then, as far as the kernel's programs can read it.
+    /// The connection's state, as far as the eBPF programs can read it.
     pub(super) state: Tcp,
 }
 
-/// What happened.
+/// A kind of event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "ebpf"),
     expect(dead_code, reason = "a build without eBPF traces nothing")
 )]
 pub(super) enum What {
-    /// It was established.
+    /// The connection was established.
     Begin {
         /// The socket's own address.
         local: SocketAddr,
-        /// The peer's.
+        /// The peer's address.
         remote: SocketAddr,
         /// The interface that the socket is bound to, or 0.
         interface: u32,
         /// The name of its congestion control.
         congestion_control: String,
     },
-    /// It was closed.
+    /// The connection was closed.
     End,
-    /// Anything else, by its name in the vocabulary.
+    /// Any other event, by its name in the vocabulary.
     Event(TcpEvent),
 }
 
 impl Traced {
-    /// As a record; what the kernel's programs cannot read is as `last` had it.
+    /// As a record; fields that the eBPF programs cannot read are copied from `last`.
     pub(super) fn record(&self, event: TcpEvent, last: &Tcp) -> Tcp {
         Tcp {
             time: self.time,

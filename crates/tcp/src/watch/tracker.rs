@@ -1,4 +1,4 @@
-//! The connections that are watched, and what happened to each between two samples.
+//! The watched connections, and their events between two samples.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,17 +11,17 @@ use super::traced::{Traced, What};
 use super::{Begun, MOST_CONNECTIONS};
 use crate::diag::{Connection, SocketInfo};
 
-/// A connection and what was seen of it last.
+/// A connection and its last observed state.
 struct Known {
     connection: Connection,
     last: Tcp,
-    /// The round of discovery that saw it last.
+    /// The last round of discovery that found it.
     round: u64,
 }
 
 /// Turns sockets into records.
 pub(super) struct Tracker {
-    /// Whether events are derived from samples: not where the kernel tells them.
+    /// Whether to derive events from samples: not where the kernel reports them.
     tells_events: bool,
     known: HashMap<u64, Known>,
     round: u64,
@@ -41,7 +41,7 @@ impl Tracker {
         }
     }
 
-    /// All connections that are known.
+    /// All known connections.
     pub(super) fn connections(&self) -> Vec<Connection> {
         self.known.values().map(|known| known.connection).collect()
     }
@@ -51,8 +51,8 @@ impl Tracker {
         self.known.contains_key(&cookie)
     }
 
-    /// All connections at `time`: what is known and not among it has ended. Gives the number that
-    /// is left out because too many are watched.
+    /// All connections at `time`: known ones that are missing here have ended. Returns the number left out because too
+    /// many are watched.
     pub(super) fn all(&mut self, time: Instant, sockets: Vec<SocketInfo>) -> u64 {
         self.round += 1;
         let mut left_out = 0;
@@ -120,7 +120,7 @@ impl Tracker {
         true
     }
 
-    /// The kernel has told something; connections that `is_meant` are watched from their begin.
+    /// An event from the kernel; connections that `is_meant` are watched from their start.
     pub(super) fn traced(
         &mut self,
         traced: &Traced,
@@ -164,7 +164,7 @@ impl Tracker {
                 };
                 self.begin(begun, traced.record(TcpEvent::Begin, &blank));
             }
-            // Of connections that are not watched, or are watched already.
+            // For connections that are not watched, or are watched already.
             (What::Event(_) | What::End | What::Begin { .. }, _) => {}
         }
     }
@@ -181,7 +181,7 @@ impl Tracker {
         self.records.push(first);
     }
 
-    /// A connection is no more at `time`.
+    /// A connection ended at `time`.
     pub(super) fn gone(&mut self, time: Instant, cookie: u64) {
         if let Some(known) = self.known.remove(&cookie) {
             self.records.push(Tcp {
@@ -201,12 +201,12 @@ impl Tracker {
     }
 }
 
-/// What happened between two samples of a connection.
+/// Events between two samples of a connection.
 fn told(before: &Tcp, after: &Tcp, counts_ce: bool) -> [Option<TcpEvent>; 3] {
     let resent = after.retransmits != before.retransmits;
     let cut = between(before, after).map(|cut| match cut {
-        // The kernel enters CWR for an echoed mark, for a full queue of its own, and when a probe
-        // has mended the loss of the last segment (RFC 8985 §7.4.2).
+        // The kernel enters CWR for an ECN-Echo, for local congestion in a queueing discipline, and when a loss probe
+        // has repaired the loss of the last segment (RFC 8985 §7.4.2).
         TcpEvent::Cwr if !counts_ce || (resent && after.delivered_ce == before.delivered_ce) => {
             TcpEvent::Cwr
         }
@@ -285,7 +285,7 @@ mod tests {
         ] {
             assert_eq!(events(&[quiet.clone(), after]), [TcpEvent::Begin, event]);
         }
-        // A tail loss probe, or an older kernel: nobody knows.
+        // A tail loss probe, or an older kernel: the cause is unknown.
         let probed = events(&[quiet.clone(), info(CongestionState::CWR, 90, 50, 3, 1)]);
         assert_eq!(probed[1..], [TcpEvent::Retransmit, TcpEvent::Cwr]);
         let old = |info: &TcpInfo| {

@@ -1,4 +1,4 @@
-//! What HighSpeed TCP's program makes of each window, by itself, beside the table that it was loaded with.
+//! The response of HighSpeed TCP's program to each window, alone, compared with the table that it was loaded with.
 
 use libbpf_rs::{Object, ProgramInput, ProgramType};
 use libtest_mimic::Trial;
@@ -9,7 +9,7 @@ use wansan_tcp::ebpf;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hstcp.bpf.o"));
 
-/// Windows of RFC 3649, Appendix B, where a(w) becomes one more.
+/// Windows of RFC 3649, Appendix B, where a(w) increases by one.
 const APPENDIX_B_WINDOWS: [u32; 73] = [
     38, 118, 221, 347, 495, 663, 851, 1058, 1284, 1529, 1793, 2076, 2378, 2699, 3039, 3399, 3778,
     4177, 4596, 5036, 5497, 5979, 6483, 7009, 7558, 8130, 8726, 9346, 9991, 10661, 11358, 12082,
@@ -53,7 +53,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The program's numbers are those of the table, which is held to the formulas where it is made.
+/// The program's numbers are those of the table, which is tested against the formulas elsewhere.
 fn follows(law: &HighSpeed, windows: impl IntoIterator<Item = u32>) -> Result<(), Stop> {
     let object = loaded(law)?;
     let table = Table::of(law);

@@ -1,4 +1,4 @@
-//! How controls come, are used, stay and go.
+//! How controls are loaded, used, kept and unloaded.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use wansan_tcp::control::{
 };
 use wansan_tcp::{congestion, ebpf};
 
-/// The word that makes this program one that holds a control until it is killed.
+/// The argument that makes this program hold a control until it is killed.
 const HOLD: &str = "hold-a-control";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -42,7 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Names are the whole machine's: one test at a time.
+/// Names are machine-wide: one test at a time.
 fn alone() -> Result<MutexGuard<'static, ()>, Stop> {
     static ALONE: Mutex<()> = Mutex::new(());
     ebpf::available().map_err(|reason| Stop::NotRun(reason.to_string()))?;
@@ -61,7 +61,7 @@ fn available(algorithm: Algorithm) -> bool {
         .any(|name| name == algorithm.name())
 }
 
-/// A connection over loopback whose client sends by `algorithm`.
+/// A connection over loopback whose client sends with `algorithm`.
 fn connection(algorithm: Algorithm) -> Result<(TcpStream, TcpStream), Stop> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let client = TcpStream::connect(listener.local_addr()?)?;
@@ -69,7 +69,7 @@ fn connection(algorithm: Algorithm) -> Result<(TcpStream, TcpStream), Stop> {
     Ok((client, listener.accept()?.0))
 }
 
-/// Sends 8 MiB, and looks that they arrive as they were.
+/// Sends 8 MiB, and checks that they arrive intact.
 fn move_data(client: &mut TcpStream, server: &mut TcpStream) -> Result<(), Stop> {
     let sent: Vec<u8> = (0..8_u32 << 20).map(|at| (at % 251) as u8).collect();
     let mut got = vec![0; sent.len()];
@@ -241,7 +241,7 @@ fn bad_options() -> Result<(), Stop> {
 fn refused() -> Result<(), Stop> {
     let _alone = alone()?;
     let object = include_bytes!(concat!(env!("OUT_DIR"), "/reno.bpf.o"));
-    // The kernel takes such programs under licences like the GPL only.
+    // The kernel accepts such programs under GPL-compatible licences only.
     let (licence, other) = (b"Dual MIT/GPL", b"Dual MIT/BSD");
     let at = object
         .windows(licence.len())

@@ -1,5 +1,5 @@
-//! Our congestion controls in the running kernel: the arithmetic of HighSpeed TCP's program, and how
-//! controls come and go. Needs root, and a build with eBPF.
+//! Our congestion controls in the running kernel: the arithmetic of HighSpeed TCP's program, and how controls are
+//! loaded and unloaded. Needs root, and a build with eBPF.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ fn trials() -> Vec<libtest_mimic::Trial> {
     trials
 }
 
-/// A build without eBPF says so in one line for all of them.
+/// A build without eBPF prints one line for all of them.
 #[cfg(not(feature = "ebpf"))]
 fn trials() -> Vec<libtest_mimic::Trial> {
     vec![trial::trial("controls in the kernel", || {

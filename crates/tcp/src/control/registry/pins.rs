@@ -1,4 +1,4 @@
-//! What keeps a control loaded: files in the kernel's file system for eBPF.
+//! Pins of a control: files in the BPF file system that keep it loaded.
 
 use std::fs;
 use std::io;
@@ -10,12 +10,12 @@ use rustix::mount::{MountFlags, mount};
 use super::{Algorithm, ControlError, GROWTH, LAW, Options};
 use crate::control::{HighSpeed, data};
 
-/// Where the kernel's file system for eBPF is by custom.
+/// Default mount point of the BPF file system.
 const BPF_FS: &str = "/sys/fs/bpf";
-/// What statfs(2) says of it (linux/magic.h).
+/// Its magic number in statfs(2) (linux/magic.h).
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
-/// The folder of a control's files: its link, and the data that it was loaded with.
+/// The folder of a control's pins: its link, and the data that it was loaded with.
 pub(super) struct Pins {
     folder: PathBuf,
 }
@@ -30,7 +30,7 @@ impl Pins {
         self.folder.join("link")
     }
 
-    /// The file of a section of read-only data. Names in this file system have no dots.
+    /// The pin of a section of read-only data. Names in this file system contain no dots.
     fn data(&self, section: &str) -> PathBuf {
         self.folder
             .join(section.rsplit('.').next().unwrap_or(section))
@@ -40,14 +40,14 @@ impl Pins {
         self.link().exists()
     }
 
-    /// Makes the folder; mounts the file system where that has not been done.
+    /// Makes the folder; mounts the file system if necessary.
     pub(super) fn make_room(&self) -> Result<(), ControlError> {
         let root = Path::new(BPF_FS);
         if !is_bpf_fs(root) {
             mount("bpf", root, "bpf", MountFlags::empty(), None)
                 .map_err(|errno| keeping("mount", root)(errno.into()))?;
         }
-        // What an earlier process left when it was killed between two files.
+        // Remains of an earlier process that was killed between two pins.
         if self.folder.exists() && !self.exist() {
             self.remove()?;
         }
@@ -70,7 +70,7 @@ impl Pins {
         link.pin(self.link()).map_err(failed(self.link()))
     }
 
-    /// Removes all of it; the link last, so that a second attempt finds what a first one left.
+    /// Removes all pins; the link last, so that a second attempt finds what a first one left.
     pub(super) fn remove(&self) -> Result<(), ControlError> {
         for path in [self.data(GROWTH), self.data(LAW), self.link()] {
             match fs::remove_file(&path) {
@@ -83,7 +83,7 @@ impl Pins {
         fs::remove_dir(&self.folder).map_err(keeping("remove", &self.folder))
     }
 
-    /// What the control was loaded with.
+    /// The options that the control was loaded with.
     pub(super) fn options(&self) -> Option<Options> {
         let growth = data::growth(&read(&self.data(GROWTH))?)?;
         let highspeed = match read(&self.data(LAW)) {
@@ -94,7 +94,7 @@ impl Pins {
     }
 }
 
-/// The one value of a map of read-only data.
+/// The single value of a map of read-only data.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let map = MapHandle::from_pinned_path(path).ok()?;
     map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()?

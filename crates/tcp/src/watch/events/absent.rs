@@ -3,21 +3,21 @@
 use super::super::traced::Traced;
 use crate::ebpf::EbpfError;
 
-/// Nothing: it cannot be had.
+/// Uninhabited.
 pub(in crate::watch) enum Events {}
 
 impl Events {
-    /// Says why not.
+    /// Returns why there are none.
     pub(in crate::watch) fn open(_room_bytes: u32) -> Result<Events, EbpfError> {
         Err(EbpfError::NotBuilt)
     }
 
-    /// What has happened since.
+    /// Events since the last call.
     pub(in crate::watch) fn take(&mut self) -> Vec<Traced> {
         match *self {}
     }
 
-    /// Events that found no room.
+    /// Events dropped.
     pub(in crate::watch) fn lost(&self) -> u64 {
         match *self {}
     }

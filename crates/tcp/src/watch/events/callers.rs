@@ -1,15 +1,15 @@
-//! Who reduced a window, by the functions that were under way in the kernel.
+//! What reduced a window, by the call stack in the kernel.
 
 use std::fs;
 use std::ops::Range;
 
 use wansan_trace::event::TcpEvent;
 
-/// The function that hands a segment to the device, and reduces the window when the device's queue
-/// takes it for the last time (`NET_XMIT_CN`).
+/// The function that passes a segment to the device, and reduces the window when the queueing discipline signals
+/// congestion (`NET_XMIT_CN`).
 const SENDING: &str = "__tcp_transmit_skb";
 
-/// Functions that take in an acknowledgement.
+/// Functions that process an acknowledgement.
 const RECEIVING: [&str; 4] = [
     "tcp_ack",
     "tcp_fastretrans_alert",
@@ -17,7 +17,7 @@ const RECEIVING: [&str; 4] = [
     "tcp_rcv_state_process",
 ];
 
-/// Where functions of the running kernel stand.
+/// Addresses of functions of the running kernel.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     sending: Vec<Range<u64>>,
@@ -25,13 +25,13 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    /// Those of this kernel; nothing is known where it hides its addresses (kernel.kptr_restrict).
+    /// Those of this kernel; empty where it hides its addresses (kernel.kptr_restrict).
     pub(super) fn of_this_kernel() -> Callers {
         let symbols = fs::read_to_string("/proc/kallsyms");
         symbols.map_or_else(|_| Callers::default(), |symbols| Callers::among(&symbols))
     }
 
-    /// Those in a list of symbols, each `ADDRESS KIND NAME`, by address.
+    /// Parses a list of symbols, `ADDRESS KIND NAME` each, sorted by address.
     fn among(symbols: &str) -> Callers {
         let mut found = Callers::default();
         // A function ends where the next symbol begins.
@@ -53,7 +53,7 @@ impl Callers {
                 ranges.push(from..address);
                 open = None;
             }
-            // Compilers give parts and copies of functions names with a dot in them.
+            // Compilers name parts and copies of functions with a dot.
             let name = name.split('.').next().unwrap_or_default();
             if address > 0 && (name == SENDING || RECEIVING.contains(&name)) {
                 open = Some((name == SENDING, address));
@@ -62,22 +62,22 @@ impl Callers {
         found
     }
 
-    /// Why a window was reduced without a loss: `callers` are return addresses, innermost first, and
-    /// `ece` says whether the segment that came last echoed a mark.
+    /// Why a window was reduced without a loss: `callers` are return addresses, innermost first, and `ece` is whether
+    /// the last received segment had ECE set.
     pub(super) fn cause(&self, callers: impl IntoIterator<Item = u64>, ece: bool) -> TcpEvent {
         let within = |ranges: &[Range<u64>], caller| ranges.iter().any(|r| r.contains(&caller));
         for caller in callers {
             if within(&self.sending, caller) {
                 return TcpEvent::CwrByDevice;
             }
-            // What is farther out may be of another connection, on loopback.
+            // Frames farther out may belong to another connection, on loopback.
             if within(&self.receiving, caller) {
                 break;
             }
         }
         match ece {
             true => TcpEvent::CwrByEce,
-            // A probe has mended the loss of the last segment (RFC 8985 §7.4.2), or nobody knows.
+            // A loss probe has repaired the loss of the last segment (RFC 8985 §7.4.2), or the cause is unknown.
             false => TcpEvent::Cwr,
         }
     }
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(cause(&[9, 0x1010, 0x2010], true), TcpEvent::CwrByDevice);
         assert_eq!(cause(&[9, 0x2010, 0x1010], true), TcpEvent::CwrByEce);
         assert_eq!(cause(&[0x2010, 0, 0], false), TcpEvent::Cwr);
-        // The function before and behind are others.
+        // The functions before and after are others.
         assert_eq!(cause(&[0x0fff, 0x1100], false), TcpEvent::Cwr);
     }
 

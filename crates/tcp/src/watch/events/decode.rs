@@ -1,4 +1,4 @@
-//! The records of `src/bpf/watch.bpf.c`: bytes and their meaning.
+//! Decodes the records of `src/bpf/watch.bpf.c`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -42,7 +42,7 @@ impl Fields<'_> {
     }
 }
 
-/// Reads one record; `None` when it is none.
+/// Decodes one record; `None` when it is invalid.
 pub(super) fn decode(bytes: &[u8], callers: &Callers) -> Option<Traced> {
     let mut fields = Fields(bytes.get(..RECORD_BYTES)?);
     let more = &mut Fields(&bytes[RECORD_BYTES..]);
@@ -60,7 +60,7 @@ pub(super) fn decode(bytes: &[u8], callers: &Callers) -> Option<Traced> {
         ssthresh_packets: fields.u32()?,
         mss_bytes: fields.u32()?,
         in_flight_packets: fields.u32()?,
-        // Whole microseconds, as TCP_INFO has it.
+        // Whole microseconds, as in TCP_INFO.
         srtt_ns: u64::from(fields.u32()? >> 3) * 1000,
         rwnd_bytes: fields.u32()?,
         unsent_bytes: fields.u32()?,

@@ -1,4 +1,4 @@
-//! Loads `src/bpf/watch.bpf.c` and empties its ring.
+//! Loads `src/bpf/watch.bpf.c` and drains its ring buffer.
 
 use std::cell::RefCell;
 use std::fs;
@@ -15,21 +15,21 @@ use crate::ebpf::{self, EbpfError};
 const NAME: &str = "watch";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 
-/// Events of the network namespace of the thread that opened them.
+/// Events of the opening thread's network namespace.
 pub(in crate::watch) struct Events {
     ring: RingBuffer<'static>,
     taken: Rc<RefCell<Vec<Traced>>>,
-    /// The programs run as long as these are held.
+    /// The programs run while these links are held.
     _links: Vec<Link>,
     object: Object,
 }
 
 impl Events {
-    /// Loads the programs and attaches them; `room_bytes`, a power of two of at least a page, is that
-    /// of the ring that events wait in.
+    /// Loads the programs and attaches them; `room_bytes`, a power of two of at least a page, is the size of the ring
+    /// buffer.
     ///
     /// # Errors
-    /// What this machine lacks, or why the kernel refuses.
+    /// What this machine lacks, or why the kernel rejects the programs.
     pub(in crate::watch) fn open(room_bytes: u32) -> Result<Events, EbpfError> {
         let loaded = ebpf::load(NAME, OBJECT, |object| prepare(object, room_bytes))?;
         let object = loaded.object;
@@ -61,17 +61,17 @@ impl Events {
         }
     }
 
-    /// What has happened since the last call, by time.
+    /// Events since the last call, in order of time.
     pub(in crate::watch) fn take(&mut self) -> Vec<Traced> {
-        // It fails only when its callback does, which ours never does.
+        // Fails only when its callback does, which ours never does.
         let _ = self.ring.consume();
         let mut taken = std::mem::take(&mut *self.taken.borrow_mut());
-        // Processors put theirs in side by side.
+        // Processors write concurrently.
         taken.sort_by_key(|traced| traced.time);
         taken
     }
 
-    /// Events that found no room in the ring.
+    /// Events dropped because the ring buffer was full.
     pub(in crate::watch) fn lost(&self) -> u64 {
         let counters = self
             .object
@@ -91,7 +91,7 @@ fn missing() -> libbpf_rs::Error {
 }
 
 fn prepare(object: &mut OpenObject, room_bytes: u32) -> libbpf_rs::Result<()> {
-    // Namespaces are distinguished by the number of the file that stands for them.
+    // The inode of its file identifies a namespace.
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino() as u32;
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
