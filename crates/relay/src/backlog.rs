@@ -1,4 +1,4 @@
-//! What a byte waits behind in a relay.
+//! What delays a byte in a relay.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use wansan_trace::{ConnectionId, Instant, SessionId};
 use crate::direction::Direction;
 use crate::side::Side;
 
-/// What is before a byte that arrives at the relay now, in one direction of a flow.
+/// Data queued ahead of a byte that arrives at the relay now, in one direction of a flow.
 ///
-/// Bytes that were sent and not acknowledged are not in it: they are on the path, not in the relay.
+/// Bytes sent and not acknowledged are not included: they are on the path, not in the relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// In the receive queue of the side that it comes from, in bytes.
+    /// In the receive queue of the side that the byte comes from, in bytes.
     pub received_bytes: u64,
     /// In the relay's own memory, in bytes.
     pub held_bytes: u64,
-    /// In the send queue of the side that it goes to and not sent yet, in bytes.
+    /// Unsent in the send queue of the side that the byte goes to, in bytes.
     pub unsent_bytes: u64,
-    /// How fast the side that it goes to delivers, as TCP has last measured it, in bytes per second; 0
-    /// before the first measurement. While that side has nothing to do it may be less than it could be.
+    /// Delivery rate of the side that the byte goes to, as last measured by TCP, in bytes per second; 0 before the
+    /// first measurement. While that side is idle, it may be below the possible rate.
     pub delivery_bytes_per_s: u64,
 }
 
 impl Backlog {
-    /// Of a direction. What TCP says of the side that bytes go to is asked for only where some wait.
+    /// The backlog of a direction. Reads the TCP_INFO of the destination side only where bytes wait.
     pub(crate) fn measure(from: &Side, direction: &Direction, to: &Side) -> Backlog {
         let backlog = Backlog::of(from, direction, to, &Tcp::BLANK);
         if backlog.bytes() == 0 {
@@ -40,7 +40,7 @@ impl Backlog {
         }
     }
 
-    /// Of a direction, where `receiving` is what TCP says of the side that bytes go to.
+    /// The backlog of a direction, where `receiving` is the TCP_INFO of the destination side.
     pub(crate) fn of(from: &Side, direction: &Direction, to: &Side, receiving: &Tcp) -> Backlog {
         // A connection that is gone holds nothing.
         Backlog {
@@ -51,13 +51,13 @@ impl Backlog {
         }
     }
 
-    /// All of it, in bytes.
+    /// The sum, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.received_bytes + self.held_bytes + self.unsent_bytes
     }
 
-    /// How long the byte waits at that rate; `None` where bytes wait and no rate is known.
+    /// How long the byte waits at that rate; `None` where bytes wait and the rate is unknown.
     #[must_use]
     pub fn time(&self) -> Option<Duration> {
         match (self.bytes(), self.delivery_bytes_per_s) {
@@ -68,17 +68,17 @@ impl Backlog {
     }
 }
 
-/// What waits in many flows, in one direction.
+/// Backlog of many flows, in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BacklogSum {
-    /// All of it, in bytes.
+    /// The sum, in bytes.
     pub bytes: u64,
-    /// The longest that a byte waits in one of them. Where no rate is known it is not told.
+    /// The longest wait of a byte in any flow. Flows of unknown rate do not count.
     pub time_max: Duration,
 }
 
 impl BacklogSum {
-    /// Adds that of a flow.
+    /// Adds a flow's backlog.
     pub(crate) fn add(&mut self, backlog: &Backlog) {
         self.merge(&BacklogSum {
             bytes: backlog.bytes(),
@@ -86,7 +86,7 @@ impl BacklogSum {
         });
     }
 
-    /// Adds those of other flows.
+    /// Adds the sum of other flows.
     pub(crate) fn merge(&mut self, other: &BacklogSum) {
         self.bytes += other.bytes;
         self.time_max = self.time_max.max(other.time_max);

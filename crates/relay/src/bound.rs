@@ -1,4 +1,4 @@
-//! What a listener's settings make of its law.
+//! A listener's law, from its settings.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,15 +11,15 @@ use crate::choice::Choice;
 use crate::error::RelayError;
 use crate::settings::ListenerConfig;
 
-/// A law of a listener with all that it needs.
+/// A listener's law with everything that it needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Bound {
     pub(crate) law: wansan_split::Bound,
-    /// What signals ECE, under the laws that ask.
+    /// The ECE signal, under laws that signal.
     pub(crate) signal: Option<Arc<EceSignal>>,
 }
 
-/// What signals ECE for all flows of a relay; it is loaded when the first listener needs it.
+/// The ECE signal of all flows of a relay; loaded when the first listener needs it.
 #[derive(Debug, Default)]
 pub(crate) struct Signaller(OnceLock<Arc<EceSignal>>);
 
@@ -33,11 +33,11 @@ impl Signaller {
     }
 }
 
-/// A law as it is in force, and a remark about it.
+/// The law in force, and a remark about it.
 pub(crate) type Resolved = (Option<Bound>, Option<String>);
 
 impl Bound {
-    /// The law of a listener; where none was chosen, the best that is available.
+    /// The law of a listener; by default the best available.
     pub(crate) fn resolve(
         config: &ListenerConfig,
         signaller: &Signaller,
@@ -73,7 +73,7 @@ impl Bound {
     }
 }
 
-/// The remark when no law was chosen and the best is not available.
+/// The remark when the best law is not available by default.
 fn lesser(why: &dyn fmt::Display) -> String {
     format!("law window, not arrival: {why}")
 }

@@ -1,5 +1,5 @@
-//! Which law the settings of flows choose. Nothing is asked of the kernel, so that settings can be checked
-//! before a relay starts, and on another computer.
+//! Which law the settings of flows choose. No kernel is queried, so that settings can be checked before a relay starts,
+//! and on another computer.
 
 use std::time::Duration;
 
@@ -8,21 +8,20 @@ use wansan_split::{Bound, CLIENT, Law, SignalSettings, TARGET};
 
 use crate::settings::{EceSettings, FlowSettings};
 
-/// What the settings of flows choose.
+/// The choice of the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// No law.
     Unbounded,
     /// [`Law::Window`].
     Window,
-    /// A law that signals ECE to that side, [`CLIENT`] or [`TARGET`].
+    /// A law that signals ECE to a side, [`CLIENT`] or [`TARGET`].
     Signals { law: Law, side: usize },
-    /// The best law that is available: [`Law::Arrival`], where it can signal ECE to a side, else
-    /// [`Law::Window`].
+    /// The best available law: [`Law::Arrival`], where it can signal ECE to a side, else [`Law::Window`].
     Best { side: Option<usize> },
 }
 
-/// Settings of flows that contradict each other.
+/// Contradictory settings of flows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
     /// A buffer out of range.
@@ -48,7 +47,7 @@ pub enum FlowError {
         /// The laws that use it.
         laws: &'static [Law],
     },
-    /// Two congestion controls for one socket.
+    /// Two congestion controls on one socket.
     #[error(
         "law '{law}' signals with its own congestion control towards the client, which sends as reno \
          does, not as '{control}': use reno there, or towards the target, which is signalled then, or \
@@ -57,7 +56,7 @@ pub enum FlowError {
     Control {
         /// The law.
         law: Law,
-        /// The other congestion control.
+        /// The conflicting congestion control.
         control: String,
     },
 }
@@ -76,8 +75,8 @@ impl FlowError {
 }
 
 impl FlowSettings {
-    /// Checks that the settings agree with each other. Whether the kernel has what they name shows when a
-    /// relay starts.
+    /// Checks that the settings do not contradict each other. Whether the kernel supports them is checked when a relay
+    /// starts.
     ///
     /// # Errors
     /// [`FlowError`] for the first contradiction.
@@ -85,10 +84,10 @@ impl FlowSettings {
         self.choice().map(drop)
     }
 
-    /// What holds the backlogs of a flow where every law can be had; `None` where nothing does.
+    /// The law that bounds the backlogs of a flow where every law is available; `None` for no law.
     ///
     /// # Errors
-    /// As of [`check`](Self::check).
+    /// As for [`check`](Self::check).
     pub fn best_bound(&self) -> Result<Option<Bound>, FlowError> {
         Ok(match self.choice()? {
             Choice::Unbounded => None,
@@ -98,7 +97,7 @@ impl FlowSettings {
         })
     }
 
-    /// That law by these settings, asking that side.
+    /// That law with these settings, signalling ECE to that side.
     pub(crate) fn bound(&self, law: Law, asked: Option<usize>) -> Bound {
         let EceSettings {
             ece_bound,
@@ -117,7 +116,7 @@ impl FlowSettings {
         }
     }
 
-    /// The receive buffers of both sides, where they are set, in bytes.
+    /// The receive buffers of both sides, if set, in bytes.
     #[must_use]
     pub fn receive_buffers(&self) -> [Option<usize>; 2] {
         [&self.r#in, &self.out].map(|side| side.receive_buffer.map(Size::bytes))
@@ -132,7 +131,7 @@ impl FlowSettings {
         match (law, self.latency) {
             (None | Some(Law::None), None) => return Ok(Choice::Unbounded),
             (Some(Law::None), Some(_)) => return Err(FlowError::NoLaw),
-            // A bound in bytes is as good.
+            // A bound in bytes will do as well.
             (Some(law), None) if self.ece.ece_bound.is_none() => {
                 return Err(FlowError::NoLatency(law));
             }
@@ -149,7 +148,7 @@ impl FlowSettings {
         }
     }
 
-    /// Checks the settings of P5's laws, which no other law uses.
+    /// Checks the settings of P5's laws, which other laws do not use.
     fn check_ece(&self) -> Result<(), FlowError> {
         const BOTH: &[Law] = &[Law::EceBound, Law::EceRed];
         let EceSettings {
@@ -170,8 +169,8 @@ impl FlowSettings {
         Ok(())
     }
 
-    /// Who can be signalled: what signals is a socket's congestion control, so it is the client, or, where
-    /// the relay is to send to it by another one and to the target as what signals does, the target.
+    /// The side that can be signalled. The signal is a socket's congestion control; so it is the client, or, if the
+    /// client's side uses another one and the target's side uses what the signal sends by, the target.
     fn signalled_side(&self) -> Option<usize> {
         let sends_so = |control: &String| SENDS_AS.contains(&control.as_str());
         if self.r#in.congestion_control.as_ref().is_none_or(sends_so) {
@@ -182,8 +181,8 @@ impl FlowSettings {
     }
 }
 
-/// What may be asked for of a socket that signals ECE, which sends as they do (RFC 5681): a congestion
-/// control cannot do as another one.
+/// Congestion controls that may be set on a socket that signals ECE: it sends by Reno (RFC 5681), and cannot emulate
+/// another one.
 const SENDS_AS: [&str; 2] = ["reno", "wansan_reno"];
 
 #[cfg(test)]

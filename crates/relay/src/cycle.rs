@@ -1,5 +1,5 @@
-//! Listeners that lead to themselves, straight or by others of the relay: a flow there would begin another
-//! one, and that the next, until nothing is left.
+//! Listeners that forward to themselves, directly or through other listeners of the relay: each flow there would start
+//! another until resources run out.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -8,7 +8,7 @@ use rustix::net::sockopt::ipv6_v6only;
 use crate::error::RelayError;
 use crate::route::Listener;
 
-/// Looks for the first listener that leads back to itself.
+/// Finds the first listener that forwards to itself.
 ///
 /// # Errors
 /// [`RelayError::Loop`] names it.
@@ -30,7 +30,7 @@ pub(crate) fn check(listeners: &[Listener]) -> Result<(), RelayError> {
     Ok(())
 }
 
-/// Those that a listener leads to, and the address by which it does.
+/// The listeners that a listener forwards to, and the address of each.
 fn onward(listener: &Listener, listeners: &[Listener]) -> Vec<(SocketAddr, usize)> {
     let mut onward = Vec::new();
     for to in listener.route.addresses() {
@@ -42,7 +42,7 @@ fn onward(listener: &Listener, listeners: &[Listener]) -> Vec<(SocketAddr, usize
     onward
 }
 
-/// Whether one can come from `from` to `to`.
+/// Whether `to` can be reached from `from`.
 fn reaches(leads: &[Vec<(SocketAddr, usize)>], from: usize, to: usize) -> bool {
     let mut seen = vec![false; leads.len()];
     let mut next = vec![from];
@@ -57,19 +57,19 @@ fn reaches(leads: &[Vec<(SocketAddr, usize)>], from: usize, to: usize) -> bool {
     false
 }
 
-/// Where a connection to `to` arrives: with no address at the own host (RFC 1122 §3.2.1.3, ip(7)).
+/// Where a connection to `to` arrives: the unspecified address means the local host (RFC 1122 §3.2.1.3, ip(7)).
 fn reached(to: SocketAddr) -> SocketAddr {
     let ip = match to.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        // With the scope that it was given.
+        // Keep the given scope.
         ip if ip == to.ip() => return to,
         ip => ip,
     };
     SocketAddr::new(ip, to.port())
 }
 
-/// Whether what connects to `to` comes to that listener.
+/// Whether that listener accepts connections to `to`.
 fn takes(listener: &Listener, to: SocketAddr) -> bool {
     let own = listener.address;
     if own.port() != to.port() {
@@ -80,22 +80,22 @@ fn takes(listener: &Listener, to: SocketAddr) -> bool {
     here == to.ip() || (here.is_unspecified() && is_of_family && is_own(to))
 }
 
-/// Whether a listener of IPv6 takes connections of IPv4 too.
+/// Whether an IPv6 listener accepts IPv4 connections too.
 fn takes_both(listener: &Listener) -> bool {
     listener.address.is_ipv6() && ipv6_v6only(listener).is_ok_and(|only| !only)
 }
 
-/// Whether an address is one of this host, in this network namespace.
+/// Whether an address is local in this network namespace.
 fn is_own(to: SocketAddr) -> bool {
     let ip = to.ip();
     if ip.is_loopback() {
         return true;
     }
-    // What goes to an own address comes from it; but where several are of one network, from their first.
+    // Packets to a local address have it as their source; but where several are in one network, the first of them.
     source_to(to) == Some(ip) || (!binds_any(ip) && UdpSocket::bind((ip, 0)).is_ok())
 }
 
-/// The address that packets to `to` have as their source. Nothing is sent.
+/// The source address of packets to `to`. Sends nothing.
 fn source_to(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -106,7 +106,7 @@ fn source_to(to: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Whether sockets may be bound to foreign addresses here, so that it says nothing.
+/// Whether sockets may be bound to foreign addresses here, so that binding proves nothing.
 fn binds_any(ip: IpAddr) -> bool {
     let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
     let setting = std::fs::read_to_string(format!("/proc/sys/net/{family}/ip_nonlocal_bind"));
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// An address of this host that is not loopback's: the one that packets to elsewhere come from.
+    /// A local address other than loopback: the source of packets to other hosts.
     #[test]
     fn an_own_address_is_known_without_a_list_of_them() {
         let elsewhere = "192.0.2.1:9".parse().unwrap();

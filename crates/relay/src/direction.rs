@@ -1,11 +1,10 @@
-//! One direction of a flow over sockets: bytes from one to the other, with at most one copy in user space.
+//! One direction of a flow over sockets: forwards bytes with at most one copy in user space.
 //!
-//! What comes is read into a piece of memory and written from there. Where a whole piece came at
-//! once, the next bytes go through a pipe by splice(2) instead, which moves references to the
-//! packets' memory and copies nothing (docs/internals/relay.md has what each costs). What the receiving side
-//! does not take is held up to a bound, the pipe's bytes before those in pieces. Where the relay may
-//! take no more memory it holds nothing: it looks at bytes without taking them from the socket, and
-//! takes as many as the other side took.
+//! Data is read into a piece of memory and written from there. Where a whole piece arrived at once, the next bytes go
+//! through a pipe by splice(2) instead, which moves references to the packets' memory and copies nothing
+//! (docs/internals/relay.md has the cost of each). Bytes that the receiving side does not accept are held up to a
+//! limit, the pipe's before those in pieces. Where the relay's memory is used up it holds nothing: it peeks at bytes,
+//! and consumes from the socket as many as the other side accepted.
 
 use std::collections::VecDeque;
 
@@ -17,29 +16,29 @@ use wansan_split::{Carrier, End, Taken, Turn};
 use crate::pool::{PIECE_BYTES, PIPE_BYTES, Piece, Pipe, Pool};
 use crate::side::{Read, Side};
 
-/// A splice that moves less than this costs more than a read and a write.
+/// A splice of fewer bytes costs more than a read and a write.
 const WORTH_SPLICING_BYTES: usize = 16 << 10;
 
 /// One direction.
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
-    /// What is moved, held and over.
+    /// Bytes moved and held, and whether it has ended.
     pub(crate) state: wansan_split::Direction,
     held: Held,
 }
 
-/// What it holds, and how.
+/// What the direction holds, and how.
 #[derive(Debug, Default)]
 struct Held {
     pipe: Option<Pipe>,
     pieces: VecDeque<Piece>,
-    /// Whole pieces come at once.
+    /// Whole pieces arrive at once.
     bulk: bool,
-    /// Bytes that the receiving socket took by splice.
+    /// Bytes spliced to the receiving socket.
     spliced_bytes: u64,
 }
 
-/// A direction's turn: what it holds, between its sockets.
+/// A direction's turn: its held bytes and its sockets.
 struct Way<'a> {
     held: &'a mut Held,
     from: &'a mut Side,
@@ -48,12 +47,12 @@ struct Way<'a> {
 }
 
 impl Direction {
-    /// Bytes that the receiving socket took by splice since the flow began.
+    /// Bytes spliced to the receiving socket since the flow began.
     pub(crate) fn spliced_bytes(&self) -> u64 {
         self.held.spliced_bytes
     }
 
-    /// Moves what can be moved, and holds at most `limit_bytes`.
+    /// Moves as many bytes as possible, and holds at most `limit_bytes`.
     pub(crate) fn pump(
         &mut self,
         from: &mut Side,
@@ -72,7 +71,7 @@ impl Direction {
         turn
     }
 
-    /// Drops what is held: the receiving side is gone.
+    /// Drops held bytes: the receiving side is gone.
     pub(crate) fn cancel(&mut self, pool: &mut Pool) {
         self.state.cancel();
         if let Some(pipe) = self.held.pipe.take() {
@@ -85,7 +84,7 @@ impl Direction {
 }
 
 impl Held {
-    /// Gives memory back that holds nothing.
+    /// Returns unused memory to the pool.
     fn put_back(&mut self, pool: &mut Pool) {
         if let Some(pipe) = self.pipe.take_if(|pipe| pipe.bytes == 0) {
             pool.put_pipe(pipe);
@@ -106,8 +105,7 @@ impl Carrier for Way<'_> {
         self.to.writable
     }
 
-    /// Behind a pipe that holds something bytes would have to be copied: that is done only where the flow may hold
-    /// more than a pipe does.
+    /// Bytes behind a non-empty pipe have to be copied: only where the flow may hold more than a pipe does.
     fn has_room(&self, limit_bytes: usize) -> bool {
         let is_piped = self.held.pipe.as_ref().is_some_and(|pipe| pipe.bytes > 0);
         !(is_piped && limit_bytes <= PIPE_BYTES)
@@ -117,7 +115,7 @@ impl Carrier for Way<'_> {
         if let Some(pipe) = self.held.pipe.as_mut().filter(|pipe| pipe.bytes > 0) {
             let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
             match splice(&pipe.reader, None, &*self.to, None, pipe.bytes, flags) {
-                // A pipe that holds something gives something.
+                // A non-empty pipe always returns data.
                 Ok(0) => self.to.cannot_write(Errno::IO),
                 Ok(bytes) => {
                     pipe.bytes -= bytes;
@@ -193,7 +191,7 @@ impl Way<'_> {
         let pipe = self.held.pipe.as_mut()?;
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         match splice(&*self.from, None, &pipe.writer, None, room, flags) {
-            // The end, or something that only reading tells.
+            // End of file, or a condition that only a read reports.
             Ok(0) => {
                 self.held.bulk = false;
                 None
@@ -207,8 +205,7 @@ impl Way<'_> {
         }
     }
 
-    /// Passes bytes on without holding any: those that the other side did not take stay where they
-    /// are.
+    /// Forwards bytes without holding any: bytes that the other side did not accept stay in the socket.
     fn pass_through(&mut self) -> Taken {
         let read = self.from.read(&mut self.pool.scratch, RecvFlags::PEEK);
         let Read::Bytes(seen) = read else {
@@ -223,7 +220,7 @@ impl Way<'_> {
         passed(self.from, &mut self.pool.scratch[..sent])
     }
 
-    /// Passes the urgent byte on as such. Nothing is held, and the other side is writable.
+    /// Forwards the urgent byte as urgent. Nothing is held, and the other side is writable.
     fn pass_urgent_byte(&mut self) -> Taken {
         let mut byte = [0];
         let read = self.from.read(&mut byte, RecvFlags::PEEK);
@@ -240,7 +237,7 @@ impl Way<'_> {
     }
 }
 
-/// What was read is held.
+/// Holds bytes read.
 fn held(read: Read) -> Taken {
     let (held_bytes, end) = match read {
         Read::Bytes(bytes) => (bytes, None),
@@ -255,14 +252,13 @@ fn held(read: Read) -> Taken {
     }
 }
 
-/// Takes bytes from a socket that were sent to the other one already: TCP discards them where
-/// they are (MSG_TRUNC of tcp(7)).
+/// Consumes bytes that were already sent to the other side: TCP discards them in the socket (MSG_TRUNC of tcp(7)).
 fn passed(from: &mut Side, seen: &mut [u8]) -> Taken {
     if seen.is_empty() {
         return Taken::default();
     }
     let readable = from.readable;
-    // They were there a moment ago, and nobody else reads: else what follows is not in order.
+    // They were there a moment ago, and nobody else reads: otherwise the stream is out of order.
     let is_in_order = from.read(seen, RecvFlags::TRUNC) == Read::Bytes(seen.len());
     if !is_in_order {
         from.lost = Some(Errno::IO);

@@ -33,7 +33,7 @@ const NAMES: [(&str, u8); 22] = [
     ("cs7", 56),
 ];
 
-/// What is no code point.
+/// An invalid code point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{given}' is not a DSCP: write 0 to 63, cs0 to cs7, af11 to af43, ef or le (RFC 2474)")]
 pub struct DscpError {
@@ -41,7 +41,7 @@ pub struct DscpError {
 }
 
 impl Dscp {
-    /// The octet that IPv4 calls type of service and IPv6 traffic class, with the bits of ECN clear.
+    /// The octet that IPv4 calls type of service and IPv6 traffic class, with the ECN bits clear.
     #[must_use]
     pub fn traffic_class(self) -> u8 {
         self.0 << 2

@@ -1,6 +1,5 @@
-//! The connections that a relay has made itself: one that comes back to it as a client's would begin
-//! another, and so on. What the configuration shows of that is refused before (see `cycle`); an address
-//! that becomes the relay's own while it runs shows only here.
+//! Connections made by the relay itself: one that came back as a client's would start another, and so on. `cycle`
+//! rejects loops that the configuration shows; an address that becomes local while the relay runs shows only here.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -9,18 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::net::getsockname;
 
-/// A connection by its ends: of the one that made it, and of the one that it goes to.
+/// A connection by its endpoints: its originator's, and its destination's.
 type Endpoints = (SocketAddr, SocketAddr);
 
-/// Those of all threads.
+/// The relay's own connections, of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Ends(Mutex<HashSet<Endpoints>>);
 
 impl Ends {
-    /// Remembers a connection to `to` that has begun; `None` where it has no own end.
+    /// Adds a connection to `to` that has begun; `None` where it has no local endpoint.
     pub(crate) fn remember(self: &Arc<Ends>, socket: impl AsFd, to: SocketAddr) -> Option<OwnEnd> {
         let own: SocketAddr = getsockname(socket).ok()?.try_into().ok()?;
-        // To no address is to the own host.
+        // The unspecified address means the local host.
         let ip = if to.ip().is_unspecified() {
             own.ip()
         } else {
@@ -34,7 +33,7 @@ impl Ends {
         })
     }
 
-    /// Whether a client's connection is one of them.
+    /// Whether a client's connection is one of the relay's own.
     pub(crate) fn made(&self, client: SocketAddr, socket: impl AsFd) -> bool {
         let Some(here) = getsockname(socket).ok().and_then(|it| it.try_into().ok()) else {
             return false;
@@ -47,7 +46,7 @@ impl Ends {
     }
 }
 
-/// Without what one of the two kernels' sockets tells and the other does not.
+/// Without fields that only one of the two kernel sockets reports.
 fn endpoints(from: SocketAddr, to: SocketAddr) -> Endpoints {
     let plain = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
     (plain(from), plain(to))

@@ -1,4 +1,4 @@
-//! Why a relay cannot do what it is asked to do.
+//! Errors of a relay.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,161 +13,160 @@ use crate::choice::FlowError;
 use crate::remedy::remedy;
 use crate::settings::ListenerConfig;
 
-/// A relay could not be started, or not take on other settings; either is the caller's mistake, or
-/// something that the machine lacks.
+/// A relay could not start, or could not apply new settings; the cause is a mistake of the caller, or a limit of the
+/// system.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// No listener.
     #[error("no listener: name at least one ADDRESS:PORT")]
     NoListener,
-    /// Two listeners at one address.
+    /// Two listeners on one address.
     #[error("two listeners at {listen}: give each its own address")]
     Twice {
         /// The address.
         listen: String,
     },
-    /// Two listeners of which one would take what is meant for the other.
+    /// Two listeners of which one would accept the other's connections.
     #[error(
         "cannot listen at {listen} while this relay listens at {by}: remove one of them; to \
          replace {by}, reload without it first"
     )]
     Taken {
-        /// Where it was to listen.
+        /// The listen address.
         listen: String,
-        /// The one that stands.
+        /// The existing listener's.
         by: String,
     },
-    /// No address and port.
+    /// No `ADDRESS:PORT`.
     #[error(
         "'{listen}' is not an ADDRESS:PORT to listen at: write {}",
         near_listener(listen)
     )]
     Listener {
-        /// What was given.
+        /// The given address.
         listen: String,
     },
-    /// No host and port.
+    /// No `HOST:PORT`.
     #[error(
         "'{to}' is not a HOST:PORT to connect to: write for example {}",
         near_target(to)
     )]
     Target {
-        /// What was given.
+        /// The given target.
         to: String,
     },
-    /// Nothing that can be taken.
+    /// No destination that can be intercepted.
     #[error(
         "'{to}' is not a destination for a transparent relay to intercept: write ADDRESS:PORT or \
          ADDRESS/PREFIX:PORT, such as 192.0.2.0/24:3260 or [2001:db8::/32]:3260"
     )]
     Interception {
-        /// What was given.
+        /// The given destination.
         to: String,
     },
-    /// The listener's family is another one than that of what it is to take.
+    /// The listener's address family differs from that of its destinations.
     #[error("a transparent relay at {listen} cannot intercept {to}: one is IPv4, the other IPv6")]
     Family {
-        /// Where it listens.
+        /// The listen address.
         listen: String,
-        /// What it is to take.
+        /// The destinations.
         to: String,
     },
     /// The host has no address.
     #[error("{to}: {source}; is the name right, and does the resolver answer?")]
     Resolve {
-        /// What was given.
+        /// The given target.
         to: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It would connect to itself for ever.
+    /// It would connect to itself forever.
     #[error(
         "{listen} forwards to {to}, which is the relay itself, and so back to {listen}: name the \
          target's own address"
     )]
     Loop {
-        /// Where it listens.
+        /// The listen address.
         listen: String,
-        /// Where flows would go.
+        /// The target.
         to: SocketAddr,
     },
-    /// Settings of its flows contradict each other.
+    /// Contradictory settings of its flows.
     #[error("{listen}: {source}")]
     Flow {
-        /// Which listener.
+        /// The listener.
         listen: String,
-        /// How.
+        /// The contradiction.
         source: FlowError,
     },
-    /// A law that signals ECE cannot do so here.
+    /// The law cannot signal ECE here.
     #[error("{listen}: law '{law}' is not available: {source}; law 'window' always is")]
     Law {
-        /// Which listener.
+        /// The listener.
         listen: String,
-        /// What was given.
+        /// The law.
         law: Law,
-        /// Why.
+        /// The cause.
         source: ControlError,
     },
-    /// The address cannot be had.
+    /// Cannot listen on the address.
     #[error("cannot listen at {listen}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         listen: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The congestion control of a side cannot be had.
+    /// The congestion control of a side is not available.
     #[error("{listen}, {side}: {source}{}", remedy(source))]
     Congestion {
-        /// Which listener.
+        /// The listener.
         listen: String,
-        /// Which side.
+        /// The side.
         side: &'static str,
-        /// Why.
+        /// The cause.
         source: CongestionError,
     },
-    /// The kernel gives a smaller buffer, or none.
+    /// The kernel grants a smaller buffer, or none.
     #[error("{listen}, {side}: {source}")]
     SocketBuffer {
-        /// Which listener.
+        /// The listener.
         listen: String,
-        /// Which side.
+        /// The side.
         side: &'static str,
-        /// Why.
+        /// The cause.
         source: BufferError,
     },
-    /// The kernel refuses a setting.
+    /// The kernel rejects a socket option.
     #[error("{listen}, {side}: cannot set {what}: {source}")]
     Option {
-        /// Which listener.
+        /// The listener.
         listen: String,
-        /// Which side.
+        /// The side.
         side: &'static str,
-        /// Which setting.
+        /// The option.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The kernel does not let this process take connections that are not meant for this host.
+    /// This process lacks the privilege to accept connections that are not addressed to this host.
     #[error(
         "{listen}: a transparent relay needs CAP_NET_ADMIN in its network namespace ({source}); run \
          it as root or with that capability"
     )]
     Transparent {
-        /// Which listener.
+        /// The listener.
         listen: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The machine gives no thread or descriptor.
+    /// The system denied a thread or a descriptor.
     #[error("cannot start the relay's threads: {0}")]
     Machine(#[from] io::Error),
 }
 
 impl RelayError {
-    /// Where in the settings of `listeners` stands what it is about, such as `listener[1].to`, if it is in
-    /// one place.
+    /// The key in the settings of `listeners` that the error concerns, such as `listener[1].to`, if there is one.
     #[must_use]
     pub fn place(&self, listeners: &[ListenerConfig]) -> Option<String> {
         use RelayError as E;
@@ -207,13 +206,13 @@ impl RelayError {
     }
 }
 
-/// Why a connection to the target could not be made.
+/// Why a connection to the target failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// No socket listens at the target's address.
+    /// No socket listens on the target's address.
     #[error("connection refused")]
     Refused,
-    /// There is no route to it.
+    /// No route to the target.
     #[error("unreachable: {0}")]
     Unreachable(rustix::io::Errno),
     /// No answer within the listener's time limit.
@@ -222,18 +221,18 @@ pub(crate) enum ConnectError {
     /// No answer until the kernel gave up.
     #[error("no answer")]
     Unanswered,
-    /// No address is left to try; or, of a transparent flow, it was meant for the relay itself.
+    /// No address is left to try; or a transparent flow was addressed to the relay itself.
     #[error("not a destination that the relay takes")]
     NoAddress,
-    /// What the listener's settings say cannot be had any more.
+    /// A setting of the listener is no longer available.
     #[error("{0}")]
     Settings(String),
-    /// The machine lacks something.
+    /// The system lacks a resource.
     #[error("{0}")]
     Machine(rustix::io::Errno),
 }
 
-/// An address near to what was given for one.
+/// A corrected listen address.
 fn near_listener(given: &str) -> String {
     const PORT: u16 = 3260;
     let bare = given.trim_start_matches('[').trim_end_matches(']');
@@ -247,7 +246,7 @@ fn near_listener(given: &str) -> String {
     }
 }
 
-/// A target near to what was given for one.
+/// A corrected target.
 fn near_target(given: &str) -> String {
     let bare = given.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {

@@ -1,9 +1,8 @@
-//! A flow: a client's connection, one to the target, and what goes between them.
+//! A flow: a client's connection, one to the target, and the data between them.
 //!
-//! What happens to one side happens to the other, in order: a FIN after the last byte that came
-//! before it, a reset after them too. A lost connection (reset by its peer, or given up by the
-//! kernel) is passed on as a reset as soon as the other side has acknowledged what came before, or
-//! after [`RESET_PATIENCE`].
+//! Each event of one side is passed on to the other in order: a FIN after the last byte before it, and a reset too. A
+//! lost connection (reset by its peer, or timed out in the kernel) is passed on as a reset as soon as the other side
+//! has acknowledged the data before it, or after [`RESET_PATIENCE`].
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,12 +26,11 @@ use crate::seat::Seat;
 use crate::side::Side;
 use crate::socket;
 
-/// How long the side that is left may take to acknowledge what it was sent before the other side was
-/// lost.
+/// How long the remaining side may take to acknowledge data sent before the other side was lost.
 const RESET_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a transparent flow that has ended waits for its last bytes to be acknowledged. After it they have
-/// what time the rules stand.
+/// How long a transparent flow that has ended waits for its last acknowledgements. After that they have as long as the
+/// rules stay installed.
 const LAST_BYTES_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A flow.
@@ -46,53 +44,52 @@ pub(crate) struct Flow {
     pub(crate) sides: [Side; 2],
     /// From the client to the target, and back.
     pub(crate) directions: [Direction; 2],
-    /// Holds their backlogs to a time, where that is asked for.
+    /// Bounds their backlogs, if a bound is set.
     pub(crate) governor: Option<Governor>,
     pub(crate) began: Instant,
     pub(crate) recent: Recent,
-    /// When it is looked at although nothing happens: the connection has to be there, or the reset to
-    /// be sent, until then.
+    /// When to check the flow without an event: by then the connection must be established, or the reset sent.
     deadline: Option<Instant>,
     is_connecting: bool,
-    /// The client has gone before the target was there.
+    /// The client closed before the connection to the target was established.
     is_abandoned: bool,
-    /// Which of the target's addresses is tried.
+    /// Index of the target's address being tried.
     place: usize,
     /// Its connections have been recorded.
     pub(crate) is_recorded: bool,
-    /// It waits for another turn in its thread's list.
+    /// It is queued for another turn in its thread.
     pub(crate) is_queued: bool,
     ends: Arc<Ends>,
-    /// That the connection to the target is the relay's own.
+    /// Marks the connection to the target as the relay's own.
     own_end: Option<OwnEnd>,
     _seat: Seat,
 }
 
-/// What a flow needs next.
+/// The next step of a flow.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Nothing until a socket becomes ready.
+    /// Wait until a socket is ready.
     Waits,
     /// Another turn.
     Again,
-    /// It connects to another address: the new socket has to be registered with the poller.
+    /// Connecting to another address: register the new socket with the poller.
     Reconnects,
-    /// It is over.
+    /// The flow has ended.
     Over(Ending),
 }
 
 /// How a flow ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// Both sides have sent all, and got all.
+    /// Both sides sent and received everything.
     Finished,
-    /// A side was lost; the other one is reset.
+    /// One side was lost; the other is reset.
     Lost,
     /// The target could not be reached; the client is reset.
     NotConnected(ConnectError),
 }
 
-/// A connection to a target that was begun.
+/// A connection attempt to a target.
 struct Attempt {
     socket: OwnedFd,
     to: SocketAddr,
@@ -101,7 +98,7 @@ struct Attempt {
 }
 
 impl Flow {
-    /// Begins to connect a client to where its route leads.
+    /// Starts to connect a client to its route's target.
     pub(crate) fn begin(
         number: u64,
         socket: OwnedFd,
@@ -139,21 +136,21 @@ impl Flow {
         Ok(flow)
     }
 
-    /// What signals ECE for it, under a law that does.
+    /// Its ECE signal, under a law that signals.
     fn signal(&self) -> Option<&EceSignal> {
         self.route.bound.as_ref()?.signal.as_deref()
     }
 
-    /// The connection of that side stands: who is asked by ECE is asked on it from now on.
+    /// The connection of that side is established: attach the ECE signal if it is the signalled side.
     fn connected(&self, side: usize) {
         let asked = self.governor.as_ref().and_then(Governor::asked_side);
         if let (Some(signal), true) = (self.signal(), asked == Some(side)) {
-            // Where it cannot be set, the connection is gone or has no ECN, which is reported.
+            // If this fails, the connection is gone or has no ECN, which is reported.
             let _ = signal.attach(&self.sides[side]);
         }
     }
 
-    /// What came of signals until now; `None` under a law without.
+    /// The outcome of signals so far; `None` under a law that does not signal.
     pub(crate) fn ece_signals(&self) -> Option<Signals> {
         let asked = self.governor.as_ref().and_then(Governor::asked_side)?;
         Some(self.signal()?.signals(&self.sides[asked]))
@@ -164,13 +161,13 @@ impl Flow {
         self.deadline.is_some()
     }
 
-    /// Takes in what the poller says of a side.
+    /// Takes the poller's events of a side.
     pub(crate) fn note(&mut self, side: usize, ready: Ready) {
         self.is_abandoned |= self.is_connecting && side == CLIENT && ready.gone;
         self.sides[side].note(ready);
     }
 
-    /// Does what can be done now.
+    /// Does whatever is possible now.
     pub(crate) fn advance(&mut self, pool: &mut Pool, now: Instant) -> Step {
         if self.is_connecting
             && let Some(step) = self.connect(now)
@@ -221,15 +218,15 @@ impl Flow {
         if again { Step::Again } else { Step::Waits }
     }
 
-    /// Ends the flow as both directions have ended. The kernel sends what is left by itself, but in another's
-    /// name it hears of that only as long as the rules stand, and they go with the last flow. The poller tells
-    /// when a FIN was acknowledged.
+    /// Ends the flow after both directions have ended. The kernel sends remaining data by itself, but a transparent
+    /// connection receives acknowledgements only while the rules are installed, and the last flow removes them. The
+    /// poller reports when a FIN was acknowledged.
     fn finish(&mut self, now: Instant) -> Step {
         if !self.route.config.transparent {
             return Step::Over(Ending::Finished);
         }
         if self.deadline.is_none() {
-            // From here on it ends in order, whatever becomes of the relay.
+            // From here on it closes in order, whatever happens to the relay.
             self.sides.iter().for_each(Side::let_go);
         }
         let deadline = *self.deadline.get_or_insert(now + LAST_BYTES_PATIENCE);
@@ -242,14 +239,14 @@ impl Flow {
         Step::Waits
     }
 
-    /// What the direction from that side may hold.
+    /// The most that the direction from that side may hold.
     fn limit_bytes(&self, from: usize) -> usize {
         let limit = self.route.config.flow.buffer.bytes();
         let governor = self.governor.as_ref();
         governor.map_or(limit, |governor| governor.limit_bytes(from, limit))
     }
 
-    /// Looks whether the target is there; `None` when it is.
+    /// Checks whether the target is connected; `None` when it is.
     fn connect(&mut self, now: Instant) -> Option<Step> {
         if self.is_abandoned {
             return Some(Step::Over(Ending::Lost));
@@ -257,7 +254,7 @@ impl Flow {
         let target = &self.sides[TARGET];
         let failure = if target.writable || target.ending {
             match target.take_error() {
-                // An event of the attempt before may come after this one has begun.
+                // An event of the previous attempt may arrive after this one began.
                 Ok(()) if !target.is_connected() => return Some(Step::Waits),
                 Ok(()) => {
                     self.connected(TARGET);
@@ -277,24 +274,24 @@ impl Flow {
             Ok(attempt) => {
                 self.target = attempt.to;
                 self.place = attempt.place;
-                // The old socket leaves the poller as it closes.
+                // Closing the old socket removes it from the poller.
                 self.sides[TARGET] = Side::new(attempt.socket);
                 self.own_end = attempt.own_end;
                 self.deadline = Some(now + self.route.config.connect_timeout.0);
                 Some(Step::Reconnects)
             }
-            // What came first says more than that there is no other address.
+            // The first error says more than that no address is left.
             Err(ConnectError::NoAddress) => Some(Step::Over(Ending::NotConnected(failure))),
             Err(other) => Some(Step::Over(Ending::NotConnected(other))),
         }
     }
 
-    /// Closes both connections: in the ordinary way after a finished flow, else with a reset.
+    /// Closes both connections: with FIN after a finished flow, else with a reset.
     pub(crate) fn close(mut self, ending: &Ending, pool: &mut Pool) {
         for direction in &mut self.directions {
             direction.cancel(pool);
         }
-        // Before another connection can have the same ends.
+        // Before another connection can have the same endpoints.
         self.own_end = None;
         if matches!(ending, Ending::Finished) {
             self.sides.iter().for_each(Side::let_go);
@@ -302,7 +299,7 @@ impl Flow {
     }
 }
 
-/// Moves what can be moved one way; says whether there is more to do.
+/// Forwards one way; returns whether there is more to do.
 fn carry(
     direction: &mut Direction,
     from: &mut Side,
@@ -317,7 +314,7 @@ fn carry(
         Turn::Waits => false,
         Turn::Again => true,
         Turn::Ended(end) => {
-            // After a write that failed, reading ends as if the peer had sent a FIN.
+            // After a failed write, reads return end of file as if the peer had sent a FIN.
             if end == End::Fin && from.lost.is_none() {
                 to.finish();
             }
@@ -327,7 +324,7 @@ fn carry(
     }
 }
 
-/// Begins to connect to the first address from `place` on that does not fail at once.
+/// Starts to connect to the first address from `place` on that does not fail at once.
 fn attempt(
     route: &Route,
     client_socket: impl AsFd,
@@ -343,7 +340,7 @@ fn attempt(
         let source = route.source(client);
         match socket::connecting(&route.config, to, source) {
             Ok(socket) => {
-                // In a client's name it is as the client's, and goes where that was to go.
+                // A transparent connection has the client's address, and goes to the client's original destination.
                 let own_end = match source {
                     Some(_) => None,
                     None => ends.remember(&socket, to),

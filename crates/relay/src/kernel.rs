@@ -1,4 +1,4 @@
-//! The kernel's sockets as a flow's law sees them and sets them.
+//! Implements a law's access to the kernel's sockets.
 
 use wansan_split::{Memory, Order, Reading, Sides, Signals};
 use wansan_tcp::buffers::{Buffer, BufferError};
@@ -8,7 +8,7 @@ use wansan_trace::event::Ecn;
 
 use crate::side::Side;
 
-/// Both sides of a flow, and what signals ECE for it under a law that does.
+/// Both sides of a flow, and its ECE signal under a law that signals.
 pub(crate) struct Kernel<'a> {
     pub(crate) sides: &'a [Side; 2],
     pub(crate) signal: Option<&'a EceSignal>,
@@ -33,25 +33,24 @@ impl Sides for Kernel<'_> {
     fn set_receive_buffer(&mut self, side: usize, bytes: u64) -> u64 {
         match Buffer::Receive.set(&self.sides[side], bytes as usize) {
             Err(BufferError::TooSmall { granted_bytes, .. }) => granted_bytes as u64,
-            // Anything else fails only at a connection that is gone.
+            // Any other error means that the connection is gone.
             Ok(()) | Err(BufferError::Socket(_)) => bytes,
         }
     }
 
     fn set_window_clamp(&mut self, side: usize, bytes: u32) {
-        // It fails only at a connection that is gone.
+        // Fails only if the connection is gone.
         let _ = options::set_window_clamp(&self.sides[side], bytes);
     }
 
     fn set_most_unsent(&mut self, side: usize, bytes: u32) {
-        // It fails only at a connection that is gone.
+        // Fails only if the connection is gone.
         let _ = options::set_most_unsent(&self.sides[side], bytes);
     }
 
     fn order(&mut self, side: usize, order: &Order) {
         if let Some(signal) = self.signal {
-            // It fails at a connection that is gone, and where the kernel has no memory for another: the
-            // window still holds.
+            // Fails if the connection is gone, or the kernel is out of memory: the window still bounds it.
             let _ = signal.order(&self.sides[side], order);
         }
     }
@@ -62,7 +61,7 @@ impl Sides for Kernel<'_> {
     }
 }
 
-/// What laws need of TCP_INFO.
+/// The fields of TCP_INFO that laws need.
 fn reading(info: &TcpInfo) -> Reading {
     Reading {
         cwnd_packets: info.cwnd_packets(),
@@ -93,7 +92,7 @@ mod tests {
     use wansan_split::Window;
     use wansan_trace::{ConnectionId, Instant, SessionId};
 
-    /// A client and the relay's side of it, with segments as a LAN has them.
+    /// A client and the relay's side of it, with the MSS of a LAN.
     fn connection() -> (TcpStream, [Side; 2]) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         options::set_mss(&listener, 1448).unwrap();
@@ -101,13 +100,13 @@ mod tests {
         client.set_nodelay(true).unwrap();
         client.set_nonblocking(true).unwrap();
         let (server, _) = listener.accept().unwrap();
-        // The other side of a flow is of no interest here.
+        // The other side of a flow is irrelevant here.
         let other = client.try_clone().unwrap();
         let sides = [OwnedFd::from(server), OwnedFd::from(other)];
         (client, sides.map(Side::new))
     }
 
-    /// Bounds the window of the first side by what a kernel of some age would tell.
+    /// Bounds the window of the first side with the TCP_INFO of some kernel version.
     fn set(window: &mut Window, sides: &[Side; 2], told: &TcpInfo, bytes: u32) {
         let mut kernel = Kernel {
             sides,
@@ -116,7 +115,7 @@ mod tests {
         window.set(&mut kernel, 0, &reading(told), bytes);
     }
 
-    /// The side as a kernel of that age tells of it.
+    /// The side's TCP_INFO as that kernel version returns it.
     fn told(side: &Side, info_bytes: usize) -> TcpInfo {
         let info = TcpInfo::of(side).unwrap();
         let mut bytes = vec![0; info_bytes];
@@ -145,8 +144,8 @@ mod tests {
                 assert!(began.elapsed() < Duration::from_secs(20), "{kernel}");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // What found no room was sent a second time. A probe of the tail (RFC 8985 §7), due on a
-            // busy processor, is no sign of it: its data came twice.
+            // Data that did not fit was retransmitted. A tail loss probe (RFC 8985 §7), due on a busy processor, is no
+            // sign of it: its data arrived twice.
             let of_client = || {
                 let info = TcpInfo::of(&client).unwrap();
                 let record = info.record(Instant::ZERO, SessionId(0), ConnectionId(0));
@@ -159,7 +158,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
 
-            // When as much has come as could have been offered, it is less.
+            // Once as much arrived as could have been offered, the offer is smaller.
             let server = TcpStream::from(side.as_fd().try_clone_to_owned().unwrap());
             let patience = Some(Duration::from_secs(20));
             server.set_read_timeout(patience).unwrap();
@@ -176,7 +175,7 @@ mod tests {
         }
     }
 
-    /// In a thread of its own, which has not the right to larger buffers than others.
+    /// In its own thread, without the privilege for larger buffers.
     fn without_rights(test: impl FnOnce() + Send + 'static) {
         use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
         let tested = std::thread::spawn(|| {

@@ -1,17 +1,17 @@
-//! The TCP-splitting proxy: takes a client's connection, makes one of its own to the target, and
-//! carries what each says to the other. Each side has its own TCP: congestion control, buffers,
-//! segments, class. RFC 3135 calls it a performance enhancing proxy (§2.4, split connections).
+//! The TCP-splitting proxy: accepts a client's connection, makes one to the target, and forwards data between them.
+//! Each side has its own TCP: congestion control, buffers, segment size, class. RFC 3135 calls it a performance
+//! enhancing proxy (§2.4, split connections).
 //!
-//! [`Relay::start`] takes [`RelaySettings`] and gives a running [`Relay`]; [`Relay::reload`] gives it
-//! other listeners, [`Relay::observer`] looks at it, [`Relay::drain`] and [`Relay::stop`] end it.
+//! [`Relay::start`] takes [`RelaySettings`] and returns a running [`Relay`]; [`Relay::reload`] replaces its listeners,
+//! [`Relay::observer`] observes it, [`Relay::drain`] and [`Relay::stop`] end it.
 //!
 //! ```text
 //!  client ══ Side ─ receive queue ─► Direction (piece or pipe) ─► send queue ─ Side ══ target
 //!                                    └────────────── Flow ──────────────┘
 //! ```
 //!
-//! Each thread is a worker of [`wansan_server`] over epoll's edges (`reactor`), and owns its flows. The first one
-//! accepts for all, and gives each flow to the thread that has the fewest.
+//! Each thread is a worker of [`wansan_server`] with edge-triggered epoll (`reactor`), and owns its flows. The first
+//! one accepts for all, and assigns each flow to the thread with the fewest.
 
 mod backlog;
 mod bound;

@@ -1,4 +1,4 @@
-//! Mail between a relay's threads. What goes through it is rare, never a flow's bytes.
+//! Messages between a relay's threads. They are rare, and never carry a flow's bytes.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,20 +10,20 @@ use crate::route::{Listener, Route};
 use crate::seat::Seat;
 use crate::snapshot::Part;
 
-/// What a thread is asked to do.
+/// A request to a thread.
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// Carry the flow of this client.
     Client(Client),
-    /// Listen at these, and nowhere else.
+    /// Listen on these only.
     Listen(Vec<Listener>),
-    /// Say what has been done; all mail before this is done then, too.
+    /// Return the counters; all earlier messages are done by then.
     Count(SyncSender<Meter>),
-    /// Look at all flows and say what waits in them.
+    /// Survey all flows and return their backlogs.
     Survey(SyncSender<Part>),
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) socket: OwnedFd,

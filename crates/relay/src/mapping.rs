@@ -1,18 +1,18 @@
-//! Memory straight from the kernel, which has it back as soon as it is dropped. What malloc(3) is given
-//! back mostly stays with the process: it is whole pages only where nothing beside it is in use.
+//! Memory mapped from the kernel, and returned as soon as it is dropped. Memory freed to malloc(3) mostly stays with
+//! the process: only whole unused pages can be returned.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// `BYTES` of zeroes at first.
+/// `BYTES` of memory, zeroed at first.
 #[derive(Debug)]
 pub(crate) struct Mapping<const BYTES: usize>(NonNull<u8>);
 
 #[allow(unsafe_code, reason = "the kernel gives memory by its address")]
 impl<const BYTES: usize> Mapping<BYTES> {
-    /// `None` when the system gives none.
+    /// `None` when the system is out of memory.
     pub(crate) fn new() -> Option<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
@@ -22,7 +22,7 @@ impl<const BYTES: usize> Mapping<BYTES> {
 }
 
 #[allow(unsafe_code, reason = "the kernel gives memory by its address")]
-// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
+// SAFETY: this value is the only owner of the mapping, which is not tied to a thread.
 unsafe impl<const BYTES: usize> Send for Mapping<BYTES> {}
 
 impl<const BYTES: usize> Deref for Mapping<BYTES> {
@@ -30,7 +30,7 @@ impl<const BYTES: usize> Deref for Mapping<BYTES> {
 
     #[allow(unsafe_code, reason = "the kernel gives memory by its address")]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has so many bytes, all of them set, and is borrowed as this value is.
+        // SAFETY: the mapping has `BYTES` initialized bytes, and is borrowed as this value is.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr(), BYTES) }
     }
 }
@@ -46,7 +46,7 @@ impl<const BYTES: usize> DerefMut for Mapping<BYTES> {
 impl<const BYTES: usize> Drop for Mapping<BYTES> {
     #[allow(unsafe_code, reason = "the kernel gives memory by its address")]
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's alone, and nobody borrows it any more.
+        // SAFETY: this value is the only owner of the mapping, and nobody borrows it any more.
         let _ = unsafe { munmap(self.0.as_ptr().cast(), BYTES) };
     }
 }
@@ -69,7 +69,7 @@ mod tests {
         const COUNT: usize = 2000;
         let before = resident_bytes();
         let mut mappings = Vec::new();
-        // What stays in use between them.
+        // Allocations that stay in use between them.
         let mut others = Vec::new();
         for _ in 0..COUNT {
             let mut mapping = Mapping::<BYTES>::new().unwrap();
@@ -81,7 +81,7 @@ mod tests {
         let taken = resident_bytes() - before;
         assert!(taken > COUNT * BYTES * 3 / 4, "{taken}");
         drop(mappings);
-        // Other tests of this process take memory as well, for a while.
+        // Other tests of this process allocate memory as well, for a while.
         let left = (0..100)
             .map(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! What a thread counts.
+//! Counters of a thread.
 
 use wansan_split::Fallback;
 
@@ -7,42 +7,42 @@ use crate::error::ConnectError;
 /// Counters of flows, since the relay began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Meter {
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub accepted: u64,
-    /// Those of them that no network of the listener's list holds; they were reset.
+    /// Accepted connections from addresses outside the listener's networks; they were reset.
     pub turned_away: u64,
-    /// Those of them that the relay itself had made, as its target led to it; they were reset.
+    /// Accepted connections that the relay itself had made, because its target led back to it; they were reset.
     pub looped: u64,
     /// Flows that ended with a FIN from both sides.
     pub finished: u64,
-    /// Flows that ended as a side was lost: reset by its peer, or given up.
+    /// Flows that ended because a side was lost: reset by its peer, or timed out.
     pub lost: u64,
     /// Flows whose target refused the connection.
     pub refused: u64,
-    /// Flows to whose target there was no way.
+    /// Flows with no route to the target.
     pub unreachable: u64,
     /// Flows whose target did not answer in time.
     pub timed_out: u64,
-    /// Flows that could not connect for another reason, such as a lack of descriptors.
+    /// Flows that could not connect for another reason, such as lack of descriptors.
     pub failed: u64,
-    /// Times that accepting paused, as there were as many flows as there may be, or no descriptors.
+    /// Pauses of accepting, at the limit of flows or of descriptors.
     pub pauses: u64,
-    /// Bytes that the targets' sockets took.
+    /// Bytes written to targets' sockets.
     pub onward_bytes: u64,
-    /// Bytes that the clients' sockets took.
+    /// Bytes written to clients' sockets.
     pub back_bytes: u64,
-    /// Bytes of both that went without a copy (splice(2)).
+    /// Bytes of both that were spliced without a copy (splice(2)).
     pub spliced_bytes: u64,
-    /// Times that ECE towards a side began.
+    /// ECE signals started towards a side.
     pub ece_signals: u64,
-    /// Times that the window alone had to hold a flow's backlog: by [`Fallback::ALL`], the reasons.
+    /// How often the window alone had to bound a flow's backlog: by [`Fallback::ALL`], the reasons.
     pub fallbacks: [u64; 2],
-    /// The most that the relay itself held of one direction of a flow that has ended, in bytes.
+    /// The most bytes that the relay held in one direction of a flow that has ended.
     pub held_bytes_max: usize,
 }
 
 impl Meter {
-    /// Counts a flow that did not come about.
+    /// Counts a flow whose connection attempt failed.
     pub(crate) fn count_failure(&mut self, error: &ConnectError) {
         let counter = match error {
             ConnectError::Refused => &mut self.refused,
@@ -55,12 +55,12 @@ impl Meter {
         *counter += 1;
     }
 
-    /// Counts that a flow is held by the window alone.
+    /// Counts a flow that is bounded by the window alone.
     pub(crate) fn count_fallback(&mut self, fallback: Fallback) {
         self.fallbacks[fallback as usize] += 1;
     }
 
-    /// Adds what a flow has moved between two moments: onward, back, and spliced bytes of both.
+    /// Adds the bytes a flow moved between two moments: onward, back, and spliced of both.
     pub(crate) fn add_bytes(&mut self, before: [u64; 3], after: [u64; 3]) {
         self.onward_bytes += after[0] - before[0];
         self.back_bytes += after[1] - before[1];

@@ -1,5 +1,5 @@
-//! Looks at a relay from outside its threads: each of them is asked by mail for its own part, so that counting
-//! needs neither locks nor atomic operations.
+//! Observes a relay from outside its threads: each replies to a message with its own part, so that counting needs
+//! neither locks nor atomic operations.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -12,15 +12,14 @@ use crate::meter::Meter;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 
-/// Looks at a relay from other threads.
+/// Observes a relay from other threads.
 #[derive(Debug, Clone)]
 pub struct Observer {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Observer {
-    /// What has been done until now. A thread that has ended, or does not answer within three seconds, has no
-    /// part in it.
+    /// The state so far. A thread that has ended, or does not reply within three seconds, is left out.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
@@ -41,8 +40,8 @@ impl Observer {
         snapshot
     }
 
-    /// What has been counted until now, of all threads that answer within three seconds: without a look at any
-    /// flow, they do at once.
+    /// The counters so far, of all threads that reply within three seconds: they reply at once, without surveying any
+    /// flow.
     #[must_use]
     pub fn meter(&self) -> Meter {
         let mut sum = Meter::default();
@@ -52,13 +51,13 @@ impl Observer {
         sum
     }
 
-    /// Flows under way.
+    /// Open flows.
     #[must_use]
     pub fn flows_now(&self) -> usize {
         self.shared.seats.taken()
     }
 
-    /// Puts a question to all threads; the answers that come in time.
+    /// Sends a request to all threads; returns the replies that arrive in time.
     fn ask<T>(&self, question: impl Fn(SyncSender<T>) -> Mail) -> Vec<T> {
         const PATIENCE: Duration = Duration::from_secs(3);
         self.shared.mailboxes.ask(PATIENCE, question)

@@ -1,4 +1,4 @@
-//! Memory for what flows hold: pieces of one size and pipes, both of one budget.
+//! Memory for held bytes: fixed-size pieces and pipes, in one budget.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,21 +12,20 @@ use crate::mapping::Mapping;
 /// Bytes of one piece.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// What a pipe is asked to hold. It is a count of pages, so it holds less where the packets' data
-/// do not fill them.
+/// Requested capacity of a pipe. It is a number of pages, so the pipe holds less where packets do not fill them.
 pub(crate) const PIPE_BYTES: usize = 256 << 10;
 
-/// Pieces, and pipes, that a thread keeps at most for its next use: nothing is allocated on the data's
-/// way while flows do not hold more than before.
+/// The most pieces, and pipes, that a thread keeps for reuse: forwarding allocates nothing while flows hold no more
+/// than before.
 const KEPT: usize = 16;
 
-/// What all threads together may take.
+/// The limit of all threads together.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: usize,
     taken_bytes: AtomicUsize,
     most_bytes: AtomicUsize,
-    /// Times that there was no room.
+    /// Number of refusals.
     refusals: AtomicUsize,
 }
 
@@ -56,23 +55,23 @@ impl Budget {
         self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What is taken now, in bytes.
+    /// Bytes in use.
     pub(crate) fn taken_bytes(&self) -> usize {
         self.taken_bytes.load(Ordering::Relaxed)
     }
 
-    /// The most that was taken at once, in bytes.
+    /// High-water mark, in bytes.
     pub(crate) fn most_bytes(&self) -> usize {
         self.most_bytes.load(Ordering::Relaxed)
     }
 
-    /// Times that there was no room.
+    /// Number of refusals.
     pub(crate) fn refusals(&self) -> usize {
         self.refusals.load(Ordering::Relaxed)
     }
 }
 
-/// A piece of memory and the bytes in it that are still to be sent.
+/// A piece of memory and the unsent bytes in it.
 #[derive(Debug)]
 pub(crate) struct Piece {
     bytes: Mapping<PIECE_BYTES>,
@@ -81,22 +80,22 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// What is still to be sent.
+    /// The unsent bytes.
     pub(crate) fn filled(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
 
-    /// The room behind it.
+    /// The room after them.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.to..]
     }
 
-    /// So many bytes were written to the room.
+    /// Adds `bytes` written to the room.
     pub(crate) fn fill(&mut self, bytes: usize) {
         self.to += bytes;
     }
 
-    /// So many bytes were sent.
+    /// Removes `bytes` that were sent.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.from += bytes;
     }
@@ -110,7 +109,7 @@ pub(crate) struct Pipe {
     pub(crate) bytes: usize,
 }
 
-/// What is kept for its next use.
+/// Items kept for reuse.
 #[derive(Debug)]
 struct Kept<T> {
     things: Vec<T>,
@@ -134,7 +133,7 @@ impl<T> Kept<T> {
         Some(thing)
     }
 
-    /// Keeps it, if there is room.
+    /// Keeps an item, if there is room.
     fn put(&mut self, thing: T) -> bool {
         let has_room = self.things.len() < KEPT;
         if has_room {
@@ -143,7 +142,7 @@ impl<T> Kept<T> {
         has_room
     }
 
-    /// Drops what has not been used since the last call; returns how many.
+    /// Drops the items not used since the last call; returns their number.
     fn tidy_up(&mut self) -> usize {
         let idle = self.idle;
         self.things.truncate(self.things.len() - idle);
@@ -152,13 +151,13 @@ impl<T> Kept<T> {
     }
 }
 
-/// One thread's memory.
+/// A thread's memory.
 #[derive(Debug)]
 pub(crate) struct Pool {
     budget: Arc<Budget>,
     pieces: Kept<Mapping<PIECE_BYTES>>,
     pipes: Kept<Pipe>,
-    /// For bytes that only pass through.
+    /// Buffer for bytes that are not held.
     pub(crate) scratch: Box<[u8]>,
 }
 
@@ -172,7 +171,7 @@ impl Pool {
         }
     }
 
-    /// An empty piece; `None` when the budget is used up, or the system gives none.
+    /// An empty piece; `None` when the budget is used up, or the system is out of memory.
     pub(crate) fn piece(&mut self) -> Option<Piece> {
         let bytes = self.pieces.take().or_else(|| self.new_piece())?;
         Some(Piece {
@@ -193,14 +192,14 @@ impl Pool {
         mapping
     }
 
-    /// Takes a piece back.
+    /// Returns a piece.
     pub(crate) fn put_piece(&mut self, piece: Piece) {
         if !self.pieces.put(piece.bytes) {
             self.budget.give(PIECE_BYTES);
         }
     }
 
-    /// An empty pipe; `None` when the budget is used up, or the system gives none.
+    /// An empty pipe; `None` when the budget is used up, or the system denies one.
     pub(crate) fn pipe(&mut self) -> Option<Pipe> {
         if let Some(pipe) = self.pipes.take() {
             return Some(pipe);
@@ -217,14 +216,14 @@ impl Pool {
         }
     }
 
-    /// Takes a pipe back; one that is not empty is closed.
+    /// Returns a pipe; closes it if it is not empty.
     pub(crate) fn put_pipe(&mut self, pipe: Pipe) {
         if pipe.bytes > 0 || !self.pipes.put(pipe) {
             self.budget.give(PIPE_BYTES);
         }
     }
 
-    /// Gives back what was kept and not needed since this was done last.
+    /// Frees what was kept and not needed since the last call.
     pub(crate) fn tidy_up(&mut self) {
         let pieces = self.pieces.tidy_up() * PIECE_BYTES;
         self.budget.give(pieces + self.pipes.tidy_up() * PIPE_BYTES);
@@ -241,7 +240,7 @@ impl Drop for Pool {
 
 fn new_pipe() -> io::Result<Pipe> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    // A user has a limit over all pipes (fs.pipe-user-pages-soft): a smaller one will do.
+    // A user's pipes have a common limit (fs.pipe-user-pages-soft): a smaller pipe will do.
     let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
     Ok(Pipe {
         reader,
@@ -263,7 +262,7 @@ mod tests {
         assert!(pool.piece().is_none() && pool.pipe().is_none());
         assert_eq!(budget.refusals(), 2);
         pieces.into_iter().for_each(|piece| pool.put_piece(piece));
-        // A kept piece is taken again, without asking.
+        // A kept piece is reused without a new allocation.
         assert!(pool.piece().is_some_and(|piece| piece.filled().is_empty()));
         drop(pool);
         assert_eq!(

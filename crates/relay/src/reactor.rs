@@ -1,4 +1,4 @@
-//! One thread of a relay: waits for sockets and mail, and carries its flows.
+//! A thread of a relay: waits for sockets and messages, and forwards its flows.
 
 use std::io;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::socket::BACKLOG;
 use crate::survey::Survey;
 use crate::table::{Key, Table};
 
-/// How often complaints are summed up, and memory that lies idle is given back.
+/// How often reports are summed up, and idle memory is freed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often it is looked at flows with a deadline, and for room while there is none.
+/// How often flows with a deadline are checked, and room while there is none.
 const SHORT_TICK: Duration = Duration::from_millis(10);
 
 pub(crate) struct Reactor {
@@ -36,14 +36,14 @@ pub(crate) struct Reactor {
     acceptor: Acceptor<Listener>,
     flows: Table<Flow>,
     pool: Pool,
-    /// Flows that have had their turn and want another.
+    /// Flows that had their turn and need another.
     again: Vec<Key>,
-    /// Those that get it after the events of this turn.
+    /// Flows that get their turn after this round's events.
     turns: Vec<Key>,
-    /// Flows that had a deadline when it was last looked.
+    /// Flows that had a deadline at the last check.
     timed: Vec<Key>,
     meter: Meter,
-    /// Looks at all flows that are under way.
+    /// Surveys in progress.
     surveys: Vec<Survey>,
     complaints: Complaints,
     trace: Recorder,
@@ -78,7 +78,7 @@ impl Reactor {
         })
     }
 
-    /// When it has to look at the time again.
+    /// When to check the time again.
     fn deadline(&self) -> Instant {
         let mut deadline = self.next_tick;
         if !self.timed.is_empty() || self.acceptor.is_paused() {
@@ -115,7 +115,7 @@ impl Reactor {
         }
     }
 
-    /// Records what TCP says of every connection.
+    /// Records the TCP_INFO of every connection.
     fn sample(&mut self, now: Instant) {
         for flow in self.flows.iter_mut() {
             let is_new = !flow.is_recorded && flow.sides[TARGET].is_connected();
@@ -146,7 +146,7 @@ impl Reactor {
         }
     }
 
-    /// Accepts what has connected; whether more may wait.
+    /// Accepts connections; returns whether more may wait.
     fn accept_some(&mut self, now: Instant) -> bool {
         let batch = self.acceptor.accept(&self.poller, self.shared.seats.room());
         if let Some(pause) = batch.pause {
@@ -162,7 +162,7 @@ impl Reactor {
         batch.more
     }
 
-    /// Has a client's flow carried, if the listener lets it in.
+    /// Assigns a client's flow to a thread, if the listener allows it.
     fn admit(&mut self, connection: Connection, now: Instant) {
         let Connection {
             socket,
@@ -184,7 +184,7 @@ impl Reactor {
                 .add(|| format!("{address}: refused: the relay itself opened it, to {listen}"));
             return;
         }
-        // There was room for all that were accepted.
+        // There was room for all accepted connections.
         let Some(seat) = self.shared.seats.take() else {
             return;
         };
@@ -202,9 +202,9 @@ impl Reactor {
         }
     }
 
-    /// Listens at these only.
+    /// Listens on these only.
     fn listen_at(&mut self, listeners: Vec<Listener>, now: Instant) {
-        // What has connected to those that go is served yet, as far as their queues reach.
+        // Serve connections queued at listeners being removed, up to the length of their queues.
         for _ in 0..BACKLOG / ACCEPTS_PER_TURN {
             if !self.accept_some(now) {
                 break;
@@ -217,7 +217,7 @@ impl Reactor {
             });
     }
 
-    /// Begins the flow of a client.
+    /// Starts a client's flow.
     fn take_in(&mut self, client: Client, now: Instant) {
         let Client {
             socket,
@@ -247,8 +247,8 @@ impl Reactor {
         }
     }
 
-    /// Has the poller tell what happens to a side of a flow. Where the kernel has no memory for that, the flow
-    /// ends, and closing resets both sides.
+    /// Registers a side of a flow with the poller. Where the kernel is out of memory, the flow ends, and closing resets
+    /// both sides.
     fn watch(&mut self, key: Key, side: usize) {
         let Some(flow) = self.flows.get_mut(key) else {
             return;
@@ -354,7 +354,7 @@ impl Worker for Reactor {
             Mail::Client(client) => self.take_in(client, now),
             Mail::Listen(listeners) => self.listen_at(listeners, now),
             Mail::Count(asker) => {
-                // Whoever asked may have gone.
+                // The receiver may be gone.
                 let _ = asker.send(self.meter);
             }
             Mail::Survey(asker) => self.surveys.push(Survey::new(asker)),
@@ -391,7 +391,7 @@ impl Worker for Reactor {
     }
 }
 
-/// Bytes that a flow has moved each way, and those of both ways that were spliced.
+/// Bytes that a flow has moved each way, and spliced bytes of both ways.
 fn moved(flow: &Flow) -> [u64; 3] {
     let [onward, back] = &flow.directions;
     [
@@ -401,17 +401,17 @@ fn moved(flow: &Flow) -> [u64; 3] {
     ]
 }
 
-/// How often ECE towards one of its sides began.
+/// Number of ECE signals started towards one of its sides.
 fn signals(flow: &Flow) -> u64 {
     flow.governor.as_ref().map_or(0, Governor::signals)
 }
 
-/// What the poller calls a side of a flow.
+/// The poller's ID of a side of a flow.
 fn source(key: Key, side: usize) -> u64 {
     key.number() << 1 | side as u64
 }
 
-/// Which side of which flow that is.
+/// The flow and the side of that ID.
 fn named(source: u64) -> (Key, usize) {
     (Key::from_number(source >> 1), (source & 1) as usize)
 }

@@ -1,8 +1,8 @@
-//! How much a flow has moved lately, so that those that move can be distinguished from those that once did.
+//! A flow's recent traffic, to distinguish active flows from formerly active ones.
 
 use wansan_trace::Instant;
 
-/// Bytes of which each second counts half of the one after it.
+/// Bytes, each second weighted half as much as the next.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Recent {
     bytes: f64,
@@ -10,13 +10,13 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// So many have moved now.
+    /// Adds bytes moved now.
     pub(crate) fn add(&mut self, bytes: u64, now: Instant) {
         self.bytes = self.faded(now) + bytes as f64;
         self.at = now;
     }
 
-    /// What they count for now.
+    /// Their weighted number now.
     pub(crate) fn bytes(&self, now: Instant) -> u64 {
         self.faded(now) as u64
     }

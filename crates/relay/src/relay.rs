@@ -20,7 +20,7 @@ use crate::route::Listener;
 use crate::settings::{ListenerConfig, RelaySettings};
 use crate::shared::Shared;
 
-/// A running relay. When it is dropped, flows that are there are reset.
+/// A running relay. Dropping it resets its flows.
 #[derive(Debug)]
 pub struct Relay {
     shared: Arc<Shared>,
@@ -30,14 +30,14 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Listens, and relays flows from then on; `report` gets a line for each problem. Raises the
-    /// process's limit of open files to its maximum.
+    /// Starts to listen and to relay flows; `report` gets one line per problem. Raises the process's limit of open
+    /// files to its maximum.
     ///
     /// # Errors
-    /// [`RelayError`] says what is wrong; nothing is left behind.
+    /// [`RelayError`]; nothing is left behind.
     pub fn start(settings: &RelaySettings, report: fn(&str)) -> Result<Relay, RelayError> {
         check(&settings.file.listener)?;
-        // A relay without descriptors says so when a flow needs one.
+        // A relay short of descriptors reports it when a flow needs one.
         let _ = descriptors::raise();
         let signaller = Signaller::default();
         let mut listeners = Vec::new();
@@ -64,21 +64,21 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Where it listens, in the order in which listeners were given.
+    /// Its listen addresses, in the order of the settings.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let address = |listener: &Listener| listener.address;
         self.listeners.iter().map(address).collect()
     }
 
-    /// What is there as long as the listener at that address, or a flow that came to it.
+    /// Exists as long as the listener on that address, or a flow of it.
     pub(crate) fn presence(&self, address: SocketAddr) -> Option<Weak<()>> {
         let mut listeners = self.listeners.iter();
         let listener = listeners.find(|listener| listener.address == address)?;
         Some(listener.presence())
     }
 
-    /// By what each of them holds the backlogs of new flows.
+    /// The law of each listener's new flows.
     #[must_use]
     pub fn laws(&self) -> Vec<Law> {
         let bounds = self.listeners.iter().map(|it| it.route.bound.as_ref());
@@ -87,13 +87,12 @@ impl Relay {
             .collect()
     }
 
-    /// Takes on other listeners, or other settings of them, and resolves their targets' names again.
-    /// A listener is known by its `listen`, as it was given, and by its place among those with the same
-    /// one. Flows that are there go on as they are; what connects from then on finds the new settings. The
-    /// changes name listeners by `listen`.
+    /// Replaces the listeners and their settings, and resolves their targets' names again. A listener is identified by
+    /// its `listen` as given, and by its place among those with the same one. Existing flows continue unchanged; new
+    /// connections use the new settings. The returned changes name listeners by `listen`.
     ///
     /// # Errors
-    /// [`RelayError`] says what is wrong; nothing has changed then.
+    /// [`RelayError`]; nothing has changed then.
     pub fn reload(&mut self, configs: &[ListenerConfig]) -> Result<Changes, RelayError> {
         check(configs)?;
         let mut changes = Changes::default();
@@ -117,19 +116,19 @@ impl Relay {
         let listen = |old: &Listener| old.route.config.listen.clone();
         changes.removed = olds.iter().map(listen).collect();
         cycle::check(&listeners)?;
-        // All of it was tried on other sockets just before.
+        // All of it was just tried on other sockets.
         for listener in &listeners {
             listener.put_in_force()?;
         }
         self.listeners = listeners;
         self.report_laws();
         self.listen(self.listeners.clone());
-        // Once the first thread has answered, it has the new listeners, and has closed those that go.
+        // Once the first thread replies, it has the new listeners, and has closed the removed ones.
         let _ = self.observer().meter();
         Ok(changes)
     }
 
-    /// What looks at it from other threads.
+    /// An observer for other threads.
     #[must_use]
     pub fn observer(&self) -> Observer {
         Observer {
@@ -137,15 +136,15 @@ impl Relay {
         }
     }
 
-    /// Listens no more, and waits until all flows have ended by themselves, for `patience` at most, or
-    /// until `hurries` says so; says whether they have.
+    /// Stops listening, and waits until all flows have ended by themselves, at most for `patience`, or until `hurries`
+    /// returns true; returns whether they have.
     pub fn drain(&mut self, patience: Duration, mut hurries: impl FnMut() -> bool) -> bool {
-        /// How often it is looked whether the flows are gone.
+        /// How often to check whether the flows are gone.
         const STEP: Duration = Duration::from_millis(10);
         let deadline = clock::now() + patience;
         self.listeners.clear();
         self.listen(Vec::new());
-        // Once the first thread has answered, it has accepted what had connected before.
+        // Once the first thread replies, it has accepted earlier connections.
         let _ = self.observer().meter();
         while self.shared.seats.taken() > 0 {
             if hurries() || clock::now() >= deadline {
@@ -156,7 +155,7 @@ impl Relay {
         true
     }
 
-    /// Resets the flows that are left, ends the threads and gives their records.
+    /// Resets the remaining flows, ends the threads and returns their records.
     #[must_use]
     pub fn stop(mut self) -> Vec<Recorder> {
         self.threads.stop()
@@ -178,7 +177,7 @@ impl Relay {
     }
 }
 
-/// Opens a listener beside those that stand.
+/// Opens a listener in addition to the existing ones.
 fn open(
     config: &ListenerConfig,
     signaller: &Signaller,
@@ -202,7 +201,7 @@ fn open(
     })
 }
 
-/// What no single listener shows.
+/// Errors that involve several listeners.
 fn check(listeners: &[ListenerConfig]) -> Result<(), RelayError> {
     if listeners.is_empty() {
         return Err(RelayError::NoListener);

@@ -1,13 +1,13 @@
-//! What to do about a congestion control that the kernel lacks.
+//! How to fix a congestion control that the kernel lacks.
 
 use wansan_mistake::near;
 use wansan_tcp::congestion::CongestionError;
 use wansan_tcp::control::Algorithm;
 
-/// What the names of our own begin with.
+/// Prefix of wansan's own congestion controls.
 const OURS: &str = "wansan_";
 
-/// Those that come with Linux as modules, called `tcp_` and their name.
+/// Congestion controls of Linux in modules, called `tcp_` and their name.
 const MODULES: [&str; 16] = [
     "bbr",
     "bic",
@@ -27,7 +27,7 @@ const MODULES: [&str; 16] = [
     "yeah",
 ];
 
-/// What to do about the error: the name that was meant, and how to load it.
+/// How to fix the error: the intended name, and how to load it.
 pub(crate) fn remedy(error: &CongestionError) -> String {
     let CongestionError::Unknown { name, available } = error else {
         return String::new();
@@ -46,7 +46,7 @@ pub(crate) fn remedy(error: &CongestionError) -> String {
     }
 }
 
-/// The known name that is that one, or nearest to it. Ours are known without their prefix too.
+/// The known name that equals it, or is closest to it. Ours are recognized without their prefix too.
 fn meant<'a>(name: &str, available: &'a str) -> Option<&'a str> {
     let known: Vec<&str> = available
         .split_whitespace()
@@ -66,7 +66,7 @@ fn without_prefix(name: &str) -> &str {
     name.strip_prefix(OURS).unwrap_or(name)
 }
 
-/// How to load it, where the kernel does not have it.
+/// How to load it, if the kernel lacks it.
 fn way_to_load(name: &str, available: &str) -> Option<String> {
     if available.split_whitespace().any(|it| it == name) {
         None

@@ -1,4 +1,4 @@
-//! A listener's settings, resolved: where its flows go, and who may use it.
+//! A listener's settings, resolved: the targets of its flows, and who may use it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use crate::error::RelayError;
 use crate::settings::ListenerConfig;
 use crate::socket;
 
-/// What a transparent listener takes: connections to addresses of a network, at one port.
+/// The connections that a transparent listener accepts: to addresses of a network, on one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interception {
     /// The addresses.
@@ -27,7 +27,7 @@ pub struct Interception {
 }
 
 impl Interception {
-    /// Whether a connection to `to` is meant.
+    /// Whether it covers a connection to `to`.
     fn takes(&self, to: SocketAddr) -> bool {
         self.port == to.port() && self.network.contains(to.ip())
     }
@@ -36,7 +36,7 @@ impl Interception {
 impl FromStr for Interception {
     type Err = RelayError;
 
-    /// Reads `ADDRESS[/PREFIX]:PORT`; IPv6 in brackets, prefix and all.
+    /// Parses `ADDRESS[/PREFIX]:PORT`; IPv6 in brackets, including the prefix.
     fn from_str(to: &str) -> Result<Self, RelayError> {
         let error = || RelayError::Interception { to: to.to_owned() };
         let (network, port) = to.rsplit_once(':').ok_or_else(error)?;
@@ -55,33 +55,33 @@ impl FromStr for Interception {
     }
 }
 
-/// Where flows go.
+/// Target of flows.
 #[derive(Debug)]
 enum Target {
-    /// To the first of these that answers.
+    /// The first of these that answers.
     Addresses(Vec<SocketAddr>),
-    /// To where they were meant to go.
+    /// Their original destination.
     AsMeant(Interception),
 }
 
-/// What is done with the flows of a listener.
+/// The settings of a listener's flows.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) config: ListenerConfig,
-    /// What backlogs are held to.
+    /// The bound of backlogs.
     pub(crate) bound: Option<Bound>,
-    /// What is to be said of that: why they are held by another law than the best, or by none.
+    /// A remark on it: why another law than the best, or none, is in force.
     pub(crate) remark: Option<String>,
-    /// Whether it was logged that a side's receive buffers are smaller than its law wants.
+    /// Whether it was logged that a side's receive buffers are smaller than its law needs.
     is_short_told: [AtomicBool; 2],
     target: Target,
-    /// Known to all routes of a listener, from when it became transparent to when it is so no more: it is
-    /// there as long as that listener, or one of its flows.
+    /// Shared by all routes of a listener from when it becomes transparent until it no longer is: exists as long as
+    /// that listener, or one of its flows.
     presence: Arc<()>,
 }
 
 impl Route {
-    /// Resolves `config`, and sees that its sockets can be had.
+    /// Resolves `config`, and checks that its sockets can be made.
     pub(crate) fn new(config: &ListenerConfig, signaller: &Signaller) -> Result<Route, RelayError> {
         let (bound, remark) = Bound::resolve(config, signaller)?;
         let target = if config.transparent {
@@ -100,8 +100,8 @@ impl Route {
         })
     }
 
-    /// What is to be said of a flow's receive buffer on that side: once for all flows, that the machine
-    /// gives less than the law wants.
+    /// A remark on a flow's receive buffer on that side, once for all flows: that the system grants less than the law
+    /// needs.
     pub(crate) fn remark_on(&self, side: usize, buffer: ReceiveBuffer) -> Option<RelayError> {
         let told = &self.is_short_told[side];
         if !buffer.is_short() || told.load(Ordering::Relaxed) {
@@ -125,7 +125,7 @@ impl Route {
         networks.is_none_or(|list| list.iter().any(|network| network.0.contains(address)))
     }
 
-    /// The addresses that flows go to; none where they go to where they were meant to.
+    /// The target addresses; empty if flows go to their original destinations.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         match &self.target {
             Target::Addresses(addresses) => addresses,
@@ -133,38 +133,38 @@ impl Route {
         }
     }
 
-    /// Where a flow of which the client's connection is `client` goes: the place of the address,
-    /// from 0, where there are several to try. `None` when there is no such place.
+    /// The target of a flow with the client's connection `client`: the address at index `place`, from 0, if several are
+    /// to be tried. `None` when there is no such index.
     pub(crate) fn address(&self, client: impl AsFd, place: usize) -> Option<SocketAddr> {
         match &self.target {
             Target::Addresses(addresses) => addresses.get(place).copied(),
             Target::AsMeant(interception) => {
                 let meant: SocketAddr = getsockname(client).ok()?.try_into().ok()?;
                 let meant = SocketAddr::new(meant.ip().to_canonical(), meant.port());
-                // Connections that nobody redirected are to the relay itself.
+                // Connections without redirection are addressed to the relay itself.
                 (place == 0 && interception.takes(meant)).then_some(meant)
             }
         }
     }
 
-    /// From where it connects, where that is not its own address.
+    /// The source address of its connections, if not the relay's own.
     pub(crate) fn source(&self, client: SocketAddr) -> Option<IpAddr> {
         let is_transparent = matches!(self.target, Target::AsMeant(_));
         is_transparent.then(|| client.ip().to_canonical())
     }
 }
 
-/// A listening socket, and what is done with what comes there.
+/// A listening socket, and the settings of its connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Listener {
     socket: Arc<OwnedFd>,
-    /// As the kernel has it.
+    /// As the kernel reports it.
     pub(crate) address: SocketAddr,
     pub(crate) route: Arc<Route>,
 }
 
 impl Listener {
-    /// Listens as `config` says.
+    /// Listens as configured.
     pub(crate) fn open(
         config: &ListenerConfig,
         signaller: &Signaller,
@@ -187,7 +187,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The same socket with other settings, which hold for connections that come from now on.
+    /// The same socket with other settings for new connections.
     pub(crate) fn with(
         &self,
         config: &ListenerConfig,
@@ -206,19 +206,19 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Puts the settings of its route in force, and no others: not those of a route before.
+    /// Applies the settings of its route only: not those of a previous route.
     pub(crate) fn put_in_force(&self) -> Result<(), RelayError> {
         let config = &self.route.config;
         socket::unset_inward(&*self.socket, config)?;
         socket::set_inward(&*self.socket, config)
     }
 
-    /// Is there as long as this transparent listener, or a flow that came to it.
+    /// Exists as long as this transparent listener, or a flow of it.
     pub(crate) fn presence(&self) -> Weak<()> {
         Arc::downgrade(&self.route.presence)
     }
 
-    /// What it is to take has to be of its own family.
+    /// The destinations must be of its own family.
     fn check(&self) -> Result<(), RelayError> {
         match &self.route.target {
             Target::AsMeant(it) if it.network.is_ipv4() != self.address.is_ipv4() => {
@@ -252,7 +252,7 @@ fn listening_address(listen: &str) -> Result<SocketAddr, RelayError> {
     Ok(addresses[0])
 }
 
-/// The addresses of `HOST:PORT`, of which port 0 is none.
+/// The addresses of `HOST:PORT`; port 0 is invalid.
 fn resolve(to: &str) -> Result<Vec<SocketAddr>, RelayError> {
     let mistaken = || RelayError::Target { to: to.to_owned() };
     let addresses = address::resolve(to).map_err(|error| match error {
@@ -350,7 +350,7 @@ mod tests {
         assert!(open(&config).is_err());
     }
 
-    /// What a connection that came to `listener` has of its settings.
+    /// The settings that a connection to `listener` inherits.
     fn inherited(listener: &Listener) -> impl PartialEq + std::fmt::Debug + use<> {
         let _client = std::net::TcpStream::connect(listener.address).unwrap();
         let socket = rustix::net::accept(listener).unwrap();

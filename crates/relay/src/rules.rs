@@ -1,9 +1,9 @@
-//! How packets come to a transparent listener: a table of nftables that hands connections to it
-//! (TPROXY), and a policy route that delivers packets for addresses that are not this host's.
+//! How packets reach a transparent listener: an nftables table that redirects connections to it (TPROXY), and a policy
+//! route that delivers packets to foreign addresses locally.
 //!
-//! The same commands are either run ([`Rules::install`]) or shown to an operator ([`Rules::script`]).
-//! Everything has a name or a number of its own, made of the listener's address and port, so that it
-//! can be removed without touching anything else, also when the relay that installed it was killed.
+//! The same commands are either run ([`Rules::install`]) or printed for an operator ([`Rules::script`]). Everything has
+//! its own name or number, made of the listener's address and port, so that it can be removed without affecting
+//! anything else, also after the relay that installed it was killed.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -16,50 +16,50 @@ use std::process::{Command, Output, Stdio};
 use crate::error::RelayError;
 use crate::route::Interception;
 
-/// Packets' marks, and the routing table, of a listener are this and 30 bits of its address and port:
-/// far from the numbers that people choose, and from the kernel's own tables.
+/// Packet mark, and routing table number, of a listener: this and 30 bits of its address and port, far from numbers
+/// that people choose, and from the kernel's own tables.
 const MARKS: u32 = 1 << 30;
 
-/// What one transparent listener needs.
+/// The rules of one transparent listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     listen: SocketAddr,
-    /// None of a listener that is gone, whose flows go on.
+    /// `None` for a removed listener whose flows continue.
     interception: Option<Interception>,
 }
 
-/// Rules could not be installed.
+/// Installing rules failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// The program is not there.
+    /// A program is missing.
     #[error("`{program}` cannot be started: {source}; it is in the Debian package {package}")]
     Missing {
-        /// Which.
+        /// The program.
         program: &'static str,
-        /// What brings it.
+        /// Its package.
         package: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It refused.
+    /// A command failed.
     #[error("`{command}` failed: {said}; rules need CAP_NET_ADMIN in the network namespace")]
     Refused {
-        /// What was run.
+        /// The command.
         command: String,
-        /// What it said, in one line.
+        /// Its error message, in one line.
         said: String,
     },
 }
 
-/// Rules that are in force until this is dropped.
+/// Rules that stay installed until this is dropped.
 #[derive(Debug)]
 pub struct Installed(Rules);
 
 impl Rules {
-    /// Those of a transparent listener at `listen`, as the kernel has it, which takes `to`.
+    /// The rules of a transparent listener with the kernel's address `listen`, for the destinations `to`.
     ///
     /// # Errors
-    /// [`RelayError::Interception`] when `to` says not what to take.
+    /// [`RelayError::Interception`] when `to` is invalid.
     pub fn new(listen: SocketAddr, to: &str) -> Result<Rules, RelayError> {
         Ok(Rules {
             listen,
@@ -71,17 +71,17 @@ impl Rules {
         self.listen
     }
 
-    /// Whether new connections are taken.
+    /// Whether they accept new connections.
     pub(crate) fn takes(&self) -> bool {
         self.interception.is_some()
     }
 
-    /// Whether the others are those of the same listener.
+    /// Whether the other rules are of the same listener.
     pub(crate) fn is_of_same(&self, other: &Rules) -> bool {
         self.listen == other.listen
     }
 
-    /// Those that keep the flows that are there, and take no new ones.
+    /// Rules that keep existing flows, and accept no new ones.
     pub(crate) fn without_new(&self) -> Rules {
         Rules {
             listen: self.listen,
@@ -104,19 +104,18 @@ impl Rules {
     }
 
     fn table(&self) -> String {
-        // A name has no colons.
+        // Names must not contain colons.
         let address = self.listen.ip().to_string().replace(':', "-");
         format!("wansan_relay_{address}_{}", self.listen.port())
     }
 
-    /// What nft(8) reads: the table, in place of one of that name. The chains of that one are filled anew
-    /// and not made anew, so that each packet meets the old rules or the new ones.
+    /// The input of nft(8): the table, replacing one of that name. Its chains are flushed and refilled, not deleted, so
+    /// that each packet meets either the old rules or the new ones.
     ///
-    /// A packet that belongs to a connected transparent socket is for this host, whatever its addresses
-    /// are; so is an ICMP error about what that socket has sent, without which a path of small packets or
-    /// an unreachable target is never heard of. ICMPv6 that is no error, as neighbour discovery, belongs to
-    /// no socket. A listening socket at all addresses has a claim to packets for any host, of which none
-    /// but those of the first rule are meant.
+    /// A packet of a connected transparent socket is for this host, whatever its addresses; so is an ICMP error about a
+    /// packet that the socket sent, without which a smaller path MTU or an unreachable target goes unnoticed. ICMPv6
+    /// other than errors, as neighbour discovery, belongs to no socket. A socket that listens on all addresses matches
+    /// packets for any host, of which only those of the first rule are intended.
     fn table_text(&self) -> String {
         let (family, protocol, icmp) = if self.listen.is_ipv4() {
             ("ip", "ipv4", "icmp")
@@ -175,7 +174,7 @@ impl Rules {
         ))
     }
 
-    /// The commands that install the rules, and as comments those that remove them, for a shell.
+    /// The commands that install the rules, with those that remove them as comments, for a shell.
     #[must_use]
     pub fn script(&self) -> String {
         let mut script = String::new();
@@ -191,7 +190,7 @@ impl Rules {
         script
     }
 
-    /// Puts the rules in force, in place of what a killed relay may have left of them.
+    /// Installs the rules, replacing remains of a killed relay.
     ///
     /// # Errors
     /// [`RulesError`]; nothing is left behind.
@@ -199,7 +198,7 @@ impl Rules {
         self.remove();
         // A failure from here on removes what was added.
         let installed = Installed(self.clone());
-        // The table comes last: what it marks has somewhere to go from the first packet on.
+        // The table comes last, so that marked packets have a route from the first one on.
         run("ip", &self.route("replace"), "")?;
         run("ip", &self.policy("add"), "")?;
         self.put_table()?;
@@ -211,10 +210,10 @@ impl Rules {
         run("nft", &arguments, &self.table_text())
     }
 
-    /// Removes those that exist.
+    /// Removes rules that exist.
     fn remove(&self) {
         let table = ["delete", "table", "inet", &self.table()].map(str::to_owned);
-        // What is not there needs no removal.
+        // Missing rules need no removal.
         let _ = run("nft", &table, "");
         let _ = run("ip", &self.policy("del"), "");
         let _ = run("ip", &self.route("del"), "");
@@ -222,15 +221,15 @@ impl Rules {
 }
 
 impl Installed {
-    /// Which.
+    /// The rules.
     pub(crate) fn rules(&self) -> &Rules {
         &self.0
     }
 
-    /// Puts others of the same listener in their place: all at once, or, where that fails, not at all.
+    /// Replaces them by others of the same listener: all at once, or, on failure, not at all.
     pub(crate) fn replace(&mut self, rules: Rules) -> Result<(), RulesError> {
         debug_assert!(self.0.is_of_same(&rules));
-        // Policy and route are of the listener, and stand already.
+        // Policy and route belong to the listener, and exist already.
         rules.put_table()?;
         self.0 = rules;
         Ok(())
@@ -243,7 +242,7 @@ impl Drop for Installed {
     }
 }
 
-/// Runs a program that reads `input`.
+/// Runs a program with `input` on its standard input.
 fn run(program: &'static str, arguments: &[String], input: &str) -> Result<(), RulesError> {
     let package = if program == "nft" {
         "nftables"
@@ -276,17 +275,17 @@ fn feed(program: &str, arguments: &[String], input: &str) -> io::Result<Output> 
         .stderr(Stdio::piped())
         .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read says why by itself.
+        // A program that does not read prints why by itself.
         let _ = stdin.write_all(input.as_bytes());
     }
     child.wait_with_output()
 }
 
-/// Where Debian keeps the programs, which is not on every user's PATH.
+/// Where Debian installs the programs; not on every user's PATH.
 const FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// The folders of `path`, and [`FOLDERS`]. A part that is empty or relative means the folder where
-/// somebody happens to stand, from which nothing is run with these rights.
+/// The folders of `path`, and [`FOLDERS`]. An empty or relative part means the current folder, from which nothing is
+/// run with these privileges.
 fn search_path(path: &OsStr) -> OsString {
     let folders = env::split_paths(path).chain(FOLDERS.map(PathBuf::from));
     let folders = folders.filter(|folder| Path::is_absolute(folder));

@@ -1,4 +1,4 @@
-//! How many flows there are.
+//! The number of flows.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ impl Seats {
         self.threads.iter().map(|thread| thread.taken()).sum()
     }
 
-    /// How many more flows there may be. Only one thread takes seats, so it is no less when it does.
+    /// How many more flows are allowed. Only one thread takes seats, so it is no less when it does.
     pub(crate) fn room(&self) -> usize {
         self.limit.saturating_sub(self.taken())
     }
 
-    /// A seat on the thread that has the fewest flows; `None` without [`room`](Seats::room).
+    /// A seat on the thread with the fewest flows; `None` without [`room`](Seats::room).
     pub(crate) fn take(&self) -> Option<Seat> {
         if self.room() == 0 {
             return None;
@@ -43,10 +43,10 @@ impl Seats {
     }
 }
 
-/// A flow's place; it is free again when this is dropped.
+/// A flow's seat, freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    /// The thread that carries the flow.
+    /// The thread of the flow.
     pub(crate) thread: usize,
     _seat: wansan_server::Seat,
 }

@@ -1,4 +1,4 @@
-//! What a relay is asked to do.
+//! Settings of a relay.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::dscp::Dscp;
 const SOCKET_BUFFER: (Size, Size) = (Size(Buffer::RANGE_BYTES.0), Size(Buffer::RANGE_BYTES.1));
 
 settings! {
-    /// All that `wansan relay` is asked to do.
+    /// All settings of `wansan relay`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RelaySettings {
         with file: RelayFile;
@@ -25,7 +25,7 @@ settings! {
 }
 
 settings! {
-    /// What a running relay can be given anew: a `relay.toml`.
+    /// The settings that a running relay can reload: a `relay.toml`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RelayFile {
         /// Listeners and their destinations; at least one
@@ -60,7 +60,7 @@ settings! {
 }
 
 settings! {
-    /// One listener, and where its flows go.
+    /// One listener, and the target of its flows.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ListenerConfig {
         /// Listen address; port 0 picks a free port
@@ -98,7 +98,7 @@ settings! {
 }
 
 settings! {
-    /// Parameters of P5's laws, which signal ECE by what waits after a read (§5.6 there).
+    /// Parameters of P5's laws, which signal ECE by the backlog after a read (§5.6 there).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct EceSettings {
         /// Bound on the backlog, in bytes [default: what drains within --latency]
@@ -135,7 +135,7 @@ settings! {
 }
 
 impl ProcessSettings {
-    /// Threads that carry flows.
+    /// Threads that forward flows.
     #[must_use]
     pub fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -144,7 +144,7 @@ impl ProcessSettings {
 }
 
 impl ListenerConfig {
-    /// A listener with the usual settings.
+    /// A listener with default settings.
     #[must_use]
     pub fn new(listen: &str, to: &str) -> ListenerConfig {
         given::<ListenerConfig>(|given| {
@@ -155,6 +155,6 @@ impl ListenerConfig {
 }
 
 impl FlowSettings {
-    /// The least buffer.
+    /// The smallest buffer.
     pub const MIN_BUFFER: Size = Size(64 << 10);
 }

@@ -1,4 +1,4 @@
-//! What a relay's threads and its observers share.
+//! State shared by a relay's threads and its observers.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::pool::Budget;
 use crate::seat::Seats;
 use crate::settings::ProcessSettings;
 
-/// Bounds, counters and mailboxes of the whole relay.
+/// Limits, counters and mailboxes of the whole relay.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) seats: Seats,
@@ -28,10 +28,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For `threads` threads; `report` is given each complaint, as one line.
+    /// For `threads` threads; `report` gets each problem as one line.
     ///
     /// # Errors
-    /// The machine gives no descriptor for a mailbox.
+    /// When the system denies a descriptor for a mailbox.
     pub(crate) fn new(
         threads: usize,
         process: &ProcessSettings,

@@ -1,4 +1,4 @@
-//! One connection of a flow, and what is known of it without asking the kernel.
+//! One connection of a flow, with state that needs no system call.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,39 +10,38 @@ use wansan_server::poller::Ready;
 use wansan_tcp::TcpInfo;
 use wansan_tcp::queues;
 
-/// What reading gave.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// So many bytes.
+    /// Number of bytes read.
     Bytes(usize),
-    /// There is nothing now.
+    /// No data now.
     Nothing,
-    /// The peer has sent all.
+    /// The peer has sent FIN.
     Fin,
-    /// The connection is lost, and all that came before was read.
+    /// The connection is lost, and all earlier data was read.
     Lost,
 }
 
-/// A socket that is closed without [`Side::let_go`] resets its connection (SO_LINGER of 0 s, set
-/// before the handshake): what is cut off, even by the relay's own death, must not look like the
-/// end of the stream.
+/// Closing a socket without [`Side::let_go`] resets its connection (SO_LINGER of 0 s, set before the handshake): a
+/// truncated stream, even by the relay's own death, must not look complete.
 #[derive(Debug)]
 pub(crate) struct Side {
     socket: OwnedFd,
-    /// Reading may not block.
+    /// Reading may succeed without blocking.
     pub(crate) readable: bool,
-    /// Writing may not block.
+    /// Writing may succeed without blocking.
     pub(crate) writable: bool,
-    /// There is an urgent byte ahead.
+    /// An urgent byte is ahead.
     pub(crate) urgent: bool,
-    /// Reading comes to an end: a short read does not mean that there is no more.
+    /// The peer has shut down: a short read does not mean that no more is queued.
     pub(crate) ending: bool,
-    /// Why the connection is lost: reset by the peer, or given up by the kernel.
+    /// Why the connection was lost: reset by the peer, or timed out in the kernel.
     pub(crate) lost: Option<Errno>,
 }
 
 impl Side {
-    /// Of that socket, which does not block; the poller says what it is ready for.
+    /// Takes a non-blocking socket; the poller reports its readiness.
     pub(crate) fn new(socket: OwnedFd) -> Side {
         Side {
             socket,
@@ -54,7 +53,7 @@ impl Side {
         }
     }
 
-    /// Takes in what the poller says.
+    /// Takes the poller's events.
     pub(crate) fn note(&mut self, ready: Ready) {
         self.readable |= ready.read | ready.urgent;
         self.writable |= ready.write;
@@ -68,8 +67,7 @@ impl Side {
         match recv(&self.socket, into, flags | RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Read::Fin,
             Ok((_, read)) => {
-                // Nothing was left; what comes now raises another event. At the urgent byte a read ends
-                // early too.
+                // The queue is empty; new data raises another event. At the urgent byte a read is short too.
                 if read < wanted && !self.ending && !self.urgent {
                     self.readable = false;
                 }
@@ -79,7 +77,7 @@ impl Side {
         }
     }
 
-    /// What an error of reading means.
+    /// Interprets a read error.
     pub(crate) fn cannot_read(&mut self, errno: Errno) -> Read {
         self.readable = false;
         if errno == Errno::AGAIN {
@@ -89,7 +87,7 @@ impl Side {
         Read::Lost
     }
 
-    /// Writes what the socket takes; 0 when it takes nothing now, or when the connection is lost.
+    /// Writes as much as the socket accepts; 0 when it accepts nothing now, or the connection is lost.
     pub(crate) fn write(&mut self, bytes: &[u8], flags: SendFlags) -> usize {
         let flags = flags | SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match send(&self.socket, bytes, flags) {
@@ -104,7 +102,7 @@ impl Side {
         }
     }
 
-    /// What an error of writing means.
+    /// Interprets a write error.
     pub(crate) fn cannot_write(&mut self, errno: Errno) {
         self.writable = false;
         if errno != Errno::AGAIN {
@@ -112,7 +110,7 @@ impl Side {
         }
     }
 
-    /// Sends a FIN after what was written.
+    /// Sends a FIN after the written data.
     pub(crate) fn finish(&mut self) {
         if let Err(errno) = shutdown(&self.socket, Shutdown::Write) {
             self.lost = Some(errno);
@@ -124,29 +122,29 @@ impl Side {
         queues::is_at_urgent_byte(&self.socket).unwrap_or(false)
     }
 
-    /// Whether the peer has acknowledged all that was written; a FIN that is under way does not count.
+    /// Whether the peer has acknowledged all written data; a FIN in flight does not count.
     pub(crate) fn is_acknowledged(&self) -> bool {
         queues::unacked_bytes(&self.socket).is_ok_and(|bytes| bytes <= 1)
     }
 
-    /// Whether the peer has acknowledged all that was written and the FIN, or is gone.
+    /// Whether the peer has acknowledged all written data and the FIN, or is gone.
     pub(crate) fn has_sent_all(&self) -> bool {
         TcpInfo::of(&self.socket).is_ok_and(|info| info.has_sent_all())
     }
 
-    /// From now on closing is the ordinary one: the kernel sends what was written, and the FIN.
+    /// Makes close normal again: the kernel sends the written data, and the FIN.
     pub(crate) fn let_go(&self) {
-        // A connection that is gone already needs none.
+        // A connection that is gone already needs no FIN.
         let _ = set_socket_linger(&self.socket, None);
     }
 
-    /// The error that the socket has, which is then forgotten.
+    /// Takes and clears the socket's pending error.
     pub(crate) fn take_error(&self) -> io::Result<()> {
         let pending = rustix::net::sockopt::socket_error(&self.socket)?;
         Ok(pending?)
     }
 
-    /// Whether the handshake is over.
+    /// Whether the handshake is complete.
     pub(crate) fn is_connected(&self) -> bool {
         rustix::net::getpeername(&self.socket).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What a relay has done and has in hand.
+//! A relay's counters and present state.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,43 +13,43 @@ use crate::direction::Direction;
 use crate::flow::Flow;
 use crate::meter::Meter;
 
-/// A relay's counters, gathered from its threads while they carry their flows.
+/// A relay's counters, collected from its threads while they run.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// Of all threads and flows.
+    /// Sum over all threads and flows.
     pub meter: Meter,
-    /// Flows under way.
+    /// Open flows.
     pub flows_now: usize,
-    /// What the relay's own buffers take, in bytes.
+    /// The relay's own buffers, in bytes.
     pub memory_bytes: usize,
-    /// The most that they took at once, in bytes.
+    /// Their high-water mark, in bytes.
     pub memory_bytes_max: usize,
-    /// Times that they could have no more.
+    /// Buffer requests refused.
     pub memory_refusals: usize,
-    /// What waits in all flows, from the clients to the targets.
+    /// Backlog of all flows, from the clients to the targets.
     pub onward: BacklogSum,
-    /// What waits in all flows, from the targets to the clients.
+    /// Backlog of all flows, from the targets to the clients.
     pub back: BacklogSum,
-    /// The flows that move most now, or have most waiting, at most 256 of each thread.
+    /// The flows with the highest rates or largest backlogs, at most 256 of each thread.
     pub flows: Vec<FlowSnapshot>,
 }
 
 /// A flow.
 #[derive(Debug, Clone)]
 pub struct FlowSnapshot {
-    /// Its number, which no other flow of the relay has.
+    /// Its number, unique in the relay.
     pub number: u64,
-    /// The listener's address, as it was given.
+    /// The listener's address as given.
     pub listen: String,
     /// The client's address.
     pub client: SocketAddr,
     /// The target's address.
     pub target: SocketAddr,
-    /// By what its backlogs are held.
+    /// The law that bounds its backlogs.
     pub law: Law,
-    /// What came of signals to the side that is asked, under a law that asks.
+    /// Outcome of signals to the signalled side, under a law that signals.
     pub ece: Option<EceSnapshot>,
-    /// Since it was accepted.
+    /// Time since it was accepted.
     pub age: Duration,
     /// The connection to the client.
     pub inward: Tcp,
@@ -57,7 +57,7 @@ pub struct FlowSnapshot {
     pub outward: Tcp,
     /// The receive buffer of the connection to the client, under a law that bounds its window.
     pub inward_buffer: Option<ReceiveBuffer>,
-    /// That of the connection to the target.
+    /// The same of the connection to the target.
     pub outward_buffer: Option<ReceiveBuffer>,
     /// From the client to the target.
     pub onward: DirectionSnapshot,
@@ -68,31 +68,31 @@ pub struct FlowSnapshot {
 /// ECE towards a side.
 #[derive(Debug, Clone, Copy)]
 pub struct EceSnapshot {
-    /// Whether the target is asked, not the client.
+    /// Whether the target is signalled, not the client.
     pub asks_target: bool,
-    /// What came of signals.
+    /// Outcome of signals.
     pub signals: Signals,
-    /// Why they are of no use now, so that the window alone holds the backlog.
+    /// Why they have no effect now, so that the window alone bounds the backlog.
     pub fallback: Option<Fallback>,
 }
 
 /// One direction of a flow.
 #[derive(Debug, Clone, Copy)]
 pub struct DirectionSnapshot {
-    /// Bytes that the receiving socket took.
+    /// Bytes written to the receiving socket.
     pub moved_bytes: u64,
-    /// The most that the relay itself held at once, in bytes.
+    /// The most bytes that the relay itself held.
     pub held_bytes_max: usize,
-    /// What waits.
+    /// The backlog.
     pub backlog: Backlog,
-    /// What may wait, where a law is in force and both sides have been measured.
+    /// The limits of the backlog, where a law is in force and both sides have been measured.
     pub shares: Option<Shares>,
 }
 
-/// What waits in one thread's flows.
+/// Backlog of one thread's flows.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// By their directions.
+    /// By direction.
     pub(crate) backlogs: [BacklogSum; 2],
     pub(crate) flows: Vec<FlowSnapshot>,
 }

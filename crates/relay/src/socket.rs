@@ -1,4 +1,4 @@
-//! Sockets with all that is asked of them, set before the handshake.
+//! Sockets with their settings, applied before the handshake.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,10 +20,10 @@ use wansan_tcp::{congestion, delays, options};
 use crate::error::{ConnectError, RelayError};
 use crate::settings::{ListenerConfig, SideSettings};
 
-/// Connections that may wait to be accepted; the kernel's own bound is net.core.somaxconn.
+/// Length of the accept queue; the kernel's own limit is net.core.somaxconn.
 pub(crate) const BACKLOG: usize = 4096;
 
-/// Questions that a silent peer may leave unanswered.
+/// Unanswered keepalive probes before the peer counts as dead.
 const KEEP_ALIVE_QUESTIONS: u32 = 5;
 
 const INWARD: &str = NAMES[CLIENT];
@@ -46,7 +46,7 @@ pub(crate) fn listener(
     Ok(socket)
 }
 
-/// Gives the listening socket of `config` its settings, also later.
+/// Applies the settings of `config` to its listening socket, also later.
 pub(crate) fn set_inward(socket: impl AsFd, config: &ListenerConfig) -> Result<(), RelayError> {
     set_all(&socket, &config.flow.r#in, &config.listen, INWARD)?;
     if config.transparent {
@@ -58,8 +58,7 @@ pub(crate) fn set_inward(socket: impl AsFd, config: &ListenerConfig) -> Result<(
     Ok(())
 }
 
-/// Takes from the listening socket of `config` what it was given by other settings before and has to
-/// have no longer: it is as a new one then.
+/// Resets options of a listening socket that earlier settings set and `config` does not, to those of a new socket.
 pub(crate) fn unset_inward(socket: impl AsFd, config: &ListenerConfig) -> Result<(), RelayError> {
     let ListenerConfig { listen, flow, .. } = config;
     let inward = &flow.r#in;
@@ -91,7 +90,7 @@ pub(crate) fn unset_inward(socket: impl AsFd, config: &ListenerConfig) -> Result
     Ok(())
 }
 
-/// Gives the listening socket of `config` the congestion control that new sockets have.
+/// Resets the congestion control of the listening socket of `config` to the default.
 fn set_usual_control(socket: impl AsFd, config: &ListenerConfig) -> Result<(), RelayError> {
     let usual = stream(Ipv4Addr::UNSPECIFIED.into()).and_then(tcp_congestion);
     let usual = usual.map_err(|errno| RelayError::Machine(errno.into()))?;
@@ -102,7 +101,7 @@ fn set_usual_control(socket: impl AsFd, config: &ListenerConfig) -> Result<(), R
     })
 }
 
-/// Sees that connections from and to sides of `config` can be made, without making one.
+/// Checks that sockets with the settings of `config` can be made, without connecting any.
 pub(crate) fn try_settings(config: &ListenerConfig) -> Result<(), RelayError> {
     let any = Ipv4Addr::UNSPECIFIED.into();
     let machine = |errno: Errno| RelayError::Machine(errno.into());
@@ -115,14 +114,14 @@ pub(crate) fn try_settings(config: &ListenerConfig) -> Result<(), RelayError> {
     )
 }
 
-/// Begins to connect to `to`: from the address `from`, if the flow is transparent.
+/// Starts to connect to `to`: from the address `from`, if the flow is transparent.
 pub(crate) fn connecting(
     config: &ListenerConfig,
     to: SocketAddr,
     from: Option<IpAddr>,
 ) -> Result<OwnedFd, ConnectError> {
     let socket = stream(to.ip())?;
-    // The same settings were tried when the relay began; a congestion control may have gone since.
+    // The same settings were tried when the relay started; a congestion control may have been unloaded since.
     set_all(&socket, &config.flow.out, &config.listen, OUTWARD)
         .map_err(|error| ConnectError::Settings(error.to_string()))?;
     if let Some(address) = from {
@@ -145,7 +144,7 @@ fn stream(address: IpAddr) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, None)
 }
 
-/// Gives a socket that has no connection yet all settings of its side.
+/// Applies all settings of a side to a socket without a connection.
 fn set_all(
     socket: &impl AsFd,
     side: &SideSettings,
@@ -196,7 +195,7 @@ fn set_all(
     Ok(())
 }
 
-/// The sizes that a side's buffers are to have.
+/// The configured sizes of a side's buffers.
 fn buffers(side: &SideSettings) -> [(Buffer, Option<usize>); 2] {
     [
         (Buffer::Receive, side.receive_buffer.map(Size::bytes)),
@@ -205,12 +204,12 @@ fn buffers(side: &SideSettings) -> [(Buffer, Option<usize>); 2] {
 }
 
 fn set_traffic_class(socket: &impl AsFd, class: u8) -> Result<(), Errno> {
-    // A socket of IPv4 has none of IPv6.
+    // An IPv4 socket has no IPv6 options.
     let _ = set_ipv6_tclass(socket, u32::from(class));
     set_ip_tos(socket, class)
 }
 
-/// What it means that a buffer could not be set.
+/// Maps an error of setting a buffer.
 fn buffer_error(listen: &str, side: &'static str) -> impl FnOnce(BufferError) -> RelayError {
     move |source| RelayError::SocketBuffer {
         listen: listen.to_owned(),
@@ -219,7 +218,7 @@ fn buffer_error(listen: &str, side: &'static str) -> impl FnOnce(BufferError) ->
     }
 }
 
-/// What it means that an option could not be set.
+/// Maps an error of setting an option.
 fn option_error<E: Into<io::Error>>(
     listen: &str,
     side: &'static str,
@@ -269,7 +268,7 @@ mod tests {
         assert!(socket_oobinline(socket).unwrap() && tcp_nodelay(socket).unwrap());
         let info = TcpInfo::of(socket).unwrap();
         let record = info.record(Instant::ZERO, SessionId(0), ConnectionId(0));
-        // What timestamps take is off already (RFC 6691).
+        // Timestamps are deducted already (RFC 6691).
         assert!((900..=1000).contains(&record.mss_bytes), "{record:?}");
     }
 

@@ -1,31 +1,29 @@
-//! The rules of a relay's transparent listeners, while reloads take some away and bring others.
+//! The rules of a relay's transparent listeners across reloads.
 
 use std::sync::Weak;
 
 use crate::relay::Relay;
 use crate::rules::{Installed, Rules, RulesError};
 
-/// Rules that are in force. They are removed when this is dropped.
+/// Installed rules. They are removed when this is dropped.
 #[derive(Debug, Default)]
 pub struct Standing(Vec<Stand>);
 
-/// Those of one listener's address.
+/// The rules of one listener's address.
 #[derive(Debug)]
 struct Stand {
     installed: Installed,
-    /// Listeners that have been there, as long as they or their flows are.
+    /// Listeners of this address, as long as they or their flows exist.
     presences: Vec<Weak<()>>,
 }
 
 impl Standing {
-    /// Has these rules in force, which are those of the listeners of `relay`. Those of a listener that is
-    /// gone take nothing any more, but keep its flows; they are removed by a later change, when the flows
-    /// have gone. Not by this one: what a peer repeats because the last acknowledgement was lost would go past
-    /// the connections that wait for it.
+    /// Installs these rules, which are those of the listeners of `relay`. The rules of a removed listener accept no new
+    /// connections, but keep its flows; a later change removes them, after the flows have ended. Not this change: a
+    /// peer's retransmission after the last acknowledgement was lost would bypass the connections that wait for it.
     ///
     /// # Errors
-    /// The first [`RulesError`]. The other rules are in force all the same, and where one failed, what
-    /// stood there before still stands.
+    /// The first [`RulesError`]. The other rules are in force all the same; where one failed, the previous rule stays.
     pub fn change(&mut self, relay: &Relay, needed: &[Rules]) -> Result<(), RulesError> {
         self.0.retain_mut(|stand| {
             stand.presences.retain(|it| it.strong_count() > 0);

@@ -1,5 +1,5 @@
-//! A thread's look at all of its flows, at some in each turn: asking the kernel
-//! takes microseconds for a flow, and tens of milliseconds for thousands, in which no flow would make progress.
+//! A thread's survey of all its flows, some per turn: querying the kernel takes microseconds per flow, and tens of
+//! milliseconds for thousands, during which no flow would make progress.
 
 use std::cmp::Reverse;
 use std::sync::mpsc::SyncSender;
@@ -15,16 +15,16 @@ use crate::table::{Key, Table};
 /// Flows that a thread reports one by one: those with the highest rate, or the largest backlog. The others
 /// count in the sums only.
 const MOST_FLOWS: usize = 256;
-/// What a turn takes, and one flow more.
+/// Duration of a turn, exceeded by one flow at most.
 const TURN: Duration = Duration::from_micros(500);
 
-/// A look that is under way.
+/// A survey in progress.
 #[derive(Debug)]
 pub(crate) struct Survey {
     asker: SyncSender<Part>,
-    /// The first place of the table that was not looked at.
+    /// Index of the next entry of the table.
     next: usize,
-    /// By their directions.
+    /// By direction.
     backlogs: [BacklogSum; 2],
     /// Keys of the flows to report, each with its weight.
     heaviest: Vec<(u64, Key)>,
@@ -32,7 +32,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// A survey whose result goes to `asker`.
+    /// A survey that sends its result to `asker`.
     pub(crate) fn new(asker: SyncSender<Part>) -> Survey {
         Survey {
             asker,
@@ -43,7 +43,7 @@ impl Survey {
         }
     }
 
-    /// Takes one turn. The survey, where another turn is needed; the last one gives the asker its part.
+    /// Does one turn. Returns the survey if it needs another; the last turn sends the result.
     pub(crate) fn turn(mut self, flows: &Table<Flow>) -> Option<Survey> {
         let end = clock::now() + TURN;
         while let Some((key, flow)) = flows.next(self.next) {
@@ -61,7 +61,7 @@ impl Survey {
                 return Some(self);
             }
         }
-        // Whoever asked may have gone.
+        // The receiver may be gone.
         let _ = self.asker.send(Part {
             backlogs: self.backlogs,
             flows: self.reported,

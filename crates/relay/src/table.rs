@@ -1,27 +1,27 @@
-//! Things by a key that no later thing in the same place has.
+//! A table with keys that are not reused.
 
-/// Names a thing of a [`Table`].
+/// Identifies an entry of a [`Table`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     place: u32,
-    /// How many things were in this place before, as far as 30 bits count.
+    /// Number of earlier entries at this index, modulo 2^30.
     generation: u32,
 }
 
 const GENERATION_MASK: u32 = (1 << 30) - 1;
 
 impl Key {
-    /// The place of what it names.
+    /// The index.
     pub(crate) fn place(self) -> usize {
         self.place as usize
     }
 
-    /// As a number of 62 bits.
+    /// As a 62-bit number.
     pub(crate) fn number(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.place)
     }
 
-    /// The key with that number.
+    /// The key of that number.
     pub(crate) fn from_number(number: u64) -> Key {
         Key {
             place: number as u32,
@@ -36,7 +36,7 @@ struct Place<T> {
     thing: Option<Box<T>>,
 }
 
-/// Things by their keys. A place is used again; an old key finds nothing there.
+/// Entries by key. An index is reused; an old key finds nothing there.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     places: Vec<Place<T>>,
@@ -53,10 +53,10 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Puts a thing in.
+    /// Adds an entry.
     ///
     /// # Panics
-    /// When there are 2^32 things.
+    /// With 2^32 entries.
     pub(crate) fn insert(&mut self, thing: T) -> Key {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place {
@@ -73,21 +73,21 @@ impl<T> Table<T> {
         }
     }
 
-    /// The thing with that key, if it is still there.
+    /// The entry with that key, if it still exists.
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         let place = self.places.get(key.place as usize)?;
         let is_it = place.generation == key.generation;
         place.thing.as_deref().filter(|_| is_it)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let place = self.places.get_mut(key.place as usize)?;
         let is_it = place.generation == key.generation;
         place.thing.as_deref_mut().filter(|_| is_it)
     }
 
-    /// Takes a thing out.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get_mut(key)?;
         let place = &mut self.places[key.place as usize];
@@ -96,13 +96,13 @@ impl<T> Table<T> {
         place.thing.take().map(|thing| *thing)
     }
 
-    /// All things, to change them.
+    /// All entries, mutable.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let things = self.places.iter_mut();
         things.filter_map(|place| place.thing.as_deref_mut())
     }
 
-    /// The first thing in that place or behind it.
+    /// The first entry at that index or later.
     pub(crate) fn next(&self, place: usize) -> Option<(Key, &T)> {
         self.from(place).next()
     }
@@ -118,7 +118,7 @@ impl<T> Table<T> {
         })
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
     }

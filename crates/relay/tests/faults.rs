@@ -1,10 +1,9 @@
-//! Rounds of random faults, under every law: whatever happens, at the ends of flows or to the relay, bytes
-//! arrive as they were sent, or the end is no FIN. Each byte that arrives is compared with the one that was sent, which is more than a hash of
-//! all tells. A round has a seed that says all about it, and the same under each law; one that fails
-//! prints it. `WANSAN_FAULT_ROUNDS` is how many rounds of each law there are, `WANSAN_FAULT_SEED` the
-//! first seed.
+//! Rounds of random faults, under every law: whatever happens at the ends of flows or to the relay, bytes arrive as
+//! sent, or the stream does not end with a FIN. Each received byte is compared with the one sent, which shows more than
+//! a hash. A round is determined by its seed, and the same under each law; a failing round prints it.
+//! `WANSAN_FAULT_ROUNDS` is the number of rounds of each law, `WANSAN_FAULT_SEED` the first seed.
 //!
-//! The laws that ask for ECE run in a network namespace whose clients offer ECN.
+//! Laws that signal ECE run in a network namespace whose clients offer ECN.
 
 #[path = "flows/peer.rs"]
 #[expect(dead_code, reason = "what only flows need stands there too")]
@@ -30,18 +29,18 @@ use wansan_tcp::ebpf;
 
 use peer::{Content, Received, receive_while, reset, world};
 
-/// Rounds of each law that needs no rights in the ordinary suite, a hundred of both together, and of each
-/// that does.
+/// Rounds of each law in the ordinary suite: a hundred in total under the laws that need no privileges, and the same
+/// under those that do.
 const ROUNDS: u64 = 50;
 const SIGNALLED_ROUNDS: u64 = 20;
 
-/// A socket's buffer: less than many pieces that are sent, and more than a segment of loopback.
+/// A socket's buffer: smaller than many pieces, and larger than a segment of loopback.
 const SMALL_BUFFER: Size = Size(96 << 10);
 
-/// Flows of a round, side by side.
+/// Parallel flows of a round.
 const FLOWS: u64 = 6;
 
-/// The first argument of this program where it plays the rounds of a law in a namespace.
+/// The first argument of this program when it runs the rounds of a law in a namespace.
 const ROLE: &str = "--role";
 
 fn main() -> ExitCode {
@@ -84,7 +83,7 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// Plays rounds under a law; what its signals came to, in all.
+/// Runs rounds under a law; returns the sum of its signals.
 fn rounds(law: Law) -> (u64, [u64; 2]) {
     let first = number("WANSAN_FAULT_SEED");
     let usual = match law {
@@ -114,14 +113,14 @@ fn rounds(law: Law) -> (u64, [u64; 2]) {
     (signals, fallbacks)
 }
 
-/// What happens to the relay after some flows have begun.
+/// What happens to the relay after some flows have started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// Nothing.
     Quiet,
-    /// Its listener is told to hold another latency, with other buffers.
+    /// Its listener is reloaded with another latency and other buffers.
     Reload,
-    /// It is stopped once all have begun, so many microseconds later.
+    /// It is stopped this many microseconds after all flows have started.
     Stop(u64),
 }
 
@@ -138,15 +137,15 @@ impl Turn {
 /// How an end of a flow behaves.
 #[derive(Debug, Clone, Copy)]
 struct Behaviour {
-    /// What it sends, in bytes.
+    /// Bytes that it sends.
     length: usize,
-    /// It writes pieces of at most so many bytes.
+    /// Largest write in bytes.
     piece: usize,
-    /// It waits after each piece, one time in so many.
+    /// It pauses after one piece in this many.
     pause_one_in: u64,
-    /// It resets the connection after so many bytes.
+    /// It resets the connection after this many bytes.
     resets_at: Option<usize>,
-    /// It does not read before so much time has passed.
+    /// It reads nothing before this time has passed.
     reads_after: Duration,
     /// Its socket's buffers are small.
     small_buffers: bool,
@@ -168,7 +167,7 @@ impl Behaviour {
         }
     }
 
-    /// Plays this end to its end; whether it could send all, and what it received.
+    /// Plays this end; returns whether it could send everything, and what it received.
     fn play(&self, stream: TcpStream, sends: u64, receives: u64) -> (bool, Received) {
         if self.small_buffers {
             set_socket_send_buffer_size(&stream, SMALL_BUFFER.bytes()).unwrap();
@@ -180,7 +179,7 @@ impl Behaviour {
                 let sent = self.send(&stream, sends);
                 has_sent.store(true, Ordering::Relaxed);
                 if self.resets_at.is_some() {
-                    // Whoever reads sees it now.
+                    // Wakes up the reader.
                     let _ = stream.shutdown(Shutdown::Read);
                 }
                 sent
@@ -196,7 +195,7 @@ impl Behaviour {
         played
     }
 
-    /// Sends what it is to send, with a FIN unless a reset follows; whether it could.
+    /// Sends its data, with a FIN unless a reset follows; returns whether it could.
     fn send(&self, mut to: &TcpStream, seed: u64) -> bool {
         let mut content = Content::new(seed);
         let mut random = Pcg64Mcg::seed_from_u64(!seed);
@@ -206,7 +205,7 @@ impl Behaviour {
         while sent < last {
             let piece = (1 + random.next_u64() as usize % self.piece).min(last - sent);
             content.fill(&mut bytes[..piece]);
-            // The other end may have reset it.
+            // The other end may have reset the connection.
             if to.write_all(&bytes[..piece]).is_err() {
                 return false;
             }
@@ -224,7 +223,7 @@ fn round(seed: u64, law: Law) -> Meter {
     let buffer_bytes = (64 << 10) << (random.next_u64() % 6);
     let memory_bytes = [0, 64 << 10, 1 << 20, 64 << 20][random.next_u64() as usize % 4];
     let small = random.next_u64().is_multiple_of(3);
-    // From far less than a byte takes here to far more.
+    // From far less than a byte's delay here to far more.
     let latency = Duration::from_micros(100 << (random.next_u64() % 10));
     let bound_bytes = (4 << 10) << (random.next_u64() % 8);
     let turn = Turn::draw(&mut random);
@@ -253,7 +252,7 @@ fn round(seed: u64, law: Law) -> Meter {
         for flow in 0..FLOWS {
             let ends = [Behaviour::draw(&mut random), Behaviour::draw(&mut random)];
             let flow_seed = seed ^ (flow << 48);
-            // One after the other, so that each target's end belongs to its client's.
+            // Sequentially, so that each target's end matches its client's.
             let streams = world.flow();
             scope.spawn(move || play(flow_seed, ends, turn, streams));
             if turn == Turn::Reload {
@@ -297,7 +296,7 @@ fn play(seed: u64, ends: [Behaviour; 2], turn: Turn, streams: (TcpStream, TcpStr
                 continue;
             }
             match received.end {
-                // The write that failed has been told of the reset, which is told once.
+                // The failed write has reported the reset, which is reported once.
                 Ok(()) if !sent => {}
                 Ok(()) => assert!(
                     other.resets_at.is_none() && received.bytes == other.length,

@@ -1,5 +1,5 @@
-//! A relay between real sockets of loopback: what it carries, how flows end, and what it bounds. Every
-//! byte that arrives is compared with the one that was sent.
+//! A relay between real sockets over loopback: data, ends of flows, and limits. Every received byte is compared with
+//! the one sent.
 
 mod bounds;
 mod ends;

@@ -1,3 +1,3 @@
-//! The relay between real sockets of loopback.
+//! The relay between real sockets over loopback.
 
 mod flows;

@@ -1,4 +1,4 @@
-//! Why a stream cannot be measured.
+//! Errors of stream measurements.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,80 +8,80 @@ use wansan_tcp::buffers::BufferError;
 use wansan_tcp::congestion::CongestionError;
 use wansan_workload::stream::Nonsense;
 
-/// A meter could not begin, or not go on.
+/// A meter cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// No host and port.
     #[error("'{given}' is not a HOST:PORT: write for example 192.0.2.1:5201")]
     Address {
-        /// What was given.
+        /// The given address.
         given: String,
     },
     /// The host has no address.
     #[error("{given}: {source}; is the name right, and does the resolver answer?")]
     Resolve {
-        /// What was given.
+        /// The given address.
         given: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The address cannot be had.
+    /// Cannot listen on the address.
     #[error("cannot listen at {listen}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         listen: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Nobody answers there.
+    /// Connection failed.
     #[error("cannot connect to {to}: {source}; is `wansan stream receive` running?")]
     Connect {
-        /// Where.
+        /// The address.
         to: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Something answers, but no receiver.
+    /// The peer accepted the connection, but is no receiver.
     #[error(
         "{to} accepted the connection, but sent no welcome within {} s: is it a `wansan stream \
          receive`, or a relay to one?",
         waited.as_secs()
     )]
     NoWelcome {
-        /// Where.
+        /// The address.
         to: SocketAddr,
-        /// For so long.
+        /// How long the sender waited.
         waited: Duration,
     },
-    /// The congestion control cannot be had.
+    /// The congestion control is not available.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
-    /// The kernel gives a smaller buffer, or none.
+    /// The kernel grants a smaller buffer, or none.
     #[error(transparent)]
     SocketBuffer(#[from] BufferError),
-    /// The peer says what no receiver says.
+    /// The peer sent something that no receiver sends.
     #[error("flow {flow}: protocol error by the receiver: {nonsense}")]
     Nonsense {
         /// The flow's number, from 0.
         flow: usize,
-        /// What it said.
+        /// What it sent.
         nonsense: Nonsense,
     },
-    /// A connection broke while it was measured.
+    /// A connection broke during the measurement.
     #[error("flow {flow} was lost: {source}")]
     Lost {
         /// The flow's number, from 0.
         flow: usize,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// No mark came back in the time that was measured.
+    /// No mark came back in the measured time.
     #[error("no mark was echoed during the measurement: {remedy}")]
     NoMark {
-        /// What has more marks measured.
+        /// A setting that makes more marks count.
         remedy: &'static str,
     },
-    /// The machine gives no descriptor, thread or setting.
+    /// The system denied a descriptor, thread or socket option.
     #[error("cannot set up the meter: {0}")]
     Machine(#[from] io::Error),
 }

@@ -20,7 +20,7 @@ use crate::error::StreamError;
 use crate::settings::{SendSettings, StreamSettings};
 use crate::socket;
 
-/// Pieces that go at one wakeup before the other streams have their turn.
+/// Pieces to send per wakeup before other streams have their turn.
 const TURN_PIECES: usize = 8;
 /// How long a receiver may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,15 +32,15 @@ pub(super) struct Flow {
     socket: OwnedFd,
     local: SocketAddr,
     peer: SocketAddr,
-    /// What it says, and what is measured of it.
+    /// What to send, and the measurements.
     pub(super) sending: Sending,
-    /// It has sent all, and the end.
+    /// The stream and its FIN were sent.
     pub(super) has_finished: bool,
     /// The receiver has closed.
     pub(super) has_ended: bool,
-    /// Writing may be tried.
+    /// The socket may be writable.
     pub(super) wants_to_write: bool,
-    /// Its ends as records name them.
+    /// The endpoints' name in records.
     pub(super) ends: NameId,
     /// Its connection has been recorded.
     pub(super) is_recorded: bool,
@@ -49,7 +49,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Connects, and waits for the receiver's welcome.
+    /// Connects, and waits for the receiver's welcome message.
     pub(super) fn connect(
         number: usize,
         settings: &SendSettings,
@@ -123,7 +123,7 @@ impl Flow {
         })
     }
 
-    /// Writes what the socket takes, and its rate allows.
+    /// Writes what the socket accepts and the rate permits.
     pub(super) fn write(&mut self, filling: &[u8; PIECE_BYTES]) -> Result<(), StreamError> {
         for _ in 0..TURN_PIECES {
             let (piece, has_more) = match self.sending.next(filling, clock::now()) {
@@ -179,15 +179,15 @@ impl Flow {
         }
     }
 
-    /// Says to the receiver that this was all.
+    /// Shuts down the sending direction.
     pub(super) fn finish(&mut self) {
         self.wants_to_write = false;
         self.has_finished = true;
-        // A connection that is gone needs no end.
+        // A connection that is gone needs no FIN.
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 
-    /// What TCP says of it now, as a record.
+    /// The socket's TCP_INFO now, as a record.
     pub(super) fn sample(&mut self, now: Instant) -> Option<Tcp> {
         let cookie = socket_cookie(&self.socket).unwrap_or(self.number as u64);
         let info = TcpInfo::of(&self.socket).ok()?;
@@ -198,12 +198,12 @@ impl Flow {
         Some(record)
     }
 
-    /// Its ends as records name them.
+    /// The endpoints' name in records.
     pub(super) fn ends_name(&self) -> String {
         Tcp::ends_name(self.local, self.peer)
     }
 
-    /// What it has measured.
+    /// The results.
     pub(super) fn report(&self) -> FlowReport {
         FlowReport {
             flow: self.number as u64,
@@ -230,10 +230,10 @@ impl AsFd for Flow {
     }
 }
 
-/// Gives a socket its settings, before the handshake.
+/// Applies the settings to a socket before the handshake.
 fn prepare(socket: &OwnedFd, settings: &StreamSettings) -> Result<(), StreamError> {
     let machine = |errno: Errno| StreamError::Machine(errno.into());
-    // A meter that ends in the middle of a stream does not look like one that sent all.
+    // A meter that dies in the middle of a stream sends RST, not FIN.
     set_socket_linger(socket, Some(Duration::ZERO)).map_err(machine)?;
     set_socket_timeout(socket, Timeout::Send, Some(PATIENCE)).map_err(machine)?;
     set_socket_timeout(socket, Timeout::Recv, Some(PATIENCE)).map_err(machine)?;

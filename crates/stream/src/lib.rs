@@ -1,11 +1,10 @@
-//! The stream meter: TCP streams with marks in them that the receiver echoes, so that throughput,
-//! latency and fairness of any path, relays on it among them, can be measured (`docs/reference/streams.md`).
+//! The stream meter: TCP streams with marks that the receiver echoes, to measure throughput, latency and fairness of
+//! any path, including paths with relays (`docs/reference/streams.md`).
 //!
-//! [`Receiver::start`] takes streams; [`Sender::connect`] opens some and [`Sender::run`] sends and
-//! measures. What goes over the wire, and what is measured of it, is in [`wansan_workload::stream`], which knows no
-//! socket.
+//! [`Receiver::start`] accepts streams; [`Sender::connect`] opens them and [`Sender::run`] sends and measures. The wire
+//! protocol and the measurements are in [`wansan_workload::stream`], which does no I/O.
 //!
-//! Both have one thread with an event loop, whatever the number of streams.
+//! Both run one thread with an event loop for any number of streams.
 
 mod error;
 mod flow;

@@ -22,40 +22,40 @@ use crate::socket;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Reads of one stream at a wakeup before the others have their turn.
+/// Reads of one stream per wakeup before the others have their turn.
 const TURN_READS: usize = 8;
-/// What accepting rests when the machine has no descriptor left.
+/// How long accepting pauses when the process has no descriptor left.
 const REST: Duration = Duration::from_millis(100);
 
-/// What a receiver has done.
+/// Counts of a receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReceiveCounts {
-    /// Streams that began.
+    /// Streams started.
     pub streams: u64,
     /// Streams that ended with a FIN.
     pub finished: u64,
     /// Streams that were reset.
     pub lost: u64,
-    /// Connections that were no streams, or too many.
+    /// Connections that were no streams, or exceeded the limit.
     pub refused: u64,
-    /// Marks that were echoed.
+    /// Marks echoed.
     pub marks: u64,
     /// Bytes read.
     pub bytes: u64,
 }
 
-/// A receiver that runs.
+/// A running receiver.
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
-    /// The only one, which gets no mail.
+    /// The only thread, which gets no messages.
     thread: Threads<(), ReceiveCounts>,
 }
 
 impl Receiver {
-    /// Listens, and takes streams until it is stopped.
+    /// Listens, and accepts streams until it is stopped.
     ///
     /// # Errors
     /// [`StreamError`] when it cannot listen.
@@ -97,13 +97,13 @@ impl Receiver {
         Ok(Receiver { address, thread })
     }
 
-    /// Where it listens.
+    /// The listen address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it and its streams; what it has done.
+    /// Stops the receiver and its streams; returns its counts.
     #[must_use]
     pub fn stop(mut self) -> ReceiveCounts {
         self.thread.stop().pop().unwrap_or_default()
@@ -116,7 +116,7 @@ struct Reactor {
     report: fn(&str),
     here: Clock,
     acceptor: Acceptor<OwnedFd>,
-    /// When accepting goes on, during a pause.
+    /// When a paused accept resumes.
     resume: Option<Instant>,
     poller: Poller,
     streams: HashMap<u64, Stream>,
@@ -130,11 +130,11 @@ struct Stream {
     socket: OwnedFd,
     client: SocketAddr,
     receiving: Receiving,
-    /// Until when it has to have begun.
+    /// Deadline for its request.
     deadline: Instant,
-    /// All was read.
+    /// Read to the end.
     is_read: bool,
-    /// What it is registered for with the poller: reading, writing.
+    /// Events registered with the poller: reading, writing.
     waits: (bool, bool),
 }
 
@@ -196,7 +196,7 @@ impl Worker for Reactor {
 impl Reactor {
     fn admit(&mut self, connection: Connection) {
         let Connection { socket, client, .. } = connection;
-        // Only streams that end well are closed in the ordinary way.
+        // Only streams that end well close with FIN.
         let set = set_socket_linger(&socket, Some(Duration::ZERO));
         if self.streams.len() >= self.max_flows || set.is_err() {
             self.counts.refused += 1;
@@ -206,7 +206,7 @@ impl Reactor {
             ));
             return;
         }
-        // Without it echoes wait for one another.
+        // With Nagle's algorithm echoes wait for each other.
         let _ = delays::set_nagle(&socket, false);
         let source = self.next_source;
         if let Err(error) = self.poller.add(&socket, source) {
@@ -242,7 +242,7 @@ impl Reactor {
         }
     }
 
-    /// Ends those that have said nothing in time.
+    /// Ends clients that sent no request in time.
     fn give_up(&mut self, now: Instant) {
         let is_late = |(source, stream): (&u64, &Stream)| {
             (!stream.receiving.has_begun() && stream.deadline <= now).then_some(*source)
@@ -262,7 +262,7 @@ impl Reactor {
         match end {
             End::Finished if begun => {
                 self.counts.finished += 1;
-                // What is gone already needs no end.
+                // A connection that is gone needs no FIN.
                 let _ = set_socket_linger(&stream.socket, None);
             }
             End::Lost(errno) if begun => {
@@ -286,7 +286,7 @@ impl Reactor {
 }
 
 impl Stream {
-    /// Reads and answers; how it ended, if it has.
+    /// Reads and echoes; returns how the stream ended, if it has.
     fn advance(&mut self, event: Ready, space: &mut [u8], bytes: &mut u64) -> Option<End> {
         if event.read {
             for _ in 0..TURN_READS {
@@ -319,7 +319,7 @@ impl Stream {
         (self.is_read && self.receiving.pending().is_empty()).then_some(End::Finished)
     }
 
-    /// Has the poller wait for what is needed next.
+    /// Registers for the next events needed.
     fn wait(&mut self, poller: &Poller, source: u64) -> io::Result<()> {
         let reads = !self.is_read && self.receiving.wants_input();
         let wanted = (reads, !self.receiving.pending().is_empty());

@@ -17,16 +17,16 @@ use crate::socket;
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
-/// How far a sender has got.
+/// Progress of a sender.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// Of the whole, 0 to 1.
+    /// Fraction of the whole, 0 to 1.
     pub fraction: f64,
-    /// Bytes per second that were written lately, of all streams.
+    /// Bytes per second written lately, over all streams.
     pub bytes_per_s: f64,
 }
 
-/// Streams that are connected, and wait to begin.
+/// Connected streams that wait to start.
 #[derive(Debug)]
 pub struct Sender {
     settings: SendSettings,
@@ -36,7 +36,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Opens the streams, and waits until each is answered. What TCP says of them goes to `trace`.
+    /// Opens the streams, and waits for each receiver's welcome message. TCP_INFO samples go to `trace`.
     ///
     /// # Errors
     /// [`StreamError`].
@@ -57,10 +57,10 @@ impl Sender {
         })
     }
 
-    /// Sends, and measures; `report` gets the progress now and then.
+    /// Sends and measures; `report` gets the progress at intervals.
     ///
     /// # Errors
-    /// [`StreamError`] when a stream breaks, the receiver talks nonsense, or no mark came back.
+    /// [`StreamError`] when a stream breaks, the receiver violates the protocol, or no mark came back.
     pub fn run(&mut self, mut report: impl FnMut(Progress)) -> Result<StreamReport, StreamError> {
         if self.trace.tcp.is_kept() {
             for flow in &mut self.flows {
@@ -81,7 +81,7 @@ impl Sender {
         let mut ready = Vec::new();
         let mut next_sample = begin;
         let mut reported = (begin, 0);
-        // What each stream is registered for with the poller.
+        // Whether each stream is registered for writing.
         let mut waits_to_write = vec![false; self.flows.len()];
         loop {
             let now = clock::now();
@@ -131,7 +131,7 @@ impl Sender {
         Ok(report)
     }
 
-    /// What was recorded.
+    /// The recorded events.
     #[must_use]
     pub fn into_records(self) -> Recorder {
         self.trace
@@ -194,7 +194,7 @@ impl Sender {
         })
     }
 
-    /// Ends the streams, and lets the receiver read what is on its way, for a while.
+    /// Ends the streams, and gives the receiver some time to read data in flight.
     fn end(&mut self) -> Result<(), StreamError> {
         for (number, flow) in self.flows.iter_mut().enumerate() {
             if !flow.has_finished {
@@ -212,7 +212,7 @@ impl Sender {
             self.poller.wait(now, Some(deadline), &mut ready)?;
             for event in &ready {
                 let flow = &mut self.flows[event.source as usize];
-                // All was measured: one that breaks now has ended as well.
+                // The measurement is complete: a stream that breaks now has ended as well.
                 flow.has_ended |= flow.read().is_err();
                 if flow.has_ended {
                     self.poller.remove(&*flow)?;

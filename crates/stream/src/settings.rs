@@ -1,4 +1,4 @@
-//! What the two ends of measured streams are asked to do.
+//! Settings of both ends of measured streams.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const MARK_EVERY: (Size, Size) = (
 );
 
 settings! {
-    /// All that `wansan stream send` is asked to do.
+    /// All settings of `wansan stream send`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct SendSettings {
         /// The receiver, or a relay that forwards to one
@@ -28,7 +28,7 @@ settings! {
 }
 
 settings! {
-    /// What a sender sends, wherever.
+    /// Settings of the load.
     #[derive(Debug, Clone, PartialEq)]
     pub struct LoadSettings {
         /// Parallel streams
@@ -52,7 +52,7 @@ settings! {
 }
 
 settings! {
-    /// How each stream is sent.
+    /// Settings of each stream.
     #[derive(Debug, Clone, PartialEq)]
     pub struct StreamSettings {
         /// Distance between marks in the stream
@@ -70,7 +70,7 @@ settings! {
 }
 
 settings! {
-    /// All that `wansan stream receive` is asked to do.
+    /// All settings of `wansan stream receive`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct ReceiveSettings {
         /// Listen address; port 0 picks a free port
@@ -82,7 +82,7 @@ settings! {
 }
 
 settings! {
-    /// How a receiver takes streams, wherever.
+    /// Settings for accepting streams.
     #[derive(Debug, Clone, PartialEq)]
     pub struct TakingSettings {
         /// Size of one read
@@ -94,7 +94,7 @@ settings! {
 }
 
 settings! {
-    /// The buffers of a receiver.
+    /// Socket buffers of a receiver.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct BufferSettings {
         /// Receive buffer of each stream, which bounds the advertised window [default: kernel
@@ -106,9 +106,9 @@ settings! {
 /// When a sender ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// So long after the warm-up.
+    /// A duration after the warm-up.
     Time(Duration),
-    /// When each stream has sent so many bytes, and the receiver has read them.
+    /// Bytes that each stream sends and the receiver reads.
     Bytes(u64),
 }
 
@@ -119,7 +119,7 @@ impl StreamSettings {
         u32::try_from(self.every.0).unwrap_or(MARK_EVERY_BYTES.1)
     }
 
-    /// Bytes per second of each stream; without it, as fast as it goes.
+    /// Bytes per second of each stream; `None`: unlimited.
     #[must_use]
     pub fn rate_bytes_per_s(&self) -> Option<f64> {
         let bits_per_s = self.rate.and_then(|rate| rate.0)?;
@@ -128,7 +128,7 @@ impl StreamSettings {
 }
 
 impl LoadSettings {
-    /// When it ends: a number of bytes goes before a time.
+    /// When to end: a number of bytes takes precedence over a time.
     pub(super) fn limit(&self) -> Limit {
         const USUAL: Duration = Duration::from_secs(10);
         match self.bytes {
@@ -137,7 +137,7 @@ impl LoadSettings {
         }
     }
 
-    /// What to change so that more marks are measured.
+    /// A setting that makes more marks count.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self.limit() {

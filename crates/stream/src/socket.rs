@@ -1,4 +1,4 @@
-//! Sockets of a meter, and the clock that times on them are of.
+//! Sockets of a meter, and the clock of its timestamps.
 
 use std::fs;
 use std::io;
@@ -25,7 +25,7 @@ pub(super) fn resolve(given: &str) -> Result<Vec<SocketAddr>, StreamError> {
     })
 }
 
-/// A socket that can reach `address`, and blocks.
+/// A blocking socket that can reach `address`.
 pub(super) fn stream(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -39,7 +39,7 @@ pub(super) fn stream(address: SocketAddr) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// The clock of this process: the kernel's boot, and the time namespace, which shifts it.
+/// The clock of this process: the kernel's boot ID, and the time namespace, which shifts the clock.
 pub(super) fn clock() -> io::Result<Clock> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits: String = boot.chars().filter(char::is_ascii_hexdigit).collect();

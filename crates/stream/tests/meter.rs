@@ -1,5 +1,4 @@
-//! The stream meter over loopback: what it measures is what is there, and who does not keep to its
-//! protocol is refused.
+//! The stream meter over loopback: it measures actual traffic, and refuses peers that violate its protocol.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -44,7 +43,7 @@ fn sending(to: SocketAddr) -> SendSettings {
     }
 }
 
-/// As [`sending`], for a time.
+/// As [`sending`], with a duration.
 fn sending_for(to: SocketAddr, time: Duration) -> SendSettings {
     let mut settings = sending(to);
     settings.load.bytes = None;
@@ -70,7 +69,7 @@ fn every_mark_of_every_stream_comes_back() {
         // The first mark is at 0 B and the last at 1,990,000 B.
         assert_eq!(flow.bytes, 1_990_000);
         assert_eq!(flow.congestion_control, "reno");
-        // One computer: the way there is a part of the round trip.
+        // On one computer the one-way delay is part of the round trip.
         let one_way = flow.one_way_ns.as_ref().unwrap();
         assert!(
             one_way.min <= latency.min && one_way.mean <= latency.mean,
@@ -93,7 +92,7 @@ fn a_stream_with_a_rate_keeps_to_it() {
     let mut config = sending_for(receiver.address(), Duration::from_millis(700));
     config.load.stream.rate = Some(Rate(Some(8_000_000)));
     let report = measure(&config).unwrap();
-    // It can be late on a busy machine, and never early.
+    // The sender can be late on a busy machine, but never early.
     assert!(report.flows[0].bytes <= 720_000, "{report:?}");
     assert!(report.flows[0].bytes >= 100_000, "{report:?}");
 }
@@ -114,8 +113,7 @@ fn tcp_is_recorded_under_the_streams_ends() {
     assert_eq!(records.name_of(last.ends), ends);
 }
 
-/// What lies between is part of what is measured: a relay that may hold little, before a receiver that
-/// reads little at once.
+/// A relay is part of the measured path: one with small buffers, before a receiver with small reads.
 #[test]
 fn a_relay_can_stand_between() {
     let receiver = receiver(10);
@@ -153,17 +151,17 @@ fn clients_that_are_no_streams_are_refused_and_others_go_on() {
     // It is reset, and gets no answer.
     let read = nonsense.read_to_end(&mut answer);
     assert!(read.is_err() && answer.is_empty(), "{read:?} {answer:?}");
-    // Gone before it has said anything.
+    // Closed before it sent anything.
     drop(TcpStream::connect(address).unwrap());
     let report = measure(&sending(address)).unwrap();
     assert_eq!(report.flows[0].latency_ns.as_ref().unwrap().count, 200);
-    // More than it may have: they wait for a welcome that never comes, and are reset.
+    // Above the limit: they wait for a welcome message that never comes, and are reset.
     let silent: Vec<_> = (0..3)
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
     let refused = loop {
         match measure(&sending(address)) {
-            // The three were not all accepted yet.
+            // Not all three were accepted yet.
             Ok(_) => thread::yield_now(),
             Err(error) => break error,
         }
@@ -187,7 +185,7 @@ fn clients_that_are_no_streams_are_refused_and_others_go_on() {
 
 #[test]
 fn receivers_that_are_none_are_named() {
-    // Nobody.
+    // No listener.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = gone.local_addr().unwrap();
     drop(gone);
@@ -196,13 +194,13 @@ fn receivers_that_are_none_are_named() {
         error.to_string().contains("wansan stream receive"),
         "{error}"
     );
-    // Somebody else.
+    // A foreign server.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap();
     let answering = thread::spawn(move || {
         let (mut client, _) = other.accept().unwrap();
         client.write_all(b"220 mail.example.net ESMTP\r\n").unwrap();
-        // Until the client is gone.
+        // Until the client closes.
         let _ = client.read_to_end(&mut Vec::new());
     });
     let error = measure(&sending(address)).unwrap_err();

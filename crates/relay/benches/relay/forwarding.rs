@@ -1,5 +1,4 @@
-//! The bare ways to carry bytes between two sockets, each as small as it can be: one thread, no
-//! bounds, no errors but ends.
+//! Minimal ways to forward bytes between two sockets: one thread, no limits, no error handling except end of file.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,13 +18,13 @@ const LISTENER: u64 = u64::MAX;
 
 /// One direction.
 enum Forwarder {
-    /// Bytes that were read and not written yet.
+    /// Bytes read and not written yet.
     Copy {
         buffer: Vec<u8>,
         from: usize,
         to: usize,
     },
-    /// A pipe, and how many bytes are in it.
+    /// A pipe, and the number of bytes in it.
     Splice {
         reader: OwnedFd,
         writer: OwnedFd,
@@ -52,7 +51,7 @@ impl Forwarder {
         })
     }
 
-    /// Moves all that can be moved; false at the end.
+    /// Forwards as much as possible; false at the end.
     fn carry(&mut self, source: &TcpStream, sink: &TcpStream) -> bool {
         loop {
             let moved = match self {
@@ -95,7 +94,7 @@ struct Flow {
     forwarders: [Forwarder; 2],
 }
 
-/// Carries flows to `to` for ever, after it has `told` where it listens.
+/// Forwards flows to `to` forever; passes its address to `told` first.
 pub(crate) fn serve(
     way: &str,
     to: SocketAddr,
@@ -121,14 +120,13 @@ pub(crate) fn serve(
                 let sides = [client, target];
                 for side in &sides {
                     side.set_nodelay(true)?;
-                    // splice(2) heeds this for sockets, and not its own flag.
+                    // splice(2) honours this for sockets, and not its own flag.
                     side.set_nonblocking(true)?;
                 }
                 if let Some(sockmap) = &sockmap {
                     sockmap.join(&sides)?;
-                    // The program sees what arrives from now on. What is there already would stay
-                    // for ever, with the window closed; it may be overtaken here, which a real proxy
-                    // would have to prevent.
+                    // The program sees data that arrives from now on. Data already queued would stay there with the
+                    // window closed; it may be overtaken here, which a real proxy would have to prevent.
                     Forwarder::new(false)?.carry(&sides[0], &sides[1]);
                 }
                 for (side, place) in sides.iter().zip(0..) {

@@ -1,4 +1,4 @@
-//! What is asked of a proxy: streams, echoes, connections.
+//! Load on a proxy: streams, echoes, connections.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use rustix::net::{RecvFlags, recv};
 use wansan_peers::compare::median;
 use wansan_peers::cpu;
 
-/// What each write of a stream gives, and each read takes at most.
+/// Bytes of each write of a stream, and the most of each read.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// A target that throws away what it gets, or gives back what it gets.
+/// A target that discards or echoes data.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -21,14 +21,13 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Takes streams. Its threads end with the process.
+    /// A sink for streams. Its threads end with the process.
     pub(crate) fn sink() -> io::Result<Target> {
         let taken = Arc::<AtomicU64>::default();
         let counter = Arc::clone(&taken);
         let address = accept_all(move |stream| {
             let mut block = vec![0; BLOCK_BYTES];
-            // TCP discards bytes that nobody wants to have copied: the load stays small beside what
-            // is measured.
+            // TCP discards the bytes without copying: the load stays small compared with the proxy.
             while let Ok((_, bytes @ 1..)) = recv(&stream, &mut block, RecvFlags::TRUNC) {
                 counter.fetch_add(bytes as u64, Ordering::Relaxed);
             }
@@ -39,7 +38,7 @@ impl Target {
         })
     }
 
-    /// Gives back.
+    /// An echo server.
     pub(crate) fn echo() -> io::Result<Target> {
         let address = accept_all(|mut stream| {
             let mut block = [0; 4096];
@@ -55,7 +54,7 @@ impl Target {
         })
     }
 
-    /// Gives back one byte of each connection, of up to `at_once` side by side.
+    /// Echoes one byte per connection, up to `at_once` in parallel.
     pub(crate) fn brief(at_once: usize) -> io::Result<Target> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -64,11 +63,11 @@ impl Target {
             std::thread::spawn(move || {
                 for mut stream in listener.incoming().flatten() {
                     let mut byte = [0];
-                    // A client that goes early is its own affair.
+                    // A client may close early.
                     if stream.read_exact(&mut byte).is_ok() {
                         let _ = stream.write_all(&byte);
                     }
-                    // It ends first: what then waits (RFC 9293 §3.6.1) is no port of who connects.
+                    // It closes first: TIME-WAIT (RFC 9293 §3.6.1) then holds no port of the client.
                 }
             });
         }
@@ -97,12 +96,12 @@ fn accept_all(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> io::Result<S
     Ok(address)
 }
 
-/// What a proxy did with streams.
+/// Results of streams through a proxy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Streams {
-    /// Through it, in GiB per second.
+    /// Throughput, in GiB per second.
     pub(crate) gib_per_s: f64,
-    /// Its processor time for each GiB, in seconds.
+    /// Processor time per GiB, in seconds.
     pub(crate) cpu_s_per_gib: f64,
 }
 
@@ -142,9 +141,8 @@ pub(crate) fn streams(
     })
 }
 
-/// What `proxy` adds to the median round trip of single bytes to `target`, which gives them back, over
-/// `time`, in µs. Each trip through the proxy follows one without it, so that whatever else the
-/// machine does slows both alike.
+/// What `proxy` adds to the median round trip of single bytes to the echo server `target`, over `time`, in µs. Round
+/// trips with and without the proxy alternate, so that other load on the machine slows both alike.
 pub(crate) fn echo_added_p50_us(
     target: SocketAddr,
     proxy: SocketAddr,
@@ -170,11 +168,11 @@ pub(crate) fn echo_added_p50_us(
     Ok(through - straight)
 }
 
-/// Connections per second, each with one byte there and back and an orderly end, one after the other
-/// from each of `clients`, over `time`.
+/// Connections per second over `time`, each with one byte echoed and an orderly close, sequentially from each of
+/// `clients`.
 ///
 /// # Errors
-/// The first failure of any of them.
+/// The first failure of any client.
 pub(crate) fn connects_per_s(proxy: SocketAddr, clients: usize, time: Duration) -> io::Result<f64> {
     let began = Instant::now();
     let clients: Vec<_> = (0..clients)

@@ -1,11 +1,9 @@
-//! The relay beside HAProxy, and beside the bare ways in which a process can carry bytes from one
-//! socket to another: read and write, splice, and sockmap. Both sides of each comparison in turns in
-//! one run, and their ratio beside its bound.
+//! The relay compared with HAProxy, and with the minimal ways to forward bytes between sockets: read and write, splice,
+//! and sockmap. Both sides of each comparison alternate in one run; prints their ratio and its bound.
 //!
 //! `cargo bench -p wansan-relay --bench relay -- [--json] [QUESTION...]`
 //!
-//! A bound that is missed, or cannot be measured on a machine that does other things, is reported and does not
-//! fail the run.
+//! A missed bound, or one that cannot be measured on a busy machine, is reported and does not fail the run.
 
 mod forwarding;
 mod load;
@@ -26,7 +24,7 @@ use memory::Memory;
 use questions::QUESTIONS;
 
 fn main() -> ExitCode {
-    // cargo itself adds --bench.
+    // Cargo adds --bench.
     let arguments: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| argument != "--bench")
@@ -46,8 +44,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Carries flows to `to` in one of the ways until standard input ends. Prints the address first. The
-/// relay prints what memory it takes for each line of standard input.
+/// Forwards flows to `to` in one of the ways until standard input ends. Prints the address first. The relay prints its
+/// memory use for each line of standard input.
 fn serve(way: &str, to: &str) -> Result<(), Box<dyn std::error::Error>> {
     let to: SocketAddr = to.parse()?;
     let told = |address: SocketAddr| {

@@ -17,33 +17,33 @@ use wansan_trace::clock;
 use crate::memory::{Memory, in_words};
 use crate::questions::{self, Own, system};
 
-/// What is promised: so many flows ...
+/// Promised: this many flows ...
 const IDLE: usize = 20_000;
 const BUSY: usize = 1_000;
 
 /// ... in so much memory.
 const PROMISED_BYTES: u64 = 1 << 30;
 
-/// How long the busy flows are measured, after as long again in which they grow.
+/// How long the busy flows are measured, after a warm-up of the same length.
 const TIME: Duration = Duration::from_secs(5);
 
-/// How often the memory is looked at meanwhile.
+/// How often memory use is sampled meanwhile.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How long flows may take to come about.
+/// Time limit for opening flows.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The first argument of this program when it is to be both ends of flows.
+/// The first argument of this program when it plays both ends of flows.
 pub(crate) const ROLE: &str = "--ends";
 
-/// Descriptors of a process for other things than flows.
+/// Descriptors of a process other than flows.
 const OTHER_DESCRIPTORS: usize = 200;
 
 const BLOCK_BYTES: usize = 64 << 10;
 const LISTENER: u64 = u64::MAX;
 
-/// The relay's memory, and the kernel's for it. Where the limit of descriptors (two for each flow, in a relay
-/// as at its ends) allows a process fewer flows, several relays share them: no less than one would take.
+/// Memory of the relay and of the kernel for it. Where the limit of descriptors (two per flow, in a relay as at its
+/// ends) allows a process fewer flows, several relays share them: they use no less than one would.
 pub(crate) fn many() -> Result<Vec<Comparison>, PeerError> {
     let allowed = descriptors::raise().saturating_sub(OTHER_DESCRIPTORS) / 2;
     let count = (IDLE + BUSY).div_ceil(allowed.max(1));
@@ -119,7 +119,7 @@ impl Memory {
     }
 }
 
-/// A relay, and a process that has both ends of its flows.
+/// A relay, and a process with both ends of its flows.
 struct Group {
     relay: Own,
     ends: Own,
@@ -133,18 +133,18 @@ impl Group {
         Ok(Group { relay, ends })
     }
 
-    /// Flows that say nothing. They stand when it returns.
+    /// Opens idle flows. They are established when it returns.
     fn open(&mut self, count: usize) -> Result<(), PeerError> {
         self.ends.ask(&format!("idle {count}")).map(drop)
     }
 
-    /// Flows that send as much as they can.
+    /// Flows that send as fast as possible.
     fn open_busy(&mut self, count: usize) -> Result<(), PeerError> {
         self.ends.ask(&format!("busy {count}")).map(drop)
     }
 }
 
-/// Bytes that came through since this was last asked, and through how many flows.
+/// Bytes forwarded since the last call, and the number of flows they came through.
 fn moved(groups: &mut [Group]) -> Result<(u64, u64), PeerError> {
     let mut sum = (0, 0);
     for group in groups {
@@ -162,8 +162,8 @@ fn wrong_answer(answer: &str) -> PeerError {
     system(io::Error::other(format!("answers {answer:?}")))
 }
 
-/// Is both ends of a relay's flows: prints the address of their target, reads that of the relay, and does what
-/// it is asked, a line each, until standard input ends.
+/// Plays both ends of a relay's flows: prints the address of their target, reads that of the relay, and executes one
+/// command per line, until standard input ends.
 pub(crate) fn ends() -> io::Result<()> {
     let _ = descriptors::raise();
     let sink = Sink::start()?;
@@ -218,10 +218,10 @@ pub(crate) fn ends() -> io::Result<()> {
     Ok(())
 }
 
-/// A target that throws away what it gets, with one thread for all connections.
+/// A sink with one thread for all connections.
 struct Sink {
     address: SocketAddr,
-    /// What each connection brought, in bytes, in the order in which they came.
+    /// Bytes received on each connection, in order of accepting.
     taken: Arc<Mutex<Vec<u64>>>,
 }
 
@@ -243,9 +243,9 @@ impl Sink {
         taken.clone()
     }
 
-    /// Opens so many flows through the relay at `relay`.
+    /// Opens `count` flows through the relay at `relay`.
     fn flows(&self, relay: SocketAddr, count: usize) -> io::Result<Vec<TcpStream>> {
-        /// What may be under way without a queue running over.
+        /// Connections in progress that overflow no queue.
         const AT_ONCE: usize = 100;
         let before = self.taken().len();
         let mut streams = Vec::new();
@@ -281,7 +281,7 @@ fn take(listener: &TcpListener, poller: &Poller, taken: &Mutex<Vec<u64>>) -> io:
                 continue;
             }
             let place = event.source as usize;
-            // TCP discards bytes that nobody wants to have copied.
+            // TCP discards the bytes without copying.
             match recv(
                 &streams[place],
                 &mut block,
@@ -295,7 +295,7 @@ fn take(listener: &TcpListener, poller: &Poller, taken: &Mutex<Vec<u64>>) -> io:
     }
 }
 
-/// Has each of `streams` send as much as it takes, until it is `over`.
+/// Sends as fast as possible on each of `streams`, until it is `over`.
 fn send_until(
     streams: Vec<TcpStream>,
     over: Arc<AtomicBool>,

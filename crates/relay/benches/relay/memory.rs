@@ -1,6 +1,6 @@
-//! What a process takes of the machine's memory: its own, and what the kernel takes for its sockets
-//! and pipes. No counter of the kernel has all of it: a process's resident memory is without the
-//! kernel's, /proc/net/sockstat has all processes' sockets and not what was spliced out of them.
+//! Memory use of a process: its own, and the kernel's for its sockets and pipes. No single kernel counter covers it:
+//! resident memory excludes the kernel's, and /proc/net/sockstat covers all processes' sockets but not data spliced out
+//! of them.
 
 use std::fmt;
 use std::io;
@@ -8,30 +8,30 @@ use std::ops::Add;
 use std::path::Path;
 use std::str::FromStr;
 
-/// What a socket takes beside its queues: tcp_sock (2368 bytes in Linux 6.18), its inode, dentry, file,
-/// entry of a poller, and its port's bucket (/proc/slabinfo).
+/// Memory of a socket besides its queues: tcp_sock (2368 bytes in Linux 6.18), its inode, dentry, file, epoll item, and
+/// its port's bind bucket (/proc/slabinfo).
 const SOCKET_BYTES: u64 = 4096;
 
-/// What an empty pipe of 64 slots takes: they, its inode, dentries and files.
+/// Memory of an empty pipe of 64 slots: the slots, its inode, dentries and files.
 const PIPE_BYTES: u64 = 4096;
 
-/// Words of SO_MEMINFO (linux/sock_diag.h): what came and was not read, what may come without asking
-/// for more, what was written and not acknowledged, options, and what came while the socket was in use.
+/// Words of SO_MEMINFO (linux/sock_diag.h): data received and not read, forward-allocated memory, data written and not
+/// acknowledged, options, and the socket's backlog.
 const COUNTED_WORDS: [usize; 5] = [0, 4, 5, 6, 7];
 
-/// Bytes of memory, by whose it is.
+/// Bytes of memory, by owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// The process's own that is resident.
+    /// The process's resident memory.
     process_bytes: u64,
-    /// Its sockets, with what waits in them.
+    /// Its sockets, with queued data.
     sockets_bytes: u64,
-    /// Its pipes, with what is in them.
+    /// Its pipes, with their content.
     pipes_bytes: u64,
 }
 
 impl Memory {
-    /// That of this process.
+    /// Memory of this process.
     pub(crate) fn of_this_process() -> io::Result<Memory> {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -47,7 +47,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Counts a descriptor; one that is closed meanwhile counts nothing.
+    /// Counts a descriptor; one closed meanwhile counts nothing.
     fn count(&mut self, path: &Path) {
         let Ok(what) = std::fs::read_link(path) else {
             return;
@@ -61,12 +61,12 @@ impl Memory {
         if what.starts_with("socket:") {
             self.sockets_bytes += SOCKET_BYTES + queued_bytes(descriptor);
         } else if what.starts_with("pipe:") {
-            // Both ends tell the same.
+            // Both ends report the same.
             self.pipes_bytes += (PIPE_BYTES + piped_bytes(descriptor)) / 2;
         }
     }
 
-    /// All of it, in bytes.
+    /// The sum, in bytes.
     pub(crate) fn bytes(self) -> u64 {
         self.process_bytes + self.sockets_bytes + self.pipes_bytes
     }
@@ -114,7 +114,7 @@ impl FromStr for Memory {
     }
 }
 
-/// In MiB, by whose it is.
+/// In MiB, by owner.
 pub(crate) fn in_words(memory: Memory) -> String {
     let mib = |bytes: u64| bytes >> 20;
     format!(
@@ -129,8 +129,8 @@ pub(crate) fn in_words(memory: Memory) -> String {
 fn queued_bytes(socket: i32) -> u64 {
     let mut words = [0_u32; 9];
     let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the kernel writes `length` bytes at most, which `words` has, and refuses what is no
-    // socket any more.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `words`, and rejects a descriptor that is no longer
+    // a socket.
     unsafe {
         libc::getsockopt(
             socket,
@@ -149,7 +149,7 @@ fn queued_bytes(socket: i32) -> u64 {
 #[allow(unsafe_code, reason = "the pipe is another thread's")]
 fn piped_bytes(pipe: i32) -> u64 {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the kernel writes one int, and refuses what is no pipe any more.
+    // SAFETY: the kernel writes one int, and rejects a descriptor that is no longer a pipe.
     unsafe {
         libc::ioctl(pipe, libc::FIONREAD, &raw mut bytes);
     }

@@ -1,5 +1,4 @@
-//! What is compared: each question starts what it needs, measures both sides in turns, and ends what
-//! it started.
+//! The comparisons: each starts what it needs, measures both sides alternately, and stops what it started.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -15,25 +14,25 @@ use crate::load::{self, Streams, Target};
 use crate::many::many;
 use crate::memory::Memory;
 
-/// The first argument of this program when it is to carry flows; the way and the target follow.
+/// The first argument of this program when it forwards flows; the way and the target follow.
 pub(crate) const ROLE: &str = "--carry";
 
-/// Turns of each comparison: an even number, so that each side goes first as often as last, and enough for an
+/// Turns of each comparison: an even number, so that each side goes first equally often, and enough for a confidence
 /// interval of the median.
 const TURNS: usize = 4;
 
-/// Those of echoes, of which single ones differ by half.
+/// Turns of echoes, of which single ones differ by half.
 const ECHO_TURNS: usize = 6;
 
-/// How often an echo is measured that cannot be.
+/// Attempts to measure an echo.
 const TRIES: usize = 3;
 
-/// How long each sample takes.
+/// Duration of each sample.
 const SAMPLE: Duration = Duration::from_millis(600);
 
 const OURS: &str = "wansan relay";
 
-/// Every question, in the order in which they are asked.
+/// All comparisons, in order.
 pub(crate) const QUESTIONS: [Question; 8] = [
     Question {
         name: "one",
@@ -69,11 +68,11 @@ pub(crate) const QUESTIONS: [Question; 8] = [
     },
 ];
 
-/// Another process of this program, which prints its address first.
+/// A child process of this program, which prints its address first.
 pub(crate) struct Own {
     process: Running,
     pub(crate) address: SocketAddr,
-    /// For what it is asked, and what it answers.
+    /// For commands and replies.
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
@@ -103,7 +102,7 @@ impl Own {
         })
     }
 
-    /// What it answers to a line.
+    /// Its reply to a line.
     pub(crate) fn ask(&mut self, question: &str) -> Result<String, PeerError> {
         let mut line = String::new();
         writeln!(self.stdin, "{question}").map_err(system)?;
@@ -113,7 +112,7 @@ impl Own {
         }
     }
 
-    /// What memory a relay takes now.
+    /// A relay's memory use now.
     pub(crate) fn memory(&mut self) -> Result<Memory, PeerError> {
         self.ask("")?.parse().map_err(system)
     }
@@ -130,7 +129,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A proxy that is measured.
+/// A proxy under test.
 #[derive(Clone, Copy)]
 struct Proxy {
     name: &'static str,
@@ -148,7 +147,7 @@ impl Own {
     }
 }
 
-/// HAProxy with each way to splice.
+/// HAProxy with and without splice.
 struct Haproxies {
     auto: Haproxy,
     always: Haproxy,
@@ -185,8 +184,8 @@ fn beside_haproxy(flows: usize) -> Result<Vec<Comparison>, PeerError> {
     compare(flows, &target, proxies, bounds)
 }
 
-/// The relay beside a bare way. There is no promise; it has bounds and errors to look after, and is
-/// held to be not much dearer than the best of them.
+/// The relay compared with a minimal way. Nothing is promised: the relay has limits and errors to handle, and must not
+/// cost much more than the best of them.
 fn beside_way(way: &'static str, name: &'static str) -> Result<Vec<Comparison>, PeerError> {
     let mut all = Vec::new();
     for flows in [1, 100] {
@@ -205,7 +204,7 @@ fn beside_way(way: &'static str, name: &'static str) -> Result<Vec<Comparison>, 
     Ok(all)
 }
 
-/// Streams through all `proxies`; the first of them is ours.
+/// Streams through all `proxies`; the first is ours.
 fn compare<const PROXIES: usize>(
     flows: usize,
     target: &Target,
@@ -273,12 +272,12 @@ fn echo() -> Result<Vec<Comparison>, PeerError> {
     Ok(vec![compare_echo(target.address, proxies)?])
 }
 
-/// What each of `proxies` adds to round trips; the first of them is ours.
+/// Added round-trip time of each of `proxies`; the first is ours.
 fn compare_echo<const PROXIES: usize>(
     target: SocketAddr,
     proxies: [Proxy; PROXIES],
 ) -> Result<Comparison, PeerError> {
-    // Where a proxy seems to take less than no time, the machine has slowed down the way without it.
+    // Where a proxy's added time is negative, the machine has slowed down the way without it.
     let sample = |address| {
         for _ in 0..TRIES {
             let added = load::echo_added_p50_us(target, address, SAMPLE / 2).map_err(system)?;
@@ -299,7 +298,7 @@ fn compare_echo<const PROXIES: usize>(
     Ok(comparison(question, "µs", proxies, samples, bound))
 }
 
-/// Connections per second beside what is promised: 10,000.
+/// Connections per second, compared with the promised 10,000.
 fn connects() -> Result<Vec<Comparison>, PeerError> {
     const PROMISED_PER_S: f64 = 10_000.0;
     const CLIENTS: usize = 8;

@@ -1,5 +1,5 @@
-//! A map of sockets whose program hands what arrives at each to the other one of its flow, in the
-//! kernel (BPF_MAP_TYPE_SOCKHASH, BPF_SK_SKB_STREAM_VERDICT). Takes CAP_BPF and CAP_NET_ADMIN.
+//! A map of sockets whose program redirects data arriving at each to the other one of its flow, in the kernel
+//! (BPF_MAP_TYPE_SOCKHASH, BPF_SK_SKB_STREAM_VERDICT). Needs CAP_BPF and CAP_NET_ADMIN.
 
 use std::io;
 use std::net::TcpStream;
@@ -20,13 +20,13 @@ const SK_REDIRECT_HASH: i32 = 72;
 /// The most sockets of a map.
 const SOCKETS: u32 = 4096;
 
-/// Sockets by the cookie of the one whose bytes they send on.
+/// Sockets by the cookie of the socket whose bytes they forward.
 pub(crate) struct Sockmap {
     map: OwnedFd,
     _program: OwnedFd,
 }
 
-/// One instruction: operation, registers (destination, source), offset, immediate.
+/// One instruction: opcode, registers (destination, source), offset, immediate.
 fn instruction(operation: u8, destination: u8, source: u8, offset: i16, immediate: i32) -> [u8; 8] {
     let mut bytes = [operation, source << 4 | destination, 0, 0, 0, 0, 0, 0];
     bytes[2..4].copy_from_slice(&offset.to_ne_bytes());
@@ -36,7 +36,7 @@ fn instruction(operation: u8, destination: u8, source: u8, offset: i16, immediat
 
 impl Sockmap {
     pub(crate) fn new() -> io::Result<Sockmap> {
-        // Type, bytes of a key, bytes of a value, entries.
+        // Type, key size, value size, entries.
         let mut create = words(&[SOCKHASH, 8, 4, SOCKETS]);
         let map = descriptor(bpf(MAP_CREATE, &mut create)?);
         let program = [
@@ -70,7 +70,7 @@ impl Sockmap {
         })
     }
 
-    /// Has each of two sockets send what arrives at the other.
+    /// Connects two sockets so that each forwards what arrives at the other.
     pub(crate) fn join(&self, [a, b]: &[TcpStream; 2]) -> io::Result<()> {
         for (from, to) in [(a, b), (b, a)] {
             let key = socket_cookie(from)?;
@@ -91,9 +91,9 @@ fn words(words: &[u32]) -> Vec<u8> {
 
 #[allow(unsafe_code, reason = "bpf(2) has no safe wrapper")]
 fn bpf(command: i64, attributes: &mut Vec<u8>) -> io::Result<i32> {
-    // What is not given is 0, as the kernel wants it.
+    // The kernel requires unused attributes to be 0.
     attributes.resize(120, 0);
-    // SAFETY: the kernel reads `attributes` and what they point to, which outlives the call.
+    // SAFETY: the kernel reads `attributes` and the data that they point to, which outlives the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -110,6 +110,6 @@ fn bpf(command: i64, attributes: &mut Vec<u8>) -> io::Result<i32> {
 
 #[allow(unsafe_code, reason = "the kernel gave it as a number")]
 fn descriptor(number: i32) -> OwnedFd {
-    // SAFETY: bpf(2) has just opened it, and nobody else has it.
+    // SAFETY: bpf(2) has just opened it, and it has no other owner.
     unsafe { OwnedFd::from_raw_fd(number) }
 }

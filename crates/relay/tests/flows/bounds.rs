@@ -1,4 +1,4 @@
-//! What is bounded, and what happens at the bound.
+//! The limits, and what happens at them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -32,17 +32,17 @@ fn a_target_that_never_reads_holds_up_nobody_else() {
             other.write_all(b"x").unwrap();
             its_target.read_exact(&mut [0]).unwrap();
         }
-        // Nobody has to send it all.
+        // Not all of it has to be sent.
         client.shutdown(Shutdown::Both).unwrap();
         sender.join().unwrap().unwrap_err();
     });
-    // Whatever was taken until then is right.
+    // Data received until then is correct.
     let received = receive(&target, 1);
     received.end.unwrap();
     assert!(received.bytes > 1 << 20);
 }
 
-/// Flows that each thread tells of.
+/// Flows that each thread reports.
 const TOLD: usize = 256;
 
 #[test]
@@ -64,7 +64,7 @@ fn a_backlog_is_in_the_sums_and_not_hidden_by_flows_that_once_moved_more() {
     let (mut client, _target) = world.flow();
     let own = client.local_addr().unwrap();
     client.set_nonblocking(true).unwrap();
-    // Its target reads nothing, so it has moved less than any other one.
+    // Its target reads nothing, so it has moved less than any other.
     while client.write(&[7; 65_536]).is_ok() {}
     let is_it = |flow: &&FlowSnapshot| flow.client == own;
     let snapshot = world.until(|snapshot| {
@@ -96,7 +96,7 @@ fn where_slow_flows_have_all_memory_other_flows_go_on() {
                 client.shutdown(Shutdown::Write).unwrap();
             });
         }
-        // Their targets read nothing, and all that the relay may hold is theirs.
+        // Their targets read nothing, and they use up the relay's memory.
         let is_used_up = |memory_bytes_now| memory_bytes_now == memory_bytes;
         world.until(|snapshot| is_used_up(snapshot.memory_bytes) && snapshot.memory_refusals > 0);
         for (from, to, seed) in [(client, target, SLOW), (target, client, SLOW + 1)] {
@@ -134,7 +134,7 @@ fn memory_goes_back_after_a_burst() {
         let received = receive(&target, 1);
         assert_eq!(received.bytes, 8 << 20);
     });
-    // The flow is there still.
+    // The flow still exists.
     let snapshot = world.until(|snapshot| snapshot.memory_bytes == 0);
     assert!(
         snapshot.flows_now == 1 && snapshot.memory_bytes_max > 0,
@@ -163,7 +163,7 @@ fn clients_from_elsewhere_are_turned_away() {
     });
     assert_eq!(sees(world.at), ErrorKind::ConnectionReset);
     assert_eq!(world.snapshot().meter.turned_away, 1);
-    // The list can change.
+    // The list can be changed.
     let to = world.target.local_addr().unwrap().to_string();
     let mut listener = ListenerConfig::new("127.0.0.1:0", &to);
     listener.networks = Some(vec!["127.0.0.0/8".parse().unwrap()]);
@@ -198,7 +198,7 @@ fn a_reload_keeps_flows_and_moves_new_ones() {
     client.write_all(b"old").unwrap();
     target.read_exact(&mut [0; 3]).unwrap();
 
-    // What cannot be had changes nothing.
+    // Invalid settings change nothing.
     let bad = ListenerConfig::new("127.0.0.1:0", "nobody");
     world.relay.reload(&[bad]).unwrap_err();
     assert_eq!(world.relay.addresses().len(), 2);
@@ -267,15 +267,14 @@ fn a_listener_moves_in_two_steps() {
     client.write_all(b"old").unwrap();
     target.read_exact(&mut [0; 3]).unwrap();
 
-    // Nor can it stand beside one that it would take connections from.
+    // Nor can it coexist with a listener whose connections it would accept.
     let wide = ListenerConfig::new(&format!("0.0.0.0:{port}"), &to);
     let said = world.relay.reload(&[narrow, wide]).unwrap_err().to_string();
     assert!(said.contains(&format!("at 127.0.0.1:{port}")), "{said}");
     world.flow();
 }
 
-/// In a thread of its own, which has not the right to larger buffers than others, nor have those that
-/// it starts.
+/// In its own thread, without the privilege for larger buffers, which threads started there lack too.
 fn without_rights(test: impl FnOnce() + Send + 'static) {
     let tested = std::thread::spawn(|| {
         let mut rights = capabilities(None).unwrap();
@@ -293,7 +292,7 @@ fn buffers_that_the_machine_does_not_give_are_told_once() {
         let report: fn(&str) = |line| SAID.lock().unwrap().push(line.to_owned());
         let world = world_that_says(report, |config| {
             config.file.listener[0].flow.law = Some(Text(Law::Window));
-            // On loopback, what drains in that time is more than any buffer.
+            // On loopback, the data drained in that time exceeds any buffer.
             config.file.listener[0].flow.latency = Some(SomeTime(Duration::from_secs(3600)));
         });
         let mut flows: Vec<_> = (0..3).map(|_| world.flow()).collect();

@@ -1,4 +1,4 @@
-//! How flows end, and how they do not begin.
+//! How flows end, and how they fail to start.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -44,7 +44,7 @@ fn a_reset_comes_after_what_was_sent_before_it() {
             true => (client, target),
             false => (target, client),
         };
-        // What waits in the receiver's own queue is there whatever comes then.
+        // Data in the receiver's own queue stays readable.
         send(&resets, 3, 100_000).unwrap();
         while wansan_tcp::queues::unacked_bytes(&resets).unwrap() > 0 {
             std::thread::sleep(Duration::from_millis(1));
@@ -61,7 +61,7 @@ fn a_reset_comes_after_what_was_sent_before_it() {
 fn a_reset_that_answers_a_write_is_passed_on() {
     let world = world(|_| {});
     let (client, target) = world.flow();
-    // The client has sent all, and does not want what comes.
+    // The client has sent everything, and does not want the response.
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(receive(&target, 0).bytes, 0);
     drop(client);
@@ -93,7 +93,7 @@ fn a_refused_connection_is_a_reset() {
 
 #[test]
 fn an_unreachable_target_is_a_reset() {
-    // Nobody may connect to a broadcast address.
+    // Connecting to a broadcast address is not allowed.
     let relay = Relay::start(
         &config(ListenerConfig::new("127.0.0.1:0", "255.255.255.255:9")),
         REPORT,
@@ -105,7 +105,7 @@ fn an_unreachable_target_is_a_reset() {
 
 #[test]
 fn a_target_that_does_not_answer_is_a_reset_in_time() {
-    // A listener whose queue is full does not answer.
+    // A listener with a full queue does not answer.
     let listener = rustix::net::socket(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::STREAM,
@@ -130,7 +130,7 @@ fn a_target_that_does_not_answer_is_a_reset_in_time() {
 
 #[test]
 fn another_address_is_tried_when_the_first_does_not_answer() {
-    // Both addresses of localhost, of which only one has the target.
+    // Both addresses of localhost; the target listens on only one.
     let target = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = target.local_addr().unwrap().port();
     let relay = config(ListenerConfig::new(
@@ -152,7 +152,7 @@ fn a_client_that_goes_before_the_target_answers_takes_nothing_along() {
     }
     world.until(|snapshot| snapshot.meter.accepted == 50 && snapshot.flows_now == 0);
     let (mut client, mut target) = {
-        // What was connected for those that have gone is not this one's.
+        // Connections made for closed flows are not this one's.
         let mut client = TcpStream::connect(world.at).unwrap();
         client.write_all(b"mine").unwrap();
         let target = loop {

@@ -1,4 +1,4 @@
-//! Both ends of flows, and the relay between them.
+//! Both ends of flows, and a relay between them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use wansan_relay::{ListenerConfig, ProcessSettings, Relay, RelayFile, RelaySetti
 use wansan_settings::quantity::Size;
 use wansan_settings::usual;
 
-/// Longer than any machine takes for what these tests do.
+/// Longer than these tests take on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A relay in front of a target, and the place where it listens.
+/// A relay in front of a target, and its listen address.
 pub(crate) struct World {
     pub(crate) relay: Relay,
     pub(crate) at: SocketAddr,
@@ -36,15 +36,15 @@ pub(crate) fn config(listener: ListenerConfig) -> RelaySettings {
     }
 }
 
-/// What goes wrong is said among what the tests print.
+/// Prints problems in the test output.
 pub(crate) const REPORT: fn(&str) = |line| eprintln!("relay: {line}");
 
-/// A world whose settings are changed before it starts.
+/// A world with changed settings.
 pub(crate) fn world(change: impl FnOnce(&mut RelaySettings)) -> World {
     world_that_says(REPORT, change)
 }
 
-/// The same, of a relay that says with `report` what goes wrong.
+/// The same, with problems passed to `report`.
 pub(crate) fn world_that_says(report: fn(&str), change: impl FnOnce(&mut RelaySettings)) -> World {
     let target = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = target.local_addr().unwrap().to_string();
@@ -71,12 +71,12 @@ impl World {
         (client, target)
     }
 
-    /// What the relay has done.
+    /// The relay's snapshot.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.relay.observer().snapshot()
     }
 
-    /// Waits until what the relay has done is as it should be.
+    /// Waits until the snapshot `holds`.
     pub(crate) fn until(&self, holds: impl Fn(&Snapshot) -> bool) -> Snapshot {
         let began = Instant::now();
         loop {
@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-/// What a client sees that is not served. The reset may come while it connects, or later.
+/// The error that a refused client gets. The reset may arrive during connect, or later.
 pub(crate) fn sees(at: SocketAddr) -> ErrorKind {
     let seen = TcpStream::connect(at).and_then(|mut client| {
         client.set_read_timeout(Some(LONG))?;
@@ -105,7 +105,7 @@ pub(crate) fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-/// Bytes that only depend on a seed.
+/// Bytes that depend on a seed only.
 pub(crate) struct Content(Pcg64Mcg);
 
 impl Content {
@@ -115,7 +115,7 @@ impl Content {
 
     /// The next bytes.
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
-        // Drawn one by one, so that it does not matter how they are cut into pieces.
+        // Drawn one by one, so that the split into pieces does not matter.
         for byte in bytes {
             *byte = self.0.next_u32() as u8;
         }
@@ -136,27 +136,27 @@ pub(crate) fn send(mut to: &TcpStream, seed: u64, length: usize) -> io::Result<(
     Ok(())
 }
 
-/// What arrived before a stream ended.
+/// Data received before a stream ended.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// Bytes, all of them as they were sent.
+    /// Number of bytes, all as sent.
     pub(crate) bytes: usize,
-    /// How it ended: well with a FIN.
+    /// How it ended: `Ok` with a FIN.
     pub(crate) end: io::Result<()>,
 }
 
 /// Reads to the end, and compares every byte with the content.
 ///
 /// # Panics
-/// At the first byte that is another one.
+/// At the first byte that differs.
 pub(crate) fn receive(from: &TcpStream, seed: u64) -> Received {
     receive_while(from, seed, || true)
 }
 
-/// As [`receive`], for as long as somebody wants it.
+/// As [`receive`], while `wanted` holds.
 ///
 /// # Panics
-/// As [`receive`].
+/// As for [`receive`].
 pub(crate) fn receive_while(
     mut from: &TcpStream,
     seed: u64,

@@ -1,4 +1,4 @@
-//! What is carried.
+//! Forwarded data.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -16,7 +16,7 @@ use super::peer::{receive, send, world};
 
 const LENGTH: usize = 24 << 20;
 
-/// Sends much both ways at once.
+/// Sends much data both ways at once.
 fn both_ways(memory_bytes: usize, buffer_bytes: usize) -> wansan_relay::Snapshot {
     let world = world(|config| {
         config.process.memory = Size(memory_bytes as u64);
@@ -93,7 +93,7 @@ fn single_bytes_go_at_once() {
 
 #[test]
 fn a_client_that_sends_a_byte_now_and_then_is_served_beside_a_fast_one() {
-    // Longer in all than its peers may be silent, or leave what was sent unacknowledged.
+    // In total longer than the limits of silence, and of unacknowledged data.
     const PACE: Duration = Duration::from_millis(40);
     const PATIENCE: Duration = Duration::from_secs(1);
     let world = world(|config| {
@@ -112,7 +112,7 @@ fn a_client_that_sends_a_byte_now_and_then_is_served_beside_a_fast_one() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                // It fails when the test shuts it down.
+                // Fails when the test shuts it down.
                 let _ = send(&fast, 1, 1 << 16);
             }
         });
@@ -120,7 +120,7 @@ fn a_client_that_sends_a_byte_now_and_then_is_served_beside_a_fast_one() {
         for byte in 0..50 {
             std::thread::sleep(PACE);
             slow.write_all(&[byte]).unwrap();
-            // It does not wait for company.
+            // It is forwarded without waiting for more.
             let mut got = [0; 2];
             assert_eq!(target.read(&mut got).unwrap(), 1);
             assert_eq!(got[0], byte);
@@ -159,7 +159,7 @@ fn the_urgent_byte_stays_urgent_and_in_its_place() {
             let mut got = vec![0; before.len()];
             target.read_exact(&mut got).unwrap();
             assert_eq!(got, before);
-            // The byte is known to be urgent when it comes, or before.
+            // The urgent mark arrives with the byte, or before it.
             let mut byte = [0];
             while target.peek(&mut byte).unwrap() == 0 {}
             assert!(is_at_urgent_byte(&target).unwrap(), "round {round}");
