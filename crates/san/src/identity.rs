@@ -1,4 +1,4 @@
-//! What tells a logical unit from others.
+//! The identity of a logical unit.
 
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
@@ -11,7 +11,7 @@ use crate::initiator::InitiatorError;
 use crate::load::{command, data};
 use crate::sessions::Execute;
 
-/// Room for the longest page that any unit is known to have, in bytes.
+/// Room for the longest known page, in bytes.
 const PAGE_BYTES: u16 = 1024;
 
 /// The VPD pages to request; the page code identifies the command.
@@ -20,13 +20,13 @@ const PAGES: [u8; 2] = [vpd::IDENTIFICATION, vpd::SERIAL_NUMBER];
 /// More unit attentions than a target queues.
 pub(crate) const MOST_ATTENTIONS: usize = 8;
 
-/// The command that asks for the capacity.
+/// The tag of the command that reads the capacity.
 const CAPACITY: u64 = u64::MAX;
-/// What it is answered with, in bytes.
+/// Bytes of its response.
 const CAPACITY_BYTES: u32 = 32;
 
-/// What tells a logical unit from others: its designators (VPD page 83h), its serial number (80h) and its size. A unit may
-/// have neither of the first two.
+/// The identity of a logical unit: its designators (VPD page 83h), serial number (80h) and size. A unit may lack either
+/// of the first two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitIdentity {
     names: Vec<Vec<u8>>,
@@ -35,7 +35,7 @@ pub struct UnitIdentity {
 }
 
 impl UnitIdentity {
-    /// Asks the unit at `lun`, whose capacity is known.
+    /// Reads the identity of the unit at `lun`, whose capacity is known.
     ///
     /// # Errors
     /// The session failed.
@@ -59,9 +59,9 @@ impl UnitIdentity {
         self.serial.as_deref().unwrap_or_default()
     }
 
-    /// Whether it is the same unit as the `known` one, which may have been made larger meanwhile: they share a designator,
-    /// and one of each type that both have; where one has none, as it has not answered for them, the serial number. A T10
-    /// vendor ID alone may be that of all units of a vendor.
+    /// Whether it is the same unit as the `known` one, which may have grown meanwhile: they share a designator, and one
+    /// of each type that both have; where one has none because it did not answer, the serial number. A T10 vendor ID
+    /// alone may be common to all units of a vendor.
     #[must_use]
     pub fn is(&self, known: &UnitIdentity) -> bool {
         let is_called_so = match (self.names.is_empty(), known.names.is_empty()) {
@@ -85,23 +85,23 @@ impl UnitIdentity {
     }
 }
 
-/// What a unit says of itself and of the port that it was asked through.
+/// A unit's answers about itself and about the port used.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     names: Vec<Vec<u8>>,
     serial: Option<Vec<u8>>,
     capacity: Option<Capacity>,
-    /// Why the capacity is not known.
+    /// Why the capacity is unknown.
     problem: Option<String>,
     /// The target port group of the port.
     pub(crate) port_group: Option<u16>,
 }
 
 impl Answers {
-    /// How many commands ask for all of it.
+    /// Number of commands that read all of it.
     pub(crate) const COMMANDS: usize = PAGES.len() + 1;
 
-    /// Those commands, which may be carried out in any order.
+    /// Those commands; they may execute in any order.
     pub(crate) fn commands(lun: Lun) -> impl Iterator<Item = Command> {
         let capacity = command(
             lun,
@@ -119,8 +119,8 @@ impl Answers {
         command(lun, cdb, transfer, page.into())
     }
 
-    /// Takes in the answer to one of them; whether that is a unit attention, and the command is to be given again. What a
-    /// unit does not answer stays unknown.
+    /// Takes the response to one of them; returns whether it is a unit attention, and the command must be repeated.
+    /// Unanswered properties stay unknown.
     pub(crate) fn take(&mut self, done: Completion) -> bool {
         let sense = done.outcome.as_ref().ok();
         let sense = sense.and_then(|answer| Sense::parse(&answer.sense).ok());
@@ -144,7 +144,7 @@ impl Answers {
         false
     }
 
-    /// Asks the unit at `lun` for its names. Pending unit attentions are cleared first.
+    /// Reads the names of the unit at `lun`. Clears pending unit attentions first.
     ///
     /// # Errors
     /// The session failed.
@@ -161,7 +161,7 @@ impl Answers {
         Ok(answers)
     }
 
-    /// The unit, which is of that size.
+    /// The identity of a unit of that size.
     pub(crate) fn of(self, capacity: Capacity) -> UnitIdentity {
         UnitIdentity {
             names: self.names,
@@ -170,10 +170,10 @@ impl Answers {
         }
     }
 
-    /// The unit.
+    /// The identity.
     ///
     /// # Errors
-    /// Why it does not say how large it is.
+    /// Why the unit does not report its size.
     pub(crate) fn identity(mut self) -> Result<UnitIdentity, String> {
         match (self.capacity, self.problem.take()) {
             (Some(capacity), _) => Ok(self.of(capacity)),
@@ -184,7 +184,7 @@ impl Answers {
     }
 }
 
-/// The data of a read that has succeeded, as far as it came.
+/// The received data of a successful read.
 fn answer(done: Completion) -> Option<Vec<u8>> {
     let status = done.outcome.as_ref().ok()?.status;
     (status == ScsiStatus::Good).then(|| data(done))?
@@ -194,7 +194,7 @@ fn answer(done: Completion) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Designators, each with its type ahead.
+    /// Designators, each preceded by its type.
     fn unit(names: &[&[u8]], serial: &[u8], blocks: u64) -> UnitIdentity {
         let names = names.iter().map(|name| name.to_vec()).collect();
         let serial = (!serial.is_empty()).then(|| serial.to_vec());

@@ -52,10 +52,10 @@ pub struct InitiatorConfig {
     /// The route of each connection of the session; empty for one connection to the portal of the
     /// URL.
     pub routes: Vec<Route>,
-    /// Each route has a session of its own, instead of a connection of one session; with no routes, each portal that the
-    /// target lists has.
+    /// Each route has its own session, instead of a connection of one session; without routes, each portal that the
+    /// target lists has one.
     pub multipath: bool,
-    /// Each session registers with the unit, and they reserve it. Then each route has a session of its own, too.
+    /// Each session registers with the unit, and together they reserve it. Then each route has its own session, too.
     pub reservation: Option<Reservation>,
     /// How commands are distributed over the connections.
     pub schedule: Schedule,
@@ -80,28 +80,28 @@ pub struct InitiatorConfig {
 #[derive(Debug)]
 pub struct Initiator {
     to: Destination,
-    /// Stands between the caller and the session.
+    /// Between the caller and the session.
     splitter: Splitter,
     session: Session,
-    /// The sockets, each at the place of its connection.
+    /// The sockets, by the index of their connection.
     sockets: Vec<Socket>,
     recovery: Recovery,
-    /// The unit that it is for, if that is known.
+    /// The unit of the session, if known.
     unit: Option<KnownUnit>,
     has_told_other_unit: bool,
     trace: Recorder,
     next_tcp_sample: Instant,
-    /// When silent connections are looked after again.
+    /// When to check silent connections again.
     next_look: Instant,
-    /// The session is being left: what fails now is not set up again.
+    /// The session is being logged out: failed connections are not set up again.
     is_leaving: bool,
-    /// The session has ended: what would still be sent in it completes as what was.
+    /// The session has ended: unsent commands complete as failed.
     has_ended: bool,
     /// Ends a wait when it becomes readable.
     waker: Option<OwnedFd>,
 }
 
-/// Something failed: the connection at a place, or all of them.
+/// A failure of the connection at an index, or of all.
 #[derive(Debug)]
 struct Broken {
     place: Option<usize>,
@@ -117,25 +117,25 @@ impl Broken {
     }
 }
 
-/// The longest that one wait in the kernel lasts, so that silence is noticed.
+/// The longest wait in the kernel, so that silent connections are noticed.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Bounds of what is read at once: system calls that bring less cost more than they gain, and
-/// larger ones fill more of the processor's cache than they save.
+/// Bounds of one read: system calls for fewer bytes cost more than they gain, and larger ones displace more of the
+/// processor's cache than they save.
 const LEAST_READ_BYTES: usize = 32 << 10;
 const MOST_READ_BYTES: usize = 64 << 10;
 
-/// How long a blocking read waits. Deadlines that are nearer are waited for exactly.
+/// Longest wait of a blocking read. Nearer deadlines are waited for exactly.
 const BLOCKING_WAIT: Duration = Duration::from_millis(20);
-/// What a target may take to end the connections of a session that has been logged out; one that
-/// leaves it to the initiator costs this once.
+/// How long a target may take to close the connections of a logged-out session; one that leaves it to the initiator
+/// costs this once.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Initiator {
     /// Connects and logs in to the target that `url` names. Records go to `trace`.
     ///
     /// # Errors
-    /// [`InitiatorError`] says what failed.
+    /// [`InitiatorError`], by what failed.
     pub fn connect(
         url: &IscsiUrl,
         config: &InitiatorConfig,
@@ -144,7 +144,7 @@ impl Initiator {
         login::connect(url, config, trace)
     }
 
-    /// An initiator over connections that have logged in.
+    /// An initiator over logged-in connections.
     fn over(session: Session, sockets: Vec<Socket>, to: Destination, trace: Recorder) -> Initiator {
         let now = clock::now();
         let mut initiator = Initiator {
@@ -166,8 +166,8 @@ impl Initiator {
         initiator
     }
 
-    /// From now on, a session that takes this one's place has to lead to LUN `number` as it is known; else nothing is resent
-    /// in it.
+    /// From now on, a session that replaces this one must lead to LUN `number` with this identity; otherwise nothing is
+    /// resent in it.
     pub(crate) fn expect_unit(&mut self, number: u16, at: Lun, identity: UnitIdentity) {
         self.unit = Some(KnownUnit {
             number,
@@ -176,7 +176,7 @@ impl Initiator {
         });
     }
 
-    /// That the session is not recovered because the unit is another one; once for each outage.
+    /// Returns, once per outage, that the session is not recovered because the unit is another one.
     pub(crate) fn poll_other_unit(&mut self) -> Option<RouteEvent> {
         let failure = self.recovery.last_failure();
         let other = failure.filter(|failure| matches!(failure, InitiatorError::OtherUnit { .. }));
@@ -186,7 +186,7 @@ impl Initiator {
         Some(RouteEvent::Down { route, why })
     }
 
-    /// Begins what is to be known of sockets that are new.
+    /// Starts records and stamps of new sockets.
     fn look_at_new_lines(&mut self, now: Instant) {
         let (id, keys) = (self.session.id(), *self.session.parameters());
         for (socket, connection) in self.sockets.iter_mut().zip(self.session.connections()) {
@@ -208,7 +208,7 @@ impl Initiator {
         routes.map(|resolved| resolved.route.clone()).collect()
     }
 
-    /// How many connections are up, and of how many.
+    /// Number of connections that are up, and in total.
     #[must_use]
     pub fn connections(&self) -> (usize, usize) {
         (self.sockets.len(), self.to.routes.len())
@@ -236,14 +236,14 @@ impl Initiator {
         self.recovery.cut_off(now)
     }
 
-    /// Timeout of one recovery attempt; it grows with the round-trip time.
+    /// Timeout of one recovery attempt; grows with the round-trip time.
     #[must_use]
     pub fn attempt(&self) -> Duration {
         attempt_time(self.to.round_trip)
     }
 
-    /// The shortest round-trip time that TCP has seen on the session's first connection, in ns; 0
-    /// when the kernel does not say.
+    /// The minimum round-trip time of the session's first connection by TCP, in ns; 0 when the kernel does not report
+    /// it.
     #[must_use]
     pub fn min_rtt_ns(&self) -> u64 {
         let first = self
@@ -277,7 +277,7 @@ impl Initiator {
         }
     }
 
-    /// Hands over the parts of writes that the session may have.
+    /// Submits the parts of writes that the session has room for.
     fn hand_over(&mut self, now: Instant) {
         while let Some(part) = self.splitter.poll_command() {
             self.enqueue(part, now);
@@ -293,8 +293,8 @@ impl Initiator {
             .expect("the session was made for as many tasks as the splitter gives it");
     }
 
-    /// From now on [`Initiator::turn`] also returns when `waker` is readable. An epoll instance has it wait for
-    /// all that a caller waits for.
+    /// From now on [`Initiator::turn`] also returns when `waker` is readable. With an epoll instance it waits for
+    /// everything that the caller waits for.
     pub fn wake_by(&mut self, waker: OwnedFd) {
         self.waker = Some(waker);
     }
@@ -304,8 +304,8 @@ impl Initiator {
         self.session.poll_event()
     }
 
-    /// Sends what may be sent, waits for input until `deadline`, and handles it. A session that has
-    /// lost its connections is recovered meanwhile, over as many turns as that takes.
+    /// Sends pending PDUs, waits for input until `deadline`, and handles it. Recovers a session that has lost its
+    /// connections meanwhile, over as many turns as that takes.
     ///
     /// # Errors
     /// The session has ended; its tasks complete with an error.
@@ -317,10 +317,10 @@ impl Initiator {
         turned
     }
 
-    /// The first half of a turn, for a caller that waits for several sessions at once: sends what may be sent.
+    /// First half of a turn, for a caller that waits for several sessions at once: sends pending PDUs.
     ///
     /// # Errors
-    /// As [`Initiator::turn`].
+    /// As for [`Initiator::turn`].
     pub(crate) fn send(&mut self) -> Result<(), InitiatorError> {
         let now = clock::now();
         let sent = self.flush(now);
@@ -328,16 +328,15 @@ impl Initiator {
         self.or_end(sent)
     }
 
-    /// What is waited for between the halves of a turn, of a session with one connection.
+    /// What to poll between the halves of a turn, for a session with one connection.
     pub(crate) fn awaited(&self) -> PollFd<'_> {
         self.sockets[0].awaited()
     }
 
-    /// The second half: reads what has come, if anything has, and looks whether the connection has been silent for too
-    /// long.
+    /// The second half: reads available input, and checks whether the connection has been silent for too long.
     ///
     /// # Errors
-    /// As [`Initiator::turn`].
+    /// As for [`Initiator::turn`].
     pub(crate) fn receive_if(&mut self, is_ready: bool) -> Result<(), InitiatorError> {
         let received = match is_ready {
             true => self.receive(0, RecvFlags::DONTWAIT),
@@ -354,17 +353,17 @@ impl Initiator {
         done
     }
 
-    /// When TCP_INFO is to be recorded next, while commands are under way.
+    /// When to record TCP_INFO next, while commands are outstanding.
     pub(crate) fn samples_at(&self) -> Option<Instant> {
         let samples = self.trace.tcp.is_kept() && self.session.in_flight() > 0;
         samples.then_some(self.next_tcp_sample)
     }
 
-    /// Asks the target for a sign of life if it owes nothing: else a connection that is lost while nothing is under way
-    /// is only noticed by the next command.
+    /// Pings the target if no response is outstanding: otherwise a connection lost while idle is only noticed by the
+    /// next command.
     pub(crate) fn ping_if_idle(&mut self) {
         if self.session.in_flight() == 0 {
-            // With as many requests outstanding as it takes, it owes answers.
+            // With as many requests outstanding as the session takes, responses are due anyway.
             let _ = self.session.ping(clock::now(), &mut self.trace);
         }
     }
@@ -375,12 +374,12 @@ impl Initiator {
         self.session.end(clock::now(), &mut self.trace);
     }
 
-    /// The timeout of a logout from now on.
+    /// Sets the timeout of a logout.
     pub(crate) fn be_patient(&mut self, patience: Duration) {
         self.to.config.patience = patience;
     }
 
-    /// Records to `trace` from now on, as if the session had begun now.
+    /// Records to `trace` from now on, as if the session began now.
     pub(crate) fn record_to(&mut self, trace: Recorder) {
         self.trace = trace;
         for socket in &mut self.sockets {
@@ -389,8 +388,7 @@ impl Initiator {
         self.look_at_new_lines(clock::now());
     }
 
-    /// Resets the connections of a session that is lost, so that the kernel sends nothing of it any more. Returns the
-    /// records.
+    /// Resets the connections of a lost session, so that the kernel sends nothing of it any more. Returns the records.
     pub(crate) fn abort(mut self) -> Recorder {
         for socket in self.sockets.drain(..) {
             socket.abort(&mut self.trace);
@@ -398,7 +396,7 @@ impl Initiator {
         self.trace
     }
 
-    /// Where its connections go, as far as the target has moved.
+    /// The destination of its connections, after redirections.
     pub(crate) fn destination(&self) -> &Destination {
         &self.to
     }
@@ -444,10 +442,10 @@ impl Initiator {
         let left = deadline.since(clock::now()).min(LONGEST_WAIT);
         let is_alone = self.sockets.len() == 1 && self.recovery.is_idle() && self.waker.is_none();
         if is_alone && !self.sockets[0].is_blocked && left > BLOCKING_WAIT {
-            // Nothing but an answer can be next: waiting for it and reading it is one system call.
+            // Only a response can come next: one system call waits for it and reads it.
             return self.receive(0, RecvFlags::empty());
         }
-        // Nothing changes while nothing is under way.
+        // Nothing changes while no command is outstanding.
         let left = match self.samples_at() {
             Some(next) => left.min(next.since(clock::now())),
             None => left,
@@ -460,7 +458,7 @@ impl Initiator {
         self.receive(0, RecvFlags::DONTWAIT)
     }
 
-    /// Goes on without the connection, or without the session, if the caller has the patience.
+    /// Continues without the connection, or without the session, if recovery is enabled.
     fn lose(&mut self, broken: Broken) -> Result<(), InitiatorError> {
         let Broken { place, error } = broken;
         let is_patient = !self.to.config.replacement_timeout.is_zero() && !self.is_leaving;
@@ -484,7 +482,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// Sends until nothing is left or no socket takes more.
+    /// Sends until nothing is left or no socket accepts more.
     fn flush(&mut self, now: Instant) -> Result<(), Broken> {
         if self.session.needs_acknowledged() {
             self.ask_what_was_acknowledged(now);
@@ -506,11 +504,11 @@ impl Initiator {
         }
     }
 
-    /// Has the session know what the target's TCP has of each connection's stream.
+    /// Tells the session how much of each connection's stream the target's TCP has acknowledged.
     fn ask_what_was_acknowledged(&mut self, now: Instant) {
         for (place, socket) in self.sockets.iter().enumerate() {
             let connection = self.session.connections().get(place);
-            // A kernel that does not say leaves the statuses.
+            // If the kernel does not report it, only SCSI statuses show progress.
             if let (Some(connection), Ok(unacked_bytes)) =
                 (connection, queues::unacked_bytes(&socket.stream))
             {
@@ -520,7 +518,7 @@ impl Initiator {
         }
     }
 
-    /// Waits for all sockets at once, at most `left`, and reads from those that have something.
+    /// Waits for all sockets at once, at most `left`, and reads from those with input.
     fn wait_for_any(&mut self, left: Duration) -> Result<(), Broken> {
         let now = clock::now();
         let left = left.min(self.recovery.wakes_at::<Dials<'_>>().since(now));
@@ -540,8 +538,8 @@ impl Initiator {
         self.look_after_silent_ones()
     }
 
-    /// Reads what has come on the connection at `place`; without DONTWAIT it waits for something,
-    /// [`BLOCKING_WAIT`] at most.
+    /// Reads available input of the connection at `place`; without DONTWAIT it waits for input, at most
+    /// [`BLOCKING_WAIT`].
     fn receive(&mut self, place: usize, flags: RecvFlags) -> Result<(), Broken> {
         let most_bytes = self.most_read_bytes();
         let socket = &mut self.sockets[place];
@@ -559,8 +557,8 @@ impl Initiator {
         })
     }
 
-    /// Pings connections that owe an answer and have been silent, and gives up one that has been
-    /// for too long. To be called when all that has come was read.
+    /// Pings silent connections with responses outstanding, and drops one that has been silent for too long. Call it
+    /// after all available input was read.
     fn look_after_silent_ones(&mut self) -> Result<(), Broken> {
         let now = clock::now();
         if now < self.next_look || self.is_leaving {
@@ -570,7 +568,7 @@ impl Initiator {
             return Ok(());
         }
         self.look_at_tcp(now);
-        // Only what TCP has not heard of either is lost.
+        // A connection is lost only if TCP has not heard from the target either.
         match self.keep_alive(now) {
             Ok(()) => Ok(()),
             Err(place) => Err(Broken::at(place)(InitiatorError::Silent {
@@ -591,9 +589,9 @@ impl Initiator {
         }
     }
 
-    /// How much is read at once: a part of what is under way, so that new commands go out while
-    /// answers are still to be read. An initiator that reads all there is before it sends
-    /// anything takes turns with its target, and one of the two always waits.
+    /// Bytes of one read: a part of the outstanding data, so that new commands are sent while responses are still being
+    /// read. An initiator that reads everything before it sends alternates with its target, and one of the two always
+    /// waits.
     fn most_read_bytes(&self) -> usize {
         let part = usize::try_from(self.session.awaited_bytes() / 4);
         part.unwrap_or(usize::MAX)
@@ -616,7 +614,7 @@ impl Initiator {
     /// load; no other command may be outstanding.
     ///
     /// # Errors
-    /// As [`Initiator::turn`].
+    /// As for [`Initiator::turn`].
     ///
     /// # Panics
     /// If the session's queue is full, which is impossible without other commands.
@@ -624,7 +622,7 @@ impl Initiator {
         self.execute_until(command, Instant::FAR_FUTURE)
     }
 
-    /// The same, but fails at `deadline`; then the session is of no use any more.
+    /// The same, but fails at `deadline`; the session is unusable then.
     pub(crate) fn execute_until(
         &mut self,
         command: Command,
@@ -643,7 +641,7 @@ impl Initiator {
         }
     }
 
-    /// It has not answered in its time.
+    /// The error of a session that did not respond in time.
     pub(crate) fn is_slow(&self) -> InitiatorError {
         InitiatorError::Slow {
             portal: self.to.portal(),
@@ -672,10 +670,9 @@ impl Initiator {
         self.into_records()
     }
 
-    /// Waits until nothing is on its way but on the connection that the logout will take: to the
-    /// target, connections that come back may be part of the session already, and what it finds on
-    /// one after the logout, such as the acknowledgement of data, has LIO's kernel (Linux 6.1) end it
-    /// at once and panic as it walks through the others.
+    /// Waits until only the connection of the logout has data in flight: the target may already count recovered
+    /// connections as part of the session, and data that arrives on one after the logout, such as acknowledgements,
+    /// makes LIO's kernel (Linux 6.1) close it at once and panic as it walks the others.
     fn settle(&mut self, deadline: Instant) {
         let mut has_asked = false;
         while !self.sockets.is_empty() && clock::now() < deadline {
@@ -695,9 +692,9 @@ impl Initiator {
         }
     }
 
-    /// Lets the target end the connections of a session that has been logged out, one after another if
-    /// there are several. Ended all at once by us, they would go all at once there too, where LIO's
-    /// kernel (Linux 6.1) panics as it walks through them.
+    /// Lets the target close the connections of a logged-out session, one after another if there are several. If we
+    /// closed them all at once, they would end at once there too, where LIO's kernel (Linux 6.1) panics as it walks
+    /// them.
     fn await_ends(&self, deadline: Instant) {
         if self.sockets.len() > 1 {
             let deadline = deadline.min(clock::now() + FAREWELL);
@@ -707,7 +704,7 @@ impl Initiator {
         }
     }
 
-    /// The records of a session that has failed.
+    /// The records of a failed session.
     #[must_use]
     pub fn into_records(mut self) -> Recorder {
         for socket in &mut self.sockets {
@@ -728,7 +725,7 @@ fn wait(fds: &mut [PollFd<'_>], left: Duration) -> Result<(), Broken> {
     }
 }
 
-/// As the kernel takes it.
+/// In the kernel's format.
 pub(crate) fn timespec(left: Duration) -> Timespec {
     Timespec::try_from(left).unwrap_or(Timespec {
         tv_sec: i64::MAX,

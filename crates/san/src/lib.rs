@@ -1,14 +1,14 @@
-//! Drivers: sockets, threads, files and clocks around the pure machines.
+//! Drivers: sockets, threads, files and clocks around the pure state machines.
 //!
 //! - [`store`]: backing stores of logical units;
 //! - [`target`]: the target server;
 //! - [`initiator`]: the initiator client;
 //! - [`multipath`]: sessions with one unit over several routes; [`sessions`]: one session or several;
-//! - [`reservation`]: a unit that is reserved for this host; [`identity`]: what tells units from each other;
-//! - [`load`]: the load generator on top of it;
-//! - [`settings`]: what programs of both ends are asked to do;
+//! - [`reservation`]: reserving a unit for this host; [`identity`]: the identity of units;
+//! - [`load`]: the load generator;
+//! - [`settings`]: settings of the programs at both ends;
 //! - [`url`]: iSCSI URLs;
-//! - [`secret_file`]: where CHAP secrets come from.
+//! - [`secret_file`]: reading CHAP secrets.
 
 pub mod identity;
 pub mod initiator;

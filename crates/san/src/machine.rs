@@ -1,6 +1,6 @@
-//! Facts of this machine.
+//! Properties of this machine.
 
-/// Bytes of memory that it has.
+/// Memory of the machine, in bytes.
 pub(crate) fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram as u64 * u64::from(machine.mem_unit.max(1))

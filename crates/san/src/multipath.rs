@@ -1,8 +1,8 @@
 //! Several sessions with one logical unit, one over each route, and one queue above them.
 //!
-//! Each command goes to the session in which it is expected to be done first ([`wansan_multipath`]). What a lost
-//! session had not answered goes to the others, and the target is made to end the lost one, over a route that is up,
-//! where its writes could still be carried out after later ones.
+//! Each command goes to the session that is expected to complete it first ([`wansan_multipath`]). Commands that a lost
+//! session had not answered go to the others, and the target is made to end the lost session, over a route that is up,
+//! where it could still execute the session's writes after later ones.
 
 mod begin;
 mod errand;
@@ -32,27 +32,27 @@ use crate::initiator::{
 use crate::reservation::{Claim, Reservation};
 use crate::url::IscsiUrl;
 
-/// How long segments of a connection that was reset may still arrive, the maximum segment lifetime (RFC 9293 §3.4.1).
+/// How long segments of a reset connection may still arrive: the maximum segment lifetime (RFC 9293 §3.4.1).
 const SEGMENT_LIFETIME: Duration = Duration::from_secs(120);
 
-/// How often a route on which nothing is under way is pinged.
+/// How often an idle route is pinged.
 const IDLE_PING: Duration = Duration::from_secs(5);
 
-/// What has happened to a route.
+/// An event of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteEvent {
-    /// Its session is lost, and why.
+    /// Its session was lost.
     Lost {
         /// The route.
         route: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// It cannot be used, and why; told again only when the reason is another one.
+    /// It cannot be used; reported again only when the reason changes.
     Down {
         /// The route.
         route: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// It is up again.
@@ -60,11 +60,11 @@ pub enum RouteEvent {
         /// The route.
         route: String,
     },
-    /// The unit has said something by a unit attention, to a command that was none of the caller's.
+    /// A unit attention, received by a command that is not the caller's.
     Attention {
         /// The route.
         route: String,
-        /// What.
+        /// The additional sense code.
         additional: AdditionalSense,
     },
 }
@@ -82,7 +82,7 @@ impl fmt::Display for RouteEvent {
     }
 }
 
-/// Sessions with one unit over several routes. The caller's thread does all the work but logging in again.
+/// Sessions with one unit over several routes. The caller's thread does all the work except logging in again.
 #[derive(Debug)]
 pub struct MultipathSession {
     target: String,
@@ -93,14 +93,14 @@ pub struct MultipathSession {
     paths: Vec<Path>,
     errands: Errands,
     events: VecDeque<RouteEvent>,
-    /// Since when no route has been up, and why the last one was lost.
+    /// Since when all routes have been down, and why the last one was lost.
     down: Option<(Instant, InitiatorError)>,
-    /// Another host has taken the unit over: no session may be used any more.
+    /// Another host has preempted the unit: no session may be used any more.
     preempted: Option<InitiatorError>,
     /// Why the last attempt to log in failed.
     last_failure: Option<InitiatorError>,
     totals: Recoveries,
-    /// When idle routes are pinged next.
+    /// When to ping idle routes next.
     next_ping: Instant,
     waker: Option<OwnedFd>,
 }
@@ -109,13 +109,13 @@ pub struct MultipathSession {
 struct Settings {
     patience: Duration,
     replacement_timeout: Duration,
-    /// What the sessions have registered with the unit, if they have and have not left it.
+    /// The reservation that the sessions have registered for, unless released.
     reservation: Option<Reservation>,
 }
 
 impl MultipathSession {
-    /// Logs in over all routes of `config`; over all portals that the target lists, where it has none. Those that do not
-    /// come up in time are tried again later. Records are kept in at most `budget_bytes`.
+    /// Logs in over all routes of `config`, or, without routes, over all portals that the target lists. Those that do
+    /// not come up in time are retried later. Records are kept in at most `budget_bytes`.
     ///
     /// # Errors
     /// No route comes up, or two lead to different units.
@@ -172,7 +172,7 @@ impl MultipathSession {
         Ok(several)
     }
 
-    /// Queues a command. Its CDB and data tell which blocks it is about: it must be one for this unit, or for none.
+    /// Queues a command. Its blocks are derived from its CDB and data: it must address this unit, or none.
     ///
     /// # Errors
     /// [`Full`] returns the command: take completions first.
@@ -180,12 +180,12 @@ impl MultipathSession {
         self.requests.submit(command, now)
     }
 
-    /// The next completion, and the session that brought it.
+    /// The next completion, and its session.
     pub fn poll_completion(&mut self) -> Option<(SessionId, Completion)> {
         self.requests.poll_done()
     }
 
-    /// The next of what has happened to routes.
+    /// The next event of a route.
     pub fn poll_event(&mut self) -> Option<RouteEvent> {
         self.events.pop_front()
     }
@@ -195,20 +195,20 @@ impl MultipathSession {
         self.waker = Some(waker);
     }
 
-    /// How long no route has been up; zero while one is.
+    /// How long all routes have been down; zero while one is up.
     #[must_use]
     pub fn cut_off(&self, now: Instant) -> Duration {
         let since = self.down.as_ref().map(|(since, _)| *since);
         since.map_or(Duration::ZERO, |since| now - since)
     }
 
-    /// Losses of sessions, each of which the others or a new one made good, and the time without any.
+    /// Session losses recovered by other sessions or a new one, and the time without any session.
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {
         self.totals
     }
 
-    /// The longest that an attempt to log in again takes on any route that is up.
+    /// The longest timeout of a new login on any route that is up.
     #[must_use]
     pub fn attempt(&self) -> Duration {
         let each = self.paths.iter().filter_map(Path::up);
@@ -216,14 +216,14 @@ impl MultipathSession {
         longest.unwrap_or(self.config.patience)
     }
 
-    /// The routes, as they were given or the target has listed them.
+    /// The routes, as given or as listed by the target.
     #[must_use]
     pub fn routes(&self) -> Vec<Route> {
         let paths = self.paths.iter();
         paths.map(|path| path.to.routes[0].route.clone()).collect()
     }
 
-    /// How many routes are up, and of how many.
+    /// Number of routes that are up, and in total.
     #[must_use]
     pub fn connections(&self) -> (usize, usize) {
         let up = self.paths.iter().filter_map(Path::up).count();
@@ -238,8 +238,7 @@ impl MultipathSession {
             .collect()
     }
 
-    /// Sends what may be sent, waits for input until `deadline`, and handles it. Routes that are lost are tried again
-    /// meanwhile.
+    /// Sends pending PDUs, waits for input until `deadline`, and handles it. Retries lost routes meanwhile.
     ///
     /// # Errors
     /// No route has come back in time; all commands complete with an error.
@@ -291,7 +290,7 @@ impl MultipathSession {
         }
     }
 
-    /// Sends in all sessions; whether none was lost.
+    /// Sends in all sessions; returns whether none was lost.
     fn send(&mut self) -> bool {
         let mut are_up = true;
         for place in 0..self.paths.len() {
@@ -304,7 +303,8 @@ impl MultipathSession {
         are_up
     }
 
-    /// Waits for any session, an errand or the waker; the places of routes that are up, and whether they have something.
+    /// Waits for any session, an errand or the waker; returns the indices of routes that are up, and whether they have
+    /// input.
     fn wait(&self, deadline: Instant) -> Result<Vec<(usize, bool)>, InitiatorError> {
         let now = clock::now();
         let left = match self.requests.has_done() {
@@ -333,7 +333,7 @@ impl MultipathSession {
         Ok(places.zip(fds.iter().map(has_input)).collect())
     }
 
-    /// When there is something to be done though nothing comes.
+    /// When there is work to do even without input.
     fn wakes_at(&self) -> Instant {
         let errands = self.paths.iter().filter_map(|path| match &path.state {
             // Not for `expires_at`: it may have passed while only another route can end the session.
@@ -347,7 +347,7 @@ impl MultipathSession {
         all.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Reads in the session at `place`, and takes what it has completed.
+    /// Reads in the session at `place`, and takes its completions.
     fn receive(&mut self, place: usize, is_ready: bool) {
         let Some(initiator) = self.paths[place].up_mut() else {
             return;
@@ -360,10 +360,10 @@ impl MultipathSession {
         }
     }
 
-    /// Takes what the session at `place` has completed.
+    /// Takes the completions of the session at `place`.
     ///
     /// # Errors
-    /// The unit cannot be accessed through it any more.
+    /// The unit can no longer be accessed through it.
     fn take_completions(&mut self, place: usize) -> Result<(), InitiatorError> {
         let routes = self.paths.len();
         let State::Up(initiator) = &mut self.paths[place].state else {
@@ -394,7 +394,7 @@ impl MultipathSession {
         taken
     }
 
-    /// Why the unit cannot be accessed through the session at `place` any more.
+    /// Why the unit can no longer be accessed through the session at `place`.
     fn denied(&self, place: usize, denied: Denied) -> InitiatorError {
         let (lun, portal) = (self.lun, self.paths[place].to.portal());
         match denied {
@@ -403,12 +403,12 @@ impl MultipathSession {
                 portal,
                 problem: "the state of its target port group has changed".to_owned(),
             },
-            // The login finds out whether another host has the unit.
+            // The login detects whether another host holds the unit.
             Denied::Registration => InitiatorError::Unregistered { lun, portal },
         }
     }
 
-    /// Goes on without the session at `place`.
+    /// Continues without the session at `place`.
     fn lose(&mut self, place: usize, error: InitiatorError) {
         self.retire(place, error.may_come_back());
         self.totals.sessions += 1;
@@ -419,14 +419,14 @@ impl MultipathSession {
         }
     }
 
-    /// Ends the session at `place`, if it is up, and takes back what it has not answered.
+    /// Ends the session at `place`, if it is up, and takes back its unanswered commands.
     fn retire(&mut self, place: usize, may_come_back: bool) {
         let now = clock::now();
         let Some(initiator) = self.paths[place].up_mut() else {
             return;
         };
         initiator.end();
-        // It is being left as it is.
+        // It is abandoned as it is.
         let _ = self.take_completions(place);
         let path = &mut self.paths[place];
         path.past = path.tally(now);
@@ -452,7 +452,8 @@ impl MultipathSession {
         self.requests.lost(place, path.session);
     }
 
-    /// Fails once no route has been up for too long, or none is expected to come back, or another host has the unit.
+    /// Fails once all routes have been down for too long, or none is expected to recover, or another host holds the
+    /// unit.
     fn check_down(&mut self, now: Instant) -> Result<(), InitiatorError> {
         if let Some(preempted) = self.preempted.take() {
             return Err(preempted);
@@ -482,7 +483,7 @@ impl MultipathSession {
     /// Submits one command and waits for its completion; no other command may be outstanding.
     ///
     /// # Errors
-    /// As [`MultipathSession::turn`].
+    /// As for [`MultipathSession::turn`].
     ///
     /// # Panics
     /// If the queue is full, which is impossible without other commands.
@@ -497,7 +498,7 @@ impl MultipathSession {
         }
     }
 
-    /// How sessions that take the place of these reserve the unit, if these have.
+    /// How replacement sessions reserve the unit, if these have.
     #[must_use]
     pub fn kept(&self) -> Option<Reservation> {
         let reservation = self.config.reservation.clone()?;
@@ -508,11 +509,11 @@ impl MultipathSession {
         })
     }
 
-    /// The records of sessions that have failed.
+    /// The records of failed sessions.
     #[must_use]
     pub fn into_records(self) -> Vec<Recorder> {
         if let Some(reservation) = &self.config.reservation {
-            // Logins that are under way must not register any more: nobody would unregister.
+            // Logins in progress must not register any more: nobody would unregister.
             let _ = reservation.registering.end();
         }
         let each = self.paths.into_iter().map(|path| match path.state {

@@ -1,5 +1,5 @@
-//! A disk that is reserved for this host: each session registers a key with it before it carries anything else, and the
-//! hosts that have registered hold one reservation (Write Exclusive – All Registrants), beside which others only read.
+//! A disk reserved for this host: each session registers a key with it before any other command, and the registered
+//! hosts share one reservation (Write Exclusive – All Registrants), which limits other hosts to reads.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,22 +23,23 @@ pub use crate::multipath::Unit;
 /// More unit attentions than a target queues, and more often than others register by chance at the same moment.
 pub(crate) const TRIES: usize = 8;
 
-/// Before a command is given again that the target will take later.
+/// Pause before repeating a command that the target will accept later.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The key that stands for all registrants, where the reservation is one of them (SPC-4 5.13.11.4): so a host that is alive
-/// loses all its routes at once. Where its keys go one after another, it registers the first ones again as long as it has others.
+/// The key that stands for all registrants of such a reservation (SPC-4 5.13.11.4): with it, a host that is alive loses
+/// all its routes at once. If its keys are removed one after another, it registers the first ones again as long as it
+/// has others.
 const ALL_REGISTRANTS: u64 = 0;
 
-/// The number of the commands here among those of a session.
+/// The tag of commands sent here.
 const NUMBER: u64 = u64::MAX;
 
-/// The key by which a host is known: `0x` and hexadecimal digits, or a decimal number.
+/// A host's key: `0x` and hexadecimal digits, or a decimal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReservationKey(HostKey);
 
 impl ReservationKey {
-    /// As it is registered.
+    /// The key as registered.
     #[must_use]
     pub fn host(self) -> HostKey {
         self.0
@@ -80,14 +81,14 @@ impl Serialize for ReservationKey {
 pub struct Reservation {
     /// The host's key.
     pub key: ReservationKey,
-    /// What they do about others.
+    /// How they treat other hosts.
     pub claim: Claim,
-    /// Whether they may register yet.
+    /// Whether they may still register.
     pub registering: Registering,
 }
 
 impl Reservation {
-    /// Says that `unit` may still have this host's key, and why.
+    /// A message that `unit` may still have this host's key registered, and why.
     #[must_use]
     pub fn stays(&self, unit: &str, why: &str) -> String {
         let key = self.key;
@@ -97,23 +98,24 @@ impl Reservation {
     }
 }
 
-/// What is done about keys of others.
+/// How to treat keys of other hosts.
 #[derive(Debug, Clone)]
 pub enum Claim {
-    /// The unit is left to them.
+    /// Leave the unit to them.
     Take,
-    /// They are removed.
+    /// Remove them.
     Preempt,
-    /// The unit was this host's already, and is this one: it is left to them if they have removed this host's key meanwhile.
+    /// This host held the unit already, and it is this one: leave it to others if they have removed this host's key
+    /// meanwhile.
     Keep(Unit),
 }
 
-/// Sessions with a unit are registered one after another, so that none takes the key of another for a proof that it may be,
-/// and none once the unit was left. Clones are the same.
+/// Serializes the registration of sessions with a unit, so that none takes another's key as proof that it may register,
+/// and none registers after the unit was released. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Registering(Arc<Mutex<Stage>>);
 
-/// How far registering has come.
+/// The stage of registration.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
     #[default]
@@ -123,10 +125,10 @@ pub(crate) enum Stage {
 }
 
 impl Registering {
-    /// Waits until no other session is being registered; none is while this is held.
+    /// Waits until no other session is registering; holding it excludes others.
     ///
     /// # Errors
-    /// The unit was left.
+    /// The unit was released.
     pub(crate) fn turn(
         &self,
         lun: u16,
@@ -144,15 +146,15 @@ impl Registering {
         Ok(stage)
     }
 
-    /// The unit is left: waits until no session is being registered, and lets none be any more. Whether one may have been
-    /// registered since this was made.
+    /// Releases the unit: waits until no session is registering, and prevents further ones. Returns whether one may
+    /// have registered since this was created.
     #[must_use]
     pub fn end(&self) -> bool {
         std::mem::replace(&mut *self.stage(), Stage::Over) == Stage::Begun
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
-        // Nothing is in it that a panic could have broken.
+        // It holds nothing that a panic could have broken.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,16 +164,16 @@ impl Registering {
 pub(crate) enum Before {
     /// Nothing: it is the host's first. It may remove keys of others if it `preempts`.
     Nothing {
-        /// See there.
+        /// See above.
         preempts: bool,
     },
-    /// The host's first session has just taken it.
+    /// The host's first session has just reserved it.
     Taken,
-    /// It was the host's, and must not be registered with if it is not any more.
+    /// The host held it; do not register if it no longer does.
     Held,
 }
 
-/// Keys, in words.
+/// Formats keys.
 pub(crate) fn in_words(keys: &[u64]) -> String {
     /// More do not help the reader.
     const NAMED: usize = 8;
@@ -183,15 +185,15 @@ pub(crate) fn in_words(keys: &[u64]) -> String {
     words
 }
 
-/// The key of a session: its host's, and the place of its route.
+/// The key of a session: its host's, and the index of its route.
 pub(crate) type SessionKey = (ReservationKey, usize);
 
-/// Registers a session, which has nothing under way, with unit `lun`, and reserves that, all until `deadline`. After a
-/// failure the session is not registered, unless it has failed itself or the unit was held [before](Before::Held):
-/// without any key it would seem to have been removed by another.
+/// Registers an idle session with unit `lun`, and reserves the unit, all until `deadline`. After an error the session
+/// is not registered, unless the session itself failed or the host held the unit [before](Before::Held): without any
+/// key, another host would seem to have removed it.
 ///
 /// # Errors
-/// The unit is another host's, cannot be reserved, or the session has failed.
+/// Another host holds the unit, it cannot be reserved, or the session failed.
 pub(crate) fn hold(
     initiator: &mut Initiator,
     lun: u16,
@@ -207,7 +209,7 @@ pub(crate) fn hold(
     nexus.reserve()
 }
 
-/// Unregisters a session, which has nothing under way.
+/// Unregisters an idle session.
 ///
 /// # Errors
 /// The target may still have the key.
@@ -220,8 +222,8 @@ pub(crate) fn release(
     Nexus::of(initiator, lun, key, deadline)?.unregister()
 }
 
-/// Unregisters all sessions of this host but this one, also those that are lost, and aborts what they have under way. Keys
-/// of other hosts stay. No session of this host may carry out commands any more but this one.
+/// Unregisters all sessions of this host except this one, including lost ones, and aborts their tasks. Keys of other
+/// hosts stay. Only this session of the host may execute commands from then on.
 ///
 /// # Errors
 /// The target may still have the keys of some.
@@ -243,8 +245,8 @@ pub(crate) fn release_others(
         for other in left {
             match nexus.try_preempt(other)? {
                 Answer::Good => {}
-                // If it is not registered itself, that is no reason to leave the others there, and it may be to remove
-                // them: no write of this host follows, whoever has removed it.
+                // Even if this session is not registered, the others must be removed, for which it may register: no
+                // write of this host follows, whoever removed the key.
                 Answer::Conflict => nexus.register()?,
                 Answer::Failed { how, .. } => {
                     return Err(nexus.unreservable(format!("PREEMPT of key {other:#x}: {how}")));
@@ -265,17 +267,17 @@ struct Nexus<'a> {
     key: u64,
     deadline: Instant,
     before: Before,
-    /// The target may have registrations outlive a loss of power.
+    /// The target can keep registrations over a power loss.
     persists: bool,
 }
 
-/// What came of a PERSISTENT RESERVE OUT.
+/// Outcome of a PERSISTENT RESERVE OUT.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Answer {
     Good,
     /// RESERVATION CONFLICT.
     Conflict,
-    /// It failed otherwise, and how.
+    /// Any other failure.
     Failed {
         code: Option<AdditionalSense>,
         how: String,
@@ -308,7 +310,7 @@ impl Nexus<'_> {
         })
     }
 
-    /// For the first time: of two hosts that come at once, both may see each other, and one does at least.
+    /// The first registration: of two hosts that register at once, both may see each other, and at least one does.
     fn take(&mut self) -> Result<(), InitiatorError> {
         let preempts = self.preempts();
         let others = self.keys()?.others(Some(self.host));
@@ -347,7 +349,7 @@ impl Nexus<'_> {
         self.give_up("other hosts register all the time".to_owned())
     }
 
-    /// Removes what sessions of this host have left there that ended without leaving.
+    /// Removes registrations left by this host's sessions that ended without unregistering.
     fn clean(&mut self, keys: &Keys) -> Result<(), InitiatorError> {
         let registrants = self.registrants()?;
         let own = &self.initiator.destination().config.name;
@@ -361,7 +363,7 @@ impl Nexus<'_> {
             });
         }
         let mut left = keys.of(self.host);
-        // Its own last: some targets remove this one with those. There is one of it at least.
+        // Its own key last: some targets remove this registration along with the others. There is at least one.
         left.sort_unstable_by_key(|key| (*key == self.key, *key));
         left.pop();
         left.dedup();
@@ -377,7 +379,7 @@ impl Nexus<'_> {
 
     fn preempt(&mut self, other: u64) -> Result<(), InitiatorError> {
         match self.try_preempt(other)? {
-            // A conflict: either is not registered any more, which the next look tells.
+            // A conflict: one of the two is no longer registered, which the next READ KEYS shows.
             Answer::Good | Answer::Conflict => Ok(()),
             Answer::Failed { how, .. } => self.give_up(format!("PREEMPT of key {other:#x}: {how}")),
         }
@@ -396,10 +398,10 @@ impl Nexus<'_> {
         }
     }
 
-    /// When the host has been registered before.
+    /// For a host that was registered before.
     fn keep(&mut self) -> Result<(), InitiatorError> {
         let key = self.key;
-        // Where it is registered already, nothing can have come between.
+        // If it is still registered, nobody can have intervened.
         if self.renew(key)? {
             return Ok(());
         }
@@ -419,7 +421,7 @@ impl Nexus<'_> {
         self.give_up("other hosts register all the time".to_owned())
     }
 
-    /// Registers `next` in the place of its key; false if that is not registered any more.
+    /// Registers `next` in place of its key; false if that is no longer registered.
     fn renew(&mut self, next: u64) -> Result<bool, InitiatorError> {
         match self.send(ReserveOut::Renew {
             key: self.key,
@@ -437,7 +439,7 @@ impl Nexus<'_> {
     fn reserve(&mut self) -> Result<(), InitiatorError> {
         let mut answer = self.send(ReserveOut::Reserve { key: self.key })?;
         if answer == Answer::Conflict && self.preempts() {
-            // One of all registrants is this host's now, whatever its type.
+            // A reservation for all registrants is this host's now, whatever its type.
             self.try_preempt(ALL_REGISTRANTS)?;
             answer = self.send(ReserveOut::Reserve { key: self.key })?;
         }
@@ -461,7 +463,7 @@ impl Nexus<'_> {
             Answer::Good => Ok(()),
             Answer::Conflict => Err(self.unreservable(BY_RESERVE_6.to_owned())),
             Answer::Failed { code, how } => {
-                // LIO has registered it all the same where it cannot write that to its file, and unregisters it like that.
+                // If LIO cannot write the key to its file, it registers it all the same, and unregisters it like this.
                 self.send(ReserveOut::Unregister { key: self.key })?;
                 Err(self.unreservable(match code {
                     Some(LOGICAL_UNIT_COMMUNICATION_FAILURE) => format!("{how}; {NO_FOLDER}"),
@@ -488,7 +490,7 @@ impl Nexus<'_> {
         Err(self.unreservable(problem))
     }
 
-    /// Who has registered this host's key, as far as the target names them.
+    /// Initiators that have registered this host's key, if the target names them.
     fn registrants(&mut self) -> Result<Vec<Option<String>>, InitiatorError> {
         /// Room for some hundred.
         const BYTES: u16 = 32 << 10;
@@ -499,7 +501,7 @@ impl Nexus<'_> {
                 let registrants = parse_registrants(&done.transfer.into_buffer(), self.host);
                 registrants.map_err(|malformed| self.unreservable(malformed.to_string()))?
             }
-            // Not every target has it.
+            // Not every target supports it.
             _ => Vec::new(),
         })
     }
@@ -519,7 +521,7 @@ impl Nexus<'_> {
     fn send(&mut self, out: ReserveOut) -> Result<Answer, InitiatorError> {
         if self.persists && out.registers() {
             match self.send_as(out, true)? {
-                // Without that, if the target has no place to keep it (PTPL_C 0).
+                // Without APTPL, if the target has no place to keep it (PTPL_C 0).
                 Answer::Failed { .. } => self.persists = false,
                 answer => return Ok(answer),
             }
@@ -532,7 +534,7 @@ impl Nexus<'_> {
         Ok(answer(&done))
     }
 
-    /// Carries out a command, again where it was only put off.
+    /// Executes a command, and repeats it where it was only deferred.
     fn execute(&mut self, cdb: Cdb, transfer: Transfer) -> Result<Completion, InitiatorError> {
         let mut transfer = transfer;
         let mut attentions = 0;
@@ -553,7 +555,7 @@ impl Nexus<'_> {
         }
         loop {
             while let Some(done) = self.initiator.poll_completion(clock::now()) {
-                // What was given up when the session is left may still be answered.
+                // Commands abandoned by an earlier caller may still be answered.
                 if done.user == NUMBER {
                     return Ok(done);
                 }
@@ -599,13 +601,13 @@ const NO_FOLDER: &str = "where the target is LIO, it has no folder for registrat
 
 const BY_RESERVE_6: &str = "another initiator has reserved it by RESERVE (6)";
 
-/// Why a command has to be given again.
+/// Why a command has to be repeated.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PutOff {
     /// A unit attention was pending.
     Attention,
-    /// The target takes it later: it has too much to do, a change of reservations is being kept, another initiator has
-    /// reset the unit, or that becomes ready.
+    /// The target accepts it later: it is busy, is saving a change of reservations, another initiator has reset the
+    /// unit, or the unit is becoming ready.
     Busy,
 }
 
@@ -722,7 +724,7 @@ mod tests {
         let same = registering.clone();
         let turn = registering.turn(0, "portal").expect("it is open");
         let left = thread::spawn(move || same.end());
-        // Whenever the other thread runs, it waits for this turn.
+        // Whenever the other thread runs, it waits for this lock.
         thread::sleep(Duration::from_millis(20));
         assert!(!left.is_finished());
         drop(turn);

@@ -12,7 +12,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use wansan_iscsi::login::chap::{Account, AccountError, CHALLENGE_BYTES, Challenge, Secret};
 use zeroize::Zeroizing;
 
-/// The longest file of secrets that is read, in bytes: some 10,000 accounts.
+/// The maximum size of a file of secrets, in bytes: some 10,000 accounts.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Why a secret file cannot be used. No variant contains a secret.
@@ -21,15 +21,15 @@ pub enum SecretFileError {
     /// It cannot be read.
     #[error("secret file {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// It is not a regular file.
     #[error("secret file {}: not an ordinary file", path.display())]
     NotAFile {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// Other users may read or change it.
@@ -37,7 +37,7 @@ pub enum SecretFileError {
         "secret file {}: its mode {mode:03o} gives others access; chmod 600 it", path.display()
     )]
     OpenToOthers {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
@@ -48,25 +48,25 @@ pub enum SecretFileError {
          wansan runs as, or by root", path.display()
     )]
     OfAnother {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner's user ID.
         owner: u32,
     },
     /// It is too long.
     #[error("secret file {}: longer than {MAX_FILE_BYTES} bytes", path.display())]
     TooLong {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// It contains an invalid secret or account.
     #[error("secret file {}, line {line}: {source}", path.display())]
     Account {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// Why.
+        /// The cause.
         source: AccountError,
     },
     /// A line that is not `NAME SECRET`.
@@ -75,7 +75,7 @@ pub enum SecretFileError {
         path.display()
     )]
     NotAnAccount {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
@@ -87,7 +87,7 @@ pub enum SecretFileError {
         path.display()
     )]
     Twice {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
@@ -100,13 +100,12 @@ pub enum SecretFileError {
         path.display()
     )]
     ManyLines {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
 }
 
-/// Reads the secret of the account `name` from a file that holds only that; the newline is not part
-/// of it.
+/// Reads the secret of the account `name` from a file with nothing else; the newline is not part of it.
 ///
 /// # Errors
 /// [`SecretFileError`].
@@ -127,8 +126,7 @@ pub fn read_account(name: &str, path: &Path) -> Result<Account, SecretFileError>
     })
 }
 
-/// Reads accounts from a file of lines `NAME SECRET`. Empty lines and those that begin with `#` are
-/// skipped.
+/// Reads accounts from a file of lines `NAME SECRET`. Skips empty lines and those that begin with `#`.
 ///
 /// # Errors
 /// [`SecretFileError`].
@@ -169,12 +167,12 @@ pub fn read_accounts(path: &Path) -> Result<Vec<Account>, SecretFileError> {
     Ok(accounts)
 }
 
-/// Reads a file that only we, or only root, can read and change. Looks at the file that it has
-/// opened, so that the one it reads is the one it has looked at.
+/// Reads a file that only we, or only root, can read and change. Checks the open file, so that the file read is the one
+/// checked.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
     let path = path.to_owned();
     let mut options = OpenOptions::new();
-    // A pipe that nobody writes to must not hold us up.
+    // A pipe without a writer must not block us.
     options
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32);
@@ -195,7 +193,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
     if owner != 0 && owner != geteuid().as_raw() {
         return Err(SecretFileError::OfAnother { path, owner });
     }
-    // With room from the start, so that growing leaves no copies behind.
+    // Allocated in full, so that growing leaves no copies behind.
     let room = metadata.len().min(MAX_FILE_BYTES) as usize + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     if let Err(source) = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes) {
@@ -210,7 +208,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
 /// A challenge from the kernel's random source.
 ///
 /// # Errors
-/// When the kernel has none, as at the very start of a machine.
+/// When the kernel has none, as early during boot.
 pub(crate) fn challenge() -> io::Result<Challenge> {
     let mut random = [0; CHALLENGE_BYTES + 1];
     let mut filled = 0;

@@ -1,4 +1,4 @@
-//! What reaches a logical unit: one session, or one over each of several routes.
+//! Access to a logical unit: one session, or one over each of several routes.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::multipath::{MultipathSession, RouteEvent};
 use crate::reservation::Reservation;
 use crate::url::IscsiUrl;
 
-/// Carries out single commands.
+/// Executes single commands.
 pub trait Execute {
     /// Submits one command and waits for its completion. For the few commands before and after a
     /// load; no other command may be outstanding.
@@ -43,7 +43,7 @@ impl Sessions {
     /// `budget_bytes` of memory.
     ///
     /// # Errors
-    /// [`InitiatorError`] says what failed.
+    /// [`InitiatorError`], by what failed.
     pub fn connect(
         url: &IscsiUrl,
         config: &InitiatorConfig,
@@ -73,10 +73,10 @@ impl Sessions {
         }
     }
 
-    /// Sends what may be sent, waits for input until `deadline`, and handles it.
+    /// Sends pending PDUs, waits for input until `deadline`, and handles it.
     ///
     /// # Errors
-    /// No session is left, or came back in time; all commands complete with an error.
+    /// No session is left, or was recovered in time; all commands complete with an error.
     pub fn turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
         match self {
             Sessions::One(session) => session.turn(deadline),
@@ -84,7 +84,7 @@ impl Sessions {
         }
     }
 
-    /// The next completion, and the session that brought it.
+    /// The next completion, and its session.
     pub fn poll_completion(&mut self, now: Instant) -> Option<(SessionId, Completion)> {
         match self {
             Sessions::One(session) => {
@@ -95,7 +95,7 @@ impl Sessions {
         }
     }
 
-    /// The next of what has happened to routes; of a single session only that its unit is another one.
+    /// The next event of a route; for a single session only that its unit is another one.
     pub fn poll_event(&mut self) -> Option<RouteEvent> {
         match self {
             Sessions::One(session) => {
@@ -114,15 +114,15 @@ impl Sessions {
         }
     }
 
-    /// From now on, a session that takes a lost one's place has to lead to LUN `number` as it is known. Several sessions
-    /// know the unit that they lead to from the beginning.
+    /// From now on, a replacement session must lead to LUN `number` with this identity. Several sessions know their
+    /// unit from the beginning.
     pub fn expect_unit(&mut self, number: u16, at: Lun, identity: &UnitIdentity) {
         if let Sessions::One(session) = self {
             session.expect_unit(number, at, identity.clone());
         }
     }
 
-    /// How long there has been no connection at all; zero while there is one.
+    /// How long there has been no connection; zero while there is one.
     #[must_use]
     pub fn cut_off(&self, now: Instant) -> Duration {
         match self {
@@ -131,7 +131,7 @@ impl Sessions {
         }
     }
 
-    /// Recoveries so far. Of several sessions, each loss counts: what it had not answered was done by another.
+    /// Recoveries so far. With several sessions, each loss counts: another session completed its unanswered commands.
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {
         match self {
@@ -140,7 +140,7 @@ impl Sessions {
         }
     }
 
-    /// Timeout of one recovery attempt; it grows with the round-trip time.
+    /// Timeout of one recovery attempt; grows with the round-trip time.
     #[must_use]
     pub fn attempt(&self) -> Duration {
         match self {
@@ -149,7 +149,7 @@ impl Sessions {
         }
     }
 
-    /// The route of each connection, or each session, also where the target has listed them.
+    /// The route of each connection, or each session, including those that the target has listed.
     #[must_use]
     pub fn routes(&self) -> Vec<Route> {
         match self {
@@ -158,7 +158,7 @@ impl Sessions {
         }
     }
 
-    /// How many connections are up, and of how many.
+    /// Number of connections that are up, and in total.
     #[must_use]
     pub fn connections(&self) -> (usize, usize) {
         match self {
@@ -176,7 +176,7 @@ impl Sessions {
         }
     }
 
-    /// How sessions that take the place of these reserve the unit, if these have.
+    /// How replacement sessions reserve the unit, if these have.
     #[must_use]
     pub fn kept(&self) -> Option<Reservation> {
         match self {
@@ -185,8 +185,8 @@ impl Sessions {
         }
     }
 
-    /// Unregisters from the unit, if it is reserved; only a logout may follow. Returns why this host's key may still be there,
-    /// in one line, if it may.
+    /// Unregisters from the unit, if reserved; only a logout may follow. Returns why this host's key may still be
+    /// registered, in one line, if so.
     pub fn release(&mut self) -> Option<String> {
         match self {
             Sessions::One(_) => None,
@@ -194,7 +194,7 @@ impl Sessions {
         }
     }
 
-    /// Logs out and returns the records, even if the target does not answer.
+    /// Logs out and returns the records, even if the target does not respond.
     #[must_use]
     pub fn logout(self) -> Vec<Recorder> {
         match self {
@@ -203,7 +203,7 @@ impl Sessions {
         }
     }
 
-    /// The records of sessions that have failed.
+    /// The records of failed sessions.
     #[must_use]
     pub fn into_records(self) -> Vec<Recorder> {
         match self {

@@ -1,4 +1,4 @@
-//! What programs of both ends are asked to do: `wansan target`, `wansan bench` and other initiators.
+//! Settings of the programs at both ends: `wansan target`, `wansan bench` and other initiators.
 
 mod bench;
 mod chap;

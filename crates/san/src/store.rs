@@ -3,20 +3,20 @@
 //! - [`Store`]: the trait; all stores are shared by reference among sessions and threads;
 //! - [`MemoryStore`], [`FileStore`]: the stores; [`ServiceTimeStore`]: a store with a set service
 //!   time, for experiments with a known bottleneck;
-//! - [`durability`]: what a store may say of data on the medium;
-//! - [`MediumJob`]: what SCSI asks of a store beside reading, writing and flushing;
-//! - [`pool`]: worker threads that run what may block, for reactors that must not;
+//! - [`durability`]: when data counts as on the medium;
+//! - [`MediumJob`]: SCSI operations on a store other than reading, writing and flushing;
+//! - [`pool`]: worker threads for operations that may block, for reactors that must not;
 //! - [`LunSpec`]: the notation of a store, such as `memory:1GiB` or `file:disk.img,block=4096`.
 //!
 //! # How a single-threaded reactor uses a store
 //!
-//! 1. Ask [`Store::try_read_now`] (or its siblings for writes and flushes). `Some` is the result:
-//!    the operation took no longer than a copy in memory.
-//! 2. On `None` hand the operation, with an owned buffer, to its [`QueuePair`], in its session's [`Lane`]. A refused operation
-//!    comes back untouched: the queue pair is full, so keep it until completions have made room.
-//! 3. Poll the queue pair's descriptor; when it is readable, drain [`QueuePair::completions`]. Each
-//!    says when the operation was queued, when the store was asked and when it had answered, which
-//!    is what the trace layers `device` and `store` need.
+//! 1. Try [`Store::try_read_now`] (or its siblings for writes and flushes). `Some` is the result: the operation took no
+//!    longer than a copy in memory.
+//! 2. On `None` submit the operation, with an owned buffer, to the [`QueuePair`], in the session's [`Lane`]. A rejected
+//!    operation is returned untouched: the queue pair is full, so keep it until completions have made room.
+//! 3. Poll the queue pair's descriptor; when it is readable, drain [`QueuePair::completions`]. Each has the times when
+//!    the operation was queued, when it was submitted to the store and when the store completed it, as needed for the
+//!    trace layers `device` and `store`.
 
 pub mod durability;
 mod error;
@@ -43,30 +43,28 @@ pub use wansan_workload::service::{ServiceTime, Visit};
 
 use wansan_trace::Instant;
 
-/// A flat range of bytes that keeps what was written to it.
+/// A flat, persistent range of bytes.
 ///
-/// Offsets and lengths are in bytes and need no alignment; all of `offset..offset + length` must lie
-/// inside [`size_bytes`](Store::size_bytes), or the operation fails with
-/// [`StoreError::OutOfRange`] and touches nothing. Operations may run on several threads at once.
-/// Those that overlap have no order among each other, and a read that overlaps a write may return a
-/// mixture of old and new bytes, as SBC-3 allows of commands that are in flight together.
+/// Offsets and lengths are in bytes and need no alignment; all of `offset..offset + length` must lie inside
+/// [`size_bytes`](Store::size_bytes), or the operation fails with [`StoreError::OutOfRange`] and touches nothing.
+/// Operations may run on several threads at once. Overlapping operations have no order, and a read that overlaps a
+/// write may return a mixture of old and new bytes, as SBC-3 allows of commands that are in flight together.
 pub trait Store: Send + Sync {
     /// The store's size, which never changes.
     fn size_bytes(&self) -> u64;
 
-    /// Fills `dst` with the bytes from `offset` on. May block.
+    /// Reads from `offset` on into `dst`. May block.
     fn read_at(&self, offset: u64, dst: &mut [u8]) -> Result<(), StoreError>;
 
-    /// Writes `src` from `offset` on; later reads return it. With `fua` (force unit access) it has
-    /// reached the medium when the call returns. May block.
+    /// Writes `src` at `offset`; later reads return it. With `fua` (force unit access) it is on the medium when the
+    /// call returns. May block.
     fn write_at(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError>;
 
-    /// Brings all writes that had returned before this call to the medium. May block.
+    /// Writes all data of write calls that returned before this call to the medium. May block.
     fn flush(&self) -> Result<(), StoreError>;
 
-    /// Gives `len` bytes from `offset` on to `change`, and writes what it leaves there if it says so:
-    /// in one step against all other writing through this store. With `fua` that has reached the
-    /// medium when the call returns. May block.
+    /// Passes `len` bytes from `offset` on to `change`, and writes them back if it returns true: atomic with respect to
+    /// all other writes through this store. With `fua` they are on the medium when the call returns. May block.
     fn update(
         &self,
         offset: u64,
@@ -75,21 +73,19 @@ pub trait Store: Send + Sync {
         change: &mut dyn FnMut(&mut [u8]) -> bool,
     ) -> Result<(), StoreError>;
 
-    /// Gives back the space of `len` bytes from `offset` on, as far as it can; they read as zeros
-    /// from then on. May block.
+    /// Deallocates `len` bytes from `offset` on, as far as possible; they read as zeros from then on. May block.
     fn deallocate(&self, offset: u64, len: u64) -> Result<(), StoreError>;
 
-    /// Whether the byte at `offset` has space of its own, and where the next one begins of which
-    /// the contrary may be true, or the store ends. May block.
+    /// Whether the byte at `offset` is allocated, and the next offset at which that may differ, or the end of the
+    /// store. May block.
     fn extent_at(&self, offset: u64) -> Result<Extent, StoreError>;
 
-    /// Begins to read `len` bytes from `offset` on into a cache, if there is one between the store
-    /// and its medium.
+    /// Starts to read `len` bytes from `offset` on into a cache, if there is one between the store and its medium.
     fn pre_fetch(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
 
-    /// Where persistent reservations of its unit are kept over a restart, if they can be.
+    /// The file that keeps persistent reservations of its unit over a restart, if possible.
     fn reservations(&self) -> Option<&ReservationFile> {
         None
     }
@@ -97,8 +93,8 @@ pub trait Store: Send + Sync {
     /// Whether every operation is a copy in memory, so that none needs a worker.
     fn is_memory(&self) -> bool;
 
-    /// [`read_at`](Store::read_at) if that takes no longer than a copy in memory; `None` when it
-    /// might block. `dst` is then of no meaning.
+    /// [`read_at`](Store::read_at) if that takes no longer than a copy in memory; `None` when it might block. The
+    /// content of `dst` is then undefined.
     fn try_read_now(&self, offset: u64, dst: &mut [u8]) -> Option<Result<(), StoreError>> {
         self.is_memory().then(|| self.read_at(offset, dst))
     }
@@ -114,9 +110,8 @@ pub trait Store: Send + Sync {
         self.is_memory().then(|| self.flush())
     }
 
-    /// Books the service of one operation that is asked for at `asked`: when it begins and when it
-    /// ends. Whoever runs the operation (the [`Pool`] does) waits for the end before doing it.
-    /// `None`, the usual case, means that the store takes as long as it takes.
+    /// Schedules the service of one operation submitted at `asked`: returns when it begins and ends. The caller that
+    /// runs the operation (the [`Pool`] does) waits for the end first. `None`, the default, means no set service time.
     fn book(&self, asked: Instant) -> Option<Visit> {
         let _ = asked;
         None
@@ -126,9 +121,9 @@ pub trait Store: Send + Sync {
 /// A run of bytes of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// They have space of their own; otherwise they read as zeros.
+    /// Allocated; otherwise they read as zeros.
     pub allocated: bool,
-    /// The first byte behind them.
+    /// The first byte after them.
     pub end: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Has the last of what is written go out at once ([`wansan_iscsi::tail`]).
+//! Makes the last segments of a burst go out at once ([`wansan_iscsi::tail`]).
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use rustix::net::SendFlags;
 use wansan_iscsi::tail::ends_record;
 use wansan_tcp::{TcpInfo, queues};
 
-/// What a connection's socket has to know for that.
+/// State of a connection's socket for it.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
-    /// 0 before it was measured.
+    /// 0 before the first measurement.
     least_round_trip: Duration,
 }
 
 impl Tail {
-    /// Takes the round trip from what TCP says of the socket.
+    /// Updates the round-trip time from the socket's TCP_INFO.
     pub(crate) fn look_at(&mut self, info: &TcpInfo) {
         self.least_round_trip = Duration::from_nanos(info.min_rtt_ns());
     }
 
-    /// Flags of the send that writes all there is to send for now; it does not block.
+    /// Flags of the non-blocking send that writes all pending data.
     pub(crate) fn flags(&self, socket: impl AsFd) -> SendFlags {
-        // A kernel that does not tell goes on as before.
+        // On a kernel that does not report it, nothing changes.
         let unsent_bytes = || queues::unsent_bytes(socket).unwrap_or(u64::MAX);
         let mut flags = SEND;
         flags.set(
@@ -33,5 +33,5 @@ impl Tail {
     }
 }
 
-/// How a part is written.
+/// Flags of a partial write.
 pub(crate) const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);

@@ -1,8 +1,8 @@
 //! The target server: threads that serve sessions over real sockets from real stores.
 //!
-//! Each session belongs to one thread, which owns its state, so nothing on an I/O's way is locked.
-//! Threads talk by mail ([`mail`]): a new connection goes to the thread with the next number, and
-//! from there to the one that owns the session which it wants to join; a reset of a unit goes to all.
+//! Each session belongs to one thread, which owns its state, so no lock is on the I/O path. Threads exchange messages
+//! ([`mail`]): a new connection goes to the threads in turn, and from there to the owner of the session that it joins;
+//! a reset of a unit goes to all.
 
 mod access;
 mod directory;
@@ -81,7 +81,7 @@ pub enum TargetError {
         near_name(name)
     )]
     Name {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// No logical unit.
@@ -110,7 +110,7 @@ pub enum TargetError {
     /// Two LUNs share one file.
     #[error("LUN {spec}: another LUN has the same file; give each its own")]
     OneFile {
-        /// The second one.
+        /// The later one.
         spec: String,
     },
     /// The file of a new LUN is in use by another target with sessions.
@@ -119,7 +119,7 @@ pub enum TargetError {
          them out first"
     )]
     Held {
-        /// Which unit.
+        /// The LUN.
         spec: String,
         /// The target.
         name: String,
@@ -129,9 +129,9 @@ pub enum TargetError {
         "LUN {spec}: its file is open as {held}, and options can change only while it is closed: remove the LUN, reload, then add it again"
     )]
     OtherOptions {
-        /// Which unit.
+        /// The LUN.
         spec: String,
-        /// The options that it is open with.
+        /// The options that it was opened with.
         held: String,
     },
     /// No portal.
@@ -140,17 +140,17 @@ pub enum TargetError {
     /// A store could not be opened.
     #[error("LUN {spec}: {source}")]
     Open {
-        /// Which.
+        /// The LUN.
         spec: String,
-        /// Why.
+        /// The cause.
         source: OpenError,
     },
     /// A store's size is not valid for a disk.
     #[error("LUN {spec}: {source}")]
     Geometry {
-        /// Which.
+        /// The LUN.
         spec: String,
-        /// Why.
+        /// The cause.
         source: GeometryError,
     },
     /// The logical units do not form a valid device.
@@ -165,15 +165,15 @@ pub enum TargetError {
         near_portal(address)
     )]
     Portal {
-        /// What was given.
+        /// The given address.
         address: String,
     },
     /// Listening on the portal failed.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The congestion control is not available.
@@ -193,21 +193,21 @@ pub struct Target {
     _pool: Arc<Pool>,
 }
 
-/// What all threads of a target share.
+/// State shared by all threads of a target.
 #[derive(Debug)]
 struct Shared {
     /// The portals, in the order given.
     addresses: Vec<SocketAddr>,
-    /// Looked at in logins only.
+    /// Read at login only.
     directory: RwLock<Arc<Directory>>,
-    /// What all sessions may hold together.
+    /// Memory limit of all sessions together.
     memory: Arc<Memory>,
     registry: Registry,
     seats: Seats,
-    /// Connections of each thread that may wait to log in.
+    /// Connections per thread that may wait to log in.
     waiting_places: usize,
     logins: Logins,
-    /// The target takes no new sessions any more.
+    /// The target accepts no new sessions any more.
     drains: AtomicBool,
     mailboxes: Arc<Mailboxes<Mail>>,
     tcp_interval: Duration,
@@ -215,12 +215,12 @@ struct Shared {
 }
 
 impl Shared {
-    /// The directory as it is now.
+    /// The present directory.
     fn directory(&self) -> Arc<Directory> {
         Arc::clone(&self.held_directory())
     }
 
-    /// The directory, which does not change while this is held.
+    /// The directory, locked against changes while this is held.
     fn held_directory(&self) -> RwLockReadGuard<'_, Arc<Directory>> {
         let directory = self.directory.read();
         directory.unwrap_or_else(PoisonError::into_inner)
@@ -230,18 +230,18 @@ impl Shared {
 /// All portals of a target are one group (RFC 7143 §13.9).
 const PORTAL_GROUP_TAG: u16 = 1;
 
-/// What all sessions together may hold: as much as the largest writes of a few sessions, or the
-/// ordinary I/O of very many, and little beside what a computer that serves disks has.
+/// Memory limit of all sessions together: enough for the largest writes of a few sessions, or the ordinary I/O of very
+/// many, and little compared with the memory of a storage server.
 const SESSIONS_BYTES: usize = 1 << 30;
 
-/// Threads of the pool that runs what may block. Disks take a queue of about this depth well.
+/// Threads of the pool for operations that may block. Disks perform well at about this queue depth.
 const STORE_THREADS: usize = 16;
 
 impl Target {
     /// Opens the stores, listens and starts serving.
     ///
     /// # Errors
-    /// [`TargetError`] says what is wrong; nothing stays open.
+    /// [`TargetError`]; nothing stays open.
     pub fn start(config: &TargetConfig) -> Result<Target, TargetError> {
         if config.listen.is_empty() {
             return Err(TargetError::NoPortal);
@@ -293,7 +293,7 @@ impl Target {
         Ok(target)
     }
 
-    /// The portals that it listens on, in the order given.
+    /// Its portals, in the order given.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
@@ -304,8 +304,7 @@ impl Target {
     /// has sessions are reused if the target is added again.
     ///
     /// # Errors
-    /// [`TargetError`] says what is wrong; nothing changes then. The LUNs of a target with sessions
-    /// cannot change.
+    /// [`TargetError`]; nothing changes then. The LUNs of a target with sessions cannot change.
     pub fn reload(&mut self, offer: &Offer) -> Result<Changes, TargetError> {
         let old = self.shared.directory();
         let is_in_use = |name: &str| self.shared.registry.has_sessions(name);
@@ -318,7 +317,7 @@ impl Target {
             .directory
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        // Somebody may have logged in while the stores were opened; now nobody can.
+        // An initiator may have logged in while the stores were opened; now none can.
         if let Some(name) = new.renewed(&old).find(|name| is_in_use(name)) {
             return Err(TargetError::InUse {
                 name: name.to_owned(),
@@ -340,10 +339,10 @@ impl Target {
         }
     }
 
-    /// Accepts no new sessions and asks all initiators to log out (RFC 7143 §11.9.1). Waits until
-    /// they have, for at most `patience`, or until `hurries` is true; returns whether they have.
+    /// Accepts no new sessions and asks all initiators to log out (RFC 7143 §11.9.1). Waits until they have, at most
+    /// for `patience`, or until `hurries` returns true; returns whether they have.
     pub fn drain(&self, patience: Duration, mut hurries: impl FnMut() -> bool) -> bool {
-        /// How often it is looked whether the sessions are gone.
+        /// How often to check whether the sessions are gone.
         const STEP: Duration = Duration::from_millis(10);
         let deadline = clock::now() + patience;
         self.shared.drains.store(true, Ordering::Relaxed);
@@ -365,7 +364,7 @@ impl Target {
     }
 }
 
-/// An iSCSI name near to what was given for one.
+/// A valid iSCSI name close to the given one.
 fn near_name(given: &str) -> String {
     let blank = |c: char| c.is_whitespace() || c.is_control();
     let near = given.trim().to_lowercase().replace(blank, "-");
@@ -376,7 +375,7 @@ fn near_name(given: &str) -> String {
         .unwrap_or_else(|| "iqn.2026-01.net.example:disk".to_owned())
 }
 
-/// A portal near to what was given for one.
+/// A valid portal close to the given one.
 fn near_portal(given: &str) -> String {
     let bare = given.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {

@@ -40,8 +40,7 @@ impl FromStr for IscsiUrl {
     }
 }
 
-/// Removes the user and any secret from a URL within a text, so that an error message does not
-/// reveal them.
+/// Removes the user and any secret from a URL within a text, so that an error message does not reveal them.
 #[must_use]
 pub fn without_user(text: &str) -> String {
     let mut told = String::new();

@@ -1,5 +1,5 @@
-//! A connection on its way into a session: TCP first, then login. Nothing here waits, so that
-//! several come up side by side.
+//! Setting up a connection of a session: TCP first, then login. Nothing here blocks, so that several connections are
+//! set up in parallel.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -25,19 +25,19 @@ use super::{BLOCKING_WAIT, InitiatorConfig, InitiatorError, timespec};
 use crate::secret_file::challenge;
 use crate::url::IscsiUrl;
 
-/// Where the connections of a session go.
+/// The destination of a session's connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
     pub(crate) config: InitiatorConfig,
     /// `None` for a discovery session.
     pub(super) target: Option<String>,
-    /// One for each connection.
+    /// One per connection.
     pub(crate) routes: Vec<ResolvedRoute>,
-    /// A round trip as TCP last measured it; 0 before it has.
+    /// A round-trip time as last measured by TCP; 0 before that.
     pub(super) round_trip: Duration,
 }
 
-/// A route with its portal's addresses, which are looked up once: recovery must not wait for DNS. Before, they are none.
+/// A route with its portal's addresses, which are resolved once: recovery must not wait for DNS. Empty before that.
 #[derive(Debug, Clone)]
 pub(crate) struct ResolvedRoute {
     pub(crate) route: Route,
@@ -63,7 +63,7 @@ impl From<Route> for ResolvedRoute {
 }
 
 impl Destination {
-    /// Where `url` and the routes of `config` lead; names of hosts are looked up when they are needed.
+    /// The destination of `url` and the routes of `config`; host names are resolved when needed.
     pub(crate) fn of(url: &IscsiUrl, config: &InitiatorConfig) -> Destination {
         let direct = [Route::to(url)];
         let routes = match &config.routes[..] {
@@ -82,14 +82,14 @@ impl Destination {
         }
     }
 
-    /// Looks up the names of hosts that have not been yet.
+    /// Resolves host names that are not resolved yet.
     pub(super) fn look_up(&mut self) -> Result<(), InitiatorError> {
         let unknown = |route: &&mut ResolvedRoute| route.addresses.is_empty();
         let mut routes = self.routes.iter_mut().filter(unknown);
         routes.try_for_each(ResolvedRoute::look_up)
     }
 
-    /// Takes over what `other` has looked up of the same routes.
+    /// Copies resolved addresses of the same routes from `other`.
     pub(crate) fn learn(&mut self, other: &Destination) {
         for (own, other) in self.routes.iter_mut().zip(&other.routes) {
             if own.addresses.is_empty() && own.route == other.route {
@@ -98,8 +98,8 @@ impl Destination {
         }
     }
 
-    /// The target has moved to `addresses`: all routes lead there from now on, each to the next of
-    /// them, from where they began.
+    /// The target has moved to `addresses`: all routes lead there from now on, each to the next address, from the same
+    /// source.
     pub(super) fn move_to(&mut self, addresses: &[TargetAddress]) -> Result<(), InitiatorError> {
         for (resolved, address) in self.routes.iter_mut().zip(addresses.iter().cycle()) {
             let route = Route {
@@ -112,7 +112,7 @@ impl Destination {
         self.look_up()
     }
 
-    /// What a connection logs in with: the same for all, but for a challenge of its own.
+    /// The login settings of a connection: the same for all, except its CHAP challenge.
     pub(super) fn login(&self) -> Result<LoginSettings, InitiatorError> {
         let chap = match &self.config.chap {
             Some(accounts) => {
@@ -135,12 +135,12 @@ impl Destination {
         self.routes[0].route.portal()
     }
 
-    /// The target's name, or what stands for it.
+    /// The target's name, or a description without one.
     pub(super) fn in_words(&self) -> &str {
         self.target.as_deref().unwrap_or("a discovery session")
     }
 
-    /// A login that could not even begin.
+    /// The error of a login that could not start.
     pub(super) fn login_error(
         &self,
         route: &ResolvedRoute,
@@ -154,12 +154,12 @@ impl Destination {
     }
 }
 
-/// One connection that is being set up.
+/// A connection being set up.
 #[derive(Debug)]
 pub(super) struct Dial {
     portal: String,
     source: Option<SocketAddr>,
-    /// Addresses of the portal, the one in hand first.
+    /// Addresses of the portal, the current one first.
     addresses: Vec<SocketAddr>,
     congestion_control: Option<String>,
     target: String,
@@ -167,13 +167,13 @@ pub(super) struct Dial {
     is_connected: bool,
     handshake: Handshake,
     patience: Duration,
-    /// When the address in hand has had its share of the patience.
+    /// When the current address has used up its share of the timeout.
     connect_by: Instant,
     deadline: Instant,
 }
 
 impl Dial {
-    /// Begins to connect over `route`, to log in with `handshake`, all within `patience`.
+    /// Starts to connect over `route`, to log in with `handshake`, all within `patience`.
     pub(super) fn begin(
         route: &ResolvedRoute,
         handshake: Handshake,
@@ -199,8 +199,7 @@ impl Dial {
         Ok(dial)
     }
 
-    /// Asks the kernel to connect to the address in hand, or to the next that it does not refuse
-    /// at once.
+    /// Starts to connect to the current address, or to the next one that does not fail at once.
     fn connect(&mut self, now: Instant) -> Result<(), InitiatorError> {
         loop {
             let share = self.deadline.since(now) / self.addresses.len() as u32;
@@ -219,15 +218,14 @@ impl Dial {
         let Some(source) = self.source else {
             return Ok(());
         };
-        // A connection that is set up again over a route with a port of its own must not wait
-        // until the old one has left TIME-WAIT.
+        // A connection set up again over a route with its own port must not wait for the old one's TIME-WAIT.
         set_socket_reuseaddr(&self.stream, true)?;
-        // Nor, should this attempt be given up, until the target has acknowledged its end.
+        // Nor, if this attempt is abandoned, until the target has acknowledged its FIN.
         set_socket_linger(&self.stream, Some(Duration::ZERO))?;
         bind(&self.stream, &source)
     }
 
-    /// Turns to the next address, as the one in hand has failed with `error`.
+    /// Moves to the next address after the current one failed with `error`.
     fn next_address(&mut self, error: io::Error) -> Result<(), InitiatorError> {
         self.addresses.remove(0);
         let Some(next) = self.addresses.first() else {
@@ -240,7 +238,7 @@ impl Dial {
         Ok(())
     }
 
-    /// Does what can be done without waiting; says whether the login is over.
+    /// Does what is possible without blocking; returns whether login is complete.
     pub(super) fn step(&mut self, now: Instant) -> Result<bool, InitiatorError> {
         if !self.is_connected && !self.finish_connecting(now)? {
             return Ok(false);
@@ -292,7 +290,7 @@ impl Dial {
         Ok(self.is_connected)
     }
 
-    /// Login's PDUs are short: a socket that does not take one at once never will.
+    /// Login PDUs are short: a socket that does not accept one at once never will.
     fn send(&mut self) -> Result<(), InitiatorError> {
         while !self.handshake.pending().is_empty() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -312,7 +310,7 @@ impl Dial {
         }
     }
 
-    /// What is waited for: that the socket is connected, or something to read.
+    /// What to poll for: connection establishment, or input.
     pub(super) fn awaited(&self) -> PollFd<'_> {
         let flags = if self.is_connected {
             PollFlags::IN
@@ -322,7 +320,7 @@ impl Dial {
         PollFd::new(self, flags)
     }
 
-    /// When the dial wants to be stepped though its socket is not ready.
+    /// When to step the dial even though its socket is not ready.
     pub(super) fn wakes_at(&self) -> Instant {
         if self.is_connected {
             self.deadline
@@ -331,9 +329,9 @@ impl Dial {
         }
     }
 
-    /// The socket and the handshake of a dial that is done.
+    /// The socket and the handshake of a completed dial.
     pub(super) fn into_parts(self) -> (TcpStream, Handshake) {
-        // No socket refuses this.
+        // No socket rejects this option.
         let _ = set_socket_linger(&self.stream, None);
         (self.stream, self.handshake)
     }
@@ -345,7 +343,7 @@ impl AsFd for Dial {
     }
 }
 
-/// A socket for `address`, with the congestion control of that name.
+/// A socket for `address`, with that congestion control.
 fn open(address: SocketAddr, control: Option<&str>) -> Result<TcpStream, InitiatorError> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -354,7 +352,7 @@ fn open(address: SocketAddr, control: Option<&str>) -> Result<TcpStream, Initiat
     let ready = || -> io::Result<TcpStream> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let stream = TcpStream::from(socket_with(family, SocketType::STREAM, flags, None)?);
-        // PDUs are put together before they are sent; waiting for more can only delay.
+        // PDUs are assembled before they are sent; waiting for more can only delay.
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(BLOCKING_WAIT))?;
         Ok(stream)
@@ -366,7 +364,7 @@ fn open(address: SocketAddr, control: Option<&str>) -> Result<TcpStream, Initiat
     Ok(stream)
 }
 
-/// Steps `dials` until all are done, and gives them back.
+/// Steps `dials` until all are complete, and returns them.
 pub(super) fn finish_all(mut dials: Vec<Dial>) -> Result<Vec<Dial>, InitiatorError> {
     loop {
         let now = clock::now();

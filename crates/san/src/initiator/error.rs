@@ -1,4 +1,4 @@
-//! Why a session could not be set up, or has failed.
+//! Errors of setting up a session, or of a failed one.
 
 use std::io;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use wansan_tcp::congestion::CongestionError;
 use super::login;
 use crate::reservation::in_words;
 
-/// A session could not be set up or has failed.
+/// Setting up a session failed, or the session has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InitiatorError {
     /// The TCP connection failed.
@@ -17,7 +17,7 @@ pub enum InitiatorError {
     Connect {
         /// Host and port.
         portal: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The kernel provides no socket, or no descriptor to wait with.
@@ -31,7 +31,7 @@ pub enum InitiatorError {
     TooFewConnections {
         /// Host and port.
         portal: String,
-        /// How many were requested.
+        /// The requested number.
         asked: usize,
         /// MaxConnections as negotiated.
         granted: u16,
@@ -49,7 +49,7 @@ pub enum InitiatorError {
         target: String,
         /// Host and port.
         portal: String,
-        /// Why.
+        /// The cause.
         source: Box<HandshakeError>,
     },
     /// The portal responds, but does not offer the target.
@@ -67,7 +67,7 @@ pub enum InitiatorError {
     Socket {
         /// Host and port.
         portal: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The target closed the connection.
@@ -87,7 +87,7 @@ pub enum InitiatorError {
     NotAdmitted {
         /// Host and port.
         portal: String,
-        /// Why.
+        /// The cause.
         source: AdmitError,
     },
     /// The session is up, but the unit cannot be used through it.
@@ -97,16 +97,16 @@ pub enum InitiatorError {
         lun: u16,
         /// Host and port.
         portal: String,
-        /// Why.
+        /// The cause.
         problem: String,
     },
-    /// The session over another route is with another portal group, so it has not ended a lost one.
+    /// The session over another route belongs to another portal group, so it did not end a lost one.
     #[error("{portal} is in another target portal group than the lost session")]
     OtherPortalGroup {
         /// Host and port.
         portal: String,
     },
-    /// Several routes do not lead to the same unit, or a route not to the one before.
+    /// Routes lead to different units, or a route to another unit than before.
     #[error(
         "LUN {lun} at {portal} is another unit than the one in use: its designators or its size differ"
     )]
@@ -140,10 +140,10 @@ pub enum InitiatorError {
         portal: String,
         /// The key.
         key: u64,
-        /// The other one's iSCSI name.
+        /// The other initiator's iSCSI name.
         initiator: String,
     },
-    /// The session is up, but the target does not know it as registered any more.
+    /// The session is up, but no longer registered at the target.
     #[error(
         "LUN {lun} at {portal} has lost the registration of this session, which registers again unless another host has taken the disk over"
     )]
@@ -153,7 +153,7 @@ pub enum InitiatorError {
         /// Host and port.
         portal: String,
     },
-    /// The unit is reserved for all who have registered, and refuses one that has.
+    /// The unit is reserved for all registrants, and rejects a registered one.
     #[error(
         "LUN {lun} at {portal} refuses writes of this host with RESERVATION CONFLICT each time after it has registered: the target does not keep to Write Exclusive – All Registrants, or another initiator removes the key all the time; check the target's reservations, or attach the disk without a reservation key"
     )]
@@ -163,7 +163,7 @@ pub enum InitiatorError {
         /// Host and port.
         portal: String,
     },
-    /// The unit had been reserved, and another host has taken it over.
+    /// The unit was reserved, and another host has preempted it.
     #[error(
         "another host has taken LUN {lun} over: {} registered, {key:#x} is not any more; detach the disk, and attach it with --preempt to take it back",
         match &others[..] {
@@ -176,7 +176,7 @@ pub enum InitiatorError {
         lun: u16,
         /// The key that was removed.
         key: u64,
-        /// Those that are there.
+        /// The keys registered now.
         others: Vec<u64>,
     },
     /// The session is up, but the unit cannot be reserved.
@@ -186,7 +186,7 @@ pub enum InitiatorError {
         lun: u16,
         /// Host and port.
         portal: String,
-        /// Why.
+        /// The cause.
         problem: String,
     },
     /// The session was lost and not recovered.
@@ -218,14 +218,14 @@ pub enum InitiatorError {
     Session {
         /// Host and port.
         portal: String,
-        /// Which.
+        /// The error.
         source: SessionError,
     },
 }
 
 impl InitiatorError {
-    /// Whether another attempt may succeed although nothing is changed on this host: the target, or the way to it, may only
-    /// be away.
+    /// Whether another attempt may succeed without changes on this host: the target, or the path to it, may only be
+    /// down temporarily.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         !matches!(
@@ -241,7 +241,7 @@ impl InitiatorError {
     }
 }
 
-/// How the last attempt to come back failed, in words.
+/// Describes the failure of the last reconnect attempt.
 fn last_attempt(failure: Option<&InitiatorError>) -> String {
     match failure {
         Some(failure) => format!("the last attempt failed: {failure}"),

@@ -1,5 +1,5 @@
-//! Whether a session that is to take a lost one's place leads to the same unit. What was under way is only resent then:
-//! on another disk, writes would destroy what is there.
+//! Whether a session that is to replace a lost one leads to the same unit. Only then are outstanding commands resent:
+//! on another disk, writes would destroy data.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::socket::Socket;
 use super::{InitiatorError, MOST_READ_BYTES};
 use crate::identity::{Answers, MOST_ATTENTIONS, UnitIdentity};
 
-/// The unit that the commands of a session are for.
+/// The unit of a session's commands.
 #[derive(Debug, Clone)]
 pub(super) struct KnownUnit {
     pub(super) number: u16,
@@ -21,12 +21,12 @@ pub(super) struct KnownUnit {
     pub(super) identity: UnitIdentity,
 }
 
-/// A session that has logged in, and is asked what unit it leads to.
+/// A logged-in session whose unit is being identified.
 #[derive(Debug)]
 pub(super) struct IdentityCheck {
     known: KnownUnit,
     found: Answers,
-    /// Commands that have not been answered.
+    /// Unanswered commands.
     left: usize,
     /// Unit attentions so far.
     attentions: usize,
@@ -34,15 +34,15 @@ pub(super) struct IdentityCheck {
     socket: Socket,
     deadline: Instant,
     patience: Duration,
-    /// These commands are not recorded: they are no I/Os of the caller.
+    /// These commands are not recorded: they are not I/Os of the caller.
     trace: Recorder,
 }
 
 impl IdentityCheck {
-    /// Tasks that the session needs room for.
+    /// Number of tasks that the session needs.
     pub(super) const TASKS: usize = Answers::COMMANDS;
 
-    /// Begins to ask in `session`, which has `patience` from now on.
+    /// Starts to identify the unit of `session`, with the timeout `patience`.
     pub(super) fn begin(
         known: KnownUnit,
         mut session: Session,
@@ -50,7 +50,7 @@ impl IdentityCheck {
         patience: Duration,
         now: Instant,
     ) -> IdentityCheck {
-        // Given up, its port must not wait for the target.
+        // If abandoned, its port must not wait for the target.
         socket.end_at_once(true);
         let commands = Answers::commands(known.at);
         let left = ask(&mut session, commands, now);
@@ -67,10 +67,10 @@ impl IdentityCheck {
         }
     }
 
-    /// Does what can be done without waiting; whether the unit has been found to be the one that is known.
+    /// Does what is possible without blocking; returns whether the unit has been confirmed as the known one.
     ///
     /// # Errors
-    /// It is another one, or the session has failed.
+    /// It is another unit, or the session has failed.
     pub(super) fn step(&mut self, now: Instant) -> Result<bool, InitiatorError> {
         loop {
             self.session.pump(now, &mut self.trace);
@@ -87,7 +87,7 @@ impl IdentityCheck {
             let received =
                 self.socket
                     .receive(connection, MOST_READ_BYTES, flags, &mut self.trace)?;
-            // A target that keeps sending anything else must not hold the caller.
+            // A target that keeps sending other PDUs must not block the caller.
             if received.unwrap_or(now) >= self.deadline {
                 let patience_s = self.patience.as_secs_f64();
                 return Err(self.unusable(format!(
@@ -134,12 +134,12 @@ impl IdentityCheck {
         }
     }
 
-    /// What is waited for.
+    /// What to poll for.
     pub(super) fn awaited(&self) -> PollFd<'_> {
         self.socket.awaited()
     }
 
-    /// When it wants to be stepped though nothing has come.
+    /// When to step it even though there is no input.
     pub(super) fn wakes_at(&self) -> Instant {
         self.deadline
     }
@@ -151,7 +151,7 @@ impl IdentityCheck {
     }
 }
 
-/// Gives commands to the session, which has room for them; how many.
+/// Submits commands to the session, which has room for them; returns their number.
 fn ask(session: &mut Session, commands: impl Iterator<Item = Command>, now: Instant) -> usize {
     let given = commands.map(|command| session.submit(command, now, &mut Recorder::off()));
     given.filter(Result::is_ok).count()

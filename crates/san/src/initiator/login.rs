@@ -1,4 +1,4 @@
-//! How a session begins: connecting, login, and what to say when the target is not there.
+//! How a session begins: connecting, login, and the error if the target does not exist.
 
 use wansan_iscsi::initiator::{Event, Handshake, HandshakeError, Splitter};
 use wansan_iscsi::login::InitiatorLoginError;
@@ -11,10 +11,10 @@ use super::socket::Socket;
 use super::{Initiator, InitiatorConfig, InitiatorError};
 use crate::url::IscsiUrl;
 
-/// Redirections that are followed before a session: more lead in a circle.
+/// Most redirections followed before a session: more indicate a loop.
 const MAX_MOVES: u32 = 4;
 
-/// Logs in to the target that `url` names. When there is none, asks which there are.
+/// Logs in to the target that `url` names. If there is none, discovers which exist.
 pub(super) fn connect(
     url: &IscsiUrl,
     config: &InitiatorConfig,
@@ -23,7 +23,7 @@ pub(super) fn connect(
     connect_to(Destination::of(url, config), trace)
 }
 
-/// The same, to a destination of which names of hosts may have been looked up.
+/// The same, to a destination whose host names may be resolved already.
 pub(crate) fn connect_to(
     mut to: Destination,
     trace: Recorder,
@@ -39,7 +39,7 @@ pub(crate) fn connect_to(
     }
     let portal = portal.clone();
     let target = to.in_words().to_owned();
-    // Some portals offer nothing to those they do not know; then the refusal says it all.
+    // Some portals hide targets from unknown initiators; then the login error says it all.
     let Ok(targets) = discover(to) else {
         return connected;
     };
@@ -50,7 +50,7 @@ pub(crate) fn connect_to(
     })
 }
 
-/// Asks the first portal for its targets in a discovery session.
+/// Lists the first portal's targets in a discovery session.
 pub(crate) fn discover(mut to: Destination) -> Result<Vec<TargetRecord>, InitiatorError> {
     to.target = None;
     to.routes.truncate(1);
@@ -72,7 +72,7 @@ pub(crate) fn discover(mut to: Destination) -> Result<Vec<TargetRecord>, Initiat
     Err(InitiatorError::Slow { portal, patience })
 }
 
-/// Which of the names that a portal offers is meant by `wanted`, in words.
+/// Describes which of the offered names is closest to `wanted`.
 pub(super) fn nearest(wanted: &str, offered: &[String]) -> String {
     let near = offered
         .iter()
@@ -84,8 +84,7 @@ pub(super) fn nearest(wanted: &str, offered: &[String]) -> String {
     }
 }
 
-/// Connects and logs in: the first connection alone, as it makes the session, then all others side
-/// by side.
+/// Connects and logs in: the first connection alone, because it creates the session, then all others in parallel.
 fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError> {
     let (stream, handshake) = lead(&mut to)?.into_parts();
     let joining = &to.routes[1..];
@@ -124,8 +123,8 @@ fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorEr
     Ok(Initiator::over(session, sockets, to, trace))
 }
 
-/// The first connection's login, at the portal where the target is: redirections are followed
-/// (RFC 7143 §11.13.5), and all connections go where they lead.
+/// The first connection's login, at the target's portal: follows redirections (RFC 7143 §11.13.5), and directs all
+/// connections there.
 fn lead(to: &mut Destination) -> Result<Dial, InitiatorError> {
     let mut moves = 0;
     loop {

@@ -14,20 +14,20 @@ use super::dial::{Destination, Dial, ResolvedRoute};
 use super::identity_check::{IdentityCheck, KnownUnit};
 use super::socket::Socket;
 
-/// The connections of a session that are not up.
+/// The session's connections that are down.
 pub(super) type Recovery = wansan_iscsi::initiator::Recovery<Attempt, Socket, InitiatorError>;
 
 /// A connection attempt.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// It connects and logs in.
+    /// Connects and logs in.
     Login(Box<Dial>),
-    /// It leads a session that is asked which unit it leads to.
+    /// Identifies the unit of a replacement session.
     Check(Box<IdentityCheck>),
 }
 
 impl Attempt {
-    /// What is waited for.
+    /// What to poll for.
     pub(super) fn awaited(&self) -> PollFd<'_> {
         match self {
             Attempt::Login(dial) => dial.awaited(),
@@ -39,7 +39,7 @@ impl Attempt {
 /// Dials over sockets.
 pub(super) struct Dials<'a> {
     pub(super) to: &'a Destination,
-    /// The unit that a session which takes this one's place has to lead to, if that is known.
+    /// The unit that a replacement session must lead to, if known.
     pub(super) unit: Option<&'a KnownUnit>,
     pub(super) trace: &'a mut Recorder,
 }
@@ -49,7 +49,7 @@ impl Dials<'_> {
         &self.to.routes[usize::from(cid)]
     }
 
-    /// The line of a connection that has logged in, and what it enters.
+    /// The line of a logged-in connection, and the session that it enters.
     fn enter(&self, cid: u16, dial: Dial) -> Result<(Socket, Entry), InitiatorError> {
         let (stream, handshake) = dial.into_parts();
         let portal = self.route(cid).route.portal();
@@ -145,7 +145,7 @@ impl Dialer<Attempt, Socket, InitiatorError> for Dials<'_> {
 }
 
 impl Destination {
-    /// What bounds the recovery of a session that leads there.
+    /// The limits on recovering a session with that destination.
     pub(super) fn recovery(&self) -> RecoverySettings {
         let isid = self.config.isid.map(u64::from);
         RecoverySettings {
@@ -158,12 +158,12 @@ impl Destination {
 }
 
 impl InitiatorError {
-    /// Whether the session cannot go on without the connection.
+    /// Whether the session cannot continue without the connection.
     pub(super) fn ends_session(&self) -> bool {
         self.of_session().is_some_and(SessionError::ends_session)
     }
 
-    /// Whether the way to the target failed, which may come back, and not one of the two ends.
+    /// Whether the path to the target failed, which may recover, and not one of its ends.
     pub(super) fn is_of_the_path(&self) -> bool {
         match self {
             InitiatorError::Socket { .. }
@@ -173,7 +173,7 @@ impl InitiatorError {
         }
     }
 
-    /// Whether the unit may be reached again over the same route.
+    /// Whether the unit may become reachable again over the same route.
     pub(crate) fn may_come_back(&self) -> bool {
         let is_of_the_unit = matches!(
             self,
@@ -182,7 +182,7 @@ impl InitiatorError {
         self.is_of_the_path() || is_of_the_unit
     }
 
-    /// Whether the unit is not this host's, or cannot be.
+    /// Whether another host holds the unit, or it cannot be reserved.
     pub(crate) fn is_of_the_reservation(&self) -> bool {
         matches!(
             self,

@@ -48,7 +48,7 @@ impl fmt::Display for Portal {
     }
 }
 
-/// From the kernel's choice of source.
+/// With the source address of the kernel's choice.
 impl From<Portal> for Route {
     fn from(Portal { host, port }: Portal) -> Route {
         Route {
@@ -120,7 +120,7 @@ fn parse_source(source: &str) -> Result<SocketAddr, &'static str> {
 }
 
 impl Route {
-    /// The route to the portal of `url`, from the kernel's choice of source.
+    /// The route to the portal of `url`, with the source address of the kernel's choice.
     #[must_use]
     pub fn to(url: &IscsiUrl) -> Route {
         Route {

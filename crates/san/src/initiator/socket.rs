@@ -18,24 +18,24 @@ use wansan_trace::{Instant, Recorder, SessionId, clock};
 use super::InitiatorError;
 use crate::tail::{SEND, Tail};
 
-/// A socket of the session, at the place of its connection's CID.
+/// A socket of the session, at the index of its connection's CID.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) portal: String,
-    /// The socket takes no more for now.
+    /// The socket accepts no more data for now.
     pub(super) is_blocked: bool,
     delayed_ack: DelayedAck,
-    /// What TCP had acknowledged of what was sent when it was last asked.
+    /// Bytes acknowledged by TCP at the last query.
     acked_bytes: u64,
     tail: Tail,
     is_recorded: bool,
-    /// The kernel's times of what goes through the socket, if they are recorded.
+    /// Kernel timestamps of the socket's data, if recorded.
     stamping: Option<Stamping>,
 }
 
 impl Socket {
-    /// A line over `stream`, whose reads may wait from now on.
+    /// A line over `stream`, whose reads may block from now on.
     pub(super) fn new(
         stream: TcpStream,
         portal: String,
@@ -56,8 +56,8 @@ impl Socket {
         })
     }
 
-    /// Records the connection, once, and has the kernel stamp what goes through the socket from now
-    /// on if stamps are kept. A kernel that cannot leaves the records without stamps.
+    /// Records the connection, once, and enables kernel timestamps of its data if stamps are recorded. A kernel without
+    /// support leaves the records without stamps.
     pub(super) fn begin_records(
         &mut self,
         session: SessionId,
@@ -86,19 +86,19 @@ impl Socket {
         }
     }
 
-    /// The connection is to be recorded once more.
+    /// Makes the connection be recorded again.
     pub(super) fn forget_records(&mut self) {
         self.is_recorded = false;
     }
 
-    /// Records what is left of stamps.
+    /// Records the remaining stamps.
     pub(super) fn finish_stamps(&mut self, trace: &mut Recorder) {
         if let Some(stamping) = self.stamping.take() {
             stamping.finish(&self.stream, trace);
         }
     }
 
-    /// Takes the stamps of what was sent.
+    /// Reads the stamps of sent data.
     fn collect_stamps(&mut self, trace: &mut Recorder) -> Result<(), InitiatorError> {
         let Some(stamping) = &mut self.stamping else {
             return Ok(());
@@ -110,7 +110,7 @@ impl Socket {
         })
     }
 
-    /// Sends what `connection` has to send, as much as the socket takes.
+    /// Sends pending data of `connection`, as much as the socket accepts.
     pub(super) fn send(
         &mut self,
         connection: &mut Connection,
@@ -149,8 +149,8 @@ impl Socket {
         self.collect_stamps(trace)
     }
 
-    /// Reads at most `most_bytes` of what has come, and says when, if anything has; without
-    /// DONTWAIT it waits a little.
+    /// Reads at most `most_bytes` of available input, and returns when, if there was any; without DONTWAIT it waits a
+    /// little.
     pub(super) fn receive(
         &mut self,
         connection: &mut Connection,
@@ -165,7 +165,7 @@ impl Socket {
             Some(stamping) => stamping.receive(&self.stream, space, flags, trace),
             None => recv(&self.stream, space, flags).map(|(bytes, _)| bytes),
         };
-        // Stamps that wait wake whoever waits for the socket.
+        // Pending stamps wake up whoever polls the socket.
         self.collect_stamps(trace)?;
         match received {
             Ok(0) => {
@@ -187,8 +187,8 @@ impl Socket {
         }
     }
 
-    /// Asks TCP about the connection: whether the target's end has taken more of what was sent,
-    /// which is a sign of life of a connection that only sends, and how long a round trip takes.
+    /// Queries TCP: whether the target's end has acknowledged more data, which is a sign of life of a connection that
+    /// only sends, and the round-trip time.
     pub(super) fn look_at_tcp(&mut self, connection: &mut Connection, now: Instant) -> Duration {
         let Ok(info) = TcpInfo::of(&self.stream) else {
             return Duration::ZERO;
@@ -205,7 +205,7 @@ impl Socket {
         round_trip
     }
 
-    /// What is waited for: something to read and, when it is blocked, room to write.
+    /// What to poll for: input and, when blocked, room to write.
     pub(super) fn awaited(&self) -> PollFd<'_> {
         let mut flags = PollFlags::IN;
         flags.set(PollFlags::OUT, self.is_blocked);
@@ -219,8 +219,7 @@ impl Socket {
         }
     }
 
-    /// Waits until the target has ended the connection, at most until `deadline`. Nothing that comes
-    /// before is of use any more.
+    /// Waits until the target has closed the connection, at most until `deadline`. Discards input that arrives before.
     pub(super) fn await_end(&self, deadline: Instant) {
         let mut passed_over = [0; 4096];
         loop {
@@ -236,20 +235,19 @@ impl Socket {
         }
     }
 
-    /// Whether the connection ends at once when it is dropped, as by [`Socket::abort`], or in order.
+    /// Whether dropping the connection resets it, as [`Socket::abort`] does, or closes it in order.
     pub(super) fn end_at_once(&self, is_at_once: bool) {
-        // No socket refuses this.
+        // No socket rejects this option.
         let _ = set_socket_linger(&self.stream, is_at_once.then_some(Duration::ZERO));
     }
 
-    /// Ends the connection in order.
+    /// Closes the connection in order.
     pub(super) fn close(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Ends a lost connection at once (RFC 9293 §3.10.5). Its port is free for the one that takes
-    /// its place over the same route, where ending in order would wait for an acknowledgement that a
-    /// broken path does not bring.
+    /// Resets a lost connection (RFC 9293 §3.10.5). Its port is free for its replacement over the same route, where
+    /// closing in order would wait for an acknowledgement that a broken path does not deliver.
     pub(super) fn abort(mut self, trace: &mut Recorder) {
         self.finish_stamps(trace);
         self.end_at_once(true);

@@ -37,7 +37,7 @@ pub enum LoadError {
     Unusable {
         /// Its number.
         lun: u16,
-        /// What it said.
+        /// Its error.
         problem: String,
     },
     /// The target has no such LUN.
@@ -53,7 +53,7 @@ pub enum LoadError {
     Malformed {
         /// Its number.
         lun: u16,
-        /// What is wrong.
+        /// The error.
         source: Malformed,
     },
     /// The block size does not fit the LUN.
@@ -76,7 +76,7 @@ pub enum LoadError {
         /// I/Os in flight.
         parallel: usize,
     },
-    /// The machine has too little memory for so many I/Os.
+    /// The machine has too little memory for these I/Os.
     #[error(
         "{parallel} I/Os of {block_bytes} bytes in flight need more than this machine's \
          {memory_bytes} bytes of memory: use fewer or smaller I/Os"
@@ -116,7 +116,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// The counters of connections, with their portals.
 type Tallies = Vec<(String, Tally)>;
 
-/// A load on one LUN of a session, which can begin at once.
+/// A load on one LUN of a session, ready to start.
 pub struct Load<'a> {
     sessions: &'a mut Sessions,
     lun: Lun,

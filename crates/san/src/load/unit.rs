@@ -51,8 +51,8 @@ pub fn capacity(session: &mut impl Execute, lun: u16) -> Result<Capacity, LoadEr
     Err(LoadError::Unusable { lun, problem })
 }
 
-/// What a LUN answers to a command that reads at most `bytes`; `None` when it has no such answer. Pending unit attentions
-/// are cleared first.
+/// The response of a LUN to a command that reads at most `bytes`; `None` when it does not support the command. Pending
+/// unit attentions are cleared first.
 ///
 /// # Errors
 /// The session failed.
@@ -75,7 +75,7 @@ pub fn ask(
     Ok(None)
 }
 
-/// A page of vital product data.
+/// A VPD page.
 ///
 /// # Errors
 /// The session failed.
@@ -89,7 +89,7 @@ pub fn page(
     ask(session, lun, cdb, ALLOCATION_BYTES.into())
 }
 
-/// What came of a read, without what did not.
+/// The data received by a read.
 pub(crate) fn data(done: Completion) -> Option<Vec<u8>> {
     let answer = done.outcome.ok()?;
     let mut data = done.transfer.into_buffer();
@@ -102,7 +102,7 @@ pub(crate) fn data(done: Completion) -> Option<Vec<u8>> {
 /// The address of a LUN by its number.
 ///
 /// # Errors
-/// [`LoadError::Unusable`] when there is no such number.
+/// [`LoadError::Unusable`] when the number is invalid.
 pub fn address(lun: u16) -> Result<Lun, LoadError> {
     Lun::single_level(lun).ok_or_else(|| LoadError::Unusable {
         lun,
@@ -110,10 +110,10 @@ pub fn address(lun: u16) -> Result<Lun, LoadError> {
     })
 }
 
-/// The LUNs that the target lists; none when it does not tell. It is asked at LUN 0, where it has
-/// to answer even when no disk is there; asked at another that is not there, some list nothing.
+/// The LUNs that the target lists; empty when it does not answer. The query goes to LUN 0, which has to answer even
+/// without a disk; at another LUN that does not exist, some targets list nothing.
 fn luns(session: &mut impl Execute) -> Result<Vec<Lun>, InitiatorError> {
-    /// Room for more than anybody wants to read in one line.
+    /// Room for more LUNs than fit in a readable line.
     const ANSWER_BYTES: u32 = 8 + 256 * 8;
     let lun = Lun::default();
     let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
@@ -125,7 +125,7 @@ fn luns(session: &mut impl Execute) -> Result<Vec<Lun>, InitiatorError> {
     Ok(list.map(|list| list.luns).unwrap_or_default())
 }
 
-/// The existing LUNs, in words.
+/// Describes the existing LUNs.
 pub(super) fn list(there: &[Lun]) -> String {
     /// More do not help the reader.
     const NAMED: usize = 16;

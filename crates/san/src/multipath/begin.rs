@@ -1,4 +1,4 @@
-//! How sessions over several routes begin: which routes there are, and whether all lead to one unit.
+//! Starting sessions over several routes: finding the routes, and checking that all lead to one unit.
 
 use std::io;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::initiator::{InitiatorConfig, InitiatorError, Route, login};
 use crate::reservation::{Before, Claim, Reservation, hold, release};
 use crate::url::IscsiUrl;
 
-/// How long a route may take to come up at first, before the others begin without it.
+/// How long a route may take to come up at first, before the others start without it.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Logs in over all routes side by side: what has come of each, and the unit that they lead to.
+/// Logs in over all routes in parallel; returns each result, and their unit.
 ///
 /// # Errors
 /// No route comes up, or two lead to different units.
@@ -35,7 +35,7 @@ pub(super) fn log_in(
     Ok((joined, unit))
 }
 
-/// Where each session goes.
+/// The destination of each session.
 pub(super) fn destinations(
     url: &IscsiUrl,
     config: &InitiatorConfig,
@@ -44,7 +44,7 @@ pub(super) fn destinations(
         [] => portals(url, config)?,
         routes => routes.to_vec(),
     };
-    // A session that has all commands has room for those that fence the sessions over the other routes.
+    // A session with a full queue has room for commands that fence sessions of the other routes.
     let tasks = config.tasks + routes.len();
     let each = routes.into_iter().zip(0..).map(|(route, place)| {
         let mut config = InitiatorConfig {
@@ -60,14 +60,14 @@ pub(super) fn destinations(
     Ok(each.collect())
 }
 
-/// The ISID of the session at a place: its qualifier counts on (RFC 7143 §11.12.5).
+/// The ISID of the session at an index: the qualifier counts up (RFC 7143 §11.12.5).
 fn isid(first: [u8; 6], place: u16) -> [u8; 6] {
     let [t, a, b, c, d, e] = first;
     let [d, e] = u16::from_be_bytes([d, e]).wrapping_add(place).to_be_bytes();
     [t, a, b, c, d, e]
 }
 
-/// All portals of the target, as the one in the URL lists them.
+/// All portals of the target, as listed by the one in the URL.
 fn portals(url: &IscsiUrl, config: &InitiatorConfig) -> Result<Vec<Route>, InitiatorError> {
     let to = Destination::of(url, config);
     let targets = login::discover(to)?.into_iter();
@@ -96,7 +96,7 @@ fn portals(url: &IscsiUrl, config: &InitiatorConfig) -> Result<Vec<Route>, Initi
     Ok(routes)
 }
 
-/// Logs in over all routes side by side.
+/// Logs in over all routes in parallel.
 fn join_all(
     errands: &Errands,
     destinations: &[Destination],
@@ -119,11 +119,11 @@ fn join_all(
     Ok(ended.into_iter().map(|(_, joined)| joined).collect())
 }
 
-/// Registers all sessions that have begun with `unit`, which they lead to, and reserves it.
+/// Registers all sessions with their `unit`, and reserves it.
 ///
 /// # Errors
-/// It is not the one that is to be kept, cannot be reserved, or no session is left; none is registered then, unless the
-/// unit is this host's already.
+/// It is not the unit to keep, it cannot be reserved, or no session is left; then none is registered, unless this host
+/// held the unit already.
 pub(super) fn hold_all(
     joined: &mut [Joined],
     (lun, unit): (u16, &Unit),
@@ -164,7 +164,7 @@ pub(super) fn hold_all(
         if before != Before::Held {
             for (place, joined) in joined[..place].iter_mut().enumerate() {
                 if let Ok((initiator, _)) = joined {
-                    // What is told is why the unit cannot be had.
+                    // The error returned is why the unit cannot be reserved.
                     let _ = release(initiator, lun, (key, place), deadline);
                 }
             }
@@ -174,7 +174,7 @@ pub(super) fn hold_all(
     Ok(())
 }
 
-/// Whether a login might succeed if it were given more time.
+/// Whether a login might succeed with more time.
 fn is_slow(error: &InitiatorError) -> bool {
     match error {
         InitiatorError::Slow { .. } => true,
@@ -183,7 +183,7 @@ fn is_slow(error: &InitiatorError) -> bool {
     }
 }
 
-/// The unit that all routes lead to which are up.
+/// The common unit of all routes that are up.
 ///
 /// # Errors
 /// None is up, or one leads to another unit.

@@ -1,4 +1,4 @@
-//! What is done about a route that is down, by a thread of its own: logging in can take long.
+//! Work on a route that is down, in a thread of its own: login can take long.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::initiator::login::connect_to;
 use crate::initiator::{Initiator, InitiatorError};
 use crate::reservation::{Before, hold};
 
-/// What has come of a login: the session, and the unit that it leads to.
+/// The outcome of a login: the session, and its unit.
 pub(super) type Joined = Result<(Box<Initiator>, Unit), InitiatorError>;
 
-/// What has come of an errand for the route at a place.
+/// The outcome of an errand for the route at an index.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// A login over the route itself.
@@ -27,7 +27,7 @@ pub(super) enum Outcome {
     Fenced(Result<(), InitiatorError>),
 }
 
-/// The errands that are under way.
+/// The errands in progress.
 #[derive(Debug)]
 pub(super) struct Errands {
     to: Sender<(usize, Outcome)>,
@@ -51,8 +51,8 @@ impl Errands {
         self.bell.as_fd()
     }
 
-    /// Logs in over the route at `place` and asks for unit `lun`, all within `patience`. If that is to be a `known` unit,
-    /// and to be reserved, the session is registered with it.
+    /// Logs in over the route at `place` and identifies unit `lun`, all within `patience`. If the unit is `known` and
+    /// to be reserved, registers the session with it.
     pub(super) fn join(
         &self,
         place: usize,
@@ -76,7 +76,7 @@ impl Errands {
                     if let Some(reservation) = reservation {
                         let portal = initiator.destination().portal();
                         let _turn = reservation.registering.turn(lun, &portal)?;
-                        // One that stands still must not hold the others up for long.
+                        // A login that hangs must not delay the others for long.
                         let deadline = deadline.min(clock::now() + initiator.attempt());
                         let held = ((reservation.key, place), Before::Held);
                         hold(&mut initiator, lun, held, deadline)?;
@@ -89,9 +89,9 @@ impl Errands {
         })
     }
 
-    /// Logs in where `over` leads with the ISID of the session that was lost with the route at `place`, so that the target
-    /// ends that one (RFC 7143 §6.3.5), and out again, all within `patience`. `portal_group_tag` is the one that the
-    /// lost session was with, if it is known: with another group it is another session.
+    /// Logs in to `over` with the ISID of the session lost with the route at `place`, so that the target ends that
+    /// session (RFC 7143 §6.3.5), and logs out again, all within `patience`. `portal_group_tag` is that of the lost
+    /// session, if known: with another group it would be another session.
     pub(super) fn fence(
         &self,
         place: usize,
@@ -123,21 +123,21 @@ impl Errands {
         let (to, bell) = (self.to.clone(), Arc::clone(&self.bell));
         let thread = thread::Builder::new().name("log in".to_owned());
         thread.spawn(move || {
-            // Nobody waits for it once the sessions are left.
+            // The receiver is gone once the sessions were left.
             let _ = to.send((place, errand()));
             let _ = rustix::io::write(&*bell, &1_u64.to_ne_bytes());
         })?;
         Ok(())
     }
 
-    /// The next that has ended.
+    /// The next completed errand.
     pub(super) fn poll(&self) -> Option<(usize, Outcome)> {
-        // What has rung is in the channel.
+        // Its result is in the channel.
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         self.from.try_recv().ok()
     }
 
-    /// Waits for the next one to end.
+    /// Waits for the next completed errand.
     pub(super) fn wait(&self) -> Option<(usize, Outcome)> {
         self.from.recv().ok()
     }

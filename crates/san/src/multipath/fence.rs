@@ -1,10 +1,11 @@
-//! Fencing a lost session by its key, where no other session can take its place: another one has the target remove its
-//! registration and abort what it has under way (PREEMPT AND ABORT, SPC-4 §5.13.11.3). What comes of it later is refused.
+//! Fencing a lost session by its reservation key, where no other session can replace it: another session makes the
+//! target remove its registration and abort its tasks (PREEMPT AND ABORT, SPC-4 §5.13.11.3). Its later commands are
+//! rejected.
 //!
-//! One that was carried out and whose answer was lost is refused when it is given again, as there is no such key any more:
-//! then READ KEYS tells.
+//! If the command was executed but its response was lost, repeating it fails, because the key no longer exists: then
+//! READ KEYS shows it.
 //!
-//! LOGICAL UNIT RESET would end what the target has, and not keep off what is still in a network.
+//! LOGICAL UNIT RESET would abort tasks at the target, but not stop commands still in a network.
 
 use std::mem;
 
@@ -18,37 +19,37 @@ use crate::initiator::InitiatorError;
 use crate::load::{address, command};
 use crate::reservation::{Answer, PutOff, TRIES, answer, put_off, sense};
 
-/// The numbers of such commands in a session count down from here, by the place of the lost route.
+/// Tags of such commands in a session count down from here, by the index of the lost route.
 const FIRST: u64 = u64::MAX - 1;
 
-/// The place of the lost route that a command is to fence, if it is such a one, among so many.
+/// The index of the lost route that a command fences, if it is such a command, out of `routes`.
 pub(super) fn place_of(number: u64, routes: usize) -> Option<usize> {
     let place = FIRST.checked_sub(number)?;
     usize::try_from(place).ok().filter(|place| *place < routes)
 }
 
-/// What another session is to do about a lost one.
+/// The next step of another session against a lost one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// PREEMPT AND ABORT.
     Preempt,
-    /// READ KEYS, as that was refused.
+    /// READ KEYS, after that was rejected.
     Look,
 }
 
-/// What has come of an attempt to fence by key.
+/// The outcome of an attempt to fence by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ByKey {
-    /// It has begun.
+    /// Started.
     Begun,
-    /// No session is up now that could.
+    /// No session that could do it is up now.
     Later,
-    /// No session has a key by which it could.
+    /// No session has a suitable key.
     Never,
 }
 
 impl MultipathSession {
-    /// Has a session that is up fence the lost one at `place` by its key.
+    /// Makes a session that is up fence the lost one at `place` by its key.
     pub(super) fn begin_fence_by_key(&mut self, place: usize, now: Instant) -> ByKey {
         let (Some(reservation), Ok(at)) = (&self.config.reservation, address(self.lun)) else {
             return ByKey::Never;
@@ -62,7 +63,7 @@ impl MultipathSession {
         let mut begun = ByKey::Never;
         for (by, path) in self.paths.iter_mut().enumerate() {
             let key = host.of_route(by);
-            // Of very many routes, two may have the same key.
+            // With very many routes, two may have the same key.
             if key == other {
                 continue;
             }
@@ -88,10 +89,10 @@ impl MultipathSession {
         begun
     }
 
-    /// What has come of fencing the lost session at `place` over the route at `by`.
+    /// Handles the response to fencing the lost session at `place` over the route at `by`.
     ///
     /// # Errors
-    /// A unit attention came with it, by which the session over that route has to be left.
+    /// It came with a unit attention that requires ending the session over that route.
     pub(super) fn fence_answered(
         &mut self,
         (place, by): (usize, usize),
@@ -105,7 +106,7 @@ impl MultipathSession {
         down.is_busy = false;
         down.fence_at = path.flapping.failed(now);
         if done.outcome.is_err() {
-            // That one is lost, too.
+            // That session is lost, too.
             down.fence_at = now;
             return Ok(());
         }
@@ -139,8 +140,8 @@ impl MultipathSession {
         Ok(())
     }
 
-    /// Whether the answer to READ KEYS over the route at `by` says that this one is registered, and the lost one at
-    /// `place` is not.
+    /// Whether the response to READ KEYS over the route at `by` shows that route registered, and the lost one at
+    /// `place` not.
     fn is_removed(&self, (place, by): (usize, usize), done: &Completion) -> bool {
         let (Some(reservation), Transfer::Read(data)) = (&self.config.reservation, &done.transfer)
         else {
@@ -152,10 +153,11 @@ impl MultipathSession {
         keys.is_ok_and(|keys| keys.of(host).contains(&own) && keys.lacks(other))
     }
 
-    /// A unit attention came over the route at `by` instead of an answer: the caller of the others has to know of it.
+    /// A unit attention came over the route at `by` instead of a response: reported to the caller, who submits the
+    /// other commands.
     ///
     /// # Errors
-    /// It says that the session over that route has to be left.
+    /// It requires ending the session over that route.
     fn heed(&mut self, by: usize, done: &Completion) -> Result<(), InitiatorError> {
         let Some(sense) = sense(done) else {
             return Ok(());

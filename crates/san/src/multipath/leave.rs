@@ -1,5 +1,4 @@
-//! How sessions are left: what they have under way is over first, then they are unregistered, and then they are logged
-//! out of.
+//! Leaving sessions: outstanding commands complete first, then sessions are unregistered, then logged out.
 
 use std::thread;
 
@@ -11,13 +10,13 @@ use crate::initiator::{Initiator, InitiatorError};
 use crate::reservation::{ReservationKey, SessionKey, release, release_others};
 
 impl MultipathSession {
-    /// Unregisters all sessions from the unit, also those that are lost, once what they have under way is over. No other
-    /// command may follow. Returns why this host's key may still be there, in one line, if it may.
+    /// Unregisters all sessions from the unit, including lost ones, after their outstanding commands. No other command
+    /// may follow. Returns why this host's key may still be registered, in one line, if so.
     pub fn release(&mut self) -> Option<String> {
         let reservation = self.config.reservation.take()?;
-        // Nobody is to be woken any more.
+        // No wake-ups from here on.
         self.waker = None;
-        // Those that have registered until then are there.
+        // Sessions that registered until then are included.
         let _ = reservation.registering.end();
         self.end_errands();
         self.finish(clock::now() + self.config.patience);
@@ -27,8 +26,8 @@ impl MultipathSession {
         Some(reservation.stays(&unit, &why))
     }
 
-    /// Carries out what is under way, and has the target end lost sessions that may still carry out writes. What takes longer
-    /// is left behind with its session.
+    /// Completes outstanding commands, and makes the target end lost sessions that may still execute writes. Commands
+    /// that take longer are abandoned with their session.
     fn finish(&mut self, deadline: Instant) {
         while !self.requests.is_empty() && self.connections().0 > 0 && clock::now() < deadline {
             if self.turn(deadline).is_err() {
@@ -59,7 +58,7 @@ impl MultipathSession {
         if up == all && release_each(&mut each, lun, deadline).is_ok() {
             return Ok(());
         }
-        // Where one is lost or does not answer, another removes its registration.
+        // Where one is lost or does not respond, another removes its registration.
         match release_lost(&mut each, lun, deadline) {
             Ok(by) => {
                 let (initiator, key) = &mut each[by];
@@ -72,12 +71,12 @@ impl MultipathSession {
         }
     }
 
-    /// Logs out of all sessions at once and returns the records, even if the target does not answer. Sessions that are
-    /// registered are [released](MultipathSession::release) before.
+    /// Logs out of all sessions at once and returns the records, even if the target does not respond. Registered
+    /// sessions are [released](MultipathSession::release) before.
     #[must_use]
     pub fn logout(mut self) -> Vec<Recorder> {
         self.waker = None;
-        // Who wants to know has released them.
+        // Callers interested in the result have released them.
         let _ = self.release();
         self.fence_lost(clock::now() + self.config.patience);
         let leave = |path: Path| match path.state {
@@ -100,7 +99,7 @@ impl MultipathSession {
 /// A session, with its key.
 type Registered<'a> = (&'a mut Initiator, SessionKey);
 
-/// Unregisters sessions side by side.
+/// Unregisters sessions in parallel.
 fn release_each(
     each: &mut [Registered<'_>],
     lun: u16,
@@ -114,12 +113,12 @@ fn release_each(
         let each = each.iter_mut();
         let each: Vec<_> = each.map(|one| scope.spawn(|| release(one))).collect();
         let mut ends = each.into_iter().filter_map(|one| one.join().ok());
-        // All are waited for at the end of the scope.
+        // All are joined at the end of the scope.
         ends.try_for_each(|end| end)
     })
 }
 
-/// Has one session after the other unregister all others until one has done it, and returns its place.
+/// Makes one session after another unregister all others until one succeeds, and returns its index.
 fn release_lost(
     each: &mut [Registered<'_>],
     lun: u16,
@@ -136,7 +135,7 @@ fn release_lost(
     Err(why.expect("there is a session"))
 }
 
-/// One that stands still leaves the others their time.
+/// One that hangs leaves time to the others.
 fn within_attempt(initiator: &Initiator, deadline: Instant) -> Instant {
     deadline.min(clock::now() + initiator.attempt())
 }

@@ -1,4 +1,4 @@
-//! A route of several to one unit.
+//! One of several routes to a unit.
 
 use wansan_iscsi::initiator::Tally;
 use wansan_multipath::Flapping;
@@ -14,10 +14,10 @@ pub(super) struct Path {
     pub(super) to: Destination,
     pub(super) state: State,
     pub(super) flapping: Flapping,
-    /// Of the last session over it.
+    /// The last session over it.
     pub(super) session: SessionId,
     pub(super) portal_group_tag: Option<u16>,
-    /// Of sessions before this one.
+    /// Counters of earlier sessions.
     pub(super) past: Tally,
 }
 
@@ -30,29 +30,29 @@ pub(super) enum State {
 /// A route that is down.
 #[derive(Debug)]
 pub(super) struct Down {
-    /// An errand is under way for it.
+    /// An errand for it is in progress.
     pub(super) is_busy: bool,
-    /// When to log in over it, and when at the earliest if no other route is up.
+    /// When to log in over it, and the earliest time if no other route is up.
     pub(super) join_at: Instant,
     pub(super) retry_at: Instant,
-    /// When to have its session ended over another one, if that has to be.
+    /// When to have its session ended over another route, if necessary.
     pub(super) fence_at: Instant,
-    /// How it is fenced by its key next, or is being.
+    /// The next or current step of fencing by its key.
     pub(super) step: Step,
-    /// Unit attentions that came instead of an answer to that, one after another.
+    /// Consecutive unit attentions received instead of a response to that.
     pub(super) attentions: usize,
     /// When nothing of its session can arrive any more.
     pub(super) expires_at: Instant,
-    /// The cause of its loss may pass.
+    /// The cause of its loss may be temporary.
     pub(super) may_come_back: bool,
-    /// What was said last of it, and of why its session cannot be ended.
+    /// The last message about it, and about why its session cannot be ended.
     pub(super) said: String,
     pub(super) said_unfenced: String,
     pub(super) records: Recorder,
 }
 
 impl Path {
-    /// One that is down, and is to be tried from that moment on.
+    /// A route that is down, to be tried from that moment on.
     pub(super) fn down(to: Destination, records: Recorder, at: Instant) -> Path {
         let down = Down {
             is_busy: false,
@@ -91,7 +91,7 @@ impl Path {
         }
     }
 
-    /// As events and errors name it.
+    /// Its name in events and errors.
     pub(super) fn name(&self) -> String {
         let route = &self.to.routes[0].route;
         match route.source {

@@ -1,5 +1,4 @@
-//! What a session says of the unit that it leads to: whether it is the one of the other routes, and how well it is
-//! reached.
+//! The unit of a session: whether it is that of the other routes, and how well it is reached.
 
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
@@ -15,20 +14,20 @@ use crate::initiator::{Initiator, InitiatorError};
 use crate::load::{LoadError, address, ask, capacity, command};
 use crate::sessions::Execute;
 
-/// A unit, as one route leads to it: what tells it from others.
+/// A unit, as reached over one route, with its identity.
 #[derive(Debug, Clone)]
 pub struct Unit {
     identity: UnitIdentity,
-    /// Of routes that are up, those with the lowest are taken.
+    /// Of the routes that are up, those with the lowest rank are used.
     pub(super) rank: u8,
 }
 
 impl Unit {
-    /// Asks a session about unit `lun`, until `deadline`. When it has answered, what an earlier session of the same ISID
-    /// had under way is over, where the target lets no command of the new one pass it.
+    /// Identifies unit `lun` over a session, until `deadline`. Once it has answered, the commands of an earlier session
+    /// of the same ISID are over, if the target lets no command of the new session pass them.
     ///
     /// # Errors
-    /// The session has failed, or the unit cannot be used through it.
+    /// The session failed, or the unit cannot be used through it.
     pub(super) fn ask(
         initiator: &mut Initiator,
         lun: u16,
@@ -74,13 +73,13 @@ impl Unit {
         Ok(Unit { identity, rank })
     }
 
-    /// Whether another route leads to the same unit, which may have been made larger meanwhile.
+    /// Whether another route leads to the same unit, which may have grown meanwhile.
     pub(super) fn is(&self, known: &Unit) -> bool {
         self.identity.is(&known.identity)
     }
 }
 
-/// Carries out commands of an initiator until some moment.
+/// Executes commands of an initiator until a deadline.
 struct Until<'a> {
     initiator: &'a mut Initiator,
     deadline: Instant,
@@ -92,14 +91,14 @@ impl Execute for Until<'_> {
     }
 }
 
-/// Reads the first block; once that is answered, everything that a target has to do before has been done. Whether the
-/// state of the port group lets it be read; any other failure is the medium's, or that of a reservation.
+/// Reads the first block; once that is answered, all earlier commands have been executed. Returns whether the state of
+/// the port group allows reads; any other failure concerns the medium, or a reservation.
 fn can_read(
     session: &mut impl Execute,
     at: Lun,
     capacity: &Capacity,
 ) -> Result<bool, InitiatorError> {
-    /// More unit attentions, whose answers wait for nothing, than a target queues.
+    /// More unit attentions, whose responses wait for nothing, than a target queues.
     const TRIES: usize = 8;
     for _ in 0..TRIES {
         let transfer = Transfer::Read(vec![0; capacity.block_bytes as usize]);
@@ -117,7 +116,7 @@ fn can_read(
     Ok(true)
 }
 
-/// The state of the target port group that the session is with; optimized where the unit does not tell.
+/// The state of the session's target port group; optimized where the unit does not report it.
 fn access_state(
     session: &mut impl Execute,
     at: Lun,

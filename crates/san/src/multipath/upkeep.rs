@@ -1,4 +1,4 @@
-//! What is done about routes that are down: logging in again, and having the target end sessions that are lost.
+//! Upkeep of routes that are down: logging in again, and having the target end lost sessions.
 
 use wansan_trace::{Instant, Recorder, clock};
 
@@ -11,7 +11,7 @@ use crate::initiator::dial::Destination;
 use crate::initiator::{Initiator, InitiatorError};
 
 impl MultipathSession {
-    /// When to log in over a route: one that flaps is left alone only while another one is up.
+    /// When to log in over a route: a flapping route is held off only while another one is up.
     pub(super) fn joins_at(&self, down: &Down) -> Instant {
         match self.connections().0 {
             0 => down.retry_at,
@@ -19,7 +19,7 @@ impl MultipathSession {
         }
     }
 
-    /// Has the target end lost sessions whose writes it may still carry out, and logs in over routes that are down.
+    /// Makes the target end lost sessions whose writes it may still execute, and logs in over routes that are down.
     pub(super) fn begin_errands(&mut self, now: Instant) {
         for place in 0..self.paths.len() {
             let State::Down(down) = &self.paths[place].state else {
@@ -32,7 +32,7 @@ impl MultipathSession {
             if has_expired && self.same_group(place).is_none() {
                 self.fenced(place);
             } else if now >= down.fence_at && !self.requests.lingers(place) {
-                // Nothing more is sent in a lost session: if it need not be fenced now, it never has to be.
+                // Nothing more is sent in a lost session: if it needs no fence now, it never will.
                 self.fenced(place);
             } else if now >= down.fence_at && self.begin_fence(place, now) {
                 continue;
@@ -41,7 +41,7 @@ impl MultipathSession {
         }
     }
 
-    /// Has the target end the lost session at `place` over another route; whether that has begun.
+    /// Makes the target end the lost session at `place` over another route; returns whether that has started.
     fn begin_fence(&mut self, place: usize, now: Instant) -> bool {
         let path = &self.paths[place];
         let lost = (&path.to, path.portal_group_tag);
@@ -67,7 +67,7 @@ impl MultipathSession {
         is_busy
     }
 
-    /// Says that the lost session at `place` cannot be ended, unless there is no route at all.
+    /// Reports that the lost session at `place` cannot be ended, unless all routes are down.
     fn cannot_fence(&mut self, place: usize) {
         if self.connections().0 > 0 {
             let limit_s = SEGMENT_LIFETIME.as_secs();
@@ -80,7 +80,7 @@ impl MultipathSession {
         }
     }
 
-    /// Logs in over the route at `place`, if it is time to.
+    /// Logs in over the route at `place`, if due.
     fn begin_join(&mut self, place: usize, now: Instant) {
         let path = &self.paths[place];
         let again = path.flapping.failed(now);
@@ -94,13 +94,13 @@ impl MultipathSession {
         let unit = (self.lun, Some(&self.unit));
         let begun = self.errands.join(place, &path.to, unit, patience);
         if let State::Down(down) = &mut self.paths[place].state {
-            // Without a thread for it, it is tried again as if it had failed.
+            // Without a thread for it, it is retried as after a failure.
             down.is_busy = begun.is_ok();
             (down.join_at, down.retry_at) = (again, again);
         }
     }
 
-    /// Nothing of the lost session at `place` can be carried out any more.
+    /// Nothing of the lost session at `place` can be executed any more.
     pub(super) fn fenced(&mut self, place: usize) {
         if let State::Down(down) = &mut self.paths[place].state {
             (down.fence_at, down.expires_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
@@ -108,8 +108,8 @@ impl MultipathSession {
         self.requests.fenced(place);
     }
 
-    /// Says that writes wait because the lost session at `place` may still carry out earlier ones, unless that was what
-    /// was said last.
+    /// Reports that writes wait because the target may still execute earlier ones of the lost session at `place`,
+    /// unless that was the last message.
     pub(super) fn say_unfenced(&mut self, place: usize, why: &str) {
         let path = &mut self.paths[place];
         let route = path.name();
@@ -124,7 +124,7 @@ impl MultipathSession {
         }
     }
 
-    /// Says why the route at `place` is down, unless that was what was said last.
+    /// Reports why the route at `place` is down, unless that was the last message.
     fn say(&mut self, place: usize, why: String) {
         let path = &mut self.paths[place];
         let route = path.name();
@@ -136,8 +136,8 @@ impl MultipathSession {
         }
     }
 
-    /// Where a route that is up leads to the portal group that the lost session at `place` is with: with another group, a
-    /// session of the same ISID would be another session.
+    /// The destination of a route that is up with the portal group of the lost session at `place`: with another group,
+    /// a session of the same ISID would be another session.
     fn same_group(&self, place: usize) -> Option<&Destination> {
         let tag = self.paths[place].portal_group_tag;
         let mut up = self.paths.iter().filter_map(Path::up);
@@ -176,7 +176,7 @@ impl MultipathSession {
         }
     }
 
-    /// A login over the route at `place` has failed.
+    /// A login over the route at `place` failed.
     pub(super) fn did_not_join(&mut self, place: usize, error: InitiatorError, now: Instant) {
         let path = &mut self.paths[place];
         let again = path.flapping.failed(now);
@@ -187,7 +187,7 @@ impl MultipathSession {
         self.last_failure = Some(error);
     }
 
-    /// A session over the route at `place` has begun.
+    /// A session over the route at `place` was established.
     pub(super) fn join(
         &mut self,
         place: usize,
@@ -210,8 +210,8 @@ impl MultipathSession {
         }
     }
 
-    /// Has the target end what sessions before these may have left that were over the routes that are down: with the
-    /// same ISIDs, they are sessions of the same names.
+    /// Makes the target end earlier sessions over the routes that are down: with the same ISIDs, they have the same
+    /// names.
     pub(super) fn fence_all(&mut self) {
         let up = self.paths.iter().find_map(Path::up);
         let Some(over) = up.map(|up| up.destination().clone()) else {
@@ -243,7 +243,7 @@ impl MultipathSession {
         self.say(place, why);
     }
 
-    /// Has the target end lost sessions that may still carry out writes, as far as that can be done until `deadline`.
+    /// Makes the target end lost sessions that may still execute writes, as far as possible until `deadline`.
     pub(super) fn fence_lost(&mut self, deadline: Instant) {
         let can_be_fenced = |several: &Self, place: usize| {
             let State::Down(down) = &several.paths[place].state else {
@@ -257,7 +257,7 @@ impl MultipathSession {
             if self.turn(deadline).is_err() {
                 return;
             }
-            // What was under way was given up.
+            // Outstanding commands were abandoned.
             while self.poll_completion().is_some() {}
         }
     }

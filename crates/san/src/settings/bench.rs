@@ -1,4 +1,4 @@
-//! What the load generator is asked to do.
+//! Settings of the load generator.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use wansan_workload::{Limit, LoadConfig};
 use super::InitiatorSettings;
 
 settings! {
-    /// All that `wansan bench` is asked to do.
+    /// All settings of `wansan bench`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct BenchSettings {
         /// How long to measure [default: 5s]
@@ -63,13 +63,12 @@ settings! {
 }
 
 impl LoadSettings {
-    /// From one block of a disk to what one command may move (MAXIMUM TRANSFER LENGTH of our own
-    /// targets).
+    /// From one block of a disk to the most data of one command (MAXIMUM TRANSFER LENGTH of wansan's own targets).
     const BLOCKS: (Size, Size) = (Size(512), Size(16 << 20));
 }
 
 impl BenchSettings {
-    /// As the load generator takes them; a number of I/Os goes before a time.
+    /// The configuration of the load generator; a number of I/Os takes precedence over a time.
     #[must_use]
     pub fn config(&self) -> LoadConfig {
         const USUAL_TIME: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! CHAP in both directions. The same settings mean the same at both ends.
+//! CHAP in both directions. The same settings have the same meaning at both ends.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use wansan_settings::settings;
 
 use crate::secret_file::{SecretFileError, read_account, read_accounts};
 
-/// A hash algorithm, as users write it.
+/// A hash algorithm, by its name in settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hash {
     /// SHA3-256.
@@ -29,7 +29,7 @@ pub enum Hash {
 }
 
 settings! {
-    /// Who authenticates, and by what.
+    /// Who authenticates, and with which secrets.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ChapSettings {
         /// CHAP name with which the initiator authenticates itself
@@ -47,7 +47,7 @@ settings! {
 }
 
 settings! {
-    /// Whom a target admits.
+    /// The initiators that a target admits.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TargetChapSettings {
         /// File of initiators' CHAP accounts, one NAME SECRET per line, readable only by its owner
@@ -62,18 +62,18 @@ pub enum ChapSettingsError {
     /// A name without a file, or a file without a name.
     #[error("a CHAP user and its secret file go together: name both")]
     Half,
-    /// Only the target is to authenticate itself.
+    /// Only the target would authenticate itself.
     #[error(
         "mutual CHAP needs the initiator to authenticate too: name its user and its secret file as well"
     )]
     OnlyTarget,
-    /// Nobody is to authenticate.
+    /// Nobody would authenticate.
     #[error("CHAP has no account for initiators: name a users file, or a user and its secret file")]
     Nobody,
     /// A file of secrets cannot be used.
     #[error(transparent)]
     File(#[from] SecretFileError),
-    /// What is in them cannot be used.
+    /// Their content cannot be used.
     #[error(transparent)]
     Account(#[from] AccountError),
 }
@@ -105,7 +105,7 @@ impl ChapSettings {
         account(self.target_user.as_ref(), self.target_secret_file.as_ref())
     }
 
-    /// What an initiator takes to its logins; `None` when it has nothing to prove itself with.
+    /// An initiator's accounts; `None` when it has no secret.
     ///
     /// # Errors
     /// [`ChapSettingsError`].
@@ -124,7 +124,7 @@ impl ChapSettings {
 }
 
 impl TargetChapSettings {
-    /// What a target demands.
+    /// A target's requirements.
     ///
     /// # Errors
     /// [`ChapSettingsError`].

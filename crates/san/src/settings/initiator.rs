@@ -1,4 +1,4 @@
-//! What an initiator is asked to do: which disk, as whom, and how.
+//! Settings of an initiator: the disk, its identity, and the session.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ settings! {
 }
 
 settings! {
-    /// Over which connections a session goes.
+    /// The connections of a session.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ConnectionSettings {
         /// Connections in the session (MC/S) to the portal in the URL [default: 1]
@@ -76,13 +76,13 @@ settings! {
 }
 
 impl InitiatorSettings {
-    /// The usual ones, to log in to that disk.
+    /// The default settings for that disk.
     #[must_use]
     pub fn new(url: IscsiUrl) -> InitiatorSettings {
         given::<InitiatorSettings>(|given| given.url = Some(Text(url)))
     }
 
-    /// The route of each connection; none where the target is to list them.
+    /// The route of each connection; empty where the target is to list them.
     fn routes(&self) -> Vec<Route> {
         let are_listed =
             self.connections.schedule.multipath && self.connections.connections.is_none();
@@ -96,8 +96,7 @@ impl InitiatorSettings {
         }
     }
 
-    /// Adds as many connections to each of these portals as there are to the one in the URL; one, where routes were
-    /// given.
+    /// Adds as many connections to each of these portals as to the one in the URL; one, where routes were given.
     pub fn add_portals<'a>(&mut self, portals: impl IntoIterator<Item = &'a Portal>) {
         let mut portals = portals.into_iter().peekable();
         if portals.peek().is_none() {
@@ -115,25 +114,24 @@ impl InitiatorSettings {
         self.connections.route = routes.into_iter().map(Text).collect();
     }
 
-    /// What to negotiate for.
+    /// The values to negotiate.
     #[must_use]
     pub fn wanted(&self) -> Wanted {
         let connections = u16::try_from(self.routes().len()).unwrap_or(u16::MAX);
         let recovery = self.connections.recovery;
         let wanted = self.negotiation.wanted(recovery);
         Wanted {
-            // Else a target that recovers lost PDUs may ask for data only piece by piece (§13.19).
+            // Otherwise a target that recovers lost PDUs may request data only piece by piece (§13.19).
             data_sequence_in_order: recovery.error_recovery_level == 0,
             max_connections: wanted.max_connections.max(connections),
             ..wanted
         }
     }
 
-    /// How the session is to be set up, for at most `tasks` tasks at once. Secrets are read from their
-    /// files.
+    /// The configuration of the session, for at most `tasks` tasks at once. Reads secrets from their files.
     ///
     /// # Errors
-    /// When they cannot be.
+    /// When a secret cannot be read or used.
     pub fn config(
         &self,
         tasks: usize,
@@ -158,8 +156,8 @@ impl InitiatorSettings {
     }
 }
 
-/// An ISID that no other process on this or another machine has by chance: the random format of
-/// RFC 7143 §11.12.5, filled from the time and the process id.
+/// An ISID that no other process on this or another machine is likely to have: the random format of RFC 7143 §11.12.5,
+/// filled from the time and the process ID.
 fn isid() -> [u8; 6] {
     let mixed = clock::realtime_ns()
         .wrapping_add(u64::from(std::process::id()) << 32)

@@ -1,4 +1,4 @@
-//! What an end negotiates for (RFC 7143 §13).
+//! Values that an end negotiates (RFC 7143 §13).
 
 use serde::{Deserialize, Serialize};
 use wansan_iscsi::keys::{DigestKind, Wanted};
@@ -17,7 +17,7 @@ pub enum Digest {
     Always,
 }
 
-/// The least and the greatest length that keys can have (RFC 7143 §13.12 to §13.14).
+/// The range of lengths in keys (RFC 7143 §13.12 to §13.14).
 const LENGTHS: (Size, Size) = (Size(512), Size((1 << 24) - 1));
 
 settings! {
@@ -47,7 +47,7 @@ settings! {
 }
 
 settings! {
-    /// What is recovered without a new session (RFC 7143 §7).
+    /// Errors that are recovered without a new session (RFC 7143 §7).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RecoverySettings {
         /// Highest ErrorRecoveryLevel to offer or accept: 0 recovers only with a new session, 1 also recovers PDUs lost
@@ -71,7 +71,7 @@ impl Digest {
 }
 
 impl NegotiationSettings {
-    /// As negotiation takes it, with that of recovery.
+    /// In the form that negotiation needs, with the recovery level.
     #[must_use]
     pub fn wanted(&self, recovery: RecoverySettings) -> Wanted {
         let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);

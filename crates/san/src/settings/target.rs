@@ -1,4 +1,4 @@
-//! What a target is asked to do.
+//! Settings of a target.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::target::{
 };
 
 settings! {
-    /// All that `wansan target` is asked to do.
+    /// All settings of `wansan target`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TargetSettings {
         with file: TargetFile;
@@ -32,7 +32,7 @@ settings! {
 }
 
 settings! {
-    /// What is served, and where: a `target.toml`.
+    /// The targets and portals: a `target.toml`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TargetFile {
         /// Listen addresses, at least one; port 0 picks a free port
@@ -56,7 +56,7 @@ settings! {
 }
 
 settings! {
-    /// Of a target as a process.
+    /// Settings of the target process.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ProcessSettings {
         /// Threads that serve sessions [default: one per core, 8 at most]
@@ -123,7 +123,7 @@ settings! {
     }
 }
 
-/// A logical unit; where nothing is said but its store, that alone stands for it.
+/// A logical unit; in TOML a plain string if only its store is set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Lun(pub LunSettings);
@@ -157,30 +157,30 @@ settings! {
     }
 }
 
-/// Where the status of a read comes.
+/// Where to return the status of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StatusPlace {
     /// In its last Data-In.
     InData,
-    /// In a SCSI Response of its own.
+    /// In a separate SCSI Response.
     Separate,
 }
 
-/// A target cannot be served as its settings have it.
+/// Invalid settings of a target.
 #[derive(Debug, thiserror::Error)]
 #[error("{mistake}")]
 pub struct TargetFileError {
-    /// Where it is in the settings, such as `target[1].chap`.
+    /// The key in the settings, such as `target[1].chap`.
     pub place: String,
-    /// What is wrong.
+    /// The mistake.
     pub mistake: TargetMistake,
 }
 
-/// What is wrong with a target's settings.
+/// A mistake in a target's settings.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetMistake {
-    /// Two of its units have one number.
+    /// Two of its units have the same number.
     #[error("target {name}: two LUNs have number {number}; renumber one")]
     LunTwice {
         /// The target's name.
@@ -188,18 +188,18 @@ pub enum TargetMistake {
         /// The number.
         number: u16,
     },
-    /// A unit has no number left.
+    /// No number is left for a unit.
     #[error("target {name}: a LUN number must be 0 to 16383; number this one")]
     LunNumber {
         /// The target's name.
         name: String,
     },
-    /// What is to be negotiated for.
+    /// A negotiated value.
     #[error("negotiation of target {name}: {source}")]
     Negotiation {
         /// The target's name.
         name: String,
-        /// Why.
+        /// The cause.
         source: WantedError,
     },
     /// CHAP.
@@ -207,12 +207,12 @@ pub enum TargetMistake {
     Chap {
         /// The target's name, or `discovery`.
         of: String,
-        /// Why.
+        /// The cause.
         source: ChapSettingsError,
     },
 }
 
-/// More threads than sessions that are busy at once bring nothing.
+/// More threads than sessions that are busy at once gain nothing.
 fn usual_threads() -> u16 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     u16::try_from(cores.min(8)).unwrap_or(1)
@@ -255,7 +255,7 @@ impl From<LunSpec> for Lun {
 }
 
 impl ProcessSettings {
-    /// As [`Target`](crate::Target) takes them, to serve `offer` at the addresses of `listen`.
+    /// The configuration of a [`Target`](crate::Target) that serves `offer` at the addresses of `listen`.
     #[must_use]
     pub fn config(&self, listen: &[String], offer: Offer, report: fn(&str)) -> TargetConfig {
         TargetConfig {
@@ -272,7 +272,7 @@ impl ProcessSettings {
 }
 
 impl TargetFile {
-    /// What it has served; secrets are read from their files.
+    /// The targets to serve; reads secrets from their files.
     ///
     /// # Errors
     /// [`TargetFileError`].
@@ -303,8 +303,7 @@ impl TargetFile {
         })
     }
 
-    /// Where in it stands what `error` is about, such as `target[1].lun[0]`, if anywhere; the last place
-    /// of what is in several.
+    /// The key that `error` concerns, such as `target[1].lun[0]`, if any; the last one if there are several.
     #[must_use]
     pub fn place_of(&self, error: &TargetError) -> Option<String> {
         use TargetError as E;
@@ -343,7 +342,7 @@ impl TargetFile {
 }
 
 impl UnitsSettings {
-    /// The usual ones of a target of that name with those units.
+    /// The default settings of a target of that name with those units.
     #[must_use]
     pub fn new(name: &str, luns: Vec<LunSpec>) -> UnitsSettings {
         given::<UnitsSettings>(|given| {
@@ -352,11 +351,11 @@ impl UnitsSettings {
         })
     }
 
-    /// As a target takes them; else the key that is wrong, and how.
+    /// The target's specification; on error, the wrong key, and the mistake.
     fn spec(&self) -> Result<TargetSpec, (String, TargetMistake)> {
         let wanted = Wanted {
             max_connections: self.max_connections,
-            // One R2T at a time would be all that level 1 and 2 allow otherwise (RFC 7143 §13.19).
+            // Otherwise levels 1 and 2 allow only one R2T at a time (RFC 7143 §13.19).
             data_sequence_in_order: false,
             ..self.negotiation.wanted(self.recovery)
         };
@@ -381,7 +380,7 @@ impl UnitsSettings {
         })
     }
 
-    /// The units by their numbers.
+    /// The units by number.
     fn luns(&self) -> Result<BTreeMap<u16, LunSpec>, (String, TargetMistake)> {
         let mut luns = BTreeMap::new();
         let mut next = 0;
@@ -402,7 +401,7 @@ impl UnitsSettings {
 }
 
 impl AccessSettings {
-    /// As a target takes them.
+    /// The access list.
     fn access(&self) -> Access {
         let (initiators, networks) = (self.initiators.as_ref(), self.networks.as_ref());
         Access {
@@ -413,7 +412,7 @@ impl AccessSettings {
 }
 
 impl SendingSettings {
-    /// As a target takes them.
+    /// The sending options.
     #[must_use]
     pub fn sending(&self) -> Sending {
         Sending {

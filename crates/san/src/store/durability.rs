@@ -1,13 +1,12 @@
-//! What a store may say of data on the medium, when the kernel reports an error to whichever call asks
-//! first.
+//! When data counts as on the medium, given that the kernel reports an error to whichever call comes first.
 //!
 //! Linux reports a failed write-back once to each open file description (`errseq_t`,
-//! Documentation/core-api/errseq.rst), at the next fdatasync or synchronous write on it, and a failed
-//! cache flush of the device only to the call that asked for it. Whichever call takes the error, it may
-//! be about data that another call was to bring to the medium.
+//! Documentation/core-api/errseq.rst), at the next fdatasync or synchronous write on it, and a failed cache flush of
+//! the device only to the call that requested it. The call that gets the error may not be the one that was to write the
+//! data concerned to the medium.
 //!
-//! Nothing here blocks or knows of files: [`FileStore`](super::FileStore) follows it over Linux's
-//! system calls, and a simulation over a model of them.
+//! This module neither blocks nor accesses files: [`FileStore`](super::FileStore) applies it to Linux's system calls,
+//! and a simulation to a model of them.
 
 use std::io;
 
@@ -15,40 +14,40 @@ use rustix::io::Errno;
 
 use super::{Operated, StoreError};
 
-/// The system calls on one file that bring data to its medium.
+/// The system calls on one file that write data to its medium.
 pub trait SyncedFile {
-    /// Writes some of `bytes` from `offset` on, to the medium, and says how many.
+    /// Writes some of `bytes` at `offset`, to the medium, and returns how many.
     ///
     /// # Errors
     /// Its own, or that of an earlier write-back.
     fn write_synced(&self, bytes: &[u8], offset: u64) -> Result<usize, Errno>;
 
-    /// Writes all of `bytes` from `offset` on, into the cache.
+    /// Writes all of `bytes` at `offset`, into the cache.
     ///
     /// # Errors
     /// Its own.
     fn write_cached(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Brings all data to the medium.
+    /// Writes all data to the medium.
     ///
     /// # Errors
     /// Its own, or that of an earlier write-back.
     fn sync(&self) -> Result<(), Errno>;
 
-    /// The same through another open file description, which has errors reported to it that a
-    /// synchronous write has used up.
+    /// The same through another open file description, which still reports errors already consumed by a synchronous
+    /// write.
     ///
     /// # Errors
     /// Its own, or that of an earlier write-back.
     fn sync_witness(&self) -> Result<(), Errno>;
 }
 
-/// Why bringing data to the medium failed.
+/// Why writing data to the medium failed.
 #[derive(Debug)]
 pub enum SyncError {
-    /// The write was refused, and nothing else was harmed.
+    /// The write was rejected; no other data is affected.
     Refused(StoreError),
-    /// Acknowledged data may not have reached the medium, and never will.
+    /// Acknowledged data may not be on the medium, and never will be.
     Lost(StoreError),
 }
 
@@ -63,7 +62,7 @@ impl From<SyncError> for StoreError {
 /// Writes all of `bytes` to the medium.
 ///
 /// # Errors
-/// Whether the write was refused or acknowledged data is lost.
+/// Whether the write was rejected or acknowledged data is lost.
 pub fn write_synced(file: &impl SyncedFile, offset: u64, bytes: &[u8]) -> Result<(), SyncError> {
     let refused = |source| {
         SyncError::Refused(StoreError::of_io(
@@ -91,23 +90,21 @@ pub fn write_synced(file: &impl SyncedFile, offset: u64, bytes: &[u8]) -> Result
                 file.write_cached(rest, at).map_err(refused)?;
                 return sync(file);
             }
-            // Either the file system has refused this write, or the medium has refused an earlier
-            // one. The witness knows of the latter.
+            // Either the file system rejected this write, or the medium an earlier one. The witness reports the latter.
             Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
                 return Err(match file.sync_witness() {
                     Ok(()) => refused(errno.into()),
                     Err(_) => lost(errno),
                 });
             }
-            // It does not tell what failed, writing or synchronizing: assume the worse.
+            // It is unknown whether writing or synchronizing failed: assume the worse.
             Err(errno) => return Err(lost(errno)),
         }
     }
     Ok(())
 }
 
-/// Brings all that was written to the medium. Whatever fails, ENOSPC too, is about data that was
-/// written before.
+/// Writes all earlier data to the medium. Any error, even ENOSPC, concerns data written before.
 ///
 /// # Errors
 /// [`SyncError::Lost`].
@@ -122,17 +119,17 @@ pub fn sync(file: &impl SyncedFile) -> Result<(), SyncError> {
     })
 }
 
-/// The syncs of one file: those that are in the kernel, and whether any has lost data.
+/// The syncs of one file: those in the kernel, and whether any has lost data.
 ///
-/// They run in parallel. One that succeeded is believed only when all that began before it returned
-/// have returned too, because one of those may have been given an error that concerns both.
+/// They run in parallel. A successful sync counts only after all syncs that began before it returned have returned too,
+/// because one of those may have got an error that concerns both.
 ///
-/// For each: [`begin`](Self::begin), the system calls, [`returned`](Self::returned), and, if they
-/// succeeded, [`verdict`](Self::verdict) until there is one.
+/// For each: [`begin`](Self::begin), the system calls, [`returned`](Self::returned), and, if they succeeded,
+/// [`verdict`](Self::verdict) until it returns one.
 #[derive(Debug, Default)]
 pub struct SyncOrder {
     lost: bool,
-    /// Syncs that ever began.
+    /// Syncs begun so far.
     begun: u64,
     /// The numbers of those that have not returned, in ascending order.
     numbers: Vec<u64>,
@@ -145,7 +142,7 @@ impl SyncOrder {
         self.lost
     }
 
-    /// A sync begins; gives its number.
+    /// Begins a sync; returns its number.
     ///
     /// # Errors
     /// [`StoreError::Lost`] once data has been lost.
@@ -159,22 +156,22 @@ impl SyncOrder {
         Ok(number)
     }
 
-    /// The sync with that number has returned from the kernel, and may have `lost` data. Returns
-    /// the value to pass to [`verdict`](Self::verdict).
+    /// The sync with that number has returned from the kernel, and may have `lost` data. Returns the value to pass to
+    /// [`verdict`](Self::verdict).
     pub fn returned(&mut self, number: u64, lost: bool) -> u64 {
         self.lost |= lost;
         self.numbers.retain(|other| *other != number);
         self.begun
     }
 
-    /// The oldest sync that is in the kernel.
+    /// The oldest sync in the kernel.
     #[must_use]
     pub fn oldest(&self) -> Option<u64> {
         self.numbers.first().copied()
     }
 
-    /// Whether a sync that returned when `begun` had begun has brought its data to the medium;
-    /// `None` while one that began before that is in the kernel.
+    /// Whether a sync that returned when `begun` had begun has written its data to the medium; `None` while one that
+    /// began before that is in the kernel.
     #[must_use]
     pub fn verdict(&self, begun: u64) -> Option<Result<(), StoreError>> {
         if self.oldest().is_some_and(|oldest| oldest < begun) {

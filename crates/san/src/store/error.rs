@@ -7,7 +7,7 @@ use core::fmt;
 
 use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey};
 
-/// What a store was doing.
+/// The operation of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operated {
     /// Reading.
@@ -58,12 +58,12 @@ pub enum StoreError {
         /// Bytes to write.
         bytes: usize,
     },
-    /// The data compared differs from the medium: a result, not a failure of the store.
+    /// The compared data differs from the medium: a result, not a failure of the store.
     #[error("miscompare: the byte at offset {offset} differs")]
     Miscompare {
         /// The first byte that differs.
         offset: u64,
-        /// The same, counted from the first byte of what was given.
+        /// The same, counted from the first byte of the data given.
         at: u64,
     },
     /// Persistent reservations could not be saved.
@@ -78,7 +78,7 @@ pub enum StoreError {
     /// Another error of the operating system.
     #[error("cannot {operated} {bytes} bytes at offset {offset}: {source}")]
     Machine {
-        /// What was being done.
+        /// The operation.
         operated: Operated,
         /// First byte of the range.
         offset: u64,
@@ -90,7 +90,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What an error of the machine says of an operation on `bytes` from `offset` on.
+    /// The error of an operation on `bytes` at `offset`, from an error of the operating system.
     pub(super) fn of_io(
         operated: Operated,
         offset: u64,
@@ -146,7 +146,7 @@ impl StoreError {
     }
 }
 
-/// A store that could not be opened. One line each: what, where, what to do.
+/// A store that could not be opened. One line each: what, where, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such file, and no size to create it with.
@@ -174,7 +174,7 @@ pub enum OpenError {
         /// The requested file.
         path: PathBuf,
     },
-    /// An existing file has another size than the one asked for.
+    /// An existing file has another size than requested.
     #[error(
         "{} has {size_bytes} bytes, not the requested {asked_bytes}; omit `size` or remove the file",
         path.display()
@@ -216,7 +216,7 @@ pub enum OpenError {
     Reservations {
         /// The file that should hold them.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// Another error of the operating system.

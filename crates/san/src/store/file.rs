@@ -20,16 +20,14 @@ const TMPFS_MAGIC: i128 = 0x0102_1994;
 
 /// A regular file or a block device, through the kernel's page cache.
 ///
-/// It is locked (`flock`, exclusive; shared when it is only read) while it is open, so that two
-/// targets do not write into each other's disk. Reads whose pages the kernel has are done at once
-/// (`preadv2` with `RWF_NOWAIT`). Force unit access is `RWF_DSYNC`, flush is fdatasync. A file on a
-/// tmpfs is memory.
+/// It is locked (`flock`, exclusive; shared when read-only) while it is open, so that two targets do not write to each
+/// other's disk. Reads of cached pages are done at once (`preadv2` with `RWF_NOWAIT`). Force unit access is
+/// `RWF_DSYNC`, flush is fdatasync. A file on a tmpfs is memory.
 ///
-/// When the kernel could not bring data to the medium, it says so once and then forgets, pages and
-/// all (`fsync(2)`). So what was acknowledged may be lost, and no later success would mean
-/// anything: from then on every write and every flush fails, until the store is opened again. Reads
-/// go on, so that what is left can be saved; of blocks that were written since the last flush they
-/// return the new data or the old.
+/// When the kernel fails to write data to the medium, it reports the error once and then discards it, with the pages
+/// (`fsync(2)`). So acknowledged data may be lost, and later successes prove nothing: from then on every write and
+/// every flush fails, until the store is reopened. Reads continue, so that the remaining data can be saved; blocks
+/// written since the last flush return either the new data or the old.
 #[derive(Debug)]
 pub struct FileStore {
     file: File,
@@ -39,14 +37,14 @@ pub struct FileStore {
     size_bytes: u64,
     on_tmpfs: bool,
     is_new: bool,
-    /// Whether the file system knows `RWF_NOWAIT`; cleared when it says no.
+    /// Whether the file system supports `RWF_NOWAIT`; cleared when it does not.
     nowait: AtomicBool,
     calls: Box<dyn SyncCalls>,
     syncs: Syncs,
-    /// Held shared by whoever writes, and alone by [`Store::update`]. Reads do not take it, and
-    /// writing goes through a system call anyway, beside which it is nothing.
+    /// Held shared by writers, and exclusively by [`Store::update`]. Reads do not take it; for writes it is negligible
+    /// compared with the system call.
     writing: RwLock<()>,
-    /// Beside a regular file that is written.
+    /// For a writable regular file.
     reservations: Option<ReservationFile>,
 }
 
@@ -80,9 +78,8 @@ impl FileStore {
         FileStore::with_file(file, path, block_bytes, write)
     }
 
-    /// Opens `path`, or creates it as a sparse file of `size_bytes` when it does not exist. One that
-    /// exists must have that size, and is not changed. A new one is there after a crash, too: its
-    /// folder is synchronized.
+    /// Opens `path`, or creates it as a sparse file of `size_bytes` when it does not exist. An existing one must have
+    /// that size, and is not changed. A new one survives a crash: its folder is synchronized.
     pub fn open_or_create(
         path: &Path,
         size_bytes: u64,
@@ -107,8 +104,7 @@ impl FileStore {
                         Ok(store)
                     });
                 if made.is_err() {
-                    // Nothing half-made is left; that the file cannot be removed either would
-                    // only hide the error that matters.
+                    // Leave no partial file; an error of removing it would only hide the one that matters.
                     let _ = std::fs::remove_file(path);
                 }
                 Ok(FileStore {
@@ -132,7 +128,7 @@ impl FileStore {
         }
     }
 
-    /// Whether opening it has made its file.
+    /// Whether opening it created its file.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
@@ -164,7 +160,7 @@ impl FileStore {
             }
             Err(errno) => return Err(machine(errno.into())),
         }
-        // The end of the file: a block device's metadata says 0.
+        // The end of the file: a block device's metadata reports 0.
         let size_bytes = file.seek(SeekFrom::End(0)).map_err(machine)?;
         if size_bytes == 0 || !size_bytes.is_multiple_of(u64::from(block_bytes)) {
             return Err(blocks(path, size_bytes, block_bytes));
@@ -172,7 +168,7 @@ impl FileStore {
         let on_tmpfs = kind.is_file()
             && rustix::fs::fstatfs(&file)
                 .is_ok_and(|filesystem| i128::from(filesystem.f_type) == TMPFS_MAGIC);
-        // By its descriptor: nothing else can have come to the path's place.
+        // By its descriptor: the path may have been replaced.
         let witness = OpenOptions::new()
             .read(true)
             .write(write)
@@ -192,8 +188,7 @@ impl FileStore {
         })
     }
 
-    /// One of `size_bytes` on `path`, which may be any kind of file, that brings data to the medium by
-    /// `calls`.
+    /// A store of `size_bytes` on `path`, any kind of file, that uses `calls` to write to the medium.
     #[cfg(test)]
     pub(super) fn for_test(path: &Path, size_bytes: u64, calls: Box<dyn SyncCalls>) -> FileStore {
         let open = || OpenOptions::new().read(true).write(true).open(path);
@@ -211,14 +206,14 @@ impl FileStore {
         }
     }
 
-    /// Refuses writes after data loss and excludes [`Store::update`].
+    /// Rejects writes after data loss and excludes [`Store::update`].
     fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>, StoreError> {
         self.syncs.check()?;
-        // It guards the order of writes, not data that a panic could leave half changed.
+        // It guards the order of writes, not data that a panic could leave inconsistent.
         Ok(self.writing.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes all of `src`, to the medium when `fua` says so.
+    /// Writes all of `src`, to the medium if `fua`.
     fn write_all(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
         if fua && !self.on_tmpfs {
             return self.syncs.run(|| write_synced(&self.opened(), offset, src));
@@ -228,7 +223,7 @@ impl FileStore {
             .map_err(|source| StoreError::of_io(Operated::Write, offset, src.len(), source))
     }
 
-    /// What its data is brought to the medium with.
+    /// The file with its two open file descriptions.
     fn opened(&self) -> TwiceOpened<'_> {
         TwiceOpened {
             file: &self.file,
@@ -238,7 +233,7 @@ impl FileStore {
     }
 }
 
-/// Brings a new file, and its entry in its folder, to the medium.
+/// Writes a new file, and its directory entry, to the medium.
 fn sync_new(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;
     let folder = match path.parent() {
@@ -306,7 +301,7 @@ impl Store for FileStore {
         Ok(())
     }
 
-    /// A hole in the file, or zeros where holes cannot be made.
+    /// A hole in the file, or zeros where holes are not supported.
     fn deallocate(&self, offset: u64, len: u64) -> Result<(), StoreError> {
         check_range(offset, len, self.size_bytes)?;
         let _shared = self.begin_write()?;
@@ -347,7 +342,7 @@ impl Store for FileStore {
             Ok(data) => data,
             // Only a hole is left.
             Err(Errno::NXIO) => self.size_bytes,
-            // A device that knows no holes.
+            // A device without holes.
             Err(Errno::INVAL) => offset,
             Err(errno) => return Err(look_failed(errno)),
         };
@@ -369,7 +364,7 @@ impl Store for FileStore {
     }
 
     fn pre_fetch(&self, offset: u64, len: u64) {
-        // It is a hint: that it cannot be given is no error.
+        // It is a hint: a failure is no error.
         let len = core::num::NonZeroU64::new(len);
         let _ = rustix::fs::fadvise(&self.file, offset, len, Advice::WillNeed);
     }
@@ -397,7 +392,7 @@ impl Store for FileStore {
             let rest = &mut [IoSliceMut::new(&mut dst[done..])];
             let at = offset + done as u64;
             match rustix::io::preadv2(&self.file, rest, at, ReadWriteFlags::NOWAIT) {
-                // Where the cached pages end; a worker finds out whether the file ends there.
+                // The end of cached pages; a worker determines whether the file ends there.
                 Ok(0) | Err(Errno::AGAIN) => return None,
                 Ok(bytes) => done += bytes,
                 Err(Errno::INTR) => {}
@@ -423,14 +418,14 @@ impl Store for FileStore {
 mod tests {
     use super::*;
 
-    /// A store on a device of the kernel's.
+    /// A store on a kernel device.
     fn on(device: &str) -> FileStore {
         FileStore::for_test(Path::new(device), 1 << 20, Box::new(Linux))
     }
 
     #[test]
     fn after_a_failed_flush_nothing_is_written_any_more() {
-        // /dev/zero takes every write, and cannot be synchronized (EINVAL).
+        // /dev/zero accepts every write, and cannot be synchronized (EINVAL).
         let store = on("/dev/zero");
         store.write_at(0, &[1; 512], false).expect("taken");
         assert!(matches!(
@@ -461,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_full_file_system_says_so() {
-        // /dev/full refuses every write with ENOSPC, as a full file system does.
+        // /dev/full rejects every write with ENOSPC, as a full file system does.
         let store = on("/dev/full");
         let error = store.write_at(4096, &[0; 512], false);
         assert!(matches!(

@@ -1,4 +1,4 @@
-//! What SCSI asks of a store beside reading, writing and flushing.
+//! SCSI operations on a store other than reading, writing and flushing.
 
 use core::fmt;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use wansan_iscsi::scsi::{CopySegment, LbaStatus, MediumOperation};
 
 use super::{Store, StoreError};
 
-/// Bytes that are moved in one step.
+/// Bytes moved in one step.
 const STEP_BYTES: usize = 1 << 20;
 
-/// A [`MediumOperation`] with the stores that it is for.
+/// A [`MediumOperation`] with its stores.
 pub struct MediumJob {
     operation: Box<MediumOperation>,
-    /// All stores of the target, by the places of their units.
+    /// All stores of the target, by the index of their unit.
     stores: Arc<[Arc<dyn Store>]>,
     unit: usize,
-    /// Force unit access: what it writes must be on the medium before completion.
+    /// Force unit access: written data must be on the medium before completion.
     fua: bool,
-    /// The Data-In of the answer, once it has been carried out.
+    /// The Data-In of the response, after execution.
     output: Vec<u8>,
 }
 
 impl PartialEq for MediumJob {
-    /// Among the jobs of one target.
+    /// For jobs of the same target.
     fn eq(&self, other: &MediumJob) -> bool {
         (&self.operation, self.unit, &self.output) == (&other.operation, other.unit, &other.output)
     }
@@ -41,8 +41,7 @@ impl fmt::Debug for MediumJob {
 }
 
 impl MediumJob {
-    /// `operation` on the unit whose place among `stores` is `unit`. With `fua` what it writes has
-    /// reached the medium when it is over.
+    /// `operation` on the unit with index `unit` in `stores`. With `fua` written data is on the medium at completion.
     #[must_use]
     pub fn new(
         operation: Box<MediumOperation>,
@@ -59,22 +58,22 @@ impl MediumJob {
         }
     }
 
-    /// Bytes of data that it carries.
+    /// Bytes of its data.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.operation.data_bytes()
     }
 
-    /// The Data-In of the answer, after it has been carried out.
+    /// The Data-In of the response, after execution.
     #[must_use]
     pub fn into_output(self) -> Vec<u8> {
         self.output
     }
 
-    /// Carries it out. May block.
+    /// Executes it. May block.
     ///
     /// # Errors
-    /// What the store could not do, or [`StoreError::Miscompare`].
+    /// The store's error, or [`StoreError::Miscompare`].
     pub fn run(&mut self) -> Result<(), StoreError> {
         self.carry_out()?;
         if self.fua {
@@ -178,7 +177,7 @@ impl MediumJob {
     }
 }
 
-/// Gives `step` a buffer for each piece of `len_bytes`, and where the piece begins.
+/// Calls `step` with a buffer for each piece of `len_bytes`, and the offset of the piece.
 fn for_each_step(
     len_bytes: u64,
     mut step: impl FnMut(u64, &mut [u8]) -> Result<(), StoreError>,
@@ -193,7 +192,7 @@ fn for_each_step(
     Ok(())
 }
 
-/// The first byte that differs, if one does.
+/// The first byte that differs, if any.
 fn difference(one: &[u8], other: &[u8]) -> Option<usize> {
     if one == other {
         return None;
@@ -250,7 +249,7 @@ fn write_same(
     (offset, len): (u64, u64),
     block: &[u8],
 ) -> Result<(), StoreError> {
-    // Whole blocks, as many as make a step.
+    // As many whole blocks as fit in a step.
     let repeated = block.repeat((len.min(STEP_BYTES as u64) as usize / block.len()).max(1));
     let mut at = 0;
     while at < len {
@@ -261,7 +260,7 @@ fn write_same(
     Ok(())
 }
 
-/// A block counts as mapped when any of it has space of its own.
+/// A block counts as mapped if any part of it is allocated.
 fn status(
     store: &dyn Store,
     offset: u64,
@@ -270,12 +269,12 @@ fn status(
 ) -> Result<Vec<u8>, StoreError> {
     let mut status = LbaStatus::from(offset / block_bytes);
     let mut at = offset;
-    // One run more than asked for shows where the last one ends.
+    // One run more than requested shows where the last one ends.
     while at < store.size_bytes() {
         let extent = store.extent_at(at)?;
         let end = match extent.allocated {
             true => extent.end.next_multiple_of(block_bytes),
-            // A block that a hole does not fill is the next extent's; if none is filled, this one is.
+            // A block only partly in a hole belongs to the next extent; if no block is filled, to this one.
             false => extent.end / block_bytes * block_bytes,
         };
         let (mapped, end) = if end > at {
@@ -290,7 +289,7 @@ fn status(
         status.push((end - at) / block_bytes, mapped);
         let next = status.next_lba() * block_bytes;
         if next < end {
-            // The field that counts the run's blocks is full.
+            // The field for the run's block count is full.
             break;
         }
         at = end;
@@ -298,7 +297,7 @@ fn status(
     Ok(status.into_data())
 }
 
-/// Copies a segment, in an order that keeps the bytes that overlap.
+/// Copies a segment, in an order that preserves overlapping bytes.
 fn copy(
     stores: &[Arc<dyn Store>],
     segment: &CopySegment,

@@ -4,39 +4,37 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Store, StoreError, check_range};
 
-/// Bytes that share one lock. Large enough that nearly every operation takes one lock, small enough
-/// that writers seldom meet.
+/// Bytes per lock. Large enough that nearly every operation takes one lock, small enough that writers seldom contend.
 const EXTENT_BYTES: usize = 1 << 20;
 
 /// Memory of a fixed size that reads as zeros until it is written.
 ///
-/// The bytes are in extents of 1 MiB, each behind its own read-write lock, so operations on
-/// different extents never meet, and reads of one extent run side by side. An extent takes no memory
-/// before its first write, and the kernel gives its pages only as they are touched. One that is
-/// deallocated as a whole gives its memory back; in one that is deallocated in part, that part is
-/// zeros, and counts as deallocated in pages.
+/// The bytes are in extents of 1 MiB, each with its own read-write lock, so operations on different extents do not
+/// contend, and reads of one extent run in parallel. An extent takes no memory before its first write, and the kernel
+/// allocates its pages only as they are touched. Deallocating a whole extent frees its memory; deallocating a part
+/// zeroes it, and marks whole pages as deallocated.
 #[derive(Debug)]
 pub struct MemoryStore {
     extents: Box<[RwLock<Option<Extent>>]>,
     size_bytes: u64,
 }
 
-/// What deallocation is counted in.
+/// Unit of deallocation.
 const PAGE_BYTES: usize = 4096;
 
 /// An extent that has been written to.
 #[derive(Debug)]
 struct Extent {
     bytes: Box<[u8]>,
-    /// A bit for each page: it has been written, and not been deallocated since.
+    /// One bit per page: written, and not deallocated since.
     pages: [u64; EXTENT_BYTES / PAGE_BYTES / 64],
 }
 
 impl Extent {
     fn zeros() -> Extent {
         Extent {
-            // A fresh `vec![0; n]` of this size is mapped, not cleared: it costs pages only as
-            // they are written.
+            // A fresh `vec![0; n]` of this size is mapped, not cleared: its pages are allocated only as they are
+            // written.
             bytes: vec![0; EXTENT_BYTES].into_boxed_slice(),
             pages: [0; EXTENT_BYTES / PAGE_BYTES / 64],
         }
@@ -51,7 +49,7 @@ impl Extent {
         }
     }
 
-    /// The whole pages among these bytes are deallocated; all of the bytes are zeros.
+    /// Deallocates the whole pages in this range, and zeroes all of it.
     fn deallocate(&mut self, start: usize, end: usize) {
         self.bytes[start..end].fill(0);
         for page in start.div_ceil(PAGE_BYTES)..end / PAGE_BYTES {
@@ -75,8 +73,7 @@ impl MemoryStore {
         }
     }
 
-    /// Bytes are valid whatever happened to the thread that wrote them, so a poisoned lock is taken
-    /// like any other.
+    /// Bytes are valid even if the thread that wrote them panicked, so a poisoned lock is taken like any other.
     fn read_lock(&self, index: usize) -> RwLockReadGuard<'_, Option<Extent>> {
         let extent = self.extents[index].read();
         extent.unwrap_or_else(PoisonError::into_inner)
@@ -88,8 +85,8 @@ impl MemoryStore {
     }
 }
 
-/// The pieces of `bytes` from `offset` on that lie in one extent each: the extent's index, where
-/// in the extent the piece begins, and the piece's range in the caller's buffer.
+/// Splits the `bytes` from `offset` on by extent: the extent's index, the piece's offset in the extent, and its range
+/// in the caller's buffer.
 fn pieces(
     offset: u64,
     bytes: usize,
@@ -127,7 +124,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    /// Memory has no medium behind it: `fua` changes nothing.
+    /// Memory has no medium: `fua` has no effect.
     fn write_at(&self, offset: u64, src: &[u8], _fua: bool) -> Result<(), StoreError> {
         check_range(offset, src.len() as u64, self.size_bytes)?;
         for (index, start, range) in pieces(offset, src.len()) {
@@ -146,7 +143,7 @@ impl Store for MemoryStore {
         change: &mut dyn FnMut(&mut [u8]) -> bool,
     ) -> Result<(), StoreError> {
         check_range(offset, len as u64, self.size_bytes)?;
-        // All extents are held at once, taken in ascending order as by everybody.
+        // Locks all extents at once, in ascending order as everywhere.
         let mut held: Vec<_> = pieces(offset, len)
             .map(|(index, start, range)| (self.write_lock(index), start, range))
             .collect();

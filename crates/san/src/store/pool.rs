@@ -1,13 +1,12 @@
-//! Worker threads that run store operations which may block.
+//! Worker threads for store operations that may block.
 //!
-//! A [`Pool`] owns the threads; each reactor opens a [`QueuePair`] on it: operations go in with an
-//! owned buffer, completions come back with it, and a descriptor becomes readable when there are
-//! any. A queue pair is bounded in operations and in bytes, counted from submission until the
-//! completion is drained, so a slow store applies back-pressure instead of filling memory. Dropping
-//! a queue pair waits until no store works for it.
+//! A [`Pool`] owns the threads; each reactor opens a [`QueuePair`] on it: it submits operations with an owned buffer,
+//! completions return the buffer, and a descriptor is readable while there are any. A queue pair is bounded in
+//! operations and in bytes, counted from submission until the completion is drained, so a slow store applies
+//! back-pressure instead of filling memory. Dropping a queue pair waits until no store works for it.
 //!
-//! Operations wait in [`Lane`]s, one for each session, and the workers take from all lanes alike by bytes,
-//! however many operations wait in one (start-time fair queueing: Goyal, Vin and Cheng, IEEE/ACM ToN 5(5), 1997).
+//! Operations are queued in [`Lane`]s, one per session, and the workers serve all lanes equally by bytes, however many
+//! operations one has queued (start-time fair queueing: Goyal, Vin and Cheng, IEEE/ACM ToN 5(5), 1997).
 
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -24,28 +23,28 @@ use wansan_trace::{Instant, clock};
 
 use super::{MediumJob, Store, StoreError};
 
-/// One store operation with the buffer it works on.
+/// One store operation with its buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Fill all of `buffer` with the bytes from `offset` on.
+    /// Read into all of `buffer` from `offset` on.
     Read {
         /// First byte, in bytes.
         offset: u64,
-        /// Its length says how much to read; its content is overwritten.
+        /// Its length is the number of bytes to read; its content is overwritten.
         buffer: Vec<u8>,
     },
-    /// Write all of `buffer` from `offset` on.
+    /// Write all of `buffer` at `offset`.
     Write {
         /// First byte, in bytes.
         offset: u64,
-        /// What to write.
+        /// The data.
         buffer: Vec<u8>,
         /// Force unit access: on the medium before it completes.
         fua: bool,
     },
     /// Flush everything written so far to the medium.
     Flush,
-    /// Something else.
+    /// Another operation.
     Medium(Box<MediumJob>),
 }
 
@@ -81,38 +80,37 @@ pub struct Completion {
     pub token: u64,
     /// Its result.
     pub result: Result<(), StoreError>,
-    /// The operation with its buffer; after a read that was done, the buffer holds the data.
+    /// The operation with its buffer; after a successful read, the buffer holds the data.
     pub operation: Operation,
     /// When it was submitted.
     pub queued: Instant,
-    /// When the store was asked: a worker took it up, or a server of a
-    /// [`ServiceTimeStore`](super::ServiceTimeStore) did. Until then it waited above the store.
+    /// When service began: when a worker, or a server of a [`ServiceTimeStore`](super::ServiceTimeStore), took it.
+    /// Until then it was queued above the store.
     pub began: Instant,
-    /// When the store had answered.
+    /// When the store completed it.
     pub finished: Instant,
 }
 
-/// Where operations of one session wait in the line of a pool: they keep their order, and those of different
-/// lanes take turns.
+/// The queue of a session's operations in a pool: they stay in order, and lanes take turns.
 #[derive(Debug, Default)]
 pub struct Lane {
-    /// Where the next operation stands, unless the line is already past that.
+    /// Start tag of the next operation, unless virtual time has passed it.
     next: u64,
 }
 
-/// What an operation counts for at least among lanes, in bytes.
+/// Minimum weight of an operation among lanes, in bytes.
 const LEAST_BYTES: usize = 4096;
 
-/// How much one queue pair may hold, from submission until the completion is drained.
+/// Limits of one queue pair, from submission until the completion is drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
     /// Operations.
     pub operations: usize,
-    /// Bytes in their buffers. One operation alone is always taken, however large.
+    /// Bytes in their buffers. A single operation is always accepted, however large.
     pub bytes: usize,
 }
 
-/// What a queue pair holds.
+/// The content of a queue pair.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct QueueLoad {
     pub(super) operations: usize,
@@ -120,8 +118,8 @@ pub(super) struct QueueLoad {
     pub(super) bytes: usize,
 }
 
-/// A few threads that run operations; dropping it ends them (operations not begun are dropped,
-/// and submissions to its queue pairs are refused from then on).
+/// Threads that run operations; dropping the pool ends them (operations not begun are dropped, and submissions to its
+/// queue pairs fail from then on).
 #[derive(Debug)]
 pub struct Pool {
     line: Arc<WaitingList>,
@@ -171,7 +169,7 @@ impl Drop for Pool {
         drop(state);
         self.line.changed.notify_all();
         for worker in self.workers.drain(..) {
-            // A worker that panicked has said so already.
+            // A worker that panicked has printed it already.
             let _ = worker.join();
         }
     }
@@ -193,8 +191,7 @@ impl QueuePair {
     /// Queues `operation` on `store` in a lane; its completion will carry `token`.
     ///
     /// # Errors
-    /// The operation comes back when the queue pair is at its bounds (try again after draining
-    /// completions) or its pool is gone.
+    /// The operation is returned when the queue pair is full (retry after draining completions) or its pool is gone.
     pub fn submit(
         &mut self,
         token: u64,
@@ -228,8 +225,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Takes all completions there are, oldest first, and makes the descriptor unreadable. What
-    /// the iterator has not yielded when it is dropped is gone.
+    /// Takes all completions, oldest first, and makes the descriptor unreadable. Dropping the iterator drops the rest.
     pub fn completions(&mut self) -> impl Iterator<Item = Completion> + '_ {
         self.done.take(&mut self.drained);
         for completion in &self.drained {
@@ -239,7 +235,7 @@ impl QueuePair {
         self.drained.drain(..)
     }
 
-    /// What it holds now.
+    /// Its content now.
     #[cfg(test)]
     pub(super) fn load(&self) -> QueueLoad {
         self.load
@@ -259,12 +255,12 @@ impl AsFd for QueuePair {
     }
 }
 
-/// Completions on their way back to one reactor.
+/// Completions of one reactor.
 #[derive(Debug)]
 struct CompletionQueue {
     completions: Mutex<Vec<Completion>>,
     event: OwnedFd,
-    /// Operations that have been submitted and are not over.
+    /// Operations submitted and not completed.
     underway: AtomicUsize,
     /// The reactor waits until there are none.
     awaited: AtomicBool,
@@ -277,17 +273,17 @@ impl CompletionQueue {
     }
 
     fn clear(&self) {
-        // EAGAIN says it was clear already.
+        // EAGAIN means that it was clear already.
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
     }
 
     /// Nothing is submitted any more.
     fn wait_until_idle(&self) {
-        // Marked before it is looked how many there are, as whoever ends one counts it first and
-        // looks at the mark then: one of the two sees the other.
+        // Set before reading the count: a thread that completes an operation decrements the count first and then checks
+        // this flag, so one of the two sees the other.
         self.awaited.store(true, SeqCst);
         while self.underway.load(SeqCst) > 0 {
-            // An interrupted wait only looks once more.
+            // After an interrupted wait, check again.
             let _ = poll(&mut [PollFd::new(&self.event, PollFlags::IN)], None);
             self.clear();
         }
@@ -303,16 +299,16 @@ impl CompletionQueue {
         }
     }
 
-    /// Swaps what has come in with the empty `into`.
+    /// Swaps the queued completions with the empty `into`.
     fn take(&self, into: &mut Vec<Completion>) {
-        // Clearing the event first: whoever puts one from here on sets it again.
+        // Clear the event first: a completion queued from here on sets it again.
         self.clear();
         core::mem::swap(&mut *lock(&self.completions), into);
     }
 }
 
-/// Counts one operation as under way until it is dropped: after its completion was put, or when the
-/// operation itself was dropped, also by a worker that panics.
+/// Counts one operation as outstanding until dropped: after its completion was queued, or when the operation itself was
+/// dropped, also by a worker that panics.
 struct Underway(Arc<CompletionQueue>);
 
 impl Underway {
@@ -331,21 +327,21 @@ impl Drop for Underway {
     }
 }
 
-/// An operation waiting for a worker, with what its completion will say.
+/// An operation waiting for a worker, with the data of its completion.
 struct Task {
-    /// Not to be run before this moment: zero for an operation that takes as long as it takes.
+    /// The earliest time to run it: zero without a service time.
     due: Instant,
-    /// Place among those of all lanes.
+    /// Its start tag among all lanes.
     place: u64,
-    /// The order in which those came that are equal otherwise.
+    /// Submission order, to break ties.
     number: u64,
-    /// When a server took it up, if its store books visits.
+    /// When a server took it, if its store schedules visits.
     began: Option<Instant>,
     queued: Instant,
     token: u64,
     store: Arc<dyn Store>,
     operation: Operation,
-    /// The last field, so that it goes after the operation and the store.
+    /// The last field, so that it is dropped after the operation and the store.
     done: Underway,
 }
 
@@ -364,7 +360,7 @@ impl Task {
     }
 }
 
-/// The greatest task of a heap is the one due first, or first in line.
+/// The greatest task of a heap is the one due first, or first in the queue.
 impl Ord for Task {
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |task: &Task| (task.due, task.place, task.number);
@@ -386,8 +382,8 @@ impl PartialEq for Task {
 
 impl Eq for Task {}
 
-/// The waiting line that all workers of a pool serve. Operations of ordinary stores are due at once; those of
-/// stores with a service time are due when their visit ends, and one idle worker sleeps until then.
+/// The queue that all workers of a pool serve. Operations of ordinary stores are due at once; those of stores with a
+/// service time are due when their visit ends, and one idle worker sleeps until then.
 #[derive(Default)]
 struct WaitingList {
     state: Mutex<WaitingState>,
@@ -396,25 +392,25 @@ struct WaitingList {
 
 #[derive(Default)]
 struct WaitingState {
-    /// Those that are due.
+    /// Operations that are due.
     line: BinaryHeap<Task>,
-    /// How far the line has come: the place of the last one that was taken.
+    /// Virtual time: the start tag of the last operation taken.
     reached: u64,
-    /// Those of stores with a service time.
+    /// Operations of stores with a service time.
     visits: BinaryHeap<Task>,
     next_number: u64,
     /// A worker sleeps until the first visit ends; the others sleep until they are woken.
     watched: bool,
-    /// Workers that sleep.
+    /// Sleeping workers.
     idle: usize,
-    /// One of them is being woken. It wakes the next one if there is more to do, so that no more get up than find
-    /// something: a system call for each, and on a busy computer a processor taken from whoever had it.
+    /// A worker is being woken. It wakes the next one if there is more to do, so that no more wake up than find work:
+    /// each costs a system call, and on a busy computer preempts another thread.
     waking: bool,
     closed: bool,
 }
 
 impl WaitingState {
-    /// Whether another worker is to be woken for what waits, which whoever asks does then.
+    /// Whether the caller must wake another worker for queued operations.
     fn wakes_another(&mut self) -> bool {
         let visits = !self.visits.is_empty() && !self.watched;
         let wakes = self.idle > 0 && !self.waking && (visits || !self.line.is_empty());
@@ -422,7 +418,7 @@ impl WaitingState {
         wakes
     }
 
-    /// What is to be run now; visits first, as their ends are promised.
+    /// The next operation to run; visits first, because their ends are promised.
     fn take(&mut self, now: Instant) -> Option<Task> {
         if self.visits.peek().is_some_and(|visit| visit.due <= now) {
             return self.visits.pop();
@@ -458,7 +454,7 @@ impl WaitingList {
             state.visits.push(task);
             drop(state);
             if new_head {
-                // The worker that watches the head sleeps for the old one: wake it, whichever it is.
+                // The worker that watches the head sleeps until the old one's end: wake it, whichever it is.
                 self.changed.notify_all();
             }
             return Ok(());
@@ -470,7 +466,7 @@ impl WaitingList {
         Ok(())
     }
 
-    /// Wakes a worker, if there is something to do for it.
+    /// Wakes a worker, if there is work for it.
     fn wake_another(&self, mut state: MutexGuard<'_, WaitingState>) {
         let wakes = state.wakes_another();
         // Without the lock, which the other one takes first.
@@ -480,7 +476,7 @@ impl WaitingList {
         }
     }
 
-    /// Drops what no worker has begun of what is to be completed into `queue`.
+    /// Drops queued operations that complete into `queue`, unless a worker has begun them.
     fn withdraw(&self, queue: &Arc<CompletionQueue>) {
         let mut state = self.lock();
         let WaitingState { line, visits, .. } = &mut *state;
@@ -498,8 +494,8 @@ impl WaitingList {
     }
 
     fn work(&self) {
-        // The kernel may delay a sleeper by its slack, 50 us as a rule, and a set service time
-        // should be kept better than that. Where it cannot be set, the rate is still exact.
+        // The kernel may delay a sleeping thread by its timer slack, 50 us by default; a set service time should be
+        // more precise. If it cannot be set, the rate is still exact.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
         let mut state = self.lock();
         while !state.closed {
@@ -532,8 +528,8 @@ impl WaitingList {
     }
 }
 
-/// No code that runs under these locks can leave the data half changed, so a lock poisoned by a
-/// panic elsewhere in its thread is taken like any other.
+/// Code under these locks cannot leave the data inconsistent, so a lock poisoned by a panic elsewhere in its thread is
+/// taken like any other.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,22 +1,22 @@
-//! The file beside a store that keeps its unit's persistent reservations.
+//! The file next to a store that keeps its unit's persistent reservations.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// `PATH.reservations` beside the file at `PATH`. It is there only while there is something to keep,
-/// and is replaced as a whole, so that a crash leaves the old one or the new one.
+/// `PATH.reservations` next to the file at `PATH`. It exists only while there is something to keep, and is replaced as
+/// a whole, so that a crash leaves the old one or the new one.
 #[derive(Debug)]
 pub struct ReservationFile {
     path: PathBuf,
 }
 
-/// The most that is read: more than any unit's reservations take.
+/// Maximum size: more than any unit's reservations need.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl ReservationFile {
-    /// The one beside the store at `path`.
+    /// The file of the store at `path`.
     #[must_use]
     pub fn beside(path: &Path) -> ReservationFile {
         ReservationFile {
@@ -24,16 +24,16 @@ impl ReservationFile {
         }
     }
 
-    /// Where it is, when it is there.
+    /// Its path, if it exists.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was kept; empty when nothing was.
+    /// The saved text; empty when there is none.
     ///
     /// # Errors
-    /// When the file is there and cannot be read as text of less than 1 MiB.
+    /// When the file exists and cannot be read as text of less than 1 MiB.
     pub fn read(&self) -> io::Result<String> {
         match fs::metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -43,18 +43,17 @@ impl ReservationFile {
         }
     }
 
-    /// Keeps `text`, or nothing when it is empty. It has reached the medium when the call returns.
-    /// May block. The unit makes one change at a time.
+    /// Saves `text`, or removes the file when it is empty. It is on the medium when the call returns. May block. The
+    /// unit makes one change at a time.
     ///
     /// # Errors
-    /// When it cannot be brought to the medium. What was kept before is then put back, so that it is
-    /// read when the unit is served again, unless that fails, too. After a crash of the machine it
-    /// may be either.
+    /// When it cannot be written to the medium. The previous text is then restored, so that it is read when the unit is
+    /// served again, unless that fails, too. After a crash of the machine it may be either.
     pub fn keep(&self, text: &str) -> io::Result<()> {
         self.keep_with(text, File::sync_all)
     }
 
-    /// [`ReservationFile::keep`] with what brings the folder's entry to the medium.
+    /// [`ReservationFile::keep`] with a function that writes the directory entry to the medium.
     fn keep_with(
         &self,
         text: &str,
@@ -64,19 +63,19 @@ impl ReservationFile {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        // While nothing has changed yet.
+        // Before anything changes.
         let folder = File::open(folder)?;
         let before = self.read()?;
         self.put(text)?;
         let synced = sync_folder(&folder);
         if synced.is_err() {
-            // That it has failed is the error, whatever comes of this.
+            // The first failure is the error, whatever the result of this.
             let _ = self.put(&before);
         }
         synced
     }
 
-    /// Has `text` in the file, or no file when it is empty. When this fails, it is as before.
+    /// Replaces the file with `text`, or removes it when empty. On failure it is unchanged.
     fn put(&self, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return match fs::remove_file(&self.path) {

@@ -9,18 +9,17 @@ use super::{Extent, ReservationFile, Store, StoreError};
 
 /// Wraps any store with a service time and a number of servers.
 ///
-/// The waiting line is kept as arithmetic: [`book`](Store::book) gives an operation the server that
-/// is free first and says when its service begins and ends, so the rate is exact however late a
-/// thread wakes up. The operation itself is the inner store's and is done when the visit ends.
-/// [`read_at`](Store::read_at) and its siblings called directly, without a booking, pass straight
-/// through; the [`Pool`](super::Pool) books.
+/// The queue is computed: [`book`](Store::book) assigns an operation to the server that is free first and returns when
+/// its service begins and ends, so the rate is exact however late a thread wakes up. The operation itself is the inner
+/// store's and runs when the visit ends. [`read_at`](Store::read_at) and its siblings called directly, without a
+/// booking, pass straight through; the [`Pool`](super::Pool) books.
 pub struct ServiceTimeStore {
     inner: Arc<dyn Store>,
     servers: Mutex<Servers>,
 }
 
 impl ServiceTimeStore {
-    /// `inner`, made slow by `service`. A number of servers out of range is clamped.
+    /// `inner` with the service time `service`. A number of servers out of range is clamped.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, service: ServiceTime) -> Self {
         ServiceTimeStore {

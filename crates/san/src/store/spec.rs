@@ -20,37 +20,36 @@ pub enum Backing {
     Memory {
         /// Its size.
         size_bytes: u64,
-        /// `content=SEED`: what a load that is verified has under that seed ([`content`]); zeros at
-        /// first when it is left out.
+        /// `content=SEED`: the data that a verifying load expects with that seed ([`content`]); zeros if omitted.
         content_seed: Option<u64>,
     },
     /// `file:PATH`, a regular file or a block device.
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// `size=SIZE`: create it with that size when it does not exist.
         size_bytes: Option<u64>,
     },
 }
 
-/// One `--lun`: `memory:1GiB` or `file:disk.img`, then options behind commas, each once at most:
+/// One `--lun`: `memory:1GiB` or `file:disk.img`, then options separated by commas, each at most once:
 ///
 /// | option | meaning | default |
 /// |---|---|---|
-/// | `size=1GiB` | (file) create the file, sparse, when there is none | the file must exist |
-/// | `content=7` | (memory) what `wansan bench --op write --verify --seed 7` would leave | zeros |
+/// | `size=1GiB` | (file) create the file, sparse, if it does not exist | the file must exist |
+/// | `content=7` | (memory) the content written by `wansan bench --op write --verify --seed 7` | zeros |
 /// | `block=4096` | bytes of a logical block: 512 or 4096 | 512 |
-/// | `thin` | initiators can give blocks back (UNMAP), which read as zeros then | all blocks are kept |
-/// | `read-only` | nothing can be written, and the file is opened for reading only | |
-/// | `service-time=2ms` | each operation takes this long at one of the store's servers | as fast as it is |
-/// | `servers=4` | (with `service-time`) operations served at once, 1 to 65536 | 1 |
+/// | `thin` | initiators can unmap blocks (UNMAP), which then read as zeros | not thin |
+/// | `read-only` | write protected; the file is opened read-only | |
+/// | `service-time=2ms` | service time of each operation at one of the store's servers | none |
+/// | `servers=4` | (with `service-time`) operations served in parallel, 1 to 65536 | 1 |
 ///
-/// A size is a whole number of blocks, and a path cannot hold a comma. What
-/// [`Display`](fmt::Display) writes reads back to the same; in a plan it stands as that text.
+/// A size is a whole number of blocks, and a path cannot contain a comma. The output of [`Display`](fmt::Display)
+/// parses to the same value; plans contain that text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LunSpec {
-    /// Where the data is.
+    /// The backing.
     pub backing: Backing,
     /// Size of a logical block: 512 or 4096.
     pub block_bytes: u32,
@@ -65,12 +64,12 @@ pub struct LunSpec {
 /// An invalid `--lun`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// It does not begin with a known kind of store.
+    /// It does not start with a known kind of store.
     #[error("LUN `{spec}`: unknown kind of store `{kind}`; {}", nearest(kind, &KINDS))]
     Kind {
         /// The text as given.
         spec: String,
-        /// What stands before the colon.
+        /// The text before the colon.
         kind: String,
     },
     /// The kind of store lacks its argument.
@@ -94,17 +93,17 @@ pub enum SpecError {
     Twice {
         /// The text as given.
         spec: String,
-        /// Which.
+        /// The option.
         option: &'static str,
     },
-    /// An option without what it requires.
+    /// An option that requires another one.
     #[error("LUN `{spec}`: option `{option}` requires {needs}")]
     Without {
         /// The text as given.
         spec: String,
-        /// Which.
+        /// The option.
         option: &'static str,
-        /// What it needs.
+        /// The one it requires.
         needs: &'static str,
     },
     /// An option's value is out of range.
@@ -137,12 +136,12 @@ pub enum SpecError {
     Unit {
         /// The text as given.
         spec: String,
-        /// What is wrong with it.
+        /// The error.
         source: UnitError,
     },
 }
 
-/// As they are written: what follows a name stands behind it.
+/// As written: an argument follows the colon.
 const KINDS: [&str; 2] = ["memory:", "file:"];
 const OPTIONS: [&str; 7] = [
     "size=",
@@ -155,7 +154,7 @@ const OPTIONS: [&str; 7] = [
 ];
 const DEFAULT_BLOCK_BYTES: u32 = 512;
 
-/// "did you mean `x:`?" when a name is near, else the list of all names.
+/// "did you mean `x:`?" when a name is close, else the list of all names.
 fn nearest(word: &str, names: &[&str]) -> String {
     let distance = |name: &str| {
         let bare = name.trim_end_matches([':', '=']);
@@ -171,15 +170,15 @@ fn nearest(word: &str, names: &[&str]) -> String {
     }
 }
 
-/// A store that [`LunSpec::open`] has opened. A file created for it is removed on drop, unless
-/// [`OpenedStore::keep`] was called.
+/// A store opened by [`LunSpec::open`]. A file created for it is removed on drop, unless [`OpenedStore::keep`] was
+/// called.
 pub struct OpenedStore {
     store: Arc<dyn Store>,
     new_file: Option<PathBuf>,
 }
 
 impl OpenedStore {
-    /// A store of the caller's own.
+    /// Wraps a store of the caller.
     #[must_use]
     pub fn of(store: Arc<dyn Store>) -> OpenedStore {
         OpenedStore {
@@ -204,14 +203,14 @@ impl OpenedStore {
 impl Drop for OpenedStore {
     fn drop(&mut self) {
         if let Some(path) = &self.new_file {
-            // That it cannot be removed would only hide the error that matters.
+            // An error of removing it would only hide the one that matters.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
 impl LunSpec {
-    /// Opens the store, creating a file where `size` says so.
+    /// Opens the store, creating a file if `size` is given.
     pub fn open(&self) -> Result<OpenedStore, OpenError> {
         let mut new_file = None;
         let store: Arc<dyn Store> = match &self.backing {
@@ -263,7 +262,7 @@ impl LunSpec {
     }
 }
 
-/// Writes what belongs there under a seed.
+/// Writes the content of a seed.
 fn fill(store: &MemoryStore, seed: u64) {
     let mut piece = vec![0; 1 << 20];
     for offset in (0..store.size_bytes()).step_by(piece.len()) {
@@ -279,7 +278,7 @@ fn is_whole_blocks(size_bytes: u64, block_bytes: u32) -> bool {
     size_bytes > 0 && size_bytes.is_multiple_of(u64::from(block_bytes))
 }
 
-/// The options while they are read, as typed.
+/// The options during parsing, as typed.
 #[derive(Default)]
 struct Options<'a> {
     size: Option<&'a str>,

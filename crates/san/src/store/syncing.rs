@@ -1,4 +1,4 @@
-//! Bringing a file's data to the medium with Linux's system calls, from several threads at once.
+//! Writing a file's data to the medium with Linux's system calls, from several threads at once.
 
 use std::fmt;
 use std::fs::File;
@@ -12,16 +12,16 @@ use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use super::StoreError;
 use super::durability::{SyncError, SyncOrder, SyncedFile};
 
-/// The system calls that bring data to the medium. Tests have a kernel that fails by schedule.
+/// The system calls that write data to the medium. Tests have a kernel that fails by schedule.
 pub(super) trait SyncCalls: fmt::Debug + Send + Sync {
-    /// Writes some of `bytes` from `offset` on, to the medium, and says how many.
+    /// Writes some of `bytes` at `offset`, to the medium, and returns how many.
     fn write_synced(&self, file: &File, bytes: &[u8], offset: u64) -> Result<usize, Errno>;
 
-    /// Brings all of `file`'s data to the medium.
+    /// Writes all of `file`'s data to the medium.
     fn sync(&self, file: &File) -> Result<(), Errno>;
 }
 
-/// Those of Linux.
+/// Linux's system calls.
 #[derive(Debug)]
 pub(super) struct Linux;
 
@@ -36,7 +36,7 @@ impl SyncCalls for Linux {
     }
 }
 
-/// A file that is opened twice.
+/// A file with two open file descriptions.
 pub(super) struct TwiceOpened<'a> {
     pub(super) file: &'a File,
     pub(super) witness: &'a File,
@@ -61,7 +61,7 @@ impl SyncedFile for TwiceOpened<'_> {
     }
 }
 
-/// The [`SyncOrder`] of a file that threads share.
+/// The [`SyncOrder`] of a file, shared by threads.
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
     /// Set under the lock of `order`.
@@ -85,7 +85,7 @@ impl Syncs {
     /// Runs `sync`, unless data has been lost. May block.
     ///
     /// # Errors
-    /// That of `sync`, or [`StoreError::Lost`] when another one has lost data.
+    /// The error of `sync`, or [`StoreError::Lost`] when another one has lost data.
     pub(super) fn run(
         &self,
         sync: impl FnOnce() -> Result<(), SyncError>,
@@ -109,7 +109,7 @@ impl Syncs {
         }
     }
 
-    /// Nothing that panics runs under it.
+    /// No code that panics runs under this lock.
     fn lock(&self) -> MutexGuard<'_, SyncOrder> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }

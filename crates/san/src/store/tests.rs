@@ -1,4 +1,4 @@
-//! All stores keep what is written to them, whoever asks and how; and the errors say what is wrong.
+//! All stores return the data written, for every access path; errors name their cause.
 
 mod files;
 mod mediums;
@@ -20,7 +20,7 @@ fn wait(queue_pair: &mut QueuePair) -> Vec<Completion> {
     queue_pair.completions().collect()
 }
 
-/// Waits until exactly `count` completions have come, and takes them.
+/// Waits for exactly `count` completions, and takes them.
 fn wait_for(queue_pair: &mut QueuePair, count: usize) -> Vec<Completion> {
     let mut completions = Vec::new();
     while completions.len() < count {

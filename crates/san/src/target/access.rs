@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use wansan_tcp::network::Network;
 
-/// An access list: which initiators, from which networks. Both have to admit an initiator; a list that is not
-/// there admits everybody, and an empty one nobody.
+/// An access list: which initiators, from which networks. Both have to admit an initiator; an absent list admits
+/// everybody, and an empty one nobody.
 ///
 /// Names and addresses are not authenticated: the list separates honest initiators. CHAP keeps
 /// others out.
@@ -29,12 +29,11 @@ impl Access {
     }
 }
 
-/// An initiator's name, or how it begins: `iqn.2026-01.net.example:host`,
-/// `iqn.2026-01.net.example:*`.
+/// An initiator's name, or a prefix of names: `iqn.2026-01.net.example:host`, `iqn.2026-01.net.example:*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern {
     name: String,
-    /// What follows `name` does not matter.
+    /// Any suffix of `name` matches.
     is_prefix: bool,
 }
 

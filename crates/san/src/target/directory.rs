@@ -1,8 +1,7 @@
-//! Which targets there are, and what each one is made of.
+//! The targets, and their units and settings.
 //!
-//! The directory does not change: new settings make a new one, which takes the place of the old one
-//! for the logins that follow. Sessions keep the target that they have logged in to, so that one
-//! that is taken away is served until its last session ends.
+//! The directory is immutable: new settings make a new one, which replaces the old one for later logins. Sessions keep
+//! the target that they logged in to, so that a removed target is served until its last session ends.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -55,16 +54,16 @@ pub struct Offer {
     pub targets: Vec<TargetSpec>,
     /// Discovery.
     pub discovery: Discovery,
-    /// Opens the store of a logical unit: [`LunSpec::open`], or stores of the caller's own.
+    /// Opens the store of a logical unit: [`LunSpec::open`], or the caller's own function.
     pub open: fn(&LunSpec) -> Result<OpenedStore, OpenError>,
 }
 
 /// A target that is served.
 pub(super) struct ServedTarget {
     pub(super) spec: TargetSpec,
-    /// What its sessions are made of.
+    /// The settings of its sessions.
     pub(super) session: SessionConfig,
-    /// By the places of the units in the device.
+    /// By the index of the unit in the device.
     pub(super) stores: Arc<[Arc<dyn Store>]>,
 }
 
@@ -78,16 +77,16 @@ impl fmt::Debug for ServedTarget {
 #[derive(Debug)]
 pub(super) struct Directory {
     targets: BTreeMap<String, Arc<ServedTarget>>,
-    /// Targets as they were before, the newest first, which sessions may have yet.
+    /// Former targets, the newest first, which may still have sessions.
     left: Vec<Weak<ServedTarget>>,
-    /// A target without a name or a unit, for sessions that only look for others.
+    /// A target without a name or a unit, for discovery sessions.
     pub(super) discovery: Arc<ServedTarget>,
     most_connections: usize,
 }
 
 impl Directory {
-    /// Makes the directory of `offer`. What is open [`Before`] stays so, with all that is in it; all
-    /// other stores are opened. Sessions may begin once the rest is settled.
+    /// Makes the directory of `offer`. Stores open [`Before`] are kept, with their content; all others are opened.
+    /// Sessions may start once the rest is settled.
     pub(super) fn new(
         offer: &Offer,
         before: &Before<'_>,
@@ -155,23 +154,23 @@ impl Directory {
         Ok((directory, unsettled))
     }
 
-    /// Has the devices tell all threads when sessions have something to look at.
+    /// Makes the devices notify all threads when sessions must be reviewed.
     pub(super) fn set_bells(&self, mailboxes: &Arc<Mailboxes<Mail>>) {
         for target in self.targets.values() {
             let mailboxes = Arc::clone(mailboxes);
-            // An initiator may reset a unit as often as it likes: a review that waits to be read is enough.
+            // An initiator may reset a unit any number of times: one unread review is enough.
             let is_review = |mail: &Mail| matches!(mail, Mail::Review);
             let ring = move || mailboxes.send_all_unless(|| Mail::Review, is_review);
             target.session.device.set_bell(ring);
         }
     }
 
-    /// As many connections as a session of any target may have.
+    /// The most connections that a session of any target may have.
     pub(super) fn most_connections(&self) -> usize {
         self.most_connections
     }
 
-    /// What is served before another directory takes the place of this one.
+    /// The targets served before another directory replaces this one.
     pub(super) fn before<'a>(&self, is_in_use: &'a dyn Fn(&str) -> bool) -> Before<'a> {
         let left = self.left.iter().filter_map(Weak::upgrade);
         Before {
@@ -190,7 +189,7 @@ impl Directory {
         self.targets.values()
     }
 
-    /// The targets of `old` that have other units now.
+    /// The targets of `old` whose units have changed.
     pub(super) fn renewed<'a>(&'a self, old: &'a Directory) -> impl Iterator<Item = &'a str> {
         let both = self.targets.values();
         let both = both.filter_map(|target| Some((target, old.target(&target.spec.name)?)));
@@ -198,7 +197,7 @@ impl Directory {
             .map(|(new, _)| new.spec.name.as_str())
     }
 
-    /// What is different from `old`.
+    /// The changes since `old`.
     pub(super) fn changes(&self, old: &Directory) -> Changes {
         let mut changes = Changes::default();
         for (name, target) in &self.targets {
@@ -217,7 +216,7 @@ impl Directory {
     }
 }
 
-/// A session that only asks for targets has one question at a time.
+/// A discovery session has one request at a time.
 const DISCOVERY_WINDOW: u32 = 8;
 
 fn session(device: Arc<TargetDevice>, spec: &TargetSpec, memory: &Arc<Memory>) -> SessionConfig {
@@ -231,7 +230,7 @@ fn session(device: Arc<TargetDevice>, spec: &TargetSpec, memory: &Arc<Memory>) -
     }
 }
 
-/// Looks for what is wrong in `offer` by itself, or beside what is served `before`.
+/// Checks `offer` by itself, and against the targets served `before`.
 fn check_offer(offer: &Offer, before: &Before<'_>) -> Result<(), TargetError> {
     if offer.targets.is_empty() {
         return Err(TargetError::NoTarget);

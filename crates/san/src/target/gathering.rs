@@ -1,28 +1,28 @@
-//! How much of a long PDU the kernel gathers before a thread is woken for it.
+//! How much of a long PDU the kernel gathers before it wakes a thread.
 //!
-//! A path gives a receiver its bytes in small pieces, a segment or two at a time. A PDU of a write can be handled when
-//! all of it is there, so waking up for each piece only takes processor time from whatever else runs here.
+//! A path delivers bytes to a receiver in small pieces, a segment or two at a time. A PDU of a write can be handled
+//! only when it is complete, so waking up for each piece only takes processor time from other work.
 
 use std::os::fd::AsFd;
 
 use wansan_tcp::TcpInfo;
 use wansan_tcp::options::set_least_readable;
 
-/// The most that is gathered, in bytes: 0.3 ms of a path of 1 Gbit/s.
+/// The most to gather, in bytes: 0.3 ms at 1 Gbit/s.
 const MOST_BYTES: u32 = 32 << 10;
 
-/// With less to gather the thread is woken for each piece, in bytes: a system call would not pay.
+/// With fewer bytes to gather, the thread is woken for each piece: a system call would not pay.
 const LEAST_BYTES: u32 = 8 << 10;
 
-/// The window that the initiator is offered goes on only as bytes are read: this part of it may wait.
+/// The window offered to the initiator advances only as bytes are read: this fraction of it may wait.
 const WINDOW_PART: u32 = 16;
 
-/// What the socket of a connection is set to.
+/// The socket options of a connection.
 #[derive(Debug)]
 pub(super) struct Gathering {
-    /// As much as the window allows, in bytes; nothing before that is known.
+    /// The limit set by the window, in bytes; 0 while that is unknown.
     most_bytes: u32,
-    /// The socket is readable with so many bytes.
+    /// The present SO_RCVLOWAT.
     set_bytes: u32,
 }
 
@@ -34,21 +34,22 @@ impl Gathering {
         }
     }
 
-    /// Asks how large a window the initiator is offered. A kernel that does not tell (before Linux 6.2) gathers nothing.
+    /// Reads the size of the window offered to the initiator. On a kernel that does not report it (before Linux 6.2),
+    /// nothing is gathered.
     pub(super) fn look_at_window(&mut self, socket: impl AsFd) {
         let offered = TcpInfo::of(socket).ok();
         let offered = offered.and_then(|info| info.offered_window_bytes());
         self.most_bytes = (offered.unwrap_or(0) / WINDOW_PART).min(MOST_BYTES);
     }
 
-    /// The PDU that is coming lacks at least so many bytes.
+    /// At least this many bytes of the current PDU are missing.
     pub(super) fn await_bytes(&mut self, socket: impl AsFd, missing_bytes: usize) {
         let bytes = u32::try_from(missing_bytes).unwrap_or(u32::MAX);
         let bytes = match bytes.min(self.most_bytes) {
             0..LEAST_BYTES => 1,
             bytes => bytes,
         };
-        // One that refuses goes on as before.
+        // If it fails, the previous value remains.
         if bytes != self.set_bytes && set_least_readable(socket, bytes).is_ok() {
             self.set_bytes = bytes;
         }
@@ -71,7 +72,7 @@ mod tests {
         (sender, listener.accept().expect("a connection").0)
     }
 
-    /// Whether it becomes readable; where it must not, a moment is long enough to see that it does.
+    /// Whether it becomes readable; if it must not, a short wait is enough to see that it does.
     fn is_readable(socket: &TcpStream, time: Duration) -> bool {
         let time = Timespec::try_from(time).expect("short");
         poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&time)).expect("polled") > 0
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(gathering.set_bytes, 1, "the window is not known yet");
         gathering.look_at_window(&receiver);
         if gathering.most_bytes < LEAST_BYTES {
-            // A kernel with short windows, or one that does not tell.
+            // A kernel with short windows, or one that does not report them.
             gathering.most_bytes = LEAST_BYTES;
         }
         gathering.await_bytes(&receiver, LEAST_BYTES as usize);
@@ -99,7 +100,7 @@ mod tests {
         gathering.await_bytes(&receiver, LEAST_BYTES as usize + 100);
         gathering.await_bytes(&receiver, 100);
         assert!(is_readable(&receiver, LONG));
-        // The end comes at any time.
+        // End of file is reported at any time.
         gathering.await_bytes(&receiver, 1 << 20);
         drop(sender);
         assert!(is_readable(&receiver, LONG));

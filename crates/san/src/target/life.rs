@@ -1,4 +1,4 @@
-//! Signs of life: when a silent connection is asked for one, and when it is given up.
+//! Liveness: when to ping a silent connection, and when to drop it.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -6,30 +6,28 @@ use std::time::Duration;
 use wansan_tcp::TcpInfo;
 use wansan_trace::Instant;
 
-/// The shortest silence after which an initiator is asked for a sign of life.
+/// The shortest silence after which an initiator is pinged.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 
-/// On paths so long that this is more, so many round trips: a question, its answer, and what may
-/// wait before them on the way.
+/// On longer paths, this number of round trips: a ping, its answer, and the data that may be queued ahead of them.
 const ROUND_TRIPS: u32 = 32;
 
-/// What is known of a connection's liveliness. Any byte from the initiator is a sign of life, and so
-/// is the acknowledgement of bytes that it was sent: on a slow path a large answer is long under
-/// way, and the initiator has nothing to say meanwhile.
+/// Liveness of a connection. Any byte from the initiator is a sign of life, and so is the acknowledgement of bytes sent
+/// to it: on a slow path a large response takes long, and the initiator has nothing to send meanwhile.
 #[derive(Debug)]
 pub(super) struct Life {
     last_sign: Instant,
     acked_bytes: u64,
 }
 
-/// What is to be done about a connection.
+/// The verdict on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has shown itself lately.
+    /// Alive recently.
     Lively,
-    /// It has been silent for long enough to be asked.
+    /// Silent for long enough to be pinged.
     Ask,
-    /// It was asked, and has been silent for as long again.
+    /// Pinged, and silent for as long again.
     GiveUp,
 }
 
@@ -41,18 +39,17 @@ impl Life {
         }
     }
 
-    /// Something has come from the initiator.
+    /// Bytes arrived from the initiator.
     pub(super) fn heard(&mut self, now: Instant) {
         self.last_sign = now;
     }
 
-    /// How long nothing has come.
+    /// Time since bytes last arrived.
     pub(super) fn silence(&self, now: Instant) -> Duration {
         now.since(self.last_sign)
     }
 
-    /// Judges the connection with that socket. The kernel is asked only when nothing was heard for
-    /// a while.
+    /// Judges the connection of that socket. Queries the kernel only after some silence.
     pub(super) fn judge(&mut self, socket: impl AsFd, now: Instant) -> Verdict {
         if self.silence(now) < LEAST_SILENCE {
             return Verdict::Lively;

@@ -1,47 +1,46 @@
-//! Who has to go when too many wait to log in.
+//! Which connection to drop when too many wait to log in.
 //!
-//! Everybody may connect, so connections that have not logged in have a bound of their own, and a
-//! new one never waits for an old one: it takes the place of the one that has been slowest. Whoever
-//! holds many places loses his own first, so that one address cannot use up those of others.
+//! Everybody may connect, so connections that have not logged in have a limit of their own, and a new one never waits
+//! for an old one: it replaces the one that has been slowest. An address with many connections loses its own first, so
+//! that it cannot use up the slots of others.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use wansan_trace::Instant;
 
-/// Connections of all threads that may wait to log in, or to close without having done so. Each
-/// costs a descriptor and some tens of KiB.
+/// Connections of all threads that may wait to log in, or to close without having done so. Each costs a descriptor and
+/// some tens of KiB.
 pub(super) const MAX_WAITING: usize = 1024;
 
-/// One address may have a part of all places, 1 in this many, or as many as one session may have
-/// connections: an initiator opens them all at once.
+/// One address may use 1 in this many of all slots, or as many as one session may have connections: an initiator opens
+/// them all at once.
 const SHARE: usize = 4;
 
 /// A connection that has not logged in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
-    /// Its place among the thread's connections.
+    /// Its slot in the thread's connections.
     pub(super) slot: u16,
     pub(super) address: IpAddr,
     pub(super) came: Instant,
-    /// How far it has come.
+    /// Its progress.
     pub(super) progress: Progress,
 }
 
-/// How far a connection has come that has not logged in; the first to go is the first here.
+/// Progress of a connection that has not logged in; earlier variants are dropped first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Progress {
-    /// It has failed, and is to close.
+    /// Failed, and closing.
     Closing,
-    /// It has not said anything whole yet.
+    /// No complete PDU received yet.
     Silent,
-    /// Its login is under way.
+    /// Login in progress.
     LoggingIn,
 }
 
-/// The slot of the connection that has to make room for a new one from `newcomer`, on a thread with
-/// `places` for those that wait, where a session may have so many `connections`; `None` when there is
-/// room.
+/// The slot of the connection to drop for a new one from `newcomer`, on a thread with `places` for waiting connections,
+/// where a session may have `connections`; `None` when there is room.
 pub(super) fn makes_room(
     waiting: &[Waiting],
     newcomer: IpAddr,
@@ -66,13 +65,13 @@ pub(super) fn makes_room(
     Some(first_to_go.slot)
 }
 
-/// The places of one of `threads`, where the process may have `descriptors` open: at most a quarter
-/// of them go to connections that have not logged in. A thread has one at least.
+/// Slots of each of `threads`, where the process may open `descriptors`: at most a quarter of them are for connections
+/// that have not logged in. A thread has at least one.
 pub(super) fn places(threads: usize, descriptors: usize) -> usize {
     (MAX_WAITING.min(descriptors / 4) / threads.max(1)).max(1)
 }
 
-/// What counts as one address: an IPv6 host has all of its network's.
+/// What counts as one address: an IPv6 host has all addresses of its network.
 fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -110,7 +109,7 @@ mod tests {
             waiting(3, "192.0.2.9", 3, Silent),
         ];
         assert_eq!(goes(&all, "192.0.2.1", 16), None);
-        // All places are taken: the slowest of the greatest crowd.
+        // All slots are taken: the slowest of the largest group.
         assert_eq!(goes(&all, "192.0.2.1", 4), Some(0));
         assert_eq!(goes(&all, "192.0.2.2", 4), Some(3));
         // There is room, but not for more from this address.
@@ -128,7 +127,7 @@ mod tests {
         let newcomer = "192.0.2.9".parse().unwrap();
         assert_eq!(makes_room(&all, newcomer, 12, 3), Some(0));
         assert_eq!(makes_room(&all, newcomer, 12, 4), None);
-        // No more than all places there are.
+        // No more than all slots.
         assert_eq!(makes_room(&all, newcomer, 3, 4), Some(0));
     }
 

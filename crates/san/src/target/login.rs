@@ -1,4 +1,4 @@
-//! What a login asks of the target: is there such a target, and may the session begin.
+//! The target's side of a login: whether the target exists, and the session may begin.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,18 +16,18 @@ use super::sessions::Sessions as Served;
 use super::{PORTAL_GROUP_TAG, Shared};
 use crate::secret_file::challenge;
 
-/// One login's view of the target.
+/// The target as seen by one login.
 pub(super) struct Desk<'a> {
     pub(super) shared: &'a Shared,
-    /// The sessions of the thread that the login runs on.
+    /// The sessions of the login's thread.
     pub(super) sessions: &'a Served,
-    /// Where the initiator connects from, and its place.
+    /// The initiator's address, and its seat.
     pub(super) seat: &'a mut Seat,
     /// The number of the thread that will own the session.
     pub(super) owner: usize,
     /// The target that the initiator has logged in to.
     pub(super) target: Option<Arc<ServedTarget>>,
-    /// The session that the new one has pushed out.
+    /// The session that the new one has replaced.
     pub(super) replaced: Option<Known<usize>>,
 }
 
@@ -35,7 +35,7 @@ impl Sessions for Desk<'_> {
     fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
         let shared = self.shared;
         let target = find(&shared.directory(), candidate)?;
-        // A discovery session is open to all; it shows them what they may use.
+        // A discovery session is open to all; it lists only the targets that they may use.
         if candidate.session_type == SessionType::Normal
             && !target
                 .spec
@@ -79,8 +79,8 @@ impl Sessions for Desk<'_> {
             let gone = Refusal::Status(LoginStatus::SessionDoesNotExist);
             return self.joined(candidate).ok_or(gone)?.let_in(candidate);
         }
-        // It may have been taken away since the login began. Until the session is known, it stays:
-        // the units of a target change only while it has none.
+        // It may have been removed since the login began. Until the session is registered, the lock keeps it: the units
+        // of a target change only while it has no session.
         let directory = self.shared.held_directory();
         let target = find(&directory, candidate)?;
         let nexus = Nexus::of(candidate);
@@ -97,7 +97,7 @@ impl Sessions for Desk<'_> {
 }
 
 impl Desk<'_> {
-    /// The session that the candidate means: it must be one of the same initiator and target.
+    /// The session to join: it must be of the same initiator and target.
     fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
         let id = SessionId::new(candidate.isid, candidate.tsih);
         let known = self.shared.registry.is(&Nexus::of(candidate), id);
@@ -106,7 +106,7 @@ impl Desk<'_> {
     }
 }
 
-/// The target that the candidate means.
+/// The requested target.
 fn find(directory: &Directory, candidate: &Candidate<'_>) -> Result<Arc<ServedTarget>, Refusal> {
     let named = match candidate.target_name {
         Some(name) => {

@@ -1,4 +1,4 @@
-//! Mail between the threads of a target. What goes through it is rare (new connections, resets), never an I/O.
+//! Messages between the threads of a target. They are rare (new connections, resets), never an I/O.
 
 use std::net::TcpStream;
 use std::sync::mpsc::SyncSender;
@@ -9,19 +9,19 @@ use super::seat::Seat;
 use super::serve::Peer;
 use super::snapshot::Part;
 
-/// What one thread asks another to do.
+/// A request from one thread to another.
 #[derive(Debug)]
 pub(super) enum Mail {
     /// Serve this connection.
     Connection(TcpStream, Seat),
-    /// Serve this connection, which wants to join a session of yours, from where its login stands.
+    /// Serve this connection, which joins one of your sessions, from the present state of its login.
     Joining(Box<Peer>),
-    /// Sessions must be reviewed, as others have changed something.
+    /// Review the sessions: others have changed something.
     Review,
-    /// End this session: its initiator has begun anew (RFC 7143 §6.3.5).
+    /// End this session: its initiator has reinstated it (RFC 7143 §6.3.5).
     EndSession(SessionId),
-    /// Listen no more, and ask all initiators to leave within so many seconds.
+    /// Stop listening, and ask all initiators to log out within this many seconds.
     Drain(u16),
-    /// Say what has been done.
+    /// Return the counters.
     Snapshot(SyncSender<Part>),
 }

@@ -1,9 +1,7 @@
-//! The stores of targets that are to be served: those that are open already are kept, with all that
-//! is in them, and the others are opened.
+//! Opening the stores of targets: stores that are open already are kept, with their content; the others are opened.
 //!
-//! A file can be open once only, and a store in memory is lost when it is closed. So what a target
-//! had is never opened again: it is looked for among the targets that are served, also among those
-//! that are found no more and have sessions yet.
+//! A file can be opened only once, and a memory store is lost when it is closed. So a target's stores are never
+//! reopened: they are looked up in the targets being served, including removed ones that still have sessions.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,26 +13,26 @@ use super::directory::{ServedTarget, TargetSpec};
 use super::{PORTAL_GROUP_TAG, TargetError};
 use crate::store::{Backing, LunSpec, OpenError, OpenedStore, Store};
 
-/// What is served before new settings.
+/// The targets served before new settings.
 pub(super) struct Before<'a> {
-    /// The targets; of two with one name, the newer one is first.
+    /// The targets; of two with the same name, the newer one is first.
     pub(super) targets: Vec<Arc<ServedTarget>>,
-    /// Whether a target of that name has sessions, or the stores are yet at work for one.
+    /// Whether a target of that name has sessions, or store operations outstanding for one.
     pub(super) is_in_use: &'a dyn Fn(&str) -> bool,
 }
 
 /// A target's units.
 pub(super) struct Units {
     pub(super) device: Arc<TargetDevice>,
-    /// By the places of the units in the device.
+    /// By the index of the unit in the device.
     pub(super) stores: Arc<[Arc<dyn Store>]>,
     pub(super) unsettled: Unsettled,
 }
 
-/// What of new settings is not settled before they take the place of the old ones.
+/// The part of new settings that is not settled before they replace the old ones.
 #[derive(Default)]
 pub(super) struct Unsettled {
-    /// Stores that were not open before. Their files stay only if each is [kept](OpenedStore::keep).
+    /// Newly opened stores. Their files stay only if each is [kept](OpenedStore::keep).
     pub(super) opened: Vec<OpenedStore>,
     heirs: Vec<Heir>,
 }
@@ -45,12 +43,11 @@ impl Unsettled {
         self.heirs.append(&mut other.heirs);
     }
 
-    /// Has all units whose stores were open before go on from where they are now. To be called when
-    /// nobody can log in until the new settings hold: what an initiator changes of the old units
-    /// after this is lost.
+    /// Transfers the state of all units whose stores were open before. Call it when no initiator can log in until the
+    /// new settings apply: later changes to the old units are lost.
     ///
     /// # Errors
-    /// When somebody has logged in to the old ones meanwhile.
+    /// When an initiator has logged in to the old ones meanwhile.
     pub(super) fn inherit(&self, is_in_use: &dyn Fn(&str) -> bool) -> Result<(), TargetError> {
         self.heirs
             .iter()
@@ -94,7 +91,7 @@ impl Heir {
 }
 
 impl Before<'_> {
-    /// Nothing: the server starts.
+    /// No targets: the server starts.
     pub(super) fn nothing() -> Before<'static> {
         Before {
             targets: Vec::new(),
@@ -102,12 +99,12 @@ impl Before<'_> {
         }
     }
 
-    /// The target that was called `name` last and lives yet.
+    /// The newest target named `name` that still exists.
     pub(super) fn target(&self, name: &str) -> Option<&Arc<ServedTarget>> {
         self.targets.iter().find(|target| target.spec.name == name)
     }
 
-    /// Opens those of the units of `target` that are not open by `open`. Nobody is logged in to it.
+    /// Opens the stores of `target` that are not open yet with `open`. It has no sessions.
     pub(super) fn open(
         &self,
         target: &TargetSpec,
@@ -136,7 +133,7 @@ impl Before<'_> {
             held.push(holder);
         }
         let device = Arc::new(TargetDevice::new(units)?);
-        // The device has its units in the order of their numbers, as they are here.
+        // The device orders its units by number, as here.
         for (place, (&number, spec)) in target.luns.iter().enumerate() {
             let Some((holder, held_place)) = held[place] else {
                 restore_reservations(&device, place, spec, &*stores[place])?;
@@ -160,7 +157,7 @@ impl Before<'_> {
         })
     }
 
-    /// Who has the store open that `target` is to have as `number`, and at which place.
+    /// The target that has the store of unit `number` of `target` open, and its index there.
     fn holder(
         &self,
         target: &TargetSpec,
@@ -210,12 +207,12 @@ fn file(spec: &LunSpec) -> Option<&Path> {
     }
 }
 
-/// Whether two units cannot be there at once: a file that is written has one unit.
+/// Whether two units exclude each other: a writable file has one unit.
 fn exclude_each_other(one: &LunSpec, other: &LunSpec) -> bool {
     file(one).is_some() && file(one) == file(other) && !(one.read_only && other.read_only)
 }
 
-/// Looks for two units with one file.
+/// Checks that no two units share a file.
 pub(super) fn check_files(targets: &[TargetSpec]) -> Result<(), TargetError> {
     let mut first: HashMap<&Path, &LunSpec> = HashMap::new();
     for spec in targets.iter().flat_map(|target| target.luns.values()) {
@@ -251,7 +248,7 @@ fn unit(
             number,
         },
         geometry,
-        // Only what lies in memory alone has no cache in front of it.
+        // Only a memory store has no cache in front of it.
         write_cache: !store.is_memory(),
         read_only: spec.read_only,
         thin: spec.thin,
@@ -259,7 +256,7 @@ fn unit(
     })
 }
 
-/// Gives a unit the persistent reservations that were kept when it was last there.
+/// Restores the saved persistent reservations of a unit.
 fn restore_reservations(
     device: &TargetDevice,
     place: usize,

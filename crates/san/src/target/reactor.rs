@@ -1,4 +1,4 @@
-//! One thread of a target: waits for sockets, stores and mail, and serves its connections.
+//! A thread of a target: waits for sockets, stores and messages, and serves its connections.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,43 +31,43 @@ const LOGIN_TIME: Duration = Duration::from_secs(15);
 /// How long a connection may take to close.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
 
-/// How often the times above are looked at.
+/// How often to check these times.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What one thread may have at the stores at once; more waits in its backlog, from which the
-/// operations of a session that ends are taken out.
+/// The limit of one thread's outstanding store operations; more wait in its backlog, from which the operations of an
+/// ended session are removed.
 const STORE_QUEUE: QueueBounds = QueueBounds {
     operations: 16 << 10,
     bytes: 64 << 20,
 };
 
-/// The stores, as a source of the poller; connections are less.
+/// The stores' ID in the poller; those of connections are smaller.
 const STORES: u64 = wansan_server::MAILBOX - 1;
 
 pub(super) struct Reactor {
     poller: Poller,
-    /// Of the portals, on the thread that accepts for all.
+    /// Accepts on the portals, in the thread that accepts for all.
     acceptor: Acceptor<TcpListener>,
     pub(super) peers: Vec<Option<Peer>>,
-    /// Before the sessions, as its queue pair waits until no store is at work for them any more: a
-    /// session that is gone lets answers of others go out which say that nothing of it lands later.
-    /// So it is when this thread stops, and when it panics.
+    /// Dropped before the sessions, because its queue pair waits until no store works for them: when a session is gone,
+    /// responses to others claim that none of its writes will land any more. This holds when this thread stops, and
+    /// when it panics.
     pub(super) context: Context,
     pub(super) sessions: Sessions,
     sharing: Sharing,
     /// The thread that gets the next connection.
     next_thread: usize,
-    /// Connections that have had their turn and want another.
+    /// Connections that had their turn and need another.
     again: Vec<u16>,
-    /// Connections for which another one of their session has left something to do.
+    /// Connections for which another one of their session has left work.
     woken: Vec<u16>,
-    /// Those of both that get their turn after the events of this one.
+    /// Connections of both lists that get their turn after this round's events.
     turns: [Vec<u16>; 2],
-    /// Logins that failed.
+    /// Failed logins.
     failed: Complaints,
-    /// Connections that found no room.
+    /// Connections rejected for lack of room.
     turned_away: Complaints,
-    /// Connections that had to make room.
+    /// Connections dropped to make room.
     pushed_out: Complaints,
     next_tick: Instant,
     next_tcp_sample: Instant,
@@ -137,7 +137,7 @@ impl Reactor {
         }
     }
 
-    /// Listens no more, and asks the initiators to leave.
+    /// Stops listening, and asks the initiators to log out.
     fn drain(&mut self, seconds: u16) {
         self.acceptor.replace(&self.poller, Vec::new(), |_, _| {});
         let now = clock::now();
@@ -149,9 +149,9 @@ impl Reactor {
     }
 
     fn greet(&mut self, stream: TcpStream, seat: Seat) {
-        // PDUs are put together before they are sent; waiting for more can only delay.
+        // PDUs are assembled before they are sent; waiting for more can only delay.
         if stream.set_nodelay(true).is_err() {
-            return; // The stream is dropped: the initiator sees it close.
+            return; // Dropping the stream closes it.
         }
         self.make_room(seat.initiator.ip());
         let now = clock::now();
@@ -172,8 +172,7 @@ impl Reactor {
         });
     }
 
-    /// Lets a connection go that has not logged in, if there are too many of them for one more from
-    /// `newcomer`.
+    /// Drops a connection that has not logged in, if there are too many for one more from `newcomer`.
     fn make_room(&mut self, newcomer: IpAddr) {
         let waiting = (0..).zip(&self.peers).filter_map(|(slot, peer)| {
             let peer = peer.as_ref()?;
@@ -199,7 +198,7 @@ impl Reactor {
         }
     }
 
-    /// Gives a connection a slot; it is dropped if the poller does not take it.
+    /// Assigns a connection a slot; drops it if it cannot be registered with the poller.
     fn take_in(&mut self, mut peer: Peer) -> Option<u16> {
         let free = self.peers.iter().position(Option::is_none);
         let slot = free.unwrap_or(self.peers.len());
@@ -212,7 +211,7 @@ impl Reactor {
         Some(slot as u16)
     }
 
-    /// Gives a connection to the thread that owns the session which it wants to join.
+    /// Passes a connection to the thread that owns the session that it joins.
     fn hand_over(&mut self, slot: u16, owner: usize) {
         if let Some(peer) = self.peers[usize::from(slot)].take()
             && self.poller.remove(&peer.stream).is_ok()
@@ -222,8 +221,7 @@ impl Reactor {
         }
     }
 
-    /// Gives a connection that has logged in to its session, in place of one that had its CID
-    /// (RFC 7143 §6.3.4).
+    /// Adds a connection that has logged in to its session, replacing one with the same CID (RFC 7143 §6.3.4).
     fn seat(&mut self, slot: u16, accepted: Accepted, target: Option<Arc<ServedTarget>>) {
         let id = SessionId::new(accepted.isid, accepted.tsih);
         let joined = self.sessions.find(id).map(|(number, _)| number);
@@ -265,7 +263,7 @@ impl Reactor {
             if let Some(served) = self.sessions.get_mut(at.session) {
                 let sending = served.target.spec.sending;
                 peer.delayed_ack = sending.delayed_ack;
-                // A socket that refuses is dead, which the next read says.
+                // If it fails the socket is dead, which the next read reports.
                 let _ = sending.prepare(&peer.stream);
                 if let Ok(info) = TcpInfo::of(&peer.stream) {
                     peer.tail.look_at(&info);
@@ -277,10 +275,10 @@ impl Reactor {
                 }
             }
         } else {
-            // Its initiator has begun anew on another connection before this session was made.
+            // Its initiator has reinstated the session on another connection before this session was made.
             self.drop_peer(slot);
         }
-        // After the new one has come, or the session might end with its only connection.
+        // After the new one was added, or the session might end with its only connection.
         if let Some(old) = old {
             self.begin_close(old);
         }
@@ -319,7 +317,7 @@ impl Reactor {
         }
     }
 
-    /// The connections of a session that have something to do and do not wait for their socket.
+    /// The connections of a session that have work to do and do not wait for their socket.
     fn busy(&mut self, number: u16) -> Vec<u16> {
         let Reactor {
             peers, sessions, ..
@@ -358,7 +356,7 @@ impl Reactor {
             }
             Ok(Turn::LoggedIn(accepted, target)) => {
                 self.seat(slot, *accepted, target);
-                // The answer has to be sent, and commands may have come behind the login.
+                // The response has to be sent, and commands may follow the login.
                 self.serve(slot, true);
             }
             Ok(Turn::Elsewhere(owner)) => self.hand_over(slot, owner),
@@ -370,22 +368,21 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection that is closed in both directions while it is neither to hear nor to say
-    /// anything, as after a logout that waits for the stores: neither reading nor writing would find
-    /// that out, and the poller would report it for ever.
+    /// Ends a connection that is closed in both directions while it neither reads nor writes, as after a logout that
+    /// waits for the stores: no read or write would detect it, and the poller would report it forever.
     fn hung_up(&mut self, slot: u16) {
         let Some(Some(peer)) = self.peers.get(usize::from(slot)) else {
             return;
         };
-        // The poller reports time stamps of what was sent, too, as an error.
+        // The poller reports send timestamps as an error, too.
         if peer.interest == (false, false) && peer.is_hung_up() {
             let error = peer.stream.take_error().ok().flatten();
             self.end(slot, &error.map_or(End::Closed, End::Socket));
         }
     }
 
-    /// Does what serving the connection at `served_slot` has left to do for others of its session,
-    /// and closes those that are to be closed.
+    /// Does the work that serving the connection at `served_slot` left for others of its session, and closes those that
+    /// must close.
     fn follow_up(&mut self, number: u16, served_slot: u16) {
         while let Some(served) = self.sessions.get_mut(number)
             && let Some((place, close)) = served.session.poll_end()
@@ -407,8 +404,7 @@ impl Reactor {
         }
     }
 
-    /// Waits for writing while something is left to send, and for reading unless the connection
-    /// has enough.
+    /// Registers for writing while data is pending, and for reading unless the connection has enough.
     fn update_interest(&mut self, slot: u16) {
         let Some(peer) = self
             .peers
@@ -440,7 +436,7 @@ impl Reactor {
 
     fn end(&mut self, slot: u16, end: &End) {
         if end.is_trouble() {
-            // Once a connection is reset, its socket no longer knows who was there.
+            // Once a connection is reset, its socket no longer reports the peer's address.
             if let Some(peer) = &self.peers[usize::from(slot)] {
                 let line = || format!("{}: {end}", peer.seat.initiator);
                 match peer.phase {
@@ -456,7 +452,7 @@ impl Reactor {
         }
     }
 
-    /// Takes the connection at `slot` out of its session, if it has one, and lets it close in order.
+    /// Removes the connection at `slot` from its session, if any, and closes it in order.
     fn begin_close(&mut self, slot: u16) {
         let rest = self.take_out(slot);
         let Some(peer) = self
@@ -484,8 +480,8 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection's part in its session or its login; returns what it still had to send, or
-    /// `None` if it was closing already.
+    /// Removes a connection from its session or its login; returns its pending data, or `None` if it was closing
+    /// already.
     fn take_out(&mut self, slot: u16) -> Option<Vec<u8>> {
         let peer = self.peers.get_mut(usize::from(slot))?.as_mut()?;
         let at = match &peer.phase {
@@ -501,7 +497,7 @@ impl Reactor {
         if is_over {
             self.end_session(at.session);
         } else {
-            // Others may have been notified, or may go on now.
+            // Other connections may have been notified, or may continue now.
             let busy = self.busy(at.session);
             self.woken.extend(busy);
         }
@@ -516,7 +512,7 @@ impl Reactor {
         }
     }
 
-    /// Does what is due: TCP samples, pings, and the end of what takes too long.
+    /// Does what is due: TCP samples, pings, and timeouts.
     fn look_at_the_time(&mut self, now: Instant) {
         if self.context.trace.tcp.is_kept() && now >= self.next_tcp_sample {
             self.next_tcp_sample = now + self.context.shared.tcp_interval;
@@ -567,7 +563,7 @@ impl Reactor {
             return;
         };
         let age = now.since(peer.came);
-        // The kernel stamps what is read by its last byte, so where stamps are kept everything is read as it comes.
+        // The kernel stamps received data by its last byte, so with stamps recorded everything is read as it arrives.
         if peer.life.silence(now) < TICK && peer.stamping.is_none() {
             peer.gathering.look_at_window(&peer.stream);
         }
@@ -687,7 +683,7 @@ impl Worker for Reactor {
         self.turns = [again, woken];
     }
 
-    /// The order in which the rest of it is dropped matters: that of its fields.
+    /// The rest is dropped in the order of the fields, which matters.
     fn finish(mut self, failure: Option<io::Error>) -> Recorder {
         if let Some(error) = failure {
             (self.context.shared.report)(&format!("a target thread cannot wait: {error}"));

@@ -6,8 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use wansan_iscsi::target::{Known, Nexus, SessionDirectory};
 use wansan_trace::SessionId;
 
-/// The sessions, each with the number of the thread that owns it. Touched at login and at the end of a
-/// session only.
+/// The sessions, each with the index of its owner thread. Used at login and at the end of a session only.
 #[derive(Debug)]
 pub(super) struct Registry {
     directory: Mutex<SessionDirectory<usize>>,
@@ -22,13 +21,13 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The directory, which nobody else sees meanwhile.
+    /// The directory, locked.
     pub(super) fn lock(&self) -> MutexGuard<'_, SessionDirectory<usize>> {
         let directory = self.directory.lock();
         directory.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a new session ([`SessionDirectory::enter`]).
+    /// Adds a new session ([`SessionDirectory::enter`]).
     pub(super) fn enter(
         &self,
         nexus: Nexus,
@@ -37,21 +36,20 @@ impl Registry {
         self.lock().enter(nexus, owner)
     }
 
-    /// Has the session that was entered as `session` made by `make`, unless another one has replaced
-    /// it already: then it never begins. No session is entered while one is made, so those of a nexus
-    /// are made in the order in which they were entered, and a device that takes the one that is made
-    /// last for the one that lives is right.
+    /// Makes the session registered as `session` by `make`, unless another one has replaced it already: then it never
+    /// begins. No session is registered while one is made, so those of a nexus are made in the order of registration,
+    /// and a device may treat the last one made as the live one.
     pub(super) fn make<T>(&self, session: SessionId, make: impl FnOnce() -> T) -> Option<T> {
         let directory = self.lock();
         directory.owner(session).is_some().then(make)
     }
 
-    /// The number of the thread that owns a session.
+    /// The index of a session's owner thread.
     pub(super) fn owner(&self, session: SessionId) -> Option<usize> {
         self.lock().owner(session)
     }
 
-    /// Whether `session` is the one that joins `nexus`.
+    /// Whether `session` is the present one of `nexus`.
     pub(super) fn is(&self, nexus: &Nexus, session: SessionId) -> bool {
         self.lock().is(nexus, session)
     }
@@ -61,7 +59,7 @@ impl Registry {
         self.lock().is_empty()
     }
 
-    /// Whether anybody is logged in to a target, or was and still has operations at its stores.
+    /// Whether a target has sessions, or ended ones with store operations outstanding.
     pub(super) fn has_sessions(&self, target: &str) -> bool {
         self.lock().has_sessions(target)
     }
@@ -76,12 +74,12 @@ impl Registry {
         named.collect()
     }
 
-    /// Notes that a session has ended; its thread says later when it is quiet.
+    /// Notes that a session has ended; its thread reports later when it is quiet.
     pub(super) fn leave(&self, session: SessionId) {
         self.lock().leave(session);
     }
 
-    /// Forgets a session that has ended, as the stores have answered all that it had asked.
+    /// Removes an ended session after the stores have completed all its operations.
     pub(super) fn quiet(&self, session: SessionId) {
         self.lock().quiet(session);
     }
@@ -104,7 +102,7 @@ mod tests {
         let registry = Registry::default();
         let (first, _) = registry.enter(nexus("a"), 0).unwrap();
         let (other, _) = registry.enter(nexus("b"), 0).unwrap();
-        // The first one's thread is slow: meanwhile the second one is entered, and made.
+        // The first one's thread is slow: meanwhile the second one is registered, and made.
         let (second, _) = registry.enter(nexus("a"), 1).unwrap();
         let mut made = Vec::new();
         for session in [second, first, other] {

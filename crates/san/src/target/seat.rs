@@ -1,26 +1,25 @@
-//! The bounds on connections, over all threads.
+//! Limits on connections, over all threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::lobby;
 
-/// Connections that a target has in sessions at most. Where sessions are many, nearly all have one.
+/// The most connections of a target in sessions. With many sessions, nearly all have one.
 pub(super) const MAX_CONNECTIONS: usize = wansan_iscsi::target::MAX_SESSIONS + 1024;
 
-/// Connections that a target has open at most: those in sessions, and those that have not logged
-/// in, on whose number the [`lobby`] of each thread acts first. The rest is room for those that are
-/// on their way to their thread.
+/// The most open connections of a target: those in sessions, and those that have not logged in, whose number the
+/// [`lobby`] of each thread limits first. The rest is room for those being passed to their thread.
 const MAX_OPEN: usize = MAX_CONNECTIONS + 2 * lobby::MAX_WAITING;
 
-/// The seats that connections take.
+/// Seats taken by connections.
 #[derive(Debug)]
 pub(super) struct Seats {
     open: Arc<wansan_server::Seats>,
     in_sessions: Arc<wansan_server::Seats>,
 }
 
-/// One connection's place, free again when it is dropped, and who is there.
+/// One connection's seat, freed when it is dropped, and its peer.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) initiator: SocketAddr,
@@ -39,7 +38,7 @@ impl Default for Seats {
 }
 
 impl Seats {
-    /// Room for a connection from `initiator` to log in; `None` when too many are open.
+    /// Admits a connection from `initiator` to log in; `None` when too many are open.
     pub(super) fn admit(&self, initiator: SocketAddr) -> Option<Seat> {
         Some(Seat {
             initiator,
@@ -51,7 +50,7 @@ impl Seats {
 }
 
 impl Seat {
-    /// Takes a seat among the connections in sessions; says whether there was one.
+    /// Takes a seat among the connections in sessions; returns whether there was one.
     pub(super) fn take(&mut self) -> bool {
         if self.in_session.is_none() {
             self.in_session = self.in_sessions.take();

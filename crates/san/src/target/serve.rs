@@ -1,4 +1,4 @@
-//! One connection of a target: its socket and what it is served with.
+//! One connection of a target: its socket, and serving it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,34 +28,34 @@ use super::{PORTAL_GROUP_TAG, Shared};
 use crate::store::{Completion, Lane, MediumJob, Operation, QueuePair, Store};
 use crate::tail::{SEND, Tail};
 
-/// A connection and its place in its life.
+/// A connection and its phase.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) stream: TcpStream,
     pub(super) seat: Seat,
     pub(super) phase: Phase,
     pub(super) life: Life,
-    /// When it came, for the bound on the time of a login.
+    /// When it was accepted, for the time limit of a login.
     pub(super) came: Instant,
-    /// What the poller waits for: reading, writing.
+    /// Events registered with the poller: reading, writing.
     pub(super) interest: (bool, bool),
-    /// When what comes is acknowledged.
+    /// When received data is acknowledged.
     pub(super) delayed_ack: DelayedAck,
-    /// The kernel's times of what goes through the socket, if they are recorded.
+    /// Kernel timestamps of the socket's data, if recorded.
     pub(super) stamping: Option<Stamping>,
-    /// How much of a PDU is waited for at once.
+    /// How much of a PDU to wait for at once.
     pub(super) gathering: Gathering,
-    /// How the last of what is sent goes.
+    /// How the last segments of a burst are sent.
     pub(super) tail: Tail,
 }
 
-/// Where a connection is in its life.
+/// Phase of a connection.
 #[derive(Debug)]
 pub(super) enum Phase {
     Login(Box<Handshake>),
     /// Full feature phase, in that session.
     Session(Membership),
-    /// Nothing more is heard; the rest is sent, then the peer is waited for to close.
+    /// Input is ignored; pending data is sent, then the peer's close awaited.
     Closing(VecDeque<u8>),
 }
 
@@ -73,12 +73,12 @@ pub(super) enum End {
 }
 
 impl End {
-    /// Whether the socket is of no more use.
+    /// Whether the socket is unusable.
     pub(super) fn socket_is_dead(&self) -> bool {
         matches!(self, End::Closed | End::Socket(_))
     }
 
-    /// Whether an operator should hear of it.
+    /// Whether to report it to the operator.
     pub(super) fn is_trouble(&self) -> bool {
         !matches!(
             self,
@@ -87,49 +87,48 @@ impl End {
     }
 }
 
-/// How a connection's turn came out.
+/// Outcome of a connection's turn.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// There is nothing more to do for now.
+    /// Nothing more to do for now.
     Done,
-    /// It wants another turn.
+    /// It needs another turn.
     Again,
     /// It has logged in.
     LoggedIn(Box<Accepted>, Option<Arc<ServedTarget>>),
-    /// It wants to join a session of another thread, which has this number.
+    /// It joins a session of another thread, with this index.
     Elsewhere(usize),
 }
 
-/// What a thread's connections share.
+/// State shared by a thread's connections.
 pub(super) struct Context {
     pub(super) number: usize,
     pub(super) shared: Arc<Shared>,
     pub(super) trace: Recorder,
-    /// Before `lingering`, for the sake of what stores are at work on when it is dropped.
+    /// Before `lingering`, whose operations the stores may still run when this is dropped.
     pub(super) queue_pair: QueuePair,
-    /// Operations that found the queue pair full. The command windows of the sessions that live
-    /// bound them.
+    /// Operations that did not fit in the queue pair. Bounded by the command windows of the live sessions.
     pub(super) backlog: VecDeque<(u64, Arc<dyn Store>, Operation)>,
-    /// Its sessions that have ended and have operations at stores; no more than those.
+    /// Ended sessions of this thread with store operations outstanding.
     pub(super) lingering: Vec<Lingering>,
-    /// What its sessions that have ended had done.
+    /// Counters of its ended sessions.
     pub(super) retired: Retired,
 }
 
-/// A session that has ended while stores were at work for it.
+/// A session that ended with store operations outstanding.
 #[derive(Debug)]
 pub(super) struct Lingering {
     session: SessionId,
-    /// Its number and generation, while it lived.
+    /// Its former number and generation.
     slot: u16,
     generation: u16,
-    /// Operations that the stores have not answered.
+    /// Outstanding store operations.
     at_stores: usize,
-    /// What others may wait for until then.
+    /// Others may wait until this is dropped.
     _remains: Remains,
 }
 
-/// Names an operation at the stores: the slot and generation of the session, and the task.
+/// Identifies a store operation: the slot and generation of the session, and the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) slot: u16,
@@ -151,13 +150,13 @@ impl Token {
     }
 }
 
-/// How often one connection may be read and written before others, the mail and the time are
-/// looked at. Enough to hide the cost of looking; a few MiB at the most.
+/// Reads and writes of one connection before other connections, messages and the time are checked. Enough to amortize
+/// the checks; a few MiB at most.
 const ROUNDS_PER_TURN: u32 = 8;
 
 impl Peer {
-    /// Reads what has come, once, if the connection wants to hear more. Says whether all of the
-    /// space was filled, so that more may be waiting.
+    /// Reads once, if the connection accepts more input. Returns whether the buffer was filled, so that more may be
+    /// queued.
     fn read(&mut self, sessions: &mut Sessions, trace: &mut Recorder) -> Result<bool, End> {
         let mut nowhere;
         let space = match &mut self.phase {
@@ -197,7 +196,7 @@ impl Peer {
         Ok(bytes == room)
     }
 
-    /// Sends what is pending as far as the socket takes it; says whether all of it went.
+    /// Sends pending data as far as the socket accepts it; returns whether all was sent.
     fn write(&mut self, sessions: &mut Sessions) -> Result<bool, End> {
         let most = match self.stamping {
             Some(_) => stamps::CALL_BYTES,
@@ -238,8 +237,8 @@ impl Peer {
         }
     }
 
-    /// Serves the connection until there is nothing more to do for now, or until it has had its
-    /// turn. `readable`: the socket may have something.
+    /// Serves the connection until there is nothing more to do, or its turn is over. `readable`: the socket may have
+    /// input.
     pub(super) fn serve(
         &mut self,
         readable: bool,
@@ -267,7 +266,7 @@ impl Peer {
             if readable {
                 readable = self.read(sessions, &mut context.trace)?;
             }
-            // What was read is handled after it came, never before.
+            // Input is handled after its arrival, never before.
             let now = clock::now();
             match &mut self.phase {
                 Phase::Login(handshake) => {
@@ -284,7 +283,7 @@ impl Peer {
             }
             let anything = !self.phase.pending(sessions).is_empty();
             let all_sent = self.write(sessions)?;
-            // When much was sent, work or input that had no room may go on.
+            // After sending, work or input that had no room may continue.
             if !readable && (!anything || !all_sent) {
                 return Ok(Turn::Done);
             }
@@ -292,8 +291,8 @@ impl Peer {
         Ok(Turn::Again)
     }
 
-    /// Records the connection, and has the kernel stamp what goes through the socket from now on if
-    /// stamps are kept. A kernel that cannot leaves the records without stamps.
+    /// Records the connection, and enables kernel timestamps of its data if stamps are recorded. A kernel without
+    /// support leaves the records without stamps.
     pub(super) fn begin_records(
         &mut self,
         session: SessionId,
@@ -318,7 +317,7 @@ impl Peer {
         }
     }
 
-    /// Takes the stamps of what was sent: those that wait wake the poller.
+    /// Reads the stamps of sent data: pending ones wake the poller.
     fn collect_stamps(&mut self, trace: &mut Recorder) -> Result<(), End> {
         if let Some(stamping) = &mut self.stamping {
             stamping.collect(&self.stream, trace)?;
@@ -326,18 +325,18 @@ impl Peer {
         Ok(())
     }
 
-    /// Records what is left of stamps.
+    /// Records the remaining stamps.
     pub(super) fn finish_stamps(&mut self, trace: &mut Recorder) {
         if let Some(stamping) = self.stamping.take() {
             stamping.finish(&self.stream, trace);
         }
     }
 
-    /// What SendTargets says on this connection: the targets that `initiator` may use, each at all
-    /// portals, the one first that this connection came to.
+    /// The SendTargets response on this connection: the targets that `initiator` may use, each at all portals, with
+    /// this connection's portal first.
     pub(super) fn targets(&self, shared: &Shared, initiator: &str) -> Arc<[TargetRecord]> {
         let own = self.stream.local_addr().into_iter();
-        // Where a portal is all addresses of the machine, only those are known that somebody used.
+        // Of a portal with the unspecified address, only the local addresses of connections are known.
         let named = shared.addresses.iter().copied();
         let named = named.filter(|address| !address.ip().is_unspecified());
         let mut portals: Vec<TargetAddress> = Vec::new();
@@ -365,14 +364,14 @@ impl Peer {
 
     /// Whether the connection is closed in both directions.
     pub(super) fn is_hung_up(&self) -> bool {
-        // Hanging up is reported unasked.
+        // POLLHUP is reported without registration.
         let mut fds = [PollFd::new(&self.stream, PollFlags::empty())];
         let polled = poll(&mut fds, Some(&Timespec::default()));
         polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
-    /// In [`Phase::Closing`]: sends the rest and says that nothing more will come. The socket stays
-    /// until the peer has closed too: closing it first would throw away what the peer has not read.
+    /// In [`Phase::Closing`]: sends pending data and a FIN. The socket stays until the peer has closed too: closing it
+    /// first would discard data that the peer has not read.
     pub(super) fn finish(&mut self, sessions: &mut Sessions) -> Result<(), End> {
         if self.write(sessions)? {
             self.stream.shutdown(Shutdown::Write)?;
@@ -382,7 +381,7 @@ impl Peer {
 }
 
 impl Phase {
-    /// What waits for the socket.
+    /// Data that waits for the socket.
     pub(super) fn pending<'a>(&'a mut self, sessions: &'a mut Sessions) -> &'a [u8] {
         match self {
             Phase::Login(handshake) => handshake.pending(),
@@ -395,8 +394,7 @@ impl Phase {
     }
 }
 
-/// Goes on with a login: where the session is that the connection joins, so that nothing of a
-/// session is ever locked.
+/// Continues a login in the thread of the session that the connection joins, so that no session is ever locked.
 fn log_in(
     handshake: &mut Handshake,
     seat: &mut Seat,
@@ -428,7 +426,7 @@ fn log_in(
 }
 
 impl Context {
-    /// Handles what has come on a connection, and has the stores do what that asks for.
+    /// Handles input of a connection, and submits the resulting store operations.
     fn advance(&mut self, at: Membership, served: &mut Served, now: Instant) {
         served.session.receive(at.place, now, &mut self.trace);
         let mut asked = now;
@@ -437,9 +435,9 @@ impl Context {
         }
     }
 
-    /// Has a store do a piece of work that it is asked for at `asked`: at once if that takes no
-    /// longer than a copy in memory. Gives the time when that was done: looking at the clock once
-    /// per piece, and only when it is recorded, is all that recording the store's time may cost.
+    /// Runs a store operation submitted at `asked`: at once if that takes no longer than a copy in memory. Returns when
+    /// it completed: reading the clock once per operation, and only when recorded, is all that recording the store's
+    /// time may cost.
     fn work(&mut self, slot: u16, served: &mut Served, work: Work, asked: Instant) -> Instant {
         let Served {
             session, target, ..
@@ -513,7 +511,7 @@ impl Context {
                 }
                 (task, unit, Operation::Flush)
             }
-            // None of these is so frequent that a worker's detour would matter.
+            // None of these is frequent enough for the worker's overhead to matter.
             Work::Medium {
                 task,
                 unit,
@@ -558,8 +556,8 @@ impl Context {
         }
     }
 
-    /// Notes that the session that had the number `slot` has ended: what it still waited to ask of
-    /// the stores is dropped, and what they are at work on is waited for.
+    /// Notes that the session with the number `slot` has ended: its queued store operations are dropped, and running
+    /// ones are waited for.
     pub(super) fn ended(&mut self, slot: u16, served: Served) {
         let waited = self.backlog.len();
         self.backlog.retain(|(token, ..)| {
@@ -582,7 +580,7 @@ impl Context {
         }
     }
 
-    /// Takes a store's answer for a session that has ended.
+    /// Takes a store's completion for a session that has ended.
     pub(super) fn answered_late(&mut self, token: Token) {
         let of = |ended: &Lingering| (ended.slot, ended.generation);
         let mut lingering = self.lingering.iter();
@@ -596,7 +594,7 @@ impl Context {
         }
     }
 
-    /// Ends a session that is not, or no more, among those that this thread serves.
+    /// Removes a session that this thread does not serve, or no longer serves.
     pub(super) fn is_gone(&self, session: SessionId) {
         let mut lingering = self.lingering.iter();
         if !lingering.any(|ended| ended.session == session) {
@@ -604,10 +602,10 @@ impl Context {
         }
     }
 
-    /// Submits what found no room before.
+    /// Submits operations that did not fit before.
     pub(super) fn submit_backlog(&mut self, sessions: &mut Sessions) {
         while let Some((token, store, operation)) = self.backlog.pop_front() {
-            // What a session had here went with it.
+            // A session's operations here were dropped with it.
             let Some(served) = sessions.get_mut(Token::from_u64(token).slot) else {
                 continue;
             };
@@ -620,7 +618,7 @@ impl Context {
     }
 }
 
-/// Gives a store's answer to the session that asked.
+/// Passes a store's completion to its session.
 pub(super) fn answered(session: &mut Session, completion: Completion, trace: &mut Recorder) {
     let task = Token::from_u64(completion.token).task;
     let times = (completion.began, completion.finished);

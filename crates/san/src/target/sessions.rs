@@ -1,4 +1,4 @@
-//! The sessions that a thread owns, and which of its connections belong to them.
+//! The sessions of a thread, and their connections.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ pub(super) struct Served {
     pub(super) session: Box<Session>,
     /// The target that it has logged in to.
     pub(super) target: Arc<ServedTarget>,
-    /// Names this session among those that had the same number.
+    /// Distinguishes sessions that had the same number.
     pub(super) generation: u16,
-    /// Operations that the stores have not answered, in the backlog or with them.
+    /// Store operations outstanding, in the backlog or in the queue pair.
     pub(super) at_stores: usize,
-    /// Where they wait for the pool's workers.
+    /// Its queue in the pool.
     pub(super) lane: Lane,
-    /// How often it has been served in its thread's period.
+    /// Number of times it was served in its thread's period.
     pub(super) turns: u64,
-    /// The slots of its connections, by their places in the session.
+    /// The slots of its connections, by their index in the session.
     slots: Vec<Option<u16>>,
 }
 
 impl Served {
-    /// The slots of its connections with their places.
+    /// The index and slot of each connection.
     pub(super) fn slots(&self) -> impl Iterator<Item = (usize, u16)> + '_ {
         let taken = |(place, slot): (usize, &Option<u16>)| slot.map(|slot| (place, slot));
         self.slots.iter().enumerate().filter_map(taken)
@@ -51,14 +51,14 @@ impl Served {
     }
 }
 
-/// Where a connection belongs: its session's number and its place there.
+/// Membership of a connection: its session's number and its index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Membership {
     pub(super) session: u16,
     pub(super) place: usize,
 }
 
-/// A thread's sessions by number. There are no more of them than connections, so 16 bits name one.
+/// A thread's sessions by number. They are no more than the connections, so 16 bits are enough.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     table: Vec<Option<Served>>,
@@ -66,7 +66,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Takes in a session that begins with the connection at `slot`.
+    /// Adds a session that begins with the connection at `slot`.
     pub(super) fn begin(
         &mut self,
         session: Session,
@@ -96,7 +96,7 @@ impl Sessions {
         }
     }
 
-    /// Lets the connection at `slot` join session `number`; `None` when there is no such session.
+    /// Adds the connection at `slot` to session `number`; `None` when there is no such session.
     pub(super) fn join(
         &mut self,
         number: u16,
@@ -112,8 +112,7 @@ impl Sessions {
         })
     }
 
-    /// Takes a connection out of its session; returns what it still had to send, and says whether the
-    /// session is over.
+    /// Removes a connection from its session; returns its pending data, and whether the session has ended.
     pub(super) fn leave(
         &mut self,
         from: Membership,
@@ -128,7 +127,7 @@ impl Sessions {
         (rest, served.session.is_over())
     }
 
-    /// Takes a session out.
+    /// Removes a session.
     pub(super) fn end(&mut self, number: u16) -> Option<Served> {
         self.table.get_mut(usize::from(number))?.take()
     }
@@ -137,12 +136,12 @@ impl Sessions {
         self.table.get_mut(usize::from(number))?.as_mut()
     }
 
-    /// The connection that belongs there.
+    /// The connection with that membership.
     pub(super) fn connection(&mut self, at: Membership) -> Option<&mut Connection> {
         self.get_mut(at.session)?.session.connection(at.place)
     }
 
-    /// The session with this id, and its number.
+    /// The session with this ID, and its number.
     pub(super) fn find(&self, id: SessionId) -> Option<(u16, &Served)> {
         let mut all = (0..).zip(&self.table);
         all.find_map(|(number, served)| {

@@ -1,4 +1,4 @@
-//! What the sessions of a thread take of it, and the windows that this leaves them.
+//! Shares of a thread's time among its sessions, and their command windows.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use wansan_trace::Instant;
 
 use super::sessions::Sessions;
 
-/// How long sessions are counted before their windows are adapted: several rounds of a thread that has a thousand of
-/// them, and short beside what anybody notices.
+/// How long sessions are counted before their windows are adapted: several rounds of a thread with a thousand of them,
+/// yet too short to notice.
 const PERIOD: Duration = Duration::from_millis(25);
 
-/// A thread is busy that sleeps for less than this part of a period.
+/// A thread is busy if it sleeps for less than this fraction of a period.
 const BUSY_SLEEPS: u32 = 4;
 
-/// The sessions that a thread has served in a period.
+/// The sessions that a thread served in a period.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     /// When the period began, and how long the thread had run or waited for a processor by then.
@@ -37,7 +37,7 @@ impl Sharing {
         }
     }
 
-    /// Adapts the windows of sessions if the period is over.
+    /// Adapts the sessions' windows at the end of a period.
     pub(super) fn look_at_the_time(&mut self, now: Instant, sessions: &mut Sessions) {
         let lasted = now.since(self.began);
         if lasted < PERIOD {
@@ -59,8 +59,8 @@ impl Sharing {
         }
     }
 
-    /// Whether the thread has had something to do nearly all the time that the period `lasted`: what waits for a
-    /// processor is not done yet.
+    /// Whether the thread had work to do nearly all the time that the period `lasted`: work that waits for a processor
+    /// is not done yet.
     fn was_busy(&mut self, lasted: Duration) -> bool {
         let processor = self
             .processor

@@ -1,5 +1,5 @@
-//! What a target has done and has in hand, at one moment: each thread is asked by mail for its own
-//! part, so that counting needs neither locks nor atomic operations.
+//! A target's counters and state at one moment: each thread replies to a message with its own part, so that counting
+//! needs neither locks nor atomic operations.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -68,7 +68,7 @@ pub struct ConnectionSnapshot {
     pub initiator: SocketAddr,
     /// Its counters.
     pub meter: ConnectionMeter,
-    /// Smoothed round-trip time, as TCP has it, in ns.
+    /// Smoothed round-trip time from TCP, in ns.
     pub srtt_ns: u64,
 }
 
@@ -81,15 +81,14 @@ pub(super) struct Logins {
 }
 
 impl Logins {
-    /// Counts one more.
+    /// Increments a counter.
     pub(super) fn count(which: &AtomicU64) {
         // It guards no other data.
         which.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// What sessions that have ended had done, by logical unit. There are no more entries than units
-/// have been served.
+/// Counters of ended sessions, by logical unit. No more entries than units served.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Retired(HashMap<Identity, UnitMeter>);
 
@@ -114,7 +113,7 @@ pub(super) struct Part {
 }
 
 impl Reactor {
-    /// Gives this thread's part of a snapshot to whom asked for it.
+    /// Sends this thread's part of a snapshot to the requester.
     pub(super) fn tell(&mut self, asker: &SyncSender<Part>) {
         let Reactor {
             peers,
@@ -140,7 +139,7 @@ impl Reactor {
             let connections = connections.collect();
             told.push((served.session.id(), served.session.meter(), connections));
         }
-        // An asker that has gone away does not want to know.
+        // A requester that is gone does not need it.
         let _ = asker.try_send(Part {
             units,
             sessions: told,
@@ -155,7 +154,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// How long threads may take to answer; what is missing then is left out.
+    /// How long to wait for threads to reply; missing parts are left out.
     const PATIENCE: Duration = Duration::from_secs(1);
 
     /// Collects the counters of all threads; threads that have ended are skipped.

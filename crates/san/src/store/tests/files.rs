@@ -1,4 +1,4 @@
-//! Files that are missing, odd, cut or full.
+//! Files that are missing, malformed, truncated or full.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -140,7 +140,7 @@ fn a_file_that_was_cut_is_an_error_and_no_data() {
     assert!(matches!(error, StoreError::Short { end: 8192 }), "{error}");
     assert_eq!(error.sense().fixed()[2], 0x03, "MEDIUM ERROR");
 
-    // At once it is either not known or known to be wrong; a worker finds out.
+    // The direct read is either undecided or fails; a worker detects it.
     assert!(!matches!(store.try_read_now(4096, &mut dst), Some(Ok(()))));
     let pool = Pool::start(1).expect("a thread");
     let bounds = QueueBounds {

@@ -1,4 +1,4 @@
-//! What SCSI asks of stores beside reading and writing, of all stores alike.
+//! SCSI operations on stores other than reading and writing, for all stores alike.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn deallocated_blocks_read_as_zeros_and_say_so() {
         };
         let data = run(&store, status).expect("runs");
         let runs: Vec<(u8, u8)> = data[8..].chunks(16).map(|run| (run[11], run[12])).collect();
-        // 8 blocks mapped, 16 not, then mapped up to the extent that is not.
+        // 8 blocks mapped, 16 unmapped, then mapped up to the deallocated extent.
         assert_eq!(runs[..2], [(8, 0), (16, 1)]);
         assert_eq!(runs[2].1, 0);
     }
@@ -207,7 +207,7 @@ fn with_fua_every_unit_that_is_written_is_flushed() {
     assert_eq!(flushes(copy(), true), [0, 1]);
 }
 
-/// From unit to unit, and within one, where source and destination overlap either way.
+/// From unit to unit, and within one, with source and destination overlapping either way.
 #[test]
 fn copies_keep_what_they_copy() {
     const LEN: usize = (2 << 20) + 512;
@@ -215,7 +215,7 @@ fn copies_keep_what_they_copy() {
     let stores: Arc<[Arc<dyn Store>]> = Arc::from(stores_in(folder.path()));
     let data: Vec<u8> = (0..LEN).map(|at| (at / 512 + at) as u8).collect();
     stores[0].write_at(512, &data, false).expect("written");
-    // The places of the data one after the other.
+    // The successive locations of the data.
     let ways = [(0, 512), (1, 4096), (1, 8192), (1, 512), (0, 1 << 20)];
     for ((from_unit, from), (to_unit, to)) in ways.into_iter().zip(ways.into_iter().skip(1)) {
         let segment = CopySegment {
@@ -236,8 +236,8 @@ fn copies_keep_what_they_copy() {
     }
 }
 
-/// Four threads count one number up, by COMPARE AND WRITE of the block that
-/// all four share, across the border of two extents. No count is lost.
+/// Four threads increment one number, by COMPARE AND WRITE of the block that all four share, across the boundary of two
+/// extents. No increment is lost.
 #[test]
 fn compare_and_write_is_one_step() {
     const ROUNDS: u64 = 300;
@@ -251,7 +251,7 @@ fn compare_and_write_is_one_step() {
                     while done < ROUNDS {
                         let before = bytes_at(&store, offset, 512);
                         let mut after = before.clone();
-                        // Its first and its last bytes lie in two extents.
+                        // Its first and its last bytes are in two extents.
                         for place in [0, 504] {
                             let number = &mut after[place..place + 8];
                             let count = u64::from_be_bytes(number.try_into().expect("8 bytes"));

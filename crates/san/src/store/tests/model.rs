@@ -1,4 +1,4 @@
-//! Every store behaves as a vector of bytes does.
+//! Every store behaves like a vector of bytes.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::store::{
     Store, StoreError,
 };
 
-/// More than two extents of a memory store, and no whole number of them.
+/// More than two extents of a memory store, and not a whole number of them.
 const SIZE_BYTES: usize = (2 << 20) + 4096;
 
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ enum Step {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    // Near the borders of extents and the end of the store, and a little past it.
+    // Near the boundaries of extents and the end of the store, and a little past it.
     let offset = prop_oneof![
         0..SIZE_BYTES as u64 + 100,
         (1u64 << 20) - 3000..(1 << 20) + 100,
@@ -54,7 +54,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// How a store is asked.
+/// The access path of a store.
 #[derive(Debug, Clone, Copy)]
 enum Access {
     Blocking,
@@ -169,8 +169,7 @@ fn a_service_time_is_never_memory() {
     assert!(store.try_flush_now().is_none());
 }
 
-/// Eight threads, each with its own 4 KiB of every 32 KiB, so that all of them work in all
-/// extents at once.
+/// Eight threads, each with its own 4 KiB of every 32 KiB, so that all of them use all extents at once.
 fn interleaved_writers(store: &dyn Store) {
     const THREADS: u64 = 8;
     const PIECE: u64 = 4096;

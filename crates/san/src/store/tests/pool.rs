@@ -1,4 +1,4 @@
-//! Queue pairs are bounded, and service times are kept.
+//! Queue pairs are bounded, and service times are exact.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -208,7 +208,7 @@ fn slow_operations_do_not_hold_up_others() {
     let memory = shared(MemoryStore::new(1 << 20));
     let pool = Pool::start(1).expect("a thread");
     let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
-    // The one worker sleeps for the first when the others come.
+    // The only worker sleeps until the first is due when the others arrive.
     for (token, store) in [&never, &soon, &memory].into_iter().enumerate() {
         queue_pair
             .submit(token as u64, store, read(512), &mut Lane::default())
@@ -223,8 +223,8 @@ fn slow_operations_do_not_hold_up_others() {
     assert_eq!(queue_pair.load().operations, 1);
 }
 
-/// A store that counts how many of its reads run at once, and holds each until all workers are in.
-/// A read of anything but the start is a mistake that it panics at.
+/// A store that counts its concurrent reads, and blocks each until all workers are in one. It panics on a read at any
+/// other offset than 0.
 struct Gate {
     inside: AtomicUsize,
     most: AtomicUsize,
@@ -330,12 +330,12 @@ fn a_queue_pair_that_is_gone_has_nothing_at_its_stores() {
         let _ = gone.send(());
     });
     let early = is_gone.recv_timeout(Duration::from_millis(100));
-    // Before anything can fail, as the pool waits for its worker.
+    // Before any assertion can fail, as the pool waits for its worker.
     gate.most.fetch_max(2, Ordering::SeqCst);
     assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
     is_gone.recv().expect("gone in the end");
     dropping.join().expect("no panic");
-    // What was only waiting was dropped, and what is another one's is done.
+    // Queued operations were dropped, and those of the other queue pair are done.
     assert_eq!(wait_for(&mut other, 1)[0].token, 2);
     drop((other, pool));
     assert_eq!(Arc::strong_count(&store), 2, "the gate and the store");

@@ -1,4 +1,4 @@
-//! Stores as people write them.
+//! Stores in the users' notation.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! No flush and no FUA write answers GOOD over lost data, whichever of those in parallel takes the
-//! kernel's error.
+//! No flush and no FUA write returns GOOD over lost data, whichever of several in parallel gets the kernel's error.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -21,8 +20,8 @@ use crate::store::{FileStore, Lane, Operated, Operation, Pool, QueueBounds, Stor
 const SIZE_BYTES: u64 = 1 << 20;
 const BLOCK: [u8; 512] = [7; 512];
 
-/// A kernel that reports errors as Linux does: a failed write-back once to each open file description,
-/// an error of a call's own to that call alone. Calls wait where the test wants them to.
+/// A kernel that reports errors as Linux does: a failed write-back once to each open file description, a call's own
+/// error to that call alone. Calls wait where the test wants them to.
 #[derive(Debug, Default)]
 struct Kernel {
     state: Mutex<State>,
@@ -31,14 +30,14 @@ struct Kernel {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Failed write-backs so far, and what the last one failed with.
+    /// Failed write-backs so far, and the last one's error.
     failures: u64,
     failure: Option<Errno>,
-    /// How many of them each open file description, by its descriptor, has been told of.
+    /// How many of them were reported to each open file description, by descriptor.
     told: BTreeMap<i32, u64>,
-    /// An error for the next synchronous write: of its own.
+    /// An error of the next synchronous write's own.
     refusal: Option<Errno>,
-    /// Threads that have looked for errors after one was there.
+    /// Threads that checked for errors after there was one.
     too_late: HashSet<ThreadId>,
     entered: usize,
     returned: usize,
@@ -50,9 +49,9 @@ struct State {
 enum Gate {
     #[default]
     Open,
-    /// Every call until so many have entered, and one that takes an error until all others have returned.
+    /// Every call until this many have entered, and one that gets an error until all others have returned.
     ErrorsLast(usize),
-    /// Calls that have no error to report, before they return.
+    /// Calls without an error to report, before they return.
     SuccessesHeld,
 }
 
@@ -66,7 +65,7 @@ impl Kernel {
         self.changed.notify_all();
     }
 
-    /// Data that was written is lost with `errno`.
+    /// Written data is lost with `errno`.
     fn fail_write_back(&self, errno: Errno) {
         self.set(|state| {
             state.failures += 1;
@@ -87,7 +86,7 @@ impl Kernel {
         self.changed.wait_while(state, waits).unwrap()
     }
 
-    /// A call on `file` that reports its own error, if it has one, or that of a write-back.
+    /// A call on `file` that reports its own error, if any, or that of a write-back.
     fn call(&self, file: &File, own: Option<Errno>) -> Result<(), Errno> {
         let mut state = self.lock();
         state.entered += 1;
@@ -127,7 +126,7 @@ impl SyncCalls for Calls {
     }
 }
 
-/// A store on a kernel that the test directs.
+/// A store on a kernel controlled by the test.
 fn store() -> (Arc<Kernel>, FileStore, TempDir) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path: PathBuf = folder.path().join("disk.img");
@@ -140,7 +139,7 @@ fn store() -> (Arc<Kernel>, FileStore, TempDir) {
     (kernel, store, folder)
 }
 
-/// Asks for all of `operations` at once, each on a thread of its own, and takes their results.
+/// Submits all `operations` at once, each on its own thread, and returns their results.
 fn in_parallel(store: FileStore, operations: Vec<Operation>) -> Vec<Result<(), StoreError>> {
     let count = operations.len();
     let pool = Pool::start(count).expect("threads");
@@ -175,7 +174,7 @@ fn assert_none_good(results: &[Result<(), StoreError>]) {
     assert_eq!(good, 0, "answered GOOD over lost data");
 }
 
-/// One of them takes the error, and all others have returned from the kernel before it does.
+/// One of them gets the error, after all others have returned from the kernel.
 fn all_fail(operations: Vec<Operation>, errno: Errno) {
     let (kernel, store, _folder) = store();
     store.write_at(0, &BLOCK, false).expect("cached");
@@ -298,8 +297,8 @@ fn enospc_of_a_flush_is_a_loss() {
     }
 }
 
-/// Threads flush and write at random while a write-back fails at a random moment: what the kernel had
-/// not done by then must not be GOOD.
+/// Threads flush and write at random while a write-back fails at a random moment: operations that the kernel had not
+/// completed by then must not return GOOD.
 #[test]
 fn no_interleaving_answers_good_over_lost_data() {
     const ROUNDS: u64 = 400;

@@ -89,12 +89,12 @@ fn units_that_stay_as_they_are_keep_what_is_in_them_when_others_come_and_go() {
     let bytes = [0, 1, 2, 3].map(|place| first_byte(&second, A, place));
     // A memory LUN of another size is another one.
     assert_eq!(bytes, [0, 1, 2, 0]);
-    // The file moves on, with what is in it.
+    // The file moves to the other target, with its content.
     let moved = [target(A, &[(1, "memory:1MiB")]), target(B, &[(0, &file)])];
     let third = directory(&moved, &second.before(NOBODY)).unwrap();
     drop(second);
     assert_eq!((first_byte(&third, A, 0), first_byte(&third, B, 0)), (1, 2));
-    // What is not served any more is closed: another process may have it.
+    // Stores no longer served are closed: another process may open them.
     let other = more.parse::<LunSpec>().unwrap().open();
     assert!(other.is_ok(), "{:?}", other.err());
 }
@@ -107,7 +107,7 @@ fn a_target_comes_back_with_its_units_while_a_session_has_it() {
     let first = start(&[target(A, &units), target(B, &[(0, "memory:1MiB")])]);
     let of_session = Arc::clone(first.target(A).unwrap());
     write(&first, A, 0, 7);
-    // Taken away, and something else changes meanwhile.
+    // Removed, and another change meanwhile.
     let second = directory(
         &[target(B, &[(0, "memory:1MiB")])],
         &first.before(EVERYBODY),
@@ -120,7 +120,7 @@ fn a_target_comes_back_with_its_units_while_a_session_has_it() {
     )
     .unwrap();
     drop(second);
-    // Nothing else may come in its place, or have its file.
+    // Nothing else may replace it, or use its file.
     let other = [target(A, &[(0, "memory:2MiB")])];
     let refused = why(directory(&other, &third.before(EVERYBODY)));
     assert!(refused.contains("logged in"), "{refused}");
@@ -138,7 +138,7 @@ fn a_target_comes_back_with_its_units_while_a_session_has_it() {
     assert_eq!(first_byte(&fourth, A, 0), 7);
     let device = &fourth.target(A).unwrap().session.device;
     assert!(Arc::ptr_eq(device, &of_session.session.device));
-    // Its last session gone, it is another one.
+    // After its last session it is another one.
     drop((fourth, of_session));
     let fifth = directory(&[target(A, &units)], &third.before(NOBODY)).unwrap();
     assert_eq!(first_byte(&fifth, A, 0), 0);
@@ -179,7 +179,7 @@ fn nexus(device: &TargetDevice) -> wansan_iscsi::scsi::Nexus {
     })
 }
 
-/// An initiator logs in, registers `key` at LUN 0, to be kept where that can be, and logs out.
+/// An initiator logs in, registers `key` at LUN 0, persistently if possible, and logs out.
 fn register(target: &ServedTarget, key: u64) {
     let (device, store) = (&target.session.device, &target.stores[0]);
     let mut nexus = nexus(device);
@@ -200,7 +200,7 @@ fn register(target: &ServedTarget, key: u64) {
     }
 }
 
-/// The first key that is registered at LUN 0.
+/// The first key registered at LUN 0.
 fn key(device: &TargetDevice) -> Option<u64> {
     let mut cdb = [0; 16];
     (cdb[0], cdb[8]) = (0x5e, 255); // PERSISTENT RESERVE IN, READ KEYS
@@ -225,7 +225,7 @@ fn what_an_initiator_changes_while_stores_are_opened_is_inherited() {
     };
     let before = first.before(NOBODY);
     let (second, unsettled) = Directory::new(&offer, &before, &Memory::new(1 << 20)).unwrap();
-    // Until the new settings hold, initiators find the old ones.
+    // Until the new settings apply, initiators reach the old target.
     register(old, 2);
     let refused = unsettled.inherit(EVERYBODY).unwrap_err().to_string();
     assert!(refused.contains("logged in"), "{refused}");

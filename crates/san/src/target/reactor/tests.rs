@@ -17,7 +17,7 @@ use crate::target::{
 const NAME: &str = "iqn.2026-01.net.example:reactor";
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// A target with one unit, each operation at which takes longer than any test.
+/// A target with one unit whose operations take longer than any test.
 fn slow_target() -> Target {
     let unit = "memory:1MiB,service-time=1000s".parse().unwrap();
     let target = TargetSpec {
@@ -64,7 +64,7 @@ fn log_in(target: &Target) -> TcpStream {
     stream
 }
 
-/// Waits until the target's sessions are as wanted, and gives the bytes that they have received.
+/// Waits until the target's sessions are as `wanted`, and returns the bytes that they have received.
 fn wait(target: &Target, wanted: impl Fn(&[SessionSnapshot]) -> bool) -> u64 {
     let began = clock::now();
     loop {
