@@ -1,4 +1,4 @@
-//! When the bytes of a stream were read.
+//! Arrival times of the bytes of a stream.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use wansan_trace::Instant;
 /// Most reads whose times are kept.
 const MAX_READS: usize = 256;
 
-/// Remembers at which moment each stretch of a TCP stream was read, until it has been used, so
-/// that a PDU's first byte has its own time even when the rest came later.
+/// Keeps the read time of each stretch of a TCP stream until it is used, so that a PDU's first byte has its own time
+/// even when the rest arrived later.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// Ends of the reads (stream offsets, rising) and their times.
+    /// Ends of the reads (stream offsets, ascending) and their times.
     reads: VecDeque<(u64, Instant)>,
     end: u64,
 }
@@ -28,8 +28,8 @@ impl Arrivals {
         }
     }
 
-    /// When the byte at `offset` was read; forgets what was read before it. Offsets must not
-    /// fall, and the byte must have been read.
+    /// When the byte at `offset` was read; forgets earlier reads. Offsets must not decrease, and the byte must have
+    /// been read.
     pub(crate) fn of(&mut self, offset: u64) -> Instant {
         while self.reads.len() > 1 && self.reads[0].0 <= offset {
             self.reads.pop_front();

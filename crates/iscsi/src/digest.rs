@@ -19,14 +19,14 @@ impl Digest {
         Digest(crc32c::crc32c(bytes))
     }
 
-    /// The digest as it is in a PDU.
+    /// The digest from its bytes in a PDU.
     #[inline]
     #[must_use]
     pub const fn from_wire(bytes: [u8; DIGEST_BYTES]) -> Self {
         Digest(u32::from_le_bytes(bytes))
     }
 
-    /// The bytes that a PDU carries.
+    /// Its bytes in a PDU.
     #[inline]
     #[must_use]
     pub const fn to_wire(self) -> [u8; DIGEST_BYTES] {

@@ -1,4 +1,4 @@
-//! Which side is at fault for an error, as data.
+//! Which side is at fault for an error.
 
 use core::fmt;
 

@@ -2,15 +2,14 @@
 //!
 //! - [`Session`]: the queue, the command window and the tasks, with its connections;
 //! - [`Connection`]: one connection's byte streams;
-//! - [`Schedule`]: which connection takes the next command; [`Tally`]: what each has done;
+//! - [`Schedule`]: which connection takes the next command; [`Tally`]: counters of each;
 //! - [`Command`] goes in, [`Completion`] comes out;
-//! - [`Recovery`]: how connections that were lost come back;
+//! - [`Recovery`]: recovers lost connections;
 //! - [`RouteQueue`]: the commands for one unit above the sessions of several routes;
-//! - [`Splitter`]: long writes in parts, for targets that ask for little data at a time.
+//! - [`Splitter`]: splits long writes, for targets that request little data at a time.
 //!
-//! A connection logs in by itself with [`crate::login::InitiatorLogin`] over a [`Handshake`] and
-//! is then given to its session: the first one by [`Handshake::into_session`], others by
-//! [`Session::join`] and [`Session::admit`].
+//! A connection logs in with [`crate::login::InitiatorLogin`] in a [`Handshake`] and then enters its session: the first
+//! one by [`Handshake::into_session`], others by [`Session::join`] and [`Session::admit`].
 
 mod allegiance;
 mod backoff;

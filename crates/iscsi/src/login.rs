@@ -2,13 +2,12 @@
 //!
 //! - [`TargetLogin`] takes Login Requests and returns the Responses; its caller decides about
 //!   targets and sessions through [`Sessions`];
-//! - [`InitiatorLogin`] begins a login and takes Login Responses.
+//! - [`InitiatorLogin`] starts a login and takes Login Responses.
 //!
-//! Both walk the same stages, security and operational negotiation and full feature phase, of
-//! which either of the first two may be skipped. Where the initiator needs no authentication it
-//! begins in the operational stage with everything it has to say and asks for the full feature
-//! phase at once, so that a login takes one round trip. Where it has a secret it begins in the
-//! security stage, and the exchange of [`chap`] takes three more.
+//! Both pass the same stages, security and operational negotiation and full feature phase, of which either of the first
+//! two may be skipped. An initiator that needs no authentication starts in the operational stage with all its keys and
+//! requests the transition to full feature phase at once, so that a login takes one round trip. With a secret it starts
+//! in the security stage, and the exchange of [`chap`] takes three more.
 
 pub mod chap;
 pub mod initiator;
@@ -34,7 +33,7 @@ pub const MAX_PDUS: u32 = 256;
 /// The version of the protocol (RFC 7143 §11.12.4).
 pub const VERSION: u8 = 0;
 
-/// Whether login may go from stage `from` to stage `to` (RFC 7143 §11.12.3).
+/// Whether login may transition from stage `from` to stage `to` (RFC 7143 §11.12.3).
 fn leads_on(from: Stage, to: Stage) -> bool {
     from.to_wire() < to.to_wire() && to != Stage::SecurityNegotiation
 }

@@ -6,7 +6,7 @@ use wansan_trace::{ConnectionId, Instant, SessionId, TaskTag};
 use crate::keys::{ConnectionParameters, SessionParameters};
 use crate::wire::Bhs;
 
-/// The keys in force for a connection, in a record of which nothing else is known yet.
+/// A record of a connection with its keys in force, and nothing else known yet.
 #[must_use]
 pub fn keys_record(
     session: &SessionParameters,
@@ -28,7 +28,7 @@ pub fn keys_record(
     }
 }
 
-/// The keys in force that a record of a connection has; `None` where they were not recorded.
+/// The keys in force in a connection's record; `None` where they were not recorded.
 #[must_use]
 pub fn keys_of(record: &ConnectionRecord) -> Option<(SessionParameters, ConnectionParameters)> {
     let session = SessionParameters {
@@ -53,9 +53,9 @@ pub fn keys_of(record: &ConnectionRecord) -> Option<(SessionParameters, Connecti
     (record.max_burst_bytes > 0).then_some((session, connection))
 }
 
-/// The record of a PDU with this header (RFC 7143 §11): sequence numbers are at the same offsets in
-/// all requests and in all responses, so no PDU needs to be parsed. `stream_offset` is where its
-/// first byte is in its direction's TCP stream, from 0.
+/// The record of a PDU with this header (RFC 7143 §11): sequence numbers are at the same offsets in all requests and in
+/// all responses, so no PDU needs to be parsed. `stream_offset` is the offset of its first byte in its direction's TCP
+/// stream, from 0.
 #[must_use]
 pub fn pdu_record(
     time: Instant,
@@ -68,7 +68,7 @@ pub fn pdu_record(
     let word = |at: usize| u32::from_be_bytes([bhs[at], bhs[at + 1], bhs[at + 2], bhs[at + 3]]);
     let opcode = bhs[0] & 0x3f;
     let from_target = opcode & 0x20 != 0;
-    // Data-Out, Data-In and R2T alone have a DataSN (or R2TSN) and a Buffer Offset.
+    // Only Data-Out, Data-In and R2T have a DataSN (or R2TSN) and a Buffer Offset.
     let moves_data = matches!(opcode, 0x05 | 0x25 | 0x31);
     let has_transfer_tag = moves_data || matches!(opcode, 0x00 | 0x04 | 0x20 | 0x24);
     let has_cmd_sn = !from_target && opcode != 0x05;

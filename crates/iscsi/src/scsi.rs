@@ -1,25 +1,23 @@
-//! The SCSI disk: decoding of CDBs, and their answers (SPC-4, SBC-3, SAM-5).
+//! The SCSI disk: CDB decoding, and responses (SPC-4, SBC-3, SAM-5).
 //!
-//! For a target, [`TargetDevice::decode`] turns a LUN and a CDB into a [`Decoded`]: either the whole
-//! answer, or the byte range of a store to read, write or flush. It allocates nothing for READ and
-//! WRITE. Commands that bring parameter data, or for which a store has to do something else, come
-//! out as [`StoreOperation::Deferred`]: once their Data-Out is there, [`TargetDevice::execute`]
-//! turns it into the answer or a [`MediumOperation`]. For an initiator, [`cdb`] builds the CDBs, and
-//! [`inquiry::Inquiry`], [`capacity::Capacity`], [`report_luns::LunList`] and [`Sense`] parse the
-//! answers.
+//! For a target, [`TargetDevice::decode`] turns a LUN and a CDB into a [`Decoded`]: either the complete response, or
+//! the byte range of a store to read, write or flush. It allocates nothing for READ and WRITE. Commands with parameter
+//! data, or that need another operation of a store, decode to [`StoreOperation::Deferred`]: once their Data-Out is
+//! complete, [`TargetDevice::execute`] turns it into the response or a [`MediumOperation`]. For an initiator, [`cdb`]
+//! builds the CDBs, and [`inquiry::Inquiry`], [`capacity::Capacity`], [`report_luns::LunList`] and [`Sense`] parse the
+//! responses.
 //!
-//! A command is one row of the table in `command`, which decoding and REPORT SUPPORTED OPERATION
-//! CODES read, and one or two functions beside its relatives: `block` and `medium` for the medium,
-//! `copy` for copies between units, [`inquiry`], `vpd`, [`capacity`] and `mode` for what a unit says
-//! of itself, [`report_luns`] and `request_sense` for what its target device or its I_T nexus
-//! knows, `supported` for the table itself, `unit_control` for the rest. Everything else gets
-//! INVALID COMMAND OPERATION CODE.
+//! A command is one row of the table in `command`, which decoding and REPORT SUPPORTED OPERATION CODES read, and one or
+//! two functions next to related ones: `block` and `medium` for the medium, `copy` for copies between units,
+//! [`inquiry`], `vpd`, [`capacity`] and `mode` for the properties of a unit, [`report_luns`] and `request_sense` for
+//! the state of its target device or its I_T nexus, `supported` for the table itself, `unit_control` for the rest.
+//! Everything else gets INVALID COMMAND OPERATION CODE.
 //!
-//! What initiators share, such as mode parameters and reservations, is kept by `nexus`; the rules of
-//! reservations are in `reservation`, their commands in `reserve_in` and `reserve_out`, what these do
-//! to other initiators in `reserve_effects`, and what keeps them over a restart in `reserve_keep`;
-//! `unit_change` is for changes that wait for the cache. Answers that fence other initiators off
-//! wait for the stores by `fence`. What an initiator does about reservations is in `claim`.
+//! State shared by initiators, such as mode parameters and reservations, is in `nexus`; the rules of reservations are
+//! in `reservation`, their commands in `reserve_in` and `reserve_out`, effects on other initiators in
+//! `reserve_effects`, and persistence over a restart in `reserve_keep`; `unit_change` is for changes that wait for the
+//! cache. Responses that fence off other initiators wait for the stores by `fence`. The initiator's side of
+//! reservations is in `claim`.
 
 pub mod answer;
 pub mod attention;
@@ -78,7 +76,7 @@ pub use sense::{AdditionalSense, FieldPointer, Sense, SenseKey};
 pub use unit::{Geometry, GeometryError, Identity, LogicalUnit};
 pub use unit_change::UnitChange;
 
-/// The two bytes at `at`, big-endian, as SCSI has all numbers.
+/// The two bytes at `at`, big-endian, as all numbers in SCSI.
 fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }

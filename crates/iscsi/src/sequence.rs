@@ -1,4 +1,4 @@
-//! Serial numbers: CmdSN, StatSN and their bounds (RFC 7143 §4.2.2).
+//! Serial numbers: CmdSN, StatSN and their limits (RFC 7143 §4.2.2).
 
 use core::fmt;
 
@@ -41,7 +41,7 @@ impl Sn {
         Sn(self.0.wrapping_sub(count))
     }
 
-    /// The number that follows.
+    /// The next number.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Sn {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Numbers around the wrap and around half the circle turn up far more often than by chance.
+    /// Numbers around the wrap and around half the circle occur far more often than by chance.
     fn serial() -> impl Strategy<Value = u32> {
         prop_oneof![
             any::<u32>(),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     proptest! {
-        /// The model never wraps: counters of 64 bits, of which the wire carries the low half.
+        /// The model never wraps: 64-bit counters, of which the wire carries the low half.
         #[test]
         fn order_agrees_with_counters_that_never_wrap(
             turns in 0_u64..1 << 20,

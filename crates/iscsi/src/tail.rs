@@ -1,17 +1,17 @@
-//! Whether what is sent last waits for more.
+//! Whether the end of a burst waits for more data.
 //!
-//! TCP holds a tail that its window has room for back until the next acknowledgement, as what is written meanwhile could go
-//! along with it (`tcp_tso_should_defer` of Linux). With few commands in flight nothing is written before one of them is
-//! done, so the last one takes longer for nothing. What ends a record (MSG_EOR of send(2)) does not wait.
+//! TCP defers a tail that its window has room for until the next acknowledgement, so that data written meanwhile can go
+//! along with it (`tcp_tso_should_defer` of Linux). With few commands in flight nothing is written before one of them
+//! completes, so the last one is delayed for nothing. The end of a record (MSG_EOR of send(2)) is not deferred.
 
 use std::time::Duration;
 
-/// Over shorter round trips waiting takes less than asking what was not sent.
+/// With a shorter round trip deferring costs less than querying unsent data.
 const LEAST_ROUND_TRIP: Duration = Duration::from_micros(500);
 
-/// Whether all that an end has to send is to end a record, over a connection with such a least round trip.
-/// `unsent_bytes`: what was written before and is not sent. Where there is any, the window holds it, and what follows goes
-/// along in full segments.
+/// Whether to end a record after all pending data, over a connection with that minimum round-trip time. `unsent_bytes`:
+/// data written before and not sent. If there is any, the window holds it back, and later data goes along in full
+/// segments.
 #[must_use]
 pub fn ends_record(least_round_trip: Duration, unsent_bytes: impl FnOnce() -> u64) -> bool {
     least_round_trip >= LEAST_ROUND_TRIP && unsent_bytes() == 0

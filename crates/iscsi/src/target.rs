@@ -1,12 +1,12 @@
 //! The target's side of a session in full feature phase (RFC 7143 §4.2, §11).
 //!
-//! - [`Session`]: the command window, the tasks and the work for the stores ([`Work`]);
+//! - [`Session`]: the command window, the tasks and the store operations ([`Work`]);
 //! - [`Connection`]: one connection's byte streams, one of several;
 //! - [`Memory`]: the memory limit shared by all sessions;
-//! - [`SessionDirectory`]: which sessions there are, for logins.
+//! - [`SessionDirectory`]: the target's sessions, for logins.
 //!
-//! A connection logs in by itself with [`crate::login::TargetLogin`] over a [`Handshake`], which
-//! then begins a session or gives the connection that joins one.
+//! A connection logs in with [`crate::login::TargetLogin`] in a [`Handshake`], which then creates a session or the
+//! connection that joins one.
 
 mod allowance;
 mod answered;

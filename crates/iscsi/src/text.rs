@@ -1,10 +1,10 @@
-//! key=value text of Login and Text PDUs (RFC 7143 §6.1): writing and reading pairs, text spread
-//! over several PDUs, and discovery with SendTargets.
+//! key=value text of Login and Text PDUs (RFC 7143 §6.1): parsing and printing pairs, text split over several PDUs, and
+//! discovery with SendTargets.
 //!
-//! - [`pairs`] reads a whole text, [`push_pair`] writes one pair;
+//! - [`pairs`] parses a complete text, [`push_pair`] appends one pair;
 //! - [`continuation`] joins and splits text that does not fit one PDU (the C bit);
-//! - [`send_targets`] builds and reads the answers of SendTargets (Appendix C);
-//! - [`exchange`] leads a Text Request and its Responses from one end to the other.
+//! - [`send_targets`] builds and parses SendTargets responses (Appendix C);
+//! - [`exchange`] runs the exchange of a Text Request and its Responses.
 
 pub mod continuation;
 pub mod exchange;
@@ -24,7 +24,7 @@ pub const MAX_VALUE_BYTES: usize = 255;
 /// for authentication methods with large items.
 pub const MAX_TEXT_BYTES: usize = 65_536;
 
-/// One `key=value`, as it is in a text.
+/// One `key=value` of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair<'a> {
     /// The key's name: 1 to [`MAX_NAME_BYTES`] bytes of visible ASCII without `=`.
@@ -41,7 +41,7 @@ pub enum TextError {
         "text at byte {at_byte} is not a key=value pair; the peer must correct it (RFC 7143 §6.1)"
     )]
     NotAPair {
-        /// Where the pair begins in the text.
+        /// The offset of the pair in the text.
         at_byte: usize,
     },
     /// A key name of more than [`MAX_NAME_BYTES`] bytes.
@@ -49,13 +49,13 @@ pub enum TextError {
         "key name at byte {at_byte} is longer than 63 bytes; the peer must correct it (RFC 7143 §6.1)"
     )]
     NameTooLong {
-        /// Where the pair begins in the text.
+        /// The offset of the pair in the text.
         at_byte: usize,
     },
     /// The text is not UTF-8.
     #[error("text at byte {at_byte} is not UTF-8; the peer must correct it (RFC 7143 §6.1)")]
     NotUtf8 {
-        /// Where the pair begins in the text.
+        /// The offset of the pair in the text.
         at_byte: usize,
     },
     /// More than [`MAX_TEXT_BYTES`] in one sequence, or than the receiver currently accepts.
@@ -71,7 +71,7 @@ impl TextError {
     }
 }
 
-/// Appends `name=value` and its closing NUL to `text`.
+/// Appends `name=value` and its terminating NUL to `text`.
 pub fn push_pair(text: &mut Vec<u8>, name: &str, value: &str) {
     text.extend_from_slice(name.as_bytes());
     text.push(b'=');
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(pairs(&vec![0; MAX_TEXT_BYTES + 1]), Err(TextError::TooLong));
     }
 
-    /// Any bytes, and those of which texts are made: of the former hardly any text can be read.
+    /// Any bytes, and those that texts consist of: of the former hardly any text can be parsed.
     fn any_text() -> impl Strategy<Value = Vec<u8>> {
         let likely = proptest::sample::select(&b"KX.-7= \0\0=="[..]);
         prop_oneof![

@@ -1,13 +1,11 @@
 //! PDUs in a TCP stream (RFC 7143 §11).
 //!
-//! A PDU is a Basic Header Segment of 48 bytes ([`Bhs`]), additional header segments ([`Ahs`]), a
-//! header digest, a data segment padded to four bytes, and a data digest; all but the first may be
-//! missing.
+//! A PDU is a Basic Header Segment of 48 bytes ([`Bhs`]), additional header segments ([`Ahs`]), a header digest, a data
+//! segment padded to four bytes, and a data digest; all except the first are optional.
 //!
 //! - [`Receiver`] and [`Transmitter`] do the framing: lengths, padding and digests;
 //! - [`Pdu`] is one PDU in the receiver's buffer;
-//! - a struct per PDU holds a parsed header, with `parse` and `emit` as a round trip, and
-//!   [`Header`] is any of them.
+//! - a struct per PDU holds a parsed header, with `parse` and `emit` as inverses, and [`Header`] is any of them.
 
 #[macro_use]
 mod code;

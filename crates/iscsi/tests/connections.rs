@@ -1,5 +1,4 @@
-//! Several connections in one session of the target, and what it recovers from: lost PDUs and lost
-//! connections.
+//! Several connections in one session of the target, and recovery of lost PDUs and lost connections.
 
 mod initiator;
 mod leaving;

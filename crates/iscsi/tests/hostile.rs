@@ -1,5 +1,5 @@
-//! Peers that send whatever a fuzzer or chance makes up. Each body takes plain bytes, so that the
-//! fuzz targets of the same names (`make fuzz`) and the properties here share it.
+//! Peers that send fuzzed or random input. Each body takes plain bytes, so that the fuzz targets of the same names
+//! (`make fuzz`) and the properties here share it.
 
 mod initiator_session;
 mod login;

@@ -1,5 +1,4 @@
-//! Logins in memory: of our initiator with our target, of foreign ends by what they are known to
-//! send, and of hostile ones.
+//! Logins in memory: wansan's initiator with wansan's target, known behaviour of foreign ends, and hostile ones.
 
 mod authentication;
 mod ends;

@@ -1,4 +1,4 @@
-//! The session machines in memory: their wire format, logins, sessions and connections, and hostile peers.
+//! The session state machines in memory: their wire format, logins, sessions and connections, and hostile peers.
 
 mod connections;
 mod hostile;

@@ -18,7 +18,7 @@ fn initiator(wanted: Wanted) -> Negotiation {
     Negotiation::new(Role::Initiator, wanted, true, SessionType::Normal)
 }
 
-/// What a target that wants `wanted` answers to `offer`, as text with commas for NULs.
+/// The answer of a target with preferences `wanted` to `offer`, as text with commas for NULs.
 fn answer(wanted: Wanted, offer: &str) -> Result<String, KeyError> {
     let text = offer.replace(';', "\0");
     let answers = target(wanted).receive(OPERATIONAL, text.as_bytes())?;
@@ -26,7 +26,7 @@ fn answer(wanted: Wanted, offer: &str) -> Result<String, KeyError> {
     Ok(answers.trim_end_matches('\0').replace('\0', ";"))
 }
 
-/// Every negotiated key of §13 with its result function: what a target of known wishes answers.
+/// Every negotiated key of §13 with its result function: the answer of a target with known preferences.
 #[test]
 fn every_key_by_its_result_function() {
     let wanted = || Wanted {
@@ -85,7 +85,7 @@ fn every_key_by_its_result_function() {
         (wanted(), "ImmediateData=Yes", "ImmediateData=Yes"),
         (contrary(), "ImmediateData=No", "ImmediateData=No"),
         (contrary(), "ImmediateData=Yes", "ImmediateData=No"),
-        // §13.13, §13.14 minimum; the first burst never above the largest, whatever the order
+        // §13.13, §13.14 minimum; the first burst never above the largest, in any order
         (wanted(), "MaxBurstLength=512", "MaxBurstLength=512"),
         (
             wanted(),
@@ -178,7 +178,7 @@ fn every_key_by_its_result_function() {
     }
 }
 
-/// §6.3 and §13: what ends a login, and whose fault it is.
+/// §6.3 and §13: errors that end a login, and the side at fault.
 #[test]
 fn what_may_not_come() {
     for (offer, error) in [
@@ -359,7 +359,7 @@ fn outcome(negotiation: &Negotiation) -> Outcome {
     })
 }
 
-/// Both ends say all they have to say; `reorder` may shuffle what the initiator says first.
+/// Both ends send all their keys; `reorder` may shuffle the initiator's first ones.
 fn negotiate(
     mut initiator: Negotiation,
     mut target: Negotiation,
@@ -415,7 +415,7 @@ proptest! {
         }
     }
 
-    /// A text means the same in whatever order its pairs stand.
+    /// The order of pairs in a text does not matter.
     #[test]
     fn the_order_of_pairs_does_not_matter(
         ours in wanted(),
@@ -433,7 +433,7 @@ proptest! {
         );
     }
 
-    /// A silent initiator is asked, where its silence would give what the target cannot do.
+    /// A silent initiator gets an offer, where its silence would imply a value that the target does not support.
     #[test]
     fn a_target_asks_for_what_it_needs(theirs in wanted()) {
         let mut target = target(theirs.clone());

@@ -1,4 +1,4 @@
-//! Both ends of a session against each other, without sockets, and peers that break the rules.
+//! Both ends of a session connected without sockets, and peers that violate the protocol.
 
 mod combinations;
 mod fences;

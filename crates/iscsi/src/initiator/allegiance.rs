@@ -1,9 +1,9 @@
 //! Connection recovery (error recovery level 2; RFC 7143 §7.1.4.3, §7.2.2): when a connection is
 //! lost, its tasks move to others.
 //!
-//! While another connection is up, the lost one is logged out there for recovery, and its tasks are
-//! reassigned to that connection. Else the first connection that comes back does so: under the lost
-//! one's CID, which logs that out by itself (§6.3.4), and after a logout for the other lost ones.
+//! While another connection is up, it logs out the lost one for recovery, and takes over its tasks. Otherwise the first
+//! connection that comes up again does so: under the lost one's CID, which logs that out implicitly (§6.3.4), and after
+//! a logout of the other lost ones.
 
 use wansan_trace::{ConnectionId, Instant, Recorder, TaskTag};
 
@@ -14,35 +14,34 @@ use super::session::{Core, Session};
 use super::task::Stage;
 use crate::wire::{LogoutResult, TaskManagementResult};
 
-/// TASK REASSIGN requests that are under way at once: targets take few immediate commands.
+/// Outstanding TASK REASSIGN requests: targets accept few immediate commands.
 const MAX_REASSIGNS: usize = 8;
 
-/// A connection that was lost, whose tasks are not all elsewhere yet.
+/// A lost connection whose tasks are not all reassigned yet.
 #[derive(Debug)]
 pub(super) struct Orphans {
     pub(super) cid: ConnectionId,
-    /// The connection that takes them, and has asked for the logout of the lost one or has
-    /// replaced it.
+    /// The connection that takes its tasks: it has requested the logout of the lost one or replaced it.
     pub(super) heir: Option<ConnectionId>,
-    /// The target has let them go.
+    /// The target has released the tasks.
     is_free: bool,
     tasks: Vec<TaskTag>,
 }
 
-/// The connections that were lost and whose tasks are not all elsewhere yet. Each of their tasks
-/// belongs to one of them, until it is asked for on the heir.
+/// The lost connections whose tasks are not all reassigned yet. Each of their tasks belongs to one of them, until the
+/// heir requests its reassignment.
 #[derive(Debug, Default)]
 pub(super) struct LostConnections {
     orphans: Vec<Orphans>,
 }
 
 impl LostConnections {
-    /// Whether no task waits for another connection, or to be asked for.
+    /// Whether no task waits for another connection, or for its reassignment.
     pub(super) fn is_empty(&self) -> bool {
         self.orphans.is_empty()
     }
 
-    /// Forgets all, as the session is lost.
+    /// Forgets all, because the session is lost.
     pub(super) fn clear(&mut self) {
         self.orphans.clear();
     }
@@ -52,21 +51,21 @@ impl LostConnections {
         orphans.any(|orphans| orphans.tasks.contains(&tag))
     }
 
-    /// The target has let the tasks of that connection go.
+    /// The target has released the tasks of that connection.
     fn free(&mut self, cid: ConnectionId) {
         for orphans in &mut self.orphans {
             orphans.is_free |= orphans.cid == cid;
         }
     }
 
-    /// A connection is lost: it takes over no tasks any more.
+    /// A connection is lost: it takes over no more tasks.
     fn lose_heir(&mut self, lost: ConnectionId) {
         for orphans in &mut self.orphans {
             orphans.heir = orphans.heir.filter(|heir| *heir != lost);
         }
     }
 
-    /// The next task that is free to move to `heir`.
+    /// The next task ready to move to `heir`.
     fn next_for(&mut self, heir: ConnectionId) -> Option<TaskTag> {
         let mut orphans = self.orphans.iter_mut();
         let free = orphans.find(|orphans| {
@@ -75,7 +74,7 @@ impl LostConnections {
         Some(free.tasks.remove(0))
     }
 
-    /// Forgets connections that have nothing left.
+    /// Forgets connections without tasks.
     fn prune(&mut self) {
         self.orphans
             .retain(|orphans| !orphans.is_free || !orphans.tasks.is_empty());
@@ -83,10 +82,9 @@ impl LostConnections {
 }
 
 impl Session {
-    /// The connection at `place` is lost. At error recovery level 2 its tasks will be reassigned,
-    /// and the places of the connections behind it decrease by one. Returns whether that is the
-    /// case; otherwise nothing has changed, and the session has to be reinstated
-    /// ([`Session::lose_all`]).
+    /// The connection at `place` is lost. At error recovery level 2 its tasks will be reassigned, and the indices of
+    /// later connections decrease by one. Returns whether that is the case; otherwise nothing has changed, and the
+    /// session has to be reinstated ([`Session::lose_all`]).
     pub fn lose(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> bool {
         if self.core.parameters.error_recovery_level < 2 || place >= self.connections.len() {
             return false;
@@ -109,8 +107,8 @@ impl Session {
         same.all(|orphans| orphans.heir.is_none())
     }
 
-    /// Finds a connection for the tasks of lost connections: the one that has replaced theirs,
-    /// or any other, which logs theirs out.
+    /// Finds a connection for the tasks of lost connections: the one that replaced theirs, or any other, which logs
+    /// theirs out.
     pub(super) fn pass_on(&mut self, now: Instant, trace: &mut Recorder) {
         let Session {
             core, connections, ..
@@ -144,7 +142,7 @@ impl Session {
 }
 
 impl Core {
-    /// Gathers what belonged to a connection that is gone, and what had been left to it.
+    /// Collects the tasks of a lost connection, and those that it was to take over.
     fn orphan(&mut self, lost: ConnectionId) {
         let mut tasks = Vec::new();
         for tag in self.tasks.tags() {
@@ -154,17 +152,17 @@ impl Core {
                 tasks.push(tag);
             }
         }
-        // Some may have been left by an earlier connection with this CID.
+        // Some may remain of an earlier connection with this CID.
         tasks.retain(|tag| {
             let mut asked = self.requests.reassigned();
             !self.lost.has(*tag) && !asked.any(|(asked, _)| asked == *tag)
         });
-        // In the order in which they were sent: those that never came have to come in order.
+        // In the order sent: commands that never arrived must arrive in order.
         let window = self.window;
         let rank =
             |core: &mut Core, tag| core.tasks.get_mut(tag).map(|task| window.rank(task.cmd_sn));
         tasks.sort_by_key(|&tag| rank(self, tag));
-        // Tasks whose reassignment was asked for on the lost connection are still where they were.
+        // Tasks whose reassignment the lost connection requested still belong to their earlier connection.
         let asked = self.requests.reassigned();
         let waiting = asked.filter(|(_, on)| *on == lost);
         let waiting: Vec<TaskTag> = waiting.map(|(tag, _)| tag).collect();
@@ -199,7 +197,7 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
         match result {
-            // One that the target does not know has no tasks there either, which it will say.
+            // An unknown connection has no tasks at the target either, which it will answer.
             LogoutResult::Closed | LogoutResult::CidNotFound => {
                 self.lost.free(cid);
                 self.reassign(link, now, trace);
@@ -212,7 +210,7 @@ impl Core {
         }
     }
 
-    /// Asks for some of the tasks that are free to move to `link`, which is their heir.
+    /// Requests the reassignment of some ready tasks to `link`, their heir.
     pub(super) fn reassign(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let mut under_way = self.requests.reassigned().count();
         while under_way < MAX_REASSIGNS
@@ -222,14 +220,14 @@ impl Core {
                 continue;
             };
             if task.retries > 0 && !self.window.has_received(task.cmd_sn) {
-                // The target never got this try, but may still have the answer to the one before it,
-                // under the same tag: that is not to be moved.
+                // The target never received this retry, but may still have the previous response under the same tag: do
+                // not reassign that.
                 self.send_once_more(link, task_tag, now);
                 continue;
             }
             task.bursts.clear();
             if !task.data_sns.is_whole() {
-                // All of it again: what came after the gap is not kept (§11.5.6).
+                // All of it again: data received after the gap is not kept (§11.5.6).
                 task.forget_answer();
             }
             let tag = self.tasks.spare_tag();
@@ -275,7 +273,7 @@ impl Core {
         Ok(())
     }
 
-    /// Sends a command that the target never got on `link`, with the same CmdSN.
+    /// Resends a command that the target never received on `link`, with the same CmdSN.
     fn send_once_more(&mut self, link: &mut Link, tag: TaskTag, now: Instant) {
         self.hand_on(link, tag, now);
         if let Some(task) = self.tasks.get_mut(tag) {

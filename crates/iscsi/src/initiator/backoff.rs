@@ -1,4 +1,4 @@
-//! When to try again to reach a target.
+//! When to retry a connection to a target.
 
 use std::time::Duration;
 

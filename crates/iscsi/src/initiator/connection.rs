@@ -1,4 +1,4 @@
-//! One connection of a session at the initiator: its two byte streams and its StatSN.
+//! One connection of an initiator's session: its two byte streams and its StatSN.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use super::tally::Population;
 
 /// One connection in full feature phase.
 ///
-/// Bytes go in by [`Connection::space`] and [`Connection::filled`], and out by
-/// [`Connection::pending`] and [`Connection::sent`]; the session handles the rest.
+/// Input goes through [`Connection::space`] and [`Connection::filled`], output through [`Connection::pending`] and
+/// [`Connection::sent`]; the session handles the rest.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) receiver: Receiver,
@@ -27,49 +27,49 @@ pub struct Connection {
     pub(super) link: Link,
 }
 
-/// The sending half and the state of a connection, apart from the receiver whose buffer a PDU
-/// borrows while it is handled.
+/// The sending half and the state of a connection, separate from the receiver, whose buffer a PDU borrows while it is
+/// handled.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) id: ConnectionId,
     pub(super) session: SessionId,
     pub(super) transmitter: Transmitter,
     pub(super) parameters: ConnectionParameters,
-    /// PDUs that were lost are asked for again (error recovery level 1 and above).
+    /// Lost PDUs are requested again (error recovery level 1 and above).
     pub(super) recovers: bool,
     pub(super) leaving: Leaving,
-    /// The StatSN before which all have come.
+    /// The StatSN before which all were received.
     pub(super) exp_stat_sn: Sn,
-    /// The StatSNs that have come.
+    /// The StatSNs received.
     pub(super) stat_sns: Came,
-    /// What is to be asked for again.
+    /// Queued SNACKs.
     pub(super) snacks: VecDeque<Snack>,
-    /// Commands that the target has lost, to be sent as they were.
+    /// Commands that the target has lost, to be resent unchanged.
     pub(super) retries: VecDeque<TaskTag>,
     /// Tasks that owe Data-Out on this connection, each once, in turn.
     pub(super) turns: VecDeque<TaskTag>,
-    /// Answers owed to the target's pings, oldest first.
+    /// Answers due to the target's pings, oldest first.
     pub(super) pongs: VecDeque<Pong>,
     pub(super) liveness: Liveness,
     /// When it was last pinged for [`Schedule::Earliest`](super::Schedule::Earliest).
     pub(super) probed_at: Option<Instant>,
-    /// Commands that the socket has not taken whole: where their PDU ends, and the task.
+    /// Commands that the socket has not accepted completely: the end of their PDU, and the task.
     commands: VecDeque<(u64, TaskTag)>,
-    /// How many those are.
+    /// The number of those.
     pub(super) waiting: Population,
 }
 
-/// Whether a connection is being logged out because the target wants it (RFC 7143 §11.9.1).
+/// State of a logout that the target requested (RFC 7143 §11.9.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
     No,
-    /// It gets no more commands, and is logged out when it has none left.
+    /// It gets no new commands, and is logged out when none is outstanding.
     Wanted,
-    /// The Logout Request is under way.
+    /// The Logout Request is outstanding.
     Asked,
 }
 
-/// The answer to a ping of the target's (RFC 7143 §11.18).
+/// The answer to a ping from the target (RFC 7143 §11.18).
 #[derive(Debug)]
 pub(super) struct Pong {
     pub(super) lun: Lun,
@@ -148,7 +148,7 @@ impl Connection {
         self.receiver.received_end()
     }
 
-    /// PDUs that were taken from what was read, and queued to be sent.
+    /// PDUs received, and PDUs queued for sending.
     #[must_use]
     pub fn pdus(&self) -> u64 {
         self.receiver.pdus() + self.link.transmitter.pdus()
@@ -160,7 +160,7 @@ impl Connection {
         self.link.liveness.heard(now);
     }
 
-    /// A round trip on this connection was measured by other means than a NOP-Out.
+    /// Takes a round-trip time measured by other means than a NOP-Out.
     pub fn round_trip_measured(&mut self, round_trip: Duration) {
         self.link.liveness.measured(round_trip);
     }
@@ -207,15 +207,14 @@ impl Link {
         }
     }
 
-    /// Remembers that the PDU just queued is `task`'s command, so that its way into the socket is
-    /// recorded.
+    /// Notes that the PDU just queued is `task`'s command, to record when the socket accepts it.
     pub(super) fn command_queued(&mut self, task: TaskTag, now: Instant) {
         self.waiting.enter(now);
         self.commands
             .push_back((self.transmitter.queued_end(), task));
     }
 
-    /// Whether anything is owed to the target here.
+    /// Whether anything is due to the target here.
     pub(super) fn owes(&self) -> bool {
         let Link {
             pongs,
@@ -232,17 +231,17 @@ impl Link {
         self.has_room() && self.stays()
     }
 
-    /// Whether it is not about to be closed.
+    /// Whether it is not about to close.
     pub(super) fn stays(&self) -> bool {
         self.leaving == Leaving::No
     }
 
-    /// Whether another PDU may be queued: what waits for the socket is bounded.
+    /// Whether another PDU may be queued: unsent data is bounded.
     pub(super) fn has_room(&self) -> bool {
         self.transmitter.pending().len() < SEND_BACKLOG_BYTES
     }
 }
 
-/// No new PDU is queued while this much waits for the socket. Enough to fill a system call well
-/// beyond its fixed cost; small enough that a command does not sit behind much data.
+/// No new PDU is queued while this much is unsent. Enough to amortize the fixed cost of a system call; small enough
+/// that a command does not wait behind much data.
 const SEND_BACKLOG_BYTES: usize = 256 * 1024;

@@ -1,4 +1,4 @@
-//! Deals out commands to the connections of a session.
+//! Distributes commands over the connections of a session.
 
 use wansan_trace::Instant;
 
@@ -11,20 +11,20 @@ use super::task::Transfer;
 #[derive(Debug, Default)]
 pub(super) struct Dealer {
     schedule: Schedule,
-    /// Whose turn it is to get a command.
+    /// The next connection in turn.
     turn: usize,
     /// The schedule's input; kept to reuse its memory.
     loads: Vec<Load>,
 }
 
 impl Dealer {
-    /// Deals by `schedule` from now on.
+    /// Sets the schedule.
     pub(super) fn set_policy(&mut self, schedule: Schedule) {
         self.schedule = schedule;
     }
 
-    /// The place of the connection that takes the next command, with data `transfer`; `None` if the command has to wait,
-    /// of `waiting` ones.
+    /// The index of the connection that takes the next command, with data `transfer`; `None` if the command, one of
+    /// `waiting`, has to wait.
     pub(super) fn choose(
         &mut self,
         connections: &[Connection],

@@ -75,7 +75,7 @@ pub enum SessionError {
     /// Connection recovery failed (RFC 7143 §7.1.4.3).
     #[error("the target did not {what}: response 0x{code:02x} (RFC 7143 §11.6.1, §11.15.1)")]
     NotRecovered {
-        /// What was requested.
+        /// The request.
         what: &'static str,
         /// The response code.
         code: u8,
@@ -104,35 +104,35 @@ impl SessionError {
         }
     }
 
-    /// Whether the session cannot go on without the connection.
+    /// Whether the session cannot continue without the connection.
     #[must_use]
     pub fn ends_session(&self) -> bool {
         matches!(self, SessionError::NotRecovered { .. })
     }
 
-    /// Whether the way to the target failed, which may come back, and not one of the two ends.
+    /// Whether the path to the target failed, which may recover, and not one of its ends.
     #[must_use]
     pub fn is_of_the_path(&self) -> bool {
         self.fault() == Fault::EnvironmentLacks
     }
 }
 
-/// Why a connection that has logged in is not added to its session.
+/// Why a logged-in connection is not added to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AdmitError {
     /// The login is not complete.
     #[error("the connection has not logged in yet")]
     NotLoggedIn,
-    /// Its login led a session of its own, or joined another one (TSIH, RFC 7143 §11.12.6).
+    /// Its login created its own session, or joined another one (TSIH, RFC 7143 §11.12.6).
     #[error(
         "the connection belongs to the session with TSIH {tsih:#06x}, not to this one (RFC 7143 §11.12.6)"
     )]
     OtherSession {
-        /// The session's that it logged in to.
+        /// The TSIH of the session that it logged in to.
         tsih: u16,
     },
-    /// The session has a connection with its CID (RFC 7143 §11.12.7), or, if it leads a session
-    /// that takes the place of this one, has connections at all.
+    /// The session has a connection with its CID (RFC 7143 §11.12.7), or, for the leading connection of a replacement
+    /// session, has connections at all.
     #[error("the session already has a connection in this place (RFC 7143 §6.3.5)")]
     Taken,
 }

@@ -1,4 +1,4 @@
-//! A connection at the initiator until it has logged in.
+//! An initiator's connection until it has logged in.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +20,10 @@ use crate::wire::{
 
 /// A connection in the login phase.
 ///
-/// Bytes go out by [`Handshake::pending`] and [`Handshake::sent`], and in by [`Handshake::space`],
-/// [`Handshake::filled`] and [`Handshake::receive`], until [`Handshake::is_done`]; then
-/// [`Handshake::into_session`] creates the session, [`Session::admit`] adds the connection to one, or
-/// [`Handshake::into_entry`] tells which of both it is for.
+/// Output goes through [`Handshake::pending`] and [`Handshake::sent`], input through [`Handshake::space`],
+/// [`Handshake::filled`] and [`Handshake::receive`], until [`Handshake::is_done`]; then [`Handshake::into_session`]
+/// creates the session, [`Session::admit`] adds the connection to one, or [`Handshake::into_entry`] returns which of
+/// the two it is for.
 #[derive(Debug)]
 pub struct Handshake {
     receiver: Receiver,
@@ -31,17 +31,17 @@ pub struct Handshake {
     login: InitiatorLogin,
     isid: [u8; 6],
     cid: u16,
-    /// The TSIH of the session that it joins; `None` when it leads one.
+    /// The TSIH of the session to join; `None` for a leading connection.
     joins: Option<u16>,
     established: Option<Box<Established>>,
 }
 
-/// What a connection that has logged in enters.
+/// The session that a logged-in connection enters.
 #[derive(Debug)]
 pub enum Entry {
     /// The existing session, by [`Session::admit`].
     Joins(Box<Handshake>),
-    /// A session of its own, which takes another one's place by [`Session::reinstate`].
+    /// A session of its own, which replaces another one by [`Session::reinstate`].
     Leads(Box<Session>),
 }
 
@@ -63,14 +63,14 @@ pub enum HandshakeError {
     /// The target redirects the login to another address.
     #[error("the target has moved to {}", list(addresses))]
     Moved {
-        /// Where to.
+        /// The new addresses.
         addresses: Vec<TargetAddress>,
     },
 }
 
 impl HandshakeError {
-    /// Whether the login was refused because the target has no session as the one to join. What else
-    /// it refuses (for want of resources, say, or while it starts) it may grant later.
+    /// Whether the login was rejected because the session to join does not exist. The target may accept later what it
+    /// rejects for other reasons (lack of resources, or startup).
     #[must_use]
     pub fn denies_the_session(&self) -> bool {
         matches!(
@@ -94,8 +94,8 @@ fn list(addresses: &[TargetAddress]) -> String {
 /// The CID of a session's first connection; RFC 7143 §11.12.7 leaves the choice to the initiator.
 const FIRST_CID: u16 = 0;
 
-/// Where logins begin that have to do with a session that is there: skipping the security stage
-/// would save a round trip, but tgt looks for that session only at the stage's end.
+/// Initial stage of logins that concern an existing session: skipping the security stage would save a round trip, but
+/// tgt looks up that session only at the end of the stage.
 const REACHES_BACK: Stage = Stage::SecurityNegotiation;
 
 /// The settings of a login; the same for all connections of a session except for `chap`.
@@ -138,7 +138,7 @@ impl Handshake {
     /// The same, with the settings in one struct.
     ///
     /// # Errors
-    /// As [`Handshake::begin`].
+    /// As for [`Handshake::begin`].
     pub fn lead(login: &LoginSettings) -> Result<Self, HandshakeError> {
         Handshake::of(login, FIRST_CID, Sn(1), None, Stage::OperationalNegotiation)
     }
@@ -153,8 +153,7 @@ impl Handshake {
         Handshake::of(login, cid, session.window.cmd_sn(), joins, REACHES_BACK)
     }
 
-    /// Begins the login of the first connection, with `cid`, of a session that takes the place of
-    /// one with the same ISID.
+    /// Begins the login of the first connection, with `cid`, of a session that replaces one with the same ISID.
     pub(super) fn reinstate(login: &LoginSettings, cid: u16) -> Result<Self, HandshakeError> {
         Handshake::of(login, cid, Sn(1), None, REACHES_BACK)
     }
@@ -266,7 +265,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Creates the session, for at most `tasks` tasks at once.
+    /// Creates the session, for at most `tasks` concurrent tasks.
     ///
     /// # Errors
     /// [`AdmitError`], if the login is not complete or has joined a session.
@@ -290,7 +289,7 @@ impl Handshake {
         ))
     }
 
-    /// What the connection enters: the session that it has joined, or one that it leads, for at most `tasks` tasks.
+    /// What the connection enters: the session that it joined, or one that it leads, for at most `tasks` tasks.
     ///
     /// # Errors
     /// [`AdmitError::NotLoggedIn`], if the login is not complete.
@@ -302,16 +301,15 @@ impl Handshake {
             return Ok(Entry::Joins(Box::new(self)));
         }
         let mut lead = self.into_session(tasks)?;
-        // What units say of the lost session is not its callers' business.
+        // Unit attentions about the lost session do not concern its callers.
         lead.core.announced = Some(BTreeSet::new());
         Ok(Entry::Leads(Box::new(lead)))
     }
 
-    /// Makes a connection that joins `session`, whose window it brings up to date.
+    /// Makes a connection that joins `session`, whose command window it updates.
     pub(super) fn into_connection(mut self, session: &mut Core) -> Result<Connection, AdmitError> {
         let established = self.established.take().ok_or(AdmitError::NotLoggedIn)?;
-        // A login that leads may get the number that the session has, from a target that has begun
-        // to count anew.
+        // A leading login may get the same TSIH as the session, from a target that has restarted its numbering.
         if self.joins != Some(session.tsih) {
             let tsih = established.tsih;
             return Err(AdmitError::OtherSession { tsih });

@@ -1,4 +1,4 @@
-//! What the initiator receives.
+//! Handling of received PDUs.
 
 use wansan_trace::event::PduDirection;
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
@@ -15,7 +15,7 @@ use crate::wire::{
     ScsiStatus, TaskManagementResponse, TaskManagementResult,
 };
 
-/// Pings of the target's that may wait for their answers' turn.
+/// The target's pings that may wait to be answered.
 const MAX_PONGS: usize = 16;
 
 impl Core {
@@ -110,8 +110,8 @@ impl Core {
         let Transfer::Read(buffer) = &mut task.transfer else {
             return Err(misplaced());
         };
-        // DataPDUInOrder is always Yes here; sequences may come in another order when that was
-        // negotiated (§13.19), and PDUs that were lost come late.
+        // DataPDUInOrder is always Yes here; sequences may arrive in another order if negotiated (§13.19), and lost
+        // PDUs arrive late.
         let in_order = self.parameters.data_sequence_in_order && !link.recovers;
         if (in_order && data_in.buffer_offset != task.got_bytes)
             || (!link.recovers && data_in.data_sn != task.data_sns.expected)
@@ -182,7 +182,7 @@ impl Core {
         Ok(())
     }
 
-    /// A status has come: checks that a good read is whole, and completes the task.
+    /// A status arrived: checks that a successful read is complete, and completes the task.
     pub(super) fn answered(
         &mut self,
         tag: TaskTag,
@@ -217,7 +217,7 @@ impl Core {
         self.finish(tag, outcome, now, trace);
     }
 
-    /// Ends a task with its outcome.
+    /// Completes a task with its outcome.
     pub(super) fn finish(
         &mut self,
         tag: TaskTag,
@@ -282,13 +282,13 @@ impl Core {
             return Err(bad("exceeds the command's Expected Data Transfer Length"));
         };
         if link.recovers && !task.take_data_sn(link, r2t.r2t_sn)? {
-            return Ok(()); // It was resent though it had come.
+            return Ok(()); // A resent duplicate.
         }
         if !matches!(task.transfer, Transfer::Write(_)) {
             return Err(bad("is for a command without Data-Out"));
         }
-        // Forbidden (§11.8.4), and harmless: LIO asks again for a write's missing data when that does
-        // not come in time, for none of it where the last of it has come meanwhile.
+        // Forbidden (§11.8.4), and harmless: LIO requests a write's missing data again when it does not arrive in time,
+        // with length 0 if the last of it arrived meanwhile.
         if r2t.desired_data_transfer_length == 0 {
             return Ok(());
         }
@@ -333,8 +333,8 @@ impl Core {
         if nop.transfer_tag == RESERVED_TAG {
             return Ok(());
         }
-        // A ping of the target's. Its answer waits for room like everything else, and a target
-        // that does not read its answers may not pile them up here.
+        // A ping from the target. Its answer waits for room like everything else, and a target that does not read its
+        // answers must not make them accumulate here.
         if link.pongs.len() >= MAX_PONGS {
             return Err(SessionError::PingFlood);
         }
@@ -350,7 +350,7 @@ impl Core {
         Ok(())
     }
 
-    /// A task management function was answered: ends the tasks that it ended (§11.6.1).
+    /// A task management function was answered: completes the tasks that it ended (§11.6.1).
     fn managed(
         &mut self,
         link: &mut Link,
@@ -375,7 +375,7 @@ impl Core {
         Ok(())
     }
 
-    /// A Reject carries the header it is about (§11.17); if that names a task, the task is over.
+    /// A Reject contains the header that it is about (§11.17); if that names a task, the task is over.
     fn reject(
         &mut self,
         link: &mut Link,
@@ -392,7 +392,7 @@ impl Core {
             (RejectReason::DataDigestError, Some(bhs)) if link.recovers => {
                 return self.lost_at_target(link, bhs);
             }
-            // What was lost cannot be had again on this connection.
+            // Lost data cannot be recovered on this connection.
             (RejectReason::DataDigestError | RejectReason::SnackReject, _) => {
                 return Err(SessionError::Damaged);
             }
@@ -419,7 +419,7 @@ impl Core {
             return Ok(());
         }
         match message.event {
-            // The loss of another one shows there.
+            // Another connection's loss shows on that connection.
             AsyncEvent::DropConnection if message.parameter1 != link.id.0 => Ok(()),
             AsyncEvent::LogoutRequest => {
                 link.leaving = Leaving::Wanted;
@@ -430,15 +430,15 @@ impl Core {
                     event: message.event.to_wire(),
                 })
             }
-            // The others ask for nothing that this end has to do: a changed LUN shows as a unit
-            // attention, and no key is open to renegotiation.
+            // Other events require no action here: a changed LUN shows as a unit attention, and no key is open to
+            // renegotiation.
             _ => Ok(()),
         }
     }
 }
 
 impl Task {
-    /// Records the first byte of the task's answer.
+    /// Records the first byte of the task's response.
     fn answer_began(
         &mut self,
         session: wansan_trace::SessionId,

@@ -1,4 +1,4 @@
-//! What commands cost on one of several connections of a session.
+//! Costs of commands on each of several connections of a session.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use crate::wire::BHS_BYTES;
 
 /// Reads and writes of one connection.
 ///
-/// A read is done with its status. A write's data have taken their way once the target's TCP has acknowledged them: its
-/// status also waits for commands before it that other connections bring (RFC 7143 §4.2.2.1), so by statuses all
-/// connections would seem to be as fast as commands are given to them.
+/// A read completes with its status. A write's data have been transferred once the target's TCP has acknowledged them:
+/// its status also waits for earlier commands on other connections (RFC 7143 §4.2.2.1), so judged by statuses all
+/// connections would seem as fast as commands are given to them.
 #[derive(Debug)]
 pub(super) struct Lanes {
     reads: Lane,
     writes: Lane,
-    /// Writes whose data are queued for the socket, and not acknowledged yet: where each ends in the connection's stream.
+    /// Writes whose data are queued for the socket, and not acknowledged yet: the end of each in the connection's
+    /// stream.
     queued: VecDeque<(u64, TaskTag, Sent)>,
 }
 
@@ -33,8 +34,8 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// What a command with such data costs, in ns. A write also delays those that follow it on a full connection; reads
-    /// wait for the order of commands, which that does not count.
+    /// The cost of a command with such data, in ns. A write also delays those that follow it on a full connection;
+    /// reads wait for the command order, which is not included.
     pub(super) fn costs_ns(&self, transfer: &Transfer, now: Instant) -> f64 {
         let bytes = line_bytes(transfer);
         match transfer {
@@ -43,7 +44,7 @@ impl Lanes {
         }
     }
 
-    /// What the connection carries of commands with such data, in bytes per ns, if it is full.
+    /// The connection's rate for commands with such data, in bytes per ns, if it is full.
     pub(super) fn full_rate(&self, transfer: &Transfer) -> Option<f64> {
         let lane = match transfer {
             Transfer::Write(_) => &self.writes,
@@ -52,7 +53,7 @@ impl Lanes {
         lane.full_rate()
     }
 
-    /// A command is given to the connection. How long one without data takes says nothing of data.
+    /// A command is sent on the connection. The duration of one without data says nothing of data.
     pub(super) fn send(&mut self, task: &mut Task, now: Instant) {
         let bytes = line_bytes(&task.transfer);
         let lane = match task.transfer {
@@ -63,14 +64,14 @@ impl Lanes {
         task.sent = Some(lane.send(bytes, now));
     }
 
-    /// The last of a write's data ends there in the connection's stream.
+    /// The end of a write's data in the connection's stream.
     pub(super) fn queue(&mut self, task: &mut Task, end: u64) {
         if let Some(sent) = task.sent.take() {
             self.queued.push_back((end, task.tag, sent));
         }
     }
 
-    /// The target's TCP has all that comes before `end` in the connection's stream.
+    /// The target's TCP has acknowledged everything before `end` in the connection's stream.
     pub(super) fn acknowledged(&mut self, end: u64, now: Instant) {
         while let Some(&(its_end, _, sent)) = self.queued.front() {
             if its_end > end {
@@ -81,9 +82,9 @@ impl Lanes {
         }
     }
 
-    /// A command is done. Only if it `is_good` have its data been carried.
+    /// A command completed. Its data were transferred only if it `is_good`.
     pub(super) fn done(&mut self, task: &mut Task, is_good: bool, now: Instant) {
-        // What was answered has come, and all that was sent before.
+        // A response proves that the command arrived, and all that was sent before it.
         let is_it = |queued: &(u64, TaskTag, Sent)| queued.1 == task.tag;
         if let Some(&(end, ..)) = self.queued.iter().find(|queued| is_it(queued)) {
             self.acknowledged(end, now);
@@ -97,14 +98,14 @@ impl Lanes {
         }
     }
 
-    /// A command is under way on the connection no more.
+    /// A command is no longer outstanding on the connection.
     pub(super) fn leave(&mut self, task: &mut Task) {
         if let Some(sent) = task.sent.take() {
             self.lane(task).forget(sent);
         }
     }
 
-    /// A ping took so long. For reads, which wait for the order of commands at the target, too.
+    /// Takes the latency of a ping. For reads, which wait for the command order at the target, too.
     pub(super) fn pinged(&mut self, took: Duration, now: Instant) {
         self.reads.pinged(took, now);
     }
@@ -124,7 +125,7 @@ impl Lanes {
     }
 }
 
-/// What a command brings onto the line with its data, in bytes.
+/// Bytes that a command's data occupy on the wire.
 fn line_bytes(transfer: &Transfer) -> u64 {
     u64::from(transfer.len_bytes()) + BHS_BYTES as u64
 }
@@ -152,7 +153,7 @@ mod tests {
         Task::new(TaskTag(tag), command)
     }
 
-    /// Four writes at a time, each acknowledged 10 ms and answered 100 ms after it was sent.
+    /// Four concurrent writes, each acknowledged after 10 ms and answered after 100 ms.
     fn lanes_that_wait_for_order() -> Lanes {
         let mut lanes = Lanes::default();
         for round in 0..10 {
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(lanes.writes.open(), 1);
         lanes.done(&mut tasks[0], true, at(1011));
         assert_eq!(lanes.writes.open(), 1, "it was acknowledged before");
-        // What was under way on a connection that is lost is on none.
+        // Commands of a lost connection are outstanding on none.
         lanes.forget_stream();
         assert_eq!((lanes.writes.open(), lanes.queued.len()), (0, 0));
     }

@@ -1,42 +1,40 @@
-//! Whether a silent connection is still there.
+//! Whether a silent connection is alive.
 
 use std::time::Duration;
 
 use wansan_trace::{Instant, TaskTag};
 
-/// The least variation of the round-trip time that is counted with, as TCP's own timers have it on
-/// Linux (TCP_RTO_MIN).
+/// The minimum variation of the round-trip time, as in TCP's timers on Linux (TCP_RTO_MIN).
 const LEAST_VARIATION: Duration = Duration::from_millis(200);
-/// A round-trip time until one is measured (RFC 6298 §2.1).
+/// The round-trip time until one is measured (RFC 6298 §2.1).
 const UNKNOWN: Duration = Duration::from_secs(1);
-/// The longest timeout, which is also the one until a round trip is measured: a silent connection is lost within a minute. One
-/// ping that was held up for seconds would make that minutes. An answer still has 45 s to come.
+/// The longest timeout, also used until a round trip is measured: a silent connection is lost within a minute. One ping
+/// delayed by seconds would extend that to minutes. An answer still has 45 s to arrive.
 const LONGEST: Duration = Duration::from_secs(3);
-/// After this many timeouts of silence the target is asked for a sign of life.
+/// After this many timeouts of silence the target is pinged.
 const QUIET_TIMEOUTS: u32 = 5;
-/// After this many more the connection is lost. TCP doubles its timeout with every loss of the
-/// same segment, so a ping, or its answer, that is lost three times in a row still counts:
-/// 1 + 2 + 4 + 8.
+/// After this many more the connection is lost. TCP doubles its timeout with every loss of the same segment, so a ping,
+/// or its answer, that is lost three times in a row still counts: 1 + 2 + 4 + 8.
 const PATIENT_TIMEOUTS: u32 = 15;
 
-/// What is to be done about a connection's silence.
+/// The action on a connection's silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Silence {
     /// Nothing until then.
     Wait(Instant),
     /// Send a ping.
     Ask,
-    /// Nothing has come for too long.
+    /// Silent for too long.
     Lost,
 }
 
-/// What is known of one connection's life. Its timers scale with the measured round-trip time
-/// (RFC 6298 §2), and any byte that comes is a sign of life: a busy connection is never asked.
+/// The state of one connection's liveness. Its timers scale with the measured round-trip time (RFC 6298 §2), and any
+/// received byte is a sign of life: a busy connection is never pinged.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    /// When something last came, TCP's acknowledgements among it, or nothing was owed.
+    /// When the last sign of life came, including TCP acknowledgements, or no answer was due.
     last_heard: Instant,
-    /// When bytes of the target last came.
+    /// When bytes last arrived from the target.
     last_received: Instant,
     /// Smoothed round-trip time and its variation.
     round_trip: Option<(Duration, Duration)>,
@@ -53,42 +51,42 @@ impl Liveness {
         }
     }
 
-    /// Bytes of the target came at `now`.
+    /// Bytes arrived from the target at `now`.
     pub(super) fn received(&mut self, now: Instant) {
         self.heard(now);
         self.last_received = self.last_received.max(now);
     }
 
-    /// The target's end showed that it is there at `now`, or the target owes nothing.
+    /// The target's end showed a sign of life at `now`, or owes no answer.
     pub(super) fn heard(&mut self, now: Instant) {
         self.last_heard = self.last_heard.max(now);
     }
 
-    /// The target was asked by `ping`.
+    /// The target was pinged with `ping`.
     pub(super) fn asked(&mut self, ping: TaskTag, now: Instant) {
         self.asked = Some((ping, now));
     }
 
-    /// Whether an answer is still to come.
+    /// Whether an answer is outstanding.
     pub(super) fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// For how long an answer has been awaited.
+    /// How long an answer has been outstanding.
     pub(super) fn unanswered(&self, now: Instant) -> Duration {
         let asked = self.asked.map(|(_, asked)| asked);
         asked.map_or(Duration::ZERO, |asked| now.since(asked))
     }
 
-    /// Whether no ping is under way, or the one that was must be lost: the target sent something long after it that was no
-    /// answer. The answer to one that is only late still tells how long it took. What TCP acknowledges is no reason: it
-    /// acknowledges each ping to a target that hangs, which would be pinged forever and never be lost.
+    /// Whether no ping is outstanding, or the outstanding one must be lost: the target sent something else long after
+    /// it. A late answer still gives the round-trip time. TCP acknowledgements do not count here: TCP acknowledges each
+    /// ping to a target that hangs, which would be pinged forever and never be lost.
     pub(super) fn may_be_asked(&self) -> bool {
         self.asked
             .is_none_or(|(_, asked)| self.last_received > asked + self.timeout() * PATIENT_TIMEOUTS)
     }
 
-    /// `ping` was answered; the time that it took, if that was what was asked.
+    /// `ping` was answered; returns its round-trip time, if it is the outstanding ping.
     pub(super) fn answered(&mut self, ping: TaskTag, now: Instant) -> Option<Duration> {
         let (_, asked) = self.asked.take_if(|(asked, _)| *asked == ping)?;
         let took = now.since(asked);
@@ -96,7 +94,7 @@ impl Liveness {
         Some(took)
     }
 
-    /// A round trip took this long.
+    /// Takes a measured round-trip time.
     pub(super) fn measured(&mut self, sample: Duration) {
         self.round_trip = Some(match self.round_trip {
             None => (sample, sample / 2),
@@ -107,13 +105,13 @@ impl Liveness {
         });
     }
 
-    /// How long an answer may take before it is late.
+    /// The timeout of an answer.
     pub(super) fn timeout(&self) -> Duration {
         let (smoothed, variation) = self.round_trip.unwrap_or((UNKNOWN, UNKNOWN / 2));
         (smoothed + LEAST_VARIATION.max(variation * 4)).min(LONGEST)
     }
 
-    /// What the silence at `now` calls for, while the target owes an answer.
+    /// The action on the silence at `now`, while the target owes an answer.
     pub(super) fn judge(&self, now: Instant) -> Silence {
         let timeout = self.timeout();
         let quiet = self.last_heard + timeout * QUIET_TIMEOUTS;
@@ -184,7 +182,7 @@ mod tests {
         while liveness.judge(at(now_ms)) != Silence::Lost {
             if liveness.may_be_asked() {
                 liveness.asked(TaskTag(now_ms as u32), at(now_ms));
-                // Its acknowledgement is looked for only when the connection would be lost.
+                // Its acknowledgement counts only when the connection would be lost.
                 liveness.heard(at(now_ms + 10_000));
             }
             now_ms += 100;

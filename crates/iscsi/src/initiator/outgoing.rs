@@ -1,4 +1,4 @@
-//! What the initiator sends.
+//! Sending of PDUs.
 
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
@@ -12,7 +12,7 @@ use crate::wire::{
 };
 
 impl Core {
-    /// Queues on `link` what is owed to the target there, as far as there is room.
+    /// Queues the PDUs due on `link`, as far as there is room.
     pub(super) fn send_owed(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         while link.owes() && link.has_room() {
             if let Some(pong) = link.pongs.pop_front() {
@@ -27,12 +27,12 @@ impl Core {
         }
     }
 
-    /// Whether there is a command that the window lets through.
+    /// Whether there is a command inside the window.
     pub(super) fn may_send_command(&self) -> bool {
         self.window.is_open() && !self.queue.is_empty()
     }
 
-    /// Sends the oldest queued command, which [`Core::may_send_command`].
+    /// Sends the oldest queued command, if [`Core::may_send_command`].
     pub(super) fn send_command(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let Some(tag) = self.queue.pop() else {
             return;
@@ -99,13 +99,13 @@ impl Core {
         }
     }
 
-    /// Sends one PDU of the data that `tag` owes, then lets other tasks have their turn.
+    /// Sends one PDU of the data that `tag` owes, then gives other tasks their turn.
     fn send_data(&mut self, link: &mut Link, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
         if task.stage != Stage::Sent(link.id) {
-            return; // Tried again elsewhere.
+            return; // Retried elsewhere.
         }
         let (Some(burst), Transfer::Write(data)) = (task.bursts.front_mut(), &task.transfer) else {
             return;
@@ -156,8 +156,7 @@ impl Core {
         link.push(&bhs, &pong.data, now, trace);
     }
 
-    /// Logs a connection out that the target wants to be rid of, once, when it has no commands left
-    /// (RFC 7143 §11.9.1).
+    /// Logs out a connection at the target's request, once, when no command is outstanding on it (RFC 7143 §11.9.1).
     pub(super) fn leave(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let is_busy = self.carriage.of(link.id).in_flight.count() > 0;
         if link.leaving == Leaving::Wanted && !is_busy {
@@ -168,8 +167,8 @@ impl Core {
         }
     }
 
-    /// Sends a request that is no SCSI command. All go as immediate ones: they must not wait for
-    /// the window that they may be there to free.
+    /// Sends a request other than a SCSI command. All are immediate: they must not wait for the window that they may
+    /// serve to free.
     pub(super) fn send_request(
         &mut self,
         link: &mut Link,

@@ -1,9 +1,8 @@
-//! Writes of the same blocks that are under way at once.
+//! Overlapping outstanding writes.
 //!
-//! A target may carry out two such writes in either order and answer them in either, but once the
-//! later one is acknowledged to the caller, the earlier one must not be resent: that would undo
-//! what was acknowledged. So the answer of the later one is withheld until the earlier one has its
-//! own; if the session is lost in between, both are resent, in their order.
+//! A target may execute and answer two such writes in either order, but once the later one is acknowledged to the
+//! caller, the earlier one must not be resent: that would undo the later one. So the completion of the later one is
+//! withheld until the earlier one completes; if the session is lost in between, both are resent in order.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -15,33 +14,32 @@ use super::task::{Answer, Stage, Transfer};
 use crate::scsi::{self, Effect};
 use crate::wire::Lun;
 
-/// The blocks that writes under way cover.
+/// The blocks of outstanding writes.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
-    /// By first block and age: where each ends, and its unit. Few units are written at the same
-    /// blocks at once, so the unit need not be found first.
+    /// Key: first block and age; value: the end, and the unit. Few units are written at the same blocks at once, so the
+    /// unit need not be looked up first.
     extents: BTreeMap<(u64, u64), (u64, Lun)>,
-    /// The longest of them, in blocks, or more.
+    /// An upper bound of the longest range, in blocks.
     longest: u64,
-    /// Writes so far, which is the age of the next.
+    /// Writes so far, the age of the next.
     writes: u64,
-    /// Writes that are done, but whose answer has to wait.
+    /// Completed writes whose completion is withheld.
     pub(super) withheld: Vec<TaskTag>,
 }
 
-/// A write's place among the others.
+/// A write's range among the others.
 #[derive(Debug, Clone)]
 pub(super) struct Extent {
     lun: Lun,
     blocks: Range<u64>,
     age: u64,
-    /// When it was submitted, another one of the same blocks was under way.
+    /// Another write of the same blocks was outstanding when it was submitted.
     is_second: bool,
 }
 
 impl Overlaps {
-    /// Notes the blocks that a command with `cdb` writes; `None` when it writes none that its CDB
-    /// tells.
+    /// Adds the blocks that a command with `cdb` writes; `None` when its CDB names none.
     pub(super) fn enter(
         &mut self,
         lun: Lun,
@@ -75,7 +73,7 @@ impl Overlaps {
         self.extents.remove(&(extent.blocks.start, extent.age));
     }
 
-    /// Whether an older write of some of the same blocks is under way.
+    /// Whether an older overlapping write is outstanding.
     fn has_older(&self, extent: &Extent) -> bool {
         let Extent {
             lun, blocks, age, ..
@@ -87,14 +85,14 @@ impl Overlaps {
 }
 
 impl Core {
-    /// Whether the answer to a write that is done must wait for an older one of the same blocks.
+    /// Whether the completion of a write must wait for an older overlapping one.
     pub(super) fn withholds(&mut self, tag: TaskTag) -> bool {
         let task = self.tasks.get_mut(tag);
         let extent = task.and_then(|task| task.extent.as_ref());
         extent.is_some_and(|extent| extent.is_second && self.overlaps.has_older(extent))
     }
 
-    /// A write has left the session: hands on answers that waited for it.
+    /// A write has left the session: releases completions that waited for it.
     pub(super) fn write_left(&mut self, extent: &Extent, now: Instant, trace: &mut Recorder) {
         self.overlaps.leave(extent);
         let mut place = 0;
@@ -104,7 +102,7 @@ impl Core {
                     let extent = task.extent.clone();
                     extent.is_some_and(|extent| self.overlaps.has_older(&extent))
                 }
-                // It is to be done again.
+                // It must be repeated.
                 _ => {
                     self.overlaps.withheld.remove(place);
                     continue;
@@ -118,7 +116,7 @@ impl Core {
             let answer = self.tasks.get_mut(tag).and_then(|task| task.answer.take());
             if let Some(answer) = answer {
                 self.finish(tag, Ok(answer), now, trace);
-                place = 0; // Which may have been what others waited for.
+                place = 0; // Others may have waited for that one.
             }
         }
     }

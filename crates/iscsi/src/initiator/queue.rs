@@ -1,16 +1,16 @@
-//! Tasks that have no CmdSN yet.
+//! Tasks without a CmdSN.
 
 use std::collections::VecDeque;
 
 use wansan_trace::{Instant, TaskTag};
 
-/// The session's queue: tasks leave it in its order, each once. Tasks that ended meanwhile are left
-/// in it and passed over by whoever takes them.
+/// The session's queue: tasks leave it in order, each once. Tasks that ended meanwhile stay in it; the caller skips
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct TaskQueue {
     /// Oldest first.
     waiting: VecDeque<TaskTag>,
-    /// Tasks whose unit was busy, and when each goes back.
+    /// Tasks whose unit was busy, and when each is requeued.
     delayed: Vec<(Instant, TaskTag)>,
 }
 
@@ -19,27 +19,27 @@ impl TaskQueue {
         self.waiting.is_empty()
     }
 
-    /// How many wait.
+    /// Number of queued tasks.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Puts a new task behind all others.
+    /// Appends a new task.
     pub(super) fn push(&mut self, tag: TaskTag) {
         self.waiting.push_back(tag);
     }
 
-    /// Puts a task that was sent once before all others.
+    /// Puts a task that was sent before at the front.
     pub(super) fn put_back(&mut self, tag: TaskTag) {
         self.waiting.push_front(tag);
     }
 
-    /// Puts a task back when it is `due`.
+    /// Requeues a task when it is `due`.
     pub(super) fn delay(&mut self, due: Instant, tag: TaskTag) {
         self.delayed.push((due, tag));
     }
 
-    /// Puts delayed tasks whose time has come back, before all others.
+    /// Requeues delayed tasks that are due, at the front.
     pub(super) fn wake(&mut self, now: Instant) {
         while let Some(place) = self.delayed.iter().rposition(|(due, _)| *due <= now) {
             let (_, tag) = self.delayed.remove(place);

@@ -1,9 +1,9 @@
-//! How connections come back.
+//! Recovery of connections.
 //!
-//! A session whose connections are all up has nothing here to do. When one dies at error recovery
-//! level 2, it logs in to the session again, while the others work on. At levels 0 and 1 the session
-//! is lost with it (RFC 7143 §7.1.4.4, §7.1.5): all are closed, one leads a session that takes the
-//! place of the lost one, and the others join it, side by side and each at its own pace.
+//! A session whose connections are all up has nothing to recover. When one is lost at error recovery level 2, it logs
+//! in to the session again, while the others continue. At levels 0 and 1 the session is lost with it (RFC 7143
+//! §7.1.4.4, §7.1.5): all are closed, one leads a session that replaces the lost one, and the others join it, in
+//! parallel and each at its own pace.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use wansan_trace::{Instant, Recorder};
 
 use super::{AdmitError, Backoff, Entry, Handshake, HandshakeError, LoginSettings, Session};
 
-/// How often a session was recovered.
+/// Number and duration of recoveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recoveries {
-    /// Sessions that were reinstated.
+    /// Reinstated sessions.
     pub sessions: u64,
-    /// Connections that were recovered within their session.
+    /// Connections recovered within their session.
     pub connections: u64,
     /// Total time without any connection.
     pub lost: Duration,
 }
 
-/// What bounds a recovery.
+/// Settings of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoverySettings {
-    /// The session's connections, one at least, each with the CID of its place.
+    /// The session's connections, one at least, each with its index as CID.
     pub connections: u16,
-    /// Seeds the jitter of what is tried again.
+    /// Seeds the jitter of retries.
     pub seed: u64,
     /// Timeout for connecting and login together.
     pub patience: Duration,
@@ -36,15 +36,15 @@ pub struct RecoverySettings {
     pub replacement_timeout: Duration,
 }
 
-/// Connections as a driver makes them: `D` is one on its way into a session, `L` one that is part of it, and `E` why
-/// either fails.
+/// Connections as a driver makes them: `D` is a connection attempt, `L` an established one in its session, and `E` the
+/// error of either.
 pub trait Dialer<D, L, E> {
-    /// What the next connection logs in with.
+    /// The login settings of the next connection.
     ///
     /// # Errors
-    /// When nothing can be had to log in with.
+    /// When the settings are not available.
     fn login(&mut self) -> Result<LoginSettings, E>;
-    /// Begins to connect over the route of that CID, to log in with `handshake`, all within `patience`.
+    /// Starts to connect over the route of that CID, to log in with `handshake`, all within `patience`.
     ///
     /// # Errors
     /// When that fails at once.
@@ -55,60 +55,60 @@ pub trait Dialer<D, L, E> {
         patience: Duration,
         now: Instant,
     ) -> Result<D, E>;
-    /// Does what can be done without waiting. An attempt that fails is let go.
+    /// Does what is possible without blocking. Drops an attempt that fails.
     ///
     /// # Errors
     /// When the attempt has failed.
     fn step(&mut self, cid: u16, dial: D, now: Instant) -> Result<Step<D, L>, E>;
-    /// When it wants to be stepped though nothing has come.
+    /// When to step it even without input.
     fn wakes_at(dial: &D) -> Instant;
-    /// Lets an attempt go.
+    /// Drops an attempt.
     fn give_up(&mut self, dial: D);
-    /// Ends a connection at once.
+    /// Resets a connection.
     fn abort(&mut self, line: L);
-    /// A login over the route of that CID that could not begin.
+    /// The error of a login over the route of that CID that could not start.
     fn refused(&self, cid: u16, source: HandshakeError) -> E;
-    /// A connection over the route of that CID that the session does not take.
+    /// The error of a connection over the route of that CID that the session does not admit.
     fn not_admitted(&self, cid: u16, source: AdmitError) -> E;
-    /// Whether the target has no session as the one to join ([`HandshakeError::denies_the_session`]).
+    /// Whether the target lacks the session to join ([`HandshakeError::denies_the_session`]).
     fn denies_the_session(error: &E) -> bool;
-    /// Where records of the session go.
+    /// Where the session is recorded.
     fn trace(&mut self) -> &mut Recorder;
 }
 
-/// How far an attempt has come.
+/// State of an attempt.
 #[derive(Debug)]
 pub enum Step<D, L> {
-    /// It waits for the target.
+    /// Waiting for the target.
     Waits(D),
-    /// Its connection is ready for what it enters.
+    /// The connection has logged in, and can enter its session.
     Ready(L, Entry),
 }
 
-/// What has failed.
+/// A failure.
 #[derive(Debug)]
 pub struct Lost<E> {
-    /// The connection at that place, or all of them.
+    /// The connection at that index, or all of them.
     pub place: Option<usize>,
-    /// Whether the session cannot go on without it whatever its error recovery level is.
+    /// Whether the session cannot continue without it at any error recovery level.
     pub ends_session: bool,
-    /// How.
+    /// The error.
     pub error: E,
 }
 
-/// A session was not recovered in its time.
+/// A session was not recovered in time.
 #[derive(Debug)]
 pub struct NotBack<E> {
     /// Why it was lost.
     pub cause: E,
-    /// Why the last attempt that is over failed.
+    /// Why the last completed attempt failed.
     pub last_failure: Option<E>,
 }
 
-/// A connection that is not up.
+/// A connection that is down.
 #[derive(Debug)]
 struct Missing<D> {
-    /// Its CID, and the place of its route.
+    /// Its CID, and the index of its route.
     cid: u16,
     backoff: Backoff,
     failures: u32,
@@ -116,11 +116,11 @@ struct Missing<D> {
     attempt: Option<Attempt<D>>,
 }
 
-/// A connection attempt under way.
+/// A connection attempt in progress.
 #[derive(Debug)]
 struct Attempt<D> {
     dial: D,
-    /// It is the leading connection of a new session, and does not join the present one.
+    /// It leads a new session, instead of joining the present one.
     leads: bool,
 }
 
@@ -130,34 +130,34 @@ struct Outage<E> {
     since: Instant,
     deadline: Instant,
     cause: E,
-    /// Why the last attempt that is over failed.
+    /// Why the last completed attempt failed.
     last_failure: Option<E>,
-    /// The session is gone, so that another one takes its place.
+    /// The session is lost, so that another one replaces it.
     ends_session: bool,
 }
 
-/// The connections that are not up, and the outage if none is.
+/// The connections that are down, and the outage if all are.
 ///
-/// [`lose`](Self::lose) takes what fails. While it is not [idle](Self::is_idle), [`advance`](Self::advance) is
-/// called when something has come for one of its [dials](Self::dials), and when it [wakes](Self::wakes_at).
+/// [`lose`](Self::lose) takes failures. While it is not [idle](Self::is_idle), call [`advance`](Self::advance) when
+/// there is input for one of its [dials](Self::dials), and when it [wakes](Self::wakes_at).
 #[derive(Debug)]
 pub struct Recovery<D, L, E> {
     /// While there is no session, the first one leads.
     missing: VecDeque<Missing<D>>,
     outage: Option<Outage<E>>,
-    /// Connections of a session that was lost with another one. Targets end them when they find the
-    /// session lost. Ended all at once by us, they would go all at once there, where LIO's kernel
-    /// (Linux 6.1) panics: it walks through a session's connections while others of them go.
+    /// Remaining connections of a session lost with another one. Targets close them when they detect the loss. If we
+    /// reset them all at once, they would end all at once there, where LIO's kernel (Linux 6.1) panics: it walks a
+    /// session's connections while others of them end.
     left: Vec<L>,
     totals: Recoveries,
 }
 
-/// Part of an attempt's time that does not depend on the path, for a target that is starting.
+/// Path-independent part of an attempt's timeout, for a target that is starting.
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// Round trips that an attempt may take: login takes four.
 const ATTEMPT_ROUND_TRIPS: u32 = 20;
 
-/// How long one attempt to come back may take on a path of that round trip.
+/// Timeout of one recovery attempt on a path with that round-trip time.
 #[must_use]
 pub fn attempt_time(round_trip: Duration) -> Duration {
     ATTEMPT + round_trip * ATTEMPT_ROUND_TRIPS
@@ -181,32 +181,32 @@ impl<D, L, E> Recovery<D, L, E> {
         self.missing.is_empty()
     }
 
-    /// What has been recovered.
+    /// Recoveries so far.
     #[must_use]
     pub fn totals(&self) -> Recoveries {
         self.totals
     }
 
-    /// While there is no connection at all, why the last attempt that is over failed.
+    /// While all connections are down, why the last completed attempt failed.
     #[must_use]
     pub fn last_failure(&self) -> Option<&E> {
         self.outage.as_ref()?.last_failure.as_ref()
     }
 
-    /// Leaves missing what is not being connected.
+    /// Stops recovering connections that are not being connected.
     pub fn settle(&mut self) {
         self.missing.retain(|missing| missing.attempt.is_some());
     }
 
-    /// How long there has been no connection at all.
+    /// How long all connections have been down.
     #[must_use]
     pub fn cut_off(&self, now: Instant) -> Duration {
         let outage = self.outage.as_ref();
         outage.map_or(Duration::ZERO, |outage| now.since(outage.since))
     }
 
-    /// Takes in what is lost. The session goes on without a connection where error recovery level 2 allows that; else
-    /// another one takes its place. `lines` are those of its connections.
+    /// Handles a loss. The session continues without a connection where error recovery level 2 allows that; otherwise
+    /// another session replaces it. `lines` are those of its connections.
     pub fn lose(
         &mut self,
         settings: &RecoverySettings,
@@ -240,8 +240,8 @@ impl<D, L, E> Recovery<D, L, E> {
             dialer.abort(lines.remove(place));
         }
         let time2wait = Duration::from_secs(session.parameters().time2wait_s.into());
-        // The least that the standard asks for (RFC 7143 §13.15) is just as long as LIO holds an ended
-        // connection; it then ends the others of the session, which may take it a moment.
+        // The standard's minimum (RFC 7143 §13.15) is exactly as long as LIO holds a closed connection; LIO then ends
+        // the others of the session, which may take a moment.
         let wait = match lines.is_empty() {
             true => time2wait,
             false => time2wait * 3 / 2,
@@ -250,20 +250,20 @@ impl<D, L, E> Recovery<D, L, E> {
         self.give_up_attempts(dialer);
         self.missing = Missing::all(settings, now + wait, now);
         self.left.append(lines);
-        // One that is lost again before it was whole goes on with the same outage.
+        // A session lost again before it was complete continues the same outage.
         let outage = self
             .outage
             .get_or_insert(Outage::new(settings, error, true, now));
         outage.ends_session = true;
     }
 
-    /// Whether the connection that comes next has to lead a session.
+    /// Whether the next connection has to lead a session.
     fn leads(&self) -> bool {
         let outage = self.outage.as_ref();
         outage.is_some_and(|outage| outage.ends_session)
     }
 
-    /// When the next thing is to be done, unless something comes for one of [`Recovery::dials`] first.
+    /// When to act next, unless there is input for one of [`Recovery::dials`] first.
     pub fn wakes_at<X: Dialer<D, L, E>>(&self) -> Instant {
         let each = self.in_turn().map(|missing| match &missing.attempt {
             Some(attempt) => X::wakes_at(&attempt.dial),
@@ -273,7 +273,7 @@ impl<D, L, E> Recovery<D, L, E> {
         each.chain(deadline).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// The attempts that are under way.
+    /// The attempts in progress.
     pub fn dials(&self) -> impl Iterator<Item = &D> {
         let attempts = self
             .in_turn()
@@ -281,17 +281,17 @@ impl<D, L, E> Recovery<D, L, E> {
         attempts.map(|attempt| &attempt.dial)
     }
 
-    /// Those that may be tried now: while there is no session, only the one that is to lead it.
+    /// Connections that may be tried now: while there is no session, only the one to lead it.
     fn in_turn(&self) -> impl Iterator<Item = &Missing<D>> {
         let many = if self.leads() { 1 } else { usize::MAX };
         self.missing.iter().take(many)
     }
 
-    /// Goes on with what can be done at `now`, on a path of that round trip; connections that came up are added to
+    /// Does what is possible at `now`, on a path with that round-trip time; connections that came up are added to
     /// `session` and `lines`.
     ///
     /// # Errors
-    /// [`NotBack`], when the outage has lasted for too long.
+    /// [`NotBack`], when the outage has lasted too long.
     pub fn advance(
         &mut self,
         settings: &RecoverySettings,
@@ -330,11 +330,11 @@ impl<D, L, E> Recovery<D, L, E> {
                     if self.outage.is_some() {
                         session.lose_all(now, dialer.trace());
                         self.end_session(settings, dialer, now);
-                        // Only one may lead: two sessions of one ISID would push each other out.
+                        // Only one may lead: two sessions with the same ISID would replace each other.
                         place = 0;
                     } else {
-                        // The connections that seem to be up have to show it: if they are, this one
-                        // is left out until another session takes the place of theirs.
+                        // The connections that seem to be up have to prove it: if they are, this one is left out until
+                        // another session replaces theirs.
                         self.missing.remove(place);
                         session.ping(now, dialer.trace());
                     }
@@ -346,7 +346,7 @@ impl<D, L, E> Recovery<D, L, E> {
                         outage.last_failure = Some(error);
                     }
                     if leads {
-                        // Another route may be open.
+                        // Another route may work.
                         let due = missing.due;
                         self.missing.rotate_left(1);
                         self.missing[0].due = due;
@@ -361,7 +361,7 @@ impl<D, L, E> Recovery<D, L, E> {
         Ok(())
     }
 
-    /// The session that the missing connections waited for is no more: one leads another.
+    /// The session that the missing connections waited for is lost: one of them leads another.
     fn end_session(
         &mut self,
         settings: &RecoverySettings,
@@ -383,7 +383,7 @@ impl<D, L, E> Recovery<D, L, E> {
         }
     }
 
-    /// There is a connection again, and if it `leads`, the others may join its session at once.
+    /// A connection is up again, and if it `leads`, the others may join its session at once.
     fn end_outage(&mut self, leads: bool, session: &Session, now: Instant) {
         if let Some(outage) = self.outage.take() {
             self.totals.lost += now.since(outage.since);
@@ -399,7 +399,7 @@ impl<D, L, E> Recovery<D, L, E> {
     }
 }
 
-/// As the dialer says it.
+/// As the dialer decides.
 fn denies_the_session<D, L, E, X: Dialer<D, L, E>>(_: &X, error: &E) -> bool {
     X::denies_the_session(error)
 }
@@ -434,7 +434,7 @@ impl<D> Missing<D> {
         }
     }
 
-    /// Goes on with the attempt, or begins one when it is due; gives the connection when it is part of the session.
+    /// Continues the attempt, or starts one when due; returns the connection once it is part of the session.
     fn advance<L, E>(
         &mut self,
         settings: &RecoverySettings,
@@ -448,7 +448,7 @@ impl<D> Missing<D> {
         let dial = match self.attempt.take() {
             Some(begun) if begun.leads == leads => begun.dial,
             begun => {
-                // One that began when there was another session, or none, is of no use any more.
+                // An attempt that started with another session, or with none, is useless now.
                 if let Some(begun) = begun {
                     dialer.give_up(begun.dial);
                 }

@@ -1,13 +1,11 @@
-//! Session recovery (RFC 7143 §7.1.4.4, §7.1.5): all connections are gone, and what was under way
-//! is done in a session that takes the lost one's place.
+//! Session recovery (RFC 7143 §7.1.4.4, §7.1.5): all connections are lost, and outstanding commands are resent in a
+//! session that replaces the lost one.
 //!
-//! Its leading login bears the ISID of the lost session and TSIH 0, so that the target ends what
-//! may be left of that one before it answers (§6.3.5): nothing of it is carried out after what is
-//! resent.
+//! Its leading login has the ISID of the lost session and TSIH 0, so that the target ends the remains of that session
+//! before it answers (§6.3.5): none of its commands is executed after resent ones.
 //!
-//! Tasks keep their order: those that had a CmdSN, in its order, then those that had none. So a
-//! flush stays behind the writes that it was behind, and a write before the writes of the same
-//! blocks that were asked for later.
+//! Tasks keep their order: those that had a CmdSN, in its order, then the others. So a flush stays behind the writes
+//! before it, and a write before later writes of the same blocks.
 
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
 
@@ -37,9 +35,9 @@ pub(super) fn is_repeatable(cdb: &[u8; 16]) -> bool {
 }
 
 impl Session {
-    /// All connections are lost, or one is at an error recovery level below 2: outstanding tasks
-    /// wait for [`Session::reinstate`], and new commands may still be submitted behind them.
-    /// Commands that are not safe to repeat complete with [`TaskError::Unsure`].
+    /// All connections are lost, or one at an error recovery level below 2: outstanding tasks wait for
+    /// [`Session::reinstate`], and new commands may be submitted behind them. Commands that are not safe to repeat
+    /// complete with [`TaskError::Unsure`].
     pub fn lose_all(&mut self, now: Instant, trace: &mut Recorder) {
         for connection in self.connections.drain(..) {
             let link = &connection.link;
@@ -63,8 +61,8 @@ impl Session {
         Handshake::reinstate(login, cid)
     }
 
-    /// Continues as `lead`, the session of [`Session::reinstating`], over its connection; commands may have been carried
-    /// out in it meanwhile. Outstanding tasks are resent.
+    /// Continues as `lead`, the session of [`Session::reinstating`], over its connection; it may have executed commands
+    /// meanwhile. Outstanding tasks are resent.
     ///
     /// # Errors
     /// [`AdmitError`], if this session still has connections, or `lead` has tasks or no connection.
@@ -79,7 +77,7 @@ impl Session {
         }
         let connection = lead.connections.pop().ok_or(AdmitError::NotLoggedIn)?;
         let core = &mut self.core;
-        // In the records an I/O belongs to one session: it leaves the lost one and enters this.
+        // In the records an I/O belongs to one session: it leaves the lost one and enters this one.
         let tags = core.tasks.tags();
         for layer in [Layer::Queue, Layer::Scsi, Layer::App] {
             core.cross(&tags, layer, Direction::Leave, now, trace);
@@ -109,12 +107,11 @@ impl Core {
         }
     }
 
-    /// Requests other than commands end with the session that they were for.
+    /// Requests other than commands end with their session.
     fn drop_requests(&mut self, now: Instant, trace: &mut Recorder) {
         for (tag, request) in self.requests.take_all() {
             match request {
-                // The session that takes the place of this one begins with no tasks: whatever was
-                // to be ended is.
+                // The replacement session begins with no tasks: whatever was to be ended has ended.
                 Request::Manage { .. } => {
                     self.end_managed(request, now, trace);
                     self.events.push_back(Event::Managed {
@@ -134,7 +131,7 @@ impl Core {
         }
     }
 
-    /// Puts all tasks that have a CmdSN before those that have none, in their order.
+    /// Requeues all tasks with a CmdSN in order, before those without one.
     fn requeue_all(&mut self, now: Instant, trace: &mut Recorder) {
         let mut sent: Vec<(u32, TaskTag)> = Vec::new();
         for tag in self.tasks.tags() {
@@ -150,8 +147,7 @@ impl Core {
         }
     }
 
-    /// Puts a task whose outcome is unknown back to the front of the queue, or ends it if it cannot be
-    /// sent twice.
+    /// Requeues a task of unknown outcome at the front, or completes it if it cannot be repeated.
     pub(super) fn requeue(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         let task = self.tasks.get_mut(tag);
         if task.is_some_and(|task| is_repeatable(&task.cdb)) {
@@ -162,7 +158,7 @@ impl Core {
         }
     }
 
-    /// Makes a task as if it had never been sent; it is on no queue then.
+    /// Resets a task to its state before it was sent; it is on no queue then.
     pub(super) fn take_back(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
@@ -177,7 +173,7 @@ impl Core {
         task.answered = false;
     }
 
-    /// Ends the tasks that a management function has ended (RFC 7143 §11.6.1).
+    /// Completes the tasks that a management function has ended (RFC 7143 §11.6.1).
     pub(super) fn end_managed(&mut self, request: Request, now: Instant, trace: &mut Recorder) {
         let Request::Manage {
             function,

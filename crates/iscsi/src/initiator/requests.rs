@@ -1,11 +1,11 @@
-//! Requests other than SCSI commands that wait for their answers.
+//! Outstanding requests other than SCSI commands.
 
 use wansan_trace::{ConnectionId, TaskTag};
 
 use crate::sequence::Sn;
 use crate::wire::{Lun, TaskManagementFunction};
 
-/// A request other than a SCSI command that waits for its answer.
+/// An outstanding request other than a SCSI command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     Manage {
@@ -16,24 +16,24 @@ pub(super) enum Request {
     },
     Ping,
     Logout,
-    /// The connection is to be closed, as the target wants.
+    /// Close the connection, at the target's request.
     Leave,
-    /// The connection `cid` is lost and to be removed for recovery, which was asked for on `on`.
+    /// Remove the lost connection `cid` for recovery; requested on `on`.
     Remove {
         cid: ConnectionId,
         on: ConnectionId,
     },
-    /// A task of a lost connection is to move to `on`.
+    /// Reassign a task of a lost connection to `on`.
     Reassign {
         referenced: TaskTag,
         on: ConnectionId,
     },
 }
 
-/// Requests of the caller that may wait at once; more are refused.
+/// Most outstanding requests of the caller; more are rejected.
 const MAX_REQUESTS: usize = 16;
 
-/// The requests under way; each is answered once, by its tag.
+/// Outstanding requests; each is answered once, by its tag.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     waiting: Vec<(TaskTag, Request)>,
@@ -44,7 +44,7 @@ impl Requests {
         self.waiting.is_empty()
     }
 
-    /// Whether the caller may ask for another.
+    /// Whether the caller may send another.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < MAX_REQUESTS
     }
@@ -53,19 +53,19 @@ impl Requests {
         self.waiting.push((tag, request));
     }
 
-    /// The request with `tag` is answered.
+    /// Removes the answered request with `tag`.
     pub(super) fn take(&mut self, tag: TaskTag) -> Option<Request> {
         let mut waiting = self.waiting.iter();
         let place = waiting.position(|(waiting, _)| *waiting == tag)?;
         Some(self.waiting.swap_remove(place).1)
     }
 
-    /// Takes all of them, as their session is lost.
+    /// Removes all of them, because their session is lost.
     pub(super) fn take_all(&mut self) -> Vec<(TaskTag, Request)> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether an ABORT TASK of that task is under way.
+    /// Whether an ABORT TASK of that task is outstanding.
     pub(super) fn abort(&self, tag: TaskTag) -> bool {
         let aborts = |request: &Request| {
             matches!(
@@ -80,7 +80,7 @@ impl Requests {
         self.waiting.iter().any(|(_, request)| aborts(request))
     }
 
-    /// The tasks that TASK REASSIGN is under way for, and on which connection.
+    /// The tasks with an outstanding TASK REASSIGN, and its connection.
     pub(super) fn reassigned(&self) -> impl Iterator<Item = (TaskTag, ConnectionId)> {
         let requests = self.waiting.iter();
         requests.filter_map(|(_, request)| match request {
@@ -89,8 +89,8 @@ impl Requests {
         })
     }
 
-    /// Forgets what recovery has asked for on a connection that is lost: whoever takes over asks
-    /// again. What another connection has asked for, it gets.
+    /// Forgets recovery requests sent on a lost connection: the one that takes over repeats them. Requests of other
+    /// connections stay.
     pub(super) fn lose(&mut self, lost: ConnectionId) {
         self.waiting.retain(|(_, request)| match request {
             Request::Remove { on, .. } | Request::Reassign { on, .. } => *on != lost,

@@ -1,4 +1,4 @@
-//! Answers that ask to try again, which the caller need not see.
+//! Responses that ask for a retry, hidden from the caller.
 
 use std::time::Duration;
 
@@ -9,24 +9,23 @@ use super::task::Answer;
 use crate::scsi::{Sense, SenseKey, opcode};
 use crate::wire::ScsiStatus;
 
-/// Times that one command is tried again at most.
+/// Most retries of a command.
 const MAX_RETRIES: u8 = 20;
-/// The wait before a busy unit is asked again for the first time; it doubles each time.
+/// The wait before the first retry at a busy unit; doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(2);
 /// The longest such wait. All waits together are about half a minute.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// ASC of POWER ON, RESET, OR BUS DEVICE RESET OCCURRED and of I_T NEXUS LOSS OCCURRED (SPC-4
-/// Annex D): what a unit says of a session that took another's place.
+/// ASC of POWER ON, RESET, OR BUS DEVICE RESET OCCURRED and of I_T NEXUS LOSS OCCURRED (SPC-4 Annex D): what a unit
+/// reports to a replacement session.
 const ASC_RESET_OR_NEXUS_LOSS: u8 = 0x29;
-/// Commands that a unit answers without reporting what is pending.
+/// Commands that a unit executes without reporting a pending unit attention.
 const BEFORE_ATTENTIONS: [u8; 3] = [opcode::INQUIRY, opcode::REPORT_LUNS, opcode::REQUEST_SENSE];
-/// PROTOCOL SERVICE CRC ERROR (SPC-4 Annex D, RFC 7143 §11.4.7.2): the target gave up a command
-/// whose data came broken.
+/// PROTOCOL SERVICE CRC ERROR (SPC-4 Annex D, RFC 7143 §11.4.7.2): the target terminated a command with corrupted data.
 const CRC_ERROR: (u8, u8) = (0x47, 0x05);
 
 impl Core {
-    /// The unit has carried the command out: of the session's past it has nothing more to say. Commands that go ahead of
+    /// The unit has executed the command: it has nothing more to report about the earlier session. Commands that bypass
     /// unit attentions (SAM-5 5.14.1) do not show that.
     pub(super) fn has_answered(&mut self, tag: TaskTag) {
         let Some(announced) = &mut self.announced else {
@@ -39,7 +38,7 @@ impl Core {
         }
     }
 
-    /// Whether the answer asks for another try of the command; if so, the command is on its way.
+    /// Whether the response asks for a retry; if so, the command has been requeued.
     pub(super) fn tries_again(
         &mut self,
         tag: TaskTag,
@@ -47,8 +46,8 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> bool {
-        // An ABORT TASK under way is about this try: its answer would end the next one, too, which the
-        // target may yet execute.
+        // An outstanding ABORT TASK is for this try: its answer would end the retry, too, which the target may still
+        // execute.
         if self.requests.abort(tag) {
             return false;
         }
@@ -56,13 +55,13 @@ impl Core {
             return false;
         };
         let wait = match answer.status {
-            // SAM-5 5.3.1: the unit will take the command later.
+            // SAM-5 5.3.1: the unit will accept the command later.
             ScsiStatus::Busy | ScsiStatus::TaskSetFull => {
                 LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(u32::from(task.retries).min(16)))
             }
             ScsiStatus::CheckCondition => match what(&answer.sense) {
                 Some(What::CrcError) => Duration::ZERO,
-                // Each unit says once of a session that it has taken another's place. Later it means what it says.
+                // Each unit reports the replacement of a session once. Later unit attentions are genuine.
                 Some(What::Nexus) => {
                     let announced = self.announced.as_mut();
                     match announced.is_some_and(|units| units.insert(task.lun)) {
@@ -88,11 +87,11 @@ impl Core {
     }
 }
 
-/// What a CHECK CONDITION may say that is not about the command itself.
+/// A CHECK CONDITION that is not about the command itself.
 enum What {
-    /// The unit was reset, or this is another session than before.
+    /// The unit was reset, or the session is another one than before.
     Nexus,
-    /// The command's data was broken on the way.
+    /// The command's data was corrupted in transit.
     CrcError,
 }
 

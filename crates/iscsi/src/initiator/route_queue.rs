@@ -1,5 +1,4 @@
-//! The commands for one unit that is reached in several sessions, one over each route: which session has each, and what
-//! has come of it.
+//! The commands for one unit that is reached in several sessions, one per route: the session of each, and its outcome.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -13,13 +12,13 @@ use super::task::{Command, Completion, TaskError, Transfer};
 use crate::scsi::{Effect, Sense, extent, is_about_access_state, is_about_reservations, opcode};
 use crate::wire::ScsiStatus;
 
-/// Commands until they are done, above the sessions of several routes. Sans-I/O: the driver gives the commands of
-/// [`RouteQueue::poll`] to sessions, and their completions to [`RouteQueue::answered`].
+/// Outstanding commands, above the sessions of several routes. Sans-I/O: the driver submits the commands of
+/// [`RouteQueue::poll`] to sessions, and passes their completions to [`RouteQueue::answered`].
 #[derive(Debug)]
 pub struct RouteQueue {
     queue: Multipath,
     held: BTreeMap<RequestId, Held>,
-    /// Those of a lost session that must not be sent twice.
+    /// Commands of a lost session that must not be repeated.
     unsure: Vec<RequestId>,
     done: VecDeque<(SessionId, Completion)>,
     most: usize,
@@ -28,33 +27,33 @@ pub struct RouteQueue {
     is_refused: bool,
 }
 
-/// How often a command is given to each route again, on average, that has registered and refuses it as if it had not.
+/// How often, on average, a command is sent again on each registered route that rejects it as unregistered.
 const REFUSALS: usize = 3;
 
-/// Why commands for the unit cannot be carried out in a session any more, though it is up.
+/// Why a session cannot execute commands for the unit any more, though it is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied {
-    /// The state of its target port group has changed, or does not let them be.
+    /// The state of its target port group has changed, or does not allow access.
     PortGroup,
-    /// Its registration, or the reservation, was taken away.
+    /// Its registration, or the reservation, was removed.
     Registration,
 }
 
-/// A command that is not done.
+/// An outstanding command.
 #[derive(Debug)]
 struct Held {
-    /// Without its data while a session has that.
+    /// Without its data while a session has them.
     command: Command,
     /// Since when it has waited for a session.
     since: Instant,
-    /// Of one that goes to several sessions, how it failed in one.
+    /// For a command sent in several sessions, its failure in one.
     failed: Option<(SessionId, Completion)>,
-    /// How often it was answered with RESERVATION CONFLICT.
+    /// Number of RESERVATION CONFLICT responses.
     refusals: usize,
 }
 
 impl RouteQueue {
-    /// For at most so many commands, over so many routes.
+    /// For at most `most` commands, over `routes` routes.
     #[must_use]
     pub fn new(most: usize, routes: usize) -> RouteQueue {
         RouteQueue {
@@ -69,22 +68,23 @@ impl RouteQueue {
         }
     }
 
-    /// From now on the unit is reserved, and all sessions are registered: one that is answered otherwise is of no use.
+    /// From now on the unit is reserved, and all sessions are registered: a session that gets other responses is
+    /// unusable.
     pub fn reserve(&mut self) {
         self.is_reserved = true;
     }
 
-    /// Whether sessions are registered, and are refused all the same: then RESERVATION CONFLICT is an answer as any other,
-    /// until a write is done.
+    /// Whether sessions are registered, but rejected all the same: then RESERVATION CONFLICT is an ordinary response,
+    /// until a write succeeds.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// Takes a command. Its CDB and data tell which blocks it is about: it must be one for the unit, or for none.
+    /// Queues a command. Its blocks are derived from its CDB and data: it must address the unit, or none.
     ///
     /// # Errors
-    /// [`Full`] returns it.
+    /// [`Full`] returns the command.
     pub fn submit(&mut self, command: Command, now: Instant) -> Result<(), Full> {
         if self.queue.open() >= self.most {
             return Err(Full(command));
@@ -101,7 +101,7 @@ impl RouteQueue {
             Effect::Flush => Kind::Flush,
             Effect::None => Kind::Other,
         };
-        // These may be about many blocks, and take their time for each.
+        // These may concern many blocks, and take time for each.
         let bytes = match command.cdb[0] {
             opcode::UNMAP | opcode::WRITE_SAME_10 | opcode::WRITE_SAME_16 => 0,
             _ => bytes,
@@ -121,8 +121,7 @@ impl RouteQueue {
         Ok(())
     }
 
-    /// The next command to be given to a session, the place of its route, and since when it has waited for one. Its user
-    /// is its number here.
+    /// The next command to send, the index of its route, and since when it has waited. Its user is its number here.
     pub fn poll(&mut self, now: Instant) -> Option<(usize, Command, Instant)> {
         loop {
             let (place, id) = self.queue.poll(now)?;
@@ -137,10 +136,10 @@ impl RouteQueue {
         }
     }
 
-    /// What a session has made of a command.
+    /// Takes a session's completion of a command.
     ///
     /// # Errors
-    /// [`Denied`] when it has not carried it out, and will not carry out others: the session is to be left.
+    /// [`Denied`] when the session has not executed it, and will not execute others: leave the session.
     pub fn answered(
         &mut self,
         (place, session): (usize, SessionId),
@@ -185,29 +184,29 @@ impl RouteQueue {
         self.done.push_back((session, Completion { user, ..done }));
     }
 
-    /// The next that is done, and the session that did it.
+    /// The next completion, and its session.
     pub fn poll_done(&mut self) -> Option<(SessionId, Completion)> {
         self.done.pop_front()
     }
 
-    /// Whether there is none that is not done.
+    /// Whether no command is outstanding.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.open() == 0
     }
 
-    /// Whether any is done.
+    /// Whether there are completions.
     #[must_use]
     pub fn has_done(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// A route is there, to be taken as long as none of a lower rank is.
+    /// A route is up; it is not used while a route of a lower rank is.
     pub fn up(&mut self, place: usize, rank: u8) {
         self.queue.up(place, rank);
     }
 
-    /// The session over a route is lost, and has given back what it had.
+    /// The session over a route is lost, and has returned its commands.
     pub fn lost(&mut self, place: usize, session: SessionId) {
         self.queue.lost(place);
         for id in mem::take(&mut self.unsure) {
@@ -216,7 +215,7 @@ impl RouteQueue {
         }
     }
 
-    /// Whether a lost session may still carry out writes.
+    /// Whether the target may still execute writes of a lost session.
     #[must_use]
     pub fn lingers(&self, place: usize) -> bool {
         self.queue.lingers(place)
@@ -227,7 +226,7 @@ impl RouteQueue {
         self.queue.fenced(place);
     }
 
-    /// Gives all commands up; `session` is the one that was lost last.
+    /// Fails all commands; `session` is the one that was lost last.
     pub fn give_up(&mut self, session: SessionId) {
         for id in self.queue.give_up() {
             self.fail(id, session, TaskError::SessionEnded);
@@ -254,7 +253,7 @@ fn is_answered(done: &Completion, status: ScsiStatus) -> bool {
 }
 
 impl Denied {
-    /// Why the target did not carry out a command, if others will be answered like that, too.
+    /// Why the target did not execute a command, if others will fail the same way.
     fn of(done: &Completion, is_reserved: bool) -> Option<Denied> {
         let answer = done.outcome.as_ref().ok()?;
         match answer.status {
@@ -267,7 +266,7 @@ impl Denied {
         }
     }
 
-    /// What sense data say of it; a registration only matters where the unit is reserved.
+    /// The meaning of sense data; a registration only matters where the unit is reserved.
     #[must_use]
     pub fn by(sense: &Sense) -> Option<Denied> {
         match is_about_access_state(sense) {
@@ -317,7 +316,7 @@ mod tests {
         }
     }
 
-    /// What says that a registration is gone.
+    /// Responses that report a lost registration.
     fn refusals() -> Vec<(ScsiStatus, Vec<u8>)> {
         let attention = |additional| Sense {
             key: SenseKey::UnitAttention,
@@ -375,7 +374,7 @@ mod tests {
             };
             queue.submit(command, NOW).expect("there is room");
         };
-        // Each session that refuses it registers again.
+        // Each session that rejects it registers again.
         let rounds = |queue: &mut RouteQueue, status| {
             let mut rounds = 0;
             loop {

@@ -1,48 +1,47 @@
-//! How commands are distributed over the connections of a session.
+//! Distribution of commands over the connections of a session.
 
 use serde::{Deserialize, Serialize};
 
-/// Which connection takes the next command. CmdSN is given in the order of the session's queue
-/// whatever is chosen, and a command's data and status stay on its connection (RFC 7143
-/// §4.2.2.1, §4.2.5.1).
+/// Which connection takes the next command. CmdSNs are assigned in the order of the session's queue under every
+/// schedule, and a command's data and status stay on its connection (RFC 7143 §4.2.2.1, §4.2.5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// Round-robin. If the next connection's send buffer is full, the others wait too.
     RoundRobin,
-    /// The connection with the fewest outstanding commands: a slow one gets fewer, so that it does
-    /// not fill the shared command window. Ties are broken round-robin. This is the default, as it
-    /// is round-robin on equal paths and better on unequal ones.
+    /// The connection with the fewest outstanding commands: a slow one gets fewer, so that it does not fill the shared
+    /// command window. Ties are broken round-robin. The default: it equals round-robin on equal paths and is better on
+    /// unequal ones.
     #[default]
     LeastInFlight,
     /// The connection with the least outstanding data, for I/Os of unequal length. Ties are broken
     /// round-robin.
     LeastBytes,
-    /// The connection on which the command is expected to be done first, by what those before it have taken
-    /// ([`wansan_multipath::Lane`]): for routes of unequal rate and delay. By how much a write delays others counts, too.
-    /// Ties are broken by commands under way. If its send buffer is full, the others wait too: a command elsewhere would
-    /// be done later.
+    /// The connection on which the command is expected to complete first, judged by earlier commands
+    /// ([`wansan_multipath::Lane`]): for routes of unequal rate and delay. The delay that a write adds to others
+    /// counts, too. Ties are broken by outstanding commands. If its send buffer is full, the others wait too: a command
+    /// elsewhere would complete later.
     Earliest,
 }
 
 /// The state of a connection that a schedule decides by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
-    /// Whether it takes commands at all: it is not about to be closed.
+    /// Whether it takes commands at all: it is not about to close.
     pub(super) stays: bool,
     /// Whether it can take a command now.
     pub(super) has_room: bool,
-    /// Commands under way on it.
+    /// Outstanding commands on it.
     pub(super) commands: u64,
-    /// Data under way on it, in bytes.
+    /// Outstanding data on it, in bytes.
     pub(super) bytes: u64,
-    /// What the command is expected to take on it, and to delay others, in ns.
+    /// Expected duration of the command on it, plus the delay added to others, in ns.
     pub(super) costs_ns: f64,
 }
 
 impl Schedule {
-    /// The place in `loads` of the connection that takes the next command, or `None` if it has to
-    /// wait. `turn` is the place that is next in turn.
+    /// The index in `loads` of the connection that takes the next command, or `None` if it has to wait. `turn` is the
+    /// next index in turn.
     pub(super) fn choose(self, turn: usize, loads: &[Load]) -> Option<usize> {
         let places = (0..loads.len()).map(|step| (turn + step) % loads.len());
         let mut in_turn = places.map(|place| (place, loads[place]));
@@ -99,7 +98,7 @@ mod tests {
     fn the_earliest_is_waited_for() {
         let loads = [load(true, 3, 9), load(false, 1, 5), load(true, 2, 9)];
         assert_eq!(Schedule::Earliest.choose(0, &loads), None);
-        // One that is about to be closed is not.
+        // One that is about to close is not.
         let leaves = Load {
             stays: false,
             ..load(false, 0, 0)

@@ -23,25 +23,25 @@ use crate::text::exchange::Requester;
 use crate::text::send_targets::TargetRecord;
 use crate::wire::{Lun, TaskManagementFunction, TaskManagementResult};
 
-/// How often a connection is asked at most how long it takes by itself.
+/// The minimum interval of pings that measure a connection's own round-trip time.
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
-/// The same of connections that are idle while others are not.
+/// The same for connections that are idle while others are not.
 const IDLE_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// An event other than a completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The target answered a task management function. Tasks that it ended have completions with
-    /// [`TaskError::Aborted`] before this.
+    /// The target answered a task management function. Tasks that it ended have completions with [`TaskError::Aborted`]
+    /// before this.
     Managed {
-        /// The tag that [`Session::manage`] gave.
+        /// The tag returned by [`Session::manage`].
         request: TaskTag,
         /// The target's answer.
         result: TaskManagementResult,
     },
     /// The target answered the NOP-Out of [`Session::ping`].
     Pong {
-        /// The tag that [`Session::ping`] gave.
+        /// The tag returned by [`Session::ping`].
         request: TaskTag,
     },
     /// The answer to [`Session::send_targets`]; also empty if the target rejects the request.
@@ -59,14 +59,12 @@ pub struct Full(pub Command);
 ///
 /// After each event the driver calls, in this order:
 ///
-/// 1. bytes from a socket go in: [`Connection::space`], [`Connection::filled`], then
-///    [`Session::receive`];
-/// 2. completions and events come out: [`Session::poll_completion`], [`Session::poll_event`],
-///    until both say `None`;
-/// 3. new commands go in: [`Session::submit`];
-/// 4. [`Session::pump`] encodes what may be sent now;
-/// 5. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
-///    4 and 5 repeat while the socket takes bytes.
+/// 1. input from a socket: [`Connection::space`], [`Connection::filled`], then [`Session::receive`];
+/// 2. completions and events: [`Session::poll_completion`], [`Session::poll_event`], until both return `None`;
+/// 3. new commands: [`Session::submit`];
+/// 4. [`Session::pump`] encodes pending PDUs;
+/// 5. output to the socket: [`Connection::pending`], then [`Connection::sent`] with the number of bytes accepted; 4 and
+///    5 repeat while the socket accepts bytes.
 ///
 /// The session never sends a command beyond MaxCmdSN, and solicited Data-Out goes before new
 /// commands.
@@ -77,7 +75,7 @@ pub struct Session {
     dealer: Dealer,
 }
 
-/// What a login leaves a session to begin with.
+/// State that login passes to a session.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     pub(super) id: SessionId,
@@ -87,9 +85,8 @@ pub(super) struct Begun {
     pub(super) window: CommandWindow,
 }
 
-/// The session apart from its connections, so that a PDU in a connection's buffer can be handled
-/// while it is borrowed. Each owner among its fields keeps its own invariants; what an event means
-/// for several of them is decided here.
+/// The session without its connections, so that a PDU in a connection's buffer can be handled while it is borrowed.
+/// Each owner among its fields keeps its own invariants; effects of an event on several of them are decided here.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) id: SessionId,
@@ -100,22 +97,22 @@ pub(super) struct Core {
     pub(super) window: CommandWindow,
     pub(super) tasks: TaskTable,
     pub(super) queue: TaskQueue,
-    /// The writes under way, by their blocks.
+    /// The outstanding writes, by their blocks.
     pub(super) overlaps: Overlaps,
     pub(super) carriage: Carriage,
     pub(super) lost: LostConnections,
     pub(super) requests: Requests,
-    /// The question in text that waits for its answer.
+    /// The outstanding Text Request.
     pub(super) asking: Option<(TaskTag, Requester)>,
     pub(super) completions: VecDeque<Completion>,
     pub(super) events: VecDeque<Event>,
-    /// Since another session took the place of the first: the units that have said so, or carried something out.
+    /// Since a replacement session took over: the units that have reported it, or executed a command.
     pub(super) announced: Option<BTreeSet<Lun>>,
 }
 
 impl Session {
-    /// A session that begins with a connection that has just logged in. It holds at most `tasks`
-    /// tasks, queued and under way.
+    /// A session that begins with a connection that has just logged in. It holds at most `tasks` tasks, queued and
+    /// outstanding.
     pub(super) fn new(begun: Begun, first: Connection, tasks: usize) -> Self {
         let mut core = Core {
             id: begun.id,
@@ -148,8 +145,8 @@ impl Session {
         self.core.id
     }
 
-    /// The portal group that the session is with, if the target told: with the same ISID, a session with another group
-    /// is another session (RFC 7143 §4.4.3, §13.9).
+    /// The session's portal group, if the target declared it: with the same ISID, a session with another group is
+    /// another session (RFC 7143 §4.4.3, §13.9).
     #[must_use]
     pub fn portal_group_tag(&self) -> Option<u16> {
         self.core.portal_group_tag
@@ -161,20 +158,21 @@ impl Session {
         &self.core.parameters
     }
 
-    /// Distributes commands by `schedule` from now on. To be called before further connections are admitted.
+    /// Sets the schedule. Call it before further connections are admitted.
     pub fn set_schedule(&mut self, schedule: Schedule) {
         self.dealer.set_policy(schedule);
         self.core.carriage.learn_for(schedule);
     }
 
-    /// Whether [`Session::acknowledged`] is to be called for each connection before each [`Session::pump`], as the
-    /// schedule chooses by it.
+    /// Whether the schedule needs a call of [`Session::acknowledged`] for each connection before each
+    /// [`Session::pump`].
     #[must_use]
     pub fn needs_acknowledged(&self) -> bool {
         self.core.carriage.is_learning()
     }
 
-    /// The target's TCP has acknowledged so many bytes of the connection at `place` since that began, login included.
+    /// The target's TCP has acknowledged `bytes` bytes of the connection at `place` since the TCP connection began,
+    /// login included.
     pub fn acknowledged(&mut self, place: usize, bytes: u64, now: Instant) {
         if let Some(connection) = self.connections.get(place) {
             let id = connection.link.id;
@@ -190,7 +188,7 @@ impl Session {
         Handshake::join(login, cid, &self.core)
     }
 
-    /// Adds a connection of [`Session::join`] that has logged in, at the last place.
+    /// Adds a logged-in connection of [`Session::join`], at the last index.
     ///
     /// # Errors
     /// [`AdmitError`], if it has not logged in, belongs to another session, or its CID is in use.
@@ -219,8 +217,7 @@ impl Session {
         self.connections.get(place).map(Connection::parameters)
     }
 
-    /// The session's connections; a connection's place is what other calls take. There are none
-    /// after [`Session::lose_all`].
+    /// The session's connections; other calls take their index as `place`. Empty after [`Session::lose_all`].
     pub fn connections(&mut self) -> &mut [Connection] {
         &mut self.connections
     }
@@ -301,15 +298,15 @@ impl Session {
         }
     }
 
-    /// Encodes what may be sent now: Data-Out first, then commands inside the window, as far as the
-    /// connections' bounded send buffers have room.
+    /// Encodes pending PDUs: Data-Out first, then commands inside the window, as far as the connections' bounded send
+    /// buffers have room.
     pub fn pump(&mut self, now: Instant, trace: &mut Recorder) {
         if !self.core.lost.is_empty() {
             self.pass_on(now, trace);
         }
         self.core.queue.wake(now);
-        // The target has set buffers aside for data that it has asked for, and its window slots
-        // come back only when those tasks end: Data-Out goes before new commands.
+        // The target has reserved buffers for the data that it requested, and window slots are freed only when those
+        // tasks complete: Data-Out goes before new commands.
         for connection in &mut self.connections {
             self.core.send_owed(&mut connection.link, now, trace);
             self.core.leave(&mut connection.link, now, trace);
@@ -356,11 +353,11 @@ impl Session {
         }
     }
 
-    /// Checks for silent connections: pings those that owe an answer and have been silent for some
-    /// round trips. Returns when to call it again.
+    /// Checks for silent connections: pings those that owe an answer and have been silent for some round trips. Returns
+    /// when to call it again.
     ///
     /// # Errors
-    /// The place of a connection that has been silent for too long and is lost.
+    /// The index of a connection that has been silent for too long and is lost.
     pub fn keep_alive(&mut self, now: Instant, trace: &mut Recorder) -> Result<Instant, usize> {
         let mut next = Instant::FAR_FUTURE;
         for (place, connection) in self.connections.iter_mut().enumerate() {
@@ -378,15 +375,15 @@ impl Session {
         Ok(next)
     }
 
-    /// Sends a NOP-Out on each connection. Once [`Session::is_asking`] is false, the target has
-    /// received all that was sent before, as each connection keeps its PDUs in order.
+    /// Sends a NOP-Out on each connection. Once [`Session::is_asking`] is false, the target has received everything
+    /// sent before, because each connection keeps its PDUs in order.
     pub fn ask_each(&mut self, now: Instant, trace: &mut Recorder) {
         for connection in &mut self.connections {
             self.core.ask(&mut connection.link, now, trace);
         }
     }
 
-    /// Whether a NOP-Out has not been answered.
+    /// Whether a NOP-Out is unanswered.
     #[must_use]
     pub fn is_asking(&self) -> bool {
         let mut links = self.connections.iter().map(|connection| &connection.link);
@@ -482,14 +479,14 @@ impl Session {
 }
 
 impl Core {
-    /// Sends a ping on the connection, whose answer is awaited there.
+    /// Sends a ping on the connection, and expects its answer there.
     fn ask(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let tag = self.tasks.spare_tag();
         link.liveness.asked(tag, now);
         self.send_request(link, tag, Request::Ping, now, trace);
     }
 
-    /// Pings a connection from time to time, to measure its own round-trip time: one that is idle less often.
+    /// Pings a connection at intervals, to measure its own round-trip time; an idle one less often.
     fn probe(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let interval = match self.carriage.of(link.id).in_flight.count() {
             0 => IDLE_PROBE_INTERVAL,
@@ -502,7 +499,7 @@ impl Core {
         }
     }
 
-    /// Goes on as the session that `lead` has begun.
+    /// Continues as the session that `lead` has begun.
     pub(super) fn take_place_of(&mut self, lead: &Core) {
         self.id = lead.id;
         self.tsih = lead.tsih;
@@ -511,8 +508,7 @@ impl Core {
         self.window = lead.window;
     }
 
-    /// The connection that a request has to go to, if it is not all the same: ABORT TASK follows
-    /// its task (RFC 7143 §11.5.1).
+    /// The connection that a request must use, if it matters: ABORT TASK follows its task (RFC 7143 §11.5.1).
     fn connection_of(&mut self, request: Request) -> Option<ConnectionId> {
         let Request::Manage { referenced, .. } = request else {
             return None;

@@ -1,5 +1,5 @@
-//! Recovery inside a connection: PDUs that were lost to a digest error are asked for again
-//! (error recovery level 1; RFC 7143 §7.1.4.2, §7.8, §7.9, §11.16).
+//! Recovery within a connection: PDUs lost to a digest error are requested again (error recovery level 1; RFC 7143
+//! §7.1.4.2, §7.8, §7.9, §11.16).
 
 use wansan_trace::{Instant, Recorder, TaskTag};
 
@@ -13,17 +13,17 @@ use crate::wire::{
     SnackKind,
 };
 
-/// Numbers that may be missing of one task or one connection at once.
+/// Most missing numbers of one task or one connection.
 const MAX_MISSING: usize = 4096;
-/// SNACKs that may wait to be sent on one connection.
+/// Most SNACKs queued on one connection.
 const MAX_SNACKS: usize = 1024;
 
-/// Which numbers of a sequence have come: all before `expected`, but for those that are missing.
+/// The numbers of a sequence that were received: all before `expected`, except the missing ones.
 #[derive(Debug, Default)]
 pub(super) struct Came {
-    /// The number after the highest that has come or is known to be lost.
+    /// The number after the highest that was received or is known to be lost.
     pub(super) expected: u32,
-    /// Those before it that have not come, rising.
+    /// Missing numbers before it, ascending.
     missing: Vec<u32>,
 }
 
@@ -40,12 +40,12 @@ impl Came {
         self.missing.is_empty()
     }
 
-    /// The lowest number that has not come: all before it have.
+    /// The lowest missing number: all before it were received.
     pub(super) fn first_missing(&self) -> u32 {
         self.missing.first().copied().unwrap_or(self.expected)
     }
 
-    /// `number` has come: whether for the first time.
+    /// `number` was received; returns whether for the first time.
     pub(super) fn take(&mut self, number: u32) -> bool {
         if number == self.expected {
             self.expected = self.expected.wrapping_add(1);
@@ -55,13 +55,13 @@ impl Came {
         place.map(|place| self.missing.remove(place)).is_some()
     }
 
-    /// It turns out that all numbers before `end` were sent: gives those that are newly missing,
-    /// as their first and how many; `None` when there are too many of them.
+    /// All numbers before `end` are known to have been sent: returns the newly missing ones, as the first and their
+    /// count; `None` when there are too many.
     pub(super) fn sent_up_to(&mut self, end: u32) -> Option<(u32, u32)> {
         let first = self.expected;
         let count = end.wrapping_sub(first);
         if count >= 1 << 31 {
-            return Some((first, 0)); // What was sent before.
+            return Some((first, 0)); // Sent before.
         }
         if self.missing.len() + count as usize > MAX_MISSING {
             return None;
@@ -74,8 +74,8 @@ impl Came {
 }
 
 impl Link {
-    /// A numbered PDU with `stat_sn` has come: whether for the first time. Above error recovery
-    /// level 0 those that it shows to be missing are asked for again (§7.9).
+    /// A numbered PDU with `stat_sn` was received; returns whether for the first time. Above error recovery level 0 it
+    /// requests those that turn out to be missing (§7.9).
     pub(super) fn take_status(&mut self, stat_sn: Sn) -> Result<bool, SessionError> {
         if self.recovers && stat_sn.0 != self.stat_sns.expected {
             self.statuses_sent_up_to(stat_sn)?;
@@ -93,7 +93,7 @@ impl Link {
         })
     }
 
-    /// Asks for the statuses before `end` that have not been asked for.
+    /// Requests the statuses before `end` that have not been requested yet.
     fn statuses_sent_up_to(&mut self, end: Sn) -> Result<(), SessionError> {
         let lost = self.stat_sns.sent_up_to(end.0);
         let (beg_run, run_length) = lost.ok_or(SessionError::StatusOutOfOrder {
@@ -103,7 +103,7 @@ impl Link {
         self.snack(SnackKind::Status, None, beg_run, run_length)
     }
 
-    /// Queues a SNACK for `run_length` PDUs, if that is any.
+    /// Queues a SNACK for `run_length` PDUs, if not zero.
     fn snack(
         &mut self,
         kind: SnackKind,
@@ -130,7 +130,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends the oldest SNACK that waits.
+    /// Sends the oldest queued SNACK.
     pub(super) fn send_snack(&mut self, mut snack: Snack, now: Instant, trace: &mut Recorder) {
         snack.exp_stat_sn = self.exp_stat_sn;
         let mut bhs = [0; BHS_BYTES];
@@ -138,8 +138,8 @@ impl Link {
         self.push(&bhs, &[], now, trace);
     }
 
-    /// Acknowledges the data of `task` up to its DataSN `exp_data_sn` (DataACK, §11.16.1), as a
-    /// Data-In with its A bit set asks for.
+    /// Acknowledges the data of `task` up to its DataSN `exp_data_sn` (DataACK, §11.16.1), as requested by a Data-In
+    /// with its A bit set.
     pub(super) fn acknowledge_data(
         &mut self,
         data_in: &DataIn,
@@ -162,14 +162,14 @@ impl Link {
 }
 
 impl Task {
-    /// A Data-In or an R2T with this DataSN or R2TSN has come: whether for the first time. Above
-    /// error recovery level 0 those that it shows to be missing are asked for again.
+    /// A Data-In or an R2T with this DataSN or R2TSN was received; returns whether for the first time. Above error
+    /// recovery level 0 it requests those that turn out to be missing.
     pub(super) fn take_data_sn(&mut self, link: &mut Link, sn: u32) -> Result<bool, SessionError> {
         self.data_sent_up_to(link, sn)?;
         Ok(self.data_sns.take(sn))
     }
 
-    /// Asks for the Data-In PDUs or R2Ts before `end` that have not been asked for.
+    /// Requests the Data-In PDUs or R2Ts before `end` that have not been requested yet.
     #[inline]
     pub(super) fn data_sent_up_to(
         &mut self,
@@ -192,11 +192,11 @@ impl Task {
 }
 
 impl Core {
-    /// A PDU could not be taken out of the stream. Above error recovery level 0, one whose data is
-    /// broken is asked for again.
+    /// A PDU could not be read from the stream. Above error recovery level 0, one with a data digest error is requested
+    /// again.
     ///
     /// # Errors
-    /// What cannot be mended inside the connection.
+    /// Errors that cannot be recovered within the connection.
     pub(super) fn mend(&mut self, link: &mut Link, error: FrameError) -> Result<(), SessionError> {
         let FrameError::DataDigest { bhs, .. } = &error else {
             return Err(error.into());
@@ -206,9 +206,9 @@ impl Core {
         }
         match Opcode::from_wire(bhs[0] & 0x3f) {
             Opcode::DataIn => self.data_lost(link, &DataIn::parse(bhs)?),
-            // §7.8: an unsolicited ping of the target's is its own to repeat.
+            // §7.8: repeating an unsolicited ping is up to the target.
             Opcode::NopIn if task_tag(bhs) == RESERVED_TASK_TAG => Ok(()),
-            // All others that a target sends with data bear a StatSN, at the same place.
+            // All other PDUs with data from a target have a StatSN, at the same offset.
             _ => link.status_lost(stat_sn(bhs)),
         }
     }
@@ -227,12 +227,12 @@ impl Core {
         if task.data_sns.expected == data_in.data_sn {
             return task.data_sent_up_to(link, data_in.data_sn.wrapping_add(1));
         }
-        // What was resent came broken again.
+        // The resent PDU was corrupted again.
         let whose = Some((task.lun, task.tag));
         link.snack(SnackKind::DataOrR2t, whose, data_in.data_sn, 1)
     }
 
-    /// The answer to a task is here: completes it, unless some of its data has still to come.
+    /// The response to a task arrived: completes it, unless some of its data is still missing.
     pub(super) fn answer_came(
         &mut self,
         tag: TaskTag,
@@ -246,7 +246,7 @@ impl Core {
         }
     }
 
-    /// Data of a task has come: completes it if its answer was waiting for that.
+    /// Data of a task arrived: completes it if its response was waiting for that.
     pub(super) fn data_came(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         if let Some(task) = self.tasks.get_mut(tag)
             && task.data_sns.is_whole()
@@ -256,8 +256,8 @@ impl Core {
         }
     }
 
-    /// The target has lost the PDU with this header to a digest error (§7.8). Data it asks for
-    /// again by itself, or it fails the task.
+    /// The target has lost the PDU with this header to a digest error (§7.8). For data, the target itself requests it
+    /// again, or fails the task.
     pub(super) fn lost_at_target(
         &mut self,
         link: &mut Link,
@@ -271,8 +271,7 @@ impl Core {
         Ok(())
     }
 
-    /// The target has lost a command to a digest error: sends the same again, with the CmdSN that
-    /// it has (retry, §7.2.1).
+    /// The target has lost a command to a digest error: resends it, with the same CmdSN (retry, §7.2.1).
     fn retry_command(&mut self, link: &mut Link, tag: TaskTag) {
         if let Some(task) = self.tasks.get_mut(tag)
             && task.stage == Stage::Sent(link.id)
@@ -284,7 +283,7 @@ impl Core {
 }
 
 impl Link {
-    /// The PDU that bore `stat_sn` came broken.
+    /// The PDU with `stat_sn` was corrupted.
     fn status_lost(&mut self, stat_sn: Sn) -> Result<(), SessionError> {
         let is_old = stat_sn.lt(Sn(self.stat_sns.expected));
         if is_old {

@@ -1,19 +1,18 @@
 //! Splitting of long writes for targets that solicit little data at a time.
 //!
-//! A target asks for a write's data with R2Ts of at most MaxBurstLength each, MaxOutstandingR2T of
-//! them at a time (RFC 7143 §4.2.4.2, §13.13, §13.17). Many targets allow one: a write of 4 MiB in
-//! bursts of 256 KiB then takes 17 round trips, whatever the path could carry. Such a write is
-//! split into several that need one round of R2Ts each, all outstanding at once: two round trips.
+//! A target requests a write's data with R2Ts of at most MaxBurstLength each, with up to MaxOutstandingR2T outstanding
+//! (RFC 7143 §4.2.4.2, §13.13, §13.17). Many targets allow one: a write of 4 MiB in bursts of 256 KiB then takes 17
+//! round trips, whatever the path's capacity. Such a write is split into several that need one round of R2Ts each, all
+//! outstanding at once: two round trips.
 //!
 //! What that means for the caller:
 //!
-//! - The write completes once, when all its parts have: with the status of the first part that
-//!   failed, if one did. Parts after it may have been written, as after any write that failed in
-//!   the middle (SBC-3 promises nothing of the blocks of a failed WRITE).
-//! - Its parts are SIMPLE tasks, which a target may carry out in any order (SAM-5 §8.6.2), so to
-//!   others it is not atomic; no WRITE is promised to be. Writes that overlap and are under way
-//!   together have no order anyway.
-//! - Only plain writes of SIMPLE tasks are split: what compares, verifies or orders goes whole.
+//! - The write completes once, when all its parts have: with the status of the first part that failed, if any. Later
+//!   parts may have been written, as after any write that failed in the middle (SBC-3 guarantees nothing about the
+//!   blocks of a failed WRITE).
+//! - Its parts are SIMPLE tasks, which a target may carry out in any order (SAM-5 §8.6.2), so to others it is not
+//!   atomic; no WRITE is promised to be. Overlapping outstanding writes have no order anyway.
+//! - Only plain writes of SIMPLE tasks are split: commands that compare, verify or order are not.
 //! - DPO, FUA and the group number are those of the write, in every part.
 //! - Each part is an I/O of its own in trace records.
 
@@ -25,57 +24,54 @@ use crate::keys::SessionParameters;
 use crate::scsi::opcode;
 use crate::wire::{Residual, ScsiStatus, TaskAttribute};
 
-/// Parts under way at once, beside one of each write: as many as the command windows of targets
-/// that ask for one burst at a time usually admit. Each is a copy of its data.
+/// Most outstanding parts, plus one of each write: as many as the command windows of targets that request one burst at
+/// a time usually admit. Each is a copy of its data.
 const MOST_PARTS: usize = 128;
 
-/// Sits between a caller and a [`Session`](super::Session), and splits writes too long for one
-/// round of R2Ts.
+/// Sits between a caller and a [`Session`](super::Session), and splits writes too long for one round of R2Ts.
 ///
-/// 1. The caller's commands go in by [`Splitter::submit`], which gives those that go whole to the
-///    session;
-/// 2. what [`Splitter::poll_command`] gives goes to the session, until it gives `None`;
-/// 3. the session's completions go through [`Splitter::completed`], which gives the caller's, and
-///    may make room for 2.
+/// 1. The caller's commands go to [`Splitter::submit`], which returns unsplit ones for the session;
+/// 2. commands of [`Splitter::poll_command`] go to the session, until it returns `None`;
+/// 3. the session's completions go to [`Splitter::completed`], which returns the caller's, and may make room for 2.
 ///
-/// It must see all commands of the session, whose identifiers ([`Command::user`]) it replaces by
-/// its own. The session must hold [`Splitter::session_tasks`] tasks. Each of the caller's commands
-/// has at least one outstanding there, so a session that ends completes them all.
+/// It must see all commands of the session, whose identifiers ([`Command::user`]) it replaces with its own. The session
+/// must hold [`Splitter::session_tasks`] tasks. Each of the caller's commands has at least one outstanding there, so a
+/// session that ends completes them all.
 #[derive(Debug)]
 pub struct Splitter {
-    /// Commands of the caller's that may be under way at once.
+    /// Most outstanding commands of the caller.
     tasks: usize,
     under_way: usize,
-    /// What the commands given out are, by their number.
+    /// The origin of each command submitted, by its number.
     given: Vec<Option<Origin>>,
     free: Vec<usize>,
     parts: usize,
     /// Commands for the session, oldest first.
     ready: VecDeque<Command>,
     wholes: Vec<Option<Whole>>,
-    /// Writes of which parts are still to go, by their place in `wholes`, oldest first.
+    /// Writes with parts not submitted yet, by their index in `wholes`, oldest first.
     unfinished: VecDeque<usize>,
 }
 
-/// Where a command came from.
+/// The origin of a command.
 #[derive(Debug, Clone, Copy)]
 enum Origin {
-    /// It is the caller's, with this number.
+    /// The caller's, with this number.
     Caller(u64),
-    /// It is a part of the write at this place.
+    /// A part of the write at this index.
     Part(usize),
 }
 
-/// A write that goes in parts.
+/// A split write.
 #[derive(Debug)]
 struct Whole {
     command: Command,
     part_bytes: usize,
     block_bytes: usize,
-    /// Where the next part begins; the end of the data when there is none.
+    /// Start of the next part; the end of the data when there is none.
     next_bytes: usize,
     parts_under_way: usize,
-    /// The worst that its parts have come to.
+    /// The worst outcome of its parts.
     outcome: Result<Answer, TaskError>,
 }
 
@@ -157,14 +153,14 @@ impl Splitter {
         }
     }
 
-    /// A part of the write at `place` is over.
+    /// A part of the write at `place` has completed.
     fn part_completed(&mut self, place: usize, completion: Completion) -> Option<Completion> {
         self.parts -= 1;
         let whole = self.wholes[place].as_mut()?;
         whole.parts_under_way -= 1;
         whole.take(completion.outcome);
         if whole.has_failed() {
-            // What has not gone yet never goes.
+            // Remaining parts are never submitted.
             whole.next_bytes = whole.command.transfer.len_bytes() as usize;
             self.unfinished.retain(|unfinished| *unfinished != place);
         }
@@ -212,7 +208,7 @@ impl Splitter {
         self.give_part(place);
     }
 
-    /// Makes the next part of the write at `place` ready; it has one.
+    /// Makes the next part of the write at `place` ready; there must be one.
     fn give_part(&mut self, place: usize) {
         let number = self.number(Origin::Part(place));
         if let Some(whole) = &mut self.wholes[place] {
@@ -265,9 +261,8 @@ impl Whole {
         }
     }
 
-    /// Takes in what became of a part: the first failure stays, and bytes that were not moved add
-    /// up. If the session has ended, that is what became of all: a part that was not answered may
-    /// still be carried out.
+    /// Merges a part's outcome: the first failure stays, and residuals add up. If the session has ended, that is the
+    /// outcome of the whole: a part without a response may still be executed.
     fn take(&mut self, part: Result<Answer, TaskError>) {
         if matches!(part, Err(TaskError::SessionEnded)) {
             self.outcome = part;
@@ -295,9 +290,8 @@ fn together(one: Residual, other: Residual) -> Residual {
     }
 }
 
-/// What one round of R2Ts brings, as a power of two, so that parts begin where the stores behind
-/// targets like them to. Immediate data, where no other data comes unasked, is left out: it is
-/// little.
+/// The data of one round of R2Ts, rounded to a power of two, so that parts are aligned for the stores behind targets.
+/// Immediate data, without other unsolicited data, is ignored: it is little.
 #[must_use]
 pub fn part_bytes(parameters: &SessionParameters) -> usize {
     let unasked = if parameters.initial_r2t {
@@ -309,8 +303,7 @@ pub fn part_bytes(parameters: &SessionParameters) -> usize {
     usize::try_from(1_u64 << bytes.max(1).ilog2()).unwrap_or(usize::MAX)
 }
 
-/// The block length of a write that may be split: its data are whole blocks, as many as its CDB
-/// says.
+/// The block length of a write that may be split: its data are whole blocks, as many as in its CDB.
 fn block_bytes(command: &Command) -> Option<usize> {
     let Transfer::Write(data) = &command.transfer else {
         return None;
@@ -319,7 +312,7 @@ fn block_bytes(command: &Command) -> Option<usize> {
         return None;
     }
     let (lba, blocks) = range(&command.cdb)?;
-    // The address of the last part has to fit where the command has its own.
+    // The address of the last part must fit in the CDB's field.
     let fits = command.cdb[0] == opcode::WRITE_16 || lba + u64::from(blocks) <= 1 << 32;
     let blocks = usize::try_from(blocks).ok().filter(|blocks| *blocks > 0)?;
     let whole = data.len().is_multiple_of(blocks) && !data.is_empty();
@@ -343,7 +336,7 @@ fn range(cdb: &[u8; 16]) -> Option<(u64, u32)> {
     }
 }
 
-/// The other way round. A part lies inside the range of its write, so both fit.
+/// The inverse. A part lies inside the range of its write, so both fit.
 fn set_range(cdb: &mut [u8; 16], lba: u64, blocks: u32) {
     match cdb[0] {
         opcode::WRITE_10 => {
@@ -372,7 +365,7 @@ mod tests {
     const BLOCK_BYTES: usize = 512;
     const BURST_BYTES: usize = 8192;
 
-    /// A target that asks for one burst at a time, and takes no data unasked.
+    /// A target that requests one burst at a time, and accepts no unsolicited data.
     fn one_r2t() -> SessionParameters {
         let wanted = Wanted::default();
         SessionParameters {
@@ -420,7 +413,7 @@ mod tests {
 
     #[test]
     fn the_parts_are_the_write() {
-        // The second begins beyond what WRITE (10) reaches.
+        // The second begins beyond the range of WRITE (10).
         for lba in [1000, 1 << 32] {
             let whole = write(lba, 16 * BURST_BYTES + 512, 42);
             let Transfer::Write(expected) = whole.transfer.clone() else {
@@ -432,7 +425,7 @@ mod tests {
             assert_eq!(parts.len(), 17);
             let mut written = vec![0; expected.len()];
             let mut done = Vec::new();
-            // They may end in any order.
+            // They may complete in any order.
             for part in parts.into_iter().rev() {
                 let (first, blocks) = range(&part.cdb).unwrap();
                 assert_eq!(part.cdb[1], cdb::write(0, 1, true)[1], "FUA stays");
@@ -466,7 +459,7 @@ mod tests {
         };
         for (command, parameters) in [
             (write(0, BURST_BYTES, 1), one_r2t()),
-            // Its end has no address in WRITE (10).
+            // The end of the range has no address in WRITE (10).
             (
                 write(u64::from(u32::MAX) - 8, 2 * BURST_BYTES, 4),
                 one_r2t(),
@@ -517,7 +510,7 @@ mod tests {
         assert_eq!(back.user, 2);
         let parts = commands(&mut splitter);
         assert_eq!(parts.len(), MOST_PARTS);
-        // The session ends, and with it both, although the second has hardly begun.
+        // The session ends, and both writes with it, although the second has hardly begun.
         let ended = parts.into_iter().filter_map(|part| {
             let completion = answered(part, ScsiStatus::Good);
             splitter.completed(Completion {
@@ -542,7 +535,7 @@ mod tests {
             .submit(write(0, 3 * BURST_BYTES, 1), &one_r2t())
             .unwrap();
         let mut parts = commands(&mut splitter);
-        // The second write has one part under way; each that ends makes way for its next one.
+        // The second write has one part outstanding; each completion makes room for its next one.
         for left in (0..3).rev() {
             let at = parts.iter().position(|part| {
                 let number = part.user as usize;

@@ -18,9 +18,9 @@ pub struct Tally {
     pub bytes: u64,
     /// Outstanding commands, integrated over time, in ns.
     pub in_flight_ns: u128,
-    /// Those of them that the socket had not accepted completely, integrated over time, in ns.
+    /// Outstanding commands not yet accepted completely by the socket, integrated over time, in ns.
     pub waiting_ns: u128,
-    /// When they were read.
+    /// When the counters were read.
     pub at: Instant,
 }
 
@@ -31,14 +31,13 @@ impl Tally {
         self.mean(self.in_flight_ns - earlier.in_flight_ns, earlier)
     }
 
-    /// Mean number of commands that waited for the socket, since an `earlier` tally of the same
-    /// connection.
+    /// Mean number of commands that waited for the socket, since an `earlier` tally of the same connection.
     #[must_use]
     pub fn mean_waiting_since(&self, earlier: &Tally) -> f64 {
         self.mean(self.waiting_ns - earlier.waiting_ns, earlier)
     }
 
-    /// The counters of this session and of one before it.
+    /// The sum of this session's counters and an earlier one's.
     #[must_use]
     pub fn continuing(&self, before: &Tally) -> Tally {
         Tally {
@@ -58,7 +57,7 @@ impl Tally {
     }
 }
 
-/// How many there are of something, integrated over time.
+/// A number of items, integrated over time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Population {
     count: u64,
@@ -71,7 +70,7 @@ impl Population {
         self.count
     }
 
-    /// Whether there has been none since `at`.
+    /// Whether the number has been zero since `at`.
     fn is_none_since(&self, at: Instant) -> bool {
         self.count == 0 && self.counted_to <= at
     }
@@ -100,38 +99,38 @@ impl Population {
     }
 }
 
-/// What a connection has carried and has under way.
+/// The completed and outstanding commands of a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Carried {
     pub(super) commands: u64,
     pub(super) bytes: u64,
     pub(super) in_flight: Population,
     pub(super) in_flight_bytes: u64,
-    /// What waited for the sockets of connections of this CID that are gone, integrated over time.
+    /// Commands that waited for the sockets of earlier connections of this CID, integrated over time.
     pub(super) waited_ns: u128,
 }
 
 impl Carried {
-    /// A command of `bytes` was given to the connection.
+    /// A command of `bytes` was sent on the connection.
     fn began(&mut self, bytes: u32, now: Instant) {
         self.in_flight.enter(now);
         self.in_flight_bytes += u64::from(bytes);
     }
 
-    /// A command of `bytes` is under way on the connection no more.
+    /// A command of `bytes` is no longer outstanding on the connection.
     fn left(&mut self, bytes: u32, now: Instant) {
         self.in_flight.leave(now);
         self.in_flight_bytes -= u64::from(bytes);
     }
 }
 
-/// What is under way on each connection of a session, and what each has carried. A command is under
-/// way on one connection from its CmdSN to its answer.
+/// The outstanding and completed commands of each connection of a session. A command is outstanding on one connection
+/// from its CmdSN to its response.
 #[derive(Debug, Default)]
 pub(super) struct Carriage {
-    /// At the places of their CIDs.
+    /// By CID.
     by_cid: Vec<Carried>,
-    /// What commands cost on each of them; learned where there are several and the schedule asks for it.
+    /// Costs of commands on each of them; learned where there are several and the schedule needs them.
     lanes: Vec<Lanes>,
     is_learned: bool,
     in_order: InOrder,
@@ -140,7 +139,7 @@ pub(super) struct Carriage {
 }
 
 impl Carriage {
-    /// Makes room to count what a connection carries.
+    /// Makes room for a connection's counters.
     pub(super) fn admit(&mut self, id: ConnectionId) {
         let places = self.by_cid.len().max(usize::from(id.0) + 1);
         self.by_cid.resize(places, Carried::default());
@@ -149,17 +148,17 @@ impl Carriage {
         }
     }
 
-    /// Connections that are admitted from now on are to be known as far as `schedule` needs it.
+    /// Sets what to learn about connections admitted from now on, as `schedule` needs it.
     pub(super) fn learn_for(&mut self, schedule: Schedule) {
         self.is_learned = schedule == Schedule::Earliest;
     }
 
-    /// Whether it is learned what commands cost on each connection.
+    /// Whether costs of commands are learned for each connection.
     pub(super) fn is_learning(&self) -> bool {
         !self.lanes.is_empty()
     }
 
-    /// What the connections with that CID have carried, one after the other.
+    /// The counters of all connections that had that CID.
     ///
     /// # Panics
     /// If there was never one.
@@ -171,14 +170,14 @@ impl Carriage {
         self.awaited_bytes
     }
 
-    /// What a command of such data costs on a connection, in ns.
+    /// The cost of a command with such data on a connection, in ns.
     pub(super) fn costs_ns(&self, id: ConnectionId, transfer: &Transfer, now: Instant) -> f64 {
         let lanes = self.lanes.get(usize::from(id.0));
         lanes.map_or(0.0, |lanes| lanes.costs_ns(transfer, now))
     }
 
-    /// Which connections are worth taking for the next command, while `waiting` of them wait. Of each that may be taken it is
-    /// asked for how long a ping was `unanswered`; of others that is `None`.
+    /// Determines the connections worth using for the next command, of `waiting` queued ones. `unanswered` returns how
+    /// long a ping of a usable connection has been outstanding, and `None` for other connections.
     pub(super) fn choose(
         &mut self,
         transfer: &Transfer,
@@ -202,18 +201,18 @@ impl Carriage {
         self.in_order.choose(request_bytes, bytes, now);
     }
 
-    /// Whether a connection is worth taking, by what was chosen last.
+    /// Whether a connection is worth using, by the last choice.
     pub(super) fn is_worth_taking(&self, id: ConnectionId) -> bool {
         self.lanes.is_empty() || self.in_order.takes(usize::from(id.0))
     }
 
-    /// Whether a command of such data may be given to a connection now.
+    /// Whether a command with such data may be sent on a connection now.
     pub(super) fn has_room(&self, id: ConnectionId, transfer: &Transfer) -> bool {
         let bytes = transfer.len_bytes().into();
         self.lanes.is_empty() || self.in_order.has_room(usize::from(id.0), bytes)
     }
 
-    /// A command is given to a connection.
+    /// A command is sent on a connection.
     pub(super) fn began(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
         self.took_over(id, task, now);
         if let Some(lanes) = self.lanes(id) {
@@ -221,28 +220,28 @@ impl Carriage {
         }
     }
 
-    /// The last of a write's data ends there in the connection's stream.
+    /// The end of a write's data in the connection's stream.
     pub(super) fn queued(&mut self, id: ConnectionId, task: &mut Task, end: u64) {
         if let Some(lanes) = self.lanes(id) {
             lanes.queue(task, end);
         }
     }
 
-    /// The target's TCP has all that comes before `end` in the connection's stream.
+    /// The target's TCP has acknowledged everything before `end` in the connection's stream.
     pub(super) fn acknowledged(&mut self, id: ConnectionId, end: u64, now: Instant) {
         if let Some(lanes) = self.lanes(id) {
             lanes.acknowledged(end, now);
         }
     }
 
-    /// A command of a connection that is lost is given to another, which does not carry all of it: it says nothing of what
-    /// that takes.
+    /// A command of a lost connection moves to another, which does not transfer all of it: it is no sample of that
+    /// connection.
     pub(super) fn took_over(&mut self, id: ConnectionId, task: &Task, now: Instant) {
         self.awaited_bytes += task.transfer.awaited_bytes();
         self.by_cid[usize::from(id.0)].began(task.transfer.len_bytes(), now);
     }
 
-    /// A command is under way on that connection no more.
+    /// A command is no longer outstanding on that connection.
     pub(super) fn left(&mut self, id: ConnectionId, task: &mut Task, now: Instant) {
         self.ended(id, task, now);
         if let Some(lanes) = self.lanes(id) {
@@ -250,7 +249,7 @@ impl Carriage {
         }
     }
 
-    /// A command that is under way on that connection is done. Only if it `is_good` have its data been carried.
+    /// An outstanding command of that connection completed. Its data were transferred only if it `is_good`.
     pub(super) fn done(&mut self, id: ConnectionId, task: &mut Task, is_good: bool, now: Instant) {
         self.ended(id, task, now);
         if let Some(lanes) = self.lanes(id) {
@@ -263,7 +262,7 @@ impl Carriage {
         carried.bytes += u64::from(task.transfer.len_bytes());
     }
 
-    /// A ping on that connection took so long.
+    /// Takes the latency of a ping on that connection.
     pub(super) fn pinged(&mut self, id: ConnectionId, took: Duration, now: Instant) {
         let is_idle = self.of(id).in_flight.is_none_since(now - took);
         if let Some(lanes) = self.lanes(id) {
@@ -282,7 +281,7 @@ impl Carriage {
         self.lanes.get_mut(usize::from(id.0))
     }
 
-    /// The connection is gone, on which so much has waited for the socket.
+    /// The connection is gone; adds its time of commands that waited for the socket.
     pub(super) fn gone(&mut self, id: ConnectionId, waited_ns: u128) {
         self.by_cid[usize::from(id.0)].waited_ns += waited_ns;
         if let Some(lanes) = self.lanes(id) {

@@ -1,4 +1,4 @@
-//! The initiator's tasks and the table that finds them by their tag.
+//! The initiator's tasks, and a table of them by tag.
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,9 @@ use crate::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
 pub enum Transfer {
     /// No data.
     None,
-    /// Data from the target, put into this buffer; its length is the expected length.
+    /// Data from the target, read into this buffer; its length is the expected length.
     Read(Vec<u8>),
-    /// This data goes to the target.
+    /// Data to the target.
     Write(Vec<u8>),
 }
 
@@ -29,12 +29,12 @@ impl Transfer {
     pub fn len_bytes(&self) -> u32 {
         match self {
             Transfer::None => 0,
-            // `Session::submit` refuses longer ones.
+            // `Session::submit` rejects longer ones.
             Transfer::Read(data) | Transfer::Write(data) => data.len() as u32,
         }
     }
 
-    /// What the target is to send, in bytes.
+    /// Data expected from the target, in bytes.
     pub(super) fn awaited_bytes(&self) -> u64 {
         match self {
             Transfer::Read(data) => data.len() as u64,
@@ -121,7 +121,7 @@ pub struct Completion {
     pub outcome: Result<Answer, TaskError>,
 }
 
-/// Data that the target has asked for, or may be sent unasked.
+/// Data that the target has requested, or that may be sent unsolicited.
 #[derive(Debug)]
 pub(super) struct Burst {
     /// The R2T's Target Transfer Tag; `None` for unsolicited data.
@@ -131,14 +131,14 @@ pub(super) struct Burst {
     pub(super) data_sn: u32,
 }
 
-/// Where a task is on its way.
+/// State of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// On the session's queue.
+    /// In the session's queue.
     Queued,
-    /// Has a CmdSN and went to this connection.
+    /// Has a CmdSN and was sent on this connection.
     Sent(ConnectionId),
-    /// Is done, but must not be reported yet.
+    /// Completed, but not to be reported yet.
     Withheld,
 }
 
@@ -152,27 +152,27 @@ pub(super) struct Task {
     pub(super) attribute: TaskAttribute,
     pub(super) transfer: Transfer,
     pub(super) stage: Stage,
-    /// What its connection's lane has to know when it is done.
+    /// Its state in the connection's lane.
     pub(super) sent: Option<Sent>,
     pub(super) cmd_sn: Sn,
-    /// Bursts owed to the target, in the order in which it asked.
+    /// Bursts owed to the target, in the order of its requests.
     pub(super) bursts: VecDeque<Burst>,
-    /// Bytes of Data-In so far.
+    /// Bytes of Data-In received.
     pub(super) got_bytes: u32,
-    /// DataSNs, or R2TSNs of a write, that have come from the target.
+    /// DataSNs, or R2TSNs of a write, received from the target.
     pub(super) data_sns: Came,
-    /// The answer, when it came before all data.
+    /// The response, if it arrived before all data.
     pub(super) answer: Option<Answer>,
-    /// The first byte of the answer has come.
+    /// The first byte of the response has arrived.
     pub(super) answered: bool,
-    /// Of a write: its blocks among those of the others.
+    /// For a write: its blocks among those of the others.
     pub(super) extent: Option<Extent>,
-    /// Times that an answer asked to try again.
+    /// Number of retries that responses have asked for.
     pub(super) retries: u8,
 }
 
 impl Task {
-    /// One that waits to be sent, and overlaps no other.
+    /// A task that waits to be sent, and overlaps no other.
     pub(super) fn new(tag: TaskTag, command: Command) -> Task {
         let Command {
             lun,
@@ -203,7 +203,7 @@ impl Task {
 }
 
 impl Task {
-    /// Forgets all that has come for it, as if it had just been sent.
+    /// Forgets all that was received for it, as if it had just been sent.
     pub(super) fn forget_answer(&mut self) {
         self.bursts.clear();
         self.got_bytes = 0;
@@ -214,26 +214,25 @@ impl Task {
 
 /// Tasks by tag.
 ///
-/// Tags count up through all 2^32 − 1 values, and a tag's low bits are its task's place, so
-/// finding a task is one look, and a tag of long ago never names a task of today. A place that is
-/// still taken when its turn comes is passed over.
+/// Tags count up through all 2^32 − 1 values, and a tag's low bits are its task's index, so finding a task takes one
+/// lookup, and an old tag never names a new task. An index still in use when its turn comes is skipped.
 ///
-/// As every place has its turn, the table is no larger than the tasks that there were at once ask
-/// for: so few tasks stay where the processor reaches them at once.
+/// As indices are used in turn, the table is no larger than the concurrent tasks require: few tasks stay within the
+/// processor's cache.
 #[derive(Debug)]
 pub(super) struct TaskTable {
     places: Vec<Option<Task>>,
     next: u32,
     used: usize,
-    /// Tasks that there may be at once.
+    /// Most concurrent tasks.
     most: usize,
 }
 
-/// Places of a new table.
+/// Size of a new table.
 const FIRST_PLACES: usize = 16;
 
 impl TaskTable {
-    /// A table for `tasks` tasks at once (at least 1).
+    /// A table for `tasks` concurrent tasks (at least 1).
     pub(super) fn new(tasks: usize) -> Self {
         TaskTable {
             places: (0..FIRST_PLACES).map(|_| None).collect(),
@@ -252,10 +251,9 @@ impl TaskTable {
         self.used < self.most
     }
 
-    /// Puts in the task that `make` builds for its new tag. The caller has asked
-    /// [`TaskTable::has_room`].
+    /// Adds the task that `make` builds for its new tag. The caller has checked [`TaskTable::has_room`].
     pub(super) fn insert(&mut self, make: impl FnOnce(TaskTag) -> Task) -> TaskTag {
-        // Twice the room keeps passing-over rare.
+        // Twice the room makes skipping rare.
         if self.used * 2 >= self.places.len() {
             self.grow();
         }
@@ -272,20 +270,20 @@ impl TaskTable {
         let tasks = std::mem::take(&mut self.places);
         self.places.resize_with(places, || None);
         for task in tasks.into_iter().flatten() {
-            // Tags that had different places still have.
+            // Tags with different indices keep different indices.
             let place = self.place_of(task.tag);
             self.places[place] = Some(task);
         }
     }
 
-    /// A tag that no task has, for a request that is no SCSI command.
+    /// A tag that no task has, for a request other than a SCSI command.
     pub(super) fn spare_tag(&mut self) -> TaskTag {
         let tag = self.free_tag();
         self.next = tag.0.wrapping_add(1);
         tag
     }
 
-    /// The next tag whose place is free.
+    /// The next tag whose index is free.
     fn free_tag(&self) -> TaskTag {
         let mut tag = TaskTag(self.next);
         // 0xffffffff means "no task" (RFC 7143 §11.2.1.8).
@@ -305,7 +303,7 @@ impl TaskTable {
         self.places[place].as_mut().filter(|task| task.tag == tag)
     }
 
-    /// The task with `tag` for a PDU that came on `connection`.
+    /// The task with `tag` for a PDU received on `connection`.
     ///
     /// # Errors
     /// It belongs to another connection (allegiance, RFC 7143 §4.2.5.1), or was not sent.
@@ -325,7 +323,7 @@ impl TaskTable {
         }
     }
 
-    /// Drops the task with `tag`, if there is one.
+    /// Removes the task with `tag`, if it exists.
     pub(super) fn remove(&mut self, tag: TaskTag) {
         let place = self.place_of(tag);
         let task = &mut self.places[place];
@@ -363,7 +361,7 @@ mod tests {
     #[test]
     fn tasks_are_found_by_their_tags_however_far_the_table_has_grown() {
         let mut table = TaskTable::new(1000);
-        // One stays while the tags of others go round.
+        // One stays while the tags of others wrap around.
         let first = table.insert(task);
         let mut under_way = VecDeque::new();
         for _ in 0..10 * FIRST_PLACES {

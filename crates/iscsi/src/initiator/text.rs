@@ -53,7 +53,7 @@ impl Core {
         link.push(&bhs, &message.data, now, trace);
     }
 
-    /// Takes in a piece of the answer, and asks for the next one or hands on the whole.
+    /// Takes a piece of the response; requests the next one or passes on the whole.
     pub(super) fn text_response(
         &mut self,
         link: &mut Link,

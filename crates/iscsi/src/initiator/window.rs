@@ -1,8 +1,8 @@
-//! The command window as the initiator sees it (RFC 7143 §4.2.2.1).
+//! The initiator's view of the command window (RFC 7143 §4.2.2.1).
 
 use crate::sequence::Sn;
 
-/// Owns the session's CmdSNs: each is given out once, in order, and none beyond MaxCmdSN.
+/// Owns the session's CmdSNs: each is assigned once, in order, and none beyond MaxCmdSN.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CommandWindow {
     /// CmdSN of the next non-immediate command.
@@ -20,8 +20,7 @@ impl CommandWindow {
         }
     }
 
-    /// Takes over ExpCmdSN and MaxCmdSN as §4.2.2.1 says: never backwards, and neither when they
-    /// contradict each other.
+    /// Updates ExpCmdSN and MaxCmdSN as in §4.2.2.1: never backwards, and neither when they contradict each other.
     pub(super) fn update(&mut self, (exp_cmd_sn, max_cmd_sn): (Sn, Sn)) {
         if max_cmd_sn.lt(exp_cmd_sn.sub(1)) {
             return;
@@ -34,7 +33,7 @@ impl CommandWindow {
         }
     }
 
-    /// CmdSN of the next non-immediate command; an immediate one bears it without taking it.
+    /// CmdSN of the next non-immediate command; an immediate one carries it without consuming it.
     pub(super) fn cmd_sn(&self) -> Sn {
         self.cmd_sn
     }
@@ -44,7 +43,7 @@ impl CommandWindow {
         self.cmd_sn.le(self.max_cmd_sn)
     }
 
-    /// The CmdSN for a command, while the window is open.
+    /// Assigns the CmdSN of a command; the window must be open.
     pub(super) fn take(&mut self) -> Sn {
         debug_assert!(self.is_open());
         let cmd_sn = self.cmd_sn;
@@ -62,8 +61,7 @@ impl CommandWindow {
         self.max_cmd_sn.next().distance(self.exp_cmd_sn)
     }
 
-    /// Where a CmdSN that has been given out stands among the others: serial numbers have an order
-    /// only around one of them.
+    /// The rank of an assigned CmdSN among the others: serial numbers have an order only around one of them.
     pub(super) fn rank(&self, cmd_sn: Sn) -> u32 {
         cmd_sn.distance(self.cmd_sn.sub(1 << 31))
     }

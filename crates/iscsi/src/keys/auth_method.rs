@@ -2,12 +2,12 @@
 
 use super::{KeyName, Negotiation};
 
-/// How the ends of a connection authenticate themselves. A method with an exchange of its own adds
-/// a variant here, an element to the AuthMethod row of the table of keys, the keys of its exchange
-/// to that table, and the machines of both ends, such as [`chap`](crate::login::chap).
+/// Authentication methods of a connection. A method with an exchange of its own adds a variant here, an element to the
+/// AuthMethod row of the table of keys, the keys of its exchange to that table, and the state machines of both ends,
+/// such as [`chap`](crate::login::chap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuthMethod {
-    /// By a shared secret (§12.1.3).
+    /// A shared secret (§12.1.3).
     Chap,
     /// No authentication.
     None,
@@ -23,8 +23,8 @@ impl AuthMethod {
         }
     }
 
-    /// The method that the negotiation has come to, the default where the security stage was
-    /// skipped. `None` when the ends have no method in common.
+    /// The negotiated method, the default where the security stage was skipped. `None` when the ends have no method in
+    /// common.
     #[must_use]
     pub fn in_force(negotiation: &Negotiation) -> Option<Self> {
         if negotiation.is_refused(KeyName::AuthMethod) {

@@ -1,4 +1,4 @@
-//! Keys that come after login, in a Text Request (RFC 7143 §6.4).
+//! Keys after login, in a Text Request (RFC 7143 §6.4).
 
 use super::negotiation::{KeyError, MAX_PAIRS, readable};
 use super::table::{Key, KeyName};
@@ -7,10 +7,10 @@ use crate::text::send_targets::Asked;
 use crate::text::{pairs, push_pair};
 use crate::wire::Stage;
 
-/// What a Text Request asks of a target.
+/// The content of a Text Request to a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// SendTargets, if it was asked; the answer goes behind `answers`.
+    /// SendTargets, if requested; the response is appended to `answers`.
     pub asked: Option<Asked<'a>>,
     /// The initiator's new MaxRecvDataSegmentLength, in force from now on.
     pub max_send_data_bytes: Option<u32>,
@@ -18,11 +18,11 @@ pub struct Request<'a> {
     pub answers: Vec<u8>,
 }
 
-/// Reads the text of a whole Text Request.
+/// Parses the text of a complete Text Request.
 ///
 /// # Errors
-/// A [`KeyError`] for text that cannot be read, and for a SendTargets or
-/// MaxRecvDataSegmentLength whose value cannot be: the target answers with a Reject PDU.
+/// A [`KeyError`] for malformed text, and for an invalid value of SendTargets or MaxRecvDataSegmentLength: the target
+/// answers with a Reject PDU.
 pub fn read(text: &[u8]) -> Result<Request<'_>, KeyError> {
     let pairs = pairs(text)?;
     if pairs.len() > MAX_PAIRS {
@@ -57,7 +57,7 @@ pub fn read(text: &[u8]) -> Result<Request<'_>, KeyError> {
                 Some(Value::Number(bytes)) => request.max_send_data_bytes = Some(bytes),
                 _ => return Err(bad_value()),
             },
-            // Names for people may change at any time; nothing here depends on them.
+            // Descriptive names may change at any time; nothing here depends on them.
             _ if key.allowed_in(Stage::FullFeaturePhase) => {}
             _ => push_pair(&mut request.answers, key.text, Refusal::Reject.text()),
         }

@@ -10,8 +10,8 @@ use crate::fault::Fault;
 use crate::text::{TextError, pairs, push_pair};
 use crate::wire::Stage;
 
-/// Maximum number of key=value pairs in one text. The standard has 35 keys; the rest is headroom
-/// for vendor-specific keys, each of which needs an answer longer than the shortest question.
+/// Maximum number of key=value pairs in one text. The standard has 35 keys; the rest is headroom for vendor-specific
+/// keys, each of which needs an answer longer than the shortest offer.
 pub const MAX_PAIRS: usize = 256;
 
 /// Which end of the connection this is.
@@ -27,16 +27,16 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer(Value);
 
-/// How far a key has come.
+/// State of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
     /// Neither end has sent it: its default is in force.
     Silent,
-    /// We have.
+    /// This end has sent it.
     Offered(Offer),
-    /// Both have, or the peer declared it.
+    /// Both ends have sent it, or the peer declared it.
     InForce(Value),
-    /// One end has refused the other's value: its default is in force.
+    /// One end has rejected the other's value: its default is in force.
     Refused,
 }
 
@@ -124,7 +124,7 @@ impl KeyError {
     }
 }
 
-/// Cuts a peer's text to what an error message should repeat.
+/// Truncates a peer's text for error messages.
 pub(crate) fn readable(value: &str) -> String {
     value
         .chars()
@@ -135,11 +135,10 @@ pub(crate) fn readable(value: &str) -> String {
 
 /// The negotiation of one connection, on either end.
 ///
-/// [`open`](Self::open) writes what this end offers and declares in a stage;
-/// [`receive`](Self::receive) takes the peer's text and writes the answers to it;
-/// [`finish`](Self::finish) checks that the result is acceptable to this end, which
-/// [`SessionParameters`](super::SessionParameters) and
-/// [`ConnectionParameters`](super::ConnectionParameters) then read.
+/// [`open`](Self::open) writes what this end's offers and declarations of a stage; [`receive`](Self::receive) takes the
+/// peer's text and writes the answers to it; [`finish`](Self::finish) checks that the result is acceptable to this end,
+/// which [`SessionParameters`](super::SessionParameters) and [`ConnectionParameters`](super::ConnectionParameters) then
+/// read.
 #[derive(Debug, Clone)]
 pub struct Negotiation {
     role: Role,
@@ -149,13 +148,13 @@ pub struct Negotiation {
     standings: [Standing; KEYS],
     own_length_declared: bool,
     auth_methods: &'static [AuthMethod],
-    /// What the peer has said of the authentication method's exchange, for the login to take.
+    /// The peer's keys of the authentication exchange, for the login to take.
     exchange: Vec<(KeyName, String)>,
 }
 
 impl Negotiation {
-    /// Begins. `leading` is whether the connection is the first of its session. A target learns
-    /// the session's type from the initiator; an initiator gives it here.
+    /// Begins. `leading`: the connection is the first of its session. A target learns the session type from the
+    /// initiator; an initiator passes it here.
     #[must_use]
     pub fn new(role: Role, wanted: Wanted, leading: bool, session_type: SessionType) -> Self {
         Negotiation {
@@ -181,12 +180,12 @@ impl Negotiation {
         &self.wanted
     }
 
-    /// Sets the methods of authentication that will do, in order of preference. Without it, None.
+    /// Sets the acceptable authentication methods, in order of preference. The default is None.
     pub fn set_auth_methods(&mut self, methods: &'static [AuthMethod]) {
         self.auth_methods = methods;
     }
 
-    /// What this end would like for a key.
+    /// This end's preference for a key.
     fn wish(&self, name: KeyName) -> Option<Value> {
         match name {
             KeyName::AuthMethod => {
@@ -197,11 +196,10 @@ impl Negotiation {
         }
     }
 
-    /// Appends what this end offers and declares in `stage`.
+    /// Appends this end's offers and declarations of `stage`.
     ///
-    /// An initiator offers all configurable keys. A target, which answers anyway, offers only keys
-    /// whose default it cannot accept, since each offer of its own costs a round trip. Both declare
-    /// MaxRecvDataSegmentLength.
+    /// An initiator offers all configurable keys. A target, which has to answer anyway, offers only keys whose default
+    /// it cannot accept, because each offer of its own costs a round trip. Both declare MaxRecvDataSegmentLength.
     pub fn open(&mut self, stage: Stage, text: &mut Vec<u8>) {
         for key in TABLE.iter().filter(|key| key.allowed_in(stage)) {
             let Some(wish) = self.wish(key.name) else {
@@ -223,7 +221,7 @@ impl Negotiation {
     }
 
     fn is_worth_an_offer(&self, key: &Key, wish: &Value) -> bool {
-        // Newer than RFC 3720, so older targets do not know them, and silence says the same.
+        // Newer than RFC 3720, so older targets do not know them, and omitting them means the same.
         let newer = matches!(key.name, KeyName::TaskReporting | KeyName::ProtocolLevel);
         let silence_will_do = key
             .rule
@@ -232,10 +230,10 @@ impl Negotiation {
         !silence_will_do || (self.role == Role::Initiator && !newer)
     }
 
-    /// Takes the peer's whole text of one sequence and returns the answers to it.
+    /// Takes the peer's complete text of one sequence and returns the answers.
     ///
     /// # Errors
-    /// A [`KeyError`] when the peer broke a rule that ends the login.
+    /// A [`KeyError`] when the peer violated a rule that ends the login.
     pub fn receive(&mut self, stage: Stage, text: &[u8]) -> Result<Vec<u8>, KeyError> {
         let pairs = pairs(text)?;
         if pairs.len() > MAX_PAIRS {
@@ -246,7 +244,7 @@ impl Negotiation {
         for pair in pairs {
             match Key::by_text(pair.name) {
                 Some(key) => known.push((key, pair.value)),
-                // An answer to a key that we never sent is not answered again.
+                // An answer to a key that this end never sent is not answered.
                 None if Refusal::parse(pair.value).is_some() => {}
                 None => push_pair(&mut answers, pair.name, Refusal::NotUnderstood.text()),
             }
@@ -268,7 +266,7 @@ impl Negotiation {
         Ok(answers)
     }
 
-    /// Takes one known key; returns the answer to send, if it needs one.
+    /// Takes one known key; returns the answer to send, if any.
     fn take(&mut self, key: &'static Key, value: &str) -> Result<Option<String>, KeyError> {
         if key.rule == Rule::Obsolete {
             return Ok(Refusal::parse(value)
@@ -315,9 +313,8 @@ impl Negotiation {
             if key.irrelevant_in_discovery && self.session_type == SessionType::Discovery {
                 (Standing::Refused, Refusal::Irrelevant.text().to_owned())
             } else {
-                // tgt offers keys of the session on connections that join it, and gives up when it
-                // gets a Reject. The session's values stay, so an initiator may well say again
-                // what they come from.
+                // tgt offers session keys on joining connections, and aborts when they are rejected. The session's
+                // values stay, so an initiator may well repeat the values that led to them.
                 let speaks = self.is_relevant(key) || self.role == Role::Initiator;
                 let result = speaks
                     .then(|| key.rule.parse(value))
@@ -333,7 +330,7 @@ impl Negotiation {
         answer
     }
 
-    /// This end's wish; FirstBurstLength must not exceed MaxBurstLength (§13.14).
+    /// This end's preference; FirstBurstLength must not exceed MaxBurstLength (§13.14).
     fn bounded_wish(&self, key: &Key) -> Option<Value> {
         match self.wish(key.name)? {
             Value::Number(bytes) if key.name == KeyName::FirstBurstLength => Some(Value::Number(
@@ -345,7 +342,7 @@ impl Negotiation {
 
     fn take_declaration(&mut self, key: &'static Key, value: &str) -> Result<(), KeyError> {
         if Refusal::parse(value).is_some() && self.may_send(key) {
-            // The peer does not care for what we declared.
+            // The peer ignores our declaration.
             return Ok(());
         }
         let from_peer = match self.role {
@@ -367,7 +364,7 @@ impl Negotiation {
                 section: key.section,
             })?;
         if key.name == KeyName::TargetAddress {
-            // May come more than once; of use in redirections and SendTargets only.
+            // May be sent more than once; used in redirections and SendTargets only.
             return Ok(());
         }
         if *self.standing(key) != Standing::Silent {
@@ -393,7 +390,7 @@ impl Negotiation {
             && !(key.irrelevant_in_discovery && self.session_type == SessionType::Discovery)
     }
 
-    /// Withdraws what this end has offered and declared, as the peer has not processed it.
+    /// Withdraws this end's offers and declarations, because the peer has not processed them.
     pub fn withdraw(&mut self) {
         for standing in &mut self.standings {
             if matches!(standing, Standing::Offered(_)) {
@@ -403,12 +400,12 @@ impl Negotiation {
         self.own_length_declared = false;
     }
 
-    /// Takes what the peer has said of the authentication method's exchange since the last call.
+    /// Takes the peer's keys of the authentication exchange since the last call.
     pub fn take_exchange(&mut self) -> Vec<(KeyName, String)> {
         std::mem::take(&mut self.exchange)
     }
 
-    /// Whether an offer was refused, so that the two ends have nothing in common for this key.
+    /// Whether an offer was rejected, so that the two ends have no value in common for this key.
     #[must_use]
     pub fn is_refused(&self, name: KeyName) -> bool {
         *self.standing(name.key()) == Standing::Refused
@@ -453,7 +450,7 @@ impl Negotiation {
         self.session_type
     }
 
-    /// What the peer declared for a key whose value is a text.
+    /// The peer's declaration of a key with a text value.
     #[must_use]
     pub fn declared(&self, name: KeyName) -> Option<&str> {
         match self.standing(name.key()) {

@@ -1,4 +1,4 @@
-//! The table as a page for people: `docs/reference/keys.md`.
+//! The table as a page: `docs/reference/keys.md`.
 
 use core::fmt::Write;
 

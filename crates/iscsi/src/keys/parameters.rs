@@ -81,7 +81,7 @@ impl Default for Wanted {
             max_recv_data_bytes: 262_144,
             max_burst_bytes: 1_048_576,
             first_burst_bytes: 262_144,
-            // Our own ends need no time before tasks are taken up again; the greater value counts.
+            // wansan's own ends need no time before tasks are reassigned; the greater value counts.
             time2wait_s: 0,
             time2retain_s: 20,
             max_outstanding_r2t: 16,
@@ -139,7 +139,7 @@ impl Wanted {
     /// Checks every setting against its row in the table.
     ///
     /// # Errors
-    /// The first setting that is wrong.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), WantedError> {
         for key in &super::table::TABLE {
             match (key.rule, self.wish(key.name)) {
@@ -178,7 +178,7 @@ impl Wanted {
         let digests =
             |kinds: &[DigestKind]| Value::List(kinds.iter().map(|kind| kind.text()).collect());
         Some(match name {
-            // The login asks for more where there are secrets.
+            // The login replaces this where there are secrets.
             KeyName::AuthMethod => Value::List(vec![AuthMethod::None.text()]),
             KeyName::HeaderDigest => digests(&self.header_digest),
             KeyName::DataDigest => digests(&self.data_digest),
@@ -194,7 +194,7 @@ impl Wanted {
             KeyName::DataPduInOrder => Value::Boolean(self.data_pdu_in_order),
             KeyName::DataSequenceInOrder => Value::Boolean(self.data_sequence_in_order),
             KeyName::ErrorRecoveryLevel => Value::Number(self.error_recovery_level.into()),
-            // This crate does what RFC 7143 says and no more, whatever the user prefers.
+            // This crate implements RFC 7143 and no more, whatever the user prefers.
             KeyName::TaskReporting => Value::List(vec!["RFC3720"]),
             KeyName::ProtocolLevel => Value::Number(1),
             _ => return None,
@@ -230,8 +230,8 @@ pub struct SessionParameters {
 }
 
 impl SessionParameters {
-    /// Data of a write that may go unsolicited, with the command or right behind it, in bytes
-    /// (§13.10, §13.11, §13.14). The other end accepts data segments of `max_send_data_bytes`.
+    /// Data of a write that may be sent unsolicited, with the command or right after it, in bytes (§13.10, §13.11,
+    /// §13.14). The other end accepts data segments of `max_send_data_bytes`.
     #[must_use]
     pub fn unsolicited_bytes(&self, max_send_data_bytes: u32) -> u32 {
         match (self.initial_r2t, self.immediate_data) {
@@ -241,7 +241,7 @@ impl SessionParameters {
         }
     }
 
-    /// Data that one round of R2Ts may ask for, in bytes (§13.13, §13.17).
+    /// Data that one round of R2Ts may request, in bytes (§13.13, §13.17).
     #[must_use]
     pub fn solicited_bytes(&self) -> u64 {
         u64::from(self.max_burst_bytes) * u64::from(self.max_outstanding_r2t)
@@ -251,7 +251,7 @@ impl SessionParameters {
     #[must_use]
     pub fn in_force(negotiation: &Negotiation) -> Self {
         let number = |name| negotiation.number(name);
-        // The table's ranges make these fit.
+        // They fit by the table's ranges.
         let short = |name| u16::try_from(number(name)).unwrap_or(u16::MAX);
         let max_burst_bytes = number(KeyName::MaxBurstLength);
         let data_sequence_in_order = negotiation.boolean(KeyName::DataSequenceInOrder);
@@ -261,7 +261,7 @@ impl SessionParameters {
             initial_r2t: negotiation.boolean(KeyName::InitialR2T),
             immediate_data: negotiation.boolean(KeyName::ImmediateData),
             max_burst_bytes,
-            // §13.14: the two are negotiated apart, and a peer may have left one at its default.
+            // §13.14: the two are negotiated separately, and a peer may have left one at its default.
             first_burst_bytes: number(KeyName::FirstBurstLength).min(max_burst_bytes),
             time2wait_s: short(KeyName::DefaultTime2Wait),
             time2retain_s: short(KeyName::DefaultTime2Retain),

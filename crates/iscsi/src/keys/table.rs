@@ -56,7 +56,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether `number` lies inside.
+    /// Whether `number` is in the range.
     #[must_use]
     pub const fn contains(self, number: u32) -> bool {
         self.min <= number && number <= self.max
@@ -78,14 +78,14 @@ pub enum Rule {
     },
     /// Number; the smaller proposal.
     Minimum {
-        /// Allowed numbers.
+        /// The range.
         range: Range,
         /// The default without negotiation.
         default: u32,
     },
     /// Number; the larger proposal.
     Maximum {
-        /// Allowed numbers.
+        /// The range.
         range: Range,
         /// The default without negotiation.
         default: u32,
@@ -99,12 +99,12 @@ pub enum Rule {
     },
     /// Number that its sender declares; no answer.
     DeclaredNumber {
-        /// Allowed numbers.
+        /// The range.
         range: Range,
         /// The default without a declaration, if there is one.
         default: Option<u32>,
     },
-    /// One of some words, which its sender declares; no answer.
+    /// One of a set of words, which its sender declares; no answer.
     DeclaredWord {
         /// Allowed words.
         values: &'static [&'static str],
@@ -115,12 +115,12 @@ pub enum Rule {
     DeclaredName,
     /// Free text that its sender declares; no answer.
     DeclaredText,
-    /// A step of an authentication method's own exchange (§12.1), which the negotiation hands on.
+    /// A step of an authentication method's own exchange (§12.1), which the negotiation passes on.
     Exchange {
-        /// What its value looks like, in words.
+        /// A description of its value.
         form: &'static str,
     },
-    /// A question of the full feature phase, answered by other keys.
+    /// A request in the full feature phase, answered by other keys.
     Question,
     /// Obsolete in the standard: answered with Reject (§13.25).
     Obsolete,
@@ -128,9 +128,8 @@ pub enum Rule {
 
 /// The keys, in the order of [`TABLE`].
 ///
-/// A text is worked through in this order, whatever order its pairs came in: SessionType first,
-/// since it says which keys are irrelevant, and MaxBurstLength before FirstBurstLength, which it
-/// bounds.
+/// A text is processed in this order, whatever the order of its pairs: SessionType first, since it determines which
+/// keys are irrelevant, and MaxBurstLength before FirstBurstLength, which it bounds.
 #[allow(
     missing_docs,
     reason = "each is named as in RFC 7143 and described in its row of TABLE"
@@ -177,17 +176,17 @@ pub enum KeyName {
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Which key.
+    /// The key.
     pub name: KeyName,
     /// Its name on the wire.
     pub text: &'static str,
     /// Its section in RFC 7143.
     pub section: &'static str,
-    /// What it is about.
+    /// Its scope.
     pub scope: Scope,
     /// When it may be sent.
     pub used: Use,
-    /// In which stages of login.
+    /// Login stages in which it may be sent.
     pub stages: LoginStages,
     /// Who may send it.
     pub senders: Senders,
@@ -195,7 +194,7 @@ pub struct Key {
     pub rule: Rule,
     /// Irrelevant when SessionType=Discovery.
     pub irrelevant_in_discovery: bool,
-    /// What it means, for docs/reference/keys.md.
+    /// Its meaning, for docs/reference/keys.md.
     pub meaning: &'static str,
 }
 
@@ -217,7 +216,7 @@ impl Key {
         }
     }
 
-    /// Whether two ends agree on its value, so that an offer is answered.
+    /// Whether it is negotiated, so that an offer is answered.
     #[must_use]
     pub fn is_negotiated(&self) -> bool {
         matches!(
@@ -252,7 +251,7 @@ const COUNT: Range = Range {
     max: 65_535,
 };
 
-/// Use LO, both senders, scope session: what most keys are.
+/// Use LO, both senders, scope session: most keys.
 const fn leading(
     name: KeyName,
     text: &'static str,
@@ -322,7 +321,7 @@ const fn chap(name: KeyName, text: &'static str, form: &'static str, meaning: &'
     )
 }
 
-/// RFC 3720's markers, which RFC 7143 took out.
+/// RFC 3720's markers, which RFC 7143 removed.
 const fn obsolete(name: KeyName, text: &'static str) -> Key {
     per_connection(
         name,

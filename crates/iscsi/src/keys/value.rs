@@ -1,4 +1,4 @@
-//! Values: how they are written, and what a rule makes of two of them (RFC 7143 §6.1, §6.2).
+//! Values: their notation, and the rules of negotiation (RFC 7143 §6.1, §6.2).
 
 use core::fmt;
 
@@ -12,12 +12,12 @@ pub enum Refusal {
     NotUnderstood,
     /// The key does not apply to this session or stage.
     Irrelevant,
-    /// The value, or the key at this moment, is not acceptable.
+    /// The value, or the key in this state, is not acceptable.
     Reject,
 }
 
 impl Refusal {
-    /// The refusal that `text` is, if it is one.
+    /// Parses a refusal; `None` when `text` is none.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Refusal::NotUnderstood, Refusal::Irrelevant, Refusal::Reject]
@@ -25,7 +25,7 @@ impl Refusal {
             .find(|refusal| refusal.text() == text)
     }
 
-    /// As it is written.
+    /// Its text.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -36,15 +36,15 @@ impl Refusal {
     }
 }
 
-/// A value of some key.
+/// A value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// Yes or No.
     Boolean(bool),
     /// A number.
     Number(u32),
-    /// A list of values that the table knows, in order of preference. A result has exactly one, a
-    /// wish none or more: what the table does not know can never be chosen and is left out.
+    /// A list of values in the table, in order of preference. A result has exactly one, a preference none or more: a
+    /// value not in the table can never be chosen and is left out.
     List(Vec<&'static str>),
     /// A name or free text.
     Text(String),
@@ -63,8 +63,7 @@ impl fmt::Display for Value {
 }
 
 impl Rule {
-    /// Reads a value that stands for this rule. `None` when it has the wrong form, lies outside
-    /// the range, or is longer than the standard allows.
+    /// Parses a value under this rule. `None` when it is malformed, out of range, or longer than the standard allows.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<Value> {
         let one_value = !matches!(self, Rule::List { .. });
@@ -121,8 +120,8 @@ impl Rule {
         }
     }
 
-    /// What the responder, who would like `wish`, makes of `offer`. `None` when the two have
-    /// nothing in common, or when the rule is not one of negotiation.
+    /// The result of `offer` for a responder with preference `wish`. `None` when the two have nothing in common, or
+    /// when the rule is not one of negotiation.
     #[must_use]
     pub fn result(&self, offer: &Value, wish: &Value) -> Option<Value> {
         match (self, offer, wish) {
@@ -142,7 +141,7 @@ impl Rule {
         }
     }
 
-    /// Whether `result` can have come out of a negotiation in which one end said `wish`.
+    /// Whether `result` can be the outcome of a negotiation in which one end offered `wish`.
     #[must_use]
     pub fn admits(&self, wish: &Value, result: &Value) -> bool {
         match (self, wish, result) {
@@ -158,20 +157,20 @@ impl Rule {
     }
 }
 
-/// Whether `text` can name a node at all: 1 to 223 bytes without blanks (RFC 7143 §4.2.7.1). The
-/// type prefix is not asked for, so that a name which nobody has is answered as not found.
+/// Whether `text` can be a node name at all: 1 to 223 bytes without blanks (RFC 7143 §4.2.7.1). The type prefix is not
+/// required, so that an unknown name is answered as not found.
 fn is_name(text: &str) -> bool {
     let sound = !text.chars().any(|c| c.is_whitespace() || c.is_control());
     (1..=223).contains(&text.len()) && sound
 }
 
-/// Reads a decimal or hexadecimal numerical value, or one in base64 (RFC 7143 §6.1).
+/// Parses a decimal or hexadecimal numerical value, or one in base64 (RFC 7143 §6.1).
 ///
-/// The standard keeps base64 for binary values; as a number it is read in network byte order.
+/// The standard reserves base64 for binary values; as a number it is read in network byte order.
 #[must_use]
 pub fn number(text: &str) -> Option<u32> {
     let digits = |text: &str, radix| {
-        // `from_str_radix` would take a sign.
+        // `from_str_radix` would accept a sign.
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
         plain
             .then(|| u32::from_str_radix(text, radix).ok())
@@ -188,8 +187,8 @@ pub fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// Reads a binary value: `0x` and hexadecimal digits, or `0b` and base64 (RFC 7143 §6.1). `None`
-/// when it is neither, or is empty.
+/// Parses a binary value: `0x` and hexadecimal digits, or `0b` and base64 (RFC 7143 §6.1). `None` when it is neither,
+/// or is empty.
 #[must_use]
 pub fn binary(text: &str) -> Option<Vec<u8>> {
     let bytes = match text.get(..2)? {
@@ -202,7 +201,7 @@ pub fn binary(text: &str) -> Option<Vec<u8>> {
 
 fn hexadecimal(digits: &[u8]) -> Option<Vec<u8>> {
     let nibble = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-    // An odd number of digits has a leading zero left out.
+    // With an odd number of digits a leading zero is omitted.
     let (first, pairs) = digits.split_at(digits.len() % 2);
     let mut bytes = first
         .iter()
@@ -341,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Any value that the rule can be asked for.
+    /// Any value that the rule accepts as a preference.
     fn wish(rule: Rule) -> BoxedStrategy<Value> {
         match rule {
             Rule::Or { .. } | Rule::And { .. } => any::<bool>().prop_map(Value::Boolean).boxed(),

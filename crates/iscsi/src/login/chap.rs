@@ -7,8 +7,8 @@
 //!
 //! - [`Secret`] and [`Account`]: credentials, in a form that is never printed;
 //! - [`Algorithm`]: the hash functions;
-//! - [`InitiatorAccounts`] with [`InitiatorChap`], and [`TargetAccounts`] with [`TargetChap`]: what
-//!   each end knows, and its side of one exchange.
+//! - [`InitiatorAccounts`] with [`InitiatorChap`], and [`TargetAccounts`] with [`TargetChap`]: each end's credentials,
+//!   and its side of one exchange.
 
 mod algorithm;
 mod initiator;
@@ -27,13 +27,13 @@ use thiserror::Error;
 use crate::fault::Fault;
 use crate::keys::{KeyName, value};
 
-/// Length of the challenges that this crate's ends send, in bytes: as many as its longest hash.
+/// Length of the challenges that this crate's ends send, in bytes: that of its longest hash.
 pub const CHALLENGE_BYTES: usize = 32;
 
-/// The longest challenge or response that may come, in bytes (RFC 7143 §12.1.3).
+/// The longest challenge or response accepted, in bytes (RFC 7143 §12.1.3).
 const MAX_BINARY_BYTES: usize = 1024;
 
-/// The longest name that may come, in bytes (RFC 7143 §6.1: text values).
+/// The longest name accepted, in bytes (RFC 7143 §6.1: text values).
 const MAX_NAME_BYTES: usize = 255;
 
 /// A challenge of this end, for one exchange.
@@ -80,7 +80,7 @@ pub enum ChapError {
          RFC 7143 §12.1.3)"
     )]
     NoAlgorithm {
-        /// What this end allows.
+        /// The algorithms that this end allows.
         own: AlgorithmList,
     },
     /// At the target: the name is unknown, or the response does not match its secret.
@@ -112,7 +112,7 @@ pub enum ChapError {
     NotProved,
 }
 
-/// Algorithms in words, for an error.
+/// Algorithms, formatted for an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AlgorithmList([Option<Algorithm>; Algorithm::ALL.len()]);
 
@@ -153,7 +153,7 @@ impl ChapError {
         }
     }
 
-    /// Whether the peer's text broke a rule, so that nothing has been compared yet.
+    /// Whether the peer's text violated a rule, so that nothing has been compared yet.
     pub(super) fn is_about_form(&self) -> bool {
         matches!(
             self,
@@ -162,7 +162,7 @@ impl ChapError {
     }
 }
 
-/// The keys of CHAP in one text of the peer.
+/// The keys of CHAP in one text from the peer.
 #[derive(Debug, Default)]
 pub(super) struct Said(Vec<(KeyName, String)>);
 
@@ -175,7 +175,7 @@ impl Said {
         self.0.is_empty()
     }
 
-    /// Fails when there is a key that nobody has taken.
+    /// Fails when a key remains that was not taken.
     pub(super) fn must_be_empty(&self) -> Result<(), ChapError> {
         match self.0.first() {
             Some((name, _)) => Err(ChapError::Unexpected {
@@ -196,7 +196,7 @@ impl Said {
         Ok(value)
     }
 
-    /// CHAP_A: the algorithms that are known here, in the peer's order. Others are skipped.
+    /// CHAP_A: the known algorithms, in the peer's order. Others are skipped.
     fn algorithms(&mut self) -> Result<Vec<Algorithm>, ChapError> {
         let bad = bad(KeyName::ChapA);
         let list = self.take(KeyName::ChapA)?;
@@ -236,7 +236,7 @@ fn bad(name: KeyName) -> ChapError {
     }
 }
 
-/// Bytes as they are written in text.
+/// Formats bytes as in text keys.
 fn hexadecimal(bytes: &[u8]) -> String {
     let mut text = String::from("0x");
     for byte in bytes {

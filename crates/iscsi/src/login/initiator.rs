@@ -27,7 +27,7 @@ pub struct InitiatorSettings {
     pub target_name: Option<String>,
     /// ISID (§11.12.5).
     pub isid: [u8; 6],
-    /// The session to join: its TSIH, not 0, and what is in force there. `None` begins one.
+    /// The session to join: its TSIH, not 0, and its parameters in force. `None` starts one.
     pub joins: Option<(u16, SessionParameters)>,
     /// CID (§11.12.7).
     pub cid: u16,
@@ -35,9 +35,8 @@ pub struct InitiatorSettings {
     pub cmd_sn: Sn,
     /// The Initiator Task Tag of all requests of the login.
     pub task_tag: TaskTag,
-    /// The stage to begin in. [`Stage::OperationalNegotiation`] saves a round trip;
-    /// [`Stage::SecurityNegotiation`] is for targets that insist on it, and is where a login with
-    /// `chap` begins in any case.
+    /// The initial stage. [`Stage::OperationalNegotiation`] saves a round trip; [`Stage::SecurityNegotiation`] is for
+    /// targets that require it, and a login with `chap` starts there in any case.
     pub begins_in: Stage,
     /// Authenticates this end if the target requires it.
     pub chap: Option<InitiatorChap>,
@@ -65,7 +64,7 @@ pub struct Established {
     pub session: SessionParameters,
     /// The connection's negotiated parameters.
     pub connection: ConnectionParameters,
-    /// ExpStatSN: the StatSN that the target's next response will bear.
+    /// ExpStatSN: the StatSN of the target's next response.
     pub exp_stat_sn: Sn,
     /// ExpCmdSN.
     pub exp_cmd_sn: Sn,
@@ -88,7 +87,7 @@ pub enum Next {
     Redirect {
         /// Permanently: the old address should be dropped.
         permanently: bool,
-        /// Where; not empty.
+        /// The addresses; not empty.
         addresses: Vec<TargetAddress>,
     },
     /// Close the connection.
@@ -119,13 +118,13 @@ pub enum InitiatorLoginError {
     /// The target's text or one of its keys.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The target refused the login.
+    /// The target rejected the login.
     #[error(
         "the target refused the login: {status} (status {:#06x}, RFC 7143 §11.13.5)",
         status.to_wire()
     )]
     Refused {
-        /// Why.
+        /// The status.
         status: LoginStatus,
     },
     /// A redirection without an address.
@@ -216,8 +215,8 @@ impl InitiatorLoginError {
 
 /// The initiator's side of one connection's login.
 ///
-/// [`start`](Self::start) gives the first request; [`handle`](Self::handle) takes each Login
-/// Response with its data segment and says what to do. The caller limits how long it waits for one.
+/// [`start`](Self::start) returns the first request; [`handle`](Self::handle) takes each Login Response with its data
+/// segment and returns the next step. The caller sets a timeout for each.
 #[derive(Debug)]
 pub struct InitiatorLogin {
     settings: InitiatorSettings,
@@ -291,7 +290,7 @@ impl InitiatorLogin {
         })
     }
 
-    /// The first request: the names, and all that the first stage has to say.
+    /// The first request: the names, and all keys of the first stage.
     pub fn start(&mut self) -> Request {
         let mut text = Vec::new();
         push_pair(&mut text, "InitiatorName", &self.settings.initiator_name);
@@ -312,7 +311,7 @@ impl InitiatorLogin {
         self.say(text)
     }
 
-    /// Takes a Login Response and the data segment that came with it.
+    /// Takes a Login Response and its data segment.
     pub fn handle(&mut self, response: &LoginResponse, data: &[u8]) -> Next {
         let next = self.advance(response, data).unwrap_or_else(Next::Failed);
         self.is_over |= !matches!(next, Next::Send(_));
@@ -334,7 +333,7 @@ impl InitiatorLogin {
         match response.status.class() {
             0 => {}
             1 => return redirection(response.status, data),
-            // The one thing that would help can be named.
+            // The only remedy can be named.
             _ if response.status == LoginStatus::AuthenticationFailure
                 && self.settings.chap.is_none() =>
             {
@@ -392,8 +391,7 @@ impl InitiatorLogin {
         }
     }
 
-    /// Goes on with the exchange of the method that is in force. `moves_on`: the target lets this
-    /// end out of the stage.
+    /// Continues the exchange of the method in force. `moves_on`: the target lets this end leave the stage.
     fn authenticate(
         &mut self,
         moves_on: bool,
@@ -430,8 +428,8 @@ impl InitiatorLogin {
             && chap.is_some_and(|chap| !chap.has_said_all())
     }
 
-    /// A target may insist on the security stage by answering in it, though the login began in
-    /// the operational one. It has then not looked at our offers.
+    /// A target may require the security stage by answering in it, though the login started in the operational one. It
+    /// has ignored our offers then.
     fn follow_into_security(&mut self, response: &LoginResponse) {
         let first = self.responses == 1 && !self.question.has_more();
         if first && leads_on(response.csg, self.stage) {
@@ -440,15 +438,15 @@ impl InitiatorLogin {
         }
     }
 
-    /// Begins to send `text` and what this end has to say in the stage besides.
+    /// Starts to send `text` and this end's other keys of the stage.
     fn say(&mut self, mut text: Vec<u8>) -> Request {
         self.negotiation.open(self.stage, &mut text);
         self.question = Splitter::new(text);
         self.next_request()
     }
 
-    /// The next piece of this end's text. The last one asks for the next stage, since this end
-    /// always says all it has to say, but for the steps of an authentication.
+    /// The next piece of this end's text. The last one requests the next stage, because this end sends all its keys at
+    /// once, except the steps of an authentication.
     fn next_request(&mut self) -> Request {
         let piece = self.question.next_piece(DEFAULT_MAX_DATA_BYTES);
         let next = match self.stage {
@@ -508,7 +506,7 @@ fn wrong_session(response: &LoginResponse) -> InitiatorLoginError {
     }
 }
 
-/// Reads where the target has moved to. The whole of it comes in one response.
+/// Parses a redirection. All of it is in one response.
 fn redirection(status: LoginStatus, data: &[u8]) -> Result<Next, InitiatorLoginError> {
     let pairs = pairs(data).map_err(KeyError::from)?;
     let addresses: Vec<_> = pairs

@@ -35,13 +35,13 @@ pub struct Accepted {
     pub initiator_alias: Option<String>,
     /// SessionType.
     pub session_type: SessionType,
-    /// TargetName; always there in a normal session.
+    /// TargetName; always present in a normal session.
     pub target_name: Option<String>,
     /// ISID.
     pub isid: [u8; 6],
     /// The session's TSIH.
     pub tsih: u16,
-    /// Whether the connection joined a session instead of beginning it.
+    /// Whether the connection joined a session instead of starting one.
     pub joined: bool,
     /// CID.
     pub cid: u16,
@@ -49,21 +49,21 @@ pub struct Accepted {
     pub session: SessionParameters,
     /// The connection's negotiated parameters.
     pub connection: ConnectionParameters,
-    /// The command window that was announced.
+    /// The announced command window.
     pub window: AnnouncedWindow,
     /// The StatSN of the connection's next response.
     pub stat_sn: Sn,
-    /// ExpStatSN of the first request: in a connection that takes over the CID of another one,
-    /// what the initiator expected there (RFC 7143 §11.12.9).
+    /// ExpStatSN of the first request: for a connection that takes over the CID of another one, the value that the
+    /// initiator expected there (RFC 7143 §11.12.9).
     pub exp_stat_sn: Sn,
 }
 
 /// What to do after a Login Request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Send the response; the login goes on.
+    /// Send the response; the login continues.
     Continue(Reply),
-    /// Send the response; the full feature phase begins behind it, digests included.
+    /// Send the response; the full feature phase begins after it, digests included.
     Done(Reply, Box<Accepted>),
     /// Send the response and close the connection.
     Failed(Reply, TargetLoginError),
@@ -137,7 +137,7 @@ pub enum TargetLoginError {
     /// The initiator failed to authenticate itself.
     #[error(transparent)]
     Chap(#[from] ChapError),
-    /// The caller refused the candidate.
+    /// The caller rejected the candidate.
     #[error(
         "login refused{} (status {:04x}, RFC 7143 §11.13.5)", reason(*.0), .0.to_wire()
     )]
@@ -147,7 +147,7 @@ pub enum TargetLoginError {
     Moved {
         /// Permanently, not temporarily.
         permanently: bool,
-        /// Where to.
+        /// The new address.
         address: TargetAddress,
     },
     /// A PDU other than a Login Request before login was over, or a Login Request after it.
@@ -157,7 +157,7 @@ pub enum TargetLoginError {
     InvalidDuringLogin,
 }
 
-/// A stage as RFC 7143 §11.12.3 writes it.
+/// A stage in the notation of RFC 7143 §11.12.3.
 const fn stage(stage: Stage) -> &'static str {
     match stage {
         Stage::SecurityNegotiation => "SecurityNegotiation",
@@ -166,7 +166,7 @@ const fn stage(stage: Stage) -> &'static str {
     }
 }
 
-/// Why the caller refuses a candidate, where the status says it.
+/// Why the caller rejects a candidate, where the status shows it.
 const fn reason(status: LoginStatus) -> &'static str {
     match status {
         LoginStatus::AuthorizationFailure => ": the target's access list does not let it in",
@@ -180,7 +180,7 @@ const fn reason(status: LoginStatus) -> &'static str {
 }
 
 impl TargetLoginError {
-    /// What the Login Response says (RFC 7143 §11.13.5).
+    /// The status in the Login Response (RFC 7143 §11.13.5).
     #[must_use]
     pub fn status(&self) -> LoginStatus {
         match self {
@@ -248,7 +248,7 @@ pub struct TargetLogin {
     wanted: Wanted,
     requests: u32,
     stat_sn: Sn,
-    /// From the first request on.
+    /// Since the first request.
     dialogue: Option<Dialogue>,
     is_over: bool,
 }
@@ -266,7 +266,7 @@ impl TargetLogin {
         }
     }
 
-    /// Takes a Login Request and the data segment that came with it.
+    /// Takes a Login Request and its data segment.
     pub fn handle(
         &mut self,
         request: &LoginRequest,
@@ -283,8 +283,8 @@ impl TargetLogin {
         self.requests > 0
     }
 
-    /// Answers a PDU that is no Login Request, or one whose header cannot be read: the login
-    /// fails with "invalid during login" (RFC 7143 §11.13.5).
+    /// Answers a PDU that is no Login Request, or one with a malformed header: the login fails with "invalid during
+    /// login" (RFC 7143 §11.13.5).
     pub fn not_a_login(&mut self, task_tag: TaskTag) -> Step {
         self.fail(task_tag, TargetLoginError::InvalidDuringLogin)
     }
@@ -308,7 +308,7 @@ impl TargetLogin {
             });
         }
         let dialogue = self.dialogue.get_or_insert_with(|| {
-            // A reinstated connection goes on counting where the initiator left off (§11.12.9).
+            // A reinstated connection continues the count from the initiator's value (§11.12.9).
             self.stat_sn = request.exp_stat_sn;
             Dialogue::new(request, self.wanted.clone())
         });
@@ -352,7 +352,7 @@ impl TargetLogin {
         self.is_over = true;
         let mut data = Vec::new();
         if let TargetLoginError::Moved { address, .. } = &error {
-            // A redirection leaves the portal group tag out (§13.8).
+            // A redirection omits the portal group tag (§13.8).
             let address = TargetAddress {
                 portal_group_tag: None,
                 ..address.clone()
@@ -382,18 +382,18 @@ impl TargetLogin {
     }
 }
 
-/// A login under way.
+/// A login in progress.
 #[derive(Debug)]
 struct Dialogue {
-    /// The first request: what must not change.
+    /// The first request, whose fields must not change.
     first: LoginRequest,
     stage: Stage,
     negotiation: Negotiation,
     question: Joiner,
     answer: Splitter,
-    /// What the caller found, once asked.
+    /// The caller's result, once called.
     found: Option<Found>,
-    /// What the initiator has to prove, if it has to.
+    /// Authentication of the initiator, if required.
     chap: Option<TargetChap>,
     window: AnnouncedWindow,
 }
@@ -413,7 +413,7 @@ impl Dialogue {
             answer: Splitter::default(),
             found: None,
             chap: None,
-            // Login Requests are immediate, so this window only has to be a sound one.
+            // Login Requests are immediate, so this window only has to be valid.
             window: AnnouncedWindow {
                 exp_cmd_sn: first.cmd_sn,
                 max_cmd_sn: first.cmd_sn,
@@ -423,7 +423,7 @@ impl Dialogue {
 
     /// Checks a request against the first one and the stage.
     fn check(&self, request: &LoginRequest) -> Result<(), TargetLoginError> {
-        // CmdSN moves on while the session's other connections send commands.
+        // CmdSN advances while the session's other connections send commands.
         let same_cmd_sn = self.first.tsih != 0 || request.cmd_sn == self.first.cmd_sn;
         for (field, same) in [
             ("ISID", request.isid == self.first.isid),
@@ -436,7 +436,7 @@ impl Dialogue {
             }
         }
         if request.csg == Stage::OperationalNegotiation && !self.is_authenticated() {
-            // It does not follow into the security stage, or would leave it unasked.
+            // It does not follow into the security stage, or leaves it unasked.
             return Err(TargetLoginError::NoMethod { demands_chap: true });
         }
         let in_stage = request.csg == self.stage && self.stage != Stage::FullFeaturePhase;
@@ -454,7 +454,7 @@ impl Dialogue {
         }
     }
 
-    /// Takes the request's text and gives the response's, with its C bit.
+    /// Takes the request's text and returns the response's, with its C bit.
     fn exchange(
         &mut self,
         request: &LoginRequest,
@@ -476,7 +476,7 @@ impl Dialogue {
         Ok((piece.data, piece.continued))
     }
 
-    /// Answers a whole text.
+    /// Answers a complete text.
     fn respond(
         &mut self,
         text: &[u8],
@@ -484,7 +484,7 @@ impl Dialogue {
     ) -> Result<Vec<u8>, TargetLoginError> {
         let mut response = Vec::new();
         if self.found.is_none() {
-            // Who it is decides what is asked of it, so the text is read once for the names, and
+            // The initiator's name determines what is required of it, so the text is parsed once for the names, and
             // then answered.
             let mut glimpse = self.negotiation.clone();
             glimpse.receive(self.stage, text)?;
@@ -495,7 +495,7 @@ impl Dialogue {
             }
             if self.chap.is_some() {
                 if self.stage == Stage::OperationalNegotiation {
-                    // §6.3.1: who forgoes the stage that the target insists on is turned away.
+                    // §6.3.1: a login that skips the stage that the target requires is rejected.
                     return Err(TargetLoginError::NoMethod { demands_chap: true });
                 }
                 self.negotiation.set_auth_methods(&[AuthMethod::Chap]);
@@ -506,7 +506,7 @@ impl Dialogue {
                     .ok_or(Refusal::Status(LoginStatus::SessionDoesNotExist))?;
                 self.window = session.1;
             }
-            // §13.9: the first response whose login names a target brings the tag.
+            // §13.9: the first response to a login that names a target contains the tag.
             if glimpse.declared(KeyName::TargetName).is_some() {
                 let tag = found.portal_group_tag.to_string();
                 push_pair(&mut response, "TargetPortalGroupTag", &tag);
@@ -531,17 +531,17 @@ impl Dialogue {
         Ok(response)
     }
 
-    /// Whether the initiator has proved who it is, if it has to.
+    /// Whether the initiator is authenticated, if required.
     fn is_authenticated(&self) -> bool {
         self.chap.as_ref().is_none_or(TargetChap::is_done)
     }
 
-    /// Whether this end has nothing left to say or to hear in the stage.
+    /// Whether both ends are done with the stage.
     fn may_move_on(&self) -> bool {
         self.is_authenticated() && !self.question.is_joining() && !self.negotiation.awaits_answers()
     }
 
-    /// Who logs in where. Fails when the first text lacks a name that it must bring.
+    /// The candidate of the login. Fails when the first text lacks a required name.
     fn candidate<'a>(
         &self,
         negotiation: &'a Negotiation,
@@ -572,7 +572,7 @@ impl Dialogue {
         })
     }
 
-    /// Settles the parameters and lets the connection in.
+    /// Determines the parameters and admits the connection.
     fn conclude(
         &mut self,
         stat_sn: Sn,

@@ -4,12 +4,12 @@ use super::command::Refused;
 use super::{Cdb, MediumOperation, Sense};
 use crate::wire::ScsiStatus;
 
-/// A complete answer.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// SCSI status.
     pub status: ScsiStatus,
-    /// Data-In, already cut to the CDB's allocation length; empty when there is none.
+    /// Data-In, truncated to the CDB's allocation length; empty when there is none.
     pub data: Vec<u8>,
     /// With CHECK CONDITION only.
     pub sense: Option<Sense>,
@@ -79,13 +79,13 @@ pub enum StoreOperation {
         /// Force unit access: on the medium before status is sent.
         fua: bool,
     },
-    /// Bring at least these bytes from a volatile cache to the medium.
+    /// Write at least these bytes from a volatile cache to the medium.
     Flush {
         /// First byte.
         offset_bytes: u64,
         /// Number of bytes.
         len_bytes: u64,
-        /// IMMED: status may be sent before it is done.
+        /// IMMED: status may be sent before completion.
         immediate: bool,
     },
     /// Another operation: [`TargetDevice::execute`](super::TargetDevice::execute) decodes it once
@@ -93,13 +93,13 @@ pub enum StoreOperation {
     Deferred {
         /// The command.
         cdb: Cdb,
-        /// Bytes that it takes from the initiator; 0 when none.
+        /// Bytes that it receives from the initiator; 0 when none.
         data_out_bytes: u32,
     },
 }
 
 impl StoreOperation {
-    /// Whether it takes data from the initiator.
+    /// Whether it receives data from the initiator.
     pub(crate) const fn takes_data_out(&self) -> bool {
         match self {
             StoreOperation::Write { .. } => true,
@@ -109,15 +109,14 @@ impl StoreOperation {
     }
 }
 
-/// What one logical unit makes of a command that it carries out.
+/// A logical unit's reply to a command that it executes.
 #[derive(Debug)]
 pub(super) enum Reply {
     /// GOOD, with this Data-In.
     Data(Vec<u8>),
-    /// The store has to work first.
+    /// A store operation has to run first.
     Store(StoreOperation),
-    /// The store has to do this first. Only commands that are decided with their Data-Out, however
-    /// little it is, come to this.
+    /// A medium operation has to run first. Only for commands that are decided with their Data-Out, even if empty.
     Medium(Box<MediumOperation>),
 }
 
@@ -126,7 +125,7 @@ impl Reply {
     pub(super) const DONE: Reply = Reply::Data(Vec::new());
 }
 
-/// As much of `data` as the CDB's ALLOCATION LENGTH lets through (SPC-4 4.2.5.6).
+/// Truncates `data` to the CDB's ALLOCATION LENGTH (SPC-4 4.2.5.6).
 pub(super) fn cut(mut data: Vec<u8>, allocation_bytes: impl TryInto<usize>) -> Vec<u8> {
     data.truncate(allocation_bytes.try_into().unwrap_or(usize::MAX));
     data
@@ -135,13 +134,13 @@ pub(super) fn cut(mut data: Vec<u8>, allocation_bytes: impl TryInto<usize>) -> V
 /// How a [`TargetDevice`](super::TargetDevice) decodes a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
-    /// It is answered.
+    /// It is complete.
     Answer(Answer),
-    /// More has to happen first.
+    /// A store operation has to run first.
     Store {
-        /// The logical unit's place in [`TargetDevice::units`](super::TargetDevice::units).
+        /// The logical unit's index in [`TargetDevice::units`](super::TargetDevice::units).
         unit: usize,
-        /// What.
+        /// The operation.
         operation: StoreOperation,
     },
 }
@@ -149,15 +148,14 @@ pub enum Decoded {
 /// How a [`TargetDevice`](super::TargetDevice) executes a command whose Data-Out is complete.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Executed {
-    /// It is answered.
+    /// It is complete.
     Answer(Answer),
-    /// A store has to work first. The answer is GOOD with what it gives as Data-In, or CHECK
-    /// CONDITION.
+    /// A store operation has to run first. The response is GOOD with its output as Data-In, or CHECK CONDITION.
     Medium(Box<MediumOperation>),
 }
 
 impl Decoded {
-    /// Bytes that the command sends to the initiator, as far as they are known already.
+    /// Bytes that the command sends to the initiator, as far as known already.
     #[must_use]
     pub fn data_in_bytes(&self) -> usize {
         match self {
@@ -170,7 +168,7 @@ impl Decoded {
         }
     }
 
-    /// Bytes that the command takes from the initiator.
+    /// Bytes that the command receives from the initiator.
     #[must_use]
     pub fn data_out_bytes(&self) -> usize {
         match self {

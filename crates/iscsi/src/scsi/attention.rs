@@ -1,19 +1,20 @@
 //! Unit attention conditions (SAM-5 5.14).
 //!
-//! A nexus that takes the place of a living one reports I_T NEXUS LOSS OCCURRED (RFC 7143 §6.3.5.1, SAM-5 6.3.4). Any other
-//! comes up with none pending: of a session that ended before the target keeps nothing, and POWER ON OCCURRED would tell an initiator
-//! what its own login has told it already, and would cost the first command of every session a round trip. REPORTED LUNS DATA HAS CHANGED and CAPACITY DATA HAS CHANGED do not happen:
-//! the units of a device and their sizes are the same as long as it has a nexus.
+//! A nexus that replaces a living one reports I_T NEXUS LOSS OCCURRED (RFC 7143 §6.3.5.1, SAM-5 6.3.4). Any other
+//! starts with none pending: the target keeps nothing of a session that ended before, and POWER ON OCCURRED would tell
+//! an initiator nothing that its login has not, at the cost of a round trip for the first command of every session.
+//! REPORTED LUNS DATA HAS CHANGED and CAPACITY DATA HAS CHANGED do not occur: the units of a device and their sizes do
+//! not change while it has a nexus.
 
 use super::{AdditionalSense, Sense, SenseKey};
 
-/// A condition to report, in order of precedence: a reset before what it implies (SAM-5 5.14).
+/// A condition to report, in order of precedence: a reset before conditions that it implies (SAM-5 5.14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UnitAttention {
     /// The logical unit was reset.
     UnitReset,
-    /// This session has taken the place of one of the same initiator port.
+    /// This session has replaced one of the same initiator port.
     NexusLost,
     /// Another initiator cleared this one's commands.
     CommandsCleared,
@@ -60,17 +61,17 @@ impl UnitAttention {
 pub struct UnitAttentions(u8);
 
 impl UnitAttentions {
-    /// Notes `attention`, to be reported once.
+    /// Adds `attention`, to be reported once.
     pub fn establish(&mut self, attention: UnitAttention) {
         self.0 |= 1 << attention as u8;
     }
 
-    /// Notes all that are pending in `other`.
+    /// Adds all pending ones of `other`.
     pub fn merge(&mut self, other: UnitAttentions) {
         self.0 |= other.0;
     }
 
-    /// Takes the pending one that takes precedence. A reset says all that the loss of a session does.
+    /// Removes the pending one of highest precedence. A reset implies the loss of a session.
     pub fn take(&mut self) -> Option<UnitAttention> {
         let first = UnitAttention::ALL.get(self.0.trailing_zeros() as usize)?;
         self.0 &= self.0 - 1;

@@ -5,7 +5,7 @@ use super::cdb::{FUA, IMMED};
 use super::command::{Call, Outcome};
 use super::{AdditionalSense, Cdb, LogicalUnit, Sense, be16, be32, be64};
 
-/// The range of a CDB, and where the CDB says how long it is.
+/// The range of a CDB, and the position of its length field.
 pub(super) struct Range {
     pub(super) lba: u64,
     pub(super) blocks: u32,
@@ -13,13 +13,12 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH are in the same places in all commands whose
-    /// CDBs have the same length.
+    /// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH are at the same offsets in all commands of the same CDB length.
     pub(super) fn of(cdb: &Cdb) -> Range {
         match cdb[0] >> 5 {
             0 => Range {
                 lba: u64::from(be32(cdb, 0) & 0x001f_ffff),
-                // 0 stands for 256 in the 6-byte commands only.
+                // 0 means 256 in the 6-byte commands only.
                 blocks: match cdb[4] {
                     0 => 256,
                     blocks => u32::from(blocks),
@@ -44,7 +43,7 @@ impl Range {
         }
     }
 
-    /// Its first block has to exist too when it has no block at all.
+    /// Its first block must exist even if it has no block at all.
     pub(super) fn check(&self, unit: &LogicalUnit) -> Result<(), Sense> {
         let blocks = unit.geometry.blocks();
         let end = self.lba.checked_add(u64::from(self.blocks));
@@ -55,7 +54,7 @@ impl Range {
         }
     }
 
-    /// That it is no longer than `most` blocks.
+    /// Checks that it is no longer than `most` blocks.
     pub(super) fn check_length(&self, most: u32) -> Result<(), Sense> {
         if self.blocks > most {
             return Err(self.wrong_length());
@@ -63,7 +62,7 @@ impl Range {
         Ok(())
     }
 
-    /// INVALID FIELD IN CDB, at the length.
+    /// INVALID FIELD IN CDB, pointing to the length.
     pub(super) const fn wrong_length(&self) -> Sense {
         Sense::invalid_field(self.length_byte, None)
     }
@@ -76,7 +75,7 @@ impl Range {
         u64::from(self.blocks) * u64::from(unit.geometry.block_bytes())
     }
 
-    /// Its blocks, or those up to the unit's end where a length of 0 means that.
+    /// Its blocks, or those up to the unit's end for commands where a length of 0 means that.
     pub(super) fn blocks_or_rest(&self, unit: &LogicalUnit) -> u64 {
         match self.blocks {
             0 => unit.geometry.blocks() - self.lba,
@@ -85,8 +84,8 @@ impl Range {
     }
 }
 
-/// RDPROTECT, WRPROTECT, VRPROTECT and ORPROTECT, in byte 1 of all commands but the 6-byte ones:
-/// there is no protection information on these units.
+/// RDPROTECT, WRPROTECT, VRPROTECT and ORPROTECT, in byte 1 of all commands except the 6-byte ones: these units have no
+/// protection information.
 pub(super) fn check_protection(cdb: &Cdb) -> Result<(), Sense> {
     if cdb[1] & 0xe0 != 0 {
         return Err(Sense::invalid_field(1, Some(7)));
@@ -115,8 +114,8 @@ pub(super) fn write(call: &mut Call<'_>) -> Outcome {
 fn transfer(call: &Call<'_>, operation: impl FnOnce(u64, u32, bool) -> StoreOperation) -> Outcome {
     let (unit, cdb) = (call.unit, call.cdb);
     let range = Range::of(cdb);
-    // The 6-byte commands have a part of their LBA where the others have flags. DPO, beside FUA,
-    // is a hint that needs no action.
+    // The 6-byte commands have a part of their LBA in the place of the flags. DPO, next to FUA, is a hint that needs no
+    // action.
     let mut fua = false;
     if cdb[0] >> 5 != 0 {
         check_protection(cdb)?;

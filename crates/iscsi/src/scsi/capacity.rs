@@ -1,11 +1,10 @@
-//! READ CAPACITY (10) and (16): how large a logical unit is (SBC-3).
+//! READ CAPACITY (10) and (16): the size of a logical unit (SBC-3).
 
 use super::answer::{Reply, cut};
 use super::command::{Call, Outcome};
 use super::{Malformed, be32, be64};
 
-/// READ CAPACITY (10). A unit whose last LBA does not fit 32 bits answers all ones: ask with the
-/// 16-byte command.
+/// READ CAPACITY (10). A unit whose last LBA does not fit in 32 bits returns all ones: use the 16-byte command.
 pub(super) fn read_10(call: &mut Call<'_>) -> Outcome {
     let geometry = &call.unit.geometry;
     let last_lba = u32::try_from(geometry.blocks() - 1).unwrap_or(u32::MAX);
@@ -13,7 +12,7 @@ pub(super) fn read_10(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::Data(data.concat()))
 }
 
-/// LBPME and LBPRZ in byte 14: thin, and blocks that are not mapped read as zeros.
+/// LBPME and LBPRZ in byte 14: thin, and unmapped blocks read as zeros.
 const THIN_READS_ZEROS: u8 = 0xc0;
 
 /// READ CAPACITY (16): no protection information, aligned at LBA 0.
@@ -47,11 +46,10 @@ impl Capacity {
         self.blocks.saturating_mul(u64::from(self.block_bytes))
     }
 
-    /// Reads the answer to READ CAPACITY (10); `None` when the unit is too large for it and has to
-    /// be asked with READ CAPACITY (16).
+    /// Parses the data of READ CAPACITY (10); `None` when the unit is too large for it and requires READ CAPACITY (16).
     ///
     /// # Errors
-    /// When it is shorter than 8 bytes or its blocks have no bytes.
+    /// When it is shorter than 8 bytes or the block length is 0.
     pub fn parse_10(data: &[u8]) -> Result<Option<Capacity>, Malformed> {
         Malformed::check_bytes("READ CAPACITY (10) data", data, 8)?;
         let last_lba = be32(data, 0);
@@ -62,11 +60,10 @@ impl Capacity {
         Ok(Some(capacity))
     }
 
-    /// Reads the answer to READ CAPACITY (16).
+    /// Parses the data of READ CAPACITY (16).
     ///
     /// # Errors
-    /// When it is shorter than 12 bytes, its blocks have no bytes, or the unit has more than
-    /// 2^64 bytes.
+    /// When it is shorter than 12 bytes, the block length is 0, or the unit has more than 2^64 bytes.
     pub fn parse_16(data: &[u8]) -> Result<Capacity, Malformed> {
         Malformed::check_bytes("READ CAPACITY (16) data", data, 12)?;
         let exponent = data.get(13).copied().unwrap_or(0) & 0x0f;

@@ -1,8 +1,7 @@
 //! CDBs, as an initiator builds them.
 //!
-//! iSCSI carries every CDB in 16 bytes, padded with zeros (RFC 7143 §11.3.5). READ and WRITE are
-//! built in their 10-byte form where the range fits it, because every target knows that one, and in
-//! their 16-byte form elsewhere.
+//! iSCSI carries every CDB in 16 bytes, padded with zeros (RFC 7143 §11.3.5). READ and WRITE use their 10-byte form if
+//! the range fits, because every target supports it, and otherwise their 16-byte form.
 
 use super::opcode;
 use super::reserve_in::{READ_FULL_STATUS, READ_KEYS};
@@ -33,7 +32,7 @@ pub const fn request_sense(allocation_bytes: u8) -> Cdb {
     cdb
 }
 
-/// INQUIRY for the standard data; [`Inquiry`](super::inquiry::Inquiry) parses the answer.
+/// INQUIRY for the standard data; [`Inquiry`](super::inquiry::Inquiry) parses it.
 #[must_use]
 pub fn inquiry(allocation_bytes: u16) -> Cdb {
     let mut cdb = [0; 16];
@@ -42,7 +41,7 @@ pub fn inquiry(allocation_bytes: u16) -> Cdb {
     cdb
 }
 
-/// INQUIRY for a page of vital product data.
+/// INQUIRY for a VPD page.
 #[must_use]
 pub fn inquiry_page(page: u8, allocation_bytes: u16) -> Cdb {
     let mut cdb = inquiry(allocation_bytes);
@@ -51,8 +50,7 @@ pub fn inquiry_page(page: u8, allocation_bytes: u16) -> Cdb {
     cdb
 }
 
-/// READ CAPACITY (10); [`Capacity::parse_10`](super::capacity::Capacity::parse_10) parses the
-/// answer.
+/// READ CAPACITY (10); [`Capacity::parse_10`](super::capacity::Capacity::parse_10) parses the data.
 #[must_use]
 pub const fn read_capacity_10() -> Cdb {
     let mut cdb = [0; 16];
@@ -60,8 +58,7 @@ pub const fn read_capacity_10() -> Cdb {
     cdb
 }
 
-/// READ CAPACITY (16); [`Capacity::parse_16`](super::capacity::Capacity::parse_16) parses the
-/// answer.
+/// READ CAPACITY (16); [`Capacity::parse_16`](super::capacity::Capacity::parse_16) parses the data.
 #[must_use]
 pub fn read_capacity_16(allocation_bytes: u32) -> Cdb {
     let mut cdb = [0; 16];
@@ -71,8 +68,8 @@ pub fn read_capacity_16(allocation_bytes: u32) -> Cdb {
     cdb
 }
 
-/// REPORT LUNS, all that are not well known; [`LunList`](super::report_luns::LunList) parses the
-/// answer. `allocation_bytes` should be 16 at least.
+/// REPORT LUNS, without well known logical units; [`LunList`](super::report_luns::LunList) parses the data.
+/// `allocation_bytes` should be at least 16.
 #[must_use]
 pub fn report_luns(allocation_bytes: u32) -> Cdb {
     let mut cdb = [0; 16];
@@ -97,8 +94,8 @@ pub fn write(lba: u64, blocks: u32, fua: bool) -> Cdb {
     cdb
 }
 
-/// SYNCHRONIZE CACHE of `blocks` from `lba` on, 0 for all up to the end. With `immediate` the
-/// answer does not wait for the medium.
+/// SYNCHRONIZE CACHE of `blocks` from `lba` on, 0 for all up to the end. With `immediate` the status does not wait for
+/// the medium.
 #[must_use]
 pub fn synchronize_cache(lba: u64, blocks: u32, immediate: bool) -> Cdb {
     let mut cdb = ranged(
@@ -135,8 +132,8 @@ pub fn unmap_list(lba: u64, blocks: u32) -> Vec<u8> {
     list
 }
 
-/// WRITE SAME (16) of one block of data to `blocks`, at least one, from `lba` on. With `unmap` they may become
-/// unmapped.
+/// WRITE SAME (16) of one block of data to `blocks`, at least one, from `lba` on. With `unmap` the target may unmap
+/// them.
 #[must_use]
 pub fn write_same_16(lba: u64, blocks: u32, unmap: bool) -> Cdb {
     let mut cdb = [0; 16];
@@ -150,7 +147,7 @@ pub fn write_same_16(lba: u64, blocks: u32, unmap: bool) -> Cdb {
 /// UNMAP in byte 1 of WRITE SAME.
 const UNMAP_BIT: u8 = 0x08;
 
-/// GET LBA STATUS from `lba` on; [`parse_runs`](super::parse_runs) reads the answer.
+/// GET LBA STATUS from `lba` on; [`parse_runs`](super::parse_runs) parses the data.
 #[must_use]
 pub fn get_lba_status(lba: u64, allocation_bytes: u32) -> Cdb {
     let mut cdb = [0; 16];
@@ -162,7 +159,7 @@ pub fn get_lba_status(lba: u64, allocation_bytes: u32) -> Cdb {
 }
 
 /// MODE SENSE (10) for the current values of a page, without block descriptors;
-/// [`WriteModes::parse_10`](super::WriteModes::parse_10) reads the answer.
+/// [`WriteModes::parse_10`](super::WriteModes::parse_10) parses the data.
 #[must_use]
 pub fn mode_sense_10(page: u8, allocation_bytes: u16) -> Cdb {
     const DBD: u8 = 0x08;
@@ -180,8 +177,8 @@ pub fn persistent_reserve_in_keys(allocation_bytes: u16) -> Cdb {
     persistent_reserve_in(READ_KEYS, allocation_bytes)
 }
 
-/// PERSISTENT RESERVE IN for who is registered with which key (SPC-4 §6.15.5);
-/// [`parse_registrants`](super::parse_registrants) reads the answer.
+/// PERSISTENT RESERVE IN for the registrants and their keys (SPC-4 §6.15.5);
+/// [`parse_registrants`](super::parse_registrants) parses the data.
 #[must_use]
 pub fn persistent_reserve_in_full_status(allocation_bytes: u16) -> Cdb {
     persistent_reserve_in(READ_FULL_STATUS, allocation_bytes)
@@ -195,8 +192,8 @@ fn persistent_reserve_in(service_action: u8, allocation_bytes: u16) -> Cdb {
     cdb
 }
 
-/// REPORT TARGET PORT GROUPS with the length-only header;
-/// [`parse_port_groups`](super::parse_port_groups) reads the answer.
+/// REPORT TARGET PORT GROUPS with the length-only header; [`parse_port_groups`](super::parse_port_groups) parses the
+/// data.
 #[must_use]
 pub fn report_target_port_groups(allocation_bytes: u32) -> Cdb {
     let mut cdb = [0; 16];
@@ -206,7 +203,7 @@ pub fn report_target_port_groups(allocation_bytes: u32) -> Cdb {
     cdb
 }
 
-/// READ, WRITE and SYNCHRONIZE CACHE keep their range in the same places.
+/// READ, WRITE and SYNCHRONIZE CACHE have their range at the same offsets.
 fn ranged(opcode_10: u8, opcode_16: u8, lba: u64, blocks: u32) -> Cdb {
     let mut cdb = [0; 16];
     if let (Ok(lba), Ok(blocks)) = (u32::try_from(lba), u16::try_from(blocks)) {

@@ -1,17 +1,20 @@
-//! How an initiator claims a unit by a key (SPC-4 5.13): what it sends, and what it may do by what is registered.
+//! How an initiator claims a unit by a reservation key (SPC-4 5.13): the commands to send, and what the registrations
+//! allow.
 //!
-//! An initiator that comes for the first time registers, and then looks who else has: of two that do so at once, at least
-//! one sees the other. One that comes back renews its registration, which the target refuses once somebody has removed it.
-//! Where the target has lost it, or the nexus is a new one, it looks first, as whoever removed its key meant it to stay
-//! away; then it registers, and looks again whether anything came between. Until then its key is marked, and no proof that its
-//! host may: else that of a nexus that is lost in just that moment would be.
+//! A new initiator registers, and then reads which others have: of two that do so at once, at least one sees the other.
+//! A returning one renews its registration, which the target rejects once another initiator has removed it. Where the
+//! target has lost the registration, or the nexus is new, it reads the keys first, because an initiator that removed
+//! its key meant to exclude it; then it registers, and checks whether anything changed in between. Until then its key
+//! is marked, and does not prove that its host may register: otherwise the key of a nexus lost at just that moment
+//! would.
 //!
-//! The type is Write Exclusive – All Registrants (7h). Of one for registrants only (5h, 6h) a single nexus is the holder,
-//! and with that one's registration it would end while others are in use; with all registrants it lasts as long as any. Exclusive
-//! Access – All Registrants (8h) would keep other hosts from reading, too, also from what they read to find their disks.
+//! The type is Write Exclusive – All Registrants (7h). A reservation for registrants only (5h, 6h) has a single nexus
+//! as holder, and would end with its registration while others are in use; with all registrants it lasts as long as
+//! any. Exclusive Access – All Registrants (8h) would exclude other hosts from reads, too, including those by which
+//! they find their disks.
 //!
-//! Each route of a host has a key of its own ([`HostKey`]), so that a session that is lost can be fenced by it: PREEMPT AND
-//! ABORT of that key ends what it has under way, and what of it comes later is refused.
+//! Each route of a host has its own key ([`HostKey`]), by which a lost session can be fenced: PREEMPT AND ABORT of that
+//! key aborts its tasks, and later commands from it are rejected.
 
 use core::num::NonZeroU64;
 
@@ -29,15 +32,15 @@ const LIST_BYTES: u8 = 24;
 /// PRGENERATION and ADDITIONAL LENGTH of READ KEYS.
 const HEADER_BYTES: usize = 8;
 
-/// The key by which a host is known, in the lower 56 bits; above are the route's place among those of the host, and the mark of
-/// one that may have to go again. So the key of the first route, or of the only one, is the host's.
+/// A host's key, in the lower 56 bits; above are the route's index among those of the host, and the mark of a
+/// provisional key. So the key of the first route, or of the only one, is the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostKey(NonZeroU64);
 
 impl HostKey {
     const BITS: u32 = 56;
     const MOST_ROUTES: u64 = 128;
-    /// Marks the key of a nexus that does not know yet whether it may be registered.
+    /// Marks the key of a nexus that does not know yet whether it may register.
     const UNSURE: u64 = 1 << 63;
 
     /// `None` if it is 0 or has more than 56 bits.
@@ -53,38 +56,38 @@ impl HostKey {
         self.0.get()
     }
 
-    /// The key of the route at a place. Of more than 128 routes some share one.
+    /// The key of the route at an index. With more than 128 routes some share one.
     #[must_use]
     pub fn of_route(self, place: usize) -> u64 {
         self.get() | (place as u64 % HostKey::MOST_ROUTES) << HostKey::BITS
     }
 
-    /// The key that a route has before its own one.
+    /// The provisional key of a route.
     #[must_use]
     pub fn unsure(key: u64) -> u64 {
         key | HostKey::UNSURE
     }
 
-    /// Whether a key is that of a route of this host.
+    /// Whether a key belongs to a route of this host.
     #[must_use]
     pub fn is_of(self, key: u64) -> bool {
         key & ((1 << HostKey::BITS) - 1) == self.get()
     }
 }
 
-/// A PERSISTENT RESERVE OUT of an initiator whose key is `key`. All are about Write Exclusive – All Registrants.
+/// A PERSISTENT RESERVE OUT of an initiator with key `key`, always for Write Exclusive – All Registrants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReserveOut {
-    /// Registers the nexus, whatever it was registered with.
+    /// Registers the nexus, whatever key it had registered.
     Register {
         /// Its key.
         key: u64,
     },
-    /// Keeps the nexus registered, with the same key or another; refused where it is not any more.
+    /// Keeps the nexus registered, with the same key or another; rejected if it no longer is.
     Renew {
         /// Its key.
         key: u64,
-        /// Its key from now on.
+        /// Its new key.
         next: u64,
     },
     /// Unregisters the nexus.
@@ -92,18 +95,19 @@ pub enum ReserveOut {
         /// Its key.
         key: u64,
     },
-    /// Reserves the unit, or does nothing where a registered nexus has.
+    /// Reserves the unit; no effect if a registered nexus already holds the reservation.
     Reserve {
         /// Its key.
         key: u64,
     },
-    /// Unregisters all other nexuses that have a key, which may be its own. Some targets unregister this one with those.
+    /// Unregisters all other nexuses with a key, possibly its own key. Some targets unregister this one along with
+    /// them.
     Preempt {
         /// Its key.
         key: u64,
-        /// Theirs; 0 for all, where the reservation is one of all registrants, which becomes one of this type.
+        /// Their key; 0 for all, if the reservation is of an all registrants type; it changes to this type.
         other: u64,
-        /// What they have under way is aborted, too.
+        /// Abort their tasks, too.
         aborts: bool,
     },
 }
@@ -129,7 +133,7 @@ impl ReserveOut {
         cdb
     }
 
-    /// Whether it says if registrations are to outlive a loss of power: the last of these does, of whichever nexus.
+    /// Whether it sets if registrations survive a power loss: the last such command decides, of any nexus.
     #[must_use]
     pub fn registers(self) -> bool {
         matches!(
@@ -138,8 +142,8 @@ impl ReserveOut {
         )
     }
 
-    /// The parameter list: the nexus's key, and the one that the service action is about. If it `persists`, registrations
-    /// are to outlive a loss of power (APTPL, SPC-4 5.13.5), which a target without that refuses.
+    /// The parameter list: the nexus's key, and the service action key. If it `persists`, registrations survive a power
+    /// loss (APTPL, SPC-4 5.13.5); a target without support rejects that.
     #[must_use]
     pub fn list(self, persists: bool) -> Vec<u8> {
         let (key, action_key) = match self {
@@ -158,24 +162,24 @@ impl ReserveOut {
     }
 }
 
-/// What READ KEYS says (SPC-4 6.15.2): a key for each nexus that is registered.
+/// The data of READ KEYS (SPC-4 6.15.2): a key per registered nexus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
     /// Counts changes of the registrations, from 0 at each start of the target.
     pub generation: u32,
     keys: Vec<u64>,
-    /// There are more than the answer had room for.
+    /// There are more keys than the data had room for.
     is_cut: bool,
 }
 
 impl Keys {
-    /// Room for as many keys as an answer has to bring: more hosts never share a disk.
+    /// Room for as many keys as needed: more hosts never share a disk.
     pub const ANSWER_BYTES: u16 = HEADER_BYTES as u16 + 1024 * 8;
 
-    /// Reads an answer, which may be followed by zeros.
+    /// Parses the data, which may be followed by zeros.
     ///
     /// # Errors
-    /// [`Malformed`] when it is too short to say how many keys there are.
+    /// [`Malformed`] when it is too short for the number of keys.
     pub fn parse(data: &[u8]) -> Result<Keys, Malformed> {
         Malformed::check_bytes("READ KEYS answer", data, HEADER_BYTES)?;
         let count = be32(data, 4) as usize / 8;
@@ -188,14 +192,14 @@ impl Keys {
         })
     }
 
-    /// Whether some nexus of `host` is registered, and knows that it may be. Where not all keys are known, one is taken to be.
+    /// Whether some nexus of `host` is registered with an unmarked key. Assumed if not all keys are known.
     #[must_use]
     pub fn has(&self, host: HostKey) -> bool {
         let is_sure = |key: u64| host.is_of(key) && key & HostKey::UNSURE == 0;
         self.is_cut || self.keys.iter().any(|key| is_sure(*key))
     }
 
-    /// The keys of `host`'s nexuses, of each its own, as far as all keys are known, marked or not.
+    /// The keys of `host`'s nexuses, each once per nexus, as far as all keys are known, marked or not.
     #[must_use]
     pub fn of(&self, host: HostKey) -> Vec<u64> {
         let own = self.keys.iter().copied();
@@ -208,7 +212,7 @@ impl Keys {
         !self.is_cut && !self.keys.contains(&key)
     }
 
-    /// The keys that are not those of `host`, or not there, each once.
+    /// The keys that are not those of `host`, if given, each once.
     #[must_use]
     pub fn others(&self, host: Option<HostKey>) -> Vec<u64> {
         let is_of = |key: u64| host.is_some_and(|host| host.is_of(key));
@@ -219,16 +223,18 @@ impl Keys {
         others
     }
 
-    /// Whether `host`, which had registered, may register again: a key of it is there, or nobody else has registered since
-    /// the target was started, and lost it. Otherwise somebody has removed it, and may have gone since.
+    /// Whether `host`, which was registered, may register again: one of its keys is registered, or nobody else has
+    /// registered since the target restarted and lost it. Otherwise another host has removed it, and may have
+    /// unregistered since.
     #[must_use]
     pub fn lets_back(&self, host: HostKey) -> bool {
         let is_alone = self.others(Some(host)).is_empty();
         self.has(host) || is_alone && self.generation as usize == self.keys.len()
     }
 
-    /// After a nexus has registered `key`, whether that was right: nothing has changed since `before` but by itself. Else its
-    /// host's keys may have been removed after they were seen, by somebody who has gone since.
+    /// After a nexus registered `key`: whether that was right, because nothing else has changed since `before`.
+    /// Otherwise another host, which may have unregistered since, may have removed its host's keys after they were
+    /// read.
     #[must_use]
     pub fn confirm(&self, before: &Keys, key: u64) -> bool {
         let changes = self.generation.wrapping_sub(before.generation);
@@ -236,8 +242,8 @@ impl Keys {
     }
 }
 
-/// Whether a unit attention says that registrations or a reservation were taken away: RESERVATIONS PREEMPTED,
-/// RESERVATIONS RELEASED or REGISTRATIONS PREEMPTED. Commands of the nexus may have been aborted with them.
+/// Whether a unit attention reports the removal of registrations or a reservation: RESERVATIONS PREEMPTED, RESERVATIONS
+/// RELEASED or REGISTRATIONS PREEMPTED. Commands of the nexus may have been aborted with them.
 #[must_use]
 pub fn is_about_reservations(sense: &Sense) -> bool {
     let codes = [
@@ -248,13 +254,13 @@ pub fn is_about_reservations(sense: &Sense) -> bool {
     sense.key == SenseKey::UnitAttention && codes.contains(&sense.additional)
 }
 
-/// The initiators that have registered a key of `host`, as the answer to READ FULL STATUS names them (SPC-4 6.15.5); those with
-/// another transport than iSCSI have no name. Descriptors that have not come in full are left out.
+/// The initiators that have registered a key of `host`, as named by READ FULL STATUS (SPC-4 6.15.5); those with another
+/// transport than iSCSI have no name. Incomplete descriptors are left out.
 ///
 /// # Errors
-/// [`Malformed`] when it is too short to say how many there are.
+/// [`Malformed`] when it is too short for their number.
 pub fn parse_registrants(data: &[u8], host: HostKey) -> Result<Vec<Option<String>>, Malformed> {
-    /// A descriptor without its TransportID, and where that one's length is.
+    /// A descriptor without its TransportID, and the offset of the TransportID's length.
     const DESCRIPTOR_BYTES: usize = 24;
     const LENGTH_AT: usize = 20;
     Malformed::check_bytes("READ FULL STATUS answer", data, HEADER_BYTES)?;
@@ -351,7 +357,7 @@ mod tests {
         assert_eq!(some.others(None), [OWN, OTHER, second]);
         assert!(!some.lacks(OTHER) && some.lacks(OTHER + 1));
         assert!(Keys::parse(&[0; 7]).is_err());
-        // 3 keys, of which one has come.
+        // 3 keys, of which one was received.
         let cut = [&[0, 0, 0, 1, 0, 0, 0, 24][..], &OTHER.to_be_bytes()].concat();
         let cut = Keys::parse(&cut).unwrap();
         assert!(cut.has(host()), "it may be among those that have not come");
@@ -366,7 +372,7 @@ mod tests {
         assert!(!keys(1, &[OTHER]).lets_back(host()));
         assert!(keys(0, &[]).lets_back(host()), "the target was restarted");
         assert!(!keys(3, &[]).lets_back(host()), "who removed it has left");
-        // One of its nexuses was registering, and was lost.
+        // One of its nexuses was lost while registering.
         let marked = HostKey::unsure(OWN);
         assert!(keys(9, &[marked, OWN]).lets_back(host()));
         assert!(!keys(9, &[marked]).lets_back(host()), "that proves nothing");
@@ -383,9 +389,9 @@ mod tests {
         let marked = HostKey::unsure(OWN);
         assert!(keys(5, &[OWN, marked, OTHER]).confirm(&before, marked));
         assert!(!keys(5, &[OWN, OTHER]).confirm(&before, marked));
-        // The other one has preempted, and then this one has registered.
+        // The other one preempted, and then this one registered.
         assert!(!keys(6, &[marked, OTHER]).confirm(&before, marked));
-        // Somebody may have come and gone.
+        // Another host may have registered and unregistered.
         assert!(!keys(9, &[OWN, marked]).confirm(&before, marked));
         let wraps = keys(u32::MAX, &[OTHER, OWN]);
         assert!(keys(0, &[OTHER, OWN, marked]).confirm(&wraps, marked));

@@ -1,5 +1,5 @@
-//! The commands of a logical unit in one table: decoding finds a command's row by its operation
-//! code, and REPORT SUPPORTED OPERATION CODES reports the rows.
+//! The commands of a logical unit in one table: decoding looks up a command's row by its operation code, and REPORT
+//! SUPPORTED OPERATION CODES reports the rows.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::{
     unit_control,
 };
 
-/// One command and whom it is for.
+/// One command and its context.
 pub(super) struct Call<'a> {
     pub(super) device: &'a TargetDevice,
-    /// The unit's place in the device.
+    /// The unit's index in the device.
     pub(super) place: usize,
     pub(super) unit: &'a LogicalUnit,
     pub(super) cdb: &'a Cdb,
@@ -23,9 +23,8 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Changes what the device's initiators share. When it is not as the nexus has last seen it, the
-    /// right to the command may be gone: the answer is BUSY, and the initiator's next try is checked
-    /// anew.
+    /// Changes state shared by the device's initiators. If that has changed since the nexus last read it, the command
+    /// may no longer be allowed: the response is BUSY, and the initiator's retry is checked again.
     pub(super) fn change<T>(
         &self,
         change: impl FnOnce(&mut State) -> Result<T, Refused>,
@@ -40,7 +39,7 @@ impl Call<'_> {
         })
     }
 
-    /// Has the cache written for change `number` of the unit, which is then over.
+    /// Flushes the cache for change `number` of the unit, which completes with it.
     pub(super) fn flush_for(&self, number: u64) -> Reply {
         let change = UnitChange::new(Arc::clone(self.device.common()), self.place, number);
         Reply::Medium(Box::new(MediumOperation::FlushFor(Arc::new(change))))
@@ -49,14 +48,14 @@ impl Call<'_> {
 
 /// The Data-Out of a command.
 pub(super) struct Delivery {
-    /// What has come, at most as much as the command takes.
+    /// The data received, at most as much as the command takes.
     pub(super) data: Vec<u8>,
-    /// What the initiator said that it would send.
+    /// The number of bytes that the initiator announced.
     pub(super) announced_bytes: u32,
 }
 
 impl Delivery {
-    /// The data of a command that can do nothing with more or less than `bytes`.
+    /// The data of a command that needs exactly `bytes`.
     pub(super) fn exactly(self, bytes: u32) -> Result<Vec<u8>, Sense> {
         if self.announced_bytes == bytes && self.data.len() == bytes as usize {
             return Ok(self.data);
@@ -66,7 +65,7 @@ impl Delivery {
     }
 }
 
-/// Why a logical unit does not carry a command out.
+/// Why a logical unit does not execute a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// CHECK CONDITION with this sense data.
@@ -83,7 +82,7 @@ impl From<Sense> for Refused {
     }
 }
 
-/// What becomes of a command.
+/// The outcome of a command.
 pub(super) type Outcome = Result<Reply, Refused>;
 
 /// When a command can be decided.
@@ -91,7 +90,7 @@ pub(super) type Outcome = Result<Reply, Refused>;
 pub(super) enum Run {
     /// From its CDB.
     AtOnce(fn(&mut Call<'_>) -> Outcome),
-    /// From its CDB and its Data-Out, of which it takes `bytes`.
+    /// From its CDB and its Data-Out of `bytes`.
     WithData {
         bytes: fn(&Call<'_>) -> Result<u32, Sense>,
         run: fn(&mut Call<'_>, Delivery) -> Outcome,
@@ -101,20 +100,19 @@ pub(super) enum Run {
 /// A row of the table.
 pub(super) struct Command {
     pub(super) opcode: u8,
-    /// In the low five bits of byte 1, for codes that stand for several commands.
+    /// In the low five bits of byte 1, for codes shared by several commands.
     pub(super) service_action: Option<u8>,
-    /// CDB USAGE DATA (SPC-4 6.34.3): the code, then ones in the bits that are looked at. It is as
-    /// long as the CDB.
+    /// CDB USAGE DATA (SPC-4 6.34.3): the code, then ones in the bits that are evaluated. As long as the CDB.
     pub(super) usage: &'static [u8],
-    /// What it needs while the unit is reserved by another nexus.
+    /// Access needed while another nexus has reserved the unit.
     pub(super) access: Access,
-    /// It reads or writes the medium, which has to be started.
+    /// It reads or writes the medium, which must be started.
     pub(super) needs_medium: bool,
     /// It changes the medium, which must not be write protected.
     pub(super) writes: bool,
-    /// There for thin units only.
+    /// Supported by thin units only.
     pub(super) thin_only: bool,
-    /// It goes ahead of unit attentions (SAM-5 5.14.1).
+    /// It bypasses unit attentions (SAM-5 5.14.1).
     pub(super) before_attentions: bool,
     pub(super) run: Run,
 }
@@ -134,12 +132,12 @@ impl Command {
         }
     }
 
-    /// The command of `usage` that is decided from its CDB.
+    /// The command of `usage`, decided from its CDB.
     const fn at_once(usage: &'static [u8], run: fn(&mut Call<'_>) -> Outcome) -> Command {
         Command::new(usage, Run::AtOnce(run))
     }
 
-    /// The command of `usage` that takes Data-Out.
+    /// The command of `usage`, with Data-Out.
     const fn with_data(
         usage: &'static [u8],
         bytes: fn(&Call<'_>) -> Result<u32, Sense>,
@@ -153,7 +151,7 @@ impl Command {
         self
     }
 
-    /// It is let through to those who have at least this access.
+    /// Allowed for nexuses with at least this access.
     const fn open_to(mut self, access: Access) -> Command {
         self.access = access;
         self
@@ -187,13 +185,13 @@ impl Command {
         self
     }
 
-    /// Whether `unit` has this command.
+    /// Whether `unit` supports this command.
     pub(super) fn is_there(&self, unit: &LogicalUnit) -> bool {
         unit.thin || !self.thin_only
     }
 
-    /// A unit that clears NORMACA in its INQUIRY data refuses NACA in any CDB (SAM-5 5.2). CONTROL is
-    /// the last byte of a CDB.
+    /// A unit that clears NORMACA in its INQUIRY data rejects NACA in any CDB (SAM-5 5.2). CONTROL is the last byte of
+    /// a CDB.
     pub(super) fn check_control(&self, cdb: &Cdb) -> Result<(), Sense> {
         let control = self.usage.len() - 1;
         if cdb[control] & NACA != 0 {
@@ -206,15 +204,15 @@ impl Command {
 /// NACA in the CONTROL byte of a CDB (SAM-5 5.2).
 const NACA: u8 = 0x04;
 
-/// PERSISTENT RESERVE OUT, which sees for itself who may do what.
+/// PERSISTENT RESERVE OUT, which checks access itself.
 const fn reserve_out_row(usage: &'static [u8]) -> Command {
     let run = reserve_out::persistent_reserve_out;
     Command::with_data(usage, reserve_out::list_bytes, run).open_to(Access::Registering)
 }
 
-/// All commands, those with one operation code side by side.
+/// All commands, grouped by operation code.
 ///
-/// The reservations that let a command through are those of SPC-4 table 66 and SBC-3 table 15.
+/// The reservations that allow a command are those of SPC-4 table 66 and SBC-3 table 15.
 #[rustfmt::skip]
 pub(super) static COMMANDS: &[Command] = &[
     Command::at_once(&[op::TEST_UNIT_READY, 0, 0, 0, 0, 0], unit_control::test_ready)
@@ -336,7 +334,7 @@ static FIRST: [u8; 256] = {
     first
 };
 
-/// The rows of an operation code; none when it is no command here.
+/// The rows of an operation code; empty when it is not supported.
 pub(super) fn rows(opcode: u8) -> &'static [Command] {
     let first = FIRST[usize::from(opcode)];
     if first == NONE {
@@ -350,8 +348,8 @@ pub(super) fn rows(opcode: u8) -> &'static [Command] {
 /// The command of a CDB.
 ///
 /// # Errors
-/// INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB at the service action, when `unit` has
-/// no such command.
+/// INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB pointing to the service action, when `unit` does not support
+/// the command.
 pub(super) fn find(unit: &LogicalUnit, cdb: &Cdb) -> Result<&'static Command, Sense> {
     let first = FIRST[usize::from(cdb[0])];
     let Some(row) = COMMANDS.get(usize::from(first)) else {

@@ -1,5 +1,5 @@
-//! EXTENDED COPY (LID1), RECEIVE COPY STATUS (LID1) and RECEIVE COPY OPERATING PARAMETERS (SPC-4):
-//! copies from block to block between the units of one target.
+//! EXTENDED COPY (LID1), RECEIVE COPY STATUS (LID1) and RECEIVE COPY OPERATING PARAMETERS (SPC-4): block to block
+//! copies between the units of one target.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -9,19 +9,19 @@ use super::command::{Call, Delivery, Outcome};
 use super::nexus::{Access, Nexus};
 use super::{AdditionalSense, MediumOperation, Sense, SenseKey, be16, be32, be64, opcode};
 
-/// Bounds, as RECEIVE COPY OPERATING PARAMETERS reports them.
+/// Limits, as in RECEIVE COPY OPERATING PARAMETERS.
 const MAX_TARGETS: usize = 16;
 const MAX_SEGMENTS: usize = 64;
 const MAX_LIST_BYTES: usize = MAX_TARGETS * TARGET_BYTES + MAX_SEGMENTS * SEGMENT_BYTES;
 /// 65,535 blocks of 4096 bytes, to the next power of two.
 const MAX_SEGMENT_BYTES: u32 = 1 << 28;
 
-/// Copies whose end RECEIVE COPY STATUS can tell, per nexus.
+/// Copies per nexus whose outcome RECEIVE COPY STATUS can report.
 const KEPT_COPIES: usize = 16;
 
 const HEADER_BYTES: usize = 16;
 const TARGET_BYTES: usize = 32;
-/// A segment descriptor's header says how many bytes follow its first four.
+/// A segment descriptor's header counts the bytes after its first four.
 const SEGMENT_BYTES: usize = 28;
 
 /// Identification descriptor CSCD descriptor.
@@ -29,17 +29,17 @@ const IDENTIFICATION: u8 = 0xe4;
 /// Block device to block device.
 const BLOCK_TO_BLOCK: u8 = 0x02;
 
-/// LIST ID USAGE 11b: the list identifier means nothing.
+/// LIST ID USAGE 11b: the list identifier is ignored.
 const NO_LIST_ID: u8 = 0x18;
 
 /// A range of bytes to copy, inside both units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopySegment {
-    /// The source's place in [`TargetDevice::units`](super::TargetDevice::units).
+    /// The source's index in [`TargetDevice::units`](super::TargetDevice::units).
     pub from_unit: usize,
     /// First byte there.
     pub from_bytes: u64,
-    /// The destination's place.
+    /// The destination's index.
     pub to_unit: usize,
     /// First byte there.
     pub to_bytes: u64,
@@ -57,7 +57,7 @@ pub struct CopyJob {
 }
 
 impl CopyJob {
-    /// The places of the units that it reads and writes, each once.
+    /// The indices of the units that it reads and writes, each once.
     pub(super) fn units(&self) -> Vec<usize> {
         let segments = self.segments.iter();
         each_once(segments.flat_map(|segment| [segment.from_unit, segment.to_unit]))
@@ -68,7 +68,7 @@ impl CopyJob {
         each_once(self.segments.iter().map(|segment| segment.to_unit))
     }
 
-    /// Whether all units may still be read and written as the segments say.
+    /// Whether all units may still be read and written as in the segments.
     pub(super) fn recheck(&self, nexus: &Nexus) -> Result<(), Sense> {
         let mut segments = self.segments.iter();
         segments.try_for_each(|segment| reachable(nexus, segment.from_unit, segment.to_unit))
@@ -83,7 +83,7 @@ fn each_once(units: impl Iterator<Item = usize>) -> Vec<usize> {
 }
 
 impl PartialEq for CopyJob {
-    /// How far it is does not make it another one.
+    /// Progress is not part of its identity.
     fn eq(&self, other: &CopyJob) -> bool {
         self.segments == other.segments
     }
@@ -126,7 +126,7 @@ impl CopyProgress {
     }
 }
 
-/// A copy that a nexus has asked for, by its list identifier.
+/// A copy requested by a nexus, by its list identifier.
 #[derive(Debug)]
 pub(super) struct CopyRecord {
     list_id: u8,
@@ -197,7 +197,7 @@ pub(super) fn extended_copy(call: &mut Call<'_>, delivery: Delivery) -> Outcome 
     Ok(Reply::Medium(Box::new(MediumOperation::Copy(job))))
 }
 
-/// The places of the units that the CSCD descriptors name; `None` for one that is not here.
+/// The indices of the units in the CSCD descriptors; `None` for an unknown one.
 fn targets_of(call: &Call<'_>, descriptors: &[u8]) -> Result<Vec<Option<usize>>, Sense> {
     let (descriptors, rest) = descriptors.as_chunks::<TARGET_BYTES>();
     if !rest.is_empty() {
@@ -210,8 +210,7 @@ fn targets_of(call: &Call<'_>, descriptors: &[u8]) -> Result<Vec<Option<usize>>,
         if descriptor[0] != IDENTIFICATION {
             return Err(wrong_list(AdditionalSense::UNSUPPORTED_TARGET_DESCRIPTOR));
         }
-        // CODE SET 1, binary, and DESIGNATOR TYPE 3, NAA, of 8 bytes: the name in page 83h that
-        // fits in here.
+        // CODE SET 1, binary, and DESIGNATOR TYPE 3, NAA, of 8 bytes: the designator of page 83h that fits here.
         let is_naa = descriptor[4] & 0x0f == 1 && descriptor[5] & 0x3f == 3 && descriptor[7] == 8;
         let naa = be64(descriptor, 8);
         let mut units = call.device.units().iter();
@@ -266,7 +265,7 @@ fn segment_of(
         return Err(unreachable);
     }
     let blocks = u64::from(be16(descriptor, 10));
-    // DC: the number is in blocks of the destination.
+    // DC: the number counts blocks of the destination.
     let counted = if descriptor[1] & 0x02 == 0 { from } else { to };
     let len_bytes = blocks * u64::from(device[counted].geometry.block_bytes());
     let start = |unit: usize, at: usize| {
@@ -291,7 +290,7 @@ fn segment_of(
     Ok((len_bytes > 0).then_some(segment))
 }
 
-/// Whether the state of both units lets `nexus` copy.
+/// Whether the state of both units allows `nexus` to copy.
 fn reachable(nexus: &Nexus, from: usize, to: usize) -> Result<(), Sense> {
     let (source, destination) = (nexus.view(from), nexus.view(to));
     let reachable = source.access >= Access::Reading
@@ -326,7 +325,7 @@ pub(super) fn status(call: &mut Call<'_>) -> Outcome {
 /// RECEIVE COPY OPERATING PARAMETERS.
 pub(super) fn operating_parameters(call: &mut Call<'_>) -> Outcome {
     let mut data = vec![0; 44];
-    data[4] = 0x01; // SNLID: no list identifier is needed
+    data[4] = 0x01; // SNLID: the list identifier is optional
     data[8..10].copy_from_slice(&(MAX_TARGETS as u16).to_be_bytes());
     data[10..12].copy_from_slice(&(MAX_SEGMENTS as u16).to_be_bytes());
     data[12..16].copy_from_slice(&(MAX_LIST_BYTES as u32).to_be_bytes());
@@ -341,8 +340,7 @@ pub(super) fn operating_parameters(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::Data(cut(data, be32(call.cdb, 10))))
 }
 
-/// The body of the Third-party Copy VPD page (SPC-4 7.8.17): which commands, how much, and which
-/// descriptors.
+/// The body of the Third-party Copy VPD page (SPC-4 7.8.17): supported commands, limits and descriptors.
 pub(super) fn vpd_body() -> Vec<u8> {
     let mut data = Vec::new();
     let commands = [

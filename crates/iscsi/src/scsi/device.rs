@@ -1,4 +1,4 @@
-//! A SCSI target device: its logical units, and which of them a command is for (SAM-5 4.5, 5.11).
+//! A SCSI target device: its logical units, and LUN addressing (SAM-5 4.5, 5.11).
 
 use std::sync::Arc;
 
@@ -71,12 +71,12 @@ impl TargetDevice {
         &self.units
     }
 
-    /// The place in [`units`](TargetDevice::units) of the unit at that LUN.
+    /// The index in [`units`](TargetDevice::units) of the unit at that LUN.
     #[must_use]
     pub fn place(&self, lun: Lun) -> Option<usize> {
         let number = lun.number()?;
         let at = |place: usize| self.units.get(place).map(|unit| unit.identity.number);
-        // Units are numbered from 0 without a gap as a rule: the number is the place.
+        // Units are usually numbered from 0 without gaps: the number is the index.
         if at(usize::from(number)) == Some(number) {
             return Some(usize::from(number));
         }
@@ -85,17 +85,18 @@ impl TargetDevice {
             .ok()
     }
 
-    /// A new I_T nexus to the initiator port `port`. Where it takes the place of another one, that is pending at each unit.
+    /// A new I_T nexus for the initiator port `port`. If it replaces another one, a unit attention is pending at each
+    /// unit.
     #[must_use]
     pub fn nexus(&self, port: InitiatorPort) -> Nexus {
         Nexus::new(&self.common, port)
     }
 
-    /// Decodes a command for the unit at `lun` that came over `nexus`, which is one of this
-    /// device's. READ and WRITE allocate nothing and lock nothing.
+    /// Decodes a command for the unit at `lun` from `nexus`, one of this device's. READ and WRITE allocate nothing and
+    /// lock nothing.
     ///
-    /// A unit attention that is pending there goes out instead of the answer, but for INQUIRY and
-    /// REPORT LUNS, and REQUEST SENSE reports it as its data (SAM-5 5.14.1).
+    /// A pending unit attention is returned instead of the response, except for INQUIRY and REPORT LUNS; REQUEST SENSE
+    /// returns it as its data (SAM-5 5.14.1).
     pub fn decode(&self, lun: Lun, cdb: &Cdb, nexus: &mut Nexus) -> Decoded {
         let Some(unit) = self.place(lun) else {
             return Decoded::Answer(match self.decode_without_unit(cdb) {
@@ -142,9 +143,8 @@ impl TargetDevice {
         }
     }
 
-    /// Carries out [`StoreOperation::Deferred`] of the unit at `place`, whose Data-Out is `data`;
-    /// the initiator had announced `announced_bytes` of it. Fewer bytes than the command takes
-    /// come when fewer were announced. `nexus` must be fresh.
+    /// Executes [`StoreOperation::Deferred`] of the unit at `place` with the Data-Out `data`; the initiator had
+    /// announced `announced_bytes` of it, possibly fewer than the command takes. `nexus` must be fresh.
     pub fn execute(
         &self,
         place: usize,
@@ -157,7 +157,7 @@ impl TargetDevice {
             let Run::WithData { run, .. } = command.run else {
                 return Err(MISTAKE.into());
             };
-            // What holds may have changed since the command came, while its data was on the way.
+            // The state may have changed since the command arrived, while its data was in flight.
             check(command, unit, place, nexus)?;
             let mut call = Call {
                 device: self,
@@ -180,9 +180,9 @@ impl TargetDevice {
         }
     }
 
-    /// Gives the unit at `place` the persistent reservations that
-    /// [`MediumOperation::KeepReservations`](super::MediumOperation::KeepReservations) has had kept.
-    /// Says whether they could be read; nothing is changed when not.
+    /// Restores the unit's persistent reservations saved by
+    /// [`MediumOperation::KeepReservations`](super::MediumOperation::KeepReservations), at index `place`. Returns
+    /// whether they were valid; nothing is changed when not.
     #[must_use]
     pub fn restore(&self, place: usize, text: &str) -> bool {
         let Some(reservations) = Reservations::from_text(text) else {
@@ -196,9 +196,8 @@ impl TargetDevice {
         true
     }
 
-    /// Has the unit at `place` go on as the one at `old_place` of `old` was, which has no nexus any
-    /// more: with its persistent reservations and its mode parameters, and stopped if that was.
-    /// Places that do not exist are skipped.
+    /// Transfers the state of the unit at `old_place` of `old`, which has no nexus any more, to the one at `place`:
+    /// persistent reservations, mode parameters, and whether it is stopped. Indices that do not exist are skipped.
     pub fn inherit(&self, place: usize, old: &TargetDevice, old_place: usize) {
         let inherited = old.common.look(|state| {
             let unit = state.units.get(old_place)?;
@@ -211,10 +210,9 @@ impl TargetDevice {
         });
     }
 
-    /// The unit at `place` is reset by `by` (SAM-5 6.3.3): what RESERVE (6) had reserved is free, and
-    /// the mode parameters are the default ones. Every nexus reports that it has happened, from its
-    /// next command on. The tasks of all other nexuses end; those of `by` are the caller's to end,
-    /// and the answer is to wait for the fence.
+    /// `by` resets the unit at `place` (SAM-5 6.3.3): releases RESERVE (6) reservations, and restores the default mode
+    /// parameters. Every nexus reports the reset, from its next command on. The tasks of all other nexuses end; the
+    /// caller ends those of `by`, and delays the response by the fence.
     pub(crate) fn reset(&self, place: usize, by: NexusId) -> Fence {
         self.end_tasks(place, by, |state| {
             state.reset(place, &self.units);
@@ -222,8 +220,8 @@ impl TargetDevice {
         })
     }
 
-    /// The task set of the unit at `place` is cleared by `by`: every other nexus reports that, from
-    /// its next command on (SAM-5 7.5), and its tasks end as with [`TargetDevice::reset`].
+    /// `by` clears the task set of the unit at `place`: every other nexus reports that, from its next command on (SAM-5
+    /// 7.5), and its tasks end as with [`TargetDevice::reset`].
     pub(crate) fn clear(&self, place: usize, by: NexusId) -> Fence {
         self.end_tasks(place, by, |state| {
             let attention = UnitAttention::CommandsCleared;
@@ -233,8 +231,8 @@ impl TargetDevice {
 
     fn end_tasks(&self, place: usize, by: NexusId, change: impl FnOnce(&mut State)) -> Fence {
         let fence = self.common.change(|state, _| {
-            // A function of a session that another one has replaced, and whose end its thread has not
-            // seen yet, must not end tasks of the new one (RFC 7143 §6.3.5).
+            // A function of a replaced session, whose thread has not seen its end yet, must not end tasks of the new
+            // one (RFC 7143 §6.3.5).
             if state.is_replaced(by) {
                 return Fence::default();
             }
@@ -246,16 +244,16 @@ impl TargetDevice {
         fence
     }
 
-    /// Sets what is called, from any thread, when sessions of this device must be
-    /// reviewed: [`Session::review`](crate::target::Session::review) is to be called for each of them. It
-    /// is called rarely, and must not call back. Only the first one counts.
+    /// Sets a function that is called, from any thread, when sessions of this device must be reviewed: call
+    /// [`Session::review`](crate::target::Session::review) for each of them then. It is called rarely, and must not
+    /// call back. Only the first one counts.
     pub fn set_bell(&self, bell: impl Fn() + Send + Sync + 'static) {
         self.common.set_bell(Box::new(bell));
     }
 
-    /// Rechecks a decoded command before it goes to the store: a reservation applies to commands that were there before it (SPC-4 5.13.1), and nothing is
-    /// written once a unit is write protected or stopped. `medium` is what a deferred command has
-    /// come to. `nexus` must be fresh.
+    /// Rechecks a decoded command before it goes to the store: a reservation also applies to earlier commands (SPC-4
+    /// 5.13.1), and nothing is written once a unit is write protected or stopped. `medium` is the operation of a
+    /// deferred command. `nexus` must be fresh.
     pub(crate) fn recheck(
         &self,
         place: usize,
@@ -283,13 +281,13 @@ impl TargetDevice {
         checked.map_err(Answer::from)
     }
 
-    /// Whether what is written to the unit at `place` goes to the medium before its status, as MODE
-    /// SELECT has cleared WCE. Nothing need be done for that on units that have no cache at all.
+    /// Whether writes to the unit at `place` reach the medium before their status, because MODE SELECT has cleared WCE.
+    /// False for units without a cache, which need no action.
     pub(crate) fn writes_through(&self, place: usize, nexus: &Nexus) -> bool {
         self.units[place].write_cache && !nexus.view(place).mode.write_cache
     }
 
-    /// An incorrect LUN (SAM-5 5.11): the device still says so, and lists the right ones.
+    /// An incorrect LUN (SAM-5 5.11): the device still reports that, and lists the correct ones.
     fn decode_without_unit(&self, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
         let unsupported = Sense::illegal(AdditionalSense::UNIT_NOT_SUPPORTED);
         let known = matches!(
@@ -308,13 +306,13 @@ impl TargetDevice {
     }
 }
 
-/// A mistake of ours, which is no reason to take the target down.
+/// A bug of wansan's, which must not take the target down.
 const MISTAKE: Sense = Sense::new(
     SenseKey::HardwareError,
     AdditionalSense::INTERNAL_TARGET_FAILURE,
 );
 
-/// Whether a unit is in a state to carry `command` out for `nexus`.
+/// Whether a unit's state allows `command` for `nexus`.
 fn check(
     command: &Command,
     unit: &LogicalUnit,
@@ -331,8 +329,7 @@ fn check(
     Ok(())
 }
 
-/// Reservations first (SPC-4 5.13.1), then whether the unit is started, then whether it may be
-/// written.
+/// Reservations first (SPC-4 5.13.1), then whether the unit is started, then write protection.
 fn check_view(view: View, access: Access, needs_medium: bool, writes: bool) -> Result<(), Refused> {
     if view.access < access {
         return Err(Refused::Conflict);

@@ -1,24 +1,23 @@
-//! Which blocks a command reads or writes, as far as its CDB and its data tell (SBC-3 clause 5).
+//! The blocks that a command reads or writes, by its CDB and its data (SBC-3 clause 5).
 
 use core::ops::Range;
 
 use super::{Cdb, be16, be32, be64, opcode};
 
-/// What a command does to the medium.
+/// Effect of a command on the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It reads blocks.
+    /// Reads blocks.
     Read,
-    /// It changes blocks.
+    /// Changes blocks.
     Write,
-    /// It writes the volatile cache to the medium.
+    /// Writes the volatile cache to the medium.
     Flush,
     /// Nothing that depends on its order with reads and writes.
     None,
 }
 
-/// The effect of a command with these Data-Out bytes, and the blocks that it is about; none where it is about none.
-/// Of a command that is not known, nothing is assumed.
+/// The effect of a command with these Data-Out bytes, and its blocks; empty for none. An unknown command has no effect.
 #[must_use]
 pub fn extent(cdb: &Cdb, data_out: &[u8]) -> (Effect, Range<u64>) {
     let effect = match cdb[0] {
@@ -53,7 +52,7 @@ pub fn extent(cdb: &Cdb, data_out: &[u8]) -> (Effect, Range<u64>) {
         opcode::COMPARE_AND_WRITE => (be64(cdb, 2), cdb[13].into()),
         _ => return (Effect::None, 0..0),
     };
-    // WRITE SAME of 0 blocks goes to the end of the unit; others of 0 blocks are about none.
+    // WRITE SAME of 0 blocks extends to the end of the unit; other commands of 0 blocks have none.
     let is_to_the_end =
         count == 0 && matches!(cdb[0], opcode::WRITE_SAME_10 | opcode::WRITE_SAME_16);
     let end = match is_to_the_end {
@@ -63,7 +62,7 @@ pub fn extent(cdb: &Cdb, data_out: &[u8]) -> (Effect, Range<u64>) {
     (effect, first..end)
 }
 
-/// From the first block of an UNMAP parameter list (SBC-3 5.28.2) to the last; all where the list cannot be read.
+/// From the first block of an UNMAP parameter list (SBC-3 5.28.2) to the last; all blocks if the list is malformed.
 fn unmapped(list: &[u8]) -> Range<u64> {
     const HEADER_BYTES: usize = 8;
     let Some((header, descriptors)) = list.split_at_checked(HEADER_BYTES) else {

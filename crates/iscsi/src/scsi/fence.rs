@@ -1,20 +1,18 @@
-//! Fences: they delay an answer until other nexuses' operations at the stores have finished.
+//! Fences delay a response until other nexuses' store operations have completed.
 //!
-//! A command that ends the tasks of another nexus, or takes a right away from it, may be answered
-//! only when nothing of that nexus can land any more (SAM-5 7.1, SPC-4 5.13.11.5). Each nexus counts
-//! its operations at each unit's store in a [`Batch`], which others can see. Whoever fences a nexus
-//! off gives it a new batch and waits, with a [`Fence`], until the old one has drained. So what the
-//! nexus begins later never holds the answer up.
+//! A command that ends the tasks of another nexus, or removes its access, may be answered only when no operation of
+//! that nexus can land any more (SAM-5 7.1, SPC-4 5.13.11.5). Each nexus counts its operations at each unit's store in
+//! a [`Batch`], which others can see. To fence off a nexus, another one gives it a new batch and waits, with a
+//! [`Fence`], until the old one has drained. So later operations of the nexus never delay the response.
 //!
-//! No lock is taken for an operation. The nexus first marks its batch busy and then looks whether
-//! the device's state has changed; whoever fences first changes the state and then looks whether the
-//! batch is busy. In the one order of these four that all threads agree on (`SeqCst`), at least one
-//! of the two sees the other.
+//! Operations take no lock. The nexus first marks its batch busy and then checks whether the device's state has
+//! changed; the fencing nexus first changes the state and then checks whether the batch is busy. In the single order of
+//! these four that all threads agree on (`SeqCst`), at least one of the two sees the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Operations of one nexus at one unit's store, begun between two fences.
+/// Operations of one nexus at one unit's store, started between two fences.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     /// Some are at the store. Only the owner writes this.
@@ -26,7 +24,7 @@ pub(super) struct Batch {
 /// The batches of one nexus at one unit, as others see them.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
-    /// What begins now is counted in this one.
+    /// Counts new operations.
     current: Arc<Batch>,
     /// Fenced batches that have not drained; later fences wait for them as well.
     earlier: Vec<Arc<Batch>>,
@@ -52,40 +50,40 @@ impl Batch {
         self.busy.load(Ordering::SeqCst)
     }
 
-    /// Nothing is at the store any more. Says whether a fence waits for that.
+    /// Nothing is at the store any more. Returns whether a fence waits for that.
     fn drain(&self) -> bool {
         self.busy.store(false, Ordering::SeqCst);
         self.awaited.load(Ordering::SeqCst)
     }
 }
 
-/// Operations of other nexuses that have to leave the stores first. The default waits for nothing.
+/// Operations of other nexuses that must complete first. The default waits for nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Fence {
     awaited: Vec<Arc<Batch>>,
 }
 
 impl Fence {
-    /// Waits for `batch` too, which gets no operations from now on.
+    /// Also waits for `batch`, which gets no new operations.
     pub(super) fn await_batch(&mut self, batch: Arc<Batch>) {
         batch.awaited.store(true, Ordering::SeqCst);
         self.awaited.push(batch);
     }
 
-    /// Waits for what `other` waits for, too.
+    /// Also waits for the operations of `other`.
     pub(crate) fn merge(&mut self, mut other: Fence) {
         self.awaited.append(&mut other.awaited);
     }
 
-    /// Whether everything awaited has finished. Call only after the change of the device's state
-    /// that has raised the fence is complete.
+    /// Whether everything awaited has completed. Call only after the change of the device's state that raised the fence
+    /// is complete.
     pub(crate) fn is_down(&mut self) -> bool {
         self.awaited.retain(|batch| batch.is_busy());
         self.awaited.is_empty()
     }
 }
 
-/// Names the batch that counts an operation.
+/// Identifies the batch of an operation.
 type BatchNumber = u32;
 
 /// The owner's side of a batch.
@@ -105,7 +103,7 @@ pub(super) struct UnitOperations {
 }
 
 impl UnitOperations {
-    /// Counts what begins from now on in `batch`.
+    /// Counts new operations in `batch`.
     pub(super) fn turn_to(&mut self, batch: &Arc<Batch>) {
         if Arc::ptr_eq(&self.current.batch, batch) {
             return;
@@ -130,7 +128,7 @@ impl UnitOperations {
         current.number
     }
 
-    /// Says whether a fence waits for what has drained now.
+    /// Returns whether a fence waits for the batch that has drained.
     fn leave(&mut self, number: BatchNumber) -> bool {
         if self.current.number == number {
             let current = &mut self.current;
@@ -145,7 +143,7 @@ impl UnitOperations {
         self.earlier[place].operations == 0 && self.earlier.swap_remove(place).batch.drain()
     }
 
-    /// The batches that have operations.
+    /// The batches with operations.
     pub(super) fn busy(&self) -> impl Iterator<Item = &Arc<Batch>> {
         let all = self.earlier.iter().chain([&self.current]);
         all.filter(|counted| counted.operations > 0)
@@ -158,12 +156,12 @@ impl UnitOperations {
 pub(crate) struct Ticket {
     place: usize,
     number: BatchNumber,
-    /// Other units that it works on.
+    /// Other units that it accesses.
     others: Box<[(usize, BatchNumber)]>,
 }
 
 impl Ticket {
-    /// Counts an operation at the unit at `place` that works on `others`, too.
+    /// Counts an operation at the unit at `place` that also accesses `others`.
     pub(super) fn enter(units: &mut [UnitOperations], place: usize, others: &[usize]) -> Ticket {
         let others = others.iter().map(|&other| (other, units[other].enter()));
         Ticket {
@@ -173,7 +171,7 @@ impl Ticket {
         }
     }
 
-    /// The operation is over. Says whether a fence waits for what has drained with it.
+    /// The operation has completed. Returns whether a fence waits for a batch drained by it.
     pub(super) fn leave(self, units: &mut [UnitOperations]) -> bool {
         let others = self.others.iter();
         let rung = others.fold(false, |rung, &(place, number)| {
@@ -183,7 +181,7 @@ impl Ticket {
     }
 }
 
-/// Ends the batches of a nexus that is gone. Says whether a fence waits for any.
+/// Ends the batches of a nexus that is gone. Returns whether a fence waits for any.
 pub(super) fn drain_all(batches: &[(usize, Arc<Batch>)]) -> bool {
     let awaited = batches.iter().map(|(_, batch)| batch.drain());
     awaited.fold(false, |any, awaited| any | awaited)

@@ -23,7 +23,7 @@ pub(super) fn allocation_bytes(cdb: &Cdb) -> u16 {
     be16(cdb, 3)
 }
 
-/// INQUIRY: the standard data of a disk, or a page of vital product data.
+/// INQUIRY: the standard data of a disk, or a VPD page.
 pub(super) fn inquiry(call: &mut Call<'_>) -> Outcome {
     let data = match call.cdb[1] & EVPD {
         0 => standard_of_type(call.cdb, 0x00)?,
@@ -43,16 +43,16 @@ fn standard_of_type(cdb: &Cdb, peripheral: u8) -> Result<Vec<u8>, Sense> {
         return Err(Sense::invalid_field(1, Some(1)));
     }
     if cdb[2] != 0 {
-        // A page is asked for without EVPD.
+        // A page is requested without EVPD.
         return Err(Sense::invalid_field(2, None));
     }
     let mut data = vec![0; STANDARD_BYTES];
     data[0] = peripheral;
     data[2] = SPC_4;
-    data[3] = 0x12; // HISUP: LUNs as SAM-5 has them; RESPONSE DATA FORMAT 2
+    data[3] = 0x12; // HISUP: LUNs in the format of SAM-5; RESPONSE DATA FORMAT 2
     data[4] = (STANDARD_BYTES - 5) as u8;
     data[5] = 0x18; // TPGS: implicit ALUA; 3PC: third-party copies
-    data[7] = 0x02; // CMDQUE: several commands at once
+    data[7] = 0x02; // CMDQUE: command queuing
     data[8..16].copy_from_slice(&VENDOR);
     data[16..32].copy_from_slice(&PRODUCT);
     data[32..36].fill(b' ');
@@ -65,16 +65,16 @@ fn standard_of_type(cdb: &Cdb, peripheral: u8) -> Result<Vec<u8>, Sense> {
     Ok(cut(data, allocation_bytes(cdb)))
 }
 
-/// Standard INQUIRY data, as an initiator reads it.
+/// Standard INQUIRY data, parsed by an initiator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inquiry {
     /// PERIPHERAL QUALIFIER: 0 if a unit is connected, 1 if one could be, 3 if none can be.
     pub qualifier: u8,
     /// PERIPHERAL DEVICE TYPE: 0 for a disk.
     pub device_type: u8,
-    /// VERSION of SPC that it claims: 6 for SPC-4.
+    /// Claimed VERSION of SPC: 6 for SPC-4.
     pub version: u8,
-    /// TPGS: through some ports it may be reached better than through others, and REPORT TARGET PORT GROUPS tells.
+    /// TPGS: access may be better through some ports than through others, as REPORT TARGET PORT GROUPS shows.
     pub has_port_groups: bool,
     /// T10 VENDOR IDENTIFICATION without its padding.
     pub vendor: String,
@@ -85,7 +85,7 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    /// Reads standard INQUIRY data. Bytes that are no printable ASCII read as `?`.
+    /// Parses standard INQUIRY data. Non-printable bytes read as `?`.
     ///
     /// # Errors
     /// When it is shorter than the 36 bytes that SPC-4 requires.

@@ -2,7 +2,7 @@
 
 use super::{Malformed, be32, be64};
 
-/// Bytes ahead of the runs.
+/// Bytes before the runs.
 pub(super) const HEADER_BYTES: usize = 8;
 /// Bytes of a run: an LBA status descriptor.
 pub(super) const RUN_BYTES: usize = 16;
@@ -11,7 +11,7 @@ pub(super) const RUN_BYTES: usize = 16;
 const MAPPED: u8 = 0x00;
 const DEALLOCATED: u8 = 0x01;
 
-/// Builder for the answer to GET LBA STATUS: extents of mapped or unmapped blocks.
+/// Builder for the data of GET LBA STATUS: extents of mapped or unmapped blocks.
 #[derive(Debug)]
 pub struct LbaStatus {
     data: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct LbaStatus {
 }
 
 impl LbaStatus {
-    /// An answer whose first run begins at `lba`.
+    /// Data whose first run begins at `lba`.
     #[must_use]
     pub fn from(lba: u64) -> LbaStatus {
         LbaStatus {
@@ -47,20 +47,20 @@ impl LbaStatus {
         self.next_lba += u64::from(blocks);
     }
 
-    /// Whether a run like that would be made one with the last one.
+    /// Whether such a run would be merged into the last one.
     #[must_use]
     pub fn goes_on(&self, mapped: bool) -> bool {
         let status = if mapped { MAPPED } else { DEALLOCATED };
         self.runs() > 0 && self.data[self.data.len() - 4] == status
     }
 
-    /// The first block behind the runs.
+    /// The first block after the runs.
     #[must_use]
     pub const fn next_lba(&self) -> u64 {
         self.next_lba
     }
 
-    /// How many runs there are.
+    /// Number of runs.
     #[must_use]
     pub const fn runs(&self) -> usize {
         (self.data.len() - HEADER_BYTES) / RUN_BYTES
@@ -69,7 +69,7 @@ impl LbaStatus {
     /// The Data-In.
     #[must_use]
     pub fn into_data(mut self) -> Vec<u8> {
-        // PARAMETER DATA LENGTH counts what follows it.
+        // PARAMETER DATA LENGTH counts the bytes after it.
         let length = (self.data.len() - 4) as u32;
         self.data[..4].copy_from_slice(&length.to_be_bytes());
         self.data
@@ -81,13 +81,13 @@ impl LbaStatus {
 pub struct LbaRun {
     /// The first block.
     pub lba: u64,
-    /// How many there are.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Whether they are mapped, anchored ones among them.
+    /// Whether they are mapped, including anchored ones.
     pub is_mapped: bool,
 }
 
-/// The runs of an answer to GET LBA STATUS.
+/// Parses the runs in the data of GET LBA STATUS.
 ///
 /// # Errors
 /// When it is shorter than its header.

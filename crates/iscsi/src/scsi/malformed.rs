@@ -1,4 +1,4 @@
-//! Malformed answers of logical units.
+//! Malformed data from logical units.
 
 use crate::fault::Fault;
 
@@ -8,7 +8,7 @@ pub enum Malformed {
     /// It is truncated.
     #[error("the logical unit's {what} is truncated: it has {bytes} bytes and needs {needed}")]
     Short {
-        /// Which answer.
+        /// The data.
         what: &'static str,
         /// Bytes received.
         bytes: usize,
@@ -18,9 +18,9 @@ pub enum Malformed {
     /// A field has an invalid or unusable value.
     #[error("the logical unit's {what} has an invalid {field}: {value:#x}")]
     Value {
-        /// Which answer.
+        /// The data.
         what: &'static str,
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u64,

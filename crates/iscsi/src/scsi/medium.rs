@@ -1,7 +1,7 @@
 //! Commands on the medium other than READ, WRITE and SYNCHRONIZE CACHE (SBC-3).
 //!
-//! Those that take Data-Out have two functions: `…_bytes` checks the CDB and says how much they
-//! take, and the other one makes the [`MediumOperation`] of it.
+//! Commands with Data-Out have two functions: `…_bytes` checks the CDB and returns the length of the data, and the
+//! other one makes the [`MediumOperation`].
 
 use super::answer::{Reply, cut};
 use super::block::{Range, check_protection};
@@ -10,7 +10,7 @@ use super::command::{Call, Delivery, Outcome};
 use super::lba_status::{HEADER_BYTES, LbaStatus, RUN_BYTES};
 use super::{AdditionalSense, Geometry, MediumOperation, Sense, be16, be32, be64, opcode};
 
-/// Bytes that VERIFY without data looks at, at most: one worker of a target is busy for as long.
+/// Most bytes of a VERIFY without data: it occupies one worker of a target.
 const MAX_VERIFY_BYTES: u32 = 256 << 20;
 
 /// MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT.
@@ -18,21 +18,20 @@ pub(super) const MAX_UNMAP_DESCRIPTORS: u32 = 256;
 const UNMAP_HEADER_BYTES: usize = 8;
 const UNMAP_DESCRIPTOR_BYTES: usize = 16;
 
-/// MAXIMUM COMPARE AND WRITE LENGTH, in blocks: as much as its field can say.
+/// MAXIMUM COMPARE AND WRITE LENGTH, in blocks: the maximum of its field.
 pub(super) const MAX_COMPARE_AND_WRITE_BLOCKS: u8 = 255;
 
-/// MAXIMUM WRITE SAME LENGTH, in bytes: as much as one WRITE may bring, as one worker of a target is
-/// busy for as long.
+/// MAXIMUM WRITE SAME LENGTH, in bytes: the most data of one WRITE, because it occupies one worker of a target.
 pub(super) const MAX_WRITE_SAME_BYTES: u64 = Geometry::MAX_TRANSFER_BYTES as u64;
 
-/// Runs of blocks that GET LBA STATUS reports, at most.
+/// Most runs of blocks in GET LBA STATUS.
 const MAX_RUNS: usize = 256;
 
 fn medium(operation: MediumOperation) -> Outcome {
     Ok(Reply::Medium(Box::new(operation)))
 }
 
-/// For commands that a store has to work for, and that take no data.
+/// For commands that need a store operation, but no data.
 pub(super) fn no_bytes(_: &Call<'_>) -> Result<u32, Sense> {
     Ok(0)
 }
@@ -41,7 +40,7 @@ fn fua(call: &Call<'_>) -> bool {
     call.cdb[1] & FUA != 0
 }
 
-/// The range of a command that moves it over the wire.
+/// The range of a command that transfers it.
 fn transferred(call: &Call<'_>) -> Result<Range, Sense> {
     check_protection(call.cdb)?;
     let range = Range::of(call.cdb);
@@ -55,9 +54,9 @@ fn transferred(call: &Call<'_>) -> Result<Range, Sense> {
 enum ByteCheck {
     /// The blocks must be readable.
     Readable,
-    /// They must be what comes.
+    /// They must equal the data.
     Same,
-    /// Each of them must be the one block that comes.
+    /// Each of them must equal the one block of data.
     SameAsOne,
 }
 
@@ -120,8 +119,8 @@ pub(super) fn write_and_verify_bytes(call: &Call<'_>) -> Result<u32, Sense> {
     Ok(range.blocks * call.unit.geometry.block_bytes())
 }
 
-/// WRITE AND VERIFY (10), (12), (16). As with WRITE, whole blocks that are fewer than the CDB says
-/// are written alone.
+/// WRITE AND VERIFY (10), (12), (16). As with WRITE, if there are fewer whole blocks than in the CDB, only those are
+/// written.
 pub(super) fn write_and_verify(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     let data = delivery.data;
     if !data
@@ -141,8 +140,8 @@ pub(super) fn write_and_verify(call: &mut Call<'_>, delivery: Delivery) -> Outco
     })
 }
 
-/// PRE-FETCH (10), (16). A length of 0 means all blocks up to the end. The status is GOOD, as
-/// nobody knows whether the cache has room for all of them.
+/// PRE-FETCH (10), (16). A length of 0 means all blocks up to the end. The status is GOOD, because it is unknown
+/// whether the cache has room for all of them.
 pub(super) fn pre_fetch(call: &mut Call<'_>, _: Delivery) -> Outcome {
     let range = Range::of(call.cdb);
     range.check(call.unit)?;
@@ -158,7 +157,7 @@ const UNMAP_BIT: u8 = 0x08;
 const ANCHOR_BIT: u8 = 0x10;
 const NDOB: u8 = 0x01;
 
-/// Whether WRITE SAME brings no block: zeros are meant.
+/// Whether WRITE SAME has no data: zeros are meant.
 fn brings_no_block(call: &Call<'_>) -> bool {
     call.cdb[0] == opcode::WRITE_SAME_16 && call.cdb[1] & NDOB != 0
 }
@@ -174,7 +173,7 @@ pub(super) fn write_same_bytes(call: &Call<'_>) -> Result<u32, Sense> {
     let range = Range::of(call.cdb);
     range.check(call.unit)?;
     let block_bytes = call.unit.geometry.block_bytes();
-    // WSNZ: a length of 0 is refused.
+    // WSNZ: a length of 0 is rejected.
     let most = (MAX_WRITE_SAME_BYTES / u64::from(block_bytes)) as u32;
     range.check_length(most)?;
     if range.blocks == 0 {
@@ -187,8 +186,7 @@ pub(super) fn write_same_bytes(call: &Call<'_>) -> Result<u32, Sense> {
     })
 }
 
-/// WRITE SAME (10), (16). With UNMAP, blocks of zeros give their space back; others are written,
-/// as they have to be read again.
+/// WRITE SAME (10), (16). With UNMAP, blocks of zeros are deallocated; others are written, as they must be readable.
 pub(super) fn write_same(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     let range = Range::of(call.cdb);
     let offset_bytes = range.offset_bytes(call.unit);
@@ -230,8 +228,7 @@ pub(super) fn unmap(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     if list.len() < UNMAP_HEADER_BYTES {
         return Err(Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH).into());
     }
-    // What the list says of its own length bounds it, and an incomplete descriptor at its end is
-    // ignored (SBC-3 5.27.2).
+    // The list's own length field bounds it, and an incomplete descriptor at its end is ignored (SBC-3 5.27.2).
     let descriptors = &list[UNMAP_HEADER_BYTES..];
     let descriptors = &descriptors[..descriptors.len().min(be16(&list, 2).into())];
     let descriptors = descriptors.as_chunks::<UNMAP_DESCRIPTOR_BYTES>().0;
@@ -279,7 +276,7 @@ pub(super) fn compare_and_write_bytes(call: &Call<'_>) -> Result<u32, Sense> {
 pub(super) fn compare_and_write(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     let bytes = compare_and_write_bytes(call)?;
     if delivery.announced_bytes != bytes {
-        // More blocks than its one byte can count come as another number there.
+        // More blocks than its one byte can count appear as another number there.
         return Err(Sense::invalid_field(13, None).into());
     }
     let data = delivery.exactly(bytes)?;
@@ -311,7 +308,7 @@ pub(super) fn or_write(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     })
 }
 
-/// GET LBA STATUS. Of a unit that is not thin every block is mapped.
+/// GET LBA STATUS. In a unit that is not thin every block is mapped.
 pub(super) fn get_lba_status(call: &mut Call<'_>, _: Delivery) -> Outcome {
     let lba = be64(call.cdb, 2);
     let blocks = call.unit.geometry.blocks();
@@ -326,7 +323,7 @@ pub(super) fn get_lba_status(call: &mut Call<'_>, _: Delivery) -> Outcome {
     }
     let room = allocation_bytes.saturating_sub(HEADER_BYTES) / RUN_BYTES;
     if room == 0 {
-        // Nothing of a run fits, so none need be found.
+        // No run fits, so none needs to be determined.
         return Ok(Reply::Data(cut(
             LbaStatus::from(lba).into_data(),
             allocation_bytes,
@@ -340,8 +337,8 @@ pub(super) fn get_lba_status(call: &mut Call<'_>, _: Delivery) -> Outcome {
     })
 }
 
-/// That a unit's blocks can be given back one by one, whatever a physical block is, follows from
-/// stores that take any range of bytes; it is best done by physical blocks, though.
+/// Stores accept any range of bytes, so blocks can be deallocated one by one, whatever the physical block; whole
+/// physical blocks are optimal, though.
 pub(super) const fn optimal_unmap_blocks(geometry: &Geometry) -> u32 {
     1 << geometry.physical_block_exponent()
 }

@@ -1,5 +1,5 @@
-//! MODE SENSE and MODE SELECT (6) and (10): how a logical unit behaves (SPC-4, SBC-3). WCE and SWP
-//! can be changed, for all initiators together; nothing can be saved.
+//! MODE SENSE and MODE SELECT (6) and (10): mode parameters of a logical unit (SPC-4, SBC-3). WCE and SWP can be
+//! changed, for all initiators together; nothing can be saved.
 
 use super::answer::{Reply, cut};
 use super::command::{Call, Delivery, Outcome, Refused};
@@ -21,7 +21,7 @@ const ALL_SUBPAGES: u8 = 0xff;
 const DBD: u8 = 0x08;
 /// LONG LBA ACCEPTED in byte 1 of the 10-byte command.
 const LLBAA: u8 = 0x10;
-/// DPOFUA and WP in the device-specific parameter: DPO and FUA are obeyed; nothing can be written.
+/// DPOFUA and WP in the device-specific parameter: DPO and FUA are supported; write protected.
 const DPOFUA: u8 = 0x10;
 const WP: u8 = 0x80;
 
@@ -30,12 +30,12 @@ const WCE: u8 = 0x04;
 /// SWP in byte 4 of the Control page.
 const SWP: u8 = 0x08;
 
-/// PAGE CONTROL: which values are asked for.
+/// PAGE CONTROL: the requested values.
 #[derive(Clone, Copy)]
 enum Values {
     Current,
     Default,
-    /// Ones in what MODE SELECT can change.
+    /// Ones in bits that MODE SELECT can change.
     Changeable,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn sense_6(call: &mut Call<'_>) -> Outcome {
     let mut data = vec![0, 0, device_specific(call), descriptor.len() as u8];
     data.extend(descriptor);
     data.extend(pages);
-    // MODE DATA LENGTH counts what follows it. All pages together are far below 256 bytes.
+    // MODE DATA LENGTH counts the bytes after it. All pages together are far below 256 bytes.
     data[0] = (data.len() - 1) as u8;
     Ok(Reply::Data(cut(data, call.cdb[4])))
 }
@@ -76,7 +76,7 @@ fn device_specific(call: &Call<'_>) -> u8 {
     DPOFUA | if protected { WP } else { 0 }
 }
 
-/// Short LBA mode parameter block descriptor: as many blocks as 32 bits can say.
+/// Short LBA mode parameter block descriptor: the number of blocks saturates at 32 bits.
 fn short_descriptor(unit: &LogicalUnit) -> Vec<u8> {
     let blocks = u32::try_from(unit.geometry.blocks()).unwrap_or(u32::MAX);
     // The length has 24 bits, after a reserved byte: 4096 at most.
@@ -92,7 +92,7 @@ fn long_descriptor(unit: &LogicalUnit) -> Vec<u8> {
     [&blocks[..], &[0; 4], &block_bytes].concat()
 }
 
-/// The pages that bytes 2 and 3 ask for, in ascending order.
+/// The pages requested in bytes 2 and 3, in ascending order.
 fn pages(call: &Call<'_>) -> Result<Vec<u8>, Sense> {
     let values = match call.cdb[2] >> 6 {
         0b00 => Values::Current,
@@ -148,7 +148,7 @@ fn page(code: u8, unit: &LogicalUnit, current: ModeParameters, values: Values) -
     page
 }
 
-/// SP in byte 1 of MODE SELECT: save what is set. PF: the pages are those of SPC.
+/// SP in byte 1 of MODE SELECT: save the values. PF: the pages are those of SPC.
 const SP: u8 = 0x01;
 const PF: u8 = 0x10;
 
@@ -197,7 +197,7 @@ pub(super) fn select_10(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     select(call, usize::from(be16(&list, 6)), long, &list[8..])
 }
 
-/// Sets what the block descriptor and the pages in `list` say, all of it or nothing.
+/// Applies the block descriptor and the pages in `list`, all of it or nothing.
 fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8]) -> Outcome {
     let short = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH);
     let (descriptor, mut pages) = list.split_at_checked(descriptor_bytes).ok_or(short)?;
@@ -214,7 +214,7 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
             pages = rest;
         }
         if wanted == current {
-            // What another command has set may still wait for the stores.
+            // An earlier command's change may still wait for the stores.
             return Ok((None, state.fence(place, |_| true)));
         }
         // Setting SWP flushes the cache first (SPC-4 7.5.8); clearing WCE does the same (SBC-3 6.5.5).
@@ -227,7 +227,7 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
             let attention = UnitAttention::ModeParametersChanged;
             state.establish(place, attention, |nexus| nexus.id != own);
         }
-        // With SWP nothing lands any more, and without WCE all that landed is flushed.
+        // With SWP nothing lands any more, and without WCE all data already landed is flushed.
         Ok::<_, Refused>((change, state.fence(place, |_| true)))
     })?;
     call.nexus.wait_for(fence);
@@ -237,8 +237,7 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
     })
 }
 
-/// A unit's size and that of its blocks cannot be changed; 0 blocks, or all ones, leave the size
-/// alone (SBC-3 6.4.2).
+/// A unit's size and block length cannot be changed; 0 blocks, or all ones, leave the size alone (SBC-3 6.4.2).
 fn check_descriptor(unit: &LogicalUnit, descriptor: &[u8], long: bool) -> Result<(), Sense> {
     let geometry = &unit.geometry;
     let (blocks, block_bytes) = match (descriptor.len(), long) {
@@ -267,7 +266,7 @@ fn check_descriptor(unit: &LogicalUnit, descriptor: &[u8], long: bool) -> Result
     }
 }
 
-/// The mode parameters after a page: it may differ from the present one in what is changeable only.
+/// The mode parameters after a page: it may change only the changeable ones.
 fn changed_by(
     given: &[u8],
     unit: &LogicalUnit,
@@ -298,19 +297,19 @@ fn changed_by(
     Ok(after)
 }
 
-/// How a disk takes writes, from the answer to MODE SENSE (10) for the [`CACHING`] page.
+/// How a disk handles writes, from the data of MODE SENSE (10) for the [`CACHING`] page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteModes {
-    /// WP: nothing can be written.
+    /// WP: the unit is write protected.
     pub is_write_protected: bool,
-    /// DPOFUA: it obeys FUA.
+    /// DPOFUA: FUA is supported.
     pub has_fua: bool,
-    /// WCE: a write may be answered before it is on the medium.
+    /// WCE: status may be sent before a write is on the medium.
     pub has_write_cache: bool,
 }
 
 impl WriteModes {
-    /// Reads the answer. A disk without the page, or with a short one, is taken for one with a write cache.
+    /// Parses the data. A disk without the page, or with a short one, counts as having a write cache.
     ///
     /// # Errors
     /// When it is shorter than its header.

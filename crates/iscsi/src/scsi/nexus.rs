@@ -1,9 +1,8 @@
-//! I_T nexuses, and what all those of a device have in common: reservations, mode parameters, and
-//! whether units are started.
+//! I_T nexuses, and their common state in a device: reservations, mode parameters, and whether units are started.
 //!
-//! The common state is behind a lock that no READ and no WRITE takes. Whoever changes it counts a
-//! version up; a nexus that sees another version than its own fetches, once, the effects on it:
-//! what its reservations allow, and the unit attentions to report.
+//! The common state is behind a lock that READ and WRITE never take. Every change increments a version; a nexus with
+//! another version fetches, once, the effects on it: the access that reservations leave it, and unit attentions to
+//! report.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,12 +17,12 @@ use super::reserve_keep::Replaced;
 use super::unit_change::Changing;
 use super::{LogicalUnit, UnitAttention, UnitAttentions};
 
-/// What a unit's reservations leave to a nexus, or what a command needs of it.
+/// The access that a unit's reservations leave to a nexus, or that a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Access {
-    /// Only commands that no reservation stops.
+    /// Commands that no reservation excludes.
     Nothing,
-    /// Commands that a persistent reservation lets through, such as registering.
+    /// Commands allowed in spite of a persistent reservation, such as registering.
     Registering,
     /// Commands that read the medium.
     Reading,
@@ -31,7 +30,7 @@ pub(super) enum Access {
     Full,
 }
 
-/// What holds at a unit for one nexus.
+/// A unit's state for one nexus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) access: Access,
@@ -66,25 +65,24 @@ pub struct NexusId(u64);
 #[derive(Debug)]
 pub(super) struct UnitState {
     pub(super) reservations: Reservations,
-    /// Counts changes of the reservations that persist over a restart.
+    /// Counts changes of the persistent reservations that survive a restart.
     pub(super) kept_version: u64,
-    /// While the latest such change is being kept; the reservations do not change further until
-    /// that is over.
+    /// Present while the latest such change is being saved; the reservations do not change further until then.
     pub(super) replaced: Option<Replaced>,
     pub(super) mode: ModeParameters,
     pub(super) stopped: bool,
-    /// Counts the changes of these two that had to wait for the cache.
+    /// Counts changes of these two that wait for the cache.
     pub(super) changes: u64,
-    /// While the latest one waits.
+    /// Present while the latest one waits.
     pub(super) changing: Option<Changing>,
 }
 
 impl UnitState {
-    /// What stays of it when its device has another one in its place.
+    /// The part that another device's unit inherits.
     pub(super) fn inherited(&self) -> UnitState {
         UnitState {
             reservations: Reservations {
-                // A reservation of RESERVE (6) is that of a nexus, and those belong to a device.
+                // A reservation of RESERVE (6) belongs to a nexus, and nexuses belong to a device.
                 exclusive: None,
                 ..self.reservations.clone()
             },
@@ -98,18 +96,18 @@ impl UnitState {
     }
 }
 
-/// A nexus as the others see it.
+/// A nexus as seen by the others.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) id: NexusId,
     pub(super) port: InitiatorPort,
-    /// Unit attentions that it has not fetched yet, by the units' places.
+    /// Unit attentions that it has not fetched yet, by unit index.
     pending: Vec<UnitAttentions>,
-    /// Places of units where its tasks are to be aborted.
+    /// Indices of units where its tasks must be aborted.
     aborts: Vec<usize>,
-    /// What counts its operations at the units' stores, by place.
+    /// Its operations at the units' stores, by unit index.
     batches: Vec<Batches>,
-    /// Another session has taken its place.
+    /// Another session has replaced it.
     replaced: bool,
 }
 
@@ -118,11 +116,11 @@ pub(super) struct Known {
 struct Gone {
     id: NexusId,
     port: InitiatorPort,
-    /// By the units' places.
+    /// By unit index.
     batches: Vec<(usize, Arc<Batch>)>,
 }
 
-/// What all nexuses of a device have in common.
+/// The common state of a device's nexuses.
 #[derive(Debug)]
 pub(super) struct State {
     last_id: u64,
@@ -133,7 +131,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Has every nexus that `hit` picks report `attention` for the unit at `place`.
+    /// Makes every nexus selected by `hit` report `attention` for the unit at `place`.
     pub(super) fn establish(
         &mut self,
         place: usize,
@@ -145,7 +143,7 @@ impl State {
         }
     }
 
-    /// The unit at `place` is as it was when the target was started, but for what persists.
+    /// Resets the unit at `place` to its initial state, except for persistent state.
     pub(super) fn reset(&mut self, place: usize, units: &[LogicalUnit]) {
         if let (Some(state), Some(unit)) = (self.units.get_mut(place), units.get(place)) {
             state.mode = ModeParameters::default_of(unit);
@@ -165,7 +163,8 @@ impl State {
         }
     }
 
-    /// A fence for what every nexus that is `hit`, or gone, has at the store of the unit at `place`.
+    /// A fence for the store operations, at the unit at `place`, of every nexus selected by `hit`, and of those that
+    /// are gone.
     pub(super) fn fence(&mut self, place: usize, hit: impl Fn(NexusId) -> bool) -> Fence {
         let mut fence = Fence::default();
         for nexus in self.nexuses.iter_mut().filter(|nexus| hit(nexus.id)) {
@@ -179,9 +178,8 @@ impl State {
         fence
     }
 
-    /// A fence for everything that the initiator of `port` still has outstanding at the stores: by
-    /// nexuses that are gone, and by the one that a new session of `port` replaces, which starts
-    /// nothing more.
+    /// A fence for all outstanding store operations of the initiator port `port`: of nexuses that are gone, and of the
+    /// one that a new session of `port` replaces, which starts no more.
     fn succeed(&mut self, port: &InitiatorPort) -> Fence {
         let mut fence = Fence::default();
         for nexus in self.nexuses.iter_mut().filter(|nexus| nexus.port == *port) {
@@ -197,17 +195,17 @@ impl State {
         fence
     }
 
-    /// Whether another session has taken the place of this nexus.
+    /// Whether another session has replaced this nexus.
     pub(super) fn is_replaced(&self, id: NexusId) -> bool {
         let mut nexuses = self.nexuses.iter();
         nexuses.any(|nexus| nexus.id == id && nexus.replaced)
     }
 
-    /// What holds at the unit at `place` for a nexus.
+    /// The state of the unit at `place` for a nexus.
     fn view(&self, place: usize, id: NexusId, port: &InitiatorPort) -> View {
         let unit = &self.units[place];
         let access = unit.reservations.access(id, port);
-        // What a change would allow holds once it is kept; what it takes away holds at once.
+        // Access granted by a change takes effect once it is saved; access removed, at once.
         let before = unit.replaced.as_ref().map(Replaced::before);
         let before = before.map_or(Access::Full, |before| before.access(id, port));
         View {
@@ -223,7 +221,7 @@ type Bell = Box<dyn Fn() + Send + Sync>;
 
 /// The common state and its version.
 pub(super) struct Common {
-    /// Counts the changes. It is written under the lock, after what it announces.
+    /// Counts the changes. Written under the lock, after the state.
     version: AtomicU64,
     state: Mutex<State>,
     bell: OnceLock<Bell>,
@@ -258,18 +256,17 @@ impl Common {
         })
     }
 
-    /// No code under this lock can panic half-way through a change that matters.
+    /// No code under this lock can panic with a relevant change half done.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the state.
+    /// Reads the state.
     pub(super) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.lock())
     }
 
-    /// Changes the state, and lets all nexuses know that something has changed.
-    /// `change` is given the version from before it, too.
+    /// Changes the state, and notifies all nexuses. `change` also gets the previous version.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, u64) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state, self.version.load(Ordering::Relaxed));
@@ -278,12 +275,12 @@ impl Common {
         changed
     }
 
-    /// Sets what [`Common::ring`] calls; the first one stays.
+    /// Sets the function that [`Common::ring`] calls; the first one stays.
     pub(super) fn set_bell(&self, bell: Bell) {
         let _ = self.bell.set(bell);
     }
 
-    /// Has every session of the device reviewed.
+    /// Requests a review of every session of the device.
     pub(super) fn ring(&self) {
         if let Some(bell) = self.bell.get() {
             bell();
@@ -291,36 +288,34 @@ impl Common {
     }
 }
 
-/// One I_T nexus, which is one iSCSI session, as its owner has it: what holds for it at each unit,
-/// its unit attentions, its operations at stores, and the copies that it has asked for. When it is
-/// dropped the nexus is lost: what was reserved by RESERVE (6) is free again (SPC-2 5.5.1).
+/// One I_T nexus, i.e. one iSCSI session, as its owner sees it: its state at each unit, its unit attentions, its store
+/// operations, and its copies. Dropping it loses the nexus: reservations of RESERVE (6) are released (SPC-2 5.5.1).
 #[derive(Debug)]
 pub struct Nexus {
     common: Arc<Common>,
     id: NexusId,
     port: InitiatorPort,
-    /// The version that `views` shows.
+    /// The version of `views`.
     version: u64,
     views: Vec<View>,
     attentions: Vec<UnitAttentions>,
-    /// Places of units where its tasks are to be aborted.
+    /// Indices of units where its tasks must be aborted.
     aborts: Vec<usize>,
-    /// Its operations at stores, by the units' places.
+    /// Its store operations, by unit index.
     operations: Vec<UnitOperations>,
-    /// What the command that was decided last has to wait for before it is answered.
+    /// The fence of the last decoded command's response.
     fence: Fence,
-    /// Another session has taken its place.
+    /// Another session has replaced it.
     replaced: bool,
     /// EXTENDED COPY commands, for RECEIVE COPY STATUS; oldest first.
     pub(super) copies: VecDeque<CopyRecord>,
 }
 
 impl Nexus {
-    /// A nexus of `port`, in place of one that was there, whose loss it reports at each unit. Its first operation must wait for the
-    /// fence that [`Nexus::take_fence`] gives: the initiator may repeat what it thinks lost, and an
-    /// old write must not land after a new one (RFC 7143 §6.3.5). Those of a port are to be made in
-    /// the order in which their sessions replace each other: one that is made asks no store any more
-    /// once another one is.
+    /// A nexus of `port`, replacing an existing one, whose loss it reports at each unit. Its first operation must wait
+    /// for the fence of [`Nexus::take_fence`]: the initiator may repeat commands that it considers lost, and an old
+    /// write must not land after a new one (RFC 7143 §6.3.5). Make nexuses of a port in the order in which their
+    /// sessions replace each other: one starts no store operation once the next one is made.
     pub(super) fn new(common: &Arc<Common>, port: InitiatorPort) -> Nexus {
         let (id, units, fence) = common.change(|state, _| {
             state.last_id += 1;
@@ -374,17 +369,17 @@ impl Nexus {
         self.attentions[place].take()
     }
 
-    /// What holds at the unit at `place`, as of the last [`Nexus::refresh`].
+    /// The state of the unit at `place`, as of the last [`Nexus::refresh`].
     pub(super) fn view(&self, place: usize) -> View {
         self.views[place]
     }
 
-    /// Which version of the common state it has seen.
+    /// The version of the common state that it has fetched.
     pub(super) const fn version(&self) -> u64 {
         self.version
     }
 
-    /// Fetches what has changed, if anything has.
+    /// Fetches changes, if any.
     #[inline]
     pub(super) fn refresh(&mut self) {
         if self.is_stale() {
@@ -399,7 +394,7 @@ impl Nexus {
     #[cold]
     fn fetch(&mut self) {
         let mut state = self.common.lock();
-        // Under the lock, so the version is that of this very state.
+        // Under the lock, so the version is that of this state.
         self.version = self.common.version.load(Ordering::Relaxed);
         self.views.clear();
         let views = (0..state.units.len()).map(|place| state.view(place, self.id, &self.port));
@@ -417,43 +412,41 @@ impl Nexus {
         }
     }
 
-    /// Whether another nexus has had tasks of this one aborted since [`Nexus::take_aborts`]. It is asked for each
-    /// step of each command, so it only looks.
+    /// Whether another nexus has aborted tasks of this one since [`Nexus::take_aborts`]. Called for each step of each
+    /// command, so it only checks.
     #[inline]
     pub(crate) fn has_aborts(&mut self) -> bool {
         self.refresh();
         !self.aborts.is_empty()
     }
 
-    /// The units, by their places, where another nexus has had this one's tasks aborted since the
-    /// last call.
+    /// The indices of units where another nexus has aborted this one's tasks since the last call.
     pub(crate) fn take_aborts(&mut self) -> Vec<usize> {
         self.refresh();
         std::mem::take(&mut self.aborts)
     }
 
-    /// Whether another session has taken the place of this one, as of the last refresh: nothing more
-    /// may be asked of the stores for it.
+    /// Whether another session has replaced this one, as of the last refresh: no store operation may start for it any
+    /// more.
     pub(crate) fn is_replaced(&self) -> bool {
         self.replaced
     }
 
-    /// Has the command that is being decided wait for `fence` before it is answered.
+    /// Delays the response of the command being decoded until `fence` is down.
     pub(super) fn wait_for(&mut self, fence: Fence) {
         self.fence.merge(fence);
     }
 
-    /// What the command that was decided last has to wait for, before a store is asked on its behalf
-    /// and before it is answered.
+    /// The fence of the last decoded command: wait for it before starting a store operation, and before the response.
     pub(crate) fn take_fence(&mut self) -> Fence {
         std::mem::take(&mut self.fence)
     }
 
-    /// Counts an operation at the store of the unit at `place` that works on the units at `others`,
-    /// too. `None` when the state has changed since the last refresh: it may not be allowed any more.
+    /// Counts an operation at the store of the unit at `place` that also accesses the units at `others`. `None` when
+    /// the state has changed since the last refresh: it may not be allowed any more.
     pub(crate) fn enter(&mut self, place: usize, others: &[usize]) -> Option<Ticket> {
         let ticket = Ticket::enter(&mut self.operations, place, others);
-        // Looked at after the batch was marked busy: see the fence's module.
+        // Checked after the batch was marked busy: see the fence's module.
         if self.is_stale() {
             self.leave(ticket);
             return None;
@@ -461,15 +454,14 @@ impl Nexus {
         Some(ticket)
     }
 
-    /// The store has answered an operation.
+    /// The store has completed an operation.
     pub(crate) fn leave(&mut self, ticket: Ticket) {
         if ticket.leave(&mut self.operations) {
             self.common.ring();
         }
     }
 
-    /// Ends the nexus while operations may be at stores: fences go on waiting for them until the
-    /// result is dropped.
+    /// Ends the nexus while store operations may be outstanding: fences wait for them until the result is dropped.
     pub(crate) fn end(mut self) -> Remains {
         let batches = self.take_busy();
         if !batches.is_empty() {
@@ -486,7 +478,7 @@ impl Nexus {
         }
     }
 
-    /// The batches that have operations, with the units' places. Ownership moves to the caller.
+    /// The batches with operations, with the units' indices. Ownership moves to the caller.
     fn take_busy(&mut self) -> Vec<(usize, Arc<Batch>)> {
         let operations = std::mem::take(&mut self.operations);
         let units = operations.iter().enumerate();

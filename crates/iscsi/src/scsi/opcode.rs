@@ -1,7 +1,7 @@
 //! Operation codes: the first byte of a CDB. Each command is described under its name in SPC-4 or
 //! SBC-3.
 
-/// Names the codes, each with the standard that describes its command.
+/// Defines the codes, each with the standard that describes its command.
 macro_rules! opcodes {
     ($($name:ident = $code:literal, $text:literal;)*) => {
         $(

@@ -16,7 +16,7 @@ pub enum MediumOperation {
         /// Number of bytes.
         len_bytes: u64,
     },
-    /// Compare `data`, repeated as often as it fits, with the medium. A difference is a MISCOMPARE.
+    /// Compare `data`, repeated to the full length, with the medium. A difference is a MISCOMPARE.
     Compare {
         /// First byte.
         offset_bytes: u64,
@@ -31,7 +31,7 @@ pub enum MediumOperation {
         offset_bytes: u64,
         /// The bytes.
         data: Vec<u8>,
-        /// Whether what is read back is compared with `data`.
+        /// Whether to compare the data read back with `data`.
         compare: bool,
     },
     /// Write one block repeatedly.
@@ -55,7 +55,7 @@ pub enum MediumOperation {
         offset_bytes: u64,
         /// The expected data, then the data to write, of equal length.
         data: Vec<u8>,
-        /// Force unit access: on the medium before the command is answered.
+        /// Force unit access: on the medium before the status is sent.
         fua: bool,
     },
     /// OR `data` into the medium, atomically with respect to all other writes.
@@ -64,7 +64,7 @@ pub enum MediumOperation {
         offset_bytes: u64,
         /// The bits.
         data: Vec<u8>,
-        /// Force unit access: on the medium before the command is answered.
+        /// Force unit access: on the medium before the status is sent.
         fua: bool,
     },
     /// Report which blocks are mapped: the Data-In is built with [`LbaStatus`](super::LbaStatus).
@@ -87,15 +87,13 @@ pub enum MediumOperation {
     Copy(CopyJob),
     /// Flush written data to the medium, then complete the change that requested it.
     FlushFor(Arc<UnitChange>),
-    /// Keep the persistent reservations of the unit, so that
-    /// [`TargetDevice::restore`](super::TargetDevice::restore) can be given them when the target is
-    /// started again. This is for units that have
-    /// [`keeps_reservations`](super::LogicalUnit::keeps_reservations).
+    /// Save the unit's persistent reservations, for [`TargetDevice::restore`](super::TargetDevice::restore) when the
+    /// target is restarted. For units with [`keeps_reservations`](super::LogicalUnit::keeps_reservations).
     KeepReservations(Arc<ReservationChange>),
 }
 
 impl MediumOperation {
-    /// The places of units beside its own that it works on.
+    /// The indices of units other than its own that it accesses.
     pub(crate) fn other_units(&self, own: usize) -> Vec<usize> {
         match self {
             MediumOperation::Copy(job) => {
@@ -107,7 +105,7 @@ impl MediumOperation {
         }
     }
 
-    /// The places of the units that it writes to; `own` is that of its command.
+    /// The indices of the units that it writes; `own` is that of its command.
     #[must_use]
     pub fn written_units(&self, own: usize) -> Vec<usize> {
         match self {
@@ -126,7 +124,7 @@ impl MediumOperation {
         }
     }
 
-    /// Bytes of data that it carries.
+    /// Bytes of its data.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         match self {

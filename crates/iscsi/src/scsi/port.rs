@@ -15,13 +15,13 @@ pub struct InitiatorPort {
 const NAME_AND_ISID: u8 = 0x45;
 
 impl InitiatorPort {
-    /// What the name of an initiator port is: `name,i,0xISID`.
+    /// The name of the initiator port: `name,i,0xISID`.
     pub(super) fn text(&self) -> String {
         let isid: String = self.isid.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{},i,0x{isid}", self.name)
     }
 
-    /// Reads what [`InitiatorPort::text`] writes.
+    /// Parses the output of [`InitiatorPort::text`].
     pub(super) fn from_text(text: &str) -> Option<InitiatorPort> {
         let (name, digits) = text.split_once(",i,0x")?;
         let digits: &[u8; 12] = digits.as_bytes().try_into().ok()?;
@@ -49,8 +49,8 @@ impl InitiatorPort {
         id
     }
 
-    /// Reads the TransportID that `bytes` begin with; gives how long it is, too. One without an ISID
-    /// names no port, so it is not taken.
+    /// Parses the TransportID at the start of `bytes`; returns its length, too. One without an ISID names no port, so
+    /// it is rejected.
     pub(super) fn from_transport_id(bytes: &[u8]) -> Option<(InitiatorPort, usize)> {
         if bytes.len() < 4 || bytes[0] != NAME_AND_ISID {
             return None;
@@ -63,9 +63,9 @@ impl InitiatorPort {
     }
 }
 
-/// The name of the initiator that an iSCSI TransportID is of, with an ISID or without.
+/// The initiator's name in an iSCSI TransportID, with an ISID or without.
 pub(super) fn initiator_name(id: &[u8]) -> Option<String> {
-    /// PROTOCOL IDENTIFIER, beside FORMAT CODE.
+    /// PROTOCOL IDENTIFIER, next to FORMAT CODE.
     const PROTOCOL: u8 = 0x0f;
     let text = id.get(4..).filter(|_| id[0] & PROTOCOL == 5)?;
     let text = text.split(|byte| *byte == 0).next()?;

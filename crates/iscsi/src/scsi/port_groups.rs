@@ -1,4 +1,4 @@
-//! Asymmetric logical unit access (SPC-4 5.15): how well a unit is reached through each group of target ports.
+//! Asymmetric logical unit access (SPC-4 5.15): how well each group of target ports reaches a unit.
 
 use super::{AdditionalSense, Malformed, Sense, SenseKey, be16, be32};
 
@@ -7,11 +7,11 @@ use super::{AdditionalSense, Malformed, Sense, SenseKey, be16, be32};
 pub enum AccessState {
     /// Active/optimized.
     Optimized,
-    /// Active/non-optimized: everything works, some of it slower.
+    /// Active/non-optimized: fully functional, partly slower.
     NonOptimized,
     /// Logical block dependent: some blocks are optimized, others not.
     BlockDependent,
-    /// Standby, unavailable, offline, transitioning, or a state that is not known: media cannot be accessed now.
+    /// Standby, unavailable, offline, transitioning, or an unknown state: media cannot be accessed now.
     Inaccessible,
 }
 
@@ -26,8 +26,8 @@ impl AccessState {
     }
 }
 
-/// Whether a command was not carried out because the state of its port's group has changed, or does not let it be: the
-/// states have to be queried again.
+/// Whether a command was not executed because the state of its port group has changed, or does not allow it: the states
+/// must be queried again.
 #[must_use]
 pub fn is_about_access_state(sense: &Sense) -> bool {
     let AdditionalSense { code, qualifier } = sense.additional;
@@ -41,10 +41,10 @@ pub fn is_about_access_state(sense: &Sense) -> bool {
     }
 }
 
-/// Reads the answer to REPORT TARGET PORT GROUPS with the length-only header: each group's tag and state.
+/// Parses the data of REPORT TARGET PORT GROUPS with the length-only header: each group's tag and state.
 ///
 /// # Errors
-/// When it is shorter than the header. Groups that were cut off are left out.
+/// When it is shorter than the header. Truncated groups are left out.
 pub fn parse_port_groups(data: &[u8]) -> Result<Vec<(u16, AccessState)>, Malformed> {
     const HEADER_BYTES: usize = 4;
     const GROUP_BYTES: usize = 8;

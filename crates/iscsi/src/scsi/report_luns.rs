@@ -1,17 +1,16 @@
-//! REPORT LUNS: which logical units a target device has (SPC-4).
+//! REPORT LUNS: the logical units of a target device (SPC-4).
 
 use super::answer::{Reply, cut};
 use super::command::{Call, Outcome};
 use super::{Cdb, Malformed, Sense, be32};
 use crate::wire::Lun;
 
-/// REPORT LUNS to a unit that is there.
+/// REPORT LUNS to an existing unit.
 pub(super) fn report_luns(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::Data(report(call.device.luns(), call.cdb)?))
 }
 
-/// The answer to REPORT LUNS, from the LUNs of all logical units. There are no well known ones
-/// among them.
+/// The data of REPORT LUNS, from the LUNs of all logical units. None of them is well known.
 pub(super) fn report(luns: &[Lun], cdb: &Cdb) -> Result<Vec<u8>, Sense> {
     let luns = match cdb[2] {
         // SELECT REPORT: all but well known ones; all.
@@ -37,10 +36,10 @@ pub struct LunList {
 }
 
 impl LunList {
-    /// Reads the answer to REPORT LUNS.
+    /// Parses the data of REPORT LUNS.
     ///
     /// # Errors
-    /// When its header of 8 bytes is cut off or the list's length is no multiple of 8.
+    /// When its header of 8 bytes is truncated or the list's length is no multiple of 8.
     pub fn parse(data: &[u8]) -> Result<LunList, Malformed> {
         Malformed::check_bytes("REPORT LUNS data", data, 8)?;
         let list_bytes = be32(data, 0) as usize;

@@ -1,11 +1,11 @@
 //! Reservations of a logical unit: persistent ones (SPC-4 5.13) and those of RESERVE (6) (SPC-2 5.5).
 //!
-//! This is the state and its rules; `reserve_in` and `reserve_out` are the commands.
+//! The state and its rules; the commands are in `reserve_in` and `reserve_out`.
 
 use super::nexus::{Access, NexusId};
 use super::port::InitiatorPort;
 
-/// Registrations that a unit keeps at most.
+/// Most registrations of a unit.
 pub(super) const MAX_REGISTRATIONS: usize = 1024;
 
 /// TYPE of a persistent reservation (SPC-4 table 62).
@@ -41,12 +41,12 @@ impl Kind {
         )
     }
 
-    /// Registered nexuses are let through.
+    /// Registered nexuses have full access.
     pub(super) const fn admits_registrants(self) -> bool {
         !matches!(self, Kind::WriteExclusive | Kind::ExclusiveAccess)
     }
 
-    /// What it leaves to those that it does not let through.
+    /// The access that it leaves to others.
     const fn leaves(self) -> Access {
         match self {
             Kind::WriteExclusive
@@ -59,7 +59,7 @@ impl Kind {
     }
 }
 
-/// An initiator port that is registered.
+/// A registered initiator port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Registration {
     pub(super) port: InitiatorPort,
@@ -71,20 +71,20 @@ pub(super) struct Registration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reservation {
     pub(super) kind: Kind,
-    /// Who made it; with the all-registrants kinds any registered port holds it as well.
+    /// Its creator; with the all-registrants kinds any registered port holds it as well.
     pub(super) holder: InitiatorPort,
 }
 
-/// What is reserved of a unit.
+/// The reservations of a unit.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Reservations {
     /// PRGENERATION.
     pub(super) generation: u32,
     pub(super) registrations: Vec<Registration>,
     pub(super) reservation: Option<Reservation>,
-    /// APTPL: registrations and reservation outlive a restart of the target.
+    /// APTPL: registrations and reservation survive a restart of the target.
     pub(super) persist: bool,
-    /// The nexus that RESERVE (6) has reserved the unit for.
+    /// The nexus that reserved the unit with RESERVE (6).
     pub(super) exclusive: Option<NexusId>,
 }
 
@@ -95,14 +95,14 @@ impl Reservations {
         found.map(|registration| registration.key)
     }
 
-    /// Whether `port`, which is registered, holds the reservation.
+    /// Whether the registered `port` holds the reservation.
     pub(super) fn is_held_by(&self, port: &InitiatorPort) -> bool {
         self.reservation.as_ref().is_some_and(|reservation| {
             reservation.kind.is_all_registrants() || reservation.holder == *port
         })
     }
 
-    /// What is left to the nexus `id` of `port`.
+    /// The access of the nexus `id` of `port`.
     pub(super) fn access(&self, id: NexusId, port: &InitiatorPort) -> Access {
         if let Some(exclusive) = self.exclusive {
             return match exclusive == id {
@@ -120,7 +120,7 @@ impl Reservations {
         }
     }
 
-    /// Registers `port` with `key`, or changes its key. Says whether there was room.
+    /// Registers `port` with `key`, or changes its key. Returns whether there was room.
     pub(super) fn register(&mut self, port: &InitiatorPort, key: u64) -> bool {
         let mut registered = self.registrations.iter_mut();
         if let Some(found) = registered.find(|registration| registration.port == *port) {
@@ -137,8 +137,8 @@ impl Reservations {
         true
     }
 
-    /// Removes registrations. What they held is released, but for an all-registrants reservation
-    /// that others hold as well. Gives the ports removed, and the kind of what was released.
+    /// Removes registrations. A reservation that they held is released, unless it is an all-registrants one that others
+    /// hold as well. Returns the removed ports, and the kind of the released reservation.
     pub(super) fn unregister(
         &mut self,
         hit: impl Fn(&Registration) -> bool,
@@ -161,7 +161,7 @@ impl Reservations {
         (removed, Some(kind))
     }
 
-    /// What outlives a restart, as text; empty when nothing does.
+    /// The state that survives a restart, as text; empty for none.
     pub(super) fn to_text(&self) -> String {
         if !self.persist || self.registrations.is_empty() {
             return String::new();
@@ -176,7 +176,7 @@ impl Reservations {
         text
     }
 
-    /// Reads what [`Reservations::to_text`] writes; `None` when it is something else.
+    /// Parses the output of [`Reservations::to_text`]; `None` when it is malformed.
     pub(super) fn from_text(text: &str) -> Option<Reservations> {
         let mut reservations = Reservations::default();
         if text.is_empty() {
@@ -210,7 +210,7 @@ impl Reservations {
     }
 }
 
-/// The first line of what outlives a restart.
+/// The first line of the saved state.
 const HEADER: &str = "wansan reservations 1";
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! What a change of persistent reservations means for other I_T nexuses.
+//! Effects of a change of persistent reservations on other I_T nexuses.
 
 use super::UnitAttention;
 use super::fence::Fence;
 use super::nexus::{Known, NexusId, State};
 use super::port::InitiatorPort;
 
-/// What happens to other nexuses with a PERSISTENT RESERVE OUT, unless it fails after all.
+/// The effects of a PERSISTENT RESERVE OUT on other nexuses, unless it fails after all.
 #[derive(Debug)]
 pub(super) struct Effects {
-    /// The nexus that has sent the command.
+    /// The nexus that sent the command.
     own: NexusId,
     /// Unit attentions, and the ports whose nexuses report them.
     attentions: Vec<(UnitAttention, Vec<InitiatorPort>)>,
     /// Ports whose tasks are aborted.
     aborted: Vec<InitiatorPort>,
-    /// It takes rights away, maybe from the nexus itself, too.
+    /// It removes access, maybe of the nexus itself, too.
     takes_rights: bool,
 }
 
@@ -29,12 +29,12 @@ impl Effects {
         }
     }
 
-    /// The other nexuses of `ports` report `attention`.
+    /// Makes the other nexuses of `ports` report `attention`.
     pub(super) fn establish(&mut self, attention: UnitAttention, ports: Vec<InitiatorPort>) {
         self.attentions.push((attention, ports));
     }
 
-    /// The tasks of the other nexuses of `ports` end without an answer (TAS is 0).
+    /// Ends the tasks of the other nexuses of `ports` without a response (TAS is 0).
     pub(super) fn abort(&mut self, ports: Vec<InitiatorPort>) {
         self.aborted = ports;
     }

@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN (SPC-4): what is registered and reserved.
+//! PERSISTENT RESERVE IN (SPC-4): reports registrations and the reservation.
 
 use super::answer::{Reply, cut};
 use super::be16;
@@ -11,7 +11,7 @@ pub(super) const READ_RESERVATION: u8 = 0x01;
 pub(super) const REPORT_CAPABILITIES: u8 = 0x02;
 pub(super) const READ_FULL_STATUS: u8 = 0x03;
 
-/// Answers with what `body` makes of the unit's reservations, behind PRGENERATION and its length.
+/// Returns `body` of the unit's reservations, after PRGENERATION and its length.
 fn answer(call: &Call<'_>, body: impl FnOnce(&Reservations) -> Vec<u8>) -> Outcome {
     let place = call.place;
     let data = call.device.common().look(|state| {
@@ -31,7 +31,7 @@ pub(super) fn keys(call: &mut Call<'_>) -> Outcome {
     })
 }
 
-/// READ RESERVATION. That of all registrants has no key.
+/// READ RESERVATION. An all registrants reservation has no key.
 pub(super) fn reservation(call: &mut Call<'_>) -> Outcome {
     answer(call, |reservations| {
         let Some(reservation) = &reservations.reservation else {
@@ -47,8 +47,7 @@ pub(super) fn reservation(call: &mut Call<'_>) -> Outcome {
     })
 }
 
-/// REPORT CAPABILITIES: SPEC_I_PT and ALL_TG_PT are obeyed, APTPL is where the unit can keep it,
-/// and all types are there.
+/// REPORT CAPABILITIES: SPEC_I_PT and ALL_TG_PT are supported, APTPL if the unit can save it, and all types.
 pub(super) fn capabilities(call: &mut Call<'_>) -> Outcome {
     let keeps = call.unit.keeps_reservations;
     let place = call.place;
@@ -83,7 +82,7 @@ pub(super) fn full_status(call: &mut Call<'_>) -> Outcome {
                 .filter(|_| reservations.is_held_by(initiator));
             let id = initiator.transport_id();
             let mut data = key.to_be_bytes().to_vec();
-            // R_HOLDER, and then SCOPE and TYPE mean something.
+            // R_HOLDER; SCOPE and TYPE are valid with it.
             data.extend([0, 0, 0, 0, u8::from(held.is_some())]);
             data.push(held.map_or(0, |reservation| reservation.kind as u8));
             data.extend([0, 0, 0, 0]);

@@ -7,11 +7,10 @@ use super::nexus::Common;
 use super::reservation::Reservations;
 use super::reserve_effects::Effects;
 
-/// What a command has changed of a unit's reservations. What it takes away is gone at once, but the
-/// command is answered, others may change the reservations further, and other nexuses lose tasks and
-/// report unit attentions only when it is over: kept, or taken back because it could not be. So
-/// memory and what is kept say the same whenever no change is under way, as far as whoever keeps it
-/// restores what was kept before when it fails.
+/// A command's change of a unit's reservations. Access that it removes is gone at once, but the command is answered,
+/// others may change the reservations further, and other nexuses lose tasks and report unit attentions only when the
+/// change is complete: saved, or rolled back because saving failed. So memory and the saved state are equal whenever no
+/// change is pending, provided that the saving function restores the previous state when it fails.
 ///
 /// One that is dropped before completion is rolled back.
 #[derive(Debug)]
@@ -20,11 +19,11 @@ pub struct ReservationChange {
     place: usize,
     version: u64,
     text: String,
-    /// What the answer waits for once the change was kept.
+    /// The fence of the response, once the change was saved.
     fence: Mutex<Fence>,
 }
 
-/// What a change that is not over yet has replaced.
+/// The state replaced by a pending change.
 #[derive(Debug)]
 pub(super) struct Replaced {
     version: u64,
@@ -33,7 +32,7 @@ pub(super) struct Replaced {
 }
 
 impl Replaced {
-    /// `before` was there until change number `version`, which has `effects` once it is kept.
+    /// `before` was in force until change number `version`, which has `effects` once it is saved.
     pub(super) const fn new(version: u64, before: Reservations, effects: Effects) -> Replaced {
         Replaced {
             version,
@@ -49,7 +48,7 @@ impl Replaced {
 }
 
 impl ReservationChange {
-    /// Change number `version` of the unit at `place`, which says `text` now.
+    /// Change number `version` of the unit at `place`, with `text` as its new state.
     pub(super) fn new(
         common: Arc<Common>,
         place: usize,
@@ -91,7 +90,7 @@ impl ReservationChange {
         }
     }
 
-    /// What the answer has to wait for, once the change was kept.
+    /// The fence of the response, once the change was saved.
     pub(crate) fn take_fence(&self) -> Fence {
         std::mem::take(&mut *self.fence.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,5 +1,5 @@
-//! PERSISTENT RESERVE OUT (SPC-4), and RESERVE (6) and RELEASE (6) (SPC-2): what changes the
-//! reservations of a unit.
+//! PERSISTENT RESERVE OUT (SPC-4), and RESERVE (6) and RELEASE (6) (SPC-2): commands that change the reservations of a
+//! unit.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ pub(super) const REGISTER_AND_MOVE: u8 = 0x07;
 
 /// The basic parameter list.
 const BASIC_BYTES: usize = 24;
-/// A parameter list takes no more: TransportIDs of some hundred initiator ports.
+/// Longest parameter list: TransportIDs of some hundred initiator ports.
 const MAX_LIST_BYTES: u32 = 64 << 10;
 
 /// Flags in byte 20 of the parameter list.
 const SPEC_I_PT: u8 = 0x08;
 pub(super) const APTPL: u8 = 0x01;
-/// UNREG and APTPL in byte 17 of that of REGISTER AND MOVE.
+/// UNREG and APTPL in byte 17 of the list of REGISTER AND MOVE.
 const UNREG: u8 = 0x02;
 
 fn in_list() -> Refused {
@@ -42,7 +42,7 @@ fn list_length() -> Refused {
     Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH).into()
 }
 
-/// RESERVE (6): the unit is this nexus's alone. Not beside persistent reservations (SPC-4 5.12.3).
+/// RESERVE (6): reserves the unit for this nexus alone. Not together with persistent reservations (SPC-4 5.12.3).
 pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
     let (place, id) = (call.place, call.nexus.id());
     let fence = call.change(|state| {
@@ -59,7 +59,7 @@ pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::DONE)
 }
 
-/// RELEASE (6): what another nexus has reserved stays so, which is no error.
+/// RELEASE (6): another nexus's reservation stays, which is no error.
 pub(super) fn release_6(call: &mut Call<'_>) -> Outcome {
     let (place, id) = (call.place, call.nexus.id());
     call.change(|state| {
@@ -80,15 +80,15 @@ pub(super) fn list_bytes(call: &Call<'_>) -> Result<u32, Sense> {
     }
 }
 
-/// What PERSISTENT RESERVE OUT says.
+/// A parsed PERSISTENT RESERVE OUT.
 struct Request {
     action: u8,
-    /// SCOPE and TYPE, which some service actions look at.
+    /// SCOPE and TYPE, which some service actions use.
     kind: Option<Kind>,
     key: u64,
     action_key: u64,
     persist: bool,
-    /// Ports that are registered beside the initiator's own.
+    /// Ports to register in addition to the initiator's own.
     others: Vec<InitiatorPort>,
 }
 
@@ -98,8 +98,8 @@ impl Request {
     }
 }
 
-/// PERSISTENT RESERVE OUT. One that takes rights away is answered after the operations of the nexuses
-/// that lost them have finished, and one that changes what outlives a restart after that was written.
+/// PERSISTENT RESERVE OUT. If it removes access, it is answered after the operations of the nexuses concerned have
+/// completed; if it changes persistent state, after that was saved.
 pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     let bytes = list_bytes(call)?;
     let list = delivery.data;
@@ -134,7 +134,7 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
     if registers && request.persist && !call.unit.keeps_reservations {
         return Err(in_list());
     }
-    // What takes rights away, also from the nexus itself.
+    // Actions that remove access, also of the nexus itself.
     let takes_rights = match action {
         RESERVE | PREEMPT | PREEMPT_AND_ABORT | REGISTER_AND_MOVE => true,
         REGISTER | REGISTER_AND_IGNORE => request.action_key == 0,
@@ -146,7 +146,7 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
         check_settled(state, place)?;
         let unit = &mut state.units[place];
         let reservations = &mut unit.reservations;
-        // SPC-2 5.5.1: a unit that RESERVE (6) has reserved has no persistent reservations.
+        // SPC-2 5.5.1: a unit reserved by RESERVE (6) has no persistent reservations.
         if reservations.exclusive.is_some() {
             return Err(Refused::Conflict);
         }
@@ -183,7 +183,7 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
     Ok(Reply::Medium(Box::new(operation)))
 }
 
-/// While a change is being kept, which can still fail, the reservations stay as they are.
+/// While a change is being saved, which can still fail, the reservations do not change.
 fn check_settled(state: &State, place: usize) -> Result<(), Refused> {
     match state.units[place].replaced {
         None => Ok(()),
@@ -191,7 +191,7 @@ fn check_settled(state: &State, place: usize) -> Result<(), Refused> {
     }
 }
 
-/// The TransportIDs of SPEC_I_PT, behind their length.
+/// The TransportIDs of SPEC_I_PT, after their length.
 fn others(bytes: &[u8]) -> Result<Vec<InitiatorPort>, Refused> {
     let length = bytes
         .first_chunk()
@@ -208,7 +208,7 @@ fn others(bytes: &[u8]) -> Result<Vec<InitiatorPort>, Refused> {
     Ok(ports)
 }
 
-/// What REGISTER AND MOVE says beside that.
+/// The additional fields of REGISTER AND MOVE.
 struct Move {
     to: InitiatorPort,
     unregister: bool,
@@ -230,7 +230,7 @@ impl Move {
     }
 }
 
-/// Only a registered nexus that knows its key may go on.
+/// Only a registered nexus that gives its key may continue.
 fn check_key(
     reservations: &Reservations,
     port: &InitiatorPort,
@@ -242,7 +242,7 @@ fn check_key(
     }
 }
 
-/// Registered nexuses report that the reservation that let them through is gone (SPC-4 5.13.11.1).
+/// Registered nexuses report that the reservation that gave them access is released (SPC-4 5.13.11.1).
 fn report_released(reservations: &Reservations, kind: Kind, effects: &mut Effects) {
     if kind.admits_registrants() {
         let registered = reservations.registrations.iter();
@@ -361,7 +361,7 @@ fn preempt(
     let holder_key = held
         .as_ref()
         .and_then(|held| reservations.key_of(&held.holder));
-    // Whether the reservation itself is taken over: that of all registrants by key 0.
+    // Whether it takes over the reservation itself: with all registrants by key 0.
     let takes = match &held {
         Some(held) if held.kind.is_all_registrants() => wanted == 0,
         Some(_) => holder_key == Some(wanted),

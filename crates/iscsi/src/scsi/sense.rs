@@ -86,7 +86,7 @@ pub struct AdditionalSense {
     pub qualifier: u8,
 }
 
-/// The table of the codes that wansan sends: constants and their names from one place.
+/// The table of the codes that wansan sends: constants and their names in one place.
 macro_rules! additional_sense {
     ($($name:ident = $code:literal / $qualifier:literal, $text:literal;)*) => {
         impl AdditionalSense {
@@ -159,12 +159,12 @@ impl fmt::Display for AdditionalSense {
     }
 }
 
-/// Which field of the CDB is wrong (SPC-4 4.5.2.4.2).
+/// The invalid field of the CDB (SPC-4 4.5.2.4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FieldPointer {
     /// The field's first byte in the CDB.
     pub byte: u16,
-    /// The field's most significant bit in that byte, 0 to 7; `None` when it is the whole byte.
+    /// The field's most significant bit in that byte, 0 to 7; `None` for the whole byte.
     pub bit: Option<u8>,
 }
 
@@ -175,10 +175,9 @@ pub struct Sense {
     pub key: SenseKey,
     /// The additional sense code and its qualifier.
     pub additional: AdditionalSense,
-    /// The field of the CDB that is wrong, with ILLEGAL REQUEST only.
+    /// The invalid field of the CDB, with ILLEGAL REQUEST only.
     pub field: Option<FieldPointer>,
-    /// INFORMATION; for a medium error the LBA where it happened. The fixed format has room for 32
-    /// bits and leaves a larger number out.
+    /// INFORMATION; for a medium error its LBA. The fixed format has room for 32 bits and omits a larger number.
     pub information: Option<u64>,
     /// A deferred error, of an earlier command (SPC-4 4.5.5).
     pub deferred: bool,
@@ -209,8 +208,8 @@ impl Sense {
         Sense::new(SenseKey::IllegalRequest, additional)
     }
 
-    /// INVALID FIELD IN CDB: the field that begins at `byte`, with `bit` its most significant bit
-    /// when it does not fill its bytes.
+    /// INVALID FIELD IN CDB: the field that begins at `byte`, with `bit` its most significant bit when it does not fill
+    /// its bytes.
     #[must_use]
     pub const fn invalid_field(byte: u16, bit: Option<u8>) -> Sense {
         let mut sense = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
@@ -231,12 +230,12 @@ impl Sense {
             return [0; 3];
         };
         let [high, low] = byte.to_be_bytes();
-        // SKSV, C/D (the CDB is meant), and BPV with the bit pointer.
+        // SKSV, C/D (the pointer is into the CDB), and BPV with the bit pointer.
         let flags = 0xc0 | bit.map_or(0, |bit| 0x08 | bit & 0x07);
         [flags, high, low]
     }
 
-    /// In fixed format (SPC-4 4.5.3), as autosense carries it.
+    /// In fixed format (SPC-4 4.5.3), as used for autosense.
     #[must_use]
     pub fn fixed(&self) -> [u8; Sense::FIXED_BYTES] {
         let mut bytes = [0; Sense::FIXED_BYTES];
@@ -279,11 +278,10 @@ impl Sense {
         bytes
     }
 
-    /// Reads either format. Fields missing from truncated sense data read as absent; other
-    /// descriptors are skipped.
+    /// Parses either format. Fields missing from truncated sense data read as absent; other descriptors are skipped.
     ///
     /// # Errors
-    /// When the first byte is no response code (70h to 73h), or sense key and code are cut off.
+    /// When the first byte is no response code (70h to 73h), or sense key and code are truncated.
     pub fn parse(bytes: &[u8]) -> Result<Sense, Malformed> {
         let response = bytes.first().map_or(0, |byte| byte & 0x7f);
         match response {
@@ -295,10 +293,10 @@ impl Sense {
 }
 
 fn parse_fixed(bytes: &[u8], deferred: bool) -> Result<Sense, Malformed> {
-    // The additional sense length bounds what is sense data (SPC-4 4.5.3).
+    // The additional sense length bounds the sense data (SPC-4 4.5.3).
     Malformed::check_bytes("sense data", bytes, 8)?;
     let bytes = &bytes[..bytes.len().min(8 + usize::from(bytes[7]))];
-    // Old devices end before the code.
+    // Old devices omit the code.
     let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
     let key = SenseKey::from_low_bits(bytes[2]);
     Ok(Sense {

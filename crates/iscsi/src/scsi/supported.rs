@@ -4,11 +4,11 @@ use super::answer::{Reply, cut};
 use super::command::{COMMANDS, Call, Command, Outcome, rows};
 use super::{Sense, be16, be32};
 
-/// RCTD: timeouts are asked for. We recommend none, which the descriptor says in zeros.
+/// RCTD: timeouts are requested. wansan recommends none, which zeros in the descriptor mean.
 const RCTD: u8 = 0x80;
 const TIMEOUTS: [u8; 12] = [0, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// SUPPORT: not supported; supported as the standard says.
+/// SUPPORT: not supported; supported in conformance with the standard.
 const NOT_SUPPORTED: u8 = 0x01;
 const SUPPORTED: u8 = 0x03;
 
@@ -37,7 +37,7 @@ pub(super) fn operation_codes(call: &mut Call<'_>) -> Outcome {
         1 => one(alone, timeouts),
         2 if !has_actions => return Err(Sense::invalid_field(2, Some(2)).into()),
         2 => one(with_action, timeouts),
-        // Either, for those who do not know which.
+        // Either, for initiators that do not know which.
         3 => one(with_action.or(alone.filter(|_| wanted == 0)), timeouts),
         _ => return Err(Sense::invalid_field(2, Some(2)).into()),
     };
@@ -70,7 +70,7 @@ fn one(command: Option<&Command>, timeouts: &[u8]) -> Vec<u8> {
     let mut data = vec![0, described | SUPPORTED, 0, command.usage.len() as u8];
     data.extend(command.usage);
     if let Some(action) = command.service_action {
-        // The service action itself is in its field, as the operation code is.
+        // The service action itself is in its field, like the operation code.
         data[5] = data[5] & !0x1f | action;
     }
     data.extend(timeouts);
@@ -82,7 +82,7 @@ pub(super) fn task_management(call: &mut Call<'_>) -> Outcome {
     // ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, target reset.
     let mut data = vec![0x80 | 0x40 | 0x10 | 0x08 | 0x02, 0, 0, 0];
     if call.cdb[2] & 0x80 != 0 {
-        // REPD: the extended form, with no timeouts recommended.
+        // REPD: the extended form, without recommended timeouts.
         data[3] = 0x0c;
         data.extend([0; 12]);
     }
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!((listed.len() - 4) / 8, COMMANDS.len());
         let with_timeouts = data(&thin_device(), &cdb(RCTD, 0, 0));
         assert_eq!((with_timeouts.len() - 4) / 20, COMMANDS.len());
-        // UNMAP is there for thin units only.
+        // Only thin units support UNMAP.
         assert_eq!(data(&device(), &cdb(0, 0, 0)).len(), listed.len() - 8);
         assert_eq!(data(&device(), &cdb(1, 0x42, 0)), [0, 1, 0, 0]);
     }

@@ -31,7 +31,7 @@ fn unit(number: u16, blocks: u64, block_bytes: u32) -> LogicalUnit {
     }
 }
 
-/// A nexus of `device`, from the initiator that tests have in general.
+/// A nexus of `device`, for the tests' usual initiator.
 pub(super) fn nexus(device: &TargetDevice) -> Nexus {
     device.nexus(port("iqn.2026-01.net.example:one"))
 }
@@ -67,7 +67,7 @@ fn padded(bytes: &[u8]) -> Cdb {
     cdb
 }
 
-/// What `device` makes of `cdb` at LUN 0, with nothing pending.
+/// The decoding of `cdb` at LUN 0 by `device`, with nothing pending.
 pub(super) fn decode(device: &TargetDevice, cdb: &[u8]) -> Decoded {
     device.decode(
         Lun::default(),
@@ -76,7 +76,7 @@ pub(super) fn decode(device: &TargetDevice, cdb: &[u8]) -> Decoded {
     )
 }
 
-/// The data of an answer that must be GOOD.
+/// The data of a response that must be GOOD.
 pub(super) fn data(device: &TargetDevice, cdb: &[u8]) -> Vec<u8> {
     good_data(decode(device, cdb))
 }
@@ -92,7 +92,7 @@ fn good_data(decoded: Decoded) -> Vec<u8> {
     }
 }
 
-/// The sense of an answer that must be CHECK CONDITION.
+/// The sense data of a response that must be CHECK CONDITION.
 pub(super) fn sense(device: &TargetDevice, cdb: &[u8]) -> Sense {
     bad_sense(decode(device, cdb))
 }
@@ -108,7 +108,7 @@ fn bad_sense(decoded: Decoded) -> Sense {
     }
 }
 
-/// The store operation that must come out.
+/// The expected store operation.
 fn operation(device: &TargetDevice, cdb: &[u8]) -> StoreOperation {
     match decode(device, cdb) {
         Decoded::Store { unit: 0, operation } => operation,

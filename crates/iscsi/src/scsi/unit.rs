@@ -11,22 +11,20 @@ pub(super) const REVISION: &str = concat!(
     env!("CARGO_PKG_VERSION_MINOR")
 );
 
-/// The identity of a logical unit. All its designators derive from this, so they survive a restart
-/// of the target.
+/// The identity of a logical unit. All its designators are derived from this, so they survive a restart of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// The iSCSI name of the target, at most 223 bytes (RFC 7143 §4.2.7.1); more is cut off.
+    /// The iSCSI name of the target, at most 223 bytes (RFC 7143 §4.2.7.1); longer names are truncated.
     pub target_name: String,
     /// The portal group (RFC 7143 §13.9), which with the target's name identifies the target port.
     pub portal_group_tag: u16,
-    /// Logical unit number, 0 to 16383: what [`Lun::single_level`](crate::wire::Lun::single_level)
-    /// can say.
+    /// Logical unit number, 0 to 16383: the range of [`Lun::single_level`](crate::wire::Lun::single_level).
     pub number: u16,
 }
 
 impl Identity {
-    /// 64 bits that differ between logical units: FNV-1a of the target's name and the number, mixed
-    /// so that near inputs give far results.
+    /// 64 bits that differ between logical units: FNV-1a of the target's name and the number, mixed so that similar
+    /// inputs give dissimilar results.
     pub(super) fn unique_id(&self) -> u64 {
         let bytes = self.target_name.bytes().chain([0]);
         let hash = bytes
@@ -39,13 +37,12 @@ impl Identity {
         hash ^ hash >> 31
     }
 
-    /// Its NAA 3h name, locally assigned: wansan has no company id to build a world wide name with.
+    /// Its NAA 3h name, locally assigned: wansan has no company ID for a world wide name.
     pub(super) fn naa(&self) -> u64 {
         0x3 << 60 | self.unique_id() >> 4
     }
 
-    /// The relative identifier of the target port; they begin at 1. A target has one port per
-    /// portal group.
+    /// The relative identifier of the target port, from 1. A target has one port per portal group.
     pub(super) fn relative_port(&self) -> u16 {
         self.portal_group_tag.max(1)
     }
@@ -82,15 +79,14 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The maximum length of one READ or WRITE, as MAXIMUM TRANSFER LENGTH reports: 16 MiB. It is
-    /// what an iSCSI burst can hold at most (RFC 7143 §13.13), to the next power of two.
+    /// The maximum length of one READ or WRITE, reported as MAXIMUM TRANSFER LENGTH: 16 MiB. That is the most data of
+    /// an iSCSI burst (RFC 7143 §13.13), rounded up to a power of two.
     pub const MAX_TRANSFER_BYTES: u32 = 1 << 24;
-    /// A physical block, as stores keep data in pages of this size.
+    /// A physical block: the page size of stores.
     const PHYSICAL_BLOCK_BYTES: u32 = 4096;
 
-    /// `size_bytes` in blocks of 512 or 4096 bytes. `optimal_transfer_bytes`, MaxBurstLength as a
-    /// rule, goes out as OPTIMAL TRANSFER LENGTH in whole blocks, within the maximum; 0 reports
-    /// none.
+    /// `size_bytes` in blocks of 512 or 4096 bytes. `optimal_transfer_bytes`, normally MaxBurstLength, is reported as
+    /// OPTIMAL TRANSFER LENGTH in whole blocks, within the maximum; 0 reports none.
     pub fn new(
         size_bytes: u64,
         block_bytes: u32,
@@ -134,7 +130,7 @@ impl Geometry {
         Geometry::MAX_TRANSFER_BYTES / self.block_bytes
     }
 
-    /// Blocks that one READ or WRITE should have at most; 0 when nothing is reported.
+    /// Optimal length of one READ or WRITE in blocks; 0 when not reported.
     pub(super) const fn optimal_transfer_blocks(&self) -> u32 {
         self.optimal_transfer_bytes / self.block_bytes
     }
@@ -143,9 +139,9 @@ impl Geometry {
 /// A logical unit: its identity, capacity and write behaviour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogicalUnit {
-    /// Which one it is.
+    /// Its identity.
     pub identity: Identity,
-    /// How large it is.
+    /// Its size.
     pub geometry: Geometry,
     /// Writes without FUA are held in a volatile cache until SYNCHRONIZE CACHE (WCE). MODE SELECT
     /// can turn that off.

@@ -1,5 +1,5 @@
-//! A change of a unit's state that is answered when its cache has been written: write protection, a
-//! cleared WCE (MODE SELECT), and a stop (START STOP UNIT).
+//! A change of a unit's state that completes when its cache has been flushed: write protection, a cleared WCE (MODE
+//! SELECT), and a stop (START STOP UNIT).
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use super::UnitAttention;
 use super::command::Refused;
 use super::nexus::{Common, ModeParameters, NexusId, State};
 
-/// A pending change. It holds at once, so that nothing more is written meanwhile, but the command
-/// is answered, and others may change the unit further, only when it is over. When the cache could
-/// not be written the command fails, and nothing has changed (SPC-4 6.11).
+/// A pending change. It takes effect at once, so that nothing more is written meanwhile, but the command is answered,
+/// and others may change the unit further, only when it completes. If flushing the cache fails, the command fails, and
+/// nothing has changed (SPC-4 6.11).
 ///
 /// One that is dropped before completion is rolled back.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct UnitChange {
     number: u64,
 }
 
-/// What a change that is not over has replaced.
+/// The state replaced by a pending change.
 #[derive(Debug)]
 pub(super) struct Changing {
     number: u64,
@@ -29,8 +29,7 @@ pub(super) struct Changing {
 }
 
 impl State {
-    /// While a change of the unit at `place` is under way, which may still be taken back, no other
-    /// one begins.
+    /// While a change of the unit at `place` is pending, which may still be rolled back, no other one may begin.
     pub(super) fn check_unchanging(&self, place: usize) -> Result<(), Refused> {
         match self.units[place].changing {
             None => Ok(()),
@@ -53,7 +52,7 @@ impl State {
 }
 
 impl UnitChange {
-    /// Change `number` of the unit at `place`, as [`State::begin_change`] has counted it.
+    /// Change `number` of the unit at `place`, as counted by [`State::begin_change`].
     pub(super) const fn new(common: Arc<Common>, place: usize, number: u64) -> UnitChange {
         UnitChange {
             common,
@@ -62,8 +61,8 @@ impl UnitChange {
         }
     }
 
-    /// Completes the change: the cache was written, or the change is rolled back. Call this before
-    /// the command is answered; only the first call counts.
+    /// Completes the change: the cache was flushed, or the change is rolled back. Call this before the command is
+    /// answered; only the first call counts.
     pub fn end(&self, written: bool) {
         self.common.change(|state, _| {
             let unit = &mut state.units[self.place];

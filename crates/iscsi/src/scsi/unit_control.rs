@@ -7,14 +7,13 @@ use super::fence::Fence;
 use super::nexus::Access;
 use super::{Sense, be16, be32};
 
-/// TEST UNIT READY: that the unit is started has been checked for it.
+/// TEST UNIT READY: that the unit is started has been checked before.
 pub(super) fn test_ready(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::DONE)
 }
 
-/// START STOP UNIT. There is nothing to load or eject, and no power condition to go into; a stop
-/// writes the cache to the medium first, unless NO_FLUSH says not to. A reservation lets everybody
-/// start the unit (SBC-3 table 15), and only its holders stop it.
+/// START STOP UNIT. There is nothing to load or eject, and no power condition; a stop flushes the cache first, unless
+/// NO_FLUSH is set. A reservation allows everybody to start the unit (SBC-3 table 15), but only its holders to stop it.
 pub(super) fn start_stop(call: &mut Call<'_>, _: Delivery) -> Outcome {
     let flags = call.cdb[4];
     if flags & 0xf0 != 0 {
@@ -33,7 +32,7 @@ pub(super) fn start_stop(call: &mut Call<'_>, _: Delivery) -> Outcome {
         state.check_unchanging(place)?;
         let change = flushes.then(|| state.begin_change(place, own));
         state.units[place].stopped = stops;
-        // What is at the store is to be flushed, too, and nothing lands later.
+        // Outstanding store operations are to be flushed, too, and nothing lands later.
         let fence = match stops {
             true => state.fence(place, |_| true),
             false => Fence::default(),
@@ -47,13 +46,13 @@ pub(super) fn start_stop(call: &mut Call<'_>, _: Delivery) -> Outcome {
     })
 }
 
-/// PREVENT ALLOW MEDIUM REMOVAL: this medium cannot be removed anyway.
+/// PREVENT ALLOW MEDIUM REMOVAL: no effect, as the medium is not removable.
 pub(super) fn prevent_allow(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::DONE)
 }
 
-/// READ DEFECT DATA (10): the header of an empty list in the format asked for, as no block of a
-/// store is known to be bad.
+/// READ DEFECT DATA (10): the header of an empty list in the requested format, because stores report no defective
+/// blocks.
 pub(super) fn read_defect_data_10(call: &mut Call<'_>) -> Outcome {
     let data = vec![0, call.cdb[2] & 0x1f, 0, 0];
     Ok(Reply::Data(cut(data, be16(call.cdb, 7))))
@@ -65,14 +64,14 @@ pub(super) fn read_defect_data_12(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::Data(cut(data, be32(call.cdb, 6))))
 }
 
-/// REPORT TARGET PORT GROUPS: one group with one port, which is the portal group's, in the state
-/// active/optimized; no other state is ever taken.
+/// REPORT TARGET PORT GROUPS: one group with one port, which is the portal group's, always in the state
+/// active/optimized.
 pub(super) fn report_target_port_groups(call: &mut Call<'_>) -> Outcome {
     let identity = &call.unit.identity;
     let [high, low] = identity.portal_group_tag.to_be_bytes();
     let port = identity.relative_port().to_be_bytes();
-    // Active/optimized, which is all that is supported; the group, STATUS CODE 0 (no change yet),
-    // TARGET PORT COUNT 1 and the port.
+    // Active/optimized, the only supported state; the group, STATUS CODE 0 (no change yet), TARGET PORT COUNT 1 and the
+    // port.
     let group = [0x00, 0x01, high, low, 0, 0, 0, 1, 0, 0, port[0], port[1]];
     // PARAMETER DATA FORMAT: 001b is the extended header, with IMPLICIT TRANSITION TIME 0.
     let header: &[u8] = match call.cdb[1] >> 5 {
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
     use crate::wire::Lun;
 
-    /// What comes of START STOP UNIT with these flags.
+    /// The outcome of START STOP UNIT with these flags.
     fn start_stop(device: &TargetDevice, flags: u8, nexus: &mut Nexus) -> Executed {
         let mut cdb = [0; 16];
         (cdb[0], cdb[4]) = (0x1b, flags);
@@ -121,7 +120,7 @@ mod tests {
                 let MediumOperation::FlushFor(change) = *operation else {
                     panic!("{operation:?}");
                 };
-                // Nobody changes what may still be taken back.
+                // A change that may still be rolled back excludes others.
                 let busy = start_stop(&device, 1, &mut nexus);
                 assert_eq!(busy, Executed::Answer(Refused::Busy.into()));
                 change.end(true);

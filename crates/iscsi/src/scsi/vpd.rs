@@ -19,7 +19,7 @@ const CHARACTERISTICS: u8 = 0xb1;
 /// Logical Block Provisioning (SBC-3).
 pub const PROVISIONING: u8 = 0xb2;
 
-/// All pages, in ascending order as page 00h lists them.
+/// All pages, in ascending order as in page 00h.
 const PAGES: [u8; 7] = [
     SUPPORTED_PAGES,
     SERIAL_NUMBER,
@@ -30,7 +30,7 @@ const PAGES: [u8; 7] = [
     PROVISIONING,
 ];
 
-/// Length of the Block Limits and the Block Device Characteristics page without their headers.
+/// Length of the Block Limits and the Block Device Characteristics page without headers.
 const LONG_PAGE_BYTES: usize = 0x3c;
 
 /// In byte 5 of page B2h.
@@ -59,7 +59,7 @@ pub(super) fn page(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
     Ok(cut(data, inquiry::allocation_bytes(cdb)))
 }
 
-/// What a designator is about: ASSOCIATION in its place.
+/// ASSOCIATION of a designator.
 #[derive(Clone, Copy)]
 enum Of {
     Unit = 0x00,
@@ -71,8 +71,8 @@ const ASSOCIATION: u8 = 0x30;
 const DESIGNATOR_TYPE: u8 = 0x0f;
 const PORT_GROUP: u8 = 0x5;
 
-/// Page 83h: the unit by two names of its own, the target port by number, portal group and name, the
-/// target device by name.
+/// Page 83h: the unit by two designators of its own, the target port by number, portal group and name, the target
+/// device by name.
 fn identification(unit: &LogicalUnit) -> Vec<u8> {
     let identity = &unit.identity;
     let tag = identity.portal_group_tag;
@@ -94,8 +94,8 @@ fn identification(unit: &LogicalUnit) -> Vec<u8> {
     data
 }
 
-/// A SCSI name string: an iSCSI name, at most the 223 bytes that one may have, and what follows
-/// it; ended by a zero and padded to a multiple of four bytes.
+/// A SCSI name string: an iSCSI name, at most its maximum of 223 bytes, and a suffix; terminated by a zero and padded
+/// to a multiple of four bytes.
 fn name_string(name: &str, suffix: &str) -> Vec<u8> {
     let name = name.as_bytes();
     let mut bytes = [&name[..name.len().min(223)], suffix.as_bytes(), &[0]].concat();
@@ -105,7 +105,7 @@ fn name_string(name: &str, suffix: &str) -> Vec<u8> {
 
 /// Appends one designation descriptor. The code set is 1 for binary, 2 for ASCII, 3 for UTF-8.
 fn designator(data: &mut Vec<u8>, of: Of, code_set: u8, kind: u8, value: &[u8]) {
-    // With ports and devices PIV says that the protocol, 5h iSCSI, is named.
+    // For ports and devices PIV means that the protocol, 5h iSCSI, is given.
     let (protocol, piv) = match of {
         Of::Unit => (0x00, 0x00),
         Of::TargetPort | Of::TargetDevice => (0x50, 0x80),
@@ -126,7 +126,7 @@ fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
     let max_write_same = medium::MAX_WRITE_SAME_BYTES / u64::from(geometry.block_bytes());
     let mut data = vec![0; LONG_PAGE_BYTES];
     // Offsets are those of the standard, less the page's header of 4 bytes.
-    data[0] = 0x01; // WSNZ: WRITE SAME takes no length of 0
+    data[0] = 0x01; // WSNZ: WRITE SAME rejects a length of 0
     data[1] = medium::MAX_COMPARE_AND_WRITE_BLOCKS;
     data[2..4].copy_from_slice(&granularity.to_be_bytes());
     data[4..8].copy_from_slice(&geometry.max_transfer_blocks().to_be_bytes());
@@ -143,8 +143,8 @@ fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
     data
 }
 
-/// Page B2h: LBPU, LBPWS, LBPWS10 and LBPRZ, and that a thin unit is thin. No threshold is
-/// reported, and blocks cannot be anchored.
+/// Page B2h: LBPU, LBPWS, LBPWS10 and LBPRZ, and the provisioning type thin. No threshold is reported, and blocks
+/// cannot be anchored.
 fn provisioning(unit: &LogicalUnit) -> Vec<u8> {
     match unit.thin {
         true => vec![0, LBPU | LBPWS | LBPWS10 | LBPRZ, 0x02, 0],
@@ -159,7 +159,7 @@ fn characteristics() -> Vec<u8> {
     data
 }
 
-/// The bytes ahead of a page's own.
+/// The header of a page.
 const HEADER_BYTES: usize = 4;
 
 /// The body of a page.
@@ -172,7 +172,7 @@ fn body<'a>(what: &'static str, data: &'a [u8], code: u8) -> Result<&'a [u8], Ma
     Ok(&data[HEADER_BYTES..end])
 }
 
-/// The pages that a logical unit has, from page 00h.
+/// The pages that a logical unit supports, from page 00h.
 ///
 /// # Errors
 /// When it is shorter than its header, or another page.
@@ -180,8 +180,8 @@ pub fn supported_pages(data: &[u8]) -> Result<&[u8], Malformed> {
     body("list of VPD pages", data, SUPPORTED_PAGES)
 }
 
-/// What a logical unit takes at once, from page B0h (SBC-3 6.6.4); 0 where it reports no limit, or has no such
-/// command.
+/// Limits of a logical unit's commands, from page B0h (SBC-3 6.6.4); 0 where it reports no limit, or does not support
+/// the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockLimits {
     /// MAXIMUM TRANSFER LENGTH, in blocks.
@@ -193,7 +193,7 @@ pub struct BlockLimits {
 }
 
 impl BlockLimits {
-    /// Reads page B0h; what SBC-2's shorter page does not have is 0.
+    /// Parses page B0h; fields missing from SBC-2's shorter page are 0.
     ///
     /// # Errors
     /// When it is shorter than 12 bytes, or another page.
@@ -217,12 +217,12 @@ pub struct Provisioning {
     pub by_unmap: bool,
     /// LBPWS: by WRITE SAME (16) with its UNMAP bit.
     pub by_write_same: bool,
-    /// LBPRZ: blocks that are not mapped read as zeros.
+    /// LBPRZ: unmapped blocks read as zeros.
     pub reads_zeros: bool,
 }
 
 impl Provisioning {
-    /// Reads page B2h.
+    /// Parses page B2h.
     ///
     /// # Errors
     /// When it is shorter than 6 bytes, or another page.
@@ -238,23 +238,23 @@ impl Provisioning {
     }
 }
 
-/// What page 83h says of a logical unit and of the port that was asked (SPC-4 7.8.6).
+/// Page 83h of a logical unit and of the port used (SPC-4 7.8.6).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Identification {
-    /// The unit's names in the whole world, each with its type ahead: T10 vendor, EUI-64, NAA, SCSI name string, UUID.
+    /// The unit's world wide designators, each preceded by its type: T10 vendor, EUI-64, NAA, SCSI name string, UUID.
     pub names: Vec<Vec<u8>>,
-    /// The target port group that the port is in.
+    /// The port's target port group.
     pub port_group: Option<u16>,
 }
 
 impl Identification {
-    /// Reads page 83h, as far as it came.
+    /// Parses page 83h, even if truncated.
     ///
     /// # Errors
     /// When it is shorter than its header, or another page.
     pub fn parse(data: &[u8]) -> Result<Identification, Malformed> {
         const DESCRIPTOR_BYTES: usize = 4;
-        /// The types of names that no two units share: T10 vendor ID, EUI-64, NAA, SCSI name string, UUID.
+        /// Types of designators that are unique to a unit: T10 vendor ID, EUI-64, NAA, SCSI name string, UUID.
         const NAMES: [u8; 5] = [0x1, 0x2, 0x3, 0x8, 0xa];
         let mut left = body("Device Identification page", data, IDENTIFICATION)?;
         let mut found = Identification::default();

@@ -1,35 +1,36 @@
 //! How much of its command window a session may use while others need the same thread.
 //!
-//! One that has 1,024 commands in flight gets 256 times as much of a busy thread as one that has 4: each command waits
-//! behind all others, whoever is served first. What a session has in flight beyond what keeps the thread busy only waits,
-//! so it is taken back, by letting MaxCmdSN lag (RFC 7143 §4.2.2.1), until the session gets little more than an equal share.
+//! A session with 1,024 commands in flight gets 256 times as much of a busy thread as one with 4: each command waits
+//! behind all others, whichever session is served first. Commands in flight beyond those that keep the thread busy only
+//! wait, so the window is reduced, by letting MaxCmdSN lag (RFC 7143 §4.2.2.1), until the session gets little more than
+//! an equal share.
 
 use core::num::NonZeroU64;
 
-/// What a command takes of a thread, in bytes through its socket that take as much.
+/// Cost of a command for a thread, in socket bytes of equal cost.
 const COMMAND_BYTES: u64 = 4096;
 
-/// What one session has taken of its thread in a period ([`Session::take_stock`](super::Session::take_stock)).
+/// A session's use of its thread in a period ([`Session::take_stock`](super::Session::take_stock)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// How often it was served.
+    /// Number of times it was served.
     pub turns: u64,
-    /// How much it took: bytes through its sockets, and for each command as many as take as long.
+    /// Its cost: bytes through its sockets, plus the equivalent of each command.
     pub bytes: u64,
 }
 
 /// A period of a thread that serves several sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Period {
-    /// An equal share of what those took that always want more, if the thread had much to do.
+    /// An equal share of the use by always-backlogged sessions, if the thread was busy.
     equal: Option<NonZeroU64>,
 }
 
 impl Period {
-    /// The period in which sessions took this. `is_busy`: the thread had much to do; if it had not, nobody waited long
-    /// because of another.
+    /// The period with this use by sessions. `is_busy`: the thread was busy; if not, no session waited long because of
+    /// another.
     ///
-    /// Sessions that want more have a turn in each round of the thread, few commands or many. One that has fewer than half
+    /// Backlogged sessions get a turn in each round of the thread, with few commands or many. One with fewer than half
     /// as many turns as another waits for its initiator or its path, and a smaller window of others would not help it.
     pub fn of(taken: impl Iterator<Item = Taken> + Clone, is_busy: bool) -> Period {
         let most_turns = taken.clone().map(|taken| taken.turns).max().unwrap_or(0);
@@ -47,12 +48,12 @@ impl Period {
     }
 }
 
-/// The window that a session has: from 1 to what was agreed at its login.
+/// A session's window: from 1 to that set at login.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
     window: u32,
     full: u32,
-    /// What the session had taken when stock was taken last.
+    /// The session's use at the last call.
     counted_bytes: u64,
 }
 
@@ -65,23 +66,22 @@ impl Allowance {
         }
     }
 
-    /// Takes stock of a session that has had so many commands and bytes in all; what it has taken since the last time,
-    /// in so many turns.
+    /// Counts a session's use since the last call: `commands` and `bytes` are totals, `turns` is new.
     pub(super) fn take_stock(&mut self, turns: u64, commands: u64, bytes: u64) -> Taken {
         let before_bytes = self.counted_bytes;
         self.counted_bytes = commands * COMMAND_BYTES + bytes;
         Taken {
             turns,
-            // The bytes of a connection that has left count no more.
+            // Bytes of connections that have left no longer count.
             bytes: self.counted_bytes.saturating_sub(before_bytes),
         }
     }
 
-    /// The window, in commands, after a period in which the session took so much. One that took more than half as much
-    /// again as an equal share has less from now on, but no less than half of what it had: what is in flight needs time
-    /// to become less. One that took less than a share, and all when the thread had little to do, get a quarter more.
+    /// The window, in commands, after a period with this use by the session. One that used more than one and a half
+    /// equal shares gets less from now on, but no less than half of its window: commands in flight need time to drain.
+    /// One that used less than a share, and all when the thread was not busy, get a quarter more.
     pub(super) fn after(&mut self, period: Period, taken: Taken) -> u32 {
-        // Whose turn came just before the end of the period has had one more than others by chance.
+        // A session whose turn came just before the end of the period has had one turn more by chance.
         let without_one = taken.bytes - taken.bytes / taken.turns.max(1);
         let window = u64::from(self.window);
         let next = match period.equal {

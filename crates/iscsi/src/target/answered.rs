@@ -1,4 +1,4 @@
-//! Tasks that are answered and whose answer the initiator has not acknowledged (RFC 7143 §4.2.2.2).
+//! Completed tasks whose response the initiator has not acknowledged (RFC 7143 §4.2.2.2).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,29 +17,27 @@ use crate::wire::{Bhs, Residual, ScsiStatus};
 /// How a SCSI task ended.
 pub(super) type Outcome = (ScsiStatus, Option<Sense>, Residual);
 
-/// The status that was sent for a task.
+/// The status sent for a task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SentStatus {
-    /// StatSN of the answer on the connection that the task belongs to.
+    /// StatSN of the response on the task's connection.
     pub(super) stat_sn: Sn,
     pub(super) outcome: Outcome,
-    /// Data-In PDUs that it has had, or R2Ts.
+    /// Number of its Data-In PDUs, or R2Ts.
     pub(super) data_pdus: u32,
 }
 
-/// A task that may have to be answered again. Data that a store gave is read again then; other data
-/// is kept.
+/// A task that may have to be answered again. Data from a store is then read again; other data is kept.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) task: Task,
     pub(super) sent_status: SentStatus,
-    /// Its data, if that came from no store.
+    /// Its data, if not from a store.
     pub(super) data: Vec<u8>,
 }
 
-/// Owns what error recovery needs of tasks that have ended: each is kept from its answer until
-/// ExpStatSN covers that, under the tag that no active task has. At error recovery level 0 nothing
-/// is kept.
+/// Owns the state that error recovery needs of completed tasks: each is kept from its response until ExpStatSN covers
+/// that, under a tag that no active task has. At error recovery level 0 nothing is kept.
 #[derive(Debug)]
 pub(super) struct Recovery {
     error_recovery_level: u8,
@@ -54,7 +52,7 @@ impl Recovery {
         }
     }
 
-    /// Whether what is lost inside a connection is resent (error recovery level 1 and up).
+    /// Whether PDUs lost within a connection are resent (error recovery level 1 and up).
     pub(super) fn resends(&self) -> bool {
         self.error_recovery_level > 0
     }
@@ -64,8 +62,7 @@ impl Recovery {
         self.error_recovery_level > 1
     }
 
-    /// Keeps a task until its answer is acknowledged. The slot and the memory were given back with
-    /// the answer.
+    /// Keeps a task until its response is acknowledged. Its slot and memory were released with the response.
     pub(super) fn keep(&mut self, mut task: Task, sent_status: SentStatus, data: Vec<u8>) {
         task.holds_slot = false;
         task.charged_bytes = 0;
@@ -77,7 +74,7 @@ impl Recovery {
         });
     }
 
-    /// Keeps what [`Recovery::take`] gave.
+    /// Keeps a task taken by [`Recovery::take`].
     pub(super) fn put(&mut self, answered: Answered) {
         self.answered.insert(answered.task.tag, answered);
     }
@@ -96,7 +93,7 @@ impl Recovery {
             .retain(|_, answered| answered.task.place() != place);
     }
 
-    /// The answer is acknowledged, or will not be resent: its task is over.
+    /// The response is acknowledged, or will not be resent: its task is over.
     fn forget(&mut self, connection: ConnectionId, answer: &kept::Answer) {
         if let Some(tag) = answer.task
             && let Entry::Occupied(answered) = self.answered.entry(tag)
@@ -107,7 +104,7 @@ impl Recovery {
         }
     }
 
-    /// The initiator has all answers of the connection that come before `exp_stat_sn`.
+    /// The initiator has acknowledged all responses of the connection before `exp_stat_sn`.
     pub(super) fn acknowledge(&mut self, link: &mut Link, exp_stat_sn: Sn) {
         let Some(kept) = &mut link.kept else { return };
         for _ in 0..kept.acknowledged(exp_stat_sn) {
@@ -117,8 +114,8 @@ impl Recovery {
         }
     }
 
-    /// Keeps an answer that was sent on the connection until it is acknowledged. `task` is the SCSI
-    /// task that it ends, with the length of the data that is kept with it.
+    /// Keeps a response sent on the connection until it is acknowledged. `task` is the SCSI task that it completes,
+    /// with the length of the data kept with it.
     fn keep_answer(
         &mut self,
         link: &mut Link,
@@ -140,18 +137,18 @@ impl Recovery {
 }
 
 impl Core {
-    /// Whether the status of a read that went well comes in its last Data-In (RFC 7143 §11.7.3).
+    /// Whether the status of a successful read is in its last Data-In (RFC 7143 §11.7.3).
     pub(super) fn collapses(&self) -> bool {
         !self.recovery.resends() && !self.config.separate_status
     }
 
-    /// How the Data-In of a task that begins on that connection is cut up.
+    /// How the Data-In of a task that starts on that connection is split into PDUs.
     pub(super) fn layout(&self, link: &Link) -> Layout {
         let pdu_bytes = link.parameters.max_send_data_bytes;
         Layout::new(pdu_bytes, self.parameters.max_burst_bytes)
     }
 
-    /// Makes an answered task active, to send some of its data again, or all of the answer.
+    /// Makes a completed task active, to resend some of its data, or the whole response.
     pub(super) fn revive(&mut self, answered: Answered, repeat: Repeat) {
         let Answered {
             mut task,
@@ -168,15 +165,15 @@ impl Core {
         self.tasks.insert(task);
     }
 
-    /// The data of an answered task has been resent.
+    /// The data of a completed task has been resent.
     pub(super) fn repeated(&mut self, tag: TaskTag, sent_status: SentStatus) {
         if let Some(task) = self.end(tag) {
             self.recovery.keep(task, sent_status, Vec::new());
         }
     }
 
-    /// Queues an answer that has taken a StatSN, and keeps it until it is acknowledged. `task` is
-    /// the SCSI task that it ends, with the length of the data that is kept with it.
+    /// Queues a response that has taken a StatSN, and keeps it until it is acknowledged. `task` is the SCSI task that
+    /// it completes, with the length of the data kept with it.
     pub(super) fn push_answer(
         &mut self,
         link: &mut Link,

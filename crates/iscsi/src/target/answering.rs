@@ -1,4 +1,4 @@
-//! What the target sends.
+//! Sending of PDUs.
 
 use core::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::wire::{
 };
 
 impl Core {
-    /// Answers a command for which no store has to work.
+    /// Answers a command that needs no store operation.
     pub(super) fn answer_at_once(
         &mut self,
         place: usize,
@@ -41,7 +41,7 @@ impl Core {
         self.send_answer(link, task, answer, now, trace);
     }
 
-    /// Ends a task with an answer that may bring data.
+    /// Completes a task with a response that may have data.
     pub(super) fn answer_task(
         &mut self,
         link: &mut Link,
@@ -64,8 +64,8 @@ impl Core {
         self.send_answer(link, task, answer, now, trace);
     }
 
-    /// Sends the answer of a task that has ended: its data in as many PDUs as it takes, with the
-    /// status in the last one where it may be there, or a SCSI Response.
+    /// Sends the response of a completed task: its data in as many PDUs as needed, with the status in the last one if
+    /// allowed, or a SCSI Response.
     fn send_answer(
         &mut self,
         link: &mut Link,
@@ -101,8 +101,7 @@ impl Core {
         }
     }
 
-    /// Sends those Data-In PDUs of `data` whose DataSNs lie in `run`; gives the number of PDUs that
-    /// the whole data takes.
+    /// Sends the Data-In PDUs of `data` whose DataSNs are in `run`; returns the total number of PDUs of the data.
     pub(super) fn send_data(
         &self,
         link: &mut Link,
@@ -127,7 +126,7 @@ impl Core {
         data_sn
     }
 
-    /// Ends a task with CHECK CONDITION.
+    /// Completes a task with CHECK CONDITION.
     pub(super) fn fail(
         &mut self,
         link: &mut Link,
@@ -139,7 +138,7 @@ impl Core {
         self.refuse(link, tag, &sense.into(), now, trace);
     }
 
-    /// Ends a task that was refused, once all unsolicited data has passed.
+    /// Completes a rejected task, once all unsolicited data has passed.
     pub(super) fn answer_refused(
         &mut self,
         link: &mut Link,
@@ -153,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Ends a task that is not, or not well, carried out.
+    /// Completes a task that was not executed, or failed.
     pub(super) fn refuse(
         &mut self,
         link: &mut Link,
@@ -165,7 +164,7 @@ impl Core {
         let Some(task) = self.tasks.get(tag) else {
             return;
         };
-        // Nothing counts as moved, but what the initiator did not announce is overflow even so.
+        // Nothing counts as transferred, but data that the initiator did not announce is overflow all the same.
         let moved_bytes = match task.presented_bytes() {
             bytes if bytes > u64::from(task.expected_bytes) => bytes,
             _ => 0,
@@ -182,7 +181,7 @@ impl Core {
         );
     }
 
-    /// Ends a task with a SCSI Response: its slot is free before the answer says so.
+    /// Completes a task with a SCSI Response: its slot is freed before the response announces it.
     #[expect(clippy::too_many_arguments, reason = "an answer has this many parts")]
     pub(super) fn conclude(
         &mut self,
@@ -211,8 +210,8 @@ impl Core {
         self.send_status(link, tag, task, outcome, data_pdus, Vec::new(), now, trace);
     }
 
-    /// Sends the SCSI Response of a task that has had `data_pdus` Data-In PDUs or R2Ts, and keeps
-    /// the task, with data that came from no store, where it may have to be resent.
+    /// Sends the SCSI Response of a task with `data_pdus` Data-In PDUs or R2Ts, and keeps the task, with data not from
+    /// a store, if it may have to be resent.
     #[expect(clippy::too_many_arguments, reason = "an answer has this many parts")]
     pub(super) fn send_status(
         &mut self,
@@ -237,7 +236,7 @@ impl Core {
         }
     }
 
-    /// Takes a task off the table and gives back what it held.
+    /// Removes a task from the table and releases its resources.
     pub(super) fn end(&mut self, tag: TaskTag) -> Option<Task> {
         let task = self.tasks.remove(tag)?;
         self.share.give(task.charged_bytes);
@@ -284,12 +283,12 @@ impl Core {
     }
 
     pub(super) fn send_ping(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
-        // The tag only has to be a valid one: any byte that comes is taken as a sign of life.
+        // The tag only has to be valid: any received byte is a sign of life.
         let (task_tag, transfer_tag) = (RESERVED_TASK_TAG, self.grants.next_transfer_tag());
         self.send_nop(link, task_tag, transfer_tag, link.stat_sn, &[], now, trace);
     }
 
-    /// Tells ExpCmdSN and MaxCmdSN, and wants no answer (§11.19).
+    /// Announces ExpCmdSN and MaxCmdSN, without requesting an answer (§11.19).
     fn send_window(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let (task_tag, transfer_tag) = (RESERVED_TASK_TAG, RESERVED_TAG);
         self.send_nop(link, task_tag, transfer_tag, link.stat_sn, &[], now, trace);
@@ -337,7 +336,7 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         nop.emit(&mut bhs);
-        // A ping of ours has no number (§11.19.1).
+        // A ping from the target has no number (§11.19.1).
         if task_tag == RESERVED_TASK_TAG {
             link.push(&bhs, data, now, trace);
         } else {
@@ -435,7 +434,7 @@ impl Core {
         self.push_answer(link, &bhs, &[], None, now, trace);
     }
 
-    /// Sends a Reject that carries the header it is about (§11.17).
+    /// Sends a Reject with the header that it is about (§11.17).
     pub(super) fn reject(
         &mut self,
         link: &mut Link,
@@ -459,8 +458,8 @@ impl Core {
 }
 
 impl Session {
-    /// Tells the initiator that a window that was closed has opened. Where tasks end without an answer
-    /// no other PDU says so, and the initiator would wait until it has a reason to ask.
+    /// Announces that a closed window has opened. Where tasks end without a response no other PDU does, and the
+    /// initiator would wait until it has a reason to send one.
     pub(super) fn announce_window(&mut self, was_closed: bool, now: Instant, trace: &mut Recorder) {
         let Session { core, connections } = self;
         let mut links = connections.iter_mut().flatten().map(|one| &mut one.link);

@@ -1,4 +1,4 @@
-//! One connection of a session at the target: its two byte streams, its StatSN, its waiting work.
+//! One connection of a target's session: its two byte streams, its StatSN, its queued work.
 
 use std::collections::VecDeque;
 
@@ -14,26 +14,26 @@ use crate::sequence::Sn;
 use crate::text::exchange::Responder;
 use crate::wire::{Bhs, Receiver, Transmitter};
 
-/// No read is started while this much waits for the socket or comes from a store: enough to keep a
-/// fast path busy between two system calls.
+/// No read is started while this much is unsent or outstanding at a store: enough to keep a fast path busy between two
+/// system calls.
 const SEND_BACKLOG_BYTES: usize = 1024 * 1024;
 
-/// Nothing more is taken from the peer while this much waits for the socket: a peer that asks and
-/// never reads stops being heard instead of filling the memory.
+/// No more input is taken while this much is unsent: a peer that sends requests and never reads is no longer served
+/// instead of filling the memory.
 const SEND_LIMIT_BYTES: usize = 4 * 1024 * 1024;
 
 /// One connection in full feature phase.
 ///
-/// Bytes go in by [`Connection::space`] and [`Connection::filled`], and out by
-/// [`Connection::pending`] and [`Connection::sent`]; the session handles the rest.
+/// Input goes through [`Connection::space`] and [`Connection::filled`], output through [`Connection::pending`] and
+/// [`Connection::sent`]; the session handles the rest.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) receiver: Receiver,
     pub(super) link: Link,
 }
 
-/// The sending half and the state of a connection, apart from the receiver whose buffer a PDU
-/// borrows while it is handled.
+/// The sending half and the state of a connection, separate from the receiver, whose buffer a PDU borrows while it is
+/// handled.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) id: ConnectionId,
@@ -43,20 +43,20 @@ pub(super) struct Link {
     pub(super) stat_sn: Sn,
     /// ExpStatSN of its first Login Request.
     pub(super) login_exp_stat_sn: Sn,
-    /// What of the session's share of memory is for what this connection will have to send.
+    /// The part of the session's share of memory charged for this connection's future output.
     charged_bytes: usize,
-    /// The target's memory does not cover that.
+    /// The target's memory does not cover it.
     pub(super) short: bool,
-    /// Tasks that wait to be asked of a store, oldest first.
+    /// Tasks queued for a store, oldest first.
     pub(super) ready: VecDeque<TaskTag>,
     pub(super) text: Responder,
-    /// A ping of ours that has had no answer.
+    /// A ping from the target is unanswered.
     pub(super) pinged: bool,
-    /// It is to be closed: nothing more is heard.
+    /// It is about to close: input is ignored.
     pub(super) ended: bool,
-    /// It is logged out, and the answer waits for stores: nothing more is heard.
+    /// It is logged out, and the response waits for stores: input is ignored.
     pub(super) leaving: bool,
-    /// Answers that the initiator has not acknowledged; none are kept at error recovery level 0.
+    /// Responses that the initiator has not acknowledged; `None` at error recovery level 0.
     pub(super) kept: Option<Kept>,
     /// Its socket is gone, and its tasks wait until then to move to another connection.
     pub(super) lost_until: Option<Instant>,
@@ -96,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Its socket is gone; its tasks are kept until then.
+    /// Its socket is gone; its tasks are kept until `until`.
     pub(super) fn lose(&mut self, until: Instant) {
         self.receiver = Receiver::new();
         self.link.transmitter = Transmitter::new();
@@ -128,7 +128,7 @@ impl Connection {
         self.receiver.filled(bytes);
     }
 
-    /// How many bytes the PDU that is coming lacks at least: before they are there, none of it is handled.
+    /// The minimum number of missing bytes of the PDU being received: before they arrive, none of it is handled.
     #[must_use]
     pub fn missing_bytes(&self) -> usize {
         self.receiver.missing_bytes()
@@ -162,7 +162,7 @@ impl Connection {
         self.receiver.received_end()
     }
 
-    /// PDUs that were taken from what was read, and queued to be sent.
+    /// PDUs received, and PDUs queued for sending.
     #[must_use]
     pub fn pdus(&self) -> u64 {
         self.receiver.pdus() + self.link.transmitter.pdus()
@@ -174,7 +174,7 @@ impl Connection {
         self.link.meter
     }
 
-    /// Whether more may be read from the socket; false while too much waits to be sent.
+    /// Whether more may be read from the socket; false while too much is unsent.
     #[must_use]
     pub fn wants_input(&self) -> bool {
         self.link.hears()
@@ -195,14 +195,14 @@ impl Link {
         self.lost_until.is_some()
     }
 
-    /// Whether another read may be started when `at_store_bytes` are still to come from stores.
+    /// Whether another read may be started while `at_store_bytes` are outstanding at stores.
     pub(super) fn has_room(&self, at_store_bytes: usize) -> bool {
         let owed_bytes = self.transmitter.pending().len() + at_store_bytes;
         !self.is_lost() && (owed_bytes == 0 || !self.short && owed_bytes < SEND_BACKLOG_BYTES)
     }
 
-    /// Brings the charge for what this connection has to send up to date, when `at_store_bytes`
-    /// are still to come from stores; says whether the target's memory covers it.
+    /// Updates the charge for this connection's output, while `at_store_bytes` are outstanding at stores; returns
+    /// whether the target's memory covers it.
     pub(super) fn settle(&mut self, share: &mut Share, at_store_bytes: usize) -> bool {
         if self.short {
             self.transmitter.shrink();
@@ -223,12 +223,12 @@ impl Link {
         !self.short
     }
 
-    /// Gives back all that the connection was charged, as it is no more.
+    /// Releases the connection's charge when it is gone.
     pub(super) fn discharge(&mut self, share: &mut Share) {
         share.give(std::mem::take(&mut self.charged_bytes));
     }
 
-    /// The StatSN for a PDU that carries a status; the next one takes the next.
+    /// Takes the StatSN for a PDU with a status, and increments it.
     pub(super) fn take_stat_sn(&mut self) -> Sn {
         let stat_sn = self.stat_sn;
         self.stat_sn = stat_sn.next();
@@ -245,7 +245,7 @@ impl Link {
         self.record(bhs, data.len(), offset, now, trace);
     }
 
-    /// Records a PDU that was queued at `offset` of the stream.
+    /// Records a PDU queued at `offset` of the stream.
     pub(super) fn record(
         &self,
         bhs: &Bhs,

@@ -8,8 +8,7 @@ use super::task::Task;
 use crate::login::AnnouncedWindow;
 use crate::wire::{BHS_BYTES, Bhs, DataIn, Lun, RESERVED_TAG, Residual, ScsiStatus};
 
-/// The Data-In of one task: all its PDUs come from here, whether a store or the device server gives
-/// the data.
+/// The Data-In of one task: all its PDUs are made here, with data from a store or from the device server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DataInStream {
     pub(super) lun: Lun,
@@ -17,11 +16,11 @@ pub(super) struct DataInStream {
     pub(super) layout: Layout,
     /// The length of all its data.
     pub(super) total_bytes: u32,
-    /// The status that the last PDU carries; none where a SCSI Response does (§11.7.3).
+    /// The status in the last PDU; `None` if a SCSI Response has it (§11.7.3).
     pub(super) status: Option<(ScsiStatus, Residual)>,
 }
 
-/// The place of one Data-In PDU in its task.
+/// The position of one Data-In PDU in its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) data_sn: u32,
@@ -36,7 +35,7 @@ impl Segment {
 }
 
 impl DataInStream {
-    /// That of a task whose data is all of `data`, without a status.
+    /// The stream of a task with all its data in `data`, without a status.
     pub(super) fn of_bytes(task: &Task, data: &[u8]) -> DataInStream {
         DataInStream {
             lun: task.lun,
@@ -47,7 +46,7 @@ impl DataInStream {
         }
     }
 
-    /// That of a read, with `status` in its last PDU.
+    /// The stream of a read, with `status` in its last PDU.
     pub(super) fn of_read(task: &Task, status: Option<(ScsiStatus, Residual)>) -> DataInStream {
         DataInStream {
             lun: task.lun,
@@ -58,7 +57,7 @@ impl DataInStream {
         }
     }
 
-    /// Whether `segment` is the last one and carries the status.
+    /// Whether `segment` is the last one and has the status.
     pub(super) fn has_status(&self, segment: &Segment) -> bool {
         self.status.is_some() && segment.end_bytes() == self.total_bytes
     }

@@ -1,4 +1,4 @@
-//! The sessions of a target, and what its login responses say of them.
+//! The sessions of a target, and their fields in login responses.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,17 +11,16 @@ use crate::keys::{ConnectionParameters, SessionParameters, SessionType, Wanted};
 use crate::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use crate::wire::LoginStatus;
 
-/// Sessions that a target serves at most.
+/// Most sessions of a target.
 pub const MAX_SESSIONS: usize = 16 << 10;
 
-/// Sessions that have ended and still have operations at stores, at most. While there are as many,
-/// no new session begins.
+/// Most ended sessions with store operations outstanding. At this limit no new session begins.
 pub const MAX_ENDED: usize = 4 << 10;
 
 // Each has a TSIH of its own, which is not 0 (RFC 7143 §11.12.6).
 const _: () = assert!(MAX_SESSIONS + MAX_ENDED < u16::MAX as usize);
 
-/// What names a session before it has a TSIH (RFC 7143 §3.4.3): one I_T nexus has one session.
+/// Identifies a session before it has a TSIH (RFC 7143 §3.4.3): one I_T nexus has one session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Nexus {
     /// The initiator's iSCSI name.
@@ -33,7 +32,7 @@ pub struct Nexus {
 }
 
 impl Nexus {
-    /// That of a login.
+    /// The nexus of a login.
     #[must_use]
     pub fn of(candidate: &Candidate<'_>) -> Nexus {
         let target = match candidate.session_type {
@@ -48,27 +47,26 @@ impl Nexus {
     }
 }
 
-/// A session and whose it is.
+/// A session and its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known<O> {
-    /// Its id.
+    /// Its ID.
     pub session: SessionId,
-    /// Whatever its driver knows it by, such as the thread that owns it.
+    /// The driver's identifier of the session's owner, such as a thread.
     pub owner: O,
 }
 
-/// The sessions of a target. Asked at login and at the end of a session only.
+/// The sessions of a target. Used at login and at the end of a session only.
 ///
-/// [`enter`](SessionDirectory::enter) a session when its login has succeeded, let it
-/// [`leave`](SessionDirectory::leave) when it ends, and say that it is [`quiet`](SessionDirectory::quiet)
-/// when the stores have answered all that it had asked of them: until then its target is in use, and its
-/// TSIH is taken. There are no more than [`MAX_SESSIONS`] of the first and [`MAX_ENDED`] of the second.
+/// [`enter`](SessionDirectory::enter) a session when its login has succeeded, let it [`leave`](SessionDirectory::leave)
+/// when it ends, and report it [`quiet`](SessionDirectory::quiet) when all its store operations have completed: until
+/// then its target is in use, and its TSIH is taken. There are at most [`MAX_SESSIONS`] of the first and [`MAX_ENDED`]
+/// of the second.
 #[derive(Debug)]
 pub struct SessionDirectory<O> {
-    /// Those that live, and those that have ended, or were pushed out, and have outstanding operations; by
-    /// their TSIHs.
+    /// Live sessions, and those that have ended, or were replaced, with operations outstanding; by TSIH.
     sessions: HashMap<u16, Entry<O>>,
-    /// The TSIHs of those that live.
+    /// The TSIHs of live sessions.
     living: HashMap<Arc<Nexus>, u16>,
     last_tsih: u16,
 }
@@ -86,7 +84,7 @@ fn tsih_of(session: SessionId) -> u16 {
 }
 
 impl<O: Copy> SessionDirectory<O> {
-    /// An empty one, whose TSIHs begin after that.
+    /// An empty directory, whose TSIHs begin after `last_tsih`.
     #[must_use]
     pub fn after(last_tsih: u16) -> Self {
         SessionDirectory {
@@ -96,21 +94,21 @@ impl<O: Copy> SessionDirectory<O> {
         }
     }
 
-    /// An empty one, whose TSIHs begin anywhere: a connection of a session from before this target was
-    /// started must not find another one of that number.
+    /// An empty directory, whose TSIHs begin at random: a connection of a session from before the target's restart must
+    /// not find another one of the same TSIH.
     #[must_use]
     pub fn anywhere() -> Self {
         Self::after(RandomState::new().hash_one(()) as u16)
     }
 
-    /// Enters a new session and gives its id, with the one it replaces (session reinstatement,
-    /// §6.3.5). `None` when there are as many as may be.
+    /// Adds a new session and returns its ID, with the one it replaces (session reinstatement, §6.3.5). `None` at the
+    /// limit.
     pub fn enter(&mut self, nexus: Nexus, owner: O) -> Option<(SessionId, Option<Known<O>>)> {
         let full = self.living.len() >= MAX_SESSIONS && !self.living.contains_key(&nexus);
         if full || self.ended() >= MAX_ENDED {
             return None;
         }
-        // Fewer sessions than TSIHs, so one is free. 0 means "no session yet" (§11.12.6).
+        // There are fewer sessions than TSIHs, so one is free. 0 means "no session yet" (§11.12.6).
         let tsih = loop {
             self.last_tsih = self.last_tsih.wrapping_add(1).max(1);
             if !self.sessions.contains_key(&self.last_tsih) {
@@ -126,12 +124,12 @@ impl<O: Copy> SessionDirectory<O> {
         Some((session, replaced))
     }
 
-    /// How many have ended and have outstanding operations.
+    /// Number of ended sessions with operations outstanding.
     fn ended(&self) -> usize {
         self.sessions.len() - self.living.len()
     }
 
-    /// The session with that id, if it lives.
+    /// The session with that ID, if it is live.
     fn entry(&self, session: SessionId) -> Option<&Entry<O>> {
         let tsih = tsih_of(session);
         let entry = self.sessions.get(&tsih)?;
@@ -139,33 +137,33 @@ impl<O: Copy> SessionDirectory<O> {
         (lives && entry.known.session == session).then_some(entry)
     }
 
-    /// The owner of a session that lives.
+    /// The owner of a live session.
     #[must_use]
     pub fn owner(&self, session: SessionId) -> Option<O> {
         Some(self.entry(session)?.known.owner)
     }
 
-    /// Whether `session` is the one that joins `nexus`.
+    /// Whether `session` is the present one of `nexus`.
     #[must_use]
     pub fn is(&self, nexus: &Nexus, session: SessionId) -> bool {
         let entry = self.entry(session);
         entry.is_some_and(|entry| *entry.nexus == *nexus)
     }
 
-    /// Whether no session lives.
+    /// Whether no session is live.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.living.is_empty()
     }
 
-    /// Whether anybody is logged in to a target, or was and still has operations at its stores.
+    /// Whether a target has sessions, or ended ones with store operations outstanding.
     #[must_use]
     pub fn has_sessions(&self, target: &str) -> bool {
         let mut all = self.sessions.values();
         all.any(|entry| entry.nexus.target == target)
     }
 
-    /// The sessions that live.
+    /// The live sessions.
     pub fn living(&self) -> impl Iterator<Item = (&Nexus, &Known<O>)> {
         let entries = self
             .living
@@ -182,7 +180,7 @@ impl<O: Copy> SessionDirectory<O> {
         }
     }
 
-    /// Forgets a session that has ended, as the stores have answered all that it had asked.
+    /// Forgets an ended session after the stores have completed all its operations.
     pub fn quiet(&mut self, session: SessionId) {
         let tsih = tsih_of(session);
         let is_it = |entry: &Entry<O>| entry.known.session == session;
@@ -193,17 +191,17 @@ impl<O: Copy> SessionDirectory<O> {
 }
 
 impl Session {
-    /// The keys and the command window that a login response gives for a session that a connection joins.
+    /// The keys and the command window in the login response of a connection that joins a session.
     #[must_use]
     pub fn announced(&self) -> (SessionParameters, AnnouncedWindow) {
         (*self.parameters(), self.window())
     }
 
-    /// Whether the connection of a login may join (RFC 7143 §6.3.1). One with the CID of another pushes
-    /// that one out (§6.3.4), so it finds room even where the session is full.
+    /// Whether a login's connection may join (RFC 7143 §6.3.1). One with the CID of another replaces that one (§6.3.4),
+    /// so it is admitted even where the session is full.
     ///
     /// # Errors
-    /// The session has as many connections as it may.
+    /// The session has the maximum number of connections.
     pub fn let_in(&self, candidate: &Candidate<'_>) -> Result<Admitted, Refusal> {
         let most = usize::from(self.parameters().max_connections);
         let takes_over = self.place_of(candidate.cid).is_some();
@@ -218,7 +216,7 @@ impl Session {
 }
 
 impl SessionConfig {
-    /// What a login response gives for a new session.
+    /// The fields of the login response of a new session.
     #[must_use]
     pub fn begin(
         &self,
@@ -237,26 +235,26 @@ impl SessionConfig {
     }
 }
 
-/// One login's view of a target that has one name and lets everybody in.
+/// A target with a single name and without access control, as seen by one login.
 pub struct Desk<'a, O> {
     /// Its sessions.
     pub directory: &'a mut SessionDirectory<O>,
-    /// The session of an id, while there is one.
+    /// The session of an ID, while it exists.
     pub session: &'a dyn Fn(SessionId) -> Option<&'a Session>,
-    /// The settings of new sessions, and what they negotiate for.
+    /// The settings of new sessions, and their values to negotiate.
     pub config: &'a SessionConfig,
     /// As above.
     pub wanted: &'a Wanted,
-    /// The owner of a session that begins.
+    /// The owner of a new session.
     pub owner: O,
-    /// The session that has begun.
+    /// The new session.
     pub entered: Option<SessionId>,
-    /// The one that it has pushed out.
+    /// The session that it replaced.
     pub replaced: Option<Known<O>>,
 }
 
 impl<O: Copy> Desk<'_, O> {
-    /// The session that the login means: it must be one of the same initiator.
+    /// The session to join: it must be of the same initiator.
     fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
         let id = SessionId::new(candidate.isid, candidate.tsih);
         let is_known = self.directory.is(&Nexus::of(candidate), id);
@@ -328,7 +326,7 @@ mod tests {
         assert_eq!(directory.owner(second), Some(1));
         assert_eq!(directory.owner(first), None);
         assert!(directory.is(&nexus("a"), second) && !directory.is(&nexus("b"), second));
-        // The old one's end must not take the new one with it.
+        // The end of the old one must not remove the new one.
         directory.leave(first);
         assert_eq!(
             directory.enter(nexus("a"), 0).unwrap().1.map(|r| r.session),

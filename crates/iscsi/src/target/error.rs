@@ -33,7 +33,7 @@ pub enum Close {
 }
 
 impl Close {
-    /// Whose fault it is; `None` for an orderly end.
+    /// Which side is at fault; `None` for an orderly end.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {

@@ -1,4 +1,4 @@
-//! Tasks that wait for other sessions' operations to leave the stores.
+//! Tasks that wait for other sessions' store operations to complete.
 
 use wansan_trace::{Instant, Recorder, TaskTag};
 
@@ -7,7 +7,7 @@ use super::task::{Fenced, Progress, Stage};
 use crate::scsi::{Answer, Fence};
 
 impl Core {
-    /// Has a task wait for `fence`. Then it is answered with `answer`, or a store is asked.
+    /// Makes a task wait for `fence`. Then it is answered with `answer`, or a store operation starts.
     pub(super) fn wait_for(&mut self, tag: TaskTag, fence: Fence, answer: Option<Answer>) {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
@@ -28,11 +28,11 @@ impl Core {
         self.fenced.push(tag);
     }
 
-    /// Applies the changes of other sessions: the tasks that they have aborted end without an answer
-    /// (SAM-5 5.3.1: TAS is 0).
+    /// Applies the changes of other sessions: the tasks that they have aborted end without a response (SAM-5 5.3.1: TAS
+    /// is 0).
     ///
-    /// To be called before each command: one that comes after the unit attention for such a change
-    /// is not among those that have been aborted.
+    /// Call it before each command: one that arrives after the unit attention for such a change is not among the
+    /// aborted ones.
     #[inline]
     pub(super) fn refresh(&mut self, now: Instant, trace: &mut Recorder) {
         if self.nexus.has_aborts() {
@@ -65,7 +65,7 @@ impl Session {
         self.announce_window(was_closed, now, trace);
     }
 
-    /// Goes on with the tasks whose fence is down.
+    /// Continues the tasks whose fence is down.
     pub(super) fn pass_fences(&mut self, now: Instant, trace: &mut Recorder) {
         let Session { core, connections } = self;
         for tag in std::mem::take(&mut core.fenced) {

@@ -1,16 +1,16 @@
-//! Whether a session may ask its stores for anything.
+//! Whether a session may start store operations.
 
 use wansan_trace::TaskTag;
 
 use crate::scsi::Fence;
 
-/// Closed while an operation that the initiator takes for lost may still reach a store: the
-/// initiator may repeat it, and an old write must not land after a new one.
+/// Closed while an operation that the initiator considers lost may still reach a store: the initiator may repeat it,
+/// and an old write must not land after a new one.
 #[derive(Debug)]
 pub(super) struct StoreGate {
-    /// What older sessions of the initiator have at stores.
+    /// Store operations of earlier sessions of the initiator.
     predecessors: Option<Fence>,
-    /// Tasks of connections that have left which are still at a store.
+    /// Tasks of connections that have left with operations outstanding.
     left_behind: Vec<TaskTag>,
 }
 
@@ -27,17 +27,17 @@ impl StoreGate {
         self.predecessors.is_none() && self.left_behind.is_empty()
     }
 
-    /// Whether nothing of older sessions can land any more.
+    /// Whether no operation of earlier sessions can land any more.
     pub(super) fn predecessors_are_over(&self) -> bool {
         self.predecessors.is_none()
     }
 
-    /// Looks whether what older sessions had at stores is over.
+    /// Checks whether the store operations of earlier sessions have completed.
     pub(super) fn review(&mut self) {
         self.predecessors.take_if(|fence| fence.is_down());
     }
 
-    /// Closes until the stores have answered for these tasks.
+    /// Closes until the stores have completed these tasks' operations.
     pub(super) fn leave_behind(&mut self, tags: Vec<TaskTag>) {
         for tag in tags {
             if !self.left_behind.contains(&tag) {
@@ -46,7 +46,7 @@ impl StoreGate {
         }
     }
 
-    /// The store has answered for an aborted task.
+    /// The store has completed an aborted task's operation.
     pub(super) fn answered(&mut self, tag: TaskTag) {
         self.left_behind.retain(|left| *left != tag);
     }

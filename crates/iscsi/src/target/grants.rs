@@ -1,4 +1,4 @@
-//! How much solicited data a session asks for at once.
+//! How much solicited data a session requests at once.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,22 @@ use wansan_trace::TaskTag;
 use super::memory::Share;
 use crate::wire::RESERVED_TAG;
 
-/// Bound on the bytes of solicited data that one session may have under way or in hand, so that a
-/// few large writes cannot take all memory. One task is always let through, however large.
+/// Limit of solicited data, in bytes, that one session may have requested or buffered, so that a few large writes
+/// cannot take all memory. A single task is always admitted, however large.
 const SOLICITED_BYTES: u32 = 64 * 1024 * 1024;
 
-/// What a write gets that needs solicited data.
+/// The grant of a write that needs solicited data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grant {
-    /// Room for all of it: a write that has begun can always end.
+    /// Room for all of it: a started write can always complete.
     Given,
-    /// It waits for the end of another write.
+    /// It waits for another write to complete.
     Waits,
-    /// There is no memory, and no other write whose end would free some.
+    /// There is no memory, and no other write to free some.
     NoMemory,
 }
 
-/// The grants of a session: what is granted is charged to its share of memory and given back once.
+/// The grants of a session: each is charged to its share of memory and released once.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     granted_bytes: u32,
@@ -32,7 +32,7 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// Asks for room for `bytes` of a write's data.
+    /// Requests room for `bytes` of a write's data.
     pub(super) fn ask(&mut self, tag: TaskTag, bytes: u32, share: &mut Share) -> Grant {
         let is_first = self.granted_bytes == 0;
         let fits = is_first || self.granted_bytes.saturating_add(bytes) <= SOLICITED_BYTES;
@@ -49,22 +49,22 @@ impl Grants {
         Grant::Waits
     }
 
-    /// Gives back what a write was granted; its memory is charged to the task.
+    /// Releases a write's grant; its memory is charged to the task.
     pub(super) fn give_back(&mut self, bytes: u32) {
         self.granted_bytes -= bytes;
     }
 
-    /// The write whose turn is next.
+    /// The next write in turn.
     pub(super) fn first_waiting(&self) -> Option<TaskTag> {
         self.waiting.front().copied()
     }
 
-    /// That write has had its turn.
+    /// Removes that write.
     pub(super) fn first_is_served(&mut self) {
         self.waiting.pop_front();
     }
 
-    /// The Target Transfer Tag that the next R2T will have, a valid one.
+    /// The Target Transfer Tag of the next R2T, always valid.
     pub(super) fn next_transfer_tag(&self) -> u32 {
         self.next_transfer_tag
     }

@@ -1,4 +1,4 @@
-//! A connection at the target until it has logged in.
+//! A target's connection until it has logged in.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::wire::{BHS_BYTES, FrameError, LoginRequest, Opcode, Receiver, Transmi
 /// A connection in the login phase. It takes 16 KiB for received bytes and one response for sent
 /// ones.
 ///
-/// Bytes go in by [`Handshake::space`] and [`Handshake::filled`], then [`Handshake::receive`]; they
-/// go out by [`Handshake::pending`] and [`Handshake::sent`]. When login is complete,
-/// [`Handshake::into_session`] creates the session, or [`Handshake::into_connection`] a connection
-/// of the one that it joins; bytes received behind the login go with it.
+/// Input goes through [`Handshake::space`] and [`Handshake::filled`], then [`Handshake::receive`]; output through
+/// [`Handshake::pending`] and [`Handshake::sent`]. When login is complete, [`Handshake::into_session`] creates the
+/// session, or [`Handshake::into_connection`] a connection of the one that it joins; bytes received after the login go
+/// with it.
 #[derive(Debug)]
 pub struct Handshake {
     receiver: Receiver,
@@ -75,8 +75,7 @@ impl Handshake {
         self.transmitter.sent(bytes);
     }
 
-    /// Continues the login with the bytes received. `Some` when it is complete: nothing behind it
-    /// has been processed.
+    /// Continues the login with the bytes received. `Some` when it is complete: nothing after it has been processed.
     ///
     /// # Errors
     /// Send pending bytes and close the connection.
@@ -105,15 +104,15 @@ impl Handshake {
         Ok(None)
     }
 
-    /// The session that the connection asks to join, by its first header: `None` until that has
-    /// been received, and if it begins a new session.
+    /// The session that the connection joins, by its first header: `None` until that was received, and for a new
+    /// session.
     #[must_use]
     pub fn joins(&self) -> Option<SessionId> {
         let request = LoginRequest::parse(self.receiver.peek()?).ok()?;
         (request.tsih != 0).then(|| SessionId::new(request.isid, request.tsih))
     }
 
-    /// Creates the session that `accepted` begins. `targets` answers SendTargets.
+    /// Creates the session that `accepted` starts. `targets` answers SendTargets.
     #[must_use]
     pub fn into_session(
         self,

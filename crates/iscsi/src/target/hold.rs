@@ -1,21 +1,20 @@
-//! Commands that came ahead of a gap in CmdSN.
+//! Commands received ahead of a gap in CmdSN.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Holds commands until those before them have come, so that all are delivered in CmdSN order.
+/// Holds commands until those before them arrive, so that all are delivered in CmdSN order.
 ///
-/// The command window bounds how far ahead they are. A command costs the same wherever it stands:
-/// there is nothing for those that have not come.
+/// The command window bounds how far ahead they are. A command costs the same wherever it is: missing commands cost
+/// nothing.
 #[derive(Debug)]
 pub(super) struct HoldQueue<T> {
-    /// The place of the command with CmdSN = ExpCmdSN; places are counted from the session's
-    /// first command and do not wrap.
+    /// The position of the command with CmdSN = ExpCmdSN; positions count from the session's first command and do not
+    /// wrap.
     expected: u64,
-    /// Commands that have come and wait for those before them, by place.
+    /// Commands that wait for those before them, by position.
     held: BTreeMap<u64, T>,
-    /// Places of commands that count as received and of which there is nothing to deliver: they
-    /// were aborted or answered.
+    /// Positions of commands that count as received but are not to be delivered: they were aborted or answered.
     received: BTreeSet<u64>,
 }
 
@@ -30,35 +29,33 @@ impl<T> Default for HoldQueue<T> {
 }
 
 impl<T> HoldQueue<T> {
-    /// Whether the command `ahead` places after the expected one has come: another one with its
-    /// CmdSN is a duplicate.
+    /// Whether the command `ahead` positions after the expected one was received: another one with its CmdSN is a
+    /// duplicate.
     pub(super) fn has(&self, ahead: u32) -> bool {
         let place = self.place(ahead);
         self.held.contains_key(&place) || self.received.contains(&place)
     }
 
-    /// Commands that are held.
+    /// Number of held commands.
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Puts a command `ahead` places after the expected one; a duplicate is let go.
+    /// Holds a command `ahead` positions after the expected one; drops a duplicate.
     pub(super) fn put(&mut self, ahead: u32, command: T) {
         if !self.has(ahead) {
             self.held.insert(self.place(ahead), command);
         }
     }
 
-    /// The last one in CmdSN order of the held commands that are `wanted`: what still comes for a
-    /// command comes soon after it.
+    /// The last held command in CmdSN order that is `wanted`: remaining PDUs of a command arrive soon after it.
     pub(super) fn newest(&mut self, wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
         let mut held = self.held.values_mut();
         held.rfind(|command| wanted(command))
     }
 
-    /// Counts commands in `range`, in places after the expected one, as received, so that they
-    /// will never be delivered: those that `affected` says, where a command that has not come is
-    /// `None`. Gives those that were held.
+    /// Marks commands in `range`, in positions after the expected one, as received, so that they will never be
+    /// delivered: those selected by `affected`, where a missing command is `None`. Returns those that were held.
     pub(super) fn pass_over(
         &mut self,
         range: Range<u32>,
@@ -74,8 +71,7 @@ impl<T> HoldQueue<T> {
         dropped
     }
 
-    /// Takes out the commands that `unwanted` says, as if they had never come: their places are
-    /// gaps again.
+    /// Removes the commands selected by `unwanted`, as if they had never been received: their positions are gaps again.
     pub(super) fn discard(&mut self, unwanted: impl Fn(&T) -> bool) -> Vec<T> {
         let places = self.held.iter().filter(|(_, command)| unwanted(command));
         let places: Vec<u64> = places.map(|(place, _)| *place).collect();
@@ -87,19 +83,18 @@ impl<T> HoldQueue<T> {
         self.expected + u64::from(ahead)
     }
 
-    /// Moves on by one CmdSN because the expected command has come just now.
+    /// Advances by one CmdSN because the expected command was just received.
     pub(super) fn advance(&mut self) {
         debug_assert!(!self.has(0));
         self.expected += 1;
     }
 
-    /// Whether nothing has come ahead of a gap, as it is while no command is late.
+    /// Whether nothing is held, as while no command is late.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.received.is_empty()
     }
 
-    /// Moves on by one CmdSN if the command that is expected now counts as received without being
-    /// here; says whether it did.
+    /// Advances by one CmdSN if the expected command counts as received without being held; returns whether it did.
     pub(super) fn pass(&mut self) -> bool {
         if !self.received.remove(&self.expected) {
             return false;
@@ -108,7 +103,7 @@ impl<T> HoldQueue<T> {
         true
     }
 
-    /// The command that is expected now, if it is held, moving on by one CmdSN.
+    /// Takes the expected command, if it is held, and advances by one CmdSN.
     pub(super) fn take(&mut self) -> Option<T> {
         let command = self.held.remove(&self.expected)?;
         self.expected += 1;
@@ -127,7 +122,7 @@ mod tests {
         held.put(1, 'b');
         held.put(1, 'x');
         assert_eq!(held.take(), None);
-        held.advance(); // 'a' came and was delivered
+        held.advance(); // 'a' was received and delivered
         assert_eq!(held.take(), Some('b'));
         assert_eq!(held.take(), Some('c'));
         assert_eq!(held.take(), None);

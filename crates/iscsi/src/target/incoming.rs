@@ -1,4 +1,4 @@
-//! What the target receives.
+//! Handling of received PDUs.
 
 use wansan_trace::event::PduDirection;
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
@@ -19,12 +19,12 @@ use crate::wire::{
     TaskManagementRequest, TextRequest,
 };
 
-/// Immediate requests hold no window slot, so they have a bound of their own; RFC 7143 §11.2.1.1
-/// asks for at least two per connection.
+/// Immediate requests use no window slot, so they have a limit of their own; RFC 7143 §11.2.1.1 requires at least two
+/// per connection.
 const MAX_IMMEDIATE: usize = 32;
 
 impl Core {
-    /// Handles one PDU: finds out whether it may be delivered now.
+    /// Handles one PDU: determines whether it may be delivered now.
     pub(super) fn incoming(
         &mut self,
         place: usize,
@@ -95,7 +95,7 @@ impl Core {
         Some(held)
     }
 
-    /// Handles a PDU that was lost to a digest error or is too long.
+    /// Handles a PDU that has a digest error or is too long.
     pub(super) fn frame_error(
         &mut self,
         place: usize,
@@ -124,13 +124,12 @@ impl Core {
             }
             FrameError::HeaderDigest { .. } => {}
         }
-        // At error recovery level 0 lost data cannot be asked for again, and a lost command would
-        // leave a gap in CmdSN for ever. After a bad header nothing tells where the next PDU begins
-        // (§7.8), at any level.
+        // At error recovery level 0 lost data cannot be requested again, and a lost command would leave a gap in CmdSN
+        // forever. After a header digest error the start of the next PDU is unknown (§7.8), at any level.
         Err(error.into())
     }
 
-    /// Handles a request that was held, and the data that has come behind it.
+    /// Handles a held request, and the data received after it.
     pub(super) fn deliver_with_data(
         &mut self,
         link: &mut Link,
@@ -212,18 +211,18 @@ impl Core {
         }
         let same = self.tasks.get(tag).map(|task| &task.stage);
         if let Some(Stage::Aborted) = same {
-            // The initiator knows that its task has ended; only the store does not yet.
+            // The initiator knows that its task has ended, but the store operation has not completed.
             let busy = Answer::from(ScsiStatus::Busy);
             self.answer_at_once(place, link, &command, &busy, now, trace);
             return Ok(());
         }
         if same.is_some() || tag == RESERVED_TASK_TAG {
-            // Its slot is free before the answer says so, or a window of 1 would stay closed.
+            // Its slot is freed before the response announces it, or a window of 1 would stay closed.
             self.order.release(!command.immediate);
             self.reject(link, RejectReason::TaskInProgress, bhs, now, trace);
             return Ok(());
         }
-        // The initiator may use a tag again as soon as it has the answer (§11.2.1.8).
+        // The initiator may reuse a tag as soon as it has the response (§11.2.1.8).
         self.recovery.take(tag);
         let layout = self.layout(link);
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Enter);
@@ -280,7 +279,7 @@ impl Core {
         Ok(())
     }
 
-    /// Answers a command that its CDB alone has decided: at once, or when its fence is down.
+    /// Answers a command decided by its CDB alone: at once, or when its fence is down.
     fn decided(
         &mut self,
         place: usize,
@@ -301,7 +300,7 @@ impl Core {
         let layout = self.layout(link);
         let mut task = Task::new(place, link, command, (unit, FLUSH_NOTHING), 0, layout, now);
         if !command.final_ {
-            // Unsolicited data follows and is discarded before the answer.
+            // Unsolicited data follows and is discarded before the response.
             task.stage = Stage::Refused(match answer.status {
                 ScsiStatus::Good => Sense::NONE.into(),
                 status => Refusal {
@@ -317,7 +316,7 @@ impl Core {
         self.wait_for(tag, fence, Some(answer));
     }
 
-    /// Gives a task that has all its data to the device server.
+    /// Passes a task with all its data to the device server.
     pub(super) fn ready(
         &mut self,
         link: &mut Link,
@@ -338,8 +337,7 @@ impl Core {
         }
     }
 
-    /// Queues a task for the store. A change that others wait for goes first, as they get BUSY until
-    /// it is over.
+    /// Queues a task for the store. A change that others wait for goes first, because they get BUSY until it completes.
     pub(super) fn queue(&self, link: &mut Link, tag: TaskTag) {
         match self.tasks.get(tag) {
             Some(task) if task.is_change() => link.ready.push_front(tag),
@@ -347,8 +345,8 @@ impl Core {
         }
     }
 
-    /// Decides what a deferred command comes to, now that all its data is there. Gives its answer
-    /// when no store has to work for it.
+    /// Decides a deferred command, now that all its data has arrived. Returns its response if no store operation is
+    /// needed.
     fn execute(&mut self, tag: TaskTag) -> Option<Answer> {
         let task = self.tasks.get_mut(tag)?;
         let StoreOperation::Deferred { cdb, .. } = &task.operation else {
@@ -378,7 +376,7 @@ impl Core {
     ) -> Result<(), Close> {
         let nop = NopOut::parse(bhs)?;
         self.order.release(!nop.immediate);
-        // Without a task tag it answers a ping of ours, or just tells ExpStatSN (§11.18).
+        // Without a task tag it answers a ping from the target, or just updates ExpStatSN (§11.18).
         if nop.task_tag != RESERVED_TASK_TAG {
             self.send_pong(link, &nop, data, now, trace);
         }
@@ -420,8 +418,8 @@ impl Core {
         Ok(())
     }
 
-    /// The answer to a text: SendTargets, and for other keys that none may be changed now, or that
-    /// they mean nothing here (§6.2).
+    /// The answer to a Text Request: SendTargets, and for other keys that they cannot be changed now, or are irrelevant
+    /// here (§6.2).
     fn answer_text(&self, question: &[u8]) -> Option<Vec<u8>> {
         let mut answer = Vec::new();
         for pair in crate::text::pairs(question).ok()? {
@@ -441,13 +439,13 @@ impl Core {
         Some(answer)
     }
 
-    /// Counts a command whose turn has come; its slot, if it needs one, is taken.
+    /// Counts a delivered command; its slot, if it needs one, is taken.
     fn count_delivered(&mut self, immediate: bool) {
         let tasks = self.tasks.len() + 1;
         self.meters.count_delivered(immediate, tasks, &self.order);
     }
 
-    /// Tasks that may exist at once: those of the window and the immediate ones.
+    /// Most concurrent tasks: those of the window and the immediate ones.
     fn max_tasks(&self) -> usize {
         self.config.command_window as usize + MAX_IMMEDIATE
     }

@@ -1,4 +1,4 @@
-//! Numbered answers that the initiator has not acknowledged (RFC 7143 §4.2.2.2).
+//! Numbered responses that the initiator has not acknowledged (RFC 7143 §4.2.2.2).
 
 use std::collections::VecDeque;
 
@@ -7,24 +7,24 @@ use wansan_trace::TaskTag;
 use crate::sequence::Sn;
 use crate::wire::Bhs;
 
-/// Answers that one connection keeps at most, by count and by bytes. An initiator that acknowledges
-/// nothing loses the oldest, so a SNACK for them is rejected.
+/// Most responses kept by one connection, by count and by bytes. An initiator that acknowledges nothing loses the
+/// oldest, so a SNACK for them is rejected.
 const MAX_ANSWERS: usize = 4096;
 const MAX_BYTES: usize = 1 << 20;
 
-/// One answer, as it was sent.
+/// One response, as sent.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) bhs: Bhs,
     pub(super) data: Box<[u8]>,
-    /// The SCSI task that it ended.
+    /// The SCSI task that it completed.
     pub(super) task: Option<TaskTag>,
-    /// Bytes of Data-In that are kept with that task.
+    /// Bytes of Data-In kept with that task.
     pub(super) task_bytes: usize,
 }
 
 impl Answer {
-    /// Its StatSN, which stands at the same place in all answers.
+    /// Its StatSN, at the same offset in all responses.
     pub(super) fn stat_sn(&self) -> Sn {
         let [.., a, b, c, d] = *self.bhs.first_chunk::<28>().expect("a header has 48 bytes");
         Sn(u32::from_be_bytes([a, b, c, d]))
@@ -35,7 +35,7 @@ impl Answer {
     }
 }
 
-/// The answers of one connection, from the oldest that ExpStatSN does not cover to the latest.
+/// The responses of one connection, from the oldest that ExpStatSN does not cover to the latest.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// StatSN of the first one.
@@ -45,7 +45,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Keeps answers from StatSN `next` on.
+    /// Keeps responses from StatSN `next` on.
     pub(super) fn new(next: Sn) -> Kept {
         Kept {
             first: next,
@@ -54,7 +54,7 @@ impl Kept {
         }
     }
 
-    /// Keeps the next answer; gives the one that had to be let go for it, if any.
+    /// Keeps the next response; returns the one dropped for it, if any.
     pub(super) fn push(&mut self, answer: Answer) -> Option<Answer> {
         self.bytes += answer.bytes();
         self.answers.push_back(answer);
@@ -62,14 +62,14 @@ impl Kept {
         full.then(|| self.pop()).flatten()
     }
 
-    /// How many of the oldest the initiator has, as it expects `exp_stat_sn`. A number that was
-    /// never given out acknowledges nothing.
+    /// The number of oldest responses acknowledged by `exp_stat_sn`. A number that was never assigned acknowledges
+    /// nothing.
     pub(super) fn acknowledged(&self, exp_stat_sn: Sn) -> usize {
         let count = exp_stat_sn.distance(self.first) as usize;
         if count > self.answers.len() { 0 } else { count }
     }
 
-    /// Lets the oldest go.
+    /// Drops the oldest.
     pub(super) fn pop(&mut self) -> Option<Answer> {
         let answer = self.answers.pop_front()?;
         self.first = self.first.next();
@@ -77,8 +77,8 @@ impl Kept {
         Some(answer)
     }
 
-    /// The answers of a run: `length` of them from `from` on, or all when that is 0. `None` when
-    /// one of them is not here.
+    /// The responses of a run: `length` of them from `from` on, or all when that is 0. `None` when one of them is
+    /// missing.
     pub(super) fn run(&self, from: Sn, length: u32) -> Option<impl Iterator<Item = &Answer>> {
         let begin = from.distance(self.first) as usize;
         let end = match length {

@@ -1,17 +1,17 @@
-//! Where the Data-In PDUs of a task lie (RFC 7143 §11.7).
+//! The layout of a task's Data-In PDUs (RFC 7143 §11.7).
 
 use super::data_in::Segment;
 
-/// How a read is cut into Data-In PDUs: bursts end at multiples of MaxBurstLength, and inside a
-/// burst every PDU but the last is as long as the initiator takes it. So a DataSN alone says which
-/// bytes a PDU has, and nothing need be kept to send it again.
+/// How a read is split into Data-In PDUs: bursts end at multiples of MaxBurstLength, and within a burst every PDU
+/// except the last has the maximum length that the initiator accepts. So a DataSN determines the bytes of a PDU, and no
+/// state is needed to resend it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// The first PDU that is cut this way: its DataSN and its offset. After a task has moved to
-    /// another connection, those before it were cut in another way.
+    /// The first PDU of this layout: its DataSN and its offset. After a task has moved to another connection, earlier
+    /// ones had another layout.
     pub(super) first_sn: u32,
     pub(super) first_bytes: u32,
-    /// MaxRecvDataSegmentLength of the initiator.
+    /// The initiator's MaxRecvDataSegmentLength.
     pub(super) pdu_bytes: u32,
     /// MaxBurstLength.
     pub(super) burst_bytes: u32,
@@ -28,7 +28,7 @@ impl Layout {
         }
     }
 
-    /// The offset of the PDU with that DataSN, which must not lie before the first.
+    /// The offset of the PDU with that DataSN, not before the first.
     pub(super) fn offset(&self, data_sn: u32) -> u32 {
         let mut pdus = u64::from(data_sn - self.first_sn);
         let into_burst = self.first_bytes % self.burst_bytes;
@@ -45,7 +45,7 @@ impl Layout {
         start.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    /// The PDU with that DataSN, which begins at `offset`, of data that ends at `end`.
+    /// The PDU with that DataSN, from `offset`, of data that ends at `end`.
     pub(super) fn segment(&self, data_sn: u32, offset: u32, end: u32) -> Segment {
         let longest_bytes = self.pdu_bytes.min(self.left_in_burst(offset));
         Segment {
@@ -55,7 +55,7 @@ impl Layout {
         }
     }
 
-    /// How many bytes of the burst are left at `offset`.
+    /// Remaining bytes of the burst at `offset`.
     pub(super) fn left_in_burst(&self, offset: u32) -> u32 {
         self.burst_bytes - offset % self.burst_bytes
     }
@@ -80,7 +80,7 @@ mod tests {
             before in 0_u32..20,
             other in 512_u32..5000,
         ) {
-            // Some PDUs cut in one way, then the rest in another one.
+            // Some PDUs in one layout, then the rest in another.
             let mut layout = Layout::new(other, burst_bytes);
             let (mut sn, mut at) = (0, 0);
             for turn in 0..100 {

@@ -13,10 +13,10 @@ use crate::wire::{
     TaskManagementRequest, TaskManagementResult,
 };
 
-/// Functions that may wait at once for tasks that are at a store.
+/// Most functions that may wait for store operations at once.
 const MAX_WAITING: usize = 16;
 
-/// A function or a logout whose answer waits until the tasks that it ends have left the stores.
+/// A function or a logout whose response waits until the store operations of the tasks that it ends have completed.
 #[derive(Debug)]
 pub(super) struct Management {
     pub(super) request: TaskTag,
@@ -24,10 +24,9 @@ pub(super) struct Management {
     pub(super) kind: ManagementKind,
     /// Tasks of this session.
     pub(super) tasks: Vec<TaskTag>,
-    /// Those of others.
+    /// Tasks of other sessions.
     pub(super) fence: Fence,
-    /// Commands for the unit that come before this CmdSN are affected, too: they have to come first,
-    /// on other connections.
+    /// Commands for the unit before this CmdSN are affected, too: they must arrive first, on other connections.
     pub(super) missing: Option<(Lun, Sn)>,
 }
 
@@ -36,11 +35,11 @@ pub(super) struct Management {
 pub(super) enum ManagementKind {
     /// A task management function.
     Function,
-    /// A logout, which ends the connection that it came on, or only others.
+    /// A logout, of the connection that it was received on, or only of others.
     Logout { own: bool },
 }
 
-/// The functions and logouts of a session that wait, in the order in which they came.
+/// The waiting functions and logouts of a session, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Functions {
     waiting: Vec<Management>,
@@ -59,17 +58,17 @@ impl Functions {
         self.waiting.push(waiting);
     }
 
-    /// Takes out those that have nothing to wait for any more.
+    /// Removes those that have nothing to wait for any more.
     fn take_over(&mut self, is_over: impl FnMut(&mut Management) -> bool) -> Vec<Management> {
         self.waiting.extract_if(.., is_over).collect()
     }
 
-    /// Forgets those that are to be answered on the connection at `place`.
+    /// Drops those to be answered on the connection at `place`.
     pub(super) fn discard(&mut self, place: usize) {
         self.waiting.retain(|waiting| waiting.place != place);
     }
 
-    /// Whether a command that has come only now was ended by a function that was sent after it.
+    /// Whether a late command was ended by a function sent after it.
     pub(super) fn end(&self, command: &ScsiCommand) -> bool {
         let ends = |(lun, before): (Lun, Sn)| command.lun == lun && command.cmd_sn.lt(before);
         let mut missing = self.waiting.iter().filter_map(|waiting| waiting.missing);
@@ -78,7 +77,7 @@ impl Functions {
 }
 
 impl Core {
-    /// Carries out a task management function.
+    /// Executes a task management function.
     pub(super) fn manage(
         &mut self,
         place: usize,
@@ -127,7 +126,7 @@ impl Core {
                 TaskManagementResult::Complete,
             ),
             TaskManagementFunction::ClearTaskSet => {
-                // One task set for all initiators (TST 0): theirs are cleared, and they report that.
+                // One task set for all initiators (TST 0): theirs are cleared, and they report it.
                 if let Some(unit) = unit {
                     fence = self.config.device.clear(unit, self.nexus.id());
                 }
@@ -187,9 +186,8 @@ impl Core {
         Ok(())
     }
 
-    /// The tasks of the unit, or of all units, that were sent before the function (§11.5.1: those
-    /// after it are not affected). Commands that wait for a gap in CmdSN to close are affected as
-    /// well, and will never become tasks.
+    /// The tasks of the unit, or of all units, sent before the function (§11.5.1: later ones are not affected).
+    /// Commands that wait for a gap in CmdSN to close are affected as well, and will never become tasks.
     fn affected(&mut self, lun: Option<Lun>, before: Sn) -> Vec<TaskTag> {
         let exp_cmd_sn = self.order.exp_cmd_sn();
         if self.order.lacks(before) {
@@ -197,8 +195,8 @@ impl Core {
             self.order
                 .pass_over(all, &mut self.share, |held| match held {
                     Some(held) => held.is_for(lun),
-                    // §4.2.3.3: the whole target's CmdSN space up to the function may be plugged,
-                    // while one unit's may not, as nobody knows yet which unit the command is for.
+                    // §4.2.3.3: gaps in the CmdSN space before the function may be plugged for the whole target, but
+                    // not for one unit, because a missing command's unit is unknown.
                     None => lun.is_none(),
                 });
         }
@@ -207,8 +205,8 @@ impl Core {
         })
     }
 
-    /// ABORT TASK of a command that has not been delivered: its CmdSN counts as received if it
-    /// lies inside the window and before the function's own (§11.6.1 b). Says whether it does.
+    /// ABORT TASK of a command that has not been delivered: its CmdSN counts as received if it is inside the window and
+    /// before the function's own (§11.6.1 b). Returns whether it is.
     fn pass_over_one(&mut self, request: &TaskManagementRequest) -> bool {
         let (exp_cmd_sn, wanted) = (self.order.exp_cmd_sn(), request.ref_cmd_sn);
         let in_window = exp_cmd_sn.le(wanted) && wanted.le(self.order.max_cmd_sn());
@@ -221,7 +219,7 @@ impl Core {
         passes
     }
 
-    /// Ends tasks without an answer; gives those that must wait for their store.
+    /// Ends tasks without a response; returns those with store operations outstanding.
     pub(super) fn abort(
         &mut self,
         tags: &[TaskTag],
@@ -246,7 +244,7 @@ impl Core {
         at_store
     }
 
-    /// Whether nothing that a function or a logout has to end can land any more.
+    /// Whether no task that a function or a logout ends can land any more.
     pub(super) fn is_over(&self, waiting: &mut Management) -> bool {
         let exp_cmd_sn = self.order.exp_cmd_sn();
         let have_come = waiting

@@ -1,4 +1,4 @@
-//! How connections come into a session and leave it (RFC 7143 §6.3, §7.1.4, §11.14).
+//! How connections join a session and leave it (RFC 7143 §6.3, §7.1.4, §11.14).
 
 use core::ops::Range;
 use core::time::Duration;
@@ -17,14 +17,13 @@ use crate::scsi::Fence;
 use crate::sequence::Sn;
 use crate::wire::{AsyncEvent, Bhs, LogoutReason, LogoutRequest, LogoutResult};
 
-/// The longest time for which tasks of a lost connection are kept, whatever Time2Wait the initiator
-/// has asked for: a session without a connection is one that others cannot have.
+/// The longest time to keep tasks of a lost connection, whatever Time2Wait the initiator has negotiated: a session
+/// without a connection takes the place of another.
 const MAX_KEPT: Duration = Duration::from_secs(120);
 
 impl Session {
-    /// Adds a connection that has logged in, and returns its place. There must be room for it
-    /// ([`Session::connections`]); a connection with the same CID must leave at once, after
-    /// [`Session::reinstated`].
+    /// Adds a logged-in connection, and returns its index. There must be room for it ([`Session::connections`]); a
+    /// connection with the same CID must leave at once, after [`Session::reinstated`].
     pub fn join(&mut self, mut connection: Connection) -> usize {
         if !self.core.config.join_sends {
             connection.link.transmitter.part_pdus();
@@ -43,8 +42,8 @@ impl Session {
         place
     }
 
-    /// The login of a connection that takes over a CID says which answers have come on the old one
-    /// (§11.12.9). What is left there is not numbered any more: the new one counts on.
+    /// The login of a connection that takes over a CID acknowledges responses of the old one (§11.12.9). The remaining
+    /// ones lose their numbers: the new one continues the count.
     fn acknowledge_predecessor(&mut self, cid: ConnectionId, exp_stat_sn: Sn) {
         for Connection { link, .. } in self.connections.iter_mut().flatten() {
             if link.id == cid {
@@ -60,7 +59,7 @@ impl Session {
         self.core.places.working()
     }
 
-    /// The place of the active connection with this CID.
+    /// The index of the active connection with this CID.
     #[must_use]
     pub fn place_of(&self, cid: u16) -> Option<usize> {
         self.core.places.of(ConnectionId(cid))
@@ -78,8 +77,8 @@ impl Session {
         self.core.places.say_farewell(place, Farewell::ForRecovery);
     }
 
-    /// Removes the connection at `place`, which was logged out, violated the protocol or lost its
-    /// socket, and returns the bytes that it still had to send.
+    /// Removes the connection at `place`, which was logged out, violated the protocol or lost its socket, and returns
+    /// its pending bytes.
     ///
     /// At error recovery level 2 its tasks are kept for Time2Wait plus Time2Retain (at most 120 s,
     /// and for at most MaxConnections lost connections), unless it was closed by a logout: TASK
@@ -122,7 +121,7 @@ impl Session {
         rest
     }
 
-    /// Lets go what is kept of the oldest lost connection when more are lost than may work at once.
+    /// Drops the state of the oldest lost connection when more are lost than may be active at once.
     fn bound_lost(&mut self, now: Instant, trace: &mut Recorder) {
         let lost = self.connections.iter().enumerate();
         let lost = lost
@@ -147,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Ends everything that belongs to the connection at `place`.
+    /// Ends everything of the connection at `place`.
     fn remove(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
         self.core.end_tasks_of(place, now, trace);
         if let Some(Connection { mut link, .. }) = self.connections[place].take() {
@@ -156,8 +155,8 @@ impl Session {
         self.core.places.vacate(place);
     }
 
-    /// The next connection, by its place, to be closed once its pending bytes are sent, and why.
-    /// Where the standard requires a Reject first, it has been queued.
+    /// The index of the next connection to close once its pending bytes are sent, and the reason. Where the standard
+    /// requires a Reject first, it has been queued.
     pub fn poll_end(&mut self) -> Option<(usize, Close)> {
         while let Some((place, close)) = self.core.places.next_end() {
             match &mut self.connections[place] {
@@ -172,7 +171,7 @@ impl Session {
         None
     }
 
-    /// Tells the initiator, on a connection that is left, that another one is gone (§11.9.1).
+    /// Notifies the initiator, on a remaining connection, that another one is gone (§11.9.1).
     fn tell_of_loss(&mut self, lost: ConnectionId, now: Instant, trace: &mut Recorder) {
         let heard = |connection: &&mut Connection| {
             let Link { ended, .. } = &connection.link;
@@ -204,7 +203,7 @@ impl Session {
 }
 
 impl Core {
-    /// Notes that the connection at `place` is to be closed if handling a PDU has come to that.
+    /// Notes that the connection at `place` must close if handling a PDU requires it.
     pub(super) fn end_after(&mut self, place: usize, link: &mut Link, handled: Result<(), Close>) {
         if let Err(close) = handled
             && !link.ended
@@ -214,14 +213,13 @@ impl Core {
         }
     }
 
-    /// Forgets what the connection at `place` has brought that was not its turn yet, and functions
-    /// that wait to be answered on it.
+    /// Drops undelivered commands from the connection at `place`, and functions that wait to be answered on it.
     fn discard_held(&mut self, place: usize) {
         self.order.discard(place, &mut self.share);
         self.functions.discard(place);
     }
 
-    /// Ends the tasks of the connection at `place` without an answer.
+    /// Ends the tasks of the connection at `place` without a response.
     fn end_tasks_of(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
         self.discard_held(place);
         self.recovery.discard(place);
@@ -230,7 +228,7 @@ impl Core {
         self.gate.leave_behind(at_store);
     }
 
-    /// Carries out a Logout Request that has come on the connection at `here`.
+    /// Executes a Logout Request received on the connection at `here`.
     pub(super) fn logout(
         &mut self,
         here: usize,
@@ -273,7 +271,7 @@ impl Core {
             fence: Fence::default(),
             missing: None,
         };
-        // Last, as it discards what waits on the connections that it names.
+        // Last, as it discards work waiting on the connections that it names.
         for place in named.clone() {
             self.log_out(place, for_recovery, here, now, trace);
         }
@@ -300,8 +298,7 @@ impl Core {
         self.tasks.tags(wanted)
     }
 
-    /// Logs out the connection at `place`; the one at `own`, which the request came on, is closed
-    /// after the answer.
+    /// Logs out the connection at `place`; the one at `own`, which received the request, closes after the response.
     fn log_out(
         &mut self,
         place: usize,
@@ -311,7 +308,7 @@ impl Core {
         trace: &mut Recorder,
     ) {
         if for_recovery {
-            // §11.14: what was not its turn yet is discarded, the rest is suspended.
+            // §11.14: undelivered commands are discarded, the rest is suspended.
             self.discard_held(place);
             self.places.say_farewell(place, Farewell::ForRecovery);
         } else {

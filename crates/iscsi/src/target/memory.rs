@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A share takes and gives back memory in steps of this size, so that sessions on different
-/// threads seldom meet here.
+/// A share takes and returns memory in steps of this size, so that sessions on different threads seldom contend here.
 const STEP_BYTES: usize = 64 << 10;
 
-/// Steps that a share keeps although it does not need them now.
+/// Unneeded steps that a share keeps.
 const SPARE_STEPS: usize = 2;
 
-/// A limit on the memory of all sessions of a target together: data of writes, commands held behind
-/// a gap in CmdSN, outstanding reads at stores, and responses that wait for their socket.
+/// A limit on the memory of all sessions of a target together: data of writes, commands held behind a gap in CmdSN,
+/// outstanding reads at stores, and unsent responses.
 ///
-/// When it is exhausted, commands with data are answered with TASK SET FULL or BUSY, and each
-/// session reads one small piece after the other. Receive buffers (one PDU of
-/// MaxRecvDataSegmentLength or 256 KiB per connection) are not counted.
+/// When it is exhausted, commands with data get TASK SET FULL or BUSY, and each session reads one small piece at a
+/// time. Receive buffers (one PDU of MaxRecvDataSegmentLength or 256 KiB per connection) are not counted.
 #[derive(Debug)]
 pub struct Memory {
     limit_bytes: usize,
@@ -23,7 +21,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// `limit_bytes` for all sessions whose configuration has this one.
+    /// `limit_bytes` for all sessions with this memory in their configuration.
     #[must_use]
     pub fn new(limit_bytes: usize) -> Arc<Memory> {
         Arc::new(Memory {
@@ -47,13 +45,13 @@ impl Memory {
     }
 }
 
-/// What one session has of a [`Memory`]; goes back when it is dropped.
+/// One session's share of a [`Memory`]; returned when it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     memory: Arc<Memory>,
     /// Taken from `memory`.
     taken_bytes: usize,
-    /// Of these, in use.
+    /// Of these, bytes in use.
     used_bytes: usize,
 }
 
@@ -66,7 +64,7 @@ impl Share {
         }
     }
 
-    /// Takes `bytes`, if there are so many.
+    /// Takes `bytes`, if available.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let lacking_bytes = (self.used_bytes + bytes).saturating_sub(self.taken_bytes);
         if lacking_bytes > 0 {
@@ -83,7 +81,7 @@ impl Share {
         true
     }
 
-    /// Gives back `bytes` that were taken.
+    /// Returns `bytes` taken before.
     pub(super) fn give(&mut self, bytes: usize) {
         self.used_bytes -= bytes;
         let spare_bytes = self.taken_bytes - self.used_bytes;

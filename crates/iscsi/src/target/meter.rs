@@ -1,5 +1,5 @@
-//! Counters of a session: plain integers of the thread that owns it, so that counting costs an
-//! addition and reading them takes a request to that thread.
+//! Counters of a session: plain integers of the thread that owns it, so that counting costs an addition and reading
+//! them a request to that thread.
 
 use wansan_trace::Instant;
 
@@ -30,7 +30,7 @@ impl LatencyHistogram {
 
     /// Counts one latency.
     pub fn count(&mut self, latency_ns: u64) {
-        // The number of bits of ns − 1, so that a bound lies in the range that it ends.
+        // The number of bits of ns − 1, so that a bound belongs to the range that it ends.
         let bits = u64::BITS - latency_ns.saturating_sub(1).leading_zeros();
         let bucket = bits.saturating_sub(Self::FIRST_EXPONENT) as usize;
         self.counts[bucket.min(Self::BUCKETS - 1)] += 1;
@@ -49,7 +49,7 @@ impl LatencyHistogram {
         self.sum_ns
     }
 
-    /// Adds another's.
+    /// Adds another histogram.
     pub fn add(&mut self, other: &LatencyHistogram) {
         for (count, others) in self.counts.iter_mut().zip(other.counts) {
             *count += others;
@@ -74,8 +74,7 @@ pub struct OperationMeter {
     pub bytes: u64,
     /// Operations that completed with a status other than GOOD.
     pub errors: u64,
-    /// Latency from the command's arrival to its status; the clock is read once per turn of a
-    /// thread.
+    /// Latency from the arrival of the command to its status; the clock is read once per turn of a thread.
     pub latency: LatencyHistogram,
 }
 
@@ -105,7 +104,7 @@ pub struct UnitMeter {
 }
 
 impl UnitMeter {
-    /// Adds another's.
+    /// Adds another unit's.
     pub fn add(&mut self, other: &UnitMeter) {
         self.reads.add(&other.reads);
         self.writes.add(&other.writes);
@@ -116,14 +115,14 @@ impl UnitMeter {
 /// Counters of a session, with the high-water marks of its queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionMeter {
-    /// Commands that were delivered to the device server, task management included.
+    /// Commands delivered to the device server, including task management.
     pub commands: u64,
     /// How often a command took the last slot of the command window, so that the initiator could
     /// send only immediate commands until a slot became free.
     pub window_stalls: u64,
     /// Most slots of the command window in use at once.
     pub window_used_max: u32,
-    /// Most commands held behind a gap in CmdSN at once.
+    /// Most commands held behind a gap in CmdSN.
     pub held_commands_max: usize,
     /// Most bytes of data of such commands.
     pub held_bytes_max: usize,
@@ -131,7 +130,7 @@ pub struct SessionMeter {
     pub tasks_max: usize,
     /// Tasks that moved to another connection (TASK REASSIGN, RFC 7143 §7.2.2).
     pub reassigned_tasks: u64,
-    /// Connections that were lost without a logout.
+    /// Connections lost without a logout.
     pub lost_connections: u64,
 }
 
@@ -142,7 +141,7 @@ pub struct ConnectionMeter {
     pub received_bytes: u64,
     /// Bytes that the socket accepted.
     pub sent_bytes: u64,
-    /// Most bytes that waited for the socket.
+    /// Most unsent bytes.
     pub send_queue_bytes_max: usize,
     /// PDUs with a digest error (§7.7, §7.8).
     pub digest_errors: u64,
@@ -158,12 +157,12 @@ pub struct ConnectionMeter {
 #[derive(Debug)]
 pub(super) struct Meters {
     pub(super) session: SessionMeter,
-    /// By the units' places in the device.
+    /// By the unit's index in the device.
     units: Vec<UnitMeter>,
 }
 
 impl Meters {
-    /// Those of a session with a device of so many units.
+    /// The meters of a session with a device of `units` units.
     pub(super) fn of(units: usize) -> Self {
         Meters {
             session: SessionMeter::default(),
@@ -171,7 +170,7 @@ impl Meters {
         }
     }
 
-    /// Counts a command that has ended, unless it is only answered again.
+    /// Counts a completed command, unless it is only answered again.
     pub(super) fn count_ended(&mut self, task: &Task, status: ScsiStatus, now: Instant) {
         if !matches!(task.repeat, Repeat::No) {
             return;
@@ -195,7 +194,7 @@ impl Meters {
             .count(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Counts a command for that unit, if there is one, that was answered as soon as it came.
+    /// Counts a command for that unit, if any, that was answered on arrival.
     pub(super) fn count_at_once(&mut self, unit: Option<usize>, status: ScsiStatus) {
         let Some(unit) = unit.and_then(|unit| self.units.get_mut(unit)) else {
             return;
@@ -204,8 +203,7 @@ impl Meters {
         unit.others.latency.count(0);
     }
 
-    /// Counts a command whose turn has come, the last of so many tasks; its slot, if it needs one,
-    /// is taken.
+    /// Counts a delivered command, the last of `tasks`; its slot, if it needs one, is taken.
     pub(super) fn count_delivered(&mut self, immediate: bool, tasks: usize, order: &CommandOrder) {
         let meter = &mut self.session;
         meter.commands += 1;
@@ -214,7 +212,7 @@ impl Meters {
         meter.window_stalls += u64::from(!immediate && order.is_closed());
     }
 
-    /// Counts a command that has to wait for one before it.
+    /// Counts a command that has to wait for an earlier one.
     pub(super) fn count_held(&mut self, order: &CommandOrder) {
         let meter = &mut self.session;
         meter.held_commands_max = meter.held_commands_max.max(order.held());

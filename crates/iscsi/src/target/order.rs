@@ -1,5 +1,4 @@
-//! Commands in CmdSN order: the command window and what waits behind a gap in it (RFC 7143
-//! §4.2.2.1).
+//! Commands in CmdSN order: the command window, and commands held behind a gap (RFC 7143 §4.2.2.1).
 
 use core::ops::Range;
 
@@ -20,8 +19,8 @@ pub(super) struct Held {
     pub(super) place: usize,
     pub(super) bhs: Bhs,
     pub(super) data: Vec<u8>,
-    /// Unsolicited Data-Out that followed the command. It arrives on the command's connection
-    /// however long the command has to wait (§4.2.2.1); of a lost PDU only the header is known.
+    /// Unsolicited Data-Out that followed the command. It arrives on the command's connection however long the command
+    /// has to wait (§4.2.2.1); of a lost PDU only the header is known.
     pub(super) data_out: Vec<(Bhs, Option<Vec<u8>>)>,
 }
 
@@ -40,7 +39,7 @@ impl HeldLoad {
         }
     }
 
-    /// What it takes of the session's share of memory.
+    /// Its charge on the session's share of memory.
     const fn charged_bytes(self) -> usize {
         self.pdus * size_of::<Held>() + self.data_bytes
     }
@@ -56,7 +55,7 @@ impl HeldLoad {
     }
 }
 
-/// The shortest data segment that an end may limit the other to (RFC 7143 §13.12).
+/// The smallest value of MaxRecvDataSegmentLength (RFC 7143 §13.12).
 const MIN_MAX_RECV_DATA_BYTES: usize = 512;
 
 impl Held {
@@ -74,7 +73,7 @@ impl Held {
             .is_ok_and(|command| command.task_tag == tag && command.write && !command.final_)
     }
 
-    /// Whether it is a SCSI command for that unit, or for any when there is none.
+    /// Whether it is a SCSI command for that unit, or, for `None`, for any.
     pub(super) fn is_for(&self, lun: Option<Lun>) -> bool {
         ScsiCommand::parse(&self.bhs).is_ok_and(|command| lun.is_none_or(|lun| command.lun == lun))
     }
@@ -83,21 +82,20 @@ impl Held {
 /// Owns the order of a session's commands: each CmdSN is delivered once, in order, or counts as
 /// received without delivery.
 ///
-/// Held commands lie inside the window, and `load` is their sum: so much of the session's share of
-/// memory is charged for them.
+/// Held commands are inside the window, and `load` is their sum, which is charged on the session's share of memory.
 #[derive(Debug)]
 pub(super) struct CommandOrder {
     window: CommandWindow,
     held: HoldQueue<Held>,
     load: HeldLoad,
-    /// What may be held: all that a whole command window may bring unsolicited, FirstBurstLength
-    /// for each command, in PDUs as short as the shortest MaxRecvDataSegmentLength.
+    /// Limit of the load: all unsolicited data of a full command window, FirstBurstLength for each command, in PDUs of
+    /// the smallest MaxRecvDataSegmentLength.
     bounds: HeldLoad,
 }
 
 impl CommandOrder {
-    /// A window of `size` commands whose first command has CmdSN `first`; of their unsolicited data,
-    /// `unsolicited_bytes` may be held.
+    /// A window of `size` commands whose first command has CmdSN `first`; at most `unsolicited_bytes` of their
+    /// unsolicited data may be held.
     pub(super) fn new(
         first: Sn,
         size: u32,
@@ -117,37 +115,37 @@ impl CommandOrder {
         }
     }
 
-    /// ExpCmdSN as it goes into every answer.
+    /// ExpCmdSN for every response.
     pub(super) fn exp_cmd_sn(&self) -> Sn {
         self.window.exp_cmd_sn()
     }
 
-    /// MaxCmdSN as it goes into every answer.
+    /// MaxCmdSN for every response.
     pub(super) fn max_cmd_sn(&self) -> Sn {
         self.window.max_cmd_sn()
     }
 
-    /// Both, for the next answer.
+    /// Both, for the next response.
     pub(super) fn announced(&self) -> AnnouncedWindow {
         self.window.announced_after(false)
     }
 
-    /// Both, for an answer that frees a slot if `released`.
+    /// Both, for a response that frees a slot if `released`.
     pub(super) fn announced_after(&self, released: bool) -> AnnouncedWindow {
         self.window.announced_after(released)
     }
 
-    /// Has a window of `size` commands from now on, at most as large as at first.
+    /// Resizes the window to `size` commands, at most its initial size.
     pub(super) fn resize_window(&mut self, size: u32) {
         self.window.resize(size);
     }
 
-    /// Slots that are taken.
+    /// Slots in use.
     pub(super) fn in_hand(&self) -> u32 {
         self.window.in_hand()
     }
 
-    /// Whether no command may come until a slot is freed.
+    /// Whether no command may arrive until a slot is freed.
     pub(super) fn is_closed(&self) -> bool {
         self.window.is_closed()
     }
@@ -159,7 +157,7 @@ impl CommandOrder {
         }
     }
 
-    /// Held commands.
+    /// Number of held commands.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
@@ -169,8 +167,8 @@ impl CommandOrder {
         self.load.data_bytes
     }
 
-    /// Whether commands from before `cmd_sn` are still under way: an immediate function on one
-    /// connection may overtake them on another, and has to wait for them (§4.2.3.3 b).
+    /// Whether commands before `cmd_sn` are still missing: an immediate function on one connection may overtake them on
+    /// another, and has to wait for them (§4.2.3.3 b).
     pub(super) fn lacks(&self, cmd_sn: Sn) -> bool {
         self.exp_cmd_sn().lt(cmd_sn) && cmd_sn.sub(1).le(self.max_cmd_sn())
     }
@@ -188,7 +186,7 @@ impl CommandOrder {
         }
     }
 
-    /// Holds a command that [`Admission::Hold`] says is this many places ahead.
+    /// Holds a command that is, by [`Admission::Hold`], `ahead` positions ahead.
     pub(super) fn hold(
         &mut self,
         ahead: u32,
@@ -200,8 +198,8 @@ impl CommandOrder {
         Ok(())
     }
 
-    /// Keeps a Data-Out PDU of `tag` whose command is held; `data` is `None` if it was lost. One
-    /// without a command is dropped: its task was aborted.
+    /// Keeps a Data-Out PDU of `tag` whose command is held; `data` is `None` if it was lost. One without a command is
+    /// dropped: its task was aborted.
     pub(super) fn hold_data_out(
         &mut self,
         place: usize,
@@ -221,7 +219,7 @@ impl CommandOrder {
         Ok(())
     }
 
-    /// Charges memory for a PDU with so much data that is to wait behind a gap in CmdSN.
+    /// Charges memory for a PDU with `data_bytes` of data that waits behind a gap in CmdSN.
     fn charge(&mut self, data_bytes: usize, share: &mut Share) -> Result<(), Close> {
         let mut load = self.load;
         load.add(HeldLoad::pdu(data_bytes));
@@ -245,15 +243,14 @@ impl CommandOrder {
         }
         self.pass_received();
         let held = self.held.take()?;
-        // What is held lies inside the window, and MaxCmdSN never goes back.
+        // Held commands are inside the window, and MaxCmdSN never decreases.
         self.window.admit(self.window.exp_cmd_sn());
         self.uncharge(&held, share);
         Some(held)
     }
 
-    /// Counts commands in `range`, in places after the expected one, as received, so that they
-    /// will never be delivered: those that `affected` says, where a command that has not come is
-    /// `None`.
+    /// Marks commands in `range`, in positions after the expected one, as received, so that they will never be
+    /// delivered: those selected by `affected`, where a missing command is `None`.
     pub(super) fn pass_over(
         &mut self,
         range: Range<u32>,
@@ -266,8 +263,7 @@ impl CommandOrder {
         self.pass_received();
     }
 
-    /// Forgets the commands that the connection at `place` brought ahead of a gap, as if they had
-    /// never come.
+    /// Drops the commands that the connection at `place` received ahead of a gap, as if they had never arrived.
     pub(super) fn discard(&mut self, place: usize, share: &mut Share) {
         for held in self.held.discard(|held| held.place == place) {
             self.uncharge(&held, share);
@@ -279,7 +275,7 @@ impl CommandOrder {
         share.give(held.load().charged_bytes());
     }
 
-    /// Moves on past commands that count as received without having come.
+    /// Advances past commands that count as received without having arrived.
     fn pass_received(&mut self) {
         while self.held.pass() {
             self.window.admit(self.window.exp_cmd_sn());

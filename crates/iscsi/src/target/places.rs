@@ -1,4 +1,4 @@
-//! The places of a session's connections, and which connections are to be closed.
+//! Indices of a session's connections, and which connections must close.
 
 use std::collections::VecDeque;
 
@@ -6,20 +6,20 @@ use wansan_trace::ConnectionId;
 
 use super::error::Close;
 
-/// A place for a connection, whatever becomes of the connection.
+/// The slot of an index, which outlives its connection.
 #[derive(Debug, Default)]
 struct Place {
-    /// The connection that works here now.
+    /// The active connection.
     cid: Option<ConnectionId>,
-    /// The connection that was lost here, whose tasks are kept.
+    /// The lost connection whose tasks are kept.
     lost: Option<ConnectionId>,
     farewell: Farewell,
 }
 
-/// What the initiator has said of a connection's end.
+/// What the initiator has announced about a connection's end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Farewell {
-    /// Nothing: the end would come as a surprise.
+    /// Nothing: the connection is not expected to end.
     #[default]
     None,
     /// It has logged the connection out, with all its tasks.
@@ -28,18 +28,18 @@ pub(super) enum Farewell {
     ForRecovery,
 }
 
-/// Who is where in a session: at each place at most one connection works, each CID at one place.
+/// The connections of a session by index: each index has at most one active connection, each CID one index.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     places: Vec<Place>,
-    /// Connections to be closed, and why.
+    /// Connections to close, and the reasons.
     ends: VecDeque<(usize, Close)>,
     /// The initiator has logged the session out: connections that join it are closed.
     is_closing: bool,
 }
 
 impl Places {
-    /// A connection begins to work at `place`, which is free or one behind the last.
+    /// A connection becomes active at `place`, which is free or one after the last.
     pub(super) fn enter(&mut self, place: usize, cid: ConnectionId) {
         if place == self.places.len() {
             self.places.push(Place::default());
@@ -53,7 +53,7 @@ impl Places {
         }
     }
 
-    /// The connection at `place` works no more; returns what the initiator had said of that.
+    /// The connection at `place` is no longer active; returns what the initiator had announced.
     pub(super) fn leave(&mut self, place: usize) -> Farewell {
         self.places[place].cid = None;
         self.places[place].farewell
@@ -64,7 +64,7 @@ impl Places {
         self.places[place].lost = Some(cid);
     }
 
-    /// Nothing is kept at `place` any more.
+    /// Drops what is kept at `place`.
     pub(super) fn vacate(&mut self, place: usize) {
         self.places[place].lost = None;
     }
@@ -73,19 +73,19 @@ impl Places {
         self.places.len()
     }
 
-    /// How many connections work.
+    /// Number of active connections.
     pub(super) fn working(&self) -> usize {
         let cids = self.places.iter().filter_map(|place| place.cid);
         cids.count()
     }
 
-    /// The place of the active connection with this CID.
+    /// The index of the active connection with this CID.
     pub(super) fn of(&self, cid: ConnectionId) -> Option<usize> {
         self.places.iter().position(|place| place.cid == Some(cid))
     }
 
-    /// The place that a logout of this CID names: what works under it comes before what is left of
-    /// one that did.
+    /// The index that a logout of this CID refers to: the active connection takes precedence over the remains of a lost
+    /// one.
     pub(super) fn named(&self, cid: ConnectionId) -> Option<usize> {
         let lost = |place: &Place| place.lost == Some(cid);
         self.of(cid).or_else(|| self.places.iter().position(lost))
@@ -96,24 +96,24 @@ impl Places {
         self.places[place].lost.is_some()
     }
 
-    /// Whether the initiator has logged the connection at `place` out, which has not left yet.
+    /// Whether the initiator has logged out the connection at `place`, which has not left yet.
     pub(super) fn is_leaving(&self, place: usize) -> bool {
         self.places[place].farewell != Farewell::None
     }
 
-    /// Notes what the initiator says of the end of the connection at `place`, if there is one.
+    /// Notes the initiator's announcement about the end of the connection at `place`, if there is one.
     pub(super) fn say_farewell(&mut self, place: usize, farewell: Farewell) {
         if let Some(place) = self.places.get_mut(place) {
             place.farewell = farewell;
         }
     }
 
-    /// The session is logged out as a whole.
+    /// The whole session is logged out.
     pub(super) fn close_session(&mut self) {
         self.is_closing = true;
     }
 
-    /// Closes whatever `place` has after a logout that came on another connection.
+    /// Closes the connection or the remains at `place` after a logout received on another connection.
     pub(super) fn end_logged_out(&mut self, place: usize, for_recovery: bool) {
         let Place { cid, lost, .. } = self.places[place];
         if cid.is_some() || lost.is_some() && !for_recovery {
@@ -121,12 +121,12 @@ impl Places {
         }
     }
 
-    /// Has the connection at `place` closed.
+    /// Requests that the connection at `place` is closed.
     pub(super) fn end(&mut self, place: usize, close: Close) {
         self.ends.push_back((place, close));
     }
 
-    /// The next connection to be closed.
+    /// The next connection to close.
     pub(super) fn next_end(&mut self) -> Option<(usize, Close)> {
         self.ends.pop_front()
     }

@@ -9,8 +9,8 @@ use super::task::Stage;
 use crate::wire::{TaskManagementRequest, TaskManagementResult};
 
 impl Core {
-    /// Moves the task that is asked for to the connection at `place`, where the request came on,
-    /// and goes on with it as far as the initiator has it.
+    /// Moves the requested task to the connection at `place`, which received the request, and continues it from what
+    /// the initiator has received.
     pub(super) fn reassign(
         &mut self,
         place: usize,
@@ -32,7 +32,7 @@ impl Core {
         }
     }
 
-    /// Whether there is such a task and its connection is gone.
+    /// Whether the task exists and its connection is gone.
     fn may_move(&self, request: &TaskManagementRequest) -> TaskManagementResult {
         let tag = request.referenced_task_tag;
         let active = self.tasks.get(tag);
@@ -79,12 +79,12 @@ impl Core {
                 self.continue_write(link, tag, now, trace);
             }
             Stage::Refused(_) => self.answer_refused(link, tag, now, trace),
-            // The store's answer, or the fence completing, will find the task where it is now.
+            // The store's completion, or the fence, will find the task at its present index.
             Stage::AtStore(_) | Stage::Aborted | Stage::Fenced(_) => {}
         }
     }
 
-    /// A task that has ended, of which the initiator may have missed the answer and some data.
+    /// A completed task, whose response and some data the initiator may have missed.
     fn move_answered(
         &mut self,
         place: usize,
@@ -110,8 +110,8 @@ impl Core {
 }
 
 impl Layout {
-    /// How the rest of `bytes` is cut up when the PDUs before `data_sn` have come as this layout
-    /// says, and the others go as `relaid` does.
+    /// The layout of the rest of `bytes` when the PDUs before `data_sn` were received in this layout, and the others
+    /// are sent in `relaid`.
     fn resumed(&self, data_sn: u32, bytes: u32, relaid: &Layout) -> Layout {
         let data_sn = data_sn.max(self.first_sn);
         Layout {

@@ -1,4 +1,4 @@
-//! Recovery inside a connection: SNACK and lost PDUs (RFC 7143 §7.2, §7.8, §11.16).
+//! Recovery within a connection: SNACK and lost PDUs (RFC 7143 §7.2, §7.8, §11.16).
 
 use core::ops::Range;
 
@@ -15,8 +15,8 @@ use crate::sequence::Sn;
 use crate::wire::{BHS_BYTES, Bhs, DataOut, Opcode, RESERVED_TAG, RejectReason, Snack, SnackKind};
 
 impl Core {
-    /// A PDU was lost to a data digest error, and the Reject has said so. A request is the
-    /// initiator's to send again (§7.8); data is asked for by a recovery R2T.
+    /// A PDU was lost to a data digest error, and a Reject was sent. The initiator resends a request (§7.8); data is
+    /// requested by a recovery R2T.
     pub(super) fn data_lost(
         &mut self,
         place: usize,
@@ -48,8 +48,8 @@ impl Core {
         Ok(())
     }
 
-    /// Carries out a SNACK Request. What cannot be resent is rejected; error recovery level 0
-    /// does not know SNACK at all (§7.1.5).
+    /// Executes a SNACK Request. If the PDUs cannot be resent, it is rejected; error recovery level 0 does not support
+    /// SNACK at all (§7.1.5).
     pub(super) fn snack(
         &mut self,
         link: &mut Link,
@@ -73,8 +73,8 @@ impl Core {
             SnackKind::Status => self.send_answers_again(link, &snack, now, trace),
             SnackKind::DataOrR2t => self.send_run_again(link, &snack, now, trace),
             SnackKind::ResegmentedData => self.resegment(link, &snack, now, trace),
-            // No Data-In of ours has its A bit set, so there is nothing to acknowledge; but what
-            // is said to have come is no harm to know.
+            // This target never sets the A bit in Data-In, so nothing needs acknowledgement; an unsolicited one is
+            // harmless.
             SnackKind::DataAck => true,
         };
         if !done {
@@ -83,7 +83,7 @@ impl Core {
         Ok(())
     }
 
-    /// Status SNACK: answers again, the same but for ExpCmdSN and MaxCmdSN (§11.16).
+    /// Status SNACK: resends responses, identical except for ExpCmdSN and MaxCmdSN (§11.16).
     fn send_answers_again(
         &mut self,
         link: &mut Link,
@@ -110,7 +110,7 @@ impl Core {
         bhs[32..36].copy_from_slice(&self.order.max_cmd_sn().0.to_be_bytes());
     }
 
-    /// Data or R2T SNACK: PDUs of one task again. Says whether they can be sent.
+    /// Data or R2T SNACK: resends PDUs of one task. Returns whether that is possible.
     fn send_run_again(
         &mut self,
         link: &mut Link,
@@ -134,7 +134,7 @@ impl Core {
                     let Some(run) = run(collecting.r2t_sn) else {
                         return false;
                     };
-                    // Those that have been answered in full need not come again.
+                    // R2Ts answered in full need not be resent.
                     for asked in collecting
                         .asked
                         .iter()
@@ -161,7 +161,7 @@ impl Core {
         self.send_data_again(link, tag, run, now, trace)
     }
 
-    /// Sends Data-In of an answered task again: from where it was kept, or by reading it again.
+    /// Resends Data-In of a completed task: from its kept data, or by reading it again.
     fn send_data_again(
         &mut self,
         link: &mut Link,
@@ -194,8 +194,8 @@ impl Core {
         true
     }
 
-    /// R-Data SNACK: all data of a task again, cut up by the MaxRecvDataSegmentLength that is in
-    /// force now, and then its status with the SNACK Tag (§11.16.3).
+    /// R-Data SNACK: resends all data of a task, split by the present MaxRecvDataSegmentLength, and then its status
+    /// with the SNACK Tag (§11.16.3).
     fn resegment(
         &mut self,
         link: &mut Link,
@@ -223,7 +223,7 @@ impl Core {
         true
     }
 
-    /// Answers a task once more, with its data from the first PDU of `layout` on.
+    /// Answers a task again, with its data from the first PDU of `layout` on.
     pub(super) fn answer_again(
         &mut self,
         link: &mut Link,
@@ -273,7 +273,7 @@ impl Core {
         );
     }
 
-    /// Lets an active read go on from the first PDU of `layout`.
+    /// Continues an active read from the first PDU of `layout`.
     pub(super) fn read_from(&mut self, tag: TaskTag, layout: Layout) {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
@@ -289,7 +289,7 @@ impl Core {
         }
     }
 
-    /// The store has answered a read that is to begin anew.
+    /// The store has completed a read that must restart.
     pub(super) fn restart(&mut self, tag: TaskTag) {
         if let Some(task) = self.tasks.get_mut(tag)
             && let Stage::AtStore(progress) = &mut task.stage
@@ -300,8 +300,8 @@ impl Core {
     }
 }
 
-/// The DataSNs or R2TSNs that are asked for, of a task that has had `pdus` of them: from BegRun on,
-/// RunLength of them or all when that is 0.
+/// The requested DataSNs or R2TSNs of a task that has had `pdus` of them: from BegRun on, RunLength of them or all when
+/// that is 0.
 fn run_of(snack: &Snack, pdus: u32) -> Option<Range<u32>> {
     let end = match snack.run_length {
         0 => pdus,

@@ -1,4 +1,4 @@
-//! A session at the target: command window, tasks, and what its stores are to do.
+//! A target's session: command window, tasks, and store operations.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::scsi::{InitiatorPort, Nexus, Remains, TargetDevice};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetRecord;
 
-/// The settings of a session beside those that login negotiates.
+/// The settings of a session other than those negotiated at login.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
     /// The logical units.
@@ -57,32 +57,29 @@ pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 
 /// A session in full feature phase, with one connection or several.
 ///
-/// A connection has a place, a small number that it keeps until it leaves. After each event the
-/// driver calls, in this order:
+/// A connection has an index, a small number that it keeps until it leaves. After each event the driver calls, in this
+/// order:
 ///
-/// 1. bytes from a socket go in: [`Connection::space`], [`Connection::filled`], then
-///    [`Session::receive`];
-/// 2. [`Session::poll_work`] says what the stores are to do, until it says `None`; each piece of
-///    work is answered, at once or later, with [`Session::complete`], a read also with
-///    [`Session::read_space`];
-/// 3. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
-///    when it took anything, 1 and 2 follow again: what waited for room may go on;
-/// 4. [`Session::poll_end`] says which connections are to be closed, each with [`Session::leave`].
+/// 1. input from a socket: [`Connection::space`], [`Connection::filled`], then [`Session::receive`];
+/// 2. [`Session::poll_work`], which returns store operations until `None`; each is completed, at once or later, with
+///    [`Session::complete`], a read also with [`Session::read_space`];
+/// 3. output to the socket: [`Connection::pending`], then [`Connection::sent`] with the number of bytes accepted; if
+///    not zero, 1 and 2 again: work that waited for room may continue;
+/// 4. [`Session::poll_end`], which returns the connections to close, each with [`Session::leave`].
 ///
-/// Input on one connection can create work for others: those that [`Session::is_busy`] names need 2
-/// and 3 as well. So can other sessions of the device: when the device [rings its
-/// bell](TargetDevice::set_bell), call [`Session::review`] first.
+/// Input on one connection can create work for others: those for which [`Session::is_busy`] is true need 2 and 3 as
+/// well. So can other sessions of the device: when the device [rings its bell](TargetDevice::set_bell), call
+/// [`Session::review`] first.
 ///
-/// Where one thread serves several sessions, it takes [stock](Session::take_stock) now and then of those that it has served
-/// since, and [adapts](Session::adapt_window) their windows to what all of them took ([`Period::of`]).
+/// A thread that serves several sessions periodically takes [stock](Session::take_stock) of those served since the last
+/// time, and [adapts](Session::adapt_window) their windows to the use by all of them ([`Period::of`]).
 ///
-/// [`Session::join`] adds another connection, [`Session::leave`] removes one whose socket is dead;
-/// the session [`is over`](Session::is_over) when the last one has left. [`Session::rest`] and
-/// [`Session::expire`] are called about once a second.
+/// [`Session::join`] adds another connection, [`Session::leave`] removes one whose socket is dead; the session [`is
+/// over`](Session::is_over) when the last one has left. Call [`Session::rest`] and [`Session::expire`] about once a
+/// second.
 ///
-/// While operations of its initiator's ended sessions are outstanding, a session accepts commands
-/// but sends none to the stores. So end a session with [`Session::end`], and keep the result until
-/// the stores have answered.
+/// While store operations of its initiator's ended sessions are outstanding, a session accepts commands but starts no
+/// store operation. So end a session with [`Session::end`], and keep the result until the stores have completed.
 ///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
 /// window ([`SessionConfig::unsolicited_bytes`] at most), solicited data by 64 MiB or one task,
@@ -91,19 +88,18 @@ pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Session {
     pub(super) core: Core,
-    /// By place.
+    /// By index.
     pub(super) connections: Vec<Option<Connection>>,
 }
 
-/// The session apart from its connections, so that a PDU in a connection's buffer can be handled
-/// while it is borrowed. Each owner among its fields keeps its own invariants; what an event means
-/// for several of them is decided here.
+/// The session without its connections, so that a PDU in a connection's buffer can be handled while it is borrowed.
+/// Each owner among its fields keeps its own invariants; effects of an event on several of them are decided here.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) id: SessionId,
     /// The session's target; a discovery session has none.
     pub(super) target: Option<String>,
-    /// What SendTargets knows.
+    /// The targets that SendTargets lists.
     pub(super) targets: Arc<[TargetRecord]>,
     pub(super) parameters: SessionParameters,
     pub(super) config: SessionConfig,
@@ -179,8 +175,8 @@ impl Session {
         self.connections.get_mut(place)?.as_mut()
     }
 
-    /// Whether the connection at `place` has work to do without further input: bytes wait for the
-    /// socket, or tasks for a store.
+    /// Whether the connection at `place` has work to do without further input: unsent bytes, or tasks queued for a
+    /// store.
     #[must_use]
     pub fn is_busy(&self, place: usize) -> bool {
         let connection = self.connections.get(place).and_then(Option::as_ref);
@@ -190,9 +186,8 @@ impl Session {
         })
     }
 
-    /// Applies changes made by other sessions of the device: ends the tasks that they have aborted,
-    /// and resumes what has waited for their operations. Connections that [`Session::is_busy`]
-    /// names go on.
+    /// Applies changes made by other sessions of the device: ends the tasks that they have aborted, and resumes those
+    /// that waited for their operations. Then serve connections for which [`Session::is_busy`] is true.
     pub fn review(&mut self, now: Instant, trace: &mut Recorder) {
         self.refresh(now, trace);
         self.core.gate.review();
@@ -200,8 +195,8 @@ impl Session {
         self.management_done(now, trace);
     }
 
-    /// Ends the session, all of whose connections have left or are abandoned. Keep the result until
-    /// the stores have completed all work of the session.
+    /// Ends the session, all of whose connections have left or are abandoned. Keep the result until the stores have
+    /// completed all operations of the session.
     pub fn end(self) -> Remains {
         self.core.nexus.end()
     }
@@ -212,13 +207,13 @@ impl Session {
         &self.core.parameters
     }
 
-    /// ExpCmdSN and MaxCmdSN as they are now, for the login of another connection to announce.
+    /// The present ExpCmdSN and MaxCmdSN, for the login of another connection to announce.
     #[must_use]
     pub fn window(&self) -> AnnouncedWindow {
         self.core.order.announced()
     }
 
-    /// What the session has taken of its thread since this was called last, in so many turns.
+    /// The session's use of its thread since the last call, in `turns` turns.
     pub fn take_stock(&mut self, turns: u64) -> Taken {
         let meters = self.connections.iter().flatten().map(Connection::meter);
         let bytes = meters.map(|meter| meter.received_bytes + meter.sent_bytes);
@@ -226,15 +221,15 @@ impl Session {
         self.core.allowance.take_stock(turns, commands, bytes.sum())
     }
 
-    /// Adapts the command window to what the session took of its thread in a period: it gets smaller while the session
-    /// takes more than others that want more, and larger again, up to that of its login, once they have what they want.
+    /// Adapts the command window to the session's use of its thread in a period: it shrinks while the session uses more
+    /// than other backlogged ones, and grows again, up to its size at login, once they have their share.
     pub fn adapt_window(&mut self, period: Period, taken: Taken) {
         let size = self.core.allowance.after(period, taken);
         self.core.order.resize_window(size);
     }
 
-    /// Handles the bytes received on the connection at `place`, as far as its send buffer has room
-    /// for the answers. [`Session::poll_end`] then says whether a connection is to be closed.
+    /// Handles the bytes received on the connection at `place`, as far as its send buffer has room for the responses.
+    /// [`Session::poll_end`] then returns the connections to close.
     pub fn receive(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
         self.refresh(now, trace);
         loop {
@@ -255,7 +250,7 @@ impl Session {
             if !self.core.functions.is_empty() {
                 self.management_done(now, trace);
             }
-            // Tasks that were aborted or broke off have given room back.
+            // Aborted or failed tasks have freed room.
             self.grant_waiting(now, trace);
             if let Some(link) = link_at(&mut self.connections, place) {
                 let at_store_bytes = self.core.tasks.at_store_bytes(place);
@@ -264,7 +259,7 @@ impl Session {
         }
     }
 
-    /// Delivers commands for which the turn has come, each to the connection that brought it.
+    /// Delivers held commands whose turn has come, each on the connection that received it.
     fn deliver_held(&mut self, now: Instant, trace: &mut Recorder) {
         while let Some(held) = self.core.take_held() {
             let Some(link) = link_at(&mut self.connections, held.place) else {
@@ -304,8 +299,8 @@ impl Session {
 }
 
 impl Core {
-    /// Whether the stores may be given work of the connection at `place` now: not once it is logged
-    /// out, as its tasks are suspended then (RFC 7143 §11.14).
+    /// Whether tasks of the connection at `place` may start store operations: not once it is logged out, because its
+    /// tasks are suspended then (RFC 7143 §11.14).
     pub(super) fn asks_stores(&self, place: usize) -> bool {
         let is_free = self.gate.is_open() && !self.nexus.is_replaced();
         is_free && !self.places.is_leaving(place)

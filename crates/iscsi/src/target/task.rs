@@ -17,41 +17,40 @@ use crate::scsi::{Answer, Fence, MediumOperation, Sense, StoreOperation, Ticket}
 use crate::sequence::Sn;
 use crate::wire::{Lun, ScsiCommand, ScsiStatus};
 
-/// One task between its command and its answer.
+/// One task between its command and its response.
 ///
-/// It goes through several hands on its way, each of which copies it: what few tasks need is kept
-/// apart.
+/// It is copied several times on its way: state that few tasks need is kept separately.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) tag: TaskTag,
     pub(super) lun: Lun,
-    /// The place of its connection in the session: data and status stay with it (RFC 7143
-    /// §4.2.2.1, connection allegiance).
+    /// The index of its connection in the session: data and status stay on it (RFC 7143 §4.2.2.1, connection
+    /// allegiance).
     place: usize,
     connection: ConnectionId,
     pub(super) cmd_sn: Sn,
-    /// Immediate commands hold no slot of the command window.
+    /// Immediate commands use no slot of the command window.
     pub(super) holds_slot: bool,
     pub(super) expected_bytes: u32,
-    /// The initiator takes Data-In.
+    /// The initiator accepts Data-In.
     pub(super) takes_data: bool,
-    /// When the command came.
+    /// When the command arrived.
     pub(super) began: Instant,
-    /// What the logical unit wants done, and where.
+    /// The logical unit's index, and the operation.
     pub(super) unit: usize,
     pub(super) operation: StoreOperation,
-    /// Bytes that will move: the least of what the CDB and what the initiator say.
+    /// Bytes to transfer: the minimum of the CDB's and the initiator's length.
     pub(super) moved_bytes: u32,
-    /// What its data takes of the session's share of memory.
+    /// The charge of its data on the session's share of memory.
     pub(super) charged_bytes: usize,
-    /// Bytes that the store has been asked for and that have not been queued for sending.
+    /// Bytes requested from the store and not yet queued for sending.
     at_store_bytes: usize,
-    /// How its Data-In is cut up.
+    /// The layout of its Data-In.
     pub(super) layout: Layout,
     /// SNACK Tag of the last R-Data SNACK for it, else 0 (RFC 7143 §11.4.10).
     pub(super) snack_tag: u32,
     pub(super) repeat: Repeat,
-    /// While the store is at work.
+    /// While the store operation is outstanding.
     pub(super) ticket: Option<Ticket>,
     pub(super) stage: Stage,
 }
@@ -61,9 +60,9 @@ pub(super) struct Task {
 pub(super) enum Repeat {
     /// It has not.
     No,
-    /// It has, and only data is resent.
+    /// Answered, and only data is resent.
     Data(Box<SentStatus>),
-    /// It has, and will be answered again, because the initiator has missed it.
+    /// Answered, and will be answered again, because the initiator has missed it.
     All,
 }
 
@@ -100,7 +99,7 @@ impl Task {
         }
     }
 
-    /// The place of its connection.
+    /// The index of its connection.
     pub(super) fn place(&self) -> usize {
         self.place
     }
@@ -110,25 +109,25 @@ impl Task {
         self.connection
     }
 
-    /// Moves a task that no store works on to the connection `id` at `place`.
+    /// Moves a task without an outstanding store operation to the connection `id` at `place`.
     pub(super) fn reassign(&mut self, place: usize, id: ConnectionId) {
         self.place = place;
         self.connection = id;
     }
 
-    /// Bytes that the store has been asked for and that have not been queued for sending.
+    /// Bytes requested from the store and not yet queued for sending.
     pub(super) fn at_store_bytes(&self) -> usize {
         self.at_store_bytes
     }
 
-    /// The next Data-In PDU, of the bytes that the store was asked for.
+    /// The next Data-In PDU, of the bytes requested from the store.
     pub(super) fn next_segment(&self, progress: &Progress) -> Segment {
         let end_bytes = progress.sent_bytes + self.at_store_bytes as u32;
         self.layout
             .segment(progress.data_sn, progress.sent_bytes, end_bytes)
     }
 
-    /// Notes that its store has been asked; says whether that was for the first time.
+    /// Notes that its store operation has started; returns whether it is the first.
     pub(super) fn enter_store(&mut self) -> bool {
         match &mut self.stage {
             Stage::AtStore(progress) => !std::mem::replace(&mut progress.store_entered, true),
@@ -136,7 +135,7 @@ impl Task {
         }
     }
 
-    /// Bytes granted to it out of the session's bound on solicited data.
+    /// Bytes granted to it of the session's limit on solicited data.
     pub(super) fn granted_bytes(&self) -> u32 {
         match &self.stage {
             Stage::Collecting(collecting) => collecting.granted_bytes,
@@ -146,12 +145,12 @@ impl Task {
         }
     }
 
-    /// Whether a store gives its Data-In.
+    /// Whether its Data-In comes from a store.
     pub(super) fn reads(&self) -> bool {
         matches!(self.operation, StoreOperation::Read { .. })
     }
 
-    /// Whether its store completes a change of what initiators share.
+    /// Whether its store operation completes a change of shared state.
     pub(super) fn is_change(&self) -> bool {
         match &self.stage {
             Stage::Ready(progress) => progress.medium.as_ref().is_some_and(|medium| {
@@ -164,7 +163,7 @@ impl Task {
         }
     }
 
-    /// What the change of reservations that was kept for the task has to wait for, if anything.
+    /// The fence of the change of reservations that was saved for the task, if any.
     pub(super) fn take_fence(&mut self) -> Option<Fence> {
         let Stage::AtStore(progress) = &mut self.stage else {
             return None;
@@ -176,7 +175,7 @@ impl Task {
         (!fence.is_down()).then_some(fence)
     }
 
-    /// Bytes that the CDB moves, whatever the initiator expects: SPDTL in RFC 7143 §11.4.5.
+    /// The CDB's transfer length, whatever the initiator expects: SPDTL in RFC 7143 §11.4.5.
     pub(super) fn presented_bytes(&self) -> u64 {
         match self.operation {
             StoreOperation::Read { len_bytes, .. } | StoreOperation::Write { len_bytes, .. } => {
@@ -188,35 +187,35 @@ impl Task {
     }
 }
 
-/// How far a task is.
+/// The stage of a task.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Data-Out is coming.
+    /// Data-Out is arriving.
     Collecting(Box<Collecting>),
-    /// The answer is settled, but unsolicited Data-Out still has to be let past.
+    /// The response is decided, but unsolicited Data-Out still has to be discarded.
     Refused(Refusal),
-    /// Waits to be asked of the store.
+    /// Queued for the store.
     Ready(Progress),
-    /// The store is at work.
+    /// The store operation is outstanding.
     AtStore(Progress),
-    /// The store is at work, and a task management function has ended the task: there will be no
-    /// answer.
+    /// The store operation is outstanding, and a task management function has ended the task: there will be no
+    /// response.
     Aborted,
-    /// Waits for operations of other sessions to leave the stores.
+    /// Waits for store operations of other sessions to complete.
     Fenced(Box<Fenced>),
 }
 
-/// What becomes of a task when its fence is down.
+/// The continuation of a task when its fence is down.
 #[derive(Debug)]
 pub(super) struct Fenced {
     pub(super) fence: Fence,
-    /// It is answered with this; otherwise a store is asked.
+    /// Answer it with this; `None`: start a store operation.
     pub(super) answer: Option<Answer>,
     pub(super) progress: Progress,
 }
 
 impl Stage {
-    /// Whether the device server has got the command: a write gets there with its data.
+    /// Whether the command has reached the device server: a write does so with its data.
     pub(super) fn reached_device(&self) -> bool {
         match self {
             Stage::Ready(_) | Stage::AtStore(_) | Stage::Aborted | Stage::Fenced(_) => true,
@@ -225,7 +224,7 @@ impl Stage {
     }
 }
 
-/// Why a command is not carried out. The answer waits for the end of unsolicited data.
+/// Why a command is not executed. The response waits for the end of unsolicited data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refusal {
     pub(super) status: ScsiStatus,
@@ -242,8 +241,8 @@ impl From<Sense> for Refusal {
 }
 
 impl Refusal {
-    /// There is no memory for the command's data: TASK SET FULL beside `others`, commands of the
-    /// same initiator, and BUSY when it is alone (SAM-5 5.3.1).
+    /// There is no memory for the command's data: TASK SET FULL if there are `others`, commands of the same initiator,
+    /// and BUSY if not (SAM-5 5.3.1).
     pub(super) fn no_memory(others: usize) -> Refusal {
         let status = match others {
             0 => ScsiStatus::Busy,
@@ -256,27 +255,26 @@ impl Refusal {
     }
 }
 
-/// The data that a write has so far.
+/// The data received for a write.
 #[derive(Debug)]
 pub(super) struct Collecting {
     /// In order from the start: DataPDUInOrder and DataSequenceInOrder are always Yes here.
     pub(super) data: Vec<u8>,
-    /// Bytes that have come; more than `data` holds when the initiator sends more than the CDB
-    /// takes.
+    /// Bytes received; more than in `data` when the initiator sends more than the CDB's length.
     pub(super) received_bytes: u32,
-    /// Unsolicited Data-Out is still to come, up to this many bytes in all.
+    /// Unsolicited Data-Out is still expected, up to this many bytes in total.
     pub(super) unsolicited_to: Option<u32>,
     pub(super) unsolicited_data_sn: u32,
-    /// R2Ts that are not answered in full, oldest first.
+    /// R2Ts not answered in full, oldest first.
     pub(super) asked: VecDeque<Asked>,
-    /// Where the next R2T begins.
+    /// Start of the next R2T.
     pub(super) ask_from: u32,
     pub(super) r2t_sn: u32,
-    /// Bytes granted out of the session's bound on solicited data.
+    /// Bytes granted of the session's limit on solicited data.
     pub(super) granted_bytes: u32,
-    /// What was lost and has to be asked for again, before anything new.
+    /// Lost data that must be requested again, before anything new.
     pub(super) again: VecDeque<Range<u32>>,
-    /// Of the unsolicited data a PDU was lost: what follows it is let go and asked for later.
+    /// A PDU of the unsolicited data was lost: the data after it is dropped and requested later.
     pub(super) unsolicited_lost: bool,
 }
 
@@ -288,45 +286,44 @@ pub(super) struct Asked {
     pub(super) end_bytes: u32,
     pub(super) data_sn: u32,
     pub(super) r2t_sn: u32,
-    /// A PDU was lost: what follows it in the sequence is let go.
+    /// A PDU was lost: the rest of the sequence is dropped.
     pub(super) lost: bool,
 }
 
-/// What of a task has been done.
+/// Progress of a task.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The data of a write; empty for others.
     pub(super) data: Vec<u8>,
-    /// What the store is to do for a deferred command. A change of reservations stays here while the
-    /// store keeps it.
+    /// The store operation of a deferred command. A change of reservations stays here while the store saves it.
     pub(super) medium: Option<Box<MediumOperation>>,
-    /// Bytes of a read that have been sent.
+    /// Bytes sent of a read.
     pub(super) sent_bytes: u32,
-    /// How many Data-In and R2T PDUs have been sent, which is DataSN of the next Data-In.
+    /// Number of Data-In and R2T PDUs sent, which is the DataSN of the next Data-In.
     pub(super) data_sn: u32,
-    /// What of its data is to be resent, once that was asked for.
+    /// Data to be resent, if requested.
     pub(super) again: Option<Box<Again>>,
-    /// The answer of the store will not do, as the task's data is to be sent in another way.
+    /// The store's result will be discarded, because the task's data must be sent in another layout.
     pub(super) restart: bool,
-    /// Granted bytes to be given back at the end.
+    /// Granted bytes to release at the end.
     pub(super) granted_bytes: u32,
-    /// The store has been asked once.
+    /// A store operation has started before.
     pub(super) store_entered: bool,
 }
 
-/// Data of a read that was asked for again.
+/// Data of a read that was requested again.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    /// While PDUs are resent: where the task itself goes on, and where they end.
+    /// While PDUs are resent: where the task itself continues, and where they end.
     detour: Option<Detour>,
-    /// The DataSNs of those that wait for that.
+    /// DataSNs queued for it.
     runs: VecDeque<Range<u32>>,
 }
 
-/// Runs of one task that may wait to be resent.
+/// Most queued runs of one task.
 const MAX_RUNS: usize = 16;
 
-/// PDUs of a read that are resent.
+/// PDUs of a read that are being resent.
 #[derive(Debug, Clone, Copy)]
 struct Detour {
     until_bytes: u32,
@@ -335,7 +332,7 @@ struct Detour {
 }
 
 impl Progress {
-    /// Begins with the first PDU of a layout.
+    /// Starts at the first PDU of a layout.
     pub(super) fn begin_at(&mut self, layout: &Layout) {
         self.restart = false;
         self.again = None;
@@ -343,7 +340,7 @@ impl Progress {
         self.data_sn = layout.first_sn;
     }
 
-    /// Has these DataSNs resent; says whether that may be.
+    /// Queues these DataSNs to be resent; returns whether that is allowed.
     pub(super) fn ask_again(&mut self, run: Range<u32>) -> bool {
         let runs = &mut self.again.get_or_insert_default().runs;
         let fits = runs.len() < MAX_RUNS;
@@ -353,7 +350,7 @@ impl Progress {
         fits
     }
 
-    /// Turns to a run that has been asked for again, if there is one.
+    /// Turns to a requested run, if any.
     pub(super) fn turn_back(&mut self, layout: &Layout, moved_bytes: u32) {
         if let Some(again) = &mut self.again
             && again.detour.is_none()
@@ -375,7 +372,7 @@ impl Progress {
             .map_or(moved_bytes, |detour| detour.until_bytes)
     }
 
-    /// Goes on where it was before the run, once that is sent; says whether anything is left.
+    /// Continues where it was before the run, once that is sent; returns whether anything is left.
     pub(super) fn turn_forth(&mut self, moved_bytes: u32) -> bool {
         if let Some(again) = &mut self.again
             && let Some(detour) = again.detour
@@ -388,7 +385,7 @@ impl Progress {
         self.sent_bytes < self.until_bytes(moved_bytes) || self.again.as_deref().is_some_and(waits)
     }
 
-    /// How many Data-In PDUs the task itself has sent.
+    /// Number of Data-In PDUs that the task itself has sent.
     pub(super) fn data_pdus(&self) -> u32 {
         self.detour().map_or(self.data_sn, |detour| detour.data_sn)
     }

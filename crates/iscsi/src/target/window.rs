@@ -1,14 +1,14 @@
-//! The command window: which commands may come now (RFC 7143 §4.2.2.1).
+//! The command window: which commands may arrive now (RFC 7143 §4.2.2.1).
 
 use crate::login::AnnouncedWindow;
 use crate::sequence::Sn;
 
-/// What is to happen with a command, by its CmdSN.
+/// The decision on a command, by its CmdSN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     /// It is the next one: deliver it.
     Deliver,
-    /// It is this many places ahead of the next one: hold it until the gap has closed.
+    /// It is this many positions ahead of the next one: hold it until the gap has closed.
     Hold(u32),
     /// It is outside the window or a duplicate: "the target MUST silently ignore" it.
     Ignore,
@@ -16,9 +16,8 @@ pub(super) enum Admission {
 
 /// One session's command window at the target.
 ///
-/// A slot is taken when a command is delivered and given back when its answer is queued, so the
-/// window bounds the commands that the target has in hand, not only those under way to it.
-/// MaxCmdSN never goes back (§4.2.2.1), whatever happens to the size.
+/// A slot is taken when a command is delivered and freed when its response is queued, so the window bounds all commands
+/// at the target, not only those in flight to it. MaxCmdSN never decreases (§4.2.2.1), whatever the size.
 #[derive(Debug)]
 pub(super) struct CommandWindow {
     expected: Sn,
@@ -39,17 +38,17 @@ impl CommandWindow {
         }
     }
 
-    /// ExpCmdSN as it goes into every answer.
+    /// ExpCmdSN for every response.
     pub(super) fn exp_cmd_sn(&self) -> Sn {
         self.expected
     }
 
-    /// MaxCmdSN as it goes into every answer.
+    /// MaxCmdSN for every response.
     pub(super) fn max_cmd_sn(&self) -> Sn {
         self.max
     }
 
-    /// Both, for an answer that gives a slot back if `released`.
+    /// Both, for a response that frees a slot if `released`.
     pub(super) fn announced_after(&self, released: bool) -> AnnouncedWindow {
         AnnouncedWindow {
             exp_cmd_sn: self.expected,
@@ -57,7 +56,7 @@ impl CommandWindow {
         }
     }
 
-    /// MaxCmdSN as it will be once a slot has been given back, if `released`.
+    /// MaxCmdSN after a slot has been freed, if `released`.
     fn max_cmd_sn_after(&self, released: bool) -> Sn {
         let in_hand = self.in_hand - u32::from(released && self.in_hand > 0);
         // One below ExpCmdSN means "closed" (§4.2.2.1).
@@ -65,18 +64,18 @@ impl CommandWindow {
         if self.max.lt(open) { open } else { self.max }
     }
 
-    /// Slots that are taken.
+    /// Slots in use.
     pub(super) fn in_hand(&self) -> u32 {
         self.in_hand
     }
 
-    /// Whether no command may come until a slot is given back.
+    /// Whether no command may arrive until a slot is freed.
     pub(super) fn is_closed(&self) -> bool {
         self.max.lt(self.expected)
     }
 
-    /// Decides on a non-immediate command that has just come. [`Admission::Deliver`] takes its
-    /// slot and moves on to the next CmdSN.
+    /// Decides on a non-immediate command that has just arrived. [`Admission::Deliver`] takes its slot and advances to
+    /// the next CmdSN.
     pub(super) fn admit(&mut self, cmd_sn: Sn) -> Admission {
         if cmd_sn == self.expected && cmd_sn.le(self.max) {
             self.expected = self.expected.next();
@@ -89,15 +88,15 @@ impl CommandWindow {
         }
     }
 
-    /// Has a window of `size` commands (1 to 2^31 − 1) from now on. A larger one opens at once, so that what answers say
-    /// holds whatever the size becomes before the next slot is given back; a smaller one takes effect as slots are.
+    /// Resizes the window to `size` commands (1 to 2^31 − 1). A larger one opens at once, so that announced values hold
+    /// whatever the size becomes before the next slot is freed; a smaller one takes effect as slots are freed.
     pub(super) fn resize(&mut self, size: u32) {
         debug_assert!(size >= 1);
         self.size = size;
         self.max = self.max_cmd_sn_after(false);
     }
 
-    /// Gives back the slot of a delivered command.
+    /// Frees the slot of a delivered command.
     pub(super) fn release(&mut self) {
         debug_assert!(self.in_hand > 0);
         self.max = self.max_cmd_sn_after(true);

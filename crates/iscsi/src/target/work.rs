@@ -1,4 +1,4 @@
-//! Work of a session for the stores, and its completions.
+//! Store operations of a session, and their completions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::task::{Repeat, Stage, Task};
 use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation};
 use crate::wire::{Residual, ScsiStatus};
 
-/// Work for the store of a logical unit, to be completed once. Its range lies inside the unit.
+/// An operation for the store of a logical unit, to be completed once. Its range is inside the unit.
 #[derive(Debug)]
 pub enum Work {
     /// Read these bytes. Bytes available at once may be written into [`Session::read_space`]; the
@@ -19,19 +19,18 @@ pub enum Work {
     Read {
         /// The task.
         task: TaskTag,
-        /// The unit's place in the device.
+        /// The unit's index in the device.
         unit: usize,
         /// First byte.
         offset_bytes: u64,
-        /// Number of bytes, at least 1; at most MaxBurstLength, so a long read comes in several
-        /// pieces.
+        /// Number of bytes, at least 1; at most MaxBurstLength, so a long read is split.
         len_bytes: usize,
     },
     /// Write these bytes.
     Write {
         /// The task.
         task: TaskTag,
-        /// The unit's place in the device.
+        /// The unit's index in the device.
         unit: usize,
         /// First byte.
         offset_bytes: u64,
@@ -44,18 +43,18 @@ pub enum Work {
     Flush {
         /// The task.
         task: TaskTag,
-        /// The unit's place in the device.
+        /// The unit's index in the device.
         unit: usize,
     },
     /// Perform another operation on the medium.
     Medium {
         /// The task.
         task: TaskTag,
-        /// The unit's place in the device.
+        /// The unit's index in the device.
         unit: usize,
-        /// What.
+        /// The operation.
         operation: Box<MediumOperation>,
-        /// Force unit access: what it writes must be on the medium before completion.
+        /// Force unit access: written data must be on the medium before completion.
         fua: bool,
     },
 }
@@ -63,20 +62,20 @@ pub enum Work {
 /// The result of completed work.
 #[derive(Debug)]
 pub enum Done<'a> {
-    /// The bytes of a [`Work::Read`] that have not filled a [`ReadSpace`].
+    /// The bytes of a [`Work::Read`] not written into a [`ReadSpace`].
     Read(&'a [u8]),
-    /// Nothing: that of a [`Work::Write`] or a [`Work::Flush`].
+    /// None: of a [`Work::Write`] or a [`Work::Flush`].
     Status,
     /// The Data-In of a [`Work::Medium`].
     Medium(Vec<u8>),
 }
 
-/// How much a session reads at once while the target's memory is used up.
+/// Bytes of one read while the target's memory is used up.
 const SHORT_READ_BYTES: u32 = 64 << 10;
 
 impl Session {
-    /// The next piece of work for a task of the connection at `place`. None is given while the
-    /// connection has enough to send, except changes that other sessions wait for.
+    /// The next store operation of a task of the connection at `place`. `None` while the connection has enough to send,
+    /// except for changes that other sessions wait for.
     pub fn poll_work(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> Option<Work> {
         loop {
             self.refresh(now, trace);
@@ -92,7 +91,7 @@ impl Session {
                 return None;
             }
             let tag = link.ready.pop_front()?;
-            // A task that was aborted while it waited is passed over.
+            // A task aborted while it waited is skipped.
             let Some(mut entry) = self.core.tasks.entry(tag) else {
                 continue;
             };
@@ -109,14 +108,14 @@ impl Session {
             }
             let others = medium.map(|operation| operation.other_units(unit));
             let others = others.unwrap_or_default();
-            // Use the current value: WCE may have been cleared since the command came.
+            // Use the current value: WCE may have been cleared since the command arrived.
             let through = |unit| device.writes_through(unit, &self.core.nexus);
             let write_through = match medium {
                 Some(operation) => operation.written_units(unit).into_iter().any(through),
                 None => through(unit),
             };
             let Some(ticket) = self.core.nexus.enter(unit, &others) else {
-                // Something has changed in this very moment: look again.
+                // The state has just changed: check again.
                 link.ready.push_front(tag);
                 continue;
             };
@@ -135,7 +134,7 @@ impl Session {
                             return None;
                         }
                         piece = piece.min(if self.core.parameters.error_recovery_level > 0 {
-                            // A DataSN must say where its PDU lies.
+                            // A DataSN must determine the offset of its PDU.
                             SHORT_READ_BYTES.next_multiple_of(task.layout.pdu_bytes)
                         } else {
                             SHORT_READ_BYTES
@@ -193,10 +192,9 @@ impl Session {
         }
     }
 
-    /// Space in the send buffer for the data of a read's next Data-In, so that a store that answers
-    /// at once needs no buffer: it writes into [`ReadSpace::bytes`], then [`ReadSpace::filled`]
-    /// queues the PDU, and the next space takes the bytes behind it. Bytes that are not available
-    /// at once go to [`Session::complete`].
+    /// Space in the send buffer for the data of a read's next Data-In, so that a store that completes at once needs no
+    /// buffer: it writes into [`ReadSpace::bytes`], then [`ReadSpace::filled`] queues the PDU, and the next space takes
+    /// the following bytes. Bytes that are not available at once go to [`Session::complete`].
     ///
     /// `None` if all of [`Work::Read`] has been filled, or if it must be completed by
     /// [`Session::complete`]: the task was aborted, or its connection is lost.
@@ -228,8 +226,8 @@ impl Session {
         })
     }
 
-    /// Completes a piece of work, or fails it with sense data. The times are those at which the
-    /// store was asked and had answered.
+    /// Completes an operation, or fails it with sense data. The times are those of its start and its completion at the
+    /// store.
     pub fn complete(
         &mut self,
         task: TaskTag,
@@ -260,7 +258,7 @@ impl Session {
         };
         if let (Err(_), Repeat::Data(sent_status)) = (&result, &found.repeat) {
             let sent_status = **sent_status;
-            // It has ended well once; the initiator will miss the data and ask again.
+            // It has succeeded once; the initiator will notice the missing data and request it again.
             core.repeated(task, sent_status);
             return;
         }
@@ -284,8 +282,7 @@ impl Session {
         self.go_on(answered, trace);
     }
 
-    /// Resumes work that waited for a finished task: functions, logouts, and writes that wait for
-    /// room.
+    /// Resumes work that waited for a completed task: functions, logouts, and writes that wait for room.
     fn go_on(&mut self, now: Instant, trace: &mut Recorder) {
         if self.core.functions.is_empty() {
             self.grant_waiting(now, trace);
@@ -294,7 +291,7 @@ impl Session {
         }
     }
 
-    /// The store is done with a task that was ended meanwhile: it is gone now.
+    /// The store has completed the operation of a task that was ended meanwhile: it is gone now.
     fn aborted_left_store(&mut self, task: TaskTag, answered: Instant, trace: &mut Recorder) {
         let was_closed = self.core.order.is_closed();
         self.core.end_silently(task, answered, trace);
@@ -320,8 +317,8 @@ impl ReadSpace<'_> {
         self.link.transmitter.data_space(self.len_bytes)
     }
 
-    /// Queues the Data-In, whose bytes have all been written, with the status in the last one. The
-    /// times are those at which the store was asked and had answered.
+    /// Queues the Data-In, whose bytes have all been written, with the status in the last one. The times are those of
+    /// the operation's start and completion at the store.
     pub fn filled(self, times: (Instant, Instant), trace: &mut Recorder) {
         let ReadSpace {
             core, link, task, ..
@@ -331,7 +328,7 @@ impl ReadSpace<'_> {
 }
 
 impl Core {
-    /// A store gives the bytes of a read that it was asked for and has not given yet.
+    /// A store returns the outstanding bytes of a read.
     fn read_completed(
         &mut self,
         link: &mut Link,
@@ -369,8 +366,8 @@ impl Core {
         }
     }
 
-    /// The data of a read's next Data-In is in the transmitter: queues the PDU, and goes on with
-    /// the task when that was the last byte that the store was asked for.
+    /// The data of a read's next Data-In is in the transmitter: queues the PDU, and continues the task when that was
+    /// the last byte requested from the store.
     fn segment_filled(
         &mut self,
         link: &mut Link,
@@ -394,7 +391,7 @@ impl Core {
         let residual = Residual::of(task.expected_bytes, task.presented_bytes());
         let status = collapses.then_some((ScsiStatus::Good, residual));
         let stream = DataInStream::of_read(task, status);
-        // The slot is free as soon as this PDU has its status.
+        // The slot is free as soon as this PDU carries its status.
         let frees_slot = stream.has_status(&segment) && task.holds_slot;
         let window = self.order.announced_after(frees_slot);
         stream.push_filled(&segment, link, window, answered, trace);
@@ -403,7 +400,7 @@ impl Core {
         }
     }
 
-    /// A piece of a read is queued for sending: ends the task or goes on with the next piece.
+    /// A piece of a read is queued for sending: completes the task or continues with the next piece.
     pub(super) fn piece_done(
         &mut self,
         link: &mut Link,
@@ -424,7 +421,7 @@ impl Core {
         if progress.turn_forth(task.moved_bytes) {
             let progress = std::mem::take(progress);
             task.stage = Stage::Ready(progress);
-            // Behind the others: a long read does not keep short ones waiting.
+            // Behind the others: a long read does not delay short ones.
             link.ready.push_back(tag);
             return;
         }
@@ -437,7 +434,7 @@ impl Core {
             trace.crossing(now, self.id, link.id, tag, Layer::Store, Direction::Leave);
         }
         if progress.sent_bytes == 0 || !collapses {
-            // Nothing to send but the status.
+            // Nothing to send except the status.
             let residual = Residual::of(task.expected_bytes, task.presented_bytes());
             self.conclude(link, tag, ScsiStatus::Good, None, residual, now, trace);
             return;
@@ -449,7 +446,7 @@ impl Core {
         }
     }
 
-    /// Records that the store was asked, once per task.
+    /// Records the start of the store operation, once per task.
     fn store_asked(&mut self, tag: TaskTag, asked: Instant, trace: &mut Recorder) {
         if let Some(task) = self.tasks.get_mut(tag)
             && task.enter_store()
@@ -459,7 +456,7 @@ impl Core {
         }
     }
 
-    /// The store has answered all that it was asked for a task.
+    /// The store has completed all operations of a task.
     fn leave_store(&mut self, tag: TaskTag) {
         let task = self.tasks.get_mut(tag);
         if let Some(ticket) = task.and_then(|task| task.ticket.take()) {
@@ -467,7 +464,7 @@ impl Core {
         }
     }
 
-    /// Ends a task without an answer.
+    /// Ends a task without a response.
     pub(super) fn end_silently(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         let Some(task) = self.end(tag) else { return };
         let at_store = match &task.stage {

@@ -1,4 +1,4 @@
-//! How a write gets its data: unsolicited Data-Out, R2Ts and solicited Data-Out.
+//! The data of a write: unsolicited Data-Out, R2Ts and solicited Data-Out.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ use crate::sequence::Sn;
 use crate::wire::{BHS_BYTES, Bhs, DataOut, Lun, R2t, RESERVED_TAG, ScsiCommand};
 
 impl Core {
-    /// Takes in a write's immediate data, after checking the command against what was negotiated
-    /// and against the memory there is.
+    /// Takes a write's immediate data, after checking the command against the negotiated values and the available
+    /// memory.
     pub(super) fn begin_write(
         &mut self,
         task: &mut Task,
@@ -27,13 +27,12 @@ impl Core {
         let expected_bytes = command.expected_data_transfer_length;
         let block_bytes = self.config.device.units()[task.unit].geometry.block_bytes();
         let too_short = u64::from(expected_bytes) < task.presented_bytes();
-        // Less data than the CDB asks for moves alone, and the rest is overflow (RFC 7143
-        // §11.4.5.1); but a part of a block cannot be written. What other commands can do with
-        // less, they know themselves.
+        // If there is less data than the CDB's length, only that is transferred, and the rest is overflow (RFC 7143
+        // §11.4.5.1); but a partial block cannot be written. Other commands decide themselves what to do with less.
         let is_write = matches!(task.operation, StoreOperation::Write { .. });
         let in_part =
             is_write && command.write && too_short && !expected_bytes.is_multiple_of(block_bytes);
-        // A write that announces data towards the initiator would move nothing and yet end well.
+        // A write with its expected data in the read direction would transfer nothing and yet succeed.
         let astray = !command.write && expected_bytes > 0;
         if in_part || astray {
             let additional = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
@@ -81,7 +80,7 @@ impl Core {
         Ok(())
     }
 
-    /// Takes in one Data-Out PDU. One that belongs to no command is let go: its task was aborted.
+    /// Takes one Data-Out PDU. One without a command is dropped: its task was aborted.
     pub(super) fn data_out(
         &mut self,
         place: usize,
@@ -126,7 +125,7 @@ impl Core {
         }
     }
 
-    /// Asks for what a write still lacks, or hands it to the store when nothing is missing.
+    /// Requests missing data of a write, or passes it to the store when nothing is missing.
     pub(super) fn continue_write(
         &mut self,
         link: &mut Link,
@@ -176,7 +175,7 @@ impl Core {
         self.ask(link, tag, now, trace);
     }
 
-    /// Sends as many R2Ts as are allowed to be outstanding, all at once.
+    /// Sends as many R2Ts as may be outstanding, all at once.
     fn ask(&mut self, link: &mut Link, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
@@ -217,7 +216,7 @@ impl Core {
 }
 
 impl Session {
-    /// Lets writes go on that waited for the room that others have given back.
+    /// Continues writes that waited for room freed by others.
     pub(super) fn grant_waiting(&mut self, now: Instant, trace: &mut Recorder) {
         while let Some(tag) = self.core.grants.first_waiting() {
             let place = self.core.tasks.get(tag).map(Task::place);
@@ -237,12 +236,12 @@ impl Session {
     }
 }
 
-/// What was negotiated of how Data-Out comes.
+/// The negotiated rules of Data-Out.
 #[derive(Debug, Clone, Copy)]
 struct Rules {
-    /// DataSequenceInOrder (§13.19): sequences come in the order of their R2Ts.
+    /// DataSequenceInOrder (§13.19): sequences arrive in the order of their R2Ts.
     in_order: bool,
-    /// What is lost is asked for again (error recovery level 1 and up).
+    /// Lost data is requested again (error recovery level 1 and up).
     recovers: bool,
 }
 
@@ -256,7 +255,7 @@ impl Rules {
 }
 
 impl Asked {
-    /// The R2T that asks for the sequence.
+    /// The R2T of the sequence.
     pub(super) fn r2t(
         &self,
         lun: Lun,
@@ -279,7 +278,7 @@ impl Asked {
 }
 
 impl Collecting {
-    /// Takes in one PDU's data if it is what may come next.
+    /// Takes one PDU's data if it is valid now.
     fn take(
         &mut self,
         pdu: &DataOut,
@@ -305,7 +304,7 @@ impl Collecting {
                 self.data.extend_from_slice(&data[..data.len().min(room)]);
             }
             if pdu.final_ {
-                // A write longer than the first burst brings all of it or none (§11.4.7.2).
+                // A write longer than the first burst has all of it or none (§11.4.7.2).
                 let is_short = self.received_bytes != end && !self.unsolicited_lost;
                 if end < expected_bytes && is_short {
                     return Err(aborted(AdditionalSense::NOT_ENOUGH_UNSOLICITED_DATA));
@@ -317,7 +316,7 @@ impl Collecting {
         let wrong = aborted(AdditionalSense::DATA_PHASE_ERROR);
         let known = |asked: &Asked| asked.transfer_tag == pdu.transfer_tag;
         let Some(place) = self.asked.iter().position(known) else {
-            // Sent again without need, perhaps.
+            // Possibly an unnecessary retransmission.
             return if rules.recovers { Ok(()) } else { Err(wrong) };
         };
         let asked = &mut self.asked[place];
@@ -344,8 +343,8 @@ impl Collecting {
         Ok(())
     }
 
-    /// Puts solicited data in its place, which lies behind that of other sequences if they are to
-    /// come yet.
+    /// Copies solicited data to its offset, which is after that of earlier sequences even if those have not arrived
+    /// yet.
     fn put(&mut self, at: usize, data: &[u8]) {
         if at > self.data.len() {
             self.data.resize(at, 0);
@@ -355,7 +354,7 @@ impl Collecting {
         self.data.extend_from_slice(&data[over..]);
     }
 
-    /// The last PDU of a sequence has come: what is missing will be asked for again.
+    /// The last PDU of a sequence has arrived: missing data will be requested again.
     fn end_sequence(&mut self, place: usize) {
         if let Some(asked) = self.asked.remove(place)
             && asked.next_bytes < asked.end_bytes
@@ -364,8 +363,8 @@ impl Collecting {
         }
     }
 
-    /// A Data-Out PDU was lost, of which only the header is known: a recovery R2T will ask for what
-    /// it had when its sequence is over (§7.8).
+    /// A Data-Out PDU was lost, of which only the header is known: a recovery R2T will request its data at the end of
+    /// its sequence (§7.8).
     pub(super) fn lose(&mut self, pdu: &DataOut) {
         if pdu.transfer_tag == RESERVED_TAG {
             self.unsolicited_lost = true;
@@ -383,8 +382,8 @@ impl Collecting {
         }
     }
 
-    /// Nothing more will come of what was asked for, as the task has moved to another connection:
-    /// all of it is to be asked for again, from R2TSN `r2t_sn` on.
+    /// Outstanding R2Ts will not be answered, because the task has moved to another connection: request all of their
+    /// data again, from R2TSN `r2t_sn` on.
     pub(super) fn ask_again(&mut self, r2t_sn: u32) {
         self.unsolicited_to = None;
         for asked in std::mem::take(&mut self.asked) {

@@ -1,6 +1,6 @@
-//! Text that is spread over several PDUs (RFC 7143 §6.2: the C bit of Login and Text PDUs).
+//! Text split over several PDUs (RFC 7143 §6.2: the C bit of Login and Text PDUs).
 //!
-//! A pair may be cut anywhere, even inside its name, so text is joined before it is read.
+//! A pair may be split anywhere, even inside its name, so text is joined before it is parsed.
 
 use super::{MAX_TEXT_BYTES, TextError};
 
@@ -18,7 +18,7 @@ impl Default for Joiner {
 }
 
 impl Joiner {
-    /// Takes sequences of at most `max_bytes`.
+    /// Accepts sequences of at most `max_bytes`.
     #[must_use]
     pub const fn with_bound(max_bytes: usize) -> Self {
         Joiner {
@@ -27,8 +27,8 @@ impl Joiner {
         }
     }
 
-    /// Takes the data segment of the next PDU. `continued` is its C bit. Returns the complete text
-    /// with the PDU without the C bit, and is then ready for the next sequence.
+    /// Takes the data segment of the next PDU. `continued` is its C bit. Returns the complete text at the PDU without
+    /// the C bit, and is then ready for the next sequence.
     ///
     /// # Errors
     /// [`TextError::TooLong`] if the sequence exceeds its limit, [`MAX_TEXT_BYTES`] by default.
@@ -56,7 +56,7 @@ pub struct Piece {
     pub continued: bool,
 }
 
-/// Text to be sent, split to what the receiver accepts in one PDU. The default has nothing to send.
+/// Text to send, split into the length that the receiver accepts in one PDU. The default has nothing to send.
 #[derive(Debug, Default)]
 pub struct Splitter {
     text: Vec<u8>,
@@ -75,8 +75,7 @@ impl Splitter {
         }
     }
 
-    /// The next piece, of at most `max_bytes` (at least 1 is sent, so that it always ends). After
-    /// the last piece, empty ones.
+    /// The next piece, of at most `max_bytes` (at least 1, so that it always ends). After the last piece, empty ones.
     #[must_use]
     pub fn next_piece(&mut self, max_bytes: usize) -> Piece {
         let rest = &self.text[self.sent_bytes..];
@@ -89,7 +88,7 @@ impl Splitter {
         }
     }
 
-    /// Whether more pieces are to be sent.
+    /// Whether more pieces remain.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.unfinished

@@ -1,9 +1,9 @@
 //! One Text negotiation from its first Request to its last Response (RFC 7143 §11.10, §11.11).
 //!
-//! Text that does not fit one PDU goes on in further PDUs: the receiver answers each but the last
-//! with an empty PDU, and the Target Transfer Tag that the target chose holds them together.
-//! A connection has at most one such exchange at a time, so each end keeps one machine per
-//! connection. A machine says what a PDU carries; the caller adds tags, CmdSN and StatSN.
+//! Text that does not fit in one PDU continues in further PDUs: the receiver answers each except the last with an empty
+//! PDU, and the Target Transfer Tag chosen by the target identifies the exchange. A connection has at most one such
+//! exchange at a time, so each end keeps one state machine per connection. It determines the content of a PDU; the
+//! caller adds tags, CmdSN and StatSN.
 
 use thiserror::Error;
 
@@ -12,11 +12,11 @@ use super::continuation::{Joiner, Splitter};
 use crate::fault::Fault;
 use crate::wire::RESERVED_TAG;
 
-/// Maximum number of Responses of one exchange at the initiator. A 64 KiB answer in segments of 512
-/// bytes, the minimum, takes 128.
+/// Maximum number of Responses of one exchange at the initiator. A 64 KiB response in segments of 512 bytes, the
+/// minimum, takes 128.
 pub const MAX_RESPONSES: u32 = 256;
 
-/// What a Text Request or a Text Response carries for its exchange.
+/// The content of a Text Request or a Text Response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The data segment.
@@ -35,7 +35,7 @@ pub enum ExchangeError {
     /// The text is too long or malformed.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// A Target Transfer Tag of no current exchange.
+    /// A Target Transfer Tag that belongs to no current exchange.
     #[error(
         "text PDU with Target Transfer Tag {target_transfer_tag:#x} belongs to no exchange; the peer must begin with 0xffffffff (RFC 7143 §11.10.4)"
     )]
@@ -48,7 +48,7 @@ pub enum ExchangeError {
         "text PDU has both its F and its C bit set; the peer must clear one (RFC 7143 §11.10.2)"
     )]
     FinalAndContinued,
-    /// Text, or the end of it, before the other side's text is complete.
+    /// Text, or its end, before the other side's text is complete.
     #[error(
         "text PDU interrupts an incomplete text; the peer must answer with an empty PDU (RFC 7143 §6.2)"
     )]
@@ -66,7 +66,7 @@ impl ExchangeError {
     }
 }
 
-/// What the target does next.
+/// The target's next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// The request is complete. Call [`Responder::answer`] with its answer.
@@ -77,11 +77,11 @@ pub enum Turn {
 
 /// The target's side of exchanges on one connection.
 ///
-/// [`receive`](Self::receive) takes each Text Request; when it returns [`Turn::Question`], the
-/// caller passes the answer to [`answer`](Self::answer). Both return the Response to send.
+/// [`receive`](Self::receive) takes each Text Request; when it returns [`Turn::Question`], the caller passes the answer
+/// to [`answer`](Self::answer). Both return the Response to send.
 #[derive(Debug, Default)]
 pub struct Responder {
-    /// The tag of the exchange under way.
+    /// The tag of the present exchange.
     tag: Option<u32>,
     last_tag: u32,
     question: Joiner,
@@ -93,7 +93,7 @@ impl Responder {
     /// Takes a Text Request. `max_data_bytes` is the initiator's MaxRecvDataSegmentLength.
     ///
     /// # Errors
-    /// An [`ExchangeError`] for a Request to be rejected; the exchange is then dropped.
+    /// An [`ExchangeError`] for a Request to reject; the exchange is then dropped.
     pub fn receive(
         &mut self,
         request: &Message,
@@ -112,7 +112,7 @@ impl Responder {
         max_data_bytes: usize,
     ) -> Result<Turn, ExchangeError> {
         if request.target_transfer_tag == RESERVED_TAG {
-            // A new exchange; whatever was under way has been given up by the initiator.
+            // A new exchange; the initiator has abandoned any earlier one.
             self.forget();
         } else if self.tag != Some(request.target_transfer_tag) {
             return Err(ExchangeError::UnknownTag {
@@ -135,7 +135,7 @@ impl Responder {
         }
     }
 
-    /// Begins the answer `text` to the question that [`receive`](Self::receive) returned.
+    /// Starts the response `text` to the request that [`receive`](Self::receive) returned.
     pub fn answer(&mut self, text: Vec<u8>, max_data_bytes: usize) -> Message {
         self.answer = Splitter::new(text);
         self.next_response(max_data_bytes)
@@ -169,17 +169,17 @@ impl Responder {
     }
 }
 
-/// What the initiator does next.
+/// The initiator's next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Send this Request, with the Initiator Task Tag of the first.
     Send(Message),
-    /// The exchange is complete: the whole answer.
+    /// The exchange is complete: the complete response.
     Done(Vec<u8>),
 }
 
-/// The initiator's side of one exchange: [`begin`](Self::begin) gives the first Request,
-/// [`receive`](Self::receive) takes each Response until it returns [`Next::Done`].
+/// The initiator's side of one exchange: [`begin`](Self::begin) returns the first Request, [`receive`](Self::receive)
+/// takes each Response until it returns [`Next::Done`].
 #[derive(Debug)]
 pub struct Requester {
     question: Splitter,
@@ -220,7 +220,7 @@ impl Requester {
             }
             return Ok(Next::Send(self.next_request(response.target_transfer_tag)));
         }
-        // A Response without F says that the target has more to send, with or without C.
+        // A Response without F means that the target has more to send, with or without C.
         Ok(
             match self.answer.join(&response.data, !response.is_final)? {
                 Some(answer) => Next::Done(answer),
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Leads a whole exchange; returns what each side heard and the number of Requests.
+    /// Runs an exchange; returns what each side received and the number of Requests.
     fn exchange(
         question: &[u8],
         answer: &[u8],

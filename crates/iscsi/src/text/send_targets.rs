@@ -14,12 +14,12 @@ pub enum Asked<'a> {
     All,
     /// `SendTargets=`: the target of this session.
     OfSession,
-    /// `SendTargets=<iSCSI name>`: this one.
+    /// `SendTargets=<iSCSI name>`: this target.
     Named(&'a str),
 }
 
 impl<'a> Asked<'a> {
-    /// Reads the key's value. `None` when it is neither `All` nor empty nor an iSCSI name.
+    /// Parses the key's value. `None` when it is neither `All` nor empty nor an iSCSI name.
     #[must_use]
     pub fn parse(value: &'a str) -> Option<Self> {
         match value {
@@ -30,12 +30,11 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Whether the answer holds the target called `name`.
+    /// Whether the response includes the target `name`.
     ///
-    /// `session_target` is the session's own target, `None` in a discovery session. A normal
-    /// session never learns of any other target. Appendix C keeps `All` for discovery sessions; a
-    /// normal session that asks for `All` gets its own target, as initiators in the field
-    /// (libiscsi's test suite among them) expect an answer.
+    /// `session_target` is the session's own target, `None` in a discovery session. A normal session never learns of
+    /// any other target. Appendix C reserves `All` for discovery sessions; a normal session that requests `All` gets
+    /// its own target, because existing initiators (including libiscsi's test suite) expect an answer.
     #[must_use]
     pub fn includes(self, name: &str, session_target: Option<&str>) -> bool {
         let named = match self {
@@ -69,12 +68,12 @@ pub struct TargetAddress {
     pub host: String,
     /// The TCP port.
     pub port: u16,
-    /// The portal group tag; must be there in a SendTargets answer, must not in a redirection.
+    /// The portal group tag; required in a SendTargets response, forbidden in a redirection.
     pub portal_group_tag: Option<u16>,
 }
 
 impl TargetAddress {
-    /// Reads a TargetAddress value; `None` when it has not that form.
+    /// Parses a TargetAddress value; `None` when it is malformed.
     #[must_use]
     pub fn parse(value: &str) -> Option<Self> {
         let (address, tag) = match value.rsplit_once(',') {
@@ -118,7 +117,7 @@ impl fmt::Display for TargetAddress {
     }
 }
 
-/// A target and its portals, as one answer lists them.
+/// A target and its portals, as listed by one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetRecord {
     /// The target's iSCSI name.
@@ -127,7 +126,7 @@ pub struct TargetRecord {
     pub addresses: Vec<TargetAddress>,
 }
 
-/// Appends one target's record to the answer `text`.
+/// Appends one target's record to the response `text`.
 pub fn push_record(text: &mut Vec<u8>, record: &TargetRecord) {
     push_pair(text, "TargetName", &record.name);
     for address in &record.addresses {
@@ -135,8 +134,8 @@ pub fn push_record(text: &mut Vec<u8>, record: &TargetRecord) {
     }
 }
 
-/// Reads the answer to SendTargets. Keys that are neither TargetName nor TargetAddress, and
-/// malformed addresses are skipped: one malformed record must not hide the others.
+/// Parses a SendTargets response. Keys other than TargetName and TargetAddress, and malformed addresses are skipped:
+/// one malformed record must not hide the others.
 ///
 /// # Errors
 /// A [`TextError`] if the text is malformed.

@@ -29,8 +29,8 @@ pub enum Ahs<'a> {
 }
 
 impl<'a> Ahs<'a> {
-    /// Reads the segments of [`Pdu::ahs`](super::Pdu::ahs), first to last. A segment that does not
-    /// fit yields an error and ends the iteration.
+    /// Parses the segments of [`Pdu::ahs`](super::Pdu::ahs), first to last. A segment that does not fit yields an error
+    /// and ends the iteration.
     pub fn parse_all(bytes: &'a [u8]) -> impl Iterator<Item = Result<Ahs<'a>, ParseError>> {
         let mut offset = 0;
         core::iter::from_fn(move || {
@@ -46,7 +46,7 @@ impl<'a> Ahs<'a> {
         })
     }
 
-    /// The first segment of `bytes`, and how much of them it takes with its padding.
+    /// The first segment of `bytes`, and its length with padding.
     fn parse(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let (&[high, low, kind], rest) = bytes.split_first_chunk()?;
         let body = rest.get(..usize::from(u16::from_be_bytes([high, low])))?;

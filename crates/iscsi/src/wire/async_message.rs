@@ -9,13 +9,13 @@ open_code! {
     AsyncEvent: u8 {
         /// A SCSI asynchronous event, with sense data.
         ScsiEvent = 0,
-        /// The target asks for a logout within Parameter3 seconds.
+        /// The target requests a logout within Parameter3 seconds.
         LogoutRequest = 1,
         /// The target will drop connection Parameter1; reconnect after Parameter2 seconds.
         DropConnection = 2,
         /// The target will drop all connections of the session.
         DropAllConnections = 3,
-        /// The target asks for a text negotiation within Parameter3 seconds.
+        /// The target requests a text negotiation within Parameter3 seconds.
         NegotiationRequest = 4,
         /// All active tasks for the LUN and initiator are being terminated.
         TaskSetTermination = 5,
@@ -24,7 +24,7 @@ open_code! {
     }
 }
 
-/// Asynchronous Message: an unsolicited message of the target.
+/// Asynchronous Message: an unsolicited message from the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AsyncMessage {
     /// Logical unit, for events about one.

@@ -1,4 +1,4 @@
-//! The Basic Header Segment: fields that PDUs share, and access to them (RFC 7143 §11.2.1).
+//! The Basic Header Segment: fields shared by PDUs, and access to them (RFC 7143 §11.2.1).
 
 use super::{Opcode, ParseError};
 use crate::sequence::Sn;
@@ -7,7 +7,7 @@ use wansan_trace::TaskTag;
 /// Length of a Basic Header Segment.
 pub const BHS_BYTES: usize = 48;
 
-/// A Basic Header Segment as it stands on the wire.
+/// A Basic Header Segment as on the wire.
 pub type Bhs = [u8; BHS_BYTES];
 
 /// Longest data segment that DataSegmentLength can express: 2^24 − 1 bytes (RFC 7143 §11.2.1.6).
@@ -42,7 +42,7 @@ pub(super) mod at {
     pub(in crate::wire) const LAST_WORD: usize = 44;
 }
 
-/// Which PDU a header says it is.
+/// The PDU type in a header.
 #[inline]
 pub(super) const fn opcode(bhs: &Bhs) -> Opcode {
     Opcode::from_wire(bhs[0] & 0x3f)
@@ -74,7 +74,7 @@ pub(super) fn put_lengths(bhs: &mut Bhs, ahs_bytes: usize, data_bytes: usize) {
     bhs[at::DATA_SEGMENT_LENGTH..at::DATA_SEGMENT_LENGTH + 3].copy_from_slice(&[high, middle, low]);
 }
 
-/// Fails unless the header is the one that a parser was written for.
+/// Fails unless the header has the opcode that the parser expects.
 #[inline]
 pub(super) fn expect(bhs: &Bhs, expected: Opcode) -> Result<(), ParseError> {
     let found = opcode(bhs);
@@ -85,7 +85,7 @@ pub(super) fn expect(bhs: &Bhs, expected: Opcode) -> Result<(), ParseError> {
     }
 }
 
-/// Begins a header: all zero but the opcode, the I bit and byte 1.
+/// Starts a header: all zero except the opcode, the I bit and byte 1.
 #[inline]
 pub(super) fn begin(bhs: &mut Bhs, opcode: Opcode, immediate: bool, flags: u8) {
     *bhs = [0; BHS_BYTES];
@@ -93,7 +93,7 @@ pub(super) fn begin(bhs: &mut Bhs, opcode: Opcode, immediate: bool, flags: u8) {
     bhs[1] = flags;
 }
 
-/// `bit` when `set`, else nothing.
+/// `bit` when `set`, else 0.
 #[inline]
 pub(super) const fn flag(set: bool, bit: u8) -> u8 {
     if set { bit } else { 0 }
@@ -141,7 +141,7 @@ pub(super) fn put_u32(bhs: &mut Bhs, at: usize, value: u32) {
     put(bhs, at, &value.to_be_bytes());
 }
 
-/// Sets StatSN, ExpCmdSN and MaxCmdSN of an answer.
+/// Sets StatSN, ExpCmdSN and MaxCmdSN of a response.
 #[inline]
 pub(super) fn put_target_numbers(bhs: &mut Bhs, stat_sn: Sn, exp_cmd_sn: Sn, max_cmd_sn: Sn) {
     put_u32(bhs, at::STAT_SN, stat_sn.0);

@@ -1,4 +1,4 @@
-//! How a one-byte or two-byte code of the standard becomes an enum.
+//! Enums of the standard's one-byte and two-byte codes.
 
 /// An enum of codes that a peer may extend: every other value is kept as `Other`.
 macro_rules! open_code {
@@ -37,7 +37,7 @@ macro_rules! open_code {
     };
 }
 
-/// An enum of codes whose other values are errors.
+/// An enum of codes that treats all other values as errors.
 macro_rules! closed_code {
     ($(#[$meta:meta])* $name:ident: $int:ty {
         $($(#[$variant_meta:meta])* $variant:ident = $value:literal,)+
@@ -49,7 +49,7 @@ macro_rules! closed_code {
         }
 
         impl $name {
-            /// The meaning of a value on the wire; `None` when it has none.
+            /// The meaning of a value on the wire; `None` for an undefined one.
             #[inline]
             #[must_use]
             pub const fn from_wire(value: $int) -> Option<Self> {

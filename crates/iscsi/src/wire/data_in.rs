@@ -15,7 +15,7 @@ const STATUS: u8 = 0x01;
 pub struct DataIn {
     /// F: the last PDU of a sequence.
     pub final_: bool,
-    /// A: the target asks for a DataACK SNACK (error recovery level 1 and above).
+    /// A: the target requests a DataACK SNACK (error recovery level 1 and above).
     pub acknowledge: bool,
     /// Status, when the S bit is set; then F must be set too.
     pub status: Option<ScsiStatus>,

@@ -10,7 +10,7 @@ use wansan_trace::TaskTag;
 pub struct DataOut {
     /// F: the last PDU of a sequence.
     pub final_: bool,
-    /// Logical unit; of solicited data the one of its R2T.
+    /// Logical unit; for solicited data that of its R2T.
     pub lun: Lun,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,

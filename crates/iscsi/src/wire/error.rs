@@ -37,7 +37,7 @@ pub enum ParseError {
         "the peer sent an additional header segment at byte {offset} that does not fit (RFC 7143 §11.2.2)"
     )]
     MalformedAhs {
-        /// Where it begins, from the end of the Basic Header Segment.
+        /// Its offset from the end of the Basic Header Segment.
         offset: usize,
     },
 }
@@ -76,7 +76,7 @@ pub enum FrameError {
         "header digest of the PDU at byte {stream_offset} is {received}, computed {computed}: the PDU was corrupted in transit; close the connection"
     )]
     HeaderDigest {
-        /// Where the PDU begins in the stream.
+        /// The offset of the PDU in the stream.
         stream_offset: u64,
         /// The digest in the PDU.
         received: Digest,
@@ -91,7 +91,7 @@ pub enum FrameError {
     DataSegmentTooLong {
         /// The header.
         bhs: Bhs,
-        /// Where the PDU begins in the stream.
+        /// The offset of the PDU in the stream.
         stream_offset: u64,
         /// DataSegmentLength.
         data_bytes: usize,
@@ -106,7 +106,7 @@ pub enum FrameError {
     DataDigest {
         /// The header.
         bhs: Bhs,
-        /// Where the PDU begins in the stream.
+        /// The offset of the PDU in the stream.
         stream_offset: u64,
         /// The digest in the PDU.
         received: Digest,

@@ -11,13 +11,13 @@ const TRANSIT: u8 = 0x80;
 const CONTINUE: u8 = 0x40;
 
 closed_code! {
-    /// A stage of login, as CSG and NSG name it (RFC 7143 §11.12.3).
+    /// A stage of login, as in CSG and NSG (RFC 7143 §11.12.3).
     Stage: u8 {
         /// SecurityNegotiation.
         SecurityNegotiation = 0,
         /// LoginOperationalNegotiation.
         OperationalNegotiation = 1,
-        /// FullFeaturePhase: login is over.
+        /// FullFeaturePhase: login is complete.
         FullFeaturePhase = 3,
     }
 }
@@ -26,7 +26,7 @@ open_code! {
     /// Status-Class (high byte) and Status-Detail (low byte) of a Login Response
     /// (RFC 7143 §11.13.5).
     LoginStatus: u16 {
-        /// Success: login goes on.
+        /// Success: login continues.
         Success = 0x0000,
         /// The target has moved temporarily; TargetAddress gives the new address.
         TargetMovedTemporarily = 0x0101,
@@ -40,19 +40,19 @@ open_code! {
         AuthorizationFailure = 0x0202,
         /// The target name does not exist here.
         NotFound = 0x0203,
-        /// The target was removed and left no address.
+        /// The target was removed, and there is no new address.
         TargetRemoved = 0x0204,
         /// No version of the protocol in common.
         UnsupportedVersion = 0x0205,
         /// Too many connections on this session.
         TooManyConnections = 0x0206,
-        /// A key that login needs is missing.
+        /// A required key is missing.
         MissingParameter = 0x0207,
         /// The target cannot include this connection in the session.
         CannotIncludeInSession = 0x0208,
         /// The target does not support this type of session.
         SessionTypeNotSupported = 0x0209,
-        /// A connection was to be added to a session that does not exist.
+        /// The session to join does not exist.
         SessionDoesNotExist = 0x020a,
         /// A request that is not valid during login.
         InvalidDuringLogin = 0x020b,
@@ -79,7 +79,7 @@ impl LoginStatus {
     }
 }
 
-/// What it says, in words that follow "the target refused the login:".
+/// The status in words that follow "the target refused the login:".
 impl fmt::Display for LoginStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -136,9 +136,9 @@ fn stage_flags(csg: Stage, nsg: Option<Stage>, continue_: bool) -> u8 {
 pub struct LoginRequest {
     /// C: the text continues in the next request.
     pub continue_: bool,
-    /// CSG: the stage that login is in.
+    /// CSG: the current stage.
     pub csg: Stage,
-    /// NSG: the stage to go to, when T is set.
+    /// NSG: the next stage, when T is set.
     pub nsg: Option<Stage>,
     /// Version-max; RFC 7143 is version 0.
     pub version_max: u8,
@@ -201,9 +201,9 @@ impl LoginRequest {
 pub struct LoginResponse {
     /// C: the text continues in the next response.
     pub continue_: bool,
-    /// CSG: the stage that login is in.
+    /// CSG: the current stage.
     pub csg: Stage,
-    /// NSG: the stage that login goes to, when T is set.
+    /// NSG: the next stage, when T is set.
     pub nsg: Option<Stage>,
     /// Version-max: the highest that the target supports.
     pub version_max: u8,

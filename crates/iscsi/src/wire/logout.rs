@@ -40,7 +40,7 @@ pub struct LogoutRequest {
     pub reason: LogoutReason,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,
-    /// CID of the connection; 0 when the session is to be closed.
+    /// CID of the connection; 0 to close the session.
     pub cid: u16,
     /// CmdSN.
     pub cmd_sn: Sn,

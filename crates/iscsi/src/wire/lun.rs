@@ -20,9 +20,9 @@ impl Lun {
         }
     }
 
-    /// The logical unit that a single-level encoding names; `None` for every other encoding (several
-    /// levels, another bus, extended and well-known logical units). Both peripheral device and flat
-    /// space addressing are read for numbers below 256.
+    /// The logical unit of a single-level encoding; `None` for every other encoding (several levels, another bus,
+    /// extended and well-known logical units). Both peripheral device and flat space addressing are accepted for
+    /// numbers below 256.
     #[inline]
     #[must_use]
     pub const fn number(self) -> Option<u16> {

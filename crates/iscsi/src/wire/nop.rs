@@ -11,7 +11,7 @@ use wansan_trace::TaskTag;
 pub struct NopOut {
     /// I: immediate delivery, which does not advance CmdSN.
     pub immediate: bool,
-    /// Logical unit; of an answer the one of the NOP-In.
+    /// Logical unit; in an answer that of the NOP-In.
     pub lun: Lun,
     /// Initiator Task Tag; [`RESERVED_TASK_TAG`](super::RESERVED_TASK_TAG) if no NOP-In is
     /// requested.

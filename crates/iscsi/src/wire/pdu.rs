@@ -16,7 +16,7 @@ pub struct Pdu<'a> {
     pub ahs: &'a [u8],
     /// Data segment without padding.
     pub data: &'a [u8],
-    /// Where the PDU begins in its direction's TCP stream, from 0.
+    /// Its offset in its direction's TCP stream, from 0.
     pub stream_offset: u64,
 }
 

@@ -12,9 +12,9 @@ pub struct R2t {
     pub lun: Lun,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,
-    /// Target Transfer Tag, which the Data-Out PDUs carry.
+    /// Target Transfer Tag for the Data-Out PDUs.
     pub transfer_tag: u32,
-    /// StatSN that the target will use next; an R2T does not advance it.
+    /// The target's next StatSN; an R2T does not advance it.
     pub stat_sn: Sn,
     /// ExpCmdSN.
     pub exp_cmd_sn: Sn,

@@ -8,10 +8,10 @@ use crate::digest::{DIGEST_BYTES, Digest};
 /// MaxRecvDataSegmentLength until another is declared (RFC 7143 §13.12).
 pub const DEFAULT_MAX_DATA_BYTES: usize = 8192;
 
-/// What the buffer begins with: room for one PDU of login.
+/// Initial length of the buffer: room for one PDU of login.
 const FIRST_BYTES: usize = 16 << 10;
 
-/// How far the buffer grows only to read many PDUs at once.
+/// How far the buffer grows only to receive many PDUs at once.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Up to this much of a PDU is moved to the buffer's front before each read: cheaper than reading
@@ -20,8 +20,8 @@ const LITTLE_BYTES: usize = 16 << 10;
 
 /// Splits a TCP stream into PDUs without copying.
 ///
-/// In a loop: read from the socket into [`space`](Self::space), report the bytes read with
-/// [`filled`](Self::filled), then take PDUs with [`next`](Self::next) until it returns `None`.
+/// In a loop: read from the socket into [`space`](Self::space), report the bytes read with [`filled`](Self::filled),
+/// then take PDUs with [`next`](Self::next) until it returns `None`.
 ///
 /// The buffer holds 16 KiB at first. After [`set_max_data_bytes`](Self::set_max_data_bytes) it
 /// doubles when received bytes fill it, up to one PDU of maximum length or 256 KiB, whichever is
@@ -29,15 +29,15 @@ const LITTLE_BYTES: usize = 16 << 10;
 /// [`shrink`](Self::shrink).
 #[derive(Debug)]
 pub struct Receiver {
-    /// All of it is initialised, so that it can be lent out without clearing it each time.
+    /// Initialised throughout, so that it can be lent without clearing it each time.
     buffer: Vec<u8>,
-    /// Where the next PDU begins in `buffer`.
+    /// Start of the next PDU in `buffer`.
     head: usize,
-    /// Where the received bytes end in `buffer`.
+    /// End of the received bytes in `buffer`.
     tail: usize,
     /// Offset of `buffer`'s first byte in the stream.
     base: u64,
-    /// The last read took all the space there was, so more may be waiting.
+    /// The last read filled all the space, so more may be queued.
     filled_up: bool,
     /// Upper bound of the buffer's length.
     limit_bytes: usize,
@@ -170,7 +170,7 @@ impl Receiver {
             });
         }
         let padded_end = data_start + data_bytes.next_multiple_of(4);
-        // No data, no digest of it (RFC 7143 §11.2.3).
+        // No data digest without data (RFC 7143 §11.2.3).
         let has_data_digest = self.data_digest && data_bytes > 0;
         let end = padded_end + if has_data_digest { DIGEST_BYTES } else { 0 };
         if held.len() < end {
@@ -203,7 +203,7 @@ impl Receiver {
         }))
     }
 
-    /// Makes the buffer as short as it was at first, if it holds nothing.
+    /// Shrinks the buffer to its initial length, if it is empty.
     pub fn shrink(&mut self) {
         if self.head == self.tail && self.buffer.len() > FIRST_BYTES {
             self.move_to_front();
@@ -218,7 +218,7 @@ impl Receiver {
         self.buffer[self.head..self.tail].first_chunk()
     }
 
-    /// How many bytes the next PDU lacks, as far as is known: all of its header, or what that announces, without padding and
+    /// Missing bytes of the next PDU, as far as known: of its header, or of the lengths in it, without padding and
     /// digests.
     #[must_use]
     pub fn missing_bytes(&self) -> usize {
@@ -228,12 +228,12 @@ impl Receiver {
         whole.saturating_sub(self.tail - self.head)
     }
 
-    /// Whether so little space is left that reading would go in small pieces.
+    /// Whether so little space is left that reads would be small.
     fn is_short(&self) -> bool {
         self.buffer.len() - self.tail < self.buffer.len() / 4
     }
 
-    /// Drops what was taken. That moves at most the first part of one PDU.
+    /// Drops consumed bytes. That moves at most the first part of one PDU.
     fn move_to_front(&mut self) {
         self.buffer.copy_within(self.head..self.tail, 0);
         self.base += self.head as u64;
@@ -249,7 +249,7 @@ impl Receiver {
     }
 }
 
-/// Length of the greatest PDU with that much data.
+/// Length of the longest PDU with that much data.
 const fn greatest_pdu_bytes(max_data_bytes: usize) -> usize {
     BHS_BYTES + MAX_AHS_BYTES + DIGEST_BYTES + max_data_bytes.next_multiple_of(4) + DIGEST_BYTES
 }
@@ -258,7 +258,7 @@ const fn greatest_pdu_bytes(max_data_bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The beginning of a header that claims the greatest data segment there is.
+    /// The start of a header with the maximum data segment length.
     const CLAIM: [u8; 8] = [0, 0, 0, 0, 0, 0xff, 0xff, 0xff];
 
     fn feed(receiver: &mut Receiver, bytes: &[u8]) -> usize {
@@ -313,7 +313,7 @@ mod tests {
             feed(&mut receiver, &many);
             while let Ok(Some(_)) = receiver.next() {}
         }
-        // A PDU waits, whole.
+        // A complete PDU is queued.
         let before = receiver.received_end() as usize % BHS_BYTES;
         feed(&mut receiver, &many[..2 * BHS_BYTES - before]);
         receiver.shrink();

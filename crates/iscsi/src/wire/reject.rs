@@ -30,7 +30,7 @@ open_code! {
     }
 }
 
-/// Reject: the header of the PDU in question is its data segment.
+/// Reject: its data segment is the header of the rejected PDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reject {
     /// Reason.

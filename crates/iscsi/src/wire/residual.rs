@@ -10,13 +10,12 @@ pub enum Residual {
     None,
     /// Bytes of the expected length that were not transferred.
     Underflow(u32),
-    /// Bytes beyond the expected length that would have been needed.
+    /// Bytes needed beyond the expected length.
     Overflow(u32),
 }
 
 impl Residual {
-    /// The residual of a transfer that was to be `expected_bytes` long for the initiator, and
-    /// `actual_bytes` for the device.
+    /// The residual of a transfer of `expected_bytes` for the initiator, and `actual_bytes` for the device.
     #[inline]
     #[must_use]
     pub fn of(expected_bytes: u32, actual_bytes: u64) -> Self {
@@ -50,7 +49,7 @@ impl Residual {
         }
     }
 
-    /// The count, and the flag that says what it means.
+    /// The count, and its flag.
     #[inline]
     pub(super) const fn to_wire(self, overflow_bit: u8, underflow_bit: u8) -> (u8, u32) {
         match self {

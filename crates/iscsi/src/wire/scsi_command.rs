@@ -43,13 +43,13 @@ pub struct ScsiCommand {
     pub lun: Lun,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,
-    /// Expected Data Transfer Length, in bytes: of the write when it is bidirectional.
+    /// Expected Data Transfer Length, in bytes: of the write if bidirectional.
     pub expected_data_transfer_length: u32,
     /// CmdSN.
     pub cmd_sn: Sn,
     /// ExpStatSN.
     pub exp_stat_sn: Sn,
-    /// The CDB, padded with zeros; of a longer one the first 16 bytes, the rest is in
+    /// The CDB, padded with zeros; for a longer one the first 16 bytes, with the rest in
     /// [`Ahs::ExtendedCdb`](super::Ahs::ExtendedCdb).
     pub cdb: [u8; 16],
 }

@@ -37,10 +37,10 @@ pub struct ScsiResponse {
     pub exp_cmd_sn: Sn,
     /// MaxCmdSN.
     pub max_cmd_sn: Sn,
-    /// ExpDataSN: how many R2T and Data-In PDUs the target sent for the command; 0 when the
-    /// command did not complete.
+    /// ExpDataSN: number of R2T and Data-In PDUs that the target sent for the command; 0 when the command did not
+    /// complete.
     pub exp_data_sn: u32,
-    /// Residual of the command, or of the write when it is bidirectional.
+    /// Residual of the command, or of the write if bidirectional.
     pub residual: Residual,
     /// Residual of the read of a bidirectional command.
     pub bidirectional_read_residual: Residual,

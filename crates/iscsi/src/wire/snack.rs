@@ -35,7 +35,7 @@ pub struct Snack {
     pub exp_stat_sn: Sn,
     /// BegRun: the first DataSN, R2TSN or StatSN requested.
     pub beg_run: u32,
-    /// RunLength: how many PDUs; 0 means all from BegRun on.
+    /// RunLength: number of PDUs; 0 means all from BegRun on.
     pub run_length: u32,
 }
 

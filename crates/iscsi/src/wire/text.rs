@@ -16,7 +16,7 @@ pub struct TextRequest {
     pub final_: bool,
     /// C: the text continues in the next request.
     pub continue_: bool,
-    /// Logical unit; the one of the Target Transfer Tag's response.
+    /// Logical unit; that of the Target Transfer Tag's response.
     pub lun: Lun,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,

@@ -14,10 +14,10 @@ const FIRST_BYTES: usize = 16 << 10;
 /// The parts of a PDU in the stream, counted from its first byte.
 #[derive(Debug)]
 struct Frame {
-    /// Where the header and its additional segments end.
+    /// End of the header and its additional segments.
     header_end: usize,
     data: Range<usize>,
-    /// Where the padding of the data ends.
+    /// End of the padded data.
     padded_end: usize,
     end: usize,
 }
@@ -31,18 +31,18 @@ struct Frame {
 /// limit `pending().len()`.
 #[derive(Debug, Default)]
 pub struct Transmitter {
-    /// All of it is initialised, so that a PDU can be written into it without clearing it first.
+    /// Initialised throughout, so that a PDU can be written into it without clearing it first.
     buffer: Vec<u8>,
-    /// Where the bytes that are not sent begin in `buffer`.
+    /// Start of the unsent bytes in `buffer`.
     head: usize,
-    /// Where they end.
+    /// Their end.
     tail: usize,
     /// Offset of `buffer`'s first byte in the stream.
     base: u64,
     header_digest: bool,
     data_digest: bool,
     pdus: u64,
-    /// Where in the stream the PDUs end that are not sent yet, if they are to be distinguished.
+    /// Stream offsets at which unsent PDUs end, if they are to be distinguished.
     ends: Option<VecDeque<u64>>,
 }
 
@@ -133,7 +133,7 @@ impl Transmitter {
         self.seal(bhs, &[], &frame)
     }
 
-    /// Where the parts of the next PDU lie, from its first byte on.
+    /// The parts of the next PDU, from its first byte on.
     #[inline]
     fn frame(&self, ahs: &[Ahs<'_>], data_bytes: usize) -> Frame {
         let ahs_bytes: usize = ahs.iter().map(Ahs::wire_bytes).sum();
@@ -267,7 +267,7 @@ impl Transmitter {
         self.base + self.head as u64
     }
 
-    /// Makes room for `bytes` behind the tail.
+    /// Makes room for `bytes` after the tail.
     #[inline]
     fn make_room(&mut self, bytes: usize) {
         if self.head == self.tail {
@@ -280,8 +280,7 @@ impl Transmitter {
 
     #[cold]
     fn make_more_room(&mut self, bytes: usize) {
-        // Moving is worth it only when more was sent than has to be moved: so every byte moves
-        // once on average.
+        // Moving is worth it only when more was sent than has to be moved: so every byte moves once on average.
         if self.head >= self.tail - self.head {
             self.move_to_front();
         }
@@ -292,7 +291,7 @@ impl Transmitter {
         }
     }
 
-    /// Drops what was sent.
+    /// Drops sent bytes.
     #[inline]
     fn move_to_front(&mut self) {
         self.buffer.copy_within(self.head..self.tail, 0);

@@ -1,5 +1,5 @@
-//! An initiator of the test's own that spreads commands over connections at random, loses bytes and
-//! connections, recovers as RFC 7143 says, and checks every block against a model.
+//! A test initiator that distributes commands over connections at random, loses bytes and connections, recovers as in
+//! RFC 7143, and checks every block against a model.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +17,25 @@ use wansan_trace::TaskTag;
 
 use super::rig::{BLOCK_BYTES, BLOCKS, Line, Rig};
 
-/// Blocks of one command at most.
+/// Most blocks of one command.
 const MAX_BLOCKS: usize = 24;
 
 /// Data in one PDU: MaxRecvDataSegmentLength of both ends.
 pub(crate) const PDU_BYTES: usize = 1024;
 
-/// A command that is not done.
+/// An outstanding command.
 pub(crate) struct Command {
     cmd_sn: Sn,
     lba: usize,
     blocks: usize,
-    /// What it writes; a read has none.
+    /// Data to write; `None` for a read.
     data: Option<Vec<u8>>,
     cid: u16,
-    /// What a read has so far, by DataSN.
+    /// Data received for a read, by DataSN.
     pieces: BTreeMap<u32, (u32, Vec<u8>)>,
-    /// The R2Ts that have come.
+    /// R2Ts received.
     r2ts: u32,
-    /// The answer has come with this StatSN, and says that so many Data-In PDUs come before it.
+    /// The StatSN of the response, if received, and the number of Data-In PDUs before it.
     answered: Option<(Sn, u32)>,
 }
 
@@ -44,7 +44,7 @@ impl Command {
         self.blocks * BLOCK_BYTES
     }
 
-    /// DataSNs that have come without a gap, or the R2Ts.
+    /// DataSNs, or R2Ts, received without a gap.
     fn exp_data_sn(&self) -> u32 {
         if self.data.is_some() {
             return self.r2ts;
@@ -64,17 +64,17 @@ pub(crate) struct Initiator {
     pub(crate) random: Pcg64Mcg,
     pub(crate) model: Vec<u8>,
     pub(crate) commands: BTreeMap<u32, Command>,
-    /// Commands that have to begin anew and wait for the window.
+    /// Commands that must restart and wait for the window.
     waiting: Vec<Command>,
-    /// Connections that the target has said are gone.
+    /// Connections that the target has reported as lost.
     pub(crate) told_lost: Vec<u16>,
-    /// One in so many PDUs is hit on its way; 0 for none.
+    /// One in this many PDUs is corrupted in transit; 0 for none.
     pub(crate) hit_one_in: usize,
     next_tag: u32,
     cmd_sn: Sn,
     max_cmd_sn: Sn,
     next_cid: u16,
-    /// Tasks that are being reassigned, by the tag of the request.
+    /// Tasks being reassigned, by the tag of the request.
     reassigning: BTreeMap<u32, u32>,
     pub(crate) completed: usize,
 }
@@ -122,7 +122,7 @@ impl Initiator {
         found.expect("the command's connection is there")
     }
 
-    /// Queues a PDU, the data of which may be hit on its way.
+    /// Queues a PDU, whose data may be corrupted in transit.
     fn push(&mut self, cid: u16, bhs: &Bhs, data: &[u8]) {
         let hit = self.hits() && !data.is_empty();
         let line = self.line_of(cid);
@@ -135,7 +135,7 @@ impl Initiator {
         }
     }
 
-    /// What may be acknowledged on a connection: no answer to a command that lacks data.
+    /// ExpStatSN of a connection: covers no response to a command with missing data.
     fn exp_stat_sn(&self, cid: u16) -> Sn {
         let line = self.lines.iter().find(|line| line.cid == cid).unwrap();
         let lacking = self.commands.values().filter(|command| command.cid == cid);
@@ -174,7 +174,7 @@ impl Initiator {
         });
     }
 
-    /// Sends a command, which has its CmdSN from now on.
+    /// Sends a command, which gets its CmdSN here.
     fn begin(&mut self, mut command: Command) {
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -255,7 +255,7 @@ impl Initiator {
         }
     }
 
-    /// Lets something happen: bytes move, or the store does a piece of work.
+    /// Takes a random step: bytes move, or a store operation completes.
     pub(crate) fn step(&mut self) {
         while self.cmd_sn.le(self.max_cmd_sn)
             && let Some(mut command) = self.waiting.pop()
@@ -294,7 +294,7 @@ impl Initiator {
         self.hit_one_in > 0 && self.below(self.hit_one_in) == 0
     }
 
-    /// Handles what has come on a connection.
+    /// Handles input of a connection.
     fn hear(&mut self, number: usize) {
         let cid = self.lines[number].cid;
         loop {
@@ -307,7 +307,7 @@ impl Initiator {
                 Err(error) => panic!("{error}"),
             };
             let opcode = Opcode::from_wire(bhs[0] & 0x3f);
-            // A PDU with data may come to grief; what it was is known by its header only.
+            // A PDU with data may be corrupted; only its header is known then.
             if hit && !data.is_empty() && opcode == Opcode::DataIn {
                 let data_in = DataIn::parse(&bhs).unwrap();
                 self.snack(
@@ -333,7 +333,7 @@ impl Initiator {
             if numbered {
                 let expected = self.lines[number].exp_stat_sn;
                 if stat_sn != expected {
-                    continue; // One before it was lost and asked for; or it has come before.
+                    continue; // An earlier one was lost and requested again; or this is a duplicate.
                 }
                 if hit && self.rig.parameters.error_recovery_level > 0 {
                     self.snack(cid, SnackKind::Status, RESERVED_TASK_TAG, expected.0, 0);
@@ -366,7 +366,7 @@ impl Initiator {
                 let pdu = DataIn::parse(bhs).unwrap();
                 let tag = pdu.task_tag.0;
                 let Some(command) = self.commands.get_mut(&tag) else {
-                    return; // Sent again once too often.
+                    return; // An unnecessary retransmission.
                 };
                 assert_eq!(command.cid, cid, "data comes on the command's connection");
                 let piece = (pdu.buffer_offset, data.to_vec());
@@ -403,7 +403,7 @@ impl Initiator {
             Opcode::Reject => {
                 let reject = Reject::parse(bhs).unwrap();
                 assert_eq!(reject.reason, RejectReason::DataDigestError);
-                // A request has to be resent; data is asked for (§7.8).
+                // A request must be resent; data will be requested (§7.8).
                 let rejected: Bhs = data[..BHS_BYTES].try_into().unwrap();
                 if Opcode::from_wire(rejected[0] & 0x3f) == Opcode::ScsiCommand {
                     self.send_command(u32::from_be_bytes(rejected[16..20].try_into().unwrap()));
@@ -423,7 +423,7 @@ impl Initiator {
         }
     }
 
-    /// Checks a command that may be done now.
+    /// Checks a command that may be complete now.
     fn finish(&mut self, tag: u32) {
         if !self.commands[&tag].is_done() {
             return;
@@ -446,7 +446,7 @@ impl Initiator {
         self.completed += 1;
     }
 
-    /// Works until all commands are done.
+    /// Runs until all commands have completed.
     pub(crate) fn finish_all(&mut self) {
         for _ in 0..200_000 {
             if self.commands.is_empty() && self.waiting.is_empty() {
@@ -462,13 +462,13 @@ impl Initiator {
         panic!("commands {left:?} never end");
     }
 
-    /// A connection dies. Without recovery of connections its commands are sent anew, else they are
-    /// reassigned to others, one of them perhaps new.
+    /// A connection is lost. Without connection recovery its commands are resent, else they are reassigned to others,
+    /// possibly to a new one.
     pub(crate) fn lose_line(&mut self, number: usize, same_cid: bool) {
         let exp_stat_sn = self.exp_stat_sn(self.lines[number].cid);
         let dead = self.lines.remove(number);
         if same_cid {
-            // The target learns of it by the login that takes the CID over.
+            // The target learns of it by the login that takes over the CID.
             let line = self.rig.join(dead.cid, exp_stat_sn);
             self.lines.push(line);
         } else {
@@ -507,7 +507,7 @@ impl Initiator {
         self.reassigning.insert(request_tag, tag);
         let command = self.commands.get_mut(&tag).unwrap();
         let exp_data_sn = command.exp_data_sn();
-        // What comes behind a gap is resent, cut up as it may be.
+        // PDUs after a gap are resent, possibly in another layout.
         command.pieces.retain(|sn, _| *sn < exp_data_sn);
         let request = TaskManagementRequest {
             immediate: true,

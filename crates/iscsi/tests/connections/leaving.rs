@@ -142,7 +142,7 @@ fn a_connection_is_logged_out_over_another_one() {
     );
     assert_eq!(rig.end(), Some((second.place, Close::LoggedOut)));
     rig.cut(second.place);
-    // Its tasks end without an answer, and nobody is told of what was asked for.
+    // Its tasks end without a response, and functions sent on it are not answered.
     rig.store_works(0);
     let told = answers(&mut rig, &mut first);
     assert_eq!(opcodes(&told), [Opcode::LogoutResponse]);
@@ -175,7 +175,7 @@ fn closing_the_session_closes_all_connections() {
 
 #[test]
 fn what_a_lost_connection_held_back_may_come_again() {
-    // §11.14: commands that were not delivered are discarded, and leave a gap.
+    // §11.14: undelivered commands are discarded, and leave a gap.
     for level in 0..3 {
         let (mut rig, mut first, mut second) = rig(level);
         send(&mut rig, &mut second, &read(2, 2));
@@ -211,7 +211,7 @@ fn a_task_moves_once_its_connection_is_gone() {
     assert_eq!(result(&mut rig, &mut first, 7), unknown);
     let complete = TaskManagementResult::Complete;
     assert_eq!(result(&mut rig, &mut first, 1), complete);
-    // The store answers the question of old, then the one of the new connection.
+    // The store completes the old connection's operation, then the new one's.
     while !rig.at_store.is_empty() {
         rig.store_works(0);
         rig.ask_store(&first);
@@ -281,7 +281,7 @@ fn a_function_waits_for_the_commands_that_it_has_overtaken() {
         assert!(rig.at_store.is_empty(), "they never run");
         let told = answers(&mut rig, &mut first);
         assert_eq!(opcodes(&told), [Opcode::TaskManagementResponse]);
-        // What comes after it is not affected.
+        // Later commands are not affected.
         send(&mut rig, &mut second, &read(3, 3));
         assert_eq!(rig.session.window().exp_cmd_sn, Sn(4));
     }

@@ -1,4 +1,4 @@
-//! PDUs that are lost to digest errors come again (RFC 7143 §7.2, §7.8, §11.16).
+//! PDUs lost to digest errors are resent (RFC 7143 §7.2, §7.8, §11.16).
 
 use wansan_iscsi::keys::{DigestKind, Wanted};
 

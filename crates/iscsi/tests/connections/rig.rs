@@ -1,4 +1,4 @@
-//! A target session with a store in memory, and connections to it that may be cut.
+//! A target session with a memory store, and connections to it that may be cut.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ const TARGET: &str = "iqn.2026-01.net.example:rig";
 const ISID: [u8; 6] = [0x80, 9, 8, 7, 6, 5];
 const TSIH: u16 = 0x0102;
 
-/// One end of a connection as the test's initiator has it.
+/// The test initiator's end of a connection.
 pub(crate) struct Line {
     pub(crate) cid: u16,
-    /// Its place at the target.
+    /// Its index at the target.
     pub(crate) place: usize,
     pub(crate) transmitter: Transmitter,
-    /// Bytes on their way to the target.
+    /// Bytes in flight to the target.
     pub(crate) out: Vec<u8>,
     pub(crate) receiver: Receiver,
     pub(crate) exp_stat_sn: Sn,
@@ -39,13 +39,13 @@ pub(crate) struct Rig {
     pub(crate) parameters: SessionParameters,
     pub(crate) store: Vec<u8>,
     pub(crate) trace: Recorder,
-    /// Work that the store has not done yet.
+    /// Outstanding store operations.
     pub(crate) at_store: Vec<Work>,
     pub(crate) clock_ns: u64,
     wanted: Wanted,
 }
 
-/// Admits whoever comes, to the session if there is one.
+/// Admits every connection, to the session if it exists.
 struct Desk<'a> {
     session: Option<&'a Session>,
     config: &'a SessionConfig,
@@ -107,7 +107,7 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8]) -> usize {
     bytes
 }
 
-/// Logs a connection in; gives both ends, with the handshake still to be made part of a session.
+/// Logs in a connection; returns both ends, with the handshake not yet part of a session.
 fn log_in(
     wanted: &Wanted,
     cid: u16,
@@ -204,8 +204,7 @@ impl Rig {
         Instant::from_ns(self.clock_ns)
     }
 
-    /// Adds a connection, which takes the place of one that has the same CID and expected
-    /// `exp_stat_sn` there.
+    /// Adds a connection, which replaces one with the same CID and ExpStatSN `exp_stat_sn` there.
     pub(crate) fn join(&mut self, cid: u16, exp_stat_sn: Sn) -> Line {
         let old = self.session.place_of(cid);
         let joined = Some((&self.session, self.parameters));
@@ -226,7 +225,7 @@ impl Rig {
         self.session.leave(place, now, &mut self.trace);
     }
 
-    /// Brings up to `bytes` from the initiator's end to the target's, and lets it handle them.
+    /// Delivers up to `bytes` from the initiator's end to the target's, and lets it handle them.
     pub(crate) fn forth(&mut self, line: &mut Line, bytes: usize) {
         let now = self.now();
         let pending = &line.out[..line.out.len().min(bytes)];
@@ -240,7 +239,7 @@ impl Rig {
         self.session.receive(line.place, now, &mut self.trace);
     }
 
-    /// Brings up to `bytes` from the target's end to the initiator's.
+    /// Delivers up to `bytes` from the target's end to the initiator's.
     pub(crate) fn back(&mut self, line: &mut Line, bytes: usize) {
         let Some(connection) = self.session.connection(line.place) else {
             return;
@@ -254,7 +253,7 @@ impl Rig {
         self.session.receive(line.place, now, &mut self.trace);
     }
 
-    /// Collects what the store is asked for.
+    /// Collects new store operations.
     pub(crate) fn ask_store(&mut self, line: &Line) {
         let now = self.now();
         while let Some(work) = self.session.poll_work(line.place, now, &mut self.trace) {
@@ -262,7 +261,7 @@ impl Rig {
         }
     }
 
-    /// The store does one piece of its work.
+    /// The store completes one operation.
     pub(crate) fn store_works(&mut self, piece: usize) {
         let now = self.now();
         match self.at_store.swap_remove(piece) {
@@ -295,7 +294,7 @@ impl Rig {
         }
     }
 
-    /// The next connection that the target wants closed.
+    /// The next connection that the target closes.
     pub(crate) fn end(&mut self) -> Option<(usize, Close)> {
         self.session.poll_end()
     }

@@ -1,4 +1,4 @@
-//! Commands spread over connections (RFC 7143 §4.2.2.1).
+//! Commands distributed over connections (RFC 7143 §4.2.2.1).
 
 use wansan_iscsi::keys::Wanted;
 
@@ -19,7 +19,7 @@ fn wanted(level: u8, seed: u64) -> Wanted {
     }
 }
 
-/// Commands over many connections whose bytes come in any order among each other.
+/// Commands over many connections whose bytes arrive in any order relative to each other.
 #[test]
 fn commands_are_carried_out_whatever_connection_they_come_on() {
     for seed in 0..6 {
@@ -36,7 +36,7 @@ fn commands_are_carried_out_whatever_connection_they_come_on() {
     }
 }
 
-/// Connections die at random and others come; the initiator sends again what was lost.
+/// Connections are lost and added at random; the initiator resends lost commands.
 #[test]
 fn connections_that_die_take_no_data_with_them() {
     for seed in 100..110 {

@@ -1,4 +1,4 @@
-//! An initiator's session whose target answers what it likes.
+//! An initiator's session with a target that sends arbitrary PDUs.
 
 use wansan_iscsi::initiator::Transfer;
 use wansan_iscsi::keys::Wanted;
@@ -10,12 +10,12 @@ use super::pair::{BLOCK_BYTES, Pair, copy};
 use super::pdus::{Context, plausible, word};
 use super::source::Source;
 
-/// What targets send, most likely first.
+/// Opcodes from targets, most likely first.
 const OPCODES: [u8; 12] = [
     0x25, 0x21, 0x31, 0x25, 0x21, 0x20, 0x22, 0x24, 0x26, 0x32, 0x3f, 0x01,
 ];
 
-/// Panics when the session panics, sends what is no PDU, or does not end each command exactly once.
+/// Panics when the session panics, sends an invalid PDU, or does not complete each command exactly once.
 pub(crate) fn check(input: &[u8]) {
     let mut source = Source::new(input);
     let wanted = Wanted {
@@ -88,9 +88,9 @@ fn submit(pair: &mut Pair, source: &mut Source<'_>, user: u64) {
     }
 }
 
-/// The StatSN that the initiator expects next, after a PDU that may have carried one.
+/// The initiator's next ExpStatSN, after a PDU that may have carried a StatSN.
 fn next_stat_sn(bhs: &Bhs, expected: u32) -> u32 {
-    // R2T carries it without using it up, Data-In only with a status.
+    // R2T carries it without consuming it, Data-In only with a status.
     let carries = match bhs[0] & 0x3f {
         0x31 => false,
         0x25 => bhs[1] & 0x01 != 0,
@@ -103,7 +103,7 @@ fn next_stat_sn(bhs: &Bhs, expected: u32) -> u32 {
     }
 }
 
-/// Something beside reads and writes.
+/// A request other than reads and writes.
 fn ask(pair: &mut Pair, source: &mut Source<'_>, context: &Context) {
     let now = pair.now();
     let lun = Lun::single_level(0).expect("a LUN");
@@ -125,7 +125,7 @@ fn ask(pair: &mut Pair, source: &mut Source<'_>, context: &Context) {
     };
 }
 
-/// Gives the initiator what the target says; `false` once the session has ended over it.
+/// Delivers the target's output to the initiator; `false` once the session has ended.
 fn deliver(pair: &mut Pair, transmitter: &mut Transmitter) -> bool {
     while !transmitter.pending().is_empty() {
         let now = pair.now();
@@ -140,8 +140,7 @@ fn deliver(pair: &mut Pair, transmitter: &mut Transmitter) -> bool {
     true
 }
 
-/// Takes what the initiator sends, which has to be PDUs, and learns which tags and numbers it
-/// would take for right.
+/// Takes the initiator's output, which must be valid PDUs, and learns the tags and numbers that it would accept.
 fn overhear(pair: &mut Pair, receiver: &mut Receiver, context: &mut Context) {
     loop {
         let now = pair.now();

@@ -1,4 +1,4 @@
-//! Both ends of a login whose other end sends what it likes.
+//! Both ends of a login with a peer that sends arbitrary PDUs.
 
 use std::sync::Arc;
 use wansan_iscsi::initiator::{self, LoginSettings};
@@ -17,7 +17,7 @@ use super::pair::{TARGET, copy};
 use super::source::Source;
 use super::text::plausible;
 
-/// Panics when either end does, or when it lets somebody in without the proof that it asks for.
+/// Panics when either end does, or when it admits a peer without the required authentication.
 pub(crate) fn check(input: &[u8]) {
     let mut source = Source::new(input);
     if source.chance() {
@@ -36,7 +36,7 @@ fn challenge(number: u8) -> Challenge {
     Challenge::from_random([number; CHALLENGE_BYTES + 1])
 }
 
-/// A target that lets in whoever login lets through.
+/// A target that admits every successful login.
 struct Desk {
     accounts: Option<Arc<TargetAccounts>>,
 }
@@ -73,7 +73,7 @@ impl Sessions for Desk {
     }
 }
 
-/// Initiators that do not know the secret, against a target that asks for it or does not.
+/// Initiators that do not know the secret, with a target that requires it or not.
 fn initiators(source: &mut Source<'_>) {
     let accounts = source.chance().then(|| {
         let own = source.chance().then(|| account("disk"));
@@ -112,7 +112,7 @@ fn initiators(source: &mut Source<'_>) {
     }
 }
 
-/// Targets that do not know the secret, against an initiator that asks for it or does not.
+/// Targets that do not know the secret, with an initiator that requires it or not.
 fn targets(source: &mut Source<'_>) {
     let chap = source.chance().then(|| {
         let accounts = InitiatorAccounts::new(
@@ -152,12 +152,12 @@ fn targets(source: &mut Source<'_>) {
     );
 }
 
-/// A Login PDU with the first byte `opcode`, or now and then another, and what it brings.
+/// A Login PDU with the first byte `opcode`, or occasionally another, and its data.
 fn push(source: &mut Source<'_>, transmitter: &mut Transmitter, opcode: u8) {
     let mut bhs: Bhs = [0; BHS_BYTES];
     let shape = source.byte();
     bhs[0] = if shape < 250 { opcode } else { source.byte() };
-    // From one stage to the same or the next, or whatever it says.
+    // From one stage to the same or the next, or arbitrary.
     bhs[1] = source.one_of(&[0x81, 0x87, 0x83, 0x00, 0x04, 0x01, 0x41, 0x44]);
     if shape & 0x0f == 0x0f {
         bhs[1] = source.byte();
@@ -165,7 +165,7 @@ fn push(source: &mut Source<'_>, transmitter: &mut Transmitter, opcode: u8) {
         bhs[3] = source.byte();
     }
     bhs[8..14].copy_from_slice(&[0x80, 1, 2, 3, 4, 5]);
-    // TSIH: a target gives one when login is over.
+    // TSIH: a target assigns one when login is complete.
     bhs[15] = if opcode == 0x23 {
         1
     } else {

@@ -1,25 +1,25 @@
-//! PDUs whose fields are wrong in every way, but likely enough to get somewhere.
+//! PDUs with all kinds of wrong fields, but plausible enough to be processed.
 
 use wansan_iscsi::wire::{BHS_BYTES, Bhs};
 
 use super::source::Source;
 
-/// What the other end would take for right at the moment.
+/// Values that the other end would accept at the moment.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
-    /// Initiator Task Tags that mean something.
+    /// Valid Initiator Task Tags.
     pub(crate) task_tags: Vec<u32>,
-    /// Target Transfer Tags that mean something.
+    /// Valid Target Transfer Tags.
     pub(crate) transfer_tags: Vec<u32>,
     /// The sequence numbers at bytes 24, 28 and 32 of the header.
     pub(crate) numbers: [u32; 3],
 }
 
-/// Tags that were in use are kept up to this many, so that long inputs stay fast.
+/// Most formerly valid tags kept, so that long inputs stay fast.
 const TAGS: usize = 32;
 
 impl Context {
-    /// Remembers the tags in a header that the other end has sent.
+    /// Notes the tags in a header that the other end has sent.
     pub(crate) fn note_tags(&mut self, bhs: &Bhs) {
         for (tags, at) in [(&mut self.task_tags, 16), (&mut self.transfer_tags, 20)] {
             let tag = word(bhs, at);
@@ -34,14 +34,13 @@ pub(crate) fn word(bhs: &Bhs, at: usize) -> u32 {
     u32::from_be_bytes([bhs[at], bhs[at + 1], bhs[at + 2], bhs[at + 3]])
 }
 
-/// CDBs by their first byte: those of disks, and one that is nothing.
+/// CDBs by their first byte: those of disks, and an undefined one.
 const OPERATIONS: [u8; 32] = [
     0x00, 0x03, 0x12, 0x15, 0x16, 0x17, 0x1a, 0x1b, 0x25, 0x28, 0x2a, 0x2e, 0x2f, 0x34, 0x35, 0x41,
     0x42, 0x55, 0x5a, 0x5e, 0x5f, 0x83, 0x84, 0x88, 0x89, 0x8a, 0x8b, 0x8f, 0x93, 0x9e, 0xa0, 0xa3,
 ];
 
-/// A header and its data, with one of `opcodes`. `block_bytes` is what lengths are multiples of
-/// most of the time.
+/// A header and its data, with one of `opcodes`. Lengths are mostly multiples of `block_bytes`.
 pub(crate) fn plausible<'a>(
     source: &mut Source<'a>,
     opcodes: &[u8],
@@ -56,7 +55,7 @@ pub(crate) fn plausible<'a>(
         bhs[2] = source.byte();
         bhs[3] = source.byte();
     }
-    // Logical unit 0, one that is not there, or nonsense.
+    // Logical unit 0, a missing one, or an invalid one.
     bhs[9] = shape >> 1 & 1;
     if shape & 0x0c == 0x0c {
         bhs[8..16].fill(source.byte());
@@ -73,7 +72,7 @@ pub(crate) fn plausible<'a>(
         put(&mut bhs, at, near(source, number));
     }
     match source.byte() % 4 {
-        // A CDB with a small address and a small length wherever a CDB may have them.
+        // A CDB with a small address and a small length in every possible position.
         0 => {
             bhs[32..].fill(0);
             bhs[32] = source.one_of(&OPERATIONS);
@@ -118,7 +117,7 @@ fn tag(source: &mut Source<'_>, known: &[u32]) -> u32 {
     }
 }
 
-/// `number` most of the time, else one close to it, else any.
+/// Mostly `number`, otherwise one close to it, otherwise any.
 fn near(source: &mut Source<'_>, number: u32) -> u32 {
     match source.byte() {
         0..=199 => number,

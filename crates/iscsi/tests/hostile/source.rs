@@ -1,6 +1,6 @@
-//! Choices made from bytes, so that a fuzzer can make them.
+//! Choices derived from bytes, so that a fuzzer can make them.
 
-/// Bytes that are used up one after another; zeros follow their end.
+/// Bytes that are consumed in order; zeros follow their end.
 pub(crate) struct Source<'a> {
     left: &'a [u8],
 }
@@ -36,7 +36,7 @@ impl<'a> Source<'a> {
         self.byte() & 1 != 0
     }
 
-    /// One of `choices`, the first of them once there are no bytes left.
+    /// One of `choices`, the first of them once the bytes are used up.
     pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::from(self.byte()) % choices.len()]
     }

@@ -1,5 +1,4 @@
-//! A target's session whose initiator sends what it likes, over several connections, and whose
-//! store is slow.
+//! A target's session with an initiator that sends arbitrary PDUs over several connections, and a slow store.
 
 use wansan_iscsi::initiator::LoginSettings;
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
@@ -11,12 +10,12 @@ use super::pair::{Pair, TARGET, copy};
 use super::pdus::{Context, plausible, word};
 use super::source::Source;
 
-/// What initiators send, most likely first.
+/// Opcodes from initiators, most likely first.
 const OPCODES: [u8; 12] = [
     0x01, 0x05, 0x01, 0x05, 0x02, 0x00, 0x04, 0x10, 0x06, 0x03, 0x25, 0x3e,
 ];
 
-/// One connection, seen from the initiator.
+/// One connection, from the initiator's view.
 struct Line {
     place: usize,
     transmitter: Transmitter,
@@ -37,7 +36,7 @@ impl Line {
     }
 }
 
-/// Panics when the session panics, or sends what is no PDU.
+/// Panics when the session panics, or sends an invalid PDU.
 pub(crate) fn check(input: &[u8]) {
     let mut source = Source::new(input);
     let wanted = wanted(&mut source);
@@ -78,7 +77,7 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-/// Small bursts, so that a few blocks are several of them.
+/// Small bursts, so that a few blocks are several bursts.
 fn wanted(source: &mut Source<'_>) -> Wanted {
     let flags = source.byte();
     Wanted {
@@ -92,7 +91,7 @@ fn wanted(source: &mut Source<'_>) -> Wanted {
     }
 }
 
-/// Sends a PDU, as far as the session still takes bytes on this connection.
+/// Sends a PDU, as far as the session still accepts bytes on this connection.
 fn send(pair: &mut Pair, line: &mut Line, bhs: &[u8; 48], data: &[u8]) {
     line.transmitter.push(bhs, data);
     while !line.transmitter.pending().is_empty() {
@@ -110,7 +109,7 @@ fn send(pair: &mut Pair, line: &mut Line, bhs: &[u8; 48], data: &[u8]) {
     }
 }
 
-/// Lets the session work until it has nothing more to do or to say.
+/// Runs the session until it has nothing more to do or to send.
 fn settle(pair: &mut Pair, lines: &mut [Line], context: &mut Context) {
     let mut moved = true;
     while std::mem::take(&mut moved) {
@@ -132,7 +131,7 @@ fn settle(pair: &mut Pair, lines: &mut [Line], context: &mut Context) {
     }
 }
 
-/// Takes what the session has to say on one connection, which has to be PDUs.
+/// Takes the session's output on one connection, which must be valid PDUs.
 fn hear(pair: &mut Pair, line: &mut Line, context: &mut Context) -> bool {
     let mut heard = false;
     while let Some(connection) = pair.target.connection(line.place) {
@@ -157,7 +156,7 @@ fn leave(pair: &mut Pair, place: usize) {
     pair.target.leave(place, now, &mut pair.trace);
 }
 
-/// Lets every connection into the one session.
+/// Admits every connection to the single session.
 struct Desk {
     session: SessionParameters,
     window: AnnouncedWindow,
@@ -188,7 +187,7 @@ impl Sessions for Desk {
     }
 }
 
-/// A connection that has logged in to join the session.
+/// A logged-in connection that joins the session.
 fn connect(pair: &Pair, cid: u16, wanted: &Wanted) -> Connection {
     let [a, b, c, d, e, f, tsih @ ..] = pair.target.id().0.to_be_bytes();
     let login = LoginSettings {

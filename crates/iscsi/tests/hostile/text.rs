@@ -1,4 +1,4 @@
-//! Text keys: what is no text, and text that is nearly right, at any time.
+//! Text keys: malformed text, and almost valid text, at any time.
 
 use wansan_iscsi::keys::{KeyName, Negotiation, Role, SessionType, TABLE, Wanted, full_feature};
 use wansan_iscsi::text::{pairs, send_targets};
@@ -6,7 +6,7 @@ use wansan_iscsi::wire::Stage;
 
 use super::source::Source;
 
-/// Values that some key takes, and some that none does.
+/// Values that some key accepts, and some that none does.
 const VALUES: [&str; 24] = [
     "Yes",
     "No",
@@ -45,7 +45,7 @@ const LONGER: [&str; 8] = [
     "5,7,8",
 ];
 
-/// Text of keys of the standard with any value, and now and then of anything.
+/// Text of standard keys with any value, and occasionally arbitrary text.
 pub(crate) fn plausible(source: &mut Source<'_>, text: &mut Vec<u8>) {
     for _ in 0..source.byte() % 8 {
         match source.byte() {
@@ -71,7 +71,7 @@ pub(crate) fn plausible(source: &mut Source<'_>, text: &mut Vec<u8>) {
     }
 }
 
-/// Panics when reading or negotiating does.
+/// Panics when parsing or negotiating does.
 pub(crate) fn check(input: &[u8]) {
     let mut source = Source::new(input);
     let role = source.one_of(&[Role::Target, Role::Initiator]);

@@ -1,4 +1,4 @@
-//! CHAP (RFC 7143 §9.2.1, §12.1.3): between our own ends, and with ends that lie.
+//! CHAP (RFC 7143 §9.2.1, §12.1.3): between wansan's own ends, and with dishonest ones.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn account(name: &str, secret: &str) -> Account {
     Account::new(name, Secret::new(secret.as_bytes()).unwrap()).unwrap()
 }
 
-/// A challenge that no other end of these tests has.
+/// A challenge that no other end of these tests uses.
 fn challenge(number: u8) -> Challenge {
     Challenge::from_random([number; CHALLENGE_BYTES + 1])
 }
@@ -109,7 +109,7 @@ fn what_is_wrong_is_refused_at_either_end() {
         (("me", "something else"), ChapError::WrongInitiator),
         (("nobody", OURS), ChapError::WrongInitiator),
         (("other", OURS), ChapError::WrongInitiator),
-        // The target's own secret: only a target's own answer, sent back, can be made with it.
+        // The target's own secret: only a reflected response of the target can be made with it.
         (("me", THEIRS), ChapError::Reflected { what: "response" }),
     ] {
         let settings = initiator(own, None, &Algorithm::ALL);
@@ -119,7 +119,7 @@ fn what_is_wrong_is_refused_at_either_end() {
         assert!(matches!(step, Step::Failed(_, TargetLoginError::Chap(e)) if e == error));
         assert!(registry.sessions.is_empty());
     }
-    // The target must prove itself, but it cannot, or it is another.
+    // The target must authenticate itself, but it cannot, or it is another one.
     let settings = initiator(ME, DISK, &Algorithm::ALL);
     let (next, step, _) = log_in(
         settings,
@@ -180,7 +180,7 @@ fn an_initiator_with_an_account_may_log_in_to_an_open_target_unless_that_must_pr
     ));
 }
 
-/// Leads a target that demands CHAP through `texts` in the security stage; gives the last step.
+/// Passes `texts` in the security stage to a target that requires CHAP; returns the last step.
 fn drive(registry: &mut Registry, texts: &[&str]) -> Step {
     let mut login = TargetLogin::new(Wanted::default());
     let mut last = None;
@@ -269,7 +269,7 @@ fn an_exchange_that_breaks_its_rules_ends_the_login() {
             "{texts:?}: {step:?}"
         );
     }
-    // A target without accounts has nothing to say to CHAP.
+    // A target without accounts does not answer CHAP.
     let step = drive(
         &mut Registry::default(),
         &[&(names() + "AuthMethod=None\0CHAP_A=5\0")],
@@ -345,8 +345,8 @@ fn a_target_that_sends_the_initiators_own_answer_back_is_no_target() {
     let mut login = InitiatorLogin::new(initiator(ME, DISK, &[Algorithm::Sha256])).unwrap();
     login.start();
     login.handle(&response(Security, None), b"AuthMethod=CHAP\0");
-    // It asks what it is about to be asked: challenge(2), which it cannot know, stands in for what
-    // it would learn on a second connection.
+    // It sends the challenge that it is about to receive: challenge(2), which it cannot know, stands for what it would
+    // learn on a second connection.
     let own = format!("CHAP_A=7\0CHAP_I=2\0CHAP_C=0x{}\0", "02".repeat(32));
     let next = login.handle(&response(Security, None), own.as_bytes());
     let error = ChapError::Reflected { what: "challenge" };

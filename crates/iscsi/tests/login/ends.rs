@@ -22,9 +22,9 @@ pub(crate) const ISID: [u8; 6] = [0x80, 1, 2, 3, 4, 5];
 /// The sessions of one small target.
 #[derive(Default)]
 pub(crate) struct Registry {
-    /// Parameters and CIDs of each session; its TSIH is its place plus one.
+    /// Parameters and CIDs of each session; its TSIH is its index plus one.
     pub(crate) sessions: Vec<(SessionParameters, Vec<u16>)>,
-    /// Whom it lets in, unless that is everybody.
+    /// The initiators that it admits; `None`: all.
     pub(crate) accounts: Option<Arc<TargetAccounts>>,
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn names() -> String {
     format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0")
 }
 
-/// Hands requests to a fresh target until one ends the login; returns the last step.
+/// Passes requests to a new target until one ends the login; returns the last step.
 pub(crate) fn drive<'a>(requests: impl IntoIterator<Item = (LoginRequest, &'a [u8])>) -> Step {
     let mut target = TargetLogin::new(Wanted::default());
     let mut registry = Registry::default();

@@ -1,4 +1,4 @@
-//! Logins that fail: with which status, and whose fault it is.
+//! Failed logins: their status, and the side at fault.
 
 use wansan_iscsi::fault::Fault;
 use wansan_iscsi::keys::{DigestKind, KeyError, SessionParameters, Wanted};
@@ -138,10 +138,10 @@ fn settings_that_cannot_be_are_the_callers_fault() {
     }
 }
 
-/// What it is, the requests, and the status that the last of them gets.
+/// A description, the requests, and the status that the last of them gets.
 type Case<'a> = (&'a str, Vec<(LoginRequest, &'a [u8])>, LoginStatus);
 
-/// §11.13.5: every failure has the status that the standard names.
+/// §11.13.5: every failure has the standard's status.
 #[test]
 fn failures_have_their_status() {
     let named = names();

@@ -1,4 +1,4 @@
-//! Logins as foreign initiators and targets lead them.
+//! Logins as performed by foreign initiators and targets.
 
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::{InitiatorLogin, Next, Request, Step, TargetLogin};
@@ -17,7 +17,7 @@ use super::ends::{
 
 #[test]
 fn a_plain_login_of_libiscsi() {
-    // What libiscsi says when no user is set: everything at once, in the operational stage.
+    // libiscsi's text when no user is set: everything at once, in the operational stage.
     let text = format!(
         "InitiatorName={INITIATOR}\0InitiatorAlias=x\0TargetName={TARGET}\0SessionType=Normal\0\
          HeaderDigest=None,CRC32C\0DataDigest=None\0InitialR2T=No\0ImmediateData=Yes\0\
@@ -111,7 +111,7 @@ fn text_may_come_in_pieces() {
             assert!(matches!(&step, Step::Done(..)), "{step:?}");
             assert!(text_of(&step).contains("MaxBurstLength=65536;"));
         } else {
-            // §6.2: each piece but the last is answered with no text.
+            // §6.2: each piece except the last is answered without text.
             assert!(
                 matches!(&step, Step::Continue(reply)
                 if reply.data.is_empty() && reply.response.nsg.is_none()),
@@ -143,7 +143,7 @@ fn long_answers_go_out_in_pieces() {
     assert!(reply.response.continue_ && reply.response.nsg.is_none());
     assert_eq!(reply.data.len(), 8192);
 
-    // Our initiator, too, waits for the rest before it answers.
+    // wansan's initiator, too, waits for the rest before it answers.
     let mut initiator = InitiatorLogin::new(settings(Wanted::default())).expect("sound settings");
     initiator.start();
     let response = LoginResponse {

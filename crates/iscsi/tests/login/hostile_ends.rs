@@ -30,8 +30,8 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Random stage bits and text: always an answer, never two ends, never a panic, and nobody in
-    /// without the proof that is asked for.
+    /// Random stage bits and text: always an answer, never two ends, never a panic, and no login without the required
+    /// authentication.
     #[test]
     fn hostile_initiators_get_an_answer(
         demands_chap in any::<bool>(),

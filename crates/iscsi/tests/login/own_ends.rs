@@ -1,4 +1,4 @@
-//! Our initiator logs in to our target.
+//! wansan's initiator logs in to wansan's target.
 
 use wansan_iscsi::keys::{
     ConnectionParameters, DigestKind, SessionParameters, SessionType, Wanted,
@@ -15,7 +15,7 @@ use wansan_trace::TaskTag;
 
 use super::ends::{INITIATOR, ISID, MOVED, Registry, TARGET, settings, window};
 
-/// Leads a login to its end; returns both ends' results and the round trips it took.
+/// Runs a login to its end; returns both ends' results and the number of round trips.
 pub(crate) fn log_in(
     settings: InitiatorSettings,
     wanted: Wanted,
@@ -68,7 +68,7 @@ fn a_login_takes_one_round_trip() {
         (Sn(u32::MAX), Sn(62))
     );
     assert_eq!(initiator.session, target.session);
-    // What fits long paths survives between our own ends.
+    // Values for long paths take effect between wansan's own ends.
     assert_eq!(
         initiator.session,
         SessionParameters {
@@ -204,7 +204,7 @@ fn a_second_connection_joins_the_session() {
         (first.session, first.session)
     );
     assert!(second.connection.data_digest && accepted.connection.data_digest);
-    // ExpCmdSN is the session's, not the CmdSN that the login bore.
+    // ExpCmdSN is the session's, not the CmdSN of the login.
     assert_eq!(second.exp_cmd_sn, Sn(500));
 
     for (tsih, status) in [

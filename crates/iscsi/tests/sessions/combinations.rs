@@ -1,4 +1,4 @@
-//! Data goes both ways whole, however it was negotiated and cut.
+//! Data arrives intact both ways, with any negotiated values and any split.
 
 use wansan_iscsi::keys::{DigestKind, Wanted};
 use wansan_trace::{Direction, Layer};
@@ -13,7 +13,7 @@ fn digest(on: bool) -> Vec<DigestKind> {
     }]
 }
 
-/// Every combination, with bursts and segments that are small, odd and large.
+/// Every combination, with small, odd and large bursts and segments.
 fn combinations() -> impl Iterator<Item = Wanted> {
     let sizes = [
         (512, 512, 512),
@@ -119,7 +119,7 @@ fn every_layer_is_entered_and_left_once_per_io() {
     assert_eq!(pair.trace.dropped(), 0);
 }
 
-/// Only what the target was asked for is awaited, and only until it is all there.
+/// Only requested data counts as awaited, and only until all of it has arrived.
 #[test]
 fn reads_under_way_are_awaited() {
     let mut pair = Pair::new(Wanted::default(), Wanted::default(), 8, 1);

@@ -1,4 +1,4 @@
-//! Commands that come while other initiators reset units, take rights away and change modes.
+//! Commands that arrive while other initiators reset units, remove access and change modes.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -23,7 +23,7 @@ fn statuses(pair: &mut Pair) -> Vec<ScsiStatus> {
     done.map(|one| one.outcome.unwrap().status).collect()
 }
 
-/// Commands behind the one that has reported the reset came after it (SAM-5 5.14): they are answered.
+/// Commands after the one that has reported the reset are later than the reset (SAM-5 5.14): they are answered.
 #[test]
 fn a_reset_ends_no_task_that_comes_after_its_unit_attention() {
     const READS: u64 = 60;
@@ -90,7 +90,7 @@ fn a_reset_ends_no_task_that_comes_after_its_unit_attention() {
             }
         }
         go.store(u64::MAX, SeqCst);
-        // Threads that share one processor take turns, so that no reset comes between.
+        // Threads that share one processor take turns, so that no reset intervenes.
         let race =
             std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
         assert!(attentions > 0 || !race, "no reset came between the reads");
@@ -140,7 +140,7 @@ fn an_initiator_that_does_not_read_holds_up_no_change_of_others() {
     assert_eq!(statuses(&mut pair), [ScsiStatus::Good]);
 }
 
-/// RFC 7143 §11.14: what is not at a store when the logout is answered waits for TASK REASSIGN.
+/// RFC 7143 §11.14: tasks not at a store when the logout is answered wait for TASK REASSIGN.
 #[test]
 fn a_logout_for_recovery_suspends_what_the_stores_were_not_asked() {
     let wanted = Wanted {

@@ -146,7 +146,7 @@ fn a_reset_is_retried_in_silence_only_once_after_a_recovery() {
         pair.submit(cdb::test_unit_ready(), Transfer::None, 1);
     };
     pair.reinstate();
-    // The first may come of the recovery itself.
+    // The first may result from the recovery itself.
     reset(&mut pair);
     pair.settle_good();
     reset(&mut pair);
@@ -175,7 +175,7 @@ fn a_cleared_task_set_is_news_to_other_initiators_only() {
     pair.settle_good();
 }
 
-/// Answers what the store is held back with, and lets `other` see what that means for it.
+/// Completes the held store operations, and lets `other` see the effects.
 fn release(pair: &mut Pair, other: &mut Pair) {
     for work in std::mem::take(&mut pair.held) {
         pair.answer(work);
@@ -199,7 +199,7 @@ fn a_function_waits_for_the_tasks_of_other_sessions() {
         manage(&mut pair, function, 0);
         pair.settle();
         assert_eq!(pair.initiator.poll_event(), None, "{function:?}");
-        // What comes after the function does not hold it up.
+        // Later commands do not delay the function.
         other.read(0, 1, 2);
         other.settle();
         assert_eq!(other.held.len(), 1, "a unit attention is the answer");
@@ -328,7 +328,7 @@ fn a_session_waits_for_what_its_initiator_has_left_at_stores() {
         next.read(0, 1, 2);
         assert!(next.settle().is_empty());
         assert!(next.store.iter().all(|&byte| byte == 0));
-        // Nothing spins until it may go on.
+        // No busy loop while it waits.
         assert!(!next.target.is_busy(0));
         drop(remains);
         let now = next.now();
@@ -379,7 +379,7 @@ fn the_tag_of_an_aborted_task_is_busy_until_the_store_is_done() {
     let tag = *task;
     manage(&mut pair, TaskManagementFunction::LogicalUnitReset, 0);
     pair.settle();
-    // The unit attention tells the initiator that its task is gone; the tag is free again for it.
+    // The unit attention tells the initiator that its task is gone; it may reuse the tag.
     other.read(0, 1, 2);
     other.settle();
     let again = |other: &mut Pair| {
@@ -418,7 +418,7 @@ fn the_tag_of_an_aborted_task_is_busy_until_the_store_is_done() {
 
 #[test]
 fn a_logout_for_recovery_is_answered_when_the_store_is_done() {
-    // Level 2: what was lost is logged out on the connection that takes its place.
+    // Level 2: the lost connection is logged out on its replacement.
     let wanted = Wanted {
         error_recovery_level: 2,
         max_connections: 2,
@@ -440,8 +440,8 @@ fn a_logout_for_recovery_is_answered_when_the_store_is_done() {
     assert_eq!(last[16..20], request.task_tag.0.to_be_bytes());
 }
 
-/// PERSISTENT RESERVE OUT for exclusive access.
-/// Brings a logout of the only connection, for recovery, to the target's buffer.
+/// PERSISTENT RESERVE OUT for exclusive access. Delivers a logout of the only connection, for recovery, to the target's
+/// buffer.
 pub(crate) fn log_out_for_recovery(pair: &mut Pair) -> LogoutRequest {
     let request = LogoutRequest {
         immediate: true,
@@ -479,7 +479,7 @@ fn a_reservation_applies_to_what_has_not_reached_the_store() {
     other.settle();
     reserve_out(&mut pair, 0, 0, 0xa, 1);
     pair.settle_good();
-    // The other one's next write is there, and the store has not been asked.
+    // The other one's next write has arrived, and its store operation has not started.
     other.write(1, vec![8; 512], 2);
     other.bring();
     reserve_out(&mut pair, 1, 0xa, 0, 2);

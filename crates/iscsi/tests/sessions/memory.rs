@@ -1,4 +1,4 @@
-//! The bound on what all sessions of a target hold together.
+//! The memory limit of all sessions of a target.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Peers that break the rules lose their task or their connection, never more.
+//! Peers that violate the protocol lose their task or their connection, never more.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use wansan_trace::{Layer, TaskTag};
 
 use super::pair::{Pair, copy};
 
-/// A target that is spoken to in PDUs of the test's own making.
+/// A target that receives PDUs made by the test.
 struct Victim {
     pair: Pair,
     transmitter: Transmitter,
@@ -81,7 +81,7 @@ impl Victim {
         bhs
     }
 
-    /// The headers that the target has sent.
+    /// The target's PDUs: headers and data.
     fn answers(&mut self) -> Vec<(Bhs, Vec<u8>)> {
         let mut answers = Vec::new();
         loop {
@@ -150,8 +150,8 @@ fn commands_ahead_of_a_gap_wait_for_it() {
 
 #[test]
 fn data_that_follows_a_command_behind_a_gap_waits_with_it() {
-    // §4.2.2.1: unsolicited data comes on the connection of its command, whether commands of other
-    // connections are still missing or not.
+    // §4.2.2.1: unsolicited data arrives on the connection of its command, whether commands of other connections are
+    // still missing or not.
     let mut victim = Victim::new(Wanted::default());
     let first = victim.write_command(1, 1, true);
     let second = victim.write_command(2, 4, false);
@@ -175,7 +175,7 @@ fn data_behind_a_gap_cannot_take_all_memory() {
     let memory = Memory::new(64 << 10);
     let wanted = Wanted::default();
     let mut victim = Victim::of(Pair::sharing(&memory, wanted.clone(), wanted, 16, 21));
-    victim.cmd_sn = 2; // the first one never comes
+    victim.cmd_sn = 2; // the first one never arrives
     let command = victim.write_command(2, 4, false);
     victim.send(&command, &[]).unwrap();
     let closed = (0..1000).find_map(|data_sn| {
@@ -185,8 +185,7 @@ fn data_behind_a_gap_cannot_take_all_memory() {
     assert_eq!(closed, Some(Close::NoMemory));
 }
 
-/// A management function on unit 0 that goes for immediate delivery, with the CmdSN that the next
-/// command will have.
+/// An immediate management function on unit 0, with the CmdSN of the next command.
 fn manage(victim: &Victim, function: TaskManagementFunction, aborts: Option<(u32, u32)>) -> Bhs {
     let (tag, cmd_sn) = aborts.unwrap_or((u32::MAX, 0));
     let mut bhs = [0; BHS_BYTES];
@@ -242,7 +241,7 @@ fn commands_ahead_of_a_gap_cannot_take_all_memory() {
     let mut held_bytes = 0;
     let mut closed = 0;
     for victim in &mut victims {
-        victim.cmd_sn = 2; // the first one never comes
+        victim.cmd_sn = 2; // the first one never arrives
         for tag in 0..4 {
             let command = victim.write_command(tag, 256, true);
             match victim.send(&command, &[1; 128 << 10]) {
@@ -256,7 +255,7 @@ fn commands_ahead_of_a_gap_cannot_take_all_memory() {
         }
     }
     assert!(closed > 0 && held_bytes <= 1 << 20, "{held_bytes} bytes");
-    // With the others gone, the first one gets what it wants.
+    // With the others gone, the first one gets its memory.
     victims.truncate(1);
     victims[0].cmd_sn = 1;
     let first = victims[0].write_command(100, 1, true);
@@ -270,7 +269,7 @@ fn commands_without_data_ahead_of_a_gap_are_counted_too() {
     let wanted = Wanted::default();
     let pair = Pair::sharing(&memory, wanted.clone(), wanted, 1024, 21);
     let mut victim = Victim::of(pair);
-    victim.cmd_sn = 2; // the first one never comes
+    victim.cmd_sn = 2; // the first one never arrives
     let closed = (0..1000).find_map(|tag| {
         let command = victim.write_command(tag, 1, true);
         victim.send(&command, &[]).err()
@@ -314,7 +313,7 @@ fn an_abort_outside_the_window_knows_no_task() {
 
 #[test]
 fn a_whole_window_behind_a_gap_is_held() {
-    // Two connections share the window, and the one that brings the first command stalls.
+    // Two connections share the window, and the one with the first command stalls.
     const FIRST_BURST: u32 = 256 << 10;
     const PDU: u32 = 8 << 10;
     const WINDOW: u32 = 1024;
@@ -378,8 +377,7 @@ fn functions_on_many_tasks_take_the_held_commands_with_them() {
         victim.send(&after, &[4; 512]).unwrap();
         victim.send(&request, &[]).unwrap();
         let mut answers = victim.answers();
-        // §4.2.3.3 b: only a target's reset may take the command that has not come for received;
-        // the others wait for it.
+        // §4.2.3.3 b: only a target's reset may treat the missing command as received; the others wait for it.
         let is_answer = |(bhs, _): &(Bhs, Vec<u8>)| TaskManagementResponse::parse(bhs).is_ok();
         assert_eq!(answers.iter().any(is_answer), plugs, "{function:?}");
         victim.send(&first, &[1; 512]).unwrap();
@@ -410,7 +408,7 @@ fn a_tag_in_use_is_rejected() {
     });
     let (reject, header) = reject.expect("a Reject");
     assert_eq!(reject.reason, RejectReason::TaskInProgress);
-    // Of the window of 16, the first command alone still takes a place.
+    // Of the window of 16, only the first command still takes a slot.
     assert_eq!(reject.exp_cmd_sn, Sn(3));
     assert_eq!(reject.max_cmd_sn, Sn(3 + 16 - 1 - 1));
     assert_eq!(
@@ -420,7 +418,7 @@ fn a_tag_in_use_is_rejected() {
             .copied()
             .enumerate()
             .map(|(at, byte)| {
-                // The header comes back as it was sent, with its lengths.
+                // The header is returned as sent, with its lengths.
                 if at == 6 { 2 } else { byte }
             })
             .collect::<Vec<u8>>()
@@ -483,7 +481,7 @@ fn a_write_that_announces_too_little_moves_whole_blocks_or_nothing() {
         victim.send(&command, &vec![7; announced as usize]).unwrap();
         let (bhs, data) = victim.answers().remove(0);
         let response = ScsiResponse::parse(&bhs).unwrap();
-        // RFC 7143 §11.4.5.1: what was not announced was not moved.
+        // RFC 7143 §11.4.5.1: unannounced data was not transferred.
         assert_eq!(response.residual, Residual::Overflow(3 * 512 - announced));
         if stored {
             assert_eq!(response.status, ScsiStatus::Good);
@@ -513,7 +511,7 @@ fn a_write_that_comes_as_a_read_fails() {
     assert_eq!(response.residual, Residual::Underflow(512));
     let why = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
     assert_eq!(Sense::parse(&data[2..]).unwrap(), Sense::illegal(why));
-    // What the device server never got has not left it either.
+    // A command that never reached the device server has not left it either.
     let crossings = victim.pair.trace.io.crossings();
     assert_eq!(crossings.filter(|c| c.layer == Layer::Device).count(), 0);
 }
@@ -581,8 +579,7 @@ fn a_flipped_bit_is_noticed_where_digests_are_on() {
     }
 }
 
-/// What the initiator makes of the answers to two small reads, of which it is shown those of
-/// `order` alone.
+/// The initiator's result of the responses to two small reads, of which it receives only those in `order`.
 fn shown_answers(order: &[usize]) -> Result<(), SessionError> {
     let mut pair = Pair::new(Wanted::default(), Wanted::default(), 16, 31);
     pair.read(0, 1, 0);
@@ -617,7 +614,7 @@ fn an_initiator_leaves_a_target_whose_statuses_do_not_follow_each_other() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any PDUs, in any order: the target ends the connection or goes on, and never panics.
+    /// Any PDUs, in any order: the target closes the connection or continues, and never panics.
     #[test]
     fn any_pdus_are_survived(
         pdus in proptest::collection::vec(

@@ -1,4 +1,4 @@
-//! An initiator and a target with a store in memory, joined by two byte streams.
+//! An initiator and a target with a memory store, connected by two byte streams.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Sessions for Desk<'_> {
     }
 }
 
-/// What SendTargets says.
+/// The targets that SendTargets lists.
 fn targets() -> Arc<[TargetRecord]> {
     Arc::new([TargetRecord {
         name: TARGET.to_owned(),
@@ -52,13 +52,13 @@ fn targets() -> Arc<[TargetRecord]> {
     }])
 }
 
-/// Both ends, with what is between them.
+/// Both ends, and the bytes in flight.
 pub(crate) struct Pair {
     pub(crate) initiator: initiator::Session,
     pub(crate) target: target::Session,
     pub(crate) store: Vec<u8>,
     pub(crate) trace: Recorder,
-    /// Work that the test has not answered yet, when it holds the store back.
+    /// Store operations that the test has not completed yet, when it holds the store back.
     pub(crate) held: Vec<Work>,
     pub(crate) hold_store: bool,
     config: SessionConfig,
@@ -69,7 +69,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Logs in. Every transfer of bytes is cut at random by `seed`.
+    /// Logs in. Every transfer of bytes is split at random by `seed`.
     pub(crate) fn new(ours: Wanted, theirs: Wanted, command_window: u32, seed: u64) -> Pair {
         let plenty = Memory::new(1 << 30);
         Pair::sharing(&plenty, ours, theirs, command_window, seed)
@@ -159,15 +159,15 @@ impl Pair {
         Pair::of(login, self.theirs.clone(), self.config.clone(), seed)
     }
 
-    /// Cuts the connection, and lets another session take the place of this one. What the target
-    /// had at the store is never done.
+    /// Cuts the connection, and replaces this session with another one. The target's outstanding store operations are
+    /// never completed.
     pub(crate) fn reinstate(&mut self) {
         let lost = self.lead_instead(0);
         self.go_on_as_led(lost);
     }
 
-    /// Cuts the connection. Another session, for at most `tasks` tasks, is there instead until the lost one goes on as
-    /// that; what the target had at the store is never done.
+    /// Cuts the connection. Another session, for at most `tasks` tasks, replaces the lost one until that continues as
+    /// it; the target's outstanding store operations are never completed.
     pub(crate) fn lead_instead(&mut self, tasks: usize) -> initiator::Session {
         let now = self.now();
         self.initiator.lose_all(now, &mut self.trace);
@@ -183,7 +183,7 @@ impl Pair {
         std::mem::replace(&mut self.initiator, *lead)
     }
 
-    /// Lets the lost session go on as the one that leads instead.
+    /// Continues the lost session as the leading one.
     pub(crate) fn go_on_as_led(&mut self, lost: initiator::Session) {
         let now = self.now();
         let lead = std::mem::replace(&mut self.initiator, lost);
@@ -191,7 +191,7 @@ impl Pair {
         assert!(taken.is_ok());
     }
 
-    /// A login that leads another session at the target, which gives it the same TSIH.
+    /// A login that leads another session at the target, which assigns it the same TSIH.
     pub(crate) fn lead_another(&self, cid: u16) -> initiator::Handshake {
         let near = self.initiator.reinstating(&self.login, cid).unwrap();
         log_in(near, self.theirs.clone(), &self.config).0
@@ -237,7 +237,7 @@ impl Pair {
         self.submit(cdb::read(lba, blocks, false), Transfer::Read(buffer), user);
     }
 
-    /// Moves bytes from the initiator to the target, in pieces, and lets the target work.
+    /// Moves bytes from the initiator to the target, in pieces, and runs the target.
     pub(crate) fn towards_target(&mut self) -> Result<bool, Close> {
         let now = self.now();
         self.initiator.pump(now, &mut self.trace);
@@ -259,7 +259,7 @@ impl Pair {
         Ok(self.target_works()? || moved)
     }
 
-    /// Brings what the initiator has to send to the target, which asks no store.
+    /// Delivers the initiator's output to the target, which starts no store operation.
     pub(crate) fn bring(&mut self) {
         let now = self.now();
         self.initiator.pump(now, &mut self.trace);
@@ -270,7 +270,7 @@ impl Pair {
         self.target.receive(0, now, &mut self.trace);
     }
 
-    /// Lets the target handle what it has and answer from the store.
+    /// Lets the target handle its input and answer from the store.
     pub(crate) fn target_works(&mut self) -> Result<bool, Close> {
         let now = self.now();
         self.target.receive(0, now, &mut self.trace);
@@ -289,7 +289,7 @@ impl Pair {
         Ok(worked)
     }
 
-    /// Does what the store was asked.
+    /// Executes a store operation.
     pub(crate) fn answer(&mut self, work: Work) {
         let now = self.now();
         match work {
@@ -300,7 +300,7 @@ impl Pair {
                 ..
             } => {
                 let from = &self.store[offset_bytes as usize..][..len_bytes];
-                // As a file does whose pages are partly in memory.
+                // Like a file whose pages are partly cached.
                 let mut done = 0;
                 while !self.random.next_u32().is_multiple_of(4)
                     && let Some(mut space) = self.target.read_space(task, now, &mut self.trace)
@@ -330,7 +330,7 @@ impl Pair {
                 self.target
                     .complete(task, Ok(Done::Status), (now, now), &mut self.trace);
             }
-            // What stores make of it is theirs; here the answer's way is what counts.
+            // The stores' tests cover the operation; here only its response matters.
             Work::Medium {
                 task, operation, ..
             } => {
@@ -363,7 +363,7 @@ impl Pair {
         }
     }
 
-    /// Goes on until nothing moves any more; gives the completions.
+    /// Runs until nothing moves any more; returns the completions.
     pub(crate) fn settle(&mut self) -> Vec<Completion> {
         loop {
             let forth = self.towards_target().unwrap();
@@ -376,7 +376,7 @@ impl Pair {
         std::iter::from_fn(|| self.initiator.poll_completion(now, &mut self.trace)).collect()
     }
 
-    /// [`Pair::settle`], for so long that the initiator does not ask busy units again any more.
+    /// [`Pair::settle`], until the initiator no longer retries at busy units.
     pub(crate) fn settle_for_good(&mut self) -> Vec<Completion> {
         let mut done = Vec::new();
         for _ in 0..30 {
@@ -386,7 +386,7 @@ impl Pair {
         done
     }
 
-    /// [`Pair::settle`], where every completion has to be GOOD.
+    /// [`Pair::settle`]; every completion must be GOOD.
     pub(crate) fn settle_good(&mut self) -> Vec<Completion> {
         let done = self.settle();
         for completion in &done {
@@ -403,7 +403,7 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8]) -> usize {
     bytes
 }
 
-/// Logs `near` in to a session of its own.
+/// Logs in `near` to a session of its own.
 fn log_in(
     mut near: initiator::Handshake,
     theirs: Wanted,

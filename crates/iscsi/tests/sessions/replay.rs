@@ -1,4 +1,4 @@
-//! Sessions that are lost while commands are under way: what the caller was told stays so.
+//! Sessions that are lost while commands are outstanding: acknowledged results stay.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use super::pair::{BLOCK_BYTES, Pair};
 const BLOCKS: usize = 24;
 const FLUSH: u64 = u64::MAX;
 
-/// A caller that does not wait for one write before it asks for another of the same blocks.
+/// A caller that does not wait for one write before it submits another to the same blocks.
 struct Rash {
     pair: Pair,
     seed: u64,
@@ -35,7 +35,7 @@ impl Rash {
         self.writes.push((first, first + blocks));
     }
 
-    /// Lets the store do one of the things that it has been asked for.
+    /// Lets the store complete one of its operations.
     fn store_works(&mut self) {
         if self.pair.held.is_empty() {
             return;
@@ -49,7 +49,7 @@ impl Rash {
         self.pair.answer(work);
     }
 
-    /// Fails if what the caller was told is undone by this write.
+    /// Fails if this write undoes an acknowledged one.
     fn may_be_written(&self, number: u64) {
         let (first, end) = self.writes[number as usize];
         for &told in &self.told {
@@ -178,7 +178,7 @@ fn a_connection_of_another_session_is_not_taken_in() {
     assert_eq!(pair.initiator.connections().len(), 1);
 }
 
-/// What a unit says when it was reset by another initiator.
+/// The unit reports a reset by another initiator.
 fn hears_of_a_reset(pair: &mut Pair) {
     let mut other = pair.beside("other", 12);
     manage(&mut other, TaskManagementFunction::LogicalUnitReset, 0);
@@ -213,7 +213,7 @@ fn a_unit_that_says_nothing_of_a_lost_session_is_heard_from_its_first_answer_on(
     hears_of_a_reset(&mut pair);
 }
 
-/// What was asked in the session that takes the place of the lost one has had the unit say that it is another session.
+/// Commands in the replacement session have made the unit report that it is another session.
 #[test]
 fn a_unit_that_was_asked_before_the_lost_session_goes_on_is_heard_from_then_on() {
     let mut pair = Pair::new(Wanted::default(), Wanted::default(), 16, 9);

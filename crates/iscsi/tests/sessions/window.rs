@@ -17,7 +17,7 @@ fn no_more_commands_than_the_window_are_ever_at_the_target() {
         done += pair.settle().len();
         let wanted = (40 - done).min(5);
         assert_eq!(pair.held.len(), wanted, "as many as the window lets in");
-        // One answer frees one slot, and one command follows.
+        // One response frees one slot, and one command follows.
         let work = pair.held.remove(0);
         pair.answer(work);
         if 40 - done <= 5 {

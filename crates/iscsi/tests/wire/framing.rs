@@ -1,5 +1,4 @@
-//! Receiver against Transmitter: what goes in comes out, however the stream is cut, and damage is
-//! found.
+//! Receiver against Transmitter: PDUs arrive intact, however the stream is split, and corruption is detected.
 
 use super::round_trip::header_bytes;
 use proptest::{collection::vec, prelude::*};
@@ -15,7 +14,7 @@ struct Sent {
     data: Vec<u8>,
 }
 
-/// A PDU that came out: its place, additional header segments and data.
+/// A received PDU: its offset, header, additional header segments and data.
 type Received = (u64, Bhs, Vec<u8>, Vec<u8>);
 
 fn sent() -> impl Strategy<Value = Sent> {
@@ -28,7 +27,7 @@ fn sent() -> impl Strategy<Value = Sent> {
     })
 }
 
-/// Queues `pdus`; gives the stream, and what has to come out of it.
+/// Queues `pdus`; returns the stream, and the PDUs expected from it.
 fn transmit(transmitter: &mut Transmitter, pdus: &[Sent]) -> Vec<Received> {
     let mut expected = Vec::new();
     for pdu in pdus {
@@ -46,7 +45,7 @@ fn transmit(transmitter: &mut Transmitter, pdus: &[Sent]) -> Vec<Received> {
     expected
 }
 
-/// Gives the receiver at most `bytes` of `stream`, as a socket would, and removes them.
+/// Passes at most `bytes` of `stream` to the receiver, as a socket would, and removes them.
 fn read_some(receiver: &mut Receiver, stream: &mut &[u8], bytes: usize) {
     let space = receiver.space();
     assert!(
@@ -60,7 +59,7 @@ fn read_some(receiver: &mut Receiver, stream: &mut &[u8], bytes: usize) {
     receiver.filled(bytes);
 }
 
-/// All PDUs that are there now.
+/// All complete PDUs.
 fn drain(receiver: &mut Receiver, into: &mut Vec<Received>) -> Result<(), FrameError> {
     while let Some(pdu) = receiver.next()? {
         let cdb = Ahs::parse_all(pdu.ahs)
@@ -75,7 +74,7 @@ fn drain(receiver: &mut Receiver, into: &mut Vec<Received>) -> Result<(), FrameE
     Ok(())
 }
 
-/// Reads until the stream ends or an error comes, and leaves the rest in `stream`.
+/// Reads until the end of the stream or an error, and leaves the rest in `stream`.
 fn receive(receiver: &mut Receiver, stream: &mut &[u8]) -> (Vec<Received>, Option<FrameError>) {
     let mut received = Vec::new();
     loop {
@@ -106,7 +105,7 @@ proptest! {
         receiver.set_digests(header_digest, data_digest);
         receiver.set_max_data_bytes(12_000);
 
-        // The socket takes some of what is pending between PDUs.
+        // The socket accepts some pending bytes between PDUs.
         let (mut stream, mut expected) = (Vec::new(), Vec::new());
         let mut writes = writes.iter().cycle();
         for pdu in &pdus {
@@ -128,7 +127,7 @@ proptest! {
         prop_assert_eq!(received, expected);
     }
 
-    /// With both digests no single flipped bit goes unseen, and PDUs before it are unharmed.
+    /// With both digests every single bit error is detected, and earlier PDUs are intact.
     #[test]
     fn a_flipped_bit_is_found(
         pdus in vec(sent(), 1..4),
@@ -151,7 +150,7 @@ proptest! {
         prop_assert_eq!(&received[..], &expected[..damaged]);
         let (offset, bhs, ..) = &expected[damaged];
         let Some(error) = error else {
-            // A damaged TotalAHSLength may claim more bytes than the stream has.
+            // A corrupted TotalAHSLength may claim more bytes than the stream has.
             prop_assert_eq!(at as u64, offset + 4);
             return Ok(());
         };
@@ -233,7 +232,7 @@ fn digests_switch_between_buffered_pdus() {
     assert_eq!(receiver.next(), Ok(None));
 }
 
-/// Data digest errors are taken one by one, and the PDUs between them are good.
+/// Data digest errors are reported one by one, and the PDUs between them are valid.
 #[test]
 fn a_data_digest_error_costs_one_pdu() {
     let mut transmitter = Transmitter::new();
@@ -263,14 +262,14 @@ fn a_data_digest_error_costs_one_pdu() {
     assert_eq!(receiver.next(), Ok(None));
 }
 
-/// The bytes of RFC 7143 §11.2.3: padding counts in the data digest, which stands little-endian.
+/// The bytes of RFC 7143 §11.2.3: padding is included in the data digest, which is little-endian.
 #[test]
 fn padding_is_zero_and_digested() {
     let mut transmitter = Transmitter::new();
     transmitter.set_digests(false, true);
     transmitter.push(&[0; 48], &[0xff; 40]);
     transmitter.sent(transmitter.pending().len());
-    // Old bytes stand where this goes.
+    // Fills the buffer with old bytes.
     transmitter.push(&[0; 48], &[0; 29]);
     let pdu = transmitter.pending();
     assert_eq!(pdu.len(), 48 + 32 + 4);
@@ -292,7 +291,7 @@ fn pdus_that_are_parted_are_written_one_by_one() {
     while !transmitter.pending().is_empty() {
         let bytes = transmitter.next_write().len();
         writes.push(bytes);
-        // The socket may take less than it is given.
+        // The socket may accept less than it is given.
         transmitter.sent(bytes.min(40));
     }
     assert_eq!(writes, [36, 56, 16, 48, 8]);

@@ -1,4 +1,4 @@
-//! Every PDU's layout, against bytes laid out by hand from the figures of RFC 7143 §11.
+//! Every PDU's layout, compared with bytes laid out by hand from the figures of RFC 7143 §11.
 
 use wansan_iscsi::sequence::Sn;
 use wansan_iscsi::wire::{
@@ -252,7 +252,7 @@ fn r2t() {
     };
     check(r2t, words(TTT, WORD_44));
     rejected(words(RESERVED_TAG, WORD_44));
-    // Forbidden by §11.8.4, and passed over by the session: LIO sends it.
+    // Forbidden by §11.8.4, and ignored by the session: LIO sends it.
     let for_nothing = R2t {
         desired_data_transfer_length: 0,
         ..r2t

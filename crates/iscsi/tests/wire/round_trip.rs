@@ -8,7 +8,7 @@ pub(crate) const OPCODES: [u8; 18] = [
     0x32, 0x3f,
 ];
 
-/// Any bytes behind any assigned opcode, with or without the immediate bit.
+/// Any bytes after any assigned opcode, with or without the immediate bit.
 pub(crate) fn header_bytes() -> impl Strategy<Value = Bhs> {
     (
         any::<[u8; 32]>(),
@@ -28,8 +28,8 @@ pub(crate) fn header_bytes() -> impl Strategy<Value = Bhs> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Every header that has a meaning is the parse of its own emission, and what is emitted for it
-    /// differs from what was received only where the standard reserves bits.
+    /// Every valid header is the parse of its own encoding, and its encoding differs from the received bytes only in
+    /// bits that the standard reserves.
     #[test]
     fn a_header_comes_back(bhs in header_bytes()) {
         match Header::parse(&bhs) {
@@ -48,11 +48,11 @@ proptest! {
     }
 }
 
-/// Each opcode has its own parser, and all others are errors that say so.
+/// Each opcode has its own parser, and all others are reported as errors.
 #[test]
 fn every_opcode_is_either_parsed_or_unknown() {
     for opcode in 0..0x40 {
-        // F set, the rest zero, is good in all PDUs but R2T, which has to ask for data.
+        // F set, the rest zero, is valid in all PDUs except R2T, which must request data.
         let mut bhs = [0; BHS_BYTES];
         (bhs[0], bhs[1], bhs[47]) = (opcode, 0x80, 1);
         match Header::parse(&bhs) {

@@ -1,5 +1,5 @@
-//! What holds for a receiver whatever bytes come, in whatever pieces. The property test beside this
-//! file and the fuzz target `receiver` both run it.
+//! Invariants of a receiver for any bytes, in any pieces. Run by the property test in this folder and the fuzz target
+//! `receiver`.
 
 use wansan_iscsi::wire::{Ahs, BHS_BYTES, Bhs, FrameError, Header, Receiver};
 
@@ -11,11 +11,11 @@ pub(crate) struct Settings {
     pub(crate) max_data_bytes: usize,
 }
 
-/// What came out of a stream: offset, header and data length of each PDU, errors among them.
+/// The outcome of a stream: offset, header and data length of each PDU, or its error.
 type Outcome = Vec<Result<(u64, Bhs, usize), FrameError>>;
 
-/// Feeds `stream` in pieces of the given lengths (again and again), and in one; panics when the
-/// outcomes differ or an invariant is broken.
+/// Feeds `stream` in pieces of the given lengths (repeated), and in one; panics when the outcomes differ or an
+/// invariant is violated.
 pub(crate) fn check(settings: Settings, piece_bytes: &[u8], stream: &[u8]) {
     let in_pieces = receive(settings, piece_bytes, stream);
     let at_once = receive(settings, &[], stream);
@@ -42,7 +42,7 @@ fn receive(settings: Settings, piece_bytes: &[u8], mut stream: &[u8]) -> Outcome
                 assert!(pdu.data.len() <= settings.max_data_bytes);
                 assert_eq!(pdu.stream_offset, end_of_last, "PDUs stand end to end");
                 end_of_last += wire_bytes(settings, pdu.ahs.len(), pdu.data.len());
-                // Neither may panic; what they say is the peer's business.
+                // Neither may panic; the results are irrelevant here.
                 let _ = Header::parse(pdu.bhs);
                 let _ = Ahs::parse_all(pdu.ahs).count();
                 outcome.push(Ok((pdu.stream_offset, *pdu.bhs, pdu.data.len())));

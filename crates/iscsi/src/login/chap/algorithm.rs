@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use super::{AccountError, Secret};
 
-/// A hash function, by the number that IANA has given it as a PPP authentication algorithm
-/// (RFC 7143 §12.1.3 names MD5; the others were registered since).
+/// A hash function, by its IANA number as a PPP authentication algorithm (RFC 7143 §12.1.3 names MD5; the others were
+/// registered later).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// MD5 (RFC 1994).
@@ -48,7 +48,7 @@ impl Algorithm {
         Self::ALL.into_iter().find(has_number)
     }
 
-    /// A list of what is allowed names at least one, and each once.
+    /// Checks that a list of allowed algorithms has at least one, and each once.
     pub(super) fn check_list(list: &[Algorithm]) -> Result<(), AccountError> {
         if list.is_empty() {
             return Err(AccountError::NoAlgorithm);
@@ -94,11 +94,11 @@ fn hash<D: Digest>(identifier: u8, secret: &Secret, challenge: &[u8]) -> Respons
     Response(Zeroizing::new(digest.finalize().to_vec()))
 }
 
-/// A right response: as good as the secret until its challenge is forgotten.
+/// The correct response: as sensitive as the secret until its challenge is forgotten.
 pub(super) struct Response(Zeroizing<Vec<u8>>);
 
 impl Response {
-    /// Whether the peer's response is this one. Takes the same time wherever they differ.
+    /// Whether the peer's response equals this one. Constant time.
     pub(super) fn is(&self, said: &[u8]) -> bool {
         self.0.as_slice().ct_eq(said).into()
     }

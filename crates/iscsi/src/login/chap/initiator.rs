@@ -52,11 +52,11 @@ pub struct InitiatorChap {
 enum State {
     /// The method is not negotiated yet.
     Idle,
-    /// The algorithms are offered; the challenge is to come.
+    /// The algorithms are offered; the challenge is due.
     Offered,
     /// The challenge is answered; the target's response is due.
     Answered(Algorithm),
-    /// Nothing more is to come.
+    /// The exchange is complete.
     Done,
 }
 
@@ -72,22 +72,22 @@ impl InitiatorChap {
         }
     }
 
-    /// Whether a login without CHAP will not do, since the target must prove itself.
+    /// Whether a login without CHAP is unacceptable, because the target must authenticate itself.
     pub(in super::super) fn insists(&self) -> bool {
         self.accounts.target.is_some()
     }
 
-    /// Whether this end has nothing more to say.
+    /// Whether this end has nothing more to send.
     pub(in super::super) fn has_said_all(&self) -> bool {
         matches!(self.state, State::Answered(_) | State::Done)
     }
 
-    /// Whether both ends have proved what they had to.
+    /// Whether both ends have authenticated themselves as required.
     pub(in super::super) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Takes what the target has said and appends the answer.
+    /// Takes the target's keys and appends the answer.
     pub(in super::super) fn advance(
         &mut self,
         mut said: Said,
@@ -145,7 +145,7 @@ impl InitiatorChap {
         let response = said.binary(KeyName::ChapR)?;
         let Challenge { identifier, bytes } = &self.challenge;
         let right = |account: &Account| algorithm.response(*identifier, &account.secret, bytes);
-        // §9.2.1: what this end would have answered itself proves nothing.
+        // §9.2.1: a response that this end itself would give proves nothing.
         if right(&self.accounts.own).is(&response) {
             return Err(ChapError::Reflected { what: "response" });
         }

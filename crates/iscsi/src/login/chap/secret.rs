@@ -1,4 +1,4 @@
-//! Secrets, and the names that they belong to.
+//! Secrets, and their names.
 
 use core::fmt;
 
@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 use super::{Algorithm, MAX_NAME_BYTES};
 use crate::fault::Fault;
 
-/// The shortest secret accepted, in bytes. RFC 7143 §9.2.1 forbids a login with less than 96 bits
-/// unless IPsec is known to protect the connection, which a program cannot see.
+/// The shortest secret accepted, in bytes. RFC 7143 §9.2.1 forbids a login with less than 96 bits unless IPsec is known
+/// to protect the connection, which a program cannot determine.
 pub const MIN_SECRET_BYTES: usize = 12;
 
 /// The longest secret accepted, in bytes.
@@ -32,8 +32,8 @@ impl Secret {
         }
     }
 
-    /// What stands in for the secret of a name that nobody has, so that looking for one takes the
-    /// time of finding one.
+    /// A substitute for the secret of an unknown name, so that the lookup of an unknown name takes as long as that of a
+    /// known one.
     pub(super) fn decoy() -> Self {
         Secret(Zeroizing::new(vec![0; 16]))
     }
@@ -88,7 +88,7 @@ pub enum AccountError {
         "the CHAP secret has {bytes} bytes; use {MIN_SECRET_BYTES} (96 bits, RFC 7143 §9.2.1) to {MAX_SECRET_BYTES} random bytes"
     )]
     SecretLength {
-        /// What it has.
+        /// Its length.
         bytes: usize,
     },
     /// An invalid name.
@@ -114,7 +114,7 @@ pub enum AccountError {
     /// One hash function, twice.
     #[error("duplicate CHAP algorithm {algorithm}; list each one once")]
     SameAlgorithm {
-        /// Which.
+        /// The algorithm.
         algorithm: Algorithm,
     },
 }

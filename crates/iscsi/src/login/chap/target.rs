@@ -20,8 +20,7 @@ pub struct TargetAccounts {
 }
 
 impl TargetAccounts {
-    /// The accounts of the `initiators`, the target's own (for mutual authentication), and the
-    /// algorithms that are allowed.
+    /// The accounts of the `initiators`, the target's own (for mutual authentication), and the allowed algorithms.
     ///
     /// # Errors
     /// [`AccountError::Nobody`], [`Twice`](AccountError::Twice),
@@ -52,8 +51,7 @@ impl TargetAccounts {
         })
     }
 
-    /// Whether `said` is the response of the account called `name`. A name that nobody has takes
-    /// the time of a wrong secret.
+    /// Whether `said` is the response of the account `name`. An unknown name takes as long as a wrong secret.
     fn recognise(&self, name: &str, said: &[u8], right: impl Fn(&Secret) -> Response) -> bool {
         let decoy = Secret::decoy();
         let secret = self.initiators.get(name);
@@ -72,11 +70,11 @@ pub struct TargetChap {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// CHAP_A is to come.
+    /// CHAP_A is due.
     Algorithms,
-    /// The challenge is out.
+    /// The challenge was sent.
     Response(Algorithm),
-    /// The initiator has proved itself.
+    /// The initiator has authenticated itself.
     Done,
 }
 
@@ -91,12 +89,12 @@ impl TargetChap {
         }
     }
 
-    /// Whether the initiator has proved itself.
+    /// Whether the initiator has authenticated itself.
     pub(in super::super) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Takes what the initiator has said and appends the answer.
+    /// Takes the initiator's keys and appends the answer.
     pub(in super::super) fn advance(
         &mut self,
         mut said: Said,
@@ -143,8 +141,8 @@ impl TargetChap {
         };
         let Challenge { identifier, bytes } = &self.challenge;
         let right = |secret: &Secret| algorithm.response(*identifier, secret, bytes);
-        // §9.2.1: an initiator that answers as this target would have answered has the target's
-        // secret, or has had this target answer for it.
+        // §9.2.1: an initiator that gives the response of this target has the target's secret, or has made this target
+        // compute it.
         let own = self.accounts.own.as_ref();
         if own.is_some_and(|own| right(&own.secret).is(&response)) {
             return Err(ChapError::Reflected { what: "response" });

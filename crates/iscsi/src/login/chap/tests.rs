@@ -1,10 +1,10 @@
-//! Responses against independent implementations of the hash functions, and what does not print.
+//! Responses compared with independent implementations of the hash functions, and values that are not printed.
 
 use super::*;
 
 const SECRET: &[u8] = b"a secret of 16 b";
 
-/// Made with Python's hashlib from identifier 7, [`SECRET`] and the bytes 0 to 31.
+/// Computed with Python's hashlib from identifier 7, [`SECRET`] and the bytes 0 to 31.
 const RESPONSES: [(Algorithm, &str); 4] = [
     (Algorithm::Md5, "0x0d5356c49dba8e0c9d313eb8780c0112"),
     (

@@ -1,4 +1,4 @@
-//! What a unit and its device say of themselves, byte by byte.
+//! The self-description of a unit and its device, byte by byte.
 
 use super::*;
 use crate::scsi::capacity::Capacity;
@@ -92,7 +92,7 @@ fn vpd_lists_its_pages_and_has_them() {
 
 #[test]
 fn serial_numbers_are_stable_and_differ() {
-    // Known bytes: initiators remember disks by them, so they must never change.
+    // Known values: initiators identify disks by them, so they must never change.
     assert_eq!(unit(0, 8, 512).identity.serial(), "78e4c80efc15bb48");
     assert_eq!(unit(1, 8, 512).identity.serial(), "f6ba59f21da8c903");
     assert_eq!(
@@ -119,7 +119,7 @@ fn device_identification() {
         .expect("hexadecimal")
         .to_be_bytes();
     let t10 = format!("wansan  {serial}");
-    // With its zero the name of 28 bytes takes 32; that of the port has 9 more, and takes 40.
+    // With its NUL the name of 28 bytes takes 32; that of the port has 9 more, and takes 40.
     let device_name = format!("{NAME}\0\0\0\0");
     let port_name = format!("{NAME},t,0x0001\0\0\0");
     assert_eq!(
@@ -158,7 +158,7 @@ fn a_name_too_long_for_iscsi_is_cut() {
     let mut long = unit(0, 8, 512);
     long.identity.target_name = "x".repeat(100_000);
     let bytes = vpd(&device_of(long), 0x83);
-    // The port's name: 223 bytes, `,t,0x0001`, a zero, and padding.
+    // The port's name: 223 bytes, `,t,0x0001`, a NUL, and padding.
     assert!(bytes.windows(235).any(|w| w.ends_with(b"x,t,0x0001\0\0\0")));
     assert!(bytes.len() < 600);
 }
@@ -431,7 +431,7 @@ fn a_session_in_place_of_another_hears_of_its_loss() {
         good_data(device.decode(Lun::default(), &test_unit_ready, nexus));
     }
     drop((first, second));
-    // Nothing is left of them.
+    // None is left.
     let mut third = nexus(&device);
     good_data(device.decode(Lun::default(), &test_unit_ready, &mut third));
 }

@@ -1,4 +1,4 @@
-//! EXTENDED COPY: what it names and what it may not.
+//! EXTENDED COPY: valid and invalid parameter lists.
 
 use super::*;
 use crate::scsi::{CopySegment, Executed, MediumOperation, SenseKey};
@@ -45,7 +45,7 @@ fn execute(device: &TargetDevice, nexus: &mut Nexus, list: Vec<u8>) -> Executed 
     device.execute(0, &cdb, (list, announced), nexus)
 }
 
-/// Key, ASC and ASCQ of what is wrong with a list.
+/// Key, ASC and ASCQ of an invalid list.
 fn wrong(list: Vec<u8>) -> (SenseKey, AdditionalSense) {
     let device = two_units();
     match execute(&device, &mut nexus(&device), list) {
@@ -74,7 +74,7 @@ fn segments_come_out_in_bytes() {
     let MediumOperation::Copy(job) = *operation else {
         panic!("other work: {operation:?}");
     };
-    // 8 blocks of 512 bytes are one of the destination; no blocks are no segment.
+    // 8 blocks of 512 bytes are one block of the destination; no blocks are no segment.
     let expected = CopySegment {
         from_unit: 0,
         from_bytes: 16 * 512,
@@ -84,7 +84,7 @@ fn segments_come_out_in_bytes() {
     };
     assert_eq!(job.segments, [expected]);
 
-    // RECEIVE COPY STATUS follows it.
+    // RECEIVE COPY STATUS reports its progress.
     let status = |nexus: &mut Nexus| {
         let cdb = padded(&[0x84, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12]);
         good_data(device.decode(Lun::default(), &cdb, nexus))
@@ -114,7 +114,7 @@ fn what_a_list_may_not_say() {
     inline[15] = 1;
     let unreachable = aborted(AdditionalSense::COPY_TARGET_NOT_REACHABLE);
     for (list, expected) in [
-        // A unit that is not here, and a descriptor that is not in the list.
+        // An unknown unit, and a descriptor that is not in the list.
         (list(&foreign, &good), unreachable),
         (list(&targets, &segment((0, 2), (0, 0), 8)), unreachable),
         // Beyond the end of the source, and of the destination.
@@ -126,7 +126,7 @@ fn what_a_list_may_not_say() {
             list(&targets, &segment((0, 1), (0, 100), 8)),
             aborted(AdditionalSense::NONE),
         ),
-        // No whole block of the destination.
+        // Less than a block of the destination.
         (
             list(&targets, &segment((0, 1), (0, 0), 7)),
             aborted(AdditionalSense::INEXACT_SEGMENT),

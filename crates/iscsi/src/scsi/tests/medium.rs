@@ -1,5 +1,4 @@
-//! READ, WRITE and SYNCHRONIZE CACHE come out as byte ranges, and COMPARE AND WRITE takes exactly the
-//! data that it counts.
+//! READ, WRITE and SYNCHRONIZE CACHE decode to byte ranges, and COMPARE AND WRITE takes exactly the data of its length.
 
 use super::*;
 use crate::scsi::{Executed, MediumOperation};
@@ -40,7 +39,7 @@ fn six_bytes() {
         at(&[0x0a, 0x1f, 0xff, 0xff, 1, 0]),
         write(0x1f_ffff * 512, 512, false)
     );
-    // The three high bits of byte 1 are no part of the LBA, and a length of 0 means 256 blocks.
+    // The three high bits of byte 1 are not part of the LBA, and a length of 0 means 256 blocks.
     assert_eq!(at(&[0x08, 0xe0, 0, 1, 0, 0]), read(512, 256 * 512, false));
 }
 
@@ -86,7 +85,7 @@ fn ranges_end_with_the_unit() {
     for cdb in [
         &[0x28, 0, 0, 0, 0, 99, 0, 0, 2, 0][..],
         &[0x28, 0, 0, 0, 0, 100, 0, 0, 1, 0],
-        &[0x28, 0, 0, 0, 0, 100, 0, 0, 0, 0], // no block at all, and still no such LBA
+        &[0x28, 0, 0, 0, 0, 100, 0, 0, 0, 0], // no blocks, but an LBA out of range
         &[0x2a, 0, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0],
         &[0x08, 0, 0, 0, 0, 0], // 256 blocks
         &[
@@ -150,8 +149,8 @@ fn synchronize_cache_takes_a_range_or_the_rest() {
     );
 }
 
-/// SBC-3 5.3: the Data-Out Buffer holds twice NUMBER OF LOGICAL BLOCKS. For every number, every
-/// announced length of whole blocks and those next to the right one.
+/// SBC-3 5.3: the Data-Out Buffer holds twice NUMBER OF LOGICAL BLOCKS. For every number, every announced length of
+/// whole blocks and the neighbours of the correct one.
 #[test]
 fn compare_and_write_takes_twice_its_number_of_blocks() {
     const BLOCK_BYTES: u32 = 512;

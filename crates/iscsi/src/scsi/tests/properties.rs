@@ -1,4 +1,4 @@
-//! What holds for every CDB.
+//! Properties of every CDB.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::scsi::command::COMMANDS;
 
 const SMALL_BLOCKS: u64 = 1 << 21;
 
-/// CDBs of known commands, with everything else random, and wholly random ones.
+/// CDBs of known commands with random fields, and fully random ones.
 fn any_cdb() -> impl Strategy<Value = Cdb> {
     let opcodes: Vec<u8> = COMMANDS.iter().map(|command| command.opcode).collect();
     let known = (proptest::sample::select(opcodes), any::<Cdb>()).prop_map(|(opcode, mut cdb)| {
@@ -18,7 +18,7 @@ fn any_cdb() -> impl Strategy<Value = Cdb> {
     prop_oneof![any::<Cdb>(), known]
 }
 
-/// ALLOCATION LENGTH of the commands that have one.
+/// ALLOCATION LENGTH of the commands that have it.
 fn allocation_bytes(cdb: &Cdb) -> Option<usize> {
     let wide = |at: usize| u32::from_be_bytes([cdb[at], cdb[at + 1], cdb[at + 2], cdb[at + 3]]);
     Some(match cdb[0] {
@@ -85,7 +85,7 @@ proptest! {
         }
     }
 
-    /// A short allocation length gives the beginning of the whole answer.
+    /// A short allocation length returns the beginning of the complete data.
     #[test]
     fn allocation_lengths_only_cut(mut cdb in any_cdb(), short in 0..300u16) {
         let [high, low] = short.to_be_bytes();
@@ -117,7 +117,7 @@ proptest! {
                 let allowed = allocation_bytes(&cdb).unwrap_or(usize::MAX);
                 prop_assert_eq!(cut.data.len(), whole.data.len().min(allowed));
             }
-            // Their answers come later, and say themselves what they were asked for.
+            // They complete later, and contain their parameters.
             (
                 Decoded::Store { operation: StoreOperation::Deferred { .. }, .. },
                 Decoded::Store { operation: StoreOperation::Deferred { .. }, .. },
@@ -126,7 +126,7 @@ proptest! {
         }
     }
 
-    /// What the initiator builds decodes to what it asked for.
+    /// CDBs that the initiator builds decode to the requested operation.
     #[test]
     fn builders_are_understood(
         lba in prop_oneof![0..SMALL_BLOCKS, (1u64 << 32)..(1 << 34)],

@@ -1,4 +1,4 @@
-//! Reservations between initiators, as commands make them and as other commands feel them.
+//! Reservations between initiators, and their effects on other commands.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn conflicts(executed: &Executed) {
     assert_eq!(status(executed), ScsiStatus::ReservationConflict);
 }
 
-/// Whether `cdb` gets through to the store.
+/// Whether `cdb` reaches the store.
 fn passes(device: &TargetDevice, nexus: &mut Nexus, cdb: &[u8]) -> bool {
     match device.decode(Lun::default(), &padded(cdb), nexus) {
         Decoded::Store { .. } => true,
@@ -51,7 +51,7 @@ fn passes(device: &TargetDevice, nexus: &mut Nexus, cdb: &[u8]) -> bool {
     }
 }
 
-/// The unit attention that is pending, as ASC and ASCQ.
+/// The pending unit attention, as ASC and ASCQ.
 fn attention(device: &TargetDevice, nexus: &mut Nexus) -> Option<(u8, u8)> {
     let answer = device.decode(Lun::default(), &padded(&[0x00]), nexus);
     match answer {
@@ -172,7 +172,7 @@ fn six_byte_reservations_go_with_their_nexus() {
     assert!(passes(&device, &mut three, &WRITE));
 }
 
-/// A device whose reservations can outlive a restart.
+/// A device whose reservations can survive a restart.
 fn keeping() -> TargetDevice {
     device_of(LogicalUnit {
         keeps_reservations: true,
@@ -197,14 +197,14 @@ fn what_could_not_be_kept_has_not_happened() {
     keeps(reserve_out(&device, &mut one, (0, 0), (0, 1), 1)).end(true);
     let reserve = keeps(reserve_out(&device, &mut one, (1, 3), (1, 0), 0));
     assert!(!passes(&device, &mut two, &READ), "it holds at once");
-    // Nobody builds on what may still be taken back.
+    // A change that may still be rolled back excludes others.
     let register = reserve_out(&device, &mut two, (0, 0), (0, 2), 0);
     assert_eq!(status(&register), ScsiStatus::Busy);
     let reserve_6 = device.decode(Lun::default(), &padded(&[0x16]), &mut one);
     assert!(matches!(reserve_6, Decoded::Answer(answer) if answer.status == ScsiStatus::Busy));
     reserve.end(false);
     assert!(passes(&device, &mut two, &READ));
-    // Rights that a change gives hold once it is kept.
+    // Access granted by a change takes effect once it is saved.
     keeps(reserve_out(&device, &mut one, (1, 3), (1, 0), 0)).end(true);
     let release = keeps(reserve_out(&device, &mut one, (2, 3), (1, 0), 0));
     assert!(
@@ -213,7 +213,7 @@ fn what_could_not_be_kept_has_not_happened() {
     );
     release.end(true);
     assert!(passes(&device, &mut two, &READ));
-    // Work that is lost with its session is not kept either.
+    // A change whose session ends is not saved either.
     drop(keeps(reserve_out(&device, &mut one, (1, 1), (1, 0), 0)));
     assert!(passes(&device, &mut two, &WRITE));
     good(&reserve_out(&device, &mut one, (1, 1), (1, 0), 0));
@@ -250,7 +250,7 @@ fn what_persists_is_restored() {
     let kept = keeps(reserve_out(&device, &mut one, (0, 0), (0, 1), 1));
     kept.end(true);
     let newer = keeps(reserve_out(&device, &mut one, (1, 3), (1, 0), 0));
-    // The older one has nothing to say any more.
+    // The older one has no effect any more.
     drop(kept);
     newer.end(true);
     let again = keeping();
@@ -259,7 +259,7 @@ fn what_persists_is_restored() {
     assert!(passes(&again, &mut one, &WRITE));
     assert!(!passes(&again, &mut two, &READ));
     assert!(!again.restore(0, "nonsense"));
-    // A unit that cannot keep anything does not say that it does.
+    // A unit that cannot save reservations does not claim to.
     let other = self::device();
     let (mut one, _) = self::two(&other);
     assert_eq!(
@@ -285,7 +285,7 @@ fn mode_parameters_are_common() {
         },
         Executed::Answer(answer) => panic!("no cache to write: {answer:?}"),
     };
-    // When the cache cannot be written, nothing has changed.
+    // If the cache cannot be flushed, nothing has changed.
     drop(change(select(&mut one, &list)));
     assert_eq!(attention(&device, &mut two), None);
     assert!(passes(&device, &mut two, &WRITE));
@@ -302,7 +302,7 @@ fn mode_parameters_are_common() {
     assert_eq!(status(&select(&mut one, &list)), ScsiStatus::CheckCondition);
 }
 
-/// Whatever parameter data comes with a command, it is answered or carried out inside the unit.
+/// With any parameter data, a command is answered or executed inside the unit.
 #[test]
 fn parameter_data_of_any_kind_is_taken() {
     use proptest::prelude::*;

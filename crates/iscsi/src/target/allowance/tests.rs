@@ -5,23 +5,23 @@ use std::collections::VecDeque;
 use super::*;
 
 const PERIOD_US: u64 = 25_000;
-/// What a turn takes of the thread, and each command of it.
+/// Cost of a turn of the thread, and of each of its commands.
 const TURN_US: u64 = 6;
 const COMMAND_US: u64 = 1;
-/// Of each command: a read of 4 KiB.
+/// Bytes of each command: a read of 4 KiB.
 const BYTES: u64 = 8288;
 const FULL: u32 = 1024;
 
-/// A session whose initiator always wants so many commands in flight.
+/// A session whose initiator keeps a constant number of commands in flight.
 struct Asking {
     wants: usize,
-    /// From an answer to the command that follows it.
+    /// From a response to the next command.
     round_trip_us: u64,
-    /// When the commands come that are in flight.
+    /// Arrival times of the commands in flight.
     coming: VecDeque<u64>,
     allowance: Allowance,
     taken: Taken,
-    /// Commands that were served since a test asked.
+    /// Commands served since the last check.
     served: u64,
 }
 
@@ -53,7 +53,7 @@ impl Thread {
         }
     }
 
-    /// Runs one second; returns what each session got in its second half.
+    /// Runs one second; returns the commands of each session in its second half.
     fn run(&mut self) -> Vec<u64> {
         let begins = self.now_us;
         let mut period_ends = begins + PERIOD_US;
@@ -82,7 +82,7 @@ impl Thread {
         self.sessions.iter().map(|session| session.served).collect()
     }
 
-    /// Serves the session whose commands have waited longest: all that have come by now.
+    /// Serves the session whose commands have waited longest: all that have arrived by now.
     fn turn(&mut self) {
         let comes = |one: &&mut Asking| one.coming.front().copied().unwrap_or(u64::MAX);
         let session = self.sessions.iter_mut().min_by_key(comes);

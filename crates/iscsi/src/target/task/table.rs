@@ -8,12 +8,12 @@ use wansan_trace::{ConnectionId, TaskTag};
 use super::{Progress, Stage, Task};
 use crate::scsi::Ticket;
 
-/// The tasks of a session, and what stores owe them: `at_store_bytes` of a place is always the sum
-/// over the tasks whose connection is there.
+/// The tasks of a session, and bytes outstanding at stores: `at_store_bytes` of an index is always the sum over the
+/// tasks of its connection.
 #[derive(Debug, Default)]
 pub(in crate::target) struct Tasks {
     by_tag: HashMap<TaskTag, Task, TagHash>,
-    /// By place: bytes of reads that stores have been asked for. They will have to be sent there.
+    /// By connection index: bytes of reads requested from stores. They will have to be sent there.
     at_store_bytes: Vec<usize>,
 }
 
@@ -34,20 +34,20 @@ impl Tasks {
         self.by_tag.get_mut(&tag)
     }
 
-    /// The tags of those tasks.
+    /// The tags of the tasks selected by `wanted`.
     pub(in crate::target) fn tags(&self, wanted: impl Fn(&Task) -> bool) -> Vec<TaskTag> {
         let tasks = self.by_tag.values().filter(|task| wanted(task));
         tasks.map(|task| task.tag).collect()
     }
 
-    /// Puts in a task that no store has been asked for.
+    /// Adds a task without a store operation.
     pub(in crate::target) fn insert(&mut self, task: Task) {
         debug_assert_eq!(task.at_store_bytes, 0);
         self.owed_at(task.place, |bytes| bytes);
         self.by_tag.insert(task.tag, task);
     }
 
-    /// Takes out a task; nothing is owed to it any more.
+    /// Removes a task; none of its bytes is outstanding any more.
     pub(in crate::target) fn remove(&mut self, tag: TaskTag) -> Option<Task> {
         let mut task = self.by_tag.remove(&tag)?;
         self.owed_at(task.place, |bytes| bytes - task.at_store_bytes);
@@ -55,12 +55,12 @@ impl Tasks {
         Some(task)
     }
 
-    /// Bytes that stores owe to the connection at `place`.
+    /// Bytes outstanding at stores for the connection at `place`.
     pub(in crate::target) fn at_store_bytes(&self, place: usize) -> usize {
         self.at_store_bytes.get(place).copied().unwrap_or_default()
     }
 
-    /// A task together with what stores owe to its connection, to change both.
+    /// A task together with its connection's outstanding bytes, to change both.
     #[inline]
     pub(in crate::target) fn entry(&mut self, tag: TaskTag) -> Option<Entry<'_>> {
         let task = self.by_tag.get_mut(&tag)?;
@@ -68,7 +68,7 @@ impl Tasks {
         Some(Entry { task, owed_bytes })
     }
 
-    /// The store's answer is of no use: the task is where it was before the store was asked.
+    /// The store's result is discarded: the task is in its state before the operation.
     pub(in crate::target) fn set_aside(&mut self, tag: TaskTag) {
         if let Some(task) = self.by_tag.get_mut(&tag) {
             let owed_bytes = std::mem::take(&mut task.at_store_bytes);
@@ -98,7 +98,7 @@ impl Tasks {
     }
 }
 
-/// A task, and the bytes that stores owe to its connection.
+/// A task, and the outstanding bytes of its connection.
 #[derive(Debug)]
 pub(in crate::target) struct Entry<'a> {
     pub(in crate::target) task: &'a mut Task,
@@ -106,7 +106,7 @@ pub(in crate::target) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// A store is asked to work on the task, and for so many bytes of a read.
+    /// Starts a store operation of the task, for `read_bytes` of a read.
     #[inline]
     pub(in crate::target) fn ask_store(
         &mut self,
@@ -120,8 +120,8 @@ impl Entry<'_> {
         *self.owed_bytes += read_bytes;
     }
 
-    /// The next `bytes` of a read have been queued for sending; says whether the store has given all
-    /// that it was asked for.
+    /// The next `bytes` of a read have been queued for sending; returns whether all bytes requested from the store
+    /// have.
     #[inline]
     pub(in crate::target) fn read_sent(&mut self, bytes: u32) -> bool {
         if let Stage::AtStore(progress) = &mut self.task.stage {
@@ -151,7 +151,7 @@ impl Hasher for TagHasher {
     }
 
     fn write_u32(&mut self, tag: u32) {
-        // Fibonacci hashing: tags that count up spread over the high bits that the table uses.
+        // Fibonacci hashing: consecutive tags spread over the high bits that the table uses.
         self.0 = (self.0 ^ u64::from(tag)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
