@@ -1,8 +1,8 @@
-/* What every congestion control here shares: slow start (RFC 5681 §3.1) and its limited form
- * (RFC 3742), growth by parts of a segment, and undoing a reduction that was none.
+/* Shared by all congestion controls here: slow start (RFC 5681 §3.1) and limited slow start (RFC
+ * 3742), growth by fractions of a segment, and undoing a spurious reduction.
  *
- * The kernel calls `cong_avoid` for each ACK while it may raise the window, asks `ssthresh` once for
- * each loss event, and takes the window down to that by itself (RFC 6937). */
+ * The kernel calls `cong_avoid` for each ACK while the window may grow, calls `ssthresh` once per
+ * loss event, and itself reduces the window to the result (RFC 6937). */
 #pragma once
 
 #include "kernel.h"
@@ -20,10 +20,10 @@ struct tcp_congestion_ops {
 	__u32 flags;
 };
 
-/* How windows grow, set by who loads the program (control/data.rs). */
+/* How windows grow, set by the loader (control/data.rs). */
 struct growth_rule {
-	/* Above so many segments slow start adds no more than half of it in a round trip
-	 * (RFC 3742 §2); 0: there is no such bound. */
+	/* Above this many segments slow start adds at most half of it per round trip (RFC 3742 §2);
+	 * 0: no limit. */
 	__u32 max_ssthresh;
 	/* 1: in congestion avoidance each ACK counts as one packet, whatever it acknowledges. */
 	__u32 per_ack;
@@ -34,10 +34,10 @@ const volatile struct growth_rule growth_rule SEC(".rodata.growth") = {};
 /* The smallest ssthresh, in segments (RFC 5681 equation 4). */
 #define LEAST_SSTHRESH 2
 
-/* Parts of a segment in which growth is reckoned. */
+/* Unit of growth, in fractions of a segment. */
 #define PARTS 1024
 
-/* What is kept of the growth that does not make up a whole segment yet. */
+/* Accumulated growth of less than a segment. */
 struct growth {
 	__u64 credit;
 };
@@ -62,8 +62,9 @@ static __always_inline bool in_slow_start(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh;
 }
 
-/* A window that the sender does not fill has not been tried, so it must not grow (RFC 7661 §4.3). In
- * slow start half of it is enough: it doubles before what fills it has been sent. */
+/* A window that the sender does not fill has not been validated, so it must not grow (RFC 7661
+ * §4.3). In slow start half of it is enough: it doubles before the data that fills it has been
+ * sent. */
 static __always_inline bool window_is_tried(const struct tcp_sock *tp)
 {
 	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
@@ -76,8 +77,8 @@ static __always_inline void set_window(struct tcp_sock *tp, __u32 segments)
 	tp->snd_cwnd = smaller(segments, tp->snd_cwnd_clamp);
 }
 
-/* Grows by a segment for each that is acknowledged, or by 1/K of one above `max_ssthresh`, up to
- * ssthresh; returns how many acknowledged packets are left for congestion avoidance. */
+/* Grows by one segment per acknowledged segment, or by 1/K of one above `max_ssthresh`, up to
+ * ssthresh; returns the number of acknowledged packets left for congestion avoidance. */
 static __always_inline __u32 slow_start(struct tcp_sock *tp, struct growth *growth, __u32 acked)
 {
 	__u32 window = tp->snd_cwnd;
@@ -97,8 +98,8 @@ static __always_inline __u32 slow_start(struct tcp_sock *tp, struct growth *grow
 	return acked - smaller(acked, room);
 }
 
-/* What every law does before it grows by its own: nothing with a window that has not been tried, slow
- * start below ssthresh; returns how many acknowledged packets are left for congestion avoidance. */
+/* Common to all laws: no growth of an unvalidated window, slow start below ssthresh; returns the
+ * number of acknowledged packets left for congestion avoidance. */
 static __always_inline __u32 left_by_slow_start(struct tcp_sock *tp, struct growth *growth,
 						__u32 acked)
 {
@@ -107,8 +108,8 @@ static __always_inline __u32 left_by_slow_start(struct tcp_sock *tp, struct grow
 	return in_slow_start(tp) ? slow_start(tp, growth, acked) : acked;
 }
 
-/* Congestion avoidance: grows by `parts` / PARTS segments in the time in which a whole window is
- * acknowledged, of which these were `acked` packets. */
+/* Congestion avoidance: grows by `parts` / PARTS segments per acknowledged window, of which these
+ * were `acked` packets. */
 static __always_inline void grow(struct tcp_sock *tp, struct growth *growth, __u32 acked,
 				 __u64 parts)
 {
@@ -122,14 +123,14 @@ static __always_inline void grow(struct tcp_sock *tp, struct growth *growth, __u
 	growth->credit = credit % whole;
 }
 
-/* What is left of the window at a loss event that takes `cut` from it. */
+/* The window after a loss event that reduces it by `cut`. */
 static __always_inline __u32 reduced(struct tcp_sock *tp, struct growth *growth, __u32 cut)
 {
 	growth->credit = 0;
 	return greater(tp->snd_cwnd - smaller(cut, tp->snd_cwnd), LEAST_SSTHRESH);
 }
 
-/* The window from before a loss event that was none. */
+/* The window before a spurious loss event. */
 static __always_inline __u32 restored(const struct tcp_sock *tp)
 {
 	return greater(tp->snd_cwnd, tp->prior_cwnd);

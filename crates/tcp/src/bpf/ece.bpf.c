@@ -1,38 +1,40 @@
-/* ECN-Echo on a receiver's word (RFC 3168 §6.1.3): the congestion control of a *receiving* socket,
- * which looks at each arriving segment and, when its owner's law says so, makes the stack send ECE
- * until the sender answers with CWR. What the socket sends itself is governed by Reno, the kernel's.
+/* ECN-Echo on the receiver's request (RFC 3168 §6.1.3): the congestion control of a *receiving*
+ * socket, which inspects each arriving segment and, when its owner's law says so, makes the stack
+ * send ECE until the sender answers with CWR. What the socket sends itself is governed by the
+ * kernel's Reno.
  *
- * The kernel tells of arriving segments (`cwnd_event`) only those that need ECN, and only where ECN
- * was negotiated. The law, and why it spares a window, is in docs/internals/relay-control.md. The simulator, which
- * has no kernel, has it from crates/split/src/ece.rs: both are changed together. */
+ * The kernel reports arriving segments (`cwnd_event`) only to controls that need ECN, and only
+ * where ECN was negotiated. The law, and why it spares a window, is in
+ * docs/internals/relay-control.md. The simulator, which has no kernel, implements it in
+ * crates/split/src/ece.rs: change both together. */
 #include "control.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The kernel tells of arriving segments, and makes all that is sent ECN-capable: so nobody has it but
- * connections with ECN (signal.rs). */
+/* The kernel reports arriving segments, and makes everything sent ECN-capable: so only connections
+ * with ECN get this control (signal.rs). */
 #define TCP_CONG_NEEDS_ECN 2
-/* Of `ecn_flags` (net/tcp_ecn.h): ECE is sent until CWR comes. */
+/* In `ecn_flags` (net/tcp_ecn.h): ECE is sent until CWR arrives. */
 #define TCP_ECN_DEMAND_CWR 4
 
 #define SECOND_NS 1000000000ULL
-/* Arrivals are measured over a round trip, but at least over so long: a train of segments that came
- * as one is no rate. */
+/* Arrival rates are measured over a round trip, but at least over this time: a train of segments
+ * merged into one is no rate. */
 #define LEAST_ROUND_NS 1000000ULL
-/* What drained since the owner spoke is reckoned for so long, beside what leaves by itself; an owner
- * that is silent for longer may be as late in passing bytes on. */
+/* Drained bytes since the owner's last report are extrapolated for this long, in addition to bytes
+ * that leave by themselves; an owner silent for longer may be as late in forwarding bytes. */
 #define MOST_DRAIN_NS 2000000ULL
-/* The cut of a sender that keeps its window down by PRR (RFC 6937) takes a round trip, and shows in
- * the next one. */
+/* A sender that reduces its window by PRR (RFC 6937) takes a round trip for it; the reduction shows
+ * in the next one. */
 #define ROUNDS_OF_A_CUT 2
-/* No sender goes below so many segments in a round trip. */
+/* Minimum window of a sender, in segments per round trip. */
 #define LEAST_WINDOW 2
-/* The next segment with data answers a signal, so what a sender that has none waits is in the time that
- * its answer takes. Of that time no more is taken for a round trip than so many of the shortest one,
- * which leaves room for what queues on the way here. */
+/* The next segment with data answers a signal, so the answer's delay includes any pause of the
+ * sender. At most this multiple of the minimum counts as a round trip, which leaves room for queues
+ * on the path. */
 #define MOST_ROUND_TRIPS 4
-/* What the kernel has for the shortest round trip, in us, before it has seen one: where the handshake
- * was repeated, or went by a cookie. RFC 6298 (2.1) then takes a second. */
+/* The kernel's minimum round-trip time, in us, before it has measured one: where the handshake was
+ * retransmitted, or used a SYN cookie. RFC 6298 (2.1) assumes a second then. */
 #define NO_ROUND_TRIP 0xffffffffU
 
 /* linux/bpf.h */
@@ -48,45 +50,45 @@ extern __u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern void tcp_reno_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
-/* What the owner wants (ece.rs). */
+/* The owner's order (ece.rs). */
 struct order {
-	/* How often it has asked for ECE, whatever the backlog. */
+	/* Number of ECE signals requested, whatever the backlog. */
 	__u64 asked;
-	/* Of the bytes that came here, those that have left on the other side … */
+	/* Of the bytes received here, those forwarded on the other side … */
 	__u64 passed_bytes;
-	/* … at that moment (CLOCK_MONOTONIC). */
+	/* … at this time (CLOCK_MONOTONIC). */
 	__u64 passed_ns;
-	/* Of the others, those that leave by themselves, whether the owner speaks or not. */
+	/* Of the others, those that leave by themselves, without the owner. */
 	__u64 going_bytes;
-	/* How fast they leave. */
+	/* Their drain rate. */
 	__u64 drain_bytes_per_s;
-	/* A greater backlog is signalled; 0: nothing is. */
+	/* Signal above this backlog; 0: never. */
 	__u64 bound_bytes;
-	/* So much has to be left at the lowest point after a cut. */
+	/* Minimum backlog to remain at the lowest point after a reduction. */
 	__u64 least_bytes;
 };
 
-/* What came of it (ece.rs). */
+/* The outcome (ece.rs). */
 struct told {
-	/* Segments that were looked at. */
+	/* Segments inspected. */
 	__u64 seen;
-	/* How often ECE began. */
+	/* ECE signals started. */
 	__u64 signals;
-	/* How often CWR answered. */
+	/* CWR answers. */
 	__u64 answers;
-	/* Segments above the bound at which nothing was signalled: the last cut was still at work … */
+	/* Segments above the bound without a signal: the last reduction was still taking effect … */
 	__u64 recovering;
-	/* … another one would have let the outgoing side run dry … */
+	/* … another one would have starved the outgoing side … */
 	__u64 spared;
-	/* … the sender could not have gone slow enough. */
+	/* … the sender could not have slowed down enough. */
 	__u64 powerless;
-	/* The greatest backlog. */
+	/* The largest backlog. */
 	__u64 backlog_max_bytes;
 	/* From the last signal to its answer. */
 	__u64 loop_ns;
-	/* In the last whole round. */
+	/* In the last complete round. */
 	__u64 arrival_bytes_per_s;
-	/* The rest is for this program alone. */
+	/* The rest is private to this program. */
 	__u64 asked;
 	__u64 signalled_ns;
 	__u64 round_ns;
@@ -113,8 +115,9 @@ static __always_inline __u64 longer(__u64 one, __u64 other)
 	return one > other ? one : other;
 }
 
-/* A round trip of this connection: as the last answer took, within bounds, or as the handshake did. A
- * socket that only receives knows no other of its own; `rcv_rtt_est` has the sender's pauses in it too. */
+/* A round-trip time of this connection: that of the last answer, within bounds, or that of the
+ * handshake. A socket that only receives has no other of its own; `rcv_rtt_est` includes the
+ * sender's pauses. */
 static __always_inline __u64 round_trip_ns(const struct tcp_sock *tp, const struct told *told)
 {
 	__u32 shortest_us = tp->rtt_min.s[0].v;
@@ -139,7 +142,7 @@ static __always_inline void signal(struct tcp_sock *tp, struct told *told, __u64
 	told->signalled_ns = now;
 }
 
-/* Takes note of the answer to a signal. */
+/* Handles the answer to a signal. */
 static __always_inline void hear(const struct tcp_sock *tp, struct told *told, __u64 now)
 {
 	if (!told->signalled_ns || tp->ecn_flags & TCP_ECN_DEMAND_CWR)
@@ -152,7 +155,7 @@ static __always_inline void hear(const struct tcp_sock *tp, struct told *told, _
 	told->rounds = 0;
 }
 
-/* Measures how fast bytes come, round by round. */
+/* Measures the arrival rate, round by round. */
 static __always_inline void measure(const struct tcp_sock *tp, struct told *told, __u64 now)
 {
 	__u64 passed = now - told->round_ns;
@@ -160,7 +163,7 @@ static __always_inline void measure(const struct tcp_sock *tp, struct told *told
 
 	if (passed < round)
 		return;
-	/* A pause is no slow arrival. */
+	/* A pause is not a slow arrival. */
 	if (passed < longer(2 * round, SECOND_NS))
 		told->arrival_bytes_per_s =
 			(tp->bytes_received - told->round_bytes) * SECOND_NS / passed;
@@ -169,7 +172,7 @@ static __always_inline void measure(const struct tcp_sock *tp, struct told *told
 	told->rounds++;
 }
 
-/* What has come and has not left: what the owner last said, and what happened since. */
+/* Bytes that have arrived and not left: by the owner's last report, and estimated since. */
 static __always_inline __u64 backlog_bytes(const struct tcp_sock *tp, const struct order *order,
 					   __u64 now)
 {
@@ -178,7 +181,7 @@ static __always_inline __u64 backlog_bytes(const struct tcp_sock *tp, const stru
 	__u64 most = longer(order->going_bytes, order->drain_bytes_per_s * MOST_DRAIN_NS / SECOND_NS);
 	__u64 left;
 
-	/* More would not fit into 64 bits. */
+	/* More would not fit in 64 bits. */
 	if (since > SECOND_NS)
 		since = SECOND_NS;
 	left = order->drain_bytes_per_s * since / SECOND_NS;
@@ -188,9 +191,8 @@ static __always_inline __u64 backlog_bytes(const struct tcp_sock *tp, const stru
 	return longer(tp->bytes_received > left ? tp->bytes_received - left : 0, unread);
 }
 
-/* By how much the backlog falls before a sender that halves its window and then adds a segment in
- * each round trip (RFC 5681) has as much under way again as drains. A sender of CUBIC or HighSpeed TCP
- * takes less. */
+/* By how much the backlog falls before a sender that halves its window and then adds a segment per
+ * round trip (RFC 5681) sends again as fast as it drains. CUBIC and HighSpeed TCP take less. */
 static __always_inline __u64 deficit_bytes(const struct told *told, const struct order *order,
 					   __u64 round_trip, __u64 mss)
 {

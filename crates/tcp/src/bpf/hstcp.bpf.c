@@ -3,30 +3,30 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* A row for each sixteenth of a doubling of the window, up to 2^21 segments. */
+/* A row per sixteenth of a doubling of the window, up to 2^21 segments. */
 #define ROWS_PER_DOUBLING_LOG2 4
 #define ROWS_PER_DOUBLING (1 << ROWS_PER_DOUBLING_LOG2)
 #define DOUBLINGS 21
 #define ROWS (DOUBLINGS * ROWS_PER_DOUBLING + 1)
-/* Between two rows values are interpolated in so many steps. */
+/* Interpolation steps between two rows. */
 #define STEPS_LOG2 8
 
-/* Of which parts a decrease of the whole window has. */
+/* Unit of the decrease: log2 of the parts of a window. */
 #define DECREASE_LOG2 16
 
 struct row {
-	/* a(w): growth in a round trip, in segments / PARTS. */
+	/* a(w): growth per round trip, in segments / PARTS. */
 	__u32 increase;
-	/* b(w): what a loss event takes of the window, in 1 / 2^DECREASE_LOG2. */
+	/* b(w): reduction of the window per loss event, in 1 / 2^DECREASE_LOG2. */
 	__u32 decrease;
 };
 
-/* RFC 3649's parameters as who loads the program gave them, kept to be shown (control/data.rs),
- * and the table that was made of them. */
+/* RFC 3649's parameters as set by the loader, kept for display (control/data.rs), and the table
+ * derived from them. */
 struct law {
 	/* Low_Window, High_Window, Low_P, High_P, High_Decrease: the bits of doubles. */
 	__u64 given[5];
-	/* Up to so many segments it is Reno. */
+	/* Up to this many segments it is Reno. */
 	__u64 low_window;
 	struct row rows[ROWS];
 };
@@ -44,10 +44,10 @@ static __always_inline __u32 log2_of(__u32 value)
 	return log + (value >> 1);
 }
 
-/* The row of that number, or the last one: the table ends there. */
+/* The row of that index, or the last one beyond the table. */
 static __always_inline const volatile struct row *row_at(__u64 row)
 {
-	/* The verifier follows the very register that is compared. */
+	/* The verifier tracks the very register that is compared. */
 	barrier_var(row);
 	if (row > ROWS - 1)
 		row = ROWS - 1;
@@ -55,7 +55,7 @@ static __always_inline const volatile struct row *row_at(__u64 row)
 	return &law.rows[row];
 }
 
-/* a(w) and b(w), as RFC 3649 §5 has them. */
+/* a(w) and b(w), as in RFC 3649 §5. */
 static __always_inline struct row law_at(__u32 window)
 {
 	struct row at = { .increase = PARTS, .decrease = 1 << (DECREASE_LOG2 - 1) };
@@ -102,7 +102,7 @@ __u32 BPF_PROG(hstcp_undo_cwnd, struct sock *sk)
 	return restored(tcp_sk(sk));
 }
 
-/* What the law is at a window, for the tests: in, the window; out, the row. */
+/* The law at a window, for the tests: in, the window; out, the row. */
 struct question {
 	__u32 window;
 	struct row row;

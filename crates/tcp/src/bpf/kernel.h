@@ -1,6 +1,6 @@
-/* What the programs use of the kernel's own structures, and no more.
+/* The parts of the kernel's structures that the programs use.
  *
- * Members are found by their names in the running kernel's BTF when a program is loaded (CO-RE:
+ * Members are found by name in the running kernel's BTF when a program is loaded (CO-RE:
  * preserve_access_index), so their order and offsets here mean nothing, and one build fits every
  * kernel that has them. */
 #pragma once

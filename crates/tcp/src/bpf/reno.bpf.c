@@ -9,7 +9,7 @@ void BPF_PROG(reno_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	acked = left_by_slow_start(tp, growth_of(sk), acked);
-	/* Equation 3: a segment in each round trip. */
+	/* Equation 3: one segment per round trip. */
 	grow(tp, growth_of(sk), acked, PARTS);
 }
 

@@ -1,15 +1,15 @@
 /* Scalable TCP (T. Kelly, "Scalable TCP: Improving Performance in Highspeed Wide Area Networks",
- * 2003): the window grows by a share of what is acknowledged, so that the time between losses does
- * not depend on the rate. */
+ * 2003): the window grows by a fraction of the acknowledged data, so that the time between losses
+ * does not depend on the rate. */
 #include "control.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The paper's a = 0.01: a segment for each hundred that are acknowledged. */
+/* The paper's a = 0.01: one segment per hundred acknowledged. */
 #define ACKED_FOR_A_SEGMENT 100
 /* The paper's b = 0.125. */
 #define DECREASE_DIVISOR 8
-/* The paper's lwnd: up to so many segments it is Reno. */
+/* The paper's lwnd: up to this many segments it is Reno. */
 #define LEGACY_WINDOW 16
 
 SEC("struct_ops")

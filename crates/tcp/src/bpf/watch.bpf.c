@@ -1,9 +1,9 @@
-/* Tells of every change of TCP's windows, and of what made it: begin and end of a connection, each
- * congestion state that is entered, each segment that is retransmitted, each reduction that is taken
- * back, and the window and threshold whenever a segment finds them to be others than before.
+/* Reports every change of TCP's windows, and its cause: open and close of a connection, each
+ * congestion state entered, each retransmission, each reduction undone, and the window and
+ * threshold whenever they have changed since the last segment.
  *
- * Records go to a ring that is emptied at intervals; what finds no room there is counted. Only
- * tracepoints are used: kernels that are locked down refuse programs at functions. */
+ * Records go to a ring buffer that is drained at intervals; records that do not fit are counted.
+ * Only tracepoints are used: kernels in lockdown reject programs attached to functions. */
 #include "kernel.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -16,16 +16,16 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define AF_INET6 10
 #define BPF_F_NO_PREALLOC 1
 #define BPF_SK_STORAGE_GET_F_CREATE 1
-/* The reader comes by itself: to wake it for each record would cost more than the record. */
+/* The reader polls: waking it for each record would cost more than the record. */
 #define BPF_RB_NO_WAKEUP 1
 
-/* Where the flags stand in a TCP header (RFC 9293 §3.1), and ECE among them. */
+/* Offset of the flags in a TCP header (RFC 9293 §3.1), and ECE among them. */
 #define FLAGS_BYTE 13
 #define ECE 0x40
 
 #define NAME_BYTES 16 /* of a congestion control's name */
 
-/* Kernel frames that are looked through for who reduced a window. */
+/* Kernel stack frames searched for the function that reduced a window. */
 #define FRAMES 12
 
 struct tcp_congestion_ops {
@@ -41,14 +41,14 @@ enum kind {
 	UNDO,
 };
 
-/* What the kernel knows of a connection. */
+/* The state of a connection. */
 struct record {
 	__u64 time_ns;
 	__u64 cookie;
 	__u64 acked_bytes;
 	__u64 pacing_bytes_per_s;
 	__u32 kind;
-	/* Of STATE: the state that is entered; of others the present one. */
+	/* For STATE: the state entered; otherwise the present one. */
 	__u32 congestion_state;
 	__u32 cwnd_packets;
 	__u32 ssthresh_packets;
@@ -76,16 +76,16 @@ struct begun {
 
 struct state_entered {
 	struct record record;
-	/* Whether the segment that came last echoed a mark. */
+	/* Whether the last received segment had ECE set. */
 	__u64 ece;
-	/* Return addresses, innermost first; 0 behind the last. */
+	/* Return addresses, innermost first; 0 after the last. */
 	__u64 callers[FRAMES];
 };
 
-/* The number of the network namespace that is watched. */
+/* The number of the watched network namespace. */
 const volatile __u32 namespace_number = 0;
 
-/* Records that found no room. */
+/* Records dropped because the ring buffer was full. */
 __u64 lost_records = 0;
 
 struct {
@@ -93,7 +93,7 @@ struct {
 	__uint(max_entries, 4096);
 } ring SEC(".maps");
 
-/* What was seen of a socket last. */
+/* The last observed state of a socket. */
 struct told {
 	__u32 cwnd_packets;
 	__u32 ssthresh_packets;
@@ -102,8 +102,8 @@ struct told {
 	__u32 delivered_ce;
 };
 
-/* What most segments find of their socket, in one word of a table that stays in the cache: its windows
- * as they were last, or 0 where more has to be looked at. */
+/* Fast path for most segments: one word per socket in a table that stays in the cache, with its
+ * windows as last observed, or 0 where a full check is needed. */
 #define GLANCES 4096
 __u64 glances[GLANCES];
 
@@ -131,8 +131,8 @@ static __always_inline __u64 cookie_of(const struct sock *sk)
 	return sk->__sk_common.skc_cookie.counter;
 }
 
-/* The word that the windows of a socket are kept as. No two sockets have one cookie, so another one in
- * the same place is not taken for this one. */
+/* The word for the windows of a socket. Cookies are unique, so another socket in the same slot is
+ * not mistaken for this one. */
 static __always_inline __u64 windows_word(__u64 cookie, const struct tcp_sock *tp)
 {
 	return ((__u64)tp->snd_cwnd << 32 | tp->snd_ssthresh) + cookie * 0x9e3779b97f4a7c15ull;
@@ -180,8 +180,8 @@ static __always_inline void tell(struct tcp_sock *tp, __u32 kind)
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-/* Whether a reduction has been taken back since: what is needed for that is forgotten, and the
- * window or the threshold is back above what it was. */
+/* Whether a reduction has been undone: the state needed to undo it is cleared, and the window or
+ * the threshold is above its value after the reduction. */
 static __always_inline bool is_undone(const struct told *told, const struct tcp_sock *tp)
 {
 	return told->undo_marker && !tp->undo_marker &&
@@ -196,15 +196,15 @@ static __always_inline void remember(struct told *told, const struct tcp_sock *t
 	told->delivered_ce = tp->delivered_ce;
 }
 
-/* Whether the segment that is being taken in echoes a mark. Those that come when this end has sent all
- * it has (FIN-WAIT) are not told of by tcp_probe, but what they acknowledge is counted before. */
+/* Whether the segment being processed has ECE set. tcp_probe does not report segments received
+ * after this end has sent everything (FIN-WAIT), but their acknowledgements are counted before. */
 static __always_inline bool echoes(const struct told *told, const struct tcp_sock *tp)
 {
 	return told->ece || told->delivered_ce != tp->delivered_ce;
 }
 
-/* A segment has come: windows are as those before it have left them. This runs for each segment that
- * any connection of the machine receives, so what has not changed is seen at a glance. */
+/* A segment was received: the windows are as left by earlier ones. This runs for each segment that
+ * any connection of the machine receives, so unchanged state must be detected quickly. */
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment_came, struct sock *sk, struct sk_buff *skb)
 {
@@ -241,7 +241,7 @@ int BPF_PROG(segment_came, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* Which function set it tells an echoed mark from a full queue of the host's own. */
+/* The function that set it distinguishes ECN-Echo from a full queue of the local host. */
 SEC("tp_btf/tcp_cong_state_set")
 int BPF_PROG(state_set, struct sock *sk, __u32 state)
 {
@@ -253,13 +253,13 @@ int BPF_PROG(state_set, struct sock *sk, __u32 state)
 	if (!tp)
 		return 0;
 	before = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
-	/* Each time-out is one, also after another. */
+	/* Each timeout is one, even consecutive ones. */
 	if (state == before && state != TCP_CA_LOSS)
 		return 0;
 	told = told_of(tp);
 	if (!told)
 		return 0;
-	/* What takes the reduction back shows only beside what is remembered here. */
+	/* An undo is visible only by comparison with the state remembered here. */
 	glances[cookie_of(sk) % GLANCES] = 0;
 	if (is_undone(told, tp))
 		tell(tp, UNDO);

@@ -19,7 +19,7 @@ pub struct Loaded {
 /// sets its read-only data, and disables programs that this kernel does not support.
 ///
 /// # Errors
-/// [`EbpfError`]: what this machine lacks, or why the kernel refuses.
+/// [`EbpfError`]: what this machine lacks, or why the kernel rejects the object.
 pub fn load(
     name: &'static str,
     bytes: &[u8],

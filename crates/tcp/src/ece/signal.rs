@@ -32,7 +32,7 @@ impl EceSignal {
     /// Loads it.
     ///
     /// # Errors
-    /// [`ControlError`]: what this machine lacks, or what the kernel says against it.
+    /// [`ControlError`]: what this machine lacks, or the kernel's error.
     pub fn load() -> Result<EceSignal, ControlError> {
         loop {
             let name = free_name()?;
