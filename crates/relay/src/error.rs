@@ -222,7 +222,7 @@ pub(crate) enum ConnectError {
     #[error("no answer")]
     Unanswered,
     /// No address is left to try; or a transparent flow was addressed to the relay itself.
-    #[error("not a destination that the relay takes")]
+    #[error("not a destination that the relay intercepts")]
     NoAddress,
     /// A setting of the listener is no longer available.
     #[error("{0}")]

@@ -213,7 +213,7 @@ impl Reactor {
         let report = self.shared.report;
         self.acceptor
             .replace(&self.poller, listeners, |listener, error| {
-                report(&format!("cannot wait at {}: {error}", listener.address));
+                report(&format!("cannot poll {}: {error}", listener.address));
             });
     }
 
@@ -239,7 +239,7 @@ impl Reactor {
                 self.meter.count_failure(&error);
                 self.complaints.add(|| {
                     format!(
-                        "{address}: cannot be connected to {}: {error}",
+                        "{address}: cannot connect it to {}: {error}",
                         listen.config.to
                     )
                 });
@@ -385,7 +385,7 @@ impl Worker for Reactor {
 
     fn finish(self, failure: Option<io::Error>) -> Recorder {
         if let Some(error) = failure {
-            (self.shared.report)(&format!("a thread of the relay cannot wait: {error}"));
+            (self.shared.report)(&format!("a relay thread cannot poll: {error}"));
         }
         self.trace
     }

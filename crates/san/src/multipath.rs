@@ -76,7 +76,7 @@ impl fmt::Display for RouteEvent {
             RouteEvent::Down { route, why } => write!(f, "route {route} cannot be used: {why}"),
             RouteEvent::Back { route } => write!(f, "route {route} is up"),
             RouteEvent::Attention { route, additional } => {
-                write!(f, "the unit says over route {route}: {additional}")
+                write!(f, "unit attention over route {route}: {additional}")
             }
         }
     }

@@ -551,7 +551,9 @@ impl Nexus<'_> {
 
     fn execute_once(&mut self, command: Command) -> Result<Completion, InitiatorError> {
         if self.initiator.submit(command, clock::now()).is_err() {
-            return Err(self.unreservable("the session has too much under way".to_owned()));
+            return Err(
+                self.unreservable("the session has too many outstanding commands".to_owned())
+            );
         }
         loop {
             while let Some(done) = self.initiator.poll_completion(clock::now()) {

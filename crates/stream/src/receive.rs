@@ -187,7 +187,7 @@ impl Worker for Reactor {
 
     fn finish(self, failure: Option<io::Error>) -> ReceiveCounts {
         if let Some(error) = failure {
-            (self.report)(&format!("cannot wait for streams: {error}"));
+            (self.report)(&format!("cannot poll for streams: {error}"));
         }
         self.counts
     }
@@ -201,7 +201,7 @@ impl Reactor {
         if self.streams.len() >= self.max_flows || set.is_err() {
             self.counts.refused += 1;
             (self.report)(&format!(
-                "{client} is turned away: there are {} streams already",
+                "{client} is refused: there are {} streams already",
                 self.streams.len()
             ));
             return;
@@ -210,7 +210,7 @@ impl Reactor {
         let _ = delays::set_nagle(&socket, false);
         let source = self.next_source;
         if let Err(error) = self.poller.add(&socket, source) {
-            (self.report)(&format!("cannot wait for {client}: {error}"));
+            (self.report)(&format!("cannot poll {client}: {error}"));
             return;
         }
         self.next_source += 1;
@@ -237,7 +237,7 @@ impl Reactor {
         if let Some(end) = end {
             self.close(source, end);
         } else if let Err(error) = stream.wait(&self.poller, source) {
-            (self.report)(&format!("cannot wait for {}: {error}", stream.client));
+            (self.report)(&format!("cannot poll {}: {error}", stream.client));
             self.streams.remove(&source);
         }
     }
@@ -278,7 +278,7 @@ impl Reactor {
                 self.counts.refused += 1;
                 let waited = PATIENCE.as_secs();
                 (self.report)(&format!(
-                    "{client} is refused: it has said nothing for {waited} s"
+                    "{client} is refused: no request within {waited} s"
                 ));
             }
         }

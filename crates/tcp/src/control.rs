@@ -87,7 +87,7 @@ pub enum ControlError {
     },
     /// A process holds the control, so `unload` cannot end it.
     #[error(
-        "congestion control '{name}' is held by a program that runs, such as a lab, and goes when \
+        "congestion control '{name}' is held by a running program, such as a lab, and is unloaded when \
          that ends"
     )]
     HeldByProcess {
@@ -103,7 +103,7 @@ pub enum ControlError {
         reason: String,
     },
     /// The kernel's objects cannot be listed.
-    #[error("cannot look which congestion controls are loaded: {0}")]
+    #[error("cannot list the loaded congestion controls: {0}")]
     Unseen(String),
     /// The pinned files that keep it loaded cannot be made, read or removed.
     #[error("cannot {action} {}: {source}", path.display())]

@@ -61,8 +61,8 @@ pub struct SocketInfo {
 pub enum DiagError {
     /// The kernel has no INET_DIAG for TCP.
     #[error(
-        "this kernel does not tell of TCP sockets (INET_DIAG): load it with `modprobe tcp_diag`, or \
-         use a kernel with CONFIG_INET_TCP_DIAG"
+        "this kernel has no INET_DIAG for TCP sockets: load it with `modprobe tcp_diag`, or use \
+         a kernel with CONFIG_INET_TCP_DIAG"
     )]
     Missing,
     /// Any other error.

@@ -33,19 +33,19 @@ pub enum EbpfError {
     NotBuilt,
     /// The process lacks the privileges.
     #[error(
-        "programs in the kernel need root (CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON in the first \
+        "eBPF programs need root (CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON in the first \
          user namespace)"
     )]
     NotAllowed,
     /// The kernel provides no BTF.
     #[error(
-        "this kernel has no {KERNEL_TYPES}, to which programs are fitted: it needs \
+        "this kernel has no {KERNEL_TYPES}, which eBPF programs need: build it with \
          CONFIG_DEBUG_INFO_BTF"
     )]
     NoTypes,
     /// The verifier, or another check of the kernel, rejects the object.
     #[error(
-        "the kernel refuses {object}: {reason}; what its verifier said is in {}",
+        "the kernel rejects {object}: {reason}; the verifier's log is in {}",
         log.display()
     )]
     Refused {
@@ -58,7 +58,7 @@ pub enum EbpfError {
     },
     /// The verifier's log of a loaded object could not be written where WANSAN_VERIFIER_LOGS says.
     #[error(
-        "cannot keep the verifier's log of {object} in {} (WANSAN_VERIFIER_LOGS): {source}",
+        "cannot write the verifier's log of {object} in {} (WANSAN_VERIFIER_LOGS): {source}",
         folder.display()
     )]
     Unkept {
@@ -71,7 +71,7 @@ pub enum EbpfError {
     },
     /// The kernel rejected the object, and the log could not be written.
     #[error(
-        "the kernel refuses {object}: {reason}; its verifier's log could not be kept: {source}"
+        "the kernel rejects {object}: {reason}; the verifier's log could not be written: {source}"
     )]
     RefusedUnkept {
         /// The object, by the name of its source.

@@ -144,7 +144,7 @@ pub enum WatchError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// No notifications about removed network devices.
-    #[error("cannot listen for network devices that go away (rtnetlink): {0}")]
+    #[error("cannot subscribe to removals of network devices (rtnetlink): {0}")]
     Devices(io::Error),
     /// Starting a thread failed.
     #[error("cannot start a thread to watch with: {0}")]
@@ -198,7 +198,7 @@ impl Watch {
             })
             .map_err(WatchError::Thread)?;
         let method = began.recv().map_err(|_| {
-            WatchError::Thread(io::Error::other("it ended before it had begun to watch"))
+            WatchError::Thread(io::Error::other("it ended before the watch started"))
         })??;
         Ok(Watch {
             method,
@@ -223,7 +223,7 @@ impl Watch {
             Err(RecvTimeoutError::Timeout) => Next::Nothing,
             Err(RecvTimeoutError::Disconnected) => Next::Over(Ending::Diag(DiagError::System {
                 action: "read",
-                source: io::Error::other("the thread that watches has ended"),
+                source: io::Error::other("the watch's thread has ended"),
             })),
         }
     }

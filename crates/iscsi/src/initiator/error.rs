@@ -133,7 +133,7 @@ pub enum AdmitError {
     },
     /// The session has a connection with its CID (RFC 7143 §11.12.7), or, for the leading connection of a replacement
     /// session, has connections at all.
-    #[error("the session already has a connection in this place (RFC 7143 §6.3.5)")]
+    #[error("the session already has a connection with this CID (RFC 7143 §6.3.5)")]
     Taken,
 }
 

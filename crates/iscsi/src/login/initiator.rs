@@ -138,7 +138,7 @@ pub enum InitiatorLoginError {
         if *.has_chap {
             "the target does not accept CHAP; give it an account, or log in without CHAP (RFC 7143 §12.1)"
         } else {
-            "the target wants this initiator to prove itself; give a CHAP name and secret (RFC 7143 §12.1)"
+            "the target requires CHAP of this initiator; give a CHAP name and secret (RFC 7143 §12.1)"
         }
     )]
     NoMethod {

@@ -169,12 +169,12 @@ const fn stage(stage: Stage) -> &'static str {
 /// Why the caller rejects a candidate, where the status shows it.
 const fn reason(status: LoginStatus) -> &'static str {
     match status {
-        LoginStatus::AuthorizationFailure => ": the target's access list does not let it in",
+        LoginStatus::AuthorizationFailure => ": the target's access list does not admit it",
         LoginStatus::NotFound => ": there is no such target",
-        LoginStatus::TooManyConnections => ": the session has all connections that it may have",
-        LoginStatus::SessionDoesNotExist => ": there is no such session to join",
-        LoginStatus::ServiceUnavailable => ": the target takes no new sessions now",
-        LoginStatus::OutOfResources => ": the target has no room for more",
+        LoginStatus::TooManyConnections => ": the session has its maximum number of connections",
+        LoginStatus::SessionDoesNotExist => ": the session to join does not exist",
+        LoginStatus::ServiceUnavailable => ": the target accepts no new sessions now",
+        LoginStatus::OutOfResources => ": the target is out of resources",
         _ => "",
     }
 }

@@ -83,25 +83,25 @@ impl LoginStatus {
 impl fmt::Display for LoginStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LoginStatus::Success => "there is nothing against it",
-            LoginStatus::TargetMovedTemporarily => "the target has moved for now",
-            LoginStatus::TargetMovedPermanently => "the target has moved for good",
-            LoginStatus::InitiatorError => "the initiator made an error",
-            LoginStatus::AuthenticationFailure => "the initiator did not prove who it is",
+            LoginStatus::Success => "no error",
+            LoginStatus::TargetMovedTemporarily => "the target has moved temporarily",
+            LoginStatus::TargetMovedPermanently => "the target has moved permanently",
+            LoginStatus::InitiatorError => "initiator error",
+            LoginStatus::AuthenticationFailure => "the initiator could not be authenticated",
             LoginStatus::AuthorizationFailure => "the initiator is not allowed to use the target",
             LoginStatus::NotFound => "there is no such target",
             LoginStatus::TargetRemoved => "the target has been removed",
-            LoginStatus::UnsupportedVersion => "there is no version of iSCSI in common",
+            LoginStatus::UnsupportedVersion => "no iSCSI version in common",
             LoginStatus::TooManyConnections => "the session has too many connections",
             LoginStatus::MissingParameter => "a key is missing",
-            LoginStatus::CannotIncludeInSession => "the session cannot have this connection",
+            LoginStatus::CannotIncludeInSession => "the connection cannot join the session",
             LoginStatus::SessionTypeNotSupported => "this type of session is not supported",
             LoginStatus::SessionDoesNotExist => "the session to join does not exist",
             LoginStatus::InvalidDuringLogin => "a request is not valid during login",
-            LoginStatus::TargetError => "the target has failed",
-            LoginStatus::ServiceUnavailable => "the target does not work now",
-            LoginStatus::OutOfResources => "the target has not enough of something",
-            LoginStatus::Other(_) => "for a reason that the standard does not know",
+            LoginStatus::TargetError => "target hardware or software error",
+            LoginStatus::ServiceUnavailable => "the target is not available now",
+            LoginStatus::OutOfResources => "the target is out of resources",
+            LoginStatus::Other(_) => "undefined status",
         })
     }
 }

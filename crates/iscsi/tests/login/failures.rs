@@ -366,7 +366,7 @@ fn what_the_target_says_of_failures_is_in_words() {
         ),
         (
             TargetLoginError::Refused(LoginStatus::AuthorizationFailure),
-            "login refused: the target's access list does not let it in (status 0202,",
+            "login refused: the target's access list does not admit it (status 0202,",
         ),
         (
             TargetLoginError::Refused(LoginStatus::TargetError),

@@ -155,7 +155,7 @@ pub enum InitiatorError {
     },
     /// The unit is reserved for all registrants, and rejects a registered one.
     #[error(
-        "LUN {lun} at {portal} refuses writes of this host with RESERVATION CONFLICT each time after it has registered: the target does not keep to Write Exclusive – All Registrants, or another initiator removes the key all the time; check the target's reservations, or attach the disk without a reservation key"
+        "LUN {lun} at {portal} rejects writes of this host with RESERVATION CONFLICT after each registration: the target does not implement Write Exclusive – All Registrants, or another initiator keeps removing the key; check the target's reservations, or attach the disk without a reservation key"
     )]
     NotHonoured {
         /// The number of the unit.

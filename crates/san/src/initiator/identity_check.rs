@@ -90,9 +90,9 @@ impl IdentityCheck {
             // A target that keeps sending other PDUs must not block the caller.
             if received.unwrap_or(now) >= self.deadline {
                 let patience_s = self.patience.as_secs_f64();
-                return Err(self.unusable(format!(
-                    "it has not said within {patience_s} s which unit it is"
-                )));
+                return Err(
+                    self.unusable(format!("it did not identify itself within {patience_s} s"))
+                );
             }
             let Some(came) = received else {
                 return Ok(false);

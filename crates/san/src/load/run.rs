@@ -71,7 +71,7 @@ pub enum LoadError {
         lun_block_bytes: u32,
     },
     /// The session was made for fewer tasks than the load has I/Os in flight.
-    #[error("the session has not room for {parallel} I/Os in flight")]
+    #[error("the session has no room for {parallel} I/Os in flight")]
     FewTasks {
         /// I/Os in flight.
         parallel: usize,

@@ -111,17 +111,17 @@ impl Reactor {
             failed: Complaints::new(
                 report,
                 Complaints::LINES_PER_TICK,
-                "more connections failed before they had logged in",
+                "more connections failed before login",
             ),
             turned_away: Complaints::new(
                 report,
                 0,
-                "connections were turned away, as too many are open",
+                "connections were refused because too many are open",
             ),
             pushed_out: Complaints::new(
                 report,
                 0,
-                "connections that had not logged in made room for others",
+                "connections that had not logged in were dropped to make room for others",
             ),
             next_tick: Instant::ZERO,
             next_tcp_sample: Instant::ZERO,
@@ -686,7 +686,7 @@ impl Worker for Reactor {
     /// The rest is dropped in the order of the fields, which matters.
     fn finish(mut self, failure: Option<io::Error>) -> Recorder {
         if let Some(error) = failure {
-            (self.context.shared.report)(&format!("a target thread cannot wait: {error}"));
+            (self.context.shared.report)(&format!("a target thread cannot poll: {error}"));
         }
         for peer in self.peers.iter_mut().flatten() {
             peer.finish_stamps(&mut self.context.trace);

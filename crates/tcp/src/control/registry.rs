@@ -106,8 +106,7 @@ impl Control {
 /// Loads the control of `algorithm` into the kernel, under its name.
 ///
 /// # Errors
-/// [`ControlError`]: options that do not fit, what this machine lacks, a name that is taken, or what
-/// the kernel says against it.
+/// [`ControlError`]: invalid options, what this machine lacks, a name that is taken, or the kernel's error.
 pub fn load(algorithm: Algorithm, options: &Options) -> Result<Control, ControlError> {
     options.check()?;
     let (source, bytes) = program(algorithm);
@@ -161,7 +160,7 @@ pub fn hold(algorithm: Algorithm, wanted: Option<&Options>) -> Result<Control, C
             name: algorithm.name(),
             found: match found {
                 Some(_) => "with other parameters",
-                None => "by a program that runs, and with what cannot be seen",
+                None => "by a running program, with unknown parameters",
             },
         });
     }

@@ -21,7 +21,7 @@ pub enum UsersError {
     #[error(transparent)]
     Diag(#[from] DiagError),
     /// /proc, or a namespace file, cannot be read.
-    #[error("cannot look through the network namespaces of /proc: {0}")]
+    #[error("cannot list the network namespaces of /proc: {0}")]
     Namespaces(#[from] io::Error),
 }
 

@@ -24,7 +24,7 @@ const JOINTS: [&str; 2] = ["and", "or"];
 /// An invalid expression, and the position of the error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{text}' is no filter expression: at character {position} {wanted}{}",
+    "'{text}' is not a filter expression: at character {position}, {wanted}{}",
     near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 )]
 pub struct ExpressionError {
@@ -65,17 +65,17 @@ pub enum Wanted {
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wanted::Term => f.write_str("there should be src, dst, sport, dport, not or '('"),
+            Wanted::Term => f.write_str("expected src, dst, sport, dport, not or '('"),
             Wanted::Address => f.write_str(
-                "there should be an address such as 10.0.0.0/8, 10.0.0.1:3260 or [fd00::1]:3260",
+                "expected an address such as 10.0.0.0/8, 10.0.0.1:3260 or [fd00::1]:3260",
             ),
-            Wanted::Port => f.write_str("there should be a port from 0 to 65535"),
+            Wanted::Port => f.write_str("expected a port from 0 to 65535"),
             Wanted::Prefix { most_bits } => {
-                write!(f, "there should be a prefix length from 0 to {most_bits}")
+                write!(f, "expected a prefix length from 0 to {most_bits}")
             }
-            Wanted::Equality => f.write_str("there should be = or !=: addresses have no order"),
+            Wanted::Equality => f.write_str("expected = or !=: addresses have no order"),
             Wanted::Closing => f.write_str("a ')' is missing"),
-            Wanted::Nothing => f.write_str("there should be nothing more"),
+            Wanted::Nothing => f.write_str("expected the end of the expression"),
             Wanted::Shorter => write!(
                 f,
                 "it is longer than {MOST_TERMS} terms or {MOST_DEPTH} levels of parentheses"

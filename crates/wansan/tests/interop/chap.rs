@@ -164,7 +164,7 @@ fn tgtd() -> Result<(), Stop> {
     };
     load(&tgtd.url(), 100, &borrowed(&with(SECRET)?))?;
     let wrong = with(WRONG)?;
-    require_refused(&bench(&tgtd.url(), &wrong)?, "did not prove who it is")?;
+    require_refused(&bench(&tgtd.url(), &wrong)?, "could not be authenticated")?;
     require_refused(&bench(&tgtd.url(), &[])?, "")
 }
 
