@@ -1,4 +1,4 @@
-//! A disk with its cache, served to programs of this host.
+//! An attached disk: its cache, and the NBD server through which programs on this host use it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,13 +26,14 @@ use crate::stack::Stack;
 use crate::status::Status;
 use crate::worker::{Shared, Worker};
 
-/// Writes are merged to bursts of that length at most: longer ones gain nothing, and hold others up.
+/// Adjacent writes are merged into bursts of at most this length: longer ones gain nothing and delay other requests.
 const BURST_BYTES: u64 = 256 << 10;
 
-/// Writes, trims and zeros that may have to be sent to the target again: from half of them on, its cache is flushed.
+/// Most writes, trims and zeroing requests that a reset could force us to resend: at half of them, the target's cache
+/// is flushed.
 const UNFLUSHED_CHANGES: usize = 8192;
 
-/// What a write that was acknowledged waits for others to merge with.
+/// How long an acknowledged write waits to be merged with others.
 const MERGE_TIME: Duration = Duration::from_millis(2);
 
 /// What programs may do to a disk.
@@ -47,97 +48,97 @@ pub enum Rights {
 /// How a disk is attached.
 #[derive(Debug, Clone)]
 pub struct AttachConfig {
-    /// Which.
+    /// Its URL.
     pub url: IscsiUrl,
-    /// How the session is to be set up.
+    /// Login and session settings.
     pub initiator: InitiatorConfig,
-    /// Where programs find it.
+    /// Where it is served.
     pub listen: Place,
-    /// The block device that it is to become.
+    /// The block device to create for it.
     pub device: Option<DeviceName>,
-    /// The name by which they ask for it; the empty one is right too.
+    /// The NBD export name; clients may also send the empty name.
     pub export: String,
     /// What they may do to it.
     pub rights: Rights,
     /// Bytes that may be read ahead; 0 for none.
     pub read_ahead_bytes: u64,
-    /// Whether writes are acknowledged before they are at the disk.
+    /// Whether writes are acknowledged before the disk has them.
     pub writes_behind: bool,
-    /// Memory for writes that are not on the disk's medium, in bytes.
+    /// Memory for writes not yet on the disk's medium, in bytes.
     pub write_bytes: u64,
-    /// Where to keep writes until they are at the disk, and how many bytes of them, instead of in memory.
+    /// Path and size in bytes of a journal that holds writes until the disk has them, instead of memory.
     pub journal: Option<(PathBuf, u64)>,
-    /// What is recorded of the session, and the bytes that it may take. Requests are recorded where I/Os are, in as many
-    /// bytes more.
+    /// Record kinds of the session, and the memory for them in bytes. Where I/Os are recorded, program requests are as
+    /// well, in the same amount of memory again.
     pub kinds: Kinds,
     /// See `kinds`.
     pub record_bytes: usize,
-    /// What is to be logged.
+    /// Receives log messages.
     pub report: fn(&str),
 }
 
 /// A disk cannot be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// It is not there.
+    /// The disk is missing or unusable.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Nobody can be served.
+    /// The NBD server cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The kernel provides no thread, or no descriptor.
+    /// The kernel cannot create a thread or a descriptor.
     #[error("cannot start a thread for the disk: {0}")]
     Thread(io::Error),
-    /// Writes cannot be kept on this host.
+    /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The kernel does not make it a device.
+    /// The kernel cannot set up the block device.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// NBD has no name for it.
+    /// Not a valid NBD export name.
     #[error("the export cannot be offered: {0}")]
     Export(#[from] wansan_nbd::ExportError),
 }
 
 impl AttachError {
-    /// Whether another attempt may succeed although nothing is changed on this host: the target may only be away.
+    /// Whether a retry may succeed with no change on this host: the target may only be unreachable for now.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
             AttachError::Disk(DiskError::Session(error)) => error.may_pass(),
             AttachError::Disk(DiskError::Unit(_)) => true,
-            // One that is being detached may still have it.
+            // The process that is detaching it may still have the place.
             AttachError::Listen(_) => true,
             _ => false,
         }
     }
 }
 
-/// What became of what was acknowledged.
+/// State of acknowledged writes after a detach.
 #[derive(Debug)]
 pub struct Detached {
-    /// Bytes that have not reached the disk.
+    /// Acknowledged bytes that have not reached the disk.
     pub left_bytes: u64,
-    /// Whether these are in a journal, and nothing was lost.
+    /// Whether those bytes are in a journal, so that nothing is lost.
     pub is_safe: bool,
-    /// What was recorded.
+    /// The recorded events.
     pub records: Vec<Recorder>,
 }
 
-/// An attached disk. Dropped, it ends at once: what was acknowledged and not flushed may be lost.
+/// An attached disk. Dropping it stops it at once and may lose acknowledged writes that were not flushed.
 #[derive(Debug)]
 pub struct Attached {
     place: Place,
     facts: Facts,
     device: Option<Device>,
-    /// The block device that it is to become, and for how long a lost session is recovered.
+    /// The block device to create, and how long a lost session is recovered for.
     wanted: Option<(DeviceName, Duration)>,
     shared: Arc<Shared>,
     orders: OwnedFd,
     thread: Option<JoinHandle<Result<Vec<Recorder>, DiskError>>>,
 }
 
-/// What a disk is served with.
+/// Everything needed to serve a disk.
 struct Prepared {
     export: Export,
     orders: OwnedFd,
@@ -178,7 +179,7 @@ impl Prepared {
         };
         let cache = Cache::new(CacheConfig {
             size_bytes: facts.capacity.bytes(),
-            // What a journal has given out is at the disk when it is answered.
+            // The journal acknowledges writes: what it sends down completes only once the disk has it.
             writes_behind: config.writes_behind && journal.is_none(),
             write_bytes: config.write_bytes,
             read_ahead_bytes: config.read_ahead_bytes,
@@ -186,7 +187,7 @@ impl Prepared {
             unflushed_changes: UNFLUSHED_CHANGES,
             merge_time: MERGE_TIME,
             writes_in_flight: tasks,
-            // A journal keeps it itself.
+            // The journal tracks volatile writes itself.
             is_volatile: facts.modes.has_write_cache && config.journal.is_none(),
             marks: recorded.is_some(),
         });
@@ -200,10 +201,10 @@ impl Prepared {
 }
 
 impl Attached {
-    /// Attaches a disk. It is no block device before [`Attached::set_up_device`].
+    /// Attaches a disk. The block device is created by [`Attached::set_up_device`].
     ///
     /// # Errors
-    /// [`AttachError`] says why it cannot be. Where somebody else is served is looked at first.
+    /// [`AttachError`]. A conflict over the listening place is reported before the target is contacted.
     pub fn start(config: &AttachConfig) -> Result<Attached, AttachError> {
         let listen = Listen::at(&config.listen)?;
         let place = listen.place().clone();
@@ -220,7 +221,7 @@ impl Attached {
         let prepared = match Prepared::of(config, &facts) {
             Ok(prepared) => prepared,
             Err(error) => {
-                // It must not stay reserved.
+                // Do not leave the disk reserved.
                 if let (_, Some(left)) = disk.detach() {
                     (config.report)(&left);
                 }
@@ -243,7 +244,7 @@ impl Attached {
         let thread = std::thread::Builder::new().name("disk".to_owned());
         let thread = thread.spawn(|| {
             let ended = worker.run();
-            // A disk without its thread would hang whoever uses it: the program ends, and can be started again.
+            // Without its thread, the disk would hang its users: exit, so that the process can be restarted.
             if let Err(error) = &ended {
                 panic!("the thread of a disk cannot go on: {error}");
             }
@@ -262,10 +263,10 @@ impl Attached {
         })
     }
 
-    /// Has the kernel make it the block device that it is to become, if it is to become one.
+    /// Creates the configured block device, if any.
     ///
     /// # Errors
-    /// [`AttachError::Device`] says why it does not.
+    /// [`AttachError::Device`], with the kernel's reason.
     pub fn set_up_device(&mut self) -> Result<(), AttachError> {
         if let Some((name, patience)) = self.wanted.take() {
             self.device = Some(Device::set_up(name, &self.place, patience)?);
@@ -273,49 +274,49 @@ impl Attached {
         Ok(())
     }
 
-    /// Where programs find it.
+    /// Where the disk is served.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// What the disk says of itself.
+    /// Capacity, modes and limits that the disk reported.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// The block device that it is, if it is one.
+    /// The block device, if there is one.
     #[must_use]
     pub fn device(&self) -> Option<&Device> {
         self.device.as_ref()
     }
 
-    /// How it stands.
+    /// Current status.
     #[must_use]
     pub fn status(&self) -> Status {
         let status = self.shared.status.lock();
         status.map(|status| status.clone()).unwrap_or_default()
     }
 
-    /// Whether its thread has ended by itself.
+    /// Whether the worker thread has ended by itself.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Serves no more programs, and detaches the disk once all open requests are answered and everything that was
-    /// acknowledged is on its medium, or in a journal that is not to be emptied; `hurries` gives that up.
+    /// Stops serving, and detaches the disk once all open requests are answered and every acknowledged write is on its
+    /// medium, or in a journal that need not be drained; `hurries` skips this wait.
     ///
     /// # Errors
-    /// What ended its thread.
+    /// The error that ended the worker thread.
     pub fn detach(
         mut self,
         drains: bool,
         mut hurries: impl FnMut() -> bool,
     ) -> Result<Detached, DiskError> {
         const LOOK: Duration = Duration::from_millis(20);
-        // What the kernel still has of it is written first.
+        // Write back the kernel's page cache first.
         let device = self.device.take();
         let down = std::thread::spawn(move || drop(device));
         while !down.is_finished() && !hurries() {
@@ -337,7 +338,7 @@ impl Attached {
     }
 
     fn wake(&self) {
-        // A counter that is full wakes the thread as well.
+        // A full counter wakes the thread as well.
         let _ = rustix::io::write(&self.orders, &1_u64.to_ne_bytes());
     }
 
@@ -346,7 +347,7 @@ impl Attached {
         self.wake();
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended,
-            // A panic has been reported by its hook.
+            // The panic hook has reported it.
             Some(Err(_)) | None => Ok(Vec::new()),
         }
     }
@@ -355,7 +356,7 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         drop(self.device.take());
-        // Nobody is left to report to.
+        // Nobody is left to report an error to.
         let _ = self.end();
     }
 }
@@ -380,7 +381,7 @@ fn export(config: &AttachConfig, facts: &Facts) -> Export {
             write_zeroes: true,
             fast_zero: true,
             cache: config.read_ahead_bytes > 0,
-            // One cache serves all connections: a flush on any covers what was acknowledged on all.
+            // All connections share one cache: a flush on any connection covers writes acknowledged on all.
             multi_conn: true,
         },
     }

@@ -1,21 +1,22 @@
-//! Coalescing of what the session is to do while a program asks for one thing after the other.
+//! Coalesces the session's work while a program issues one request at a time.
 
 use std::time::Duration;
 
 use wansan_trace::Instant;
 
-/// A program that asks for one thing at a time comes so soon after a reply, where it is not about something else.
+/// A program that issues one request at a time sends the next within this time of a reply, unless it is busy with
+/// something else.
 const SOON: Duration = Duration::from_millis(1);
 
-/// How long the session waits for its turn meanwhile: of a fast path it reads no more than 64 KiB in each.
+/// Longest time between two turns of the session meanwhile: on a fast path each turn reads at most 64 KiB.
 const INTERVAL: Duration = Duration::from_micros(250);
 
-/// How long such a program is waited for before the session has its turn. A shorter wait has the kernel set a timer for each
-/// request, as its next tick is later; on a virtual machine that takes longer than the request.
+/// How long to wait for such a program's next request before the session gets its turn. A timeout that ends before the
+/// kernel's next tick makes it program a timer for each request; on a virtual machine that costs more than the request.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(4);
 
-/// What is answered from memory does not need the session. What comes for it then is not worth a wake-up of its own, and what it
-/// has to send can wait for more.
+/// Requests answered from memory do not need the session. Meanwhile, data that arrives for it does not justify a
+/// wake-up of its own, and data to send can wait to be batched.
 #[derive(Debug, Default)]
 pub(crate) struct Coalescing {
     /// When replies were last sent.
@@ -27,27 +28,27 @@ pub(crate) struct Coalescing {
 }
 
 impl Coalescing {
-    /// Replies are sent.
+    /// Notes that replies were sent.
     pub(crate) fn replied(&mut self, now: Instant) {
         self.replied = now;
     }
 
-    /// A program has sent something.
+    /// Notes that a program sent something.
     pub(crate) fn heard(&mut self, now: Instant) {
         self.comes_soon = now - self.replied < SOON;
     }
 
-    /// Programs alone were waited for, and none came.
+    /// Notes that waiting for programs only brought no request.
     pub(crate) fn waited_in_vain(&mut self) {
         self.comes_soon = false;
     }
 
-    /// The session has had its turn.
+    /// Notes that the session has had its turn.
     pub(crate) fn turned(&mut self, now: Instant) {
         self.turned = now;
     }
 
-    /// Whether the session may be left alone for now, if no request waits for it.
+    /// Whether the session can wait, provided that no request needs it.
     pub(crate) fn leaves_session(&self, now: Instant) -> bool {
         self.comes_soon && now - self.turned < INTERVAL
     }

@@ -1,4 +1,4 @@
-//! A program that uses a disk: its NBD connection.
+//! The NBD connection of a program that uses a disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,35 +13,35 @@ use wansan_nbd::{Export, Extent};
 
 use crate::listen::Stream;
 
-/// Open requests of one program, and the bytes that they read and write: more are not read from its socket.
+/// Most open requests of one program, and bytes that they read and write: at these limits its socket is not read.
 const MOST_OPEN: usize = 512;
 const MOST_OPEN_BYTES: u64 = 64 << 20;
 
-/// Replies that a program has not read, in bytes: meanwhile nothing is read from it.
+/// Most unsent reply bytes of a program: at this limit its socket is not read.
 const MOST_UNSENT_BYTES: usize = 16 << 20;
 
-/// A request, with what it is to the program.
+/// An open request, and its identity in the program's protocol.
 #[derive(Debug)]
 struct Open {
     id: RequestId,
     bytes: u64,
 }
 
-/// One program.
+/// A connected program.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: Stream,
     server: Server,
-    /// By the numbers that the disk's worker gave.
+    /// By the disk worker's request number.
     open: BTreeMap<u64, Open>,
     open_bytes: u64,
-    /// The socket takes no more for now.
+    /// The socket's send buffer is full.
     is_blocked: bool,
-    /// The program has sent all it will.
+    /// The program has shut down its sending side.
     is_ended: bool,
-    /// Requests of it may wait here that were not looked at.
+    /// Unparsed requests may be buffered here.
     is_left: bool,
-    /// The program has chosen an export.
+    /// The program has selected an export.
     has_opened: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Ended {
     Misbehaved(#[from] ServerError),
     #[error("{0}")]
     Socket(#[from] io::Error),
-    /// As it should.
+    /// An orderly close.
     #[error("it was closed")]
     Closed,
 }
@@ -71,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// Whether anything is read from it now.
+    /// Whether its socket is to be read now.
     pub(crate) fn reads(&self) -> bool {
         !self.is_ended
             && self.open.len() < MOST_OPEN
@@ -79,17 +79,17 @@ impl Connection {
             && self.server.pending().len() < MOST_UNSENT_BYTES
     }
 
-    /// Whether requests may wait that no event of the socket tells of.
+    /// Whether requests may be buffered that no socket event will announce.
     pub(crate) fn is_left(&self) -> bool {
         self.is_left
     }
 
-    /// Whether replies are to be sent.
+    /// Whether replies are waiting to be sent.
     pub(crate) fn has_replies(&self) -> bool {
         !self.server.pending().is_empty()
     }
 
-    /// Whether it waits for its socket to take more.
+    /// Whether it waits for room in the socket's send buffer.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked
     }
@@ -99,7 +99,7 @@ impl Connection {
         self.open.iter().map(|(number, open)| (*number, open.bytes))
     }
 
-    /// Reads what has come and calls `ask` with each request; it returns the number of it.
+    /// Reads from the socket and calls `ask` with each request; `ask` returns the request's number.
     pub(crate) fn receive(&mut self, mut ask: impl FnMut(Action) -> u64) -> Result<(), Ended> {
         let mut has_more = true;
         self.is_left = true;
@@ -125,7 +125,7 @@ impl Connection {
                 Ok((_, 0)) => return Err(Ended::Closed),
                 Ok((_, bytes)) => {
                     self.server.received(bytes);
-                    // The next event reports what follows.
+                    // Another event will report the rest.
                     has_more = bytes == room;
                 }
                 Err(SystemErrno::AGAIN) => return Ok(()),
@@ -135,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// Its socket has failed. Whoever has not chosen an export only looked whether somebody serves.
+    /// Handles a socket error. A client that has not selected an export was only probing whether a server is there.
     fn failed(&self, errno: SystemErrno) -> Ended {
         match self.has_opened {
             true => io::Error::from(errno).into(),
@@ -155,7 +155,7 @@ impl Connection {
         self.open.insert(number, Open { id, bytes });
     }
 
-    /// Answers a request; nothing happens if it is not open.
+    /// Answers a request; does nothing if it is not open.
     pub(crate) fn answer(&mut self, number: u64, outcome: &Outcome) {
         let Some(Open { id, bytes }) = self.open.remove(&number) else {
             return;
@@ -179,7 +179,7 @@ impl Connection {
         self.server.reply(id, reply);
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     pub(crate) fn send(&mut self) -> Result<(), Ended> {
         self.is_blocked = false;
         while !self.server.pending().is_empty() {
@@ -256,7 +256,7 @@ fn action(command: Command) -> Action {
     }
 }
 
-/// The error numbers of the protocol.
+/// Maps failures to the protocol's error numbers.
 fn errno(failure: Failure) -> Errno {
     match failure {
         Failure::Io => Errno::Io,

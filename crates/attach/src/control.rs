@@ -1,6 +1,6 @@
-//! Speaking to a `wansan attach` that runs: a Unix socket for each process, which its user alone can open.
+//! Controls a running `wansan attach`, through a Unix socket per process that only its user can open.
 //!
-//! A client sends one line of JSON, a [`Request`], and gets one back, an [`Answer`].
+//! A client sends one line of JSON, a [`Request`], and receives one line, an [`Answer`].
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -19,94 +19,94 @@ use crate::status::Sharing;
 /// Longest message, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 
-/// How long a process may take to list its disks; one that takes longer is left out.
+/// Longest time a process may take to list its disks; one that takes longer is left out.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a client may take to ask, and to take its answer.
+/// Longest time for a client to send its request, and to read the answer.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether all answers are given.
+/// Poll interval while waiting for answers to be sent.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// How the disks stand.
+    /// List the disks and their status.
     List,
-    /// Detach the disk with this URL, or served at this place.
+    /// Detach the disk with this URL or at this serving place.
     Detach(String),
 }
 
-/// What it gets.
+/// The answer to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The disks of the process.
     List(Vec<Listed>),
-    /// So many disks were detached; 0 when it has none of that name.
+    /// Number of disks detached; 0 if none matched.
     Detached(usize),
-    /// What went wrong, in one line.
+    /// The error, in one line.
     Failed(String),
 }
 
 /// A disk that is attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// The process.
+    /// Process ID.
     pub process: u32,
-    /// Which.
+    /// Its URL.
     pub url: String,
-    /// Where programs find it.
+    /// Where it is served.
     pub nbd: String,
     /// Its size, in bytes, once it is known.
     pub size_bytes: Option<u64>,
-    /// `connected`, `recovering`, `lost`, `preempted`, or `waiting` for a target that could not be reached yet.
+    /// `connected`, `recovering`, `lost`, `preempted`, or `waiting` for a target that has not been reachable yet.
     pub standing: String,
-    /// Connections to the target that are up; one for each route with multipath.
+    /// Target connections that are up; one per route with multipath.
     pub connections_up: usize,
     /// Configured connections.
     pub connections: usize,
-    /// Programs that are connected.
+    /// Connected programs.
     pub clients: usize,
     /// Bytes acknowledged that may not be on the target's medium yet.
     pub behind_bytes: u64,
     /// Age of the oldest such byte, in ns.
     pub behind_ns: u64,
-    /// Memory taken by what is read ahead, in bytes.
+    /// Memory used by read-ahead data, in bytes.
     pub ahead_bytes: u64,
-    /// How it is known that others use the disk, if they do.
+    /// The evidence that other initiators use the disk, if there is any.
     pub shared: Option<Sharing>,
     /// Whether it has a journal.
     pub journal: bool,
-    /// What the last attempt to attach it failed with, if it is not attached yet.
+    /// The last attach attempt's error, while the disk is not attached.
     pub waits_for: Option<String>,
 }
 
-/// What a process does once its answer is sent.
+/// What the process does after it has sent its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Goes on.
+    /// Continues.
     Continue,
-    /// Ends: its last disk was detached.
+    /// Exits: its last disk was detached.
     End,
 }
 
-/// A process that attaches disks is spoken to at this socket; it goes when this is dropped, which waits for the answers
-/// that are being given.
+/// The control socket of a process that attaches disks. Dropping it waits for answers in progress and removes the
+/// socket.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    /// Every conversation has a share of it, and so has the thread that accepts them.
+    /// One reference per conversation, and one for the accepting thread.
     conversing: Arc<()>,
 }
 
 impl Control {
-    /// Answers requests by `answer`, each in a thread of its own; `end` follows when an answer was sent that ends the
+    /// Answers requests with `answer`, each in its own thread; calls `end` after sending an answer that ends the
     /// process.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// The socket cannot be created.
     pub fn serve(
         answer: impl Fn(Request) -> (Answer, Then) + Send + Sync + 'static,
         end: impl Fn() + Send + Sync + 'static,
@@ -117,7 +117,8 @@ impl Control {
         let new = folder.join(format!("new-{process}"));
         remove_stale(&new)?;
         let socket = private(&new)?;
-        // Under its name it listens: who finds it refused takes it for a crash's.
+        // It listens before it gets its final name: a client whose connection is refused takes the socket for one left
+        // by a crash.
         fs::rename(&new, &path)?;
         let work = Arc::new((answer, end));
         let conversing = Arc::new(());
@@ -129,10 +130,10 @@ impl Control {
                     let work = Arc::clone(&work);
                     let share = Arc::clone(&share);
                     let client = thread::Builder::new().name("control".to_owned());
-                    // Without a thread the client hears nothing, and asks again.
+                    // If no thread can be created, the client gets no answer and retries.
                     let _ = client.spawn(move || {
                         let (answer, end) = &*work;
-                        // A client that does not ask as it should gets nothing.
+                        // A malformed request gets no answer.
                         let then = converse(&stream, answer);
                         drop(share);
                         if then.is_ok_and(|then| then == Then::End) {
@@ -147,9 +148,9 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Whoever removed it before us did what we want.
+        // It may already have been removed.
         let _ = fs::remove_file(&self.path);
-        // One share is ours, one the accepting thread's. A client that asks nothing ends after `ASKING`.
+        // One reference is ours, one the accepting thread's. A client that sends nothing is dropped after `ASKING`.
         while Arc::strong_count(&self.conversing) > 2 {
             thread::sleep(LOOK);
         }
@@ -162,7 +163,7 @@ fn converse(stream: &UnixStream, answer: &impl Fn(Request) -> (Answer, Then)) ->
     let mut line = String::new();
     BufReader::new(stream.take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
     let (answer, then) = answer(serde_json::from_str(&line)?);
-    // The request is carried out even if its client has gone.
+    // The request takes effect even if its client has disconnected.
     let _ = send(stream, &answer);
     Ok(then)
 }
@@ -173,11 +174,11 @@ fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     stream.write_all(line.as_bytes())
 }
 
-/// Asks every `wansan attach` of this user that runs, and returns their answers. Sockets that a crash has left are
-/// removed.
+/// Sends a request to every running `wansan attach` of this user and returns the answers. Removes sockets left by
+/// crashes.
 ///
 /// # Errors
-/// When the folder with their sockets cannot be read.
+/// The sockets' folder cannot be read.
 pub fn ask_all(request: &Request) -> io::Result<Vec<Answer>> {
     let entries = match fs::read_dir(folder()) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -192,13 +193,13 @@ pub fn ask_all(request: &Request) -> io::Result<Vec<Answer>> {
     Ok(paths.iter().filter_map(|path| ask(path, request)).collect())
 }
 
-/// `None` when nobody listens there any more, or ends before it has answered.
+/// Returns `None` if nothing listens there any more, or if the process exits before answering.
 fn ask(path: &Path, request: &Request) -> Option<Answer> {
     let stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
         Err(error) => {
             if error.kind() == ErrorKind::ConnectionRefused {
-                // Nobody needs it, whether it is there or not.
+                // A stale socket: it may already have been removed.
                 let _ = fs::remove_file(path);
             }
             return None;

@@ -1,4 +1,4 @@
-//! Copies of disks: from anywhere to anywhere, with their holes, as fast as the path allows.
+//! Copies disks between any two places, preserves holes, and keeps the path full.
 
 mod end;
 mod journal;
@@ -29,113 +29,113 @@ use crate::disk::Disk;
 /// The longest read or write of a copy, in bytes.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Parts that wait between source and sink.
+/// Most parts queued between source and sink.
 const QUEUED_PARTS: usize = 32;
 
-/// How often progress is reported, and kept in a journal.
+/// Interval between progress reports, which are also written to the journal.
 const REPORT: Duration = Duration::from_millis(200);
 const KEEP: Duration = Duration::from_secs(1);
 
-/// What is to be copied, and how.
+/// What to copy, and how.
 #[derive(Debug, Clone)]
 pub struct CopyConfig {
-    /// From where.
+    /// Source.
     pub from: CopyEnd,
-    /// To where.
+    /// Destination.
     pub to: CopyEnd,
-    /// Where to keep what is done, so that a copy that was interrupted can go on; `None` for beside a sink that is a
-    /// file, and for none where it is not.
+    /// Progress journal, so that an interrupted copy can be resumed; `None` puts it beside a sink that is a file, and
+    /// keeps none for other sinks.
     pub journal: Option<PathBuf>,
-    /// Whether the sink is read again when all is written, and compared.
+    /// Whether to read the sink back after writing and compare it.
     pub verify: bool,
-    /// The rate at which the source is read at most, in bytes per second.
+    /// Most bytes per second read from the source.
     pub bandwidth: Option<u64>,
 }
 
 /// One end of a copy.
 #[derive(Debug, Clone)]
 pub struct CopyEnd {
-    /// Where.
+    /// Its place.
     pub place: CopyPlace,
-    /// How a session is to be set up, where it is a LUN.
+    /// Session settings, if it is a LUN.
     pub initiator: Option<InitiatorConfig>,
 }
 
-/// What a copy has done.
+/// Result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyReport {
     /// The source's size, in bytes.
     pub size_bytes: u64,
-    /// Where it went on, in bytes; 0 where nothing had been interrupted.
+    /// Offset at which it resumed, in bytes; 0 for a fresh copy.
     pub resumed_bytes: u64,
-    /// Bytes of data that were written; the others are zeros.
+    /// Bytes of data written; the rest are zeros.
     pub data_bytes: u64,
-    /// How long it took, without verification.
+    /// Duration, without verification.
     pub time: Duration,
-    /// SHA-256 of the source, which that of the sink is like; if it was verified.
+    /// SHA-256 of the source, equal to the sink's, if verified.
     pub sha256: Option<[u8; 32]>,
 }
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// Whether it is read again to be verified.
+    /// Whether it is verifying.
     pub verifies: bool,
-    /// Bytes that are done.
+    /// Bytes completed.
     pub done_bytes: u64,
-    /// Of so many, if that is known.
+    /// Total bytes, if known.
     pub size_bytes: Option<u64>,
 }
 
-/// A copy cannot be made.
+/// Why a copy fails.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// One of its ends cannot be used.
     #[error("{place}: {why}")]
     End {
-        /// Which.
+        /// The place.
         place: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The source failed.
     #[error("{place}: reading at byte {offset_bytes} failed: {why}")]
     Read {
-        /// Which.
+        /// The place.
         place: String,
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset_bytes: u64,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The source is shorter than it said.
+    /// The source ends before the size that it reported.
     #[error(
         "{place} ends at byte {offset_bytes}, before the size that it had when the copy started"
     )]
     Ended {
-        /// Which.
+        /// The place.
         place: String,
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset_bytes: u64,
     },
     /// The destination failed.
     #[error("{place}: writing at byte {offset_bytes} failed: {why}")]
     Write {
-        /// Which.
+        /// The place.
         place: String,
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset_bytes: u64,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The destination may have lost what it had not been asked to flush.
+    /// The destination may have lost unflushed writes.
     #[error(
         "the session with {place} was lost, and what it had not flushed since byte {durable_bytes} may be lost as well: copy again"
     )]
     Unsure {
-        /// Which.
+        /// The place.
         place: String,
-        /// Up to there everything is on its medium.
+        /// Everything below this offset is on its medium.
         durable_bytes: u64,
     },
     /// The sink is too small.
@@ -150,7 +150,7 @@ pub enum CopyError {
         /// The source's.
         needs_bytes: u64,
     },
-    /// The source, whose size was not known, is longer than the sink.
+    /// The source, whose size was unknown, is longer than the sink.
     #[error(
         "the source is longer than {to}, which has {has_bytes} bytes: only the beginning of it is there"
     )]
@@ -160,18 +160,18 @@ pub enum CopyError {
         /// The sink's size.
         has_bytes: u64,
     },
-    /// It makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Senseless(&'static str),
-    /// What is done cannot be kept.
+    /// The progress journal cannot be written.
     #[error("journal {}: {why}", path.display())]
     Journal {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// What was written reads as something else.
+    /// The sink's contents differ from the source.
     #[error(
         "{to} differs from {from}: their SHA-256 are {} and {}",
         hex(of_to),
@@ -187,10 +187,10 @@ pub enum CopyError {
         /// SHA-256 of the sink.
         of_to: [u8; 32],
     },
-    /// The kernel provides no thread, or no descriptor.
+    /// The kernel cannot create a thread or a descriptor.
     #[error("cannot start the copy: {0}")]
     System(#[from] io::Error),
-    /// A part of the program failed.
+    /// A thread of the copy panicked.
     #[error("the thread that reads {0} has panicked")]
     Panicked(String),
 }
@@ -220,7 +220,7 @@ enum Part {
 }
 
 impl Part {
-    /// Takes away what is behind `end`.
+    /// Truncates the part at `end`.
     fn cut(&mut self, end: u64) {
         match self {
             Part::Zero(range) => range.end = range.end.min(end.max(range.start)),
@@ -238,17 +238,17 @@ impl Part {
     }
 }
 
-/// What becomes known of the source while it is read.
+/// What the reader learns of the source.
 struct Read {
     size_bytes: u64,
     digest: Option<[u8; 32]>,
 }
 
-/// Copies, and calls `progress` now and then. A destination that may have lost what it had not flushed, as it was away,
-/// has it written again, where the source can be read again.
+/// Copies, and calls `progress` regularly. If the session was lost and the destination may have lost unflushed writes,
+/// writes them again, provided that the source can be reread.
 ///
 /// # Errors
-/// [`CopyError`] says what went wrong. The same copy with its journal resumes where it was.
+/// [`CopyError`]. Repeating the copy with the same journal resumes it.
 pub fn copy(
     config: &CopyConfig,
     mut progress: impl FnMut(CopyProgress),
@@ -272,7 +272,7 @@ pub fn copy(
         true => verify(config, &read, progress).map(Some),
         false => Ok(None),
     };
-    // One that differs is to be made again as a whole.
+    // A copy that differs has to be made again from the start.
     if let (Some(journal), Ok(_) | Err(CopyError::Differs { .. })) = (journal, &verified) {
         journal.remove()?;
     }
@@ -285,14 +285,14 @@ pub fn copy(
     })
 }
 
-/// What the attempts of a copy have done.
+/// Accumulated results of a copy's attempts.
 #[derive(Debug, Default)]
 struct Copied {
     resumed_bytes: u64,
     data_bytes: u64,
 }
 
-/// Copies from where the journal says, or `again` from there. The file that comes of it keeps other copies off.
+/// Copies from the offset in the journal; `again` marks a retry from there. The returned file locks other copies out.
 fn attempt(
     config: &CopyConfig,
     again: Option<u64>,
@@ -366,7 +366,7 @@ fn attempt(
         });
     });
     copied.data_bytes += writing.data_bytes;
-    // The reader ends at its next part; it may have to wait for that for any time.
+    // The reader ends at its next part; joining it here could block for any time.
     drop(taken);
     written?;
     let read = reader.join().map_err(|_| CopyError::Panicked(name))??;
@@ -398,7 +398,7 @@ fn check(config: &CopyConfig) -> Result<(), CopyError> {
     Ok(())
 }
 
-/// Where the journal is: beside a destination that is a file, unless another place is set.
+/// The journal's path: the configured one, or one beside a destination that is a file.
 fn journal_path(config: &CopyConfig, size_bytes: Option<u64>) -> Option<PathBuf> {
     size_bytes?;
     if config.journal.is_some() {
@@ -413,7 +413,7 @@ fn journal_path(config: &CopyConfig, size_bytes: Option<u64>) -> Option<PathBuf>
     is_file.then(|| name.into())
 }
 
-/// Wakes the thread that writes when a part has come.
+/// Wakes the writing thread when a part is queued.
 struct Waker(OwnedFd);
 
 impl Waker {
@@ -429,7 +429,7 @@ impl Waker {
     }
 
     fn ring(&self) {
-        // A counter that is full wakes as well.
+        // A full counter wakes it as well.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -462,7 +462,7 @@ fn sink(
             }
             let mut file = FileEnd::sink(path, resumes)?;
             if let Some(size_bytes) = size_bytes {
-                // A file that is resumed has its size already.
+                // A resumed file already has its size.
                 if resumes && file.size_bytes() < Some(size_bytes) {
                     return Err(stranger());
                 }
@@ -499,7 +499,7 @@ fn remote(end: &CopyEnd, waker: &Waker) -> Result<Box<dyn End>, CopyError> {
     }
 }
 
-/// Reads all of a source, and gives it on.
+/// Reads the whole source and queues its parts.
 fn read(
     mut reading: Reading,
     parts: &SyncSender<Part>,
@@ -540,7 +540,7 @@ fn add(digest: &mut Sha256, part: &Part) {
     }
 }
 
-/// Writes what the reader gives, until it ends.
+/// Writes the queued parts until the reader ends.
 fn write(
     writing: &mut Writing,
     parts: &Receiver<Part>,
@@ -583,7 +583,7 @@ fn write(
     Ok(())
 }
 
-/// Reads the sink again, and the source where it was not read as a whole; returns the digest that both have.
+/// Reads the sink back, and the source if it was not read in full; returns the digest common to both.
 fn verify(
     config: &CopyConfig,
     read: &Read,
@@ -612,7 +612,7 @@ fn digest_of(
     progress: &mut impl FnMut(CopyProgress),
 ) -> Result<[u8; 32], CopyError> {
     let end = source(of)?;
-    // A disk is read in whole blocks.
+    // Disks are read in whole blocks.
     let size = Some(size_bytes.next_multiple_of(end.block_bytes()));
     let shape = (1, u64::MAX);
     let mut reading = Reading::new(end, of.place.to_string(), 0, size, shape, config.bandwidth);

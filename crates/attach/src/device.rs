@@ -22,20 +22,20 @@ use self::upkeep::Upkeep;
 use crate::listen::{Place, Stream};
 use crate::runtime::{folder, own_folder};
 
-/// Connections of a device: as many requests as these are sent at the same time.
+/// Connections of a device: the kernel sends at most this many requests in parallel.
 const CONNECTIONS: usize = 4;
 
-/// How much longer a request may take than a lost session is recovered for, before the kernel closes its connection and
-/// sends the request again. What was open when a process crashed waits for as long (`nbd_xmit_timeout`).
+/// Request timeout in excess of the session's recovery time: after it, the kernel closes the connection and sends the
+/// request again. Requests open when a process crashes wait as long (`nbd_xmit_timeout`).
 const REQUEST_MARGIN: Duration = Duration::from_secs(30);
 
-/// How long the disk's process may take for each step of a connection's negotiation.
+/// Timeout of the disk's process for each step of the NBD handshake.
 const NEGOTIATION_TIME: Duration = Duration::from_secs(10);
 
-/// How long requests wait for a process that takes the place of one that has crashed.
+/// How long requests wait for a process that replaces a crashed one.
 const RESTART_TIME: Duration = Duration::from_secs(300);
 
-/// The generic netlink family, and what is used of it.
+/// The generic netlink family, with the commands and attributes used here.
 const FAMILY: &str = "nbd";
 const CONNECT: u8 = 1;
 const DISCONNECT: u8 = 2;
@@ -50,10 +50,10 @@ const DEAD_CONNECTION_TIMEOUT: u16 = 8;
 const SOCKET: u16 = 1;
 const SOCKET_FD: u16 = 1;
 
-/// Which device a disk is to become.
+/// The device for a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceName {
-    /// The first that is free.
+    /// The first free one.
     Any,
     /// `/dev/nbdN`.
     Nbd(u32),
@@ -91,31 +91,31 @@ impl Serialize for DeviceName {
     }
 }
 
-/// A disk cannot become a device.
+/// Why a device cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The kernel has no NBD.
+    /// The kernel has no NBD support.
     #[error(
         "this kernel has no NBD devices: load them with `modprobe nbd`, or use a kernel with CONFIG_BLK_DEV_NBD"
     )]
     Missing,
-    /// The device is taken.
+    /// The device is in use.
     #[error("{0} is in use: choose another, or `any`")]
     Busy(DeviceName),
-    /// The user may not.
+    /// The user lacks permission.
     #[error("{0} cannot be set up: only root (CAP_SYS_ADMIN) may")]
     NotPermitted(DeviceName),
-    /// Anything else that the system says.
+    /// Any other system error.
     #[error("{device} cannot be set up: {source}")]
     System {
-        /// Which.
+        /// The device.
         device: DeviceName,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// A device. It is taken down when dropped.
+/// A block device. Dropping it disconnects it.
 #[derive(Debug)]
 pub struct Device {
     number: u32,
@@ -123,10 +123,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// Has the kernel use the disk that is served at a place, where a lost session is recovered for `patience`.
+    /// Connects a kernel device to the disk served at `place`; `patience` is how long a lost session is recovered for.
     ///
     /// # Errors
-    /// [`DeviceError`] says why it cannot be.
+    /// [`DeviceError`].
     pub fn set_up(
         name: DeviceName,
         place: &Place,
@@ -169,7 +169,7 @@ impl Device {
         );
         add_sockets(&mut request, &streams);
         let answer = match (family.ask(CONNECT, &request), name) {
-            // A process before this one has left it: whoever uses it goes on.
+            // A previous process left it: its users continue with us.
             (Err(error), DeviceName::Nbd(number))
                 if error.kind() == io::ErrorKind::ResourceBusy && is_abandoned(number) =>
             {
@@ -192,7 +192,7 @@ impl Device {
                 )));
             }
         };
-        // Without the note a process after this one cannot take the device over.
+        // Without the note, a later process cannot take the device over.
         let _ =
             own_folder().and_then(|_| std::fs::write(note(number), std::process::id().to_string()));
         let streams = connections.into_iter().map(|(stream, _)| stream);
@@ -201,18 +201,18 @@ impl Device {
             number,
             upkeep: None,
         };
-        // A device that cannot be kept up is taken down.
+        // Disconnect a device whose connections cannot be maintained.
         device.upkeep = Some(upkeep.map_err(failed)?);
         Ok(device)
     }
 
-    /// Which it is.
+    /// Its name.
     #[must_use]
     pub fn name(&self) -> DeviceName {
         DeviceName::Nbd(self.number)
     }
 
-    /// Whether something uses it exclusively: a mounted file system, a volume.
+    /// Whether it has an exclusive user: a mounted file system, a volume.
     #[must_use]
     pub fn is_used(&self) -> bool {
         let opened = OpenOptions::new()
@@ -223,7 +223,7 @@ impl Device {
     }
 
     fn take_down(&self) -> io::Result<()> {
-        // What the kernel has in its page cache goes to the disk first. The device goes in any case.
+        // Sync the kernel's page cache first. The device is disconnected even if that fails.
         let synced = File::open(self.name().to_string()).and_then(|device| device.sync_all());
         let mut request = Attributes::default();
         request.u32(INDEX, self.number);
@@ -235,14 +235,14 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // No connection is to come back.
+        // Stop replacing connections.
         self.upkeep = None;
-        // A device that somebody else has taken down is down.
+        // Ignore the error: somebody else may have disconnected it already.
         let _ = self.take_down();
     }
 }
 
-/// Adds sockets for a device.
+/// Adds the sockets' attributes for a device.
 fn add_sockets(request: &mut Attributes, streams: &[BorrowedFd<'_>]) {
     request.nested(SOCKETS, |sockets| {
         for stream in streams {
@@ -252,24 +252,24 @@ fn add_sockets(request: &mut Attributes, streams: &[BorrowedFd<'_>]) {
     });
 }
 
-/// Where it stands which process has set a device up: the kernel does not tell.
+/// The file that notes which process set the device up: the kernel does not report it.
 fn note(number: u32) -> PathBuf {
     folder().join(format!("nbd{number}"))
 }
 
-/// Whether this process has set the device up, and none after it.
+/// Whether this process set the device up and no later one took it over.
 fn is_ours(number: u32) -> bool {
     let process = std::fs::read_to_string(note(number));
     process.is_ok_and(|process| process.trim() == std::process::id().to_string())
 }
 
-/// Whether the device was set up by a process of ours that is no more.
+/// Whether the device was set up by a process of ours that no longer exists.
 fn is_abandoned(number: u32) -> bool {
     let process = std::fs::read_to_string(note(number));
     process.is_ok_and(|process| !Path::new("/proc").join(process.trim()).exists())
 }
 
-/// A connection to the disk that is ready for requests, as the kernel takes it: with simple replies.
+/// A negotiated connection to the disk, in the mode that the kernel supports: simple replies.
 fn negotiated(place: &Place) -> io::Result<(Stream, ExportInfo)> {
     let mut stream = Stream::connect(place)?;
     set_socket_timeout(&stream, Timeout::Recv, Some(NEGOTIATION_TIME))?;

@@ -1,4 +1,4 @@
-//! A logical unit as a disk: operations of any length, on a session that comes back.
+//! A logical unit as a disk: operations of any length, over a session that is reestablished when lost.
 
 mod facts;
 mod open;
@@ -31,49 +31,48 @@ use self::piece::{Piece, Pieces, command};
 use self::verdict::{Attention, Verdict, verdict};
 use crate::status::Sharing;
 
-/// Answers that say nothing of a command before it counts as failed.
+/// Inconclusive answers to a command, such as unit attentions, before it fails.
 const TRIES: u8 = 8;
 
-/// Times that a command is given again to a disk that will take it later, and how long after each other.
+/// Retries of a command that the disk asks to be sent later, and the delay between them.
 const LATER_TRIES: u8 = 60;
 const LATER: Duration = Duration::from_millis(500);
 
-/// Commands of one operation on a long stretch that are under way at once.
+/// Most outstanding commands of one operation on a long range.
 const MOST_PIECES: usize = 8;
 
-/// The operation of commands that ask about others.
+/// Operation number of the commands that query other hosts' reservations.
 const OTHERS: u64 = u64::MAX;
 
-/// Between two attempts to log in to a target that a session was lost with, and how often it is looked whether one
-/// has succeeded.
+/// Delay between logins after a session is lost, and poll interval for their outcome.
 const RELOGIN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A disk could not be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// There is no session.
+    /// No session.
     #[error(transparent)]
     Session(#[from] InitiatorError),
-    /// The LUN is not there or does not answer.
+    /// The LUN does not exist or does not answer.
     #[error(transparent)]
     Unit(#[from] LoadError),
-    /// Another disk is where this one was.
+    /// A different disk is at this URL now.
     #[error(
         "{url} is another disk now, or a smaller one, and is left alone: what was acknowledged is kept until the right one is back"
     )]
     OtherDisk {
-        /// Where.
+        /// The URL.
         url: String,
     },
-    /// The kernel has no descriptor left.
+    /// The kernel has no descriptors left.
     #[error("cannot wait for the session: {0}")]
     Wait(#[from] std::io::Error),
 }
 
-/// A disk on a target. [`Disk::submit`] gives it operations, [`Disk::turn`] sends, waits and receives, and
-/// [`Disk::poll_done`] returns what is done. A session that is lost for good is replaced by a new one, to which
-/// everything is sent that was not answered; until then nothing fails.
+/// A disk on a target. [`Disk::submit`] queues operations, [`Disk::turn`] sends, waits and receives, and
+/// [`Disk::poll_done`] returns completions. A session lost for good is replaced by a new one, to which every unanswered
+/// command is sent again; until then nothing fails.
 #[derive(Debug)]
 pub struct Disk {
     url: IscsiUrl,
@@ -85,54 +84,54 @@ pub struct Disk {
     operations: BTreeMap<u64, Open>,
     commands: BTreeMap<u64, Sent>,
     next_command: u64,
-    /// Commands that the session has not been given, by their numbers.
+    /// Commands not yet handed to the session, with their operations' numbers.
     waiting: VecDeque<(u64, Piece)>,
-    /// Those that the disk will take later, and when.
+    /// Commands to retry, and when.
     delayed: VecDeque<(Instant, u64, Piece)>,
-    /// Whether the disk has WRITE SAME, as far as is known.
+    /// Whether the disk supports WRITE SAME; assumed until it refuses.
     writes_same: bool,
     others: Others,
     done: VecDeque<Finished>,
     events: VecDeque<DiskEvent>,
-    /// Of sessions that were lost.
+    /// Records of lost sessions.
     records: Vec<Recorder>,
 }
 
-/// An operation that has ended.
+/// A completed operation.
 #[derive(Debug)]
 pub struct Finished {
     /// Its number.
     pub tag: u64,
-    /// How it ended.
+    /// Its result.
     pub outcome: Outcome,
-    /// The command that was answered last, if there was any.
+    /// The last command answered, if any.
     pub command: Option<(SessionId, TaskTag)>,
 }
 
-/// What has happened to a disk.
+/// An event on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiskEvent {
-    /// Others may have changed it.
+    /// Other initiators may have changed its data.
     Changed,
-    /// It was reset, and may have lost what it had not flushed.
+    /// It was reset and may have lost unflushed writes.
     Reset,
-    /// Others may write to it at any time, or not any more; only after [`Disk::look_for_others`].
+    /// Whether others may write to it at any time has changed; reported only after [`Disk::look_for_others`].
     Shared(Option<Sharing>),
-    /// The session is lost, and why. The disk waits for a new one.
+    /// The session is lost, with the reason. The disk waits for a new one.
     Lost(String),
-    /// An attempt to log in again has failed, and why.
+    /// Another login attempt failed, with the reason.
     StillLost(String),
-    /// A new session has taken its place.
+    /// A new session is up.
     Back,
-    /// Another host has taken it over, and how: nothing is done any more.
+    /// Another host has taken the disk over, and how: no more operations are executed.
     Preempted(String),
-    /// One of several routes is lost or up again.
+    /// One of several routes went down or came up.
     Route(RouteEvent),
-    /// An operation failed, and why.
+    /// An operation failed, with the reason.
     Failed(String),
 }
 
-/// What comes of a login: the session, or several over as many routes, and what the disk says of itself now.
+/// Outcome of a login: the session, or one per route, and what the disk reports now.
 type LoggedIn = Result<(Sessions, Facts), DiskError>;
 
 #[derive(Debug)]
@@ -142,30 +141,30 @@ enum Link {
         since: Instant,
         attempt: Option<Receiver<LoggedIn>>,
         next: Instant,
-        /// Why the last attempt failed; a reason is reported once.
+        /// The last reason reported: a repeated reason is not reported again.
         said: String,
     },
-    /// Another host has removed the key that this one had registered.
+    /// Another host has removed this host's registered key.
     Preempted,
 }
 
-/// A command that the session was given, or is to be given.
+/// A command that is outstanding or waiting.
 #[derive(Debug)]
 struct Sent {
     tag: u64,
     range: Range,
     cdb: Cdb,
-    /// Unit attentions that it was answered with, and times at which the disk would take it later.
+    /// Unit attentions received for it, and retries that the disk asked for.
     attentions: u8,
     tries: u8,
 }
 
 impl Disk {
-    /// Logs in and asks the disk what it is. `waker` ends a [`Disk::turn`] when it becomes readable. Records of `kinds` are
-    /// kept in at most `record_bytes`.
+    /// Logs in and queries the disk. `waker` ends a [`Disk::turn`] when it becomes readable. Records of `kinds` use at
+    /// most `record_bytes`.
     ///
     /// # Errors
-    /// [`DiskError`] says why it cannot be used.
+    /// [`DiskError`].
     pub fn connect(
         url: IscsiUrl,
         config: InitiatorConfig,
@@ -174,7 +173,7 @@ impl Disk {
     ) -> Result<Disk, DiskError> {
         let at = wansan_san::load::address(url.lun)?;
         let (sessions, facts) = log_in(&url, at, &config, (kinds, record_bytes))?;
-        // A portal that has listed the others may be away later.
+        // The portal that listed the others may be unreachable later.
         let routes = sessions.routes();
         let reservation = sessions.kept();
         let own = reservation
@@ -214,18 +213,18 @@ impl Disk {
         Ok(())
     }
 
-    /// From now on looks whether other initiators use the disk, and tells by [`DiskEvent::Shared`].
+    /// Starts checking whether other initiators use the disk; reported as [`DiskEvent::Shared`].
     pub fn look_for_others(&mut self) {
         self.others.begin();
     }
 
-    /// What the disk says of itself.
+    /// Capacity, modes and limits that the disk reported.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// How long there has been no connection to the target; zero while there is one.
+    /// How long no connection to the target has been up; zero while one is.
     #[must_use]
     pub fn cut_off(&self, now: Instant) -> Duration {
         match &self.link {
@@ -235,19 +234,19 @@ impl Disk {
         }
     }
 
-    /// Whether there is no session, and the time to recover it is over.
+    /// Whether there is no session and its recovery time has expired.
     #[must_use]
     pub fn is_down(&self) -> bool {
         matches!(self.link, Link::Down { .. })
     }
 
-    /// Whether another host has taken it over: no operation is done any more.
+    /// Whether another host has taken it over: no more operations are executed.
     #[must_use]
     pub fn is_preempted(&self) -> bool {
         matches!(self.link, Link::Preempted)
     }
 
-    /// How many connections are up, and of how many; none while there is no session.
+    /// Connections that are up, and connections configured; zero are up while there is no session.
     #[must_use]
     pub fn connections(&self) -> (usize, usize) {
         match &self.link {
@@ -265,7 +264,7 @@ impl Disk {
         }
     }
 
-    /// Gives it an operation.
+    /// Queues an operation.
     pub fn submit(&mut self, operation: Operation) {
         let Operation { tag, action } = operation;
         let range = action.range();
@@ -307,7 +306,7 @@ impl Disk {
         self.go_on(tag);
     }
 
-    /// Has the next commands of an operation follow, as far as it may have any, or ends it.
+    /// Queues the next commands of an operation, up to its limit, or completes it.
     fn go_on(&mut self, tag: u64) {
         let Some(open) = self.operations.get_mut(&tag) else {
             return;
@@ -343,26 +342,26 @@ impl Disk {
         }
     }
 
-    /// The next operation that is done.
+    /// The next completed operation.
     pub fn poll_done(&mut self) -> Option<Finished> {
         self.done.pop_front()
     }
 
-    /// The next of what has happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<DiskEvent> {
         self.events.pop_front()
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is outstanding.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.operations.is_empty() && self.done.is_empty()
     }
 
-    /// Sends what may be sent, waits until `deadline`, for an answer or for the waker, and takes what has come.
+    /// Sends what it can, waits until `deadline` for an answer or for the waker, and processes what arrived.
     ///
     /// # Errors
-    /// The kernel does not let it wait.
+    /// The kernel's error from waiting.
     pub fn turn(&mut self, deadline: Instant) -> Result<(), DiskError> {
         let now = clock::now();
         while let Some((at, ..)) = self.delayed.front()
@@ -396,7 +395,7 @@ impl Disk {
         self.await_session(deadline)
     }
 
-    /// The next command to be sent: while this host's key may have been removed, only one that asks.
+    /// The next command to send: while this host's key may have been removed, only the query for keys.
     fn next_piece(&mut self) -> Option<(u64, Piece)> {
         if !self.others.is_doubtful() {
             return self.waiting.pop_front();
@@ -409,7 +408,7 @@ impl Disk {
         self.waiting.remove(place)
     }
 
-    /// Gives the session what it takes.
+    /// Hands commands to the session while it accepts them.
     fn hand_over(&mut self) {
         if !matches!(self.link, Link::Up(_)) {
             return;
@@ -519,7 +518,7 @@ impl Disk {
                     open.failure.get_or_insert(failure);
                 }
             }
-            // The disk does not tell: all may be data.
+            // GET LBA STATUS is not supported: treat everything as data.
             Verdict::Failed(Failure::NotSupported | Failure::Invalid, _)
                 if cdb[0] == opcode::SERVICE_ACTION_IN_16 =>
             {
@@ -531,7 +530,7 @@ impl Disk {
                 self.writes_same = false;
                 open.write_zeros(range);
             }
-            // One without a cache need not know how to flush it.
+            // A disk without a cache need not support the flush command.
             Verdict::Failed(Failure::NotSupported, _)
                 if [opcode::SYNCHRONIZE_CACHE_10, opcode::SYNCHRONIZE_CACHE_16]
                     .contains(&cdb[0]) => {}
@@ -539,7 +538,7 @@ impl Disk {
                 open.failure.get_or_insert(failure);
                 self.events.push_back(DiskEvent::Failed(why));
             }
-            // A lost command has been requeued above.
+            // A lost command was requeued above.
             Verdict::Again(_) | Verdict::Lost => {
                 open.failure.get_or_insert(Failure::Io);
                 let why = "the target answers each try with UNIT ATTENTION".to_owned();
@@ -553,7 +552,7 @@ impl Disk {
         self.go_on(tag);
     }
 
-    /// Something has happened to the disk.
+    /// Handles a unit attention.
     fn heed(&mut self, attention: Attention) {
         self.others.hurry();
         self.events.push_back(match attention {
@@ -565,7 +564,7 @@ impl Disk {
         }
     }
 
-    /// Its modes may be others now: it is taken for one with a volatile cache until the next login asks again.
+    /// Its modes may have changed: assume a volatile cache until the next login queries them.
     pub(crate) fn assume_write_cache(&mut self) {
         self.facts.modes.has_write_cache = true;
     }
@@ -574,7 +573,7 @@ impl Disk {
         let reply = match (verdict, transfer) {
             (Verdict::Good, Transfer::Read(data)) => Reply::Keys(data),
             (Verdict::Failed(Failure::NotPermitted, _), _) => Reply::Reserved,
-            // Any other refusal may be one of this moment.
+            // Any other failure may be transient.
             (Verdict::Failed(Failure::NotSupported, _), _) => Reply::Unsupported,
             _ => Reply::Failed,
         };
@@ -594,7 +593,7 @@ impl Disk {
         }
     }
 
-    /// Another host has it. No session is begun any more: that would undo what the other host has done.
+    /// Another host has the disk. Starts no more sessions: they would undo the other host's takeover.
     fn give_up(&mut self, preempted: &InitiatorError) {
         self.events
             .push_back(DiskEvent::Preempted(preempted.to_string()));
@@ -603,7 +602,7 @@ impl Disk {
         }
     }
 
-    /// Ends an operation all of whose commands are answered.
+    /// Completes an operation all of whose commands are answered.
     fn settle(&mut self, tag: u64) {
         let Some(open) = self.operations.get_mut(&tag) else {
             return;
@@ -670,13 +669,13 @@ impl Disk {
                         if facts.identity.is(&known.identity) {
                             return Ok((sessions, facts));
                         }
-                        // Another one must not stay reserved.
+                        // Do not leave a different disk reserved.
                         drop(sessions.logout());
                         Err(DiskError::OtherDisk {
                             url: url.to_string(),
                         })
                     });
-                    // Nobody waits for it when the disk is detached, unless it has registered.
+                    // Nobody receives this once the disk is detached, unless it has registered.
                     let _ = to.send(found);
                 });
                 match spawned {
@@ -693,7 +692,7 @@ impl Disk {
                 self.facts = facts;
                 self.link = Link::Up(sessions);
                 self.watch_waker()?;
-                // Another may have had it meanwhile.
+                // Another host may have written to it meanwhile.
                 self.events.push_back(DiskEvent::Changed);
                 self.others.hurry();
                 self.events.push_back(DiskEvent::Back);
@@ -728,8 +727,8 @@ impl Disk {
         }
     }
 
-    /// Logs out; what is under way is given up. Returns what was recorded, up to the loss of the first session, and why
-    /// this host's key may still be with the disk, in one line, if it may.
+    /// Logs out and abandons outstanding commands. Returns the records, up to the loss of the first session, and, if
+    /// this host's key may still be registered, the reason in one line.
     #[must_use]
     pub fn detach(mut self) -> (Vec<Recorder>, Option<String>) {
         let reservation = self.config.reservation.as_ref();
@@ -740,7 +739,7 @@ impl Disk {
                 self.records.extend(sessions.logout());
             }
             Link::Down { attempt, .. } => {
-                // A login that has not registered yet will not; one that has is waited for.
+                // A login that has not registered yet will not do so now; wait for one that has.
                 let is_registered = reservation.is_some_and(|it| it.registering.end());
                 let attempt = attempt.filter(|_| is_registered);
                 let patience = self.config.patience;
@@ -770,7 +769,7 @@ fn log_in(
             Ok((sessions, facts))
         }
         Err(error) => {
-            // It must not stay reserved, unless it was.
+            // Release the reservation, unless the disk was reserved before.
             let claim = config
                 .reservation
                 .as_ref()

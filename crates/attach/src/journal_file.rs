@@ -1,4 +1,4 @@
-//! The file of a journal, on a disk of this host.
+//! The file of a journal on this host.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,7 +19,7 @@ use wansan_san::url::IscsiUrl;
 
 use crate::disk::Facts;
 
-/// Where the ring begins in the file at the latest.
+/// Largest offset of the ring in the file.
 const MARGIN_BYTES: u64 = 16 << 10;
 
 /// A journal cannot be used.
@@ -28,22 +28,22 @@ const MARGIN_BYTES: u64 = 16 << 10;
 pub struct JournalError {
     /// Its file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// What is written ahead of the records at once, in bytes.
+/// How far ahead of the records the file is zeroed, in bytes.
 const AHEAD_BYTES: u64 = 4 << 20;
 
-/// Of that, what is written by one call, in bytes. The page cache keeps what a call writes in folios as large as that lets them be,
-/// and ext4 walks all blocks of a folio for each record that is written into it.
+/// Bytes of that per write call. The page cache stores a call's data in folios as large as the call allows, and ext4
+/// walks all blocks of a folio for each record written into it.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// Its file.
+/// A journal's file.
 #[derive(Debug)]
 pub(crate) struct LocalFile {
     file: File,
-    /// Where its blocks are known to have been written before.
+    /// The range whose blocks are known to have been written before.
     written: Range<u64>,
 }
 
@@ -55,9 +55,9 @@ impl LocalFile {
         }
     }
 
-    /// Writes zeros where the file system has room, but no block has been written yet, in that range and behind it: each sync
-    /// after a first write there would have it note that in its own journal, which takes longer than the records. What is
-    /// read there does not change. A file system that cannot tell stays slow.
+    /// Writes zeros to allocated but unwritten blocks in and after `range`: otherwise each sync after a first write
+    /// makes the file system convert the extent in its own journal, which takes longer than the records. The contents
+    /// do not change. A file system that cannot report such blocks stays slow.
     fn write_ahead(&mut self, range: Range<u64>) {
         if self.written.start <= range.start && range.end <= self.written.end {
             return;
@@ -114,7 +114,7 @@ impl JournalFile for LocalFile {
     }
 }
 
-/// Syncs the file in a thread of its own, one sync at a time.
+/// Syncs the file in its own thread, one sync at a time.
 #[derive(Debug)]
 pub(crate) struct Syncer {
     begin: SyncSender<()>,
@@ -123,7 +123,7 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    /// `waker` becomes readable when a sync has ended.
+    /// `waker` becomes readable when a sync completes.
     fn start(file: File, waker: OwnedFd, name: String) -> io::Result<Syncer> {
         let (begin, begins) = sync_channel::<()>(1);
         let (ends, ended) = sync_channel(1);
@@ -135,7 +135,7 @@ impl Syncer {
                     if ends.send(result).is_err() {
                         return;
                     }
-                    // A counter that is full wakes as well.
+                    // A full counter wakes as well.
                     let _ = rustix::io::write(&waker, &1_u64.to_ne_bytes());
                 }
             })?;
@@ -143,11 +143,11 @@ impl Syncer {
     }
 
     pub(crate) fn begin(&self) {
-        // The thread is there as long as this is.
+        // The thread lives as long as this.
         let _ = self.begin.try_send(());
     }
 
-    /// How the sync ended, once it has.
+    /// The result of the sync, once it has completed.
     pub(crate) fn poll(&self) -> Option<Result<(), Failure>> {
         self.ended.try_recv().ok()
     }
@@ -157,7 +157,7 @@ impl Syncer {
     }
 }
 
-/// The journal at `path` for a disk, with what is left in it; a new one of `ring_bytes` if there is none.
+/// Opens the journal at `path` for a disk, with the records left in it; creates one of `ring_bytes` if there is none.
 pub(crate) fn open(
     path: &Path,
     url: &IscsiUrl,
@@ -183,7 +183,7 @@ pub(crate) fn open(
     let journal = match options.open(path) {
         Ok(file) => {
             lock(&file).map_err(&system)?;
-            // No journal is that short, and reading one would fail as if its disk did.
+            // Too short for a journal; reading it would fail like a disk error.
             if file.metadata().map_err(&system)?.len() < MARGIN_BYTES {
                 return Err(failed(refusal(OpenError::NoJournal, url)));
             }
@@ -205,7 +205,7 @@ fn lock(file: &File) -> io::Result<()> {
     locked.map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another process uses it"))
 }
 
-/// Makes a journal: under another name, so that one under its own is whole.
+/// Creates a journal under a temporary name and renames it, so that a journal under its own name is complete.
 fn create(
     path: &Path,
     options: &OpenOptions,
@@ -221,11 +221,11 @@ fn create(
         Ok(journal)
     });
     if journal.is_err() {
-        // What there was room for may be all that the file system had.
+        // It may have used all the space that the file system had.
         let _ = std::fs::remove_file(&new);
     }
     let journal = journal?;
-    // The name is to be there after a crash as well.
+    // Make the name survive a crash.
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -233,12 +233,12 @@ fn create(
     Ok(journal)
 }
 
-/// Makes an empty file a journal.
+/// Formats an empty file as a journal.
 fn fill(file: File, config: JournalConfig) -> io::Result<Journal<LocalFile>> {
-    // Room that is there from the beginning cannot run out later.
+    // Allocated space cannot run out later.
     let bytes = config.ring_bytes + MARGIN_BYTES;
     match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-        // The file system gives none in advance.
+        // The file system does not support preallocation.
         Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes)?,
         Err(rustix::io::Errno::NOSPC) => {
             let why = format!(
@@ -265,7 +265,7 @@ fn refusal(error: OpenError, url: &IscsiUrl) -> String {
     }
 }
 
-/// What tells a disk from all others: its serial number, or its URL where it has none, and its size.
+/// Identifies a disk by its serial number, or by its URL if it has none, and by its size.
 fn identity(url: &IscsiUrl, facts: &Facts) -> Identity {
     let mut digest = Sha256::new();
     match facts.serial() {
@@ -283,7 +283,7 @@ mod tests {
 
     const RING_BYTES: u64 = 16 << 20;
 
-    /// A file with room of which nothing has been written.
+    /// A preallocated file with no block written.
     fn file(folder: &Path) -> LocalFile {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true);

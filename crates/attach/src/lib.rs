@@ -1,10 +1,10 @@
-//! Remote disks to work on.
+//! Attaches remote disks.
 //!
-//! - [`Disk`]: a logical unit as a disk, on a session that comes back;
-//! - [`Attached`]: a disk with its cache, served to programs of this host by the NBD protocol;
-//! - [`control`]: speaking to a process that attaches disks;
+//! - [`Disk`]: a logical unit as a disk, over a session that is reestablished when lost;
+//! - [`Attached`]: a disk with its cache, served to programs on this host over NBD;
+//! - [`control`]: controls a process that attaches disks;
 //! - [`copy`]: copies between disks, files and streams;
-//! - [`settings`]: what `wansan attach` is asked to do.
+//! - [`settings`]: the settings of `wansan attach`.
 
 mod attached;
 mod coalescing;

@@ -1,4 +1,4 @@
-//! Where programs of this host find a disk: a Unix socket, or a TCP port.
+//! Where programs on this host connect to a disk: a Unix socket or a TCP port.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,9 +15,9 @@ use serde::Serialize;
 /// Where to listen: `unix:PATH`, or `ADDRESS:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// At a socket in the file system.
+    /// A Unix socket.
     Unix(PathBuf),
-    /// At a TCP port; port 0 is any that is free.
+    /// A TCP port; port 0 picks a free one.
     Tcp(SocketAddr),
 }
 
@@ -53,23 +53,23 @@ impl Serialize for Place {
     }
 }
 
-/// Nobody can be served there.
+/// Why a place cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The kernel does not let us.
+    /// The kernel refuses.
     #[error("cannot listen at {place}: {source}")]
     Listen {
-        /// Where.
+        /// The place.
         place: Place,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A program listens there.
+    /// Another program listens there.
     #[error("a program serves at {0} already")]
     Busy(Place),
 }
 
-/// A socket that listens. One in the file system goes when it is dropped.
+/// A listening socket. A Unix socket's file is removed on drop.
 #[derive(Debug)]
 pub struct Listen {
     socket: Socket,
@@ -83,11 +83,10 @@ enum Socket {
 }
 
 impl Listen {
-    /// Listens at a place. A Unix socket that nobody listens at any more is replaced; only this user can connect to
-    /// it.
+    /// Listens at a place. Replaces a Unix socket that nobody listens at; only this user can connect to it.
     ///
     /// # Errors
-    /// [`ListenError`] says why it cannot be.
+    /// [`ListenError`].
     pub fn at(place: &Place) -> Result<Listen, ListenError> {
         let failed = |source| ListenError::Listen {
             place: place.clone(),
@@ -113,13 +112,13 @@ impl Listen {
         Ok(Listen { socket, place })
     }
 
-    /// Where it listens, with the port that the kernel chose.
+    /// The listening address, with the port that the kernel chose.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The next program that has connected, as a socket that does not block; `None` when nobody waits.
+    /// Accepts the next connection as a nonblocking socket; `None` if none is pending.
     pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match &self.socket {
             Socket::Unix(socket) => socket.accept().map(|(stream, _)| Stream::Unix(stream)),
@@ -148,7 +147,7 @@ impl AsFd for Listen {
 impl Drop for Listen {
     fn drop(&mut self) {
         if let Place::Unix(path) = &self.place {
-            // Whoever removed it before us did what we want.
+            // It may already have been removed.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -162,7 +161,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects to a disk that is served at a place.
+    /// Connects to a disk served at `place`.
     pub(crate) fn connect(place: &Place) -> io::Result<Stream> {
         match place {
             Place::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path)?)),
@@ -216,7 +215,7 @@ impl Write for Stream {
     }
 }
 
-/// Removes a socket that nobody listens at.
+/// Removes a socket file that nobody listens at.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
@@ -232,12 +231,12 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A socket that only this user can connect to, from the beginning on.
+/// Creates a socket that only this user can connect to from the moment it exists.
 pub(crate) fn private(path: &Path) -> io::Result<UnixListener> {
     use rustix::fs::Mode;
     use rustix::process::umask;
 
-    /// The mask is the whole process's.
+    /// The umask is process-wide.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);

@@ -1,4 +1,4 @@
-//! Records what requests of programs wait for.
+//! Records what program requests wait for.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use wansan_cache::{Action, Mark, Range};
 use wansan_trace::event::{Request, RequestKind, RequestWait};
 use wansan_trace::{Instant, NameId, Recorder, SessionId, TaskTag};
 
-/// Stretches of one request that are kept; the last one stands for all that follow. A request that is retried
-/// as sessions are lost would have more.
+/// Most wait intervals recorded per request; the last one covers all that follow. A request retried over lost sessions
+/// could have more.
 const MOST_STRETCHES: usize = 16;
 
-/// The open requests, and the recorder that has those that were answered.
+/// The open requests, and the recorder for answered ones.
 #[derive(Debug)]
 pub(crate) struct Requests {
     recorder: Recorder,
@@ -22,12 +22,12 @@ pub(crate) struct Requests {
 struct Open {
     kind: RequestKind,
     range: Range,
-    /// What it waits for, and since when; the first since it came.
+    /// What it waits for and since when; the first entry is its arrival.
     stretches: Vec<(Instant, RequestWait)>,
 }
 
 impl Requests {
-    /// To be recorded under the disk's URL.
+    /// Records under the disk's URL.
     pub(crate) fn new(mut recorder: Recorder, url: &str) -> Requests {
         let disk = recorder.name(url);
         Requests {
@@ -37,7 +37,7 @@ impl Requests {
         }
     }
 
-    /// A request has come.
+    /// Notes a request's arrival.
     pub(crate) fn begin(&mut self, request: u64, action: &Action, now: Instant) {
         let kind = match action {
             Action::Read { .. } => RequestKind::Read,
@@ -56,7 +56,7 @@ impl Requests {
         self.open.insert(request, open);
     }
 
-    /// A request waits for something else.
+    /// Notes that a request waits for something else.
     pub(crate) fn mark(&mut self, mark: Mark) {
         let Some(open) = self.open.get_mut(&mark.request) else {
             return;
@@ -71,7 +71,7 @@ impl Requests {
         }
     }
 
-    /// A request was answered, as that command was if one was.
+    /// Notes that a request was answered, and by which command, if any.
     pub(crate) fn done(
         &mut self,
         request: u64,

@@ -1,4 +1,4 @@
-//! The folder for what processes that attach disks leave for each other while they run.
+//! The runtime folder that processes attaching disks share.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// In the user's runtime folder, or in that of the system.
+/// In the user's runtime folder, or in the system's.
 pub(crate) fn folder() -> PathBuf {
-    // A service of root has no runtime folder of its user's.
+    // A service run as root has no user runtime folder.
     if geteuid().is_root() {
         return "/run/wansan".into();
     }
@@ -19,10 +19,10 @@ pub(crate) fn folder() -> PathBuf {
     }
 }
 
-/// The same; it is there, and no other user can look into it.
+/// The same folder, created if needed and accessible to this user only.
 ///
 /// # Errors
-/// When it cannot be made, or is somebody else's as well.
+/// It cannot be created, or other users can access it.
 pub(crate) fn own_folder() -> io::Result<PathBuf> {
     let folder = folder();
     let mut builder = fs::DirBuilder::new();

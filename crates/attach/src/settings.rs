@@ -1,4 +1,4 @@
-//! What `wansan attach` and `wansan copy` are asked to do.
+//! Settings of `wansan attach` and `wansan copy`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -130,31 +130,31 @@ pub enum DiskSettingsError {
     /// There is nothing to preempt others with.
     #[error("`preempt` needs `reservation_key`: without a key others are not kept off")]
     NoKey,
-    /// There is no journal to be so long.
+    /// A journal size without a journal.
     #[error("`journal_size` needs `journal`: without a file nothing survives a crash of this host")]
     NoJournal,
-    /// Connections of one session.
+    /// A reservation key with several connections in one session.
     #[error(
         "`reservation_key` takes one connection, or sessions for several: add `multipath` or use one portal, route and connection"
     )]
     OneSession,
-    /// Each disk has its own.
+    /// Two disks share a setting that must be unique.
     #[error("`{key}` {value} is also that of disk[{other}]: give each disk its own")]
     Shared {
-        /// What.
+        /// The setting.
         key: &'static str,
-        /// Which.
+        /// Its value.
         value: String,
-        /// The place of the other disk in its file.
+        /// The position of the other disk in its file.
         other: usize,
     },
 }
 
 impl AttachFile {
-    /// Looks for what two disks cannot both have.
+    /// Checks that no two disks share what must be unique.
     ///
     /// # Errors
-    /// The place of a disk, and what it has that is another's.
+    /// The position of a disk, and the setting that it shares with another.
     pub fn check(&self) -> Result<(), (usize, DiskSettingsError)> {
         for (place, disk) in self.disk.iter().enumerate() {
             for (other, before) in self.disk[..place].iter().enumerate() {
@@ -186,7 +186,7 @@ impl ReservationSettings {
 }
 
 impl DiskSettings {
-    /// The setting that only one of the two can have, and its value, if there is one.
+    /// The setting that must be unique but is equal in both, and its value.
     fn shared_with(&self, other: &DiskSettings) -> Option<(&'static str, String)> {
         let is_any_port = matches!(&self.nbd.0, Place::Tcp(address) if address.port() == 0);
         if self.nbd == other.nbd && !is_any_port {
@@ -203,9 +203,9 @@ impl DiskSettings {
         is_shared.then(|| ("journal", journal.display().to_string()))
     }
 
-    /// The ISID of this disk on this host. It is the same whenever the disk is attached again, so that the target ends
-    /// what a session before it has left (RFC 7143 §6.3.5): an old write of that one must not land after a new one. Only
-    /// one process at a time has the journal, or the place where the disk is served.
+    /// The ISID of this disk on this host. It is the same at every attach, so that the target reinstates the session
+    /// and aborts the old one's tasks (RFC 7143 §6.3.5): an old write must not be executed after a new one. Only one
+    /// process at a time can have the journal, or the serving place.
     fn isid(&self) -> [u8; 6] {
         let host = std::fs::read("/etc/machine-id").unwrap_or_default();
         let digest = Sha256::new()
@@ -220,7 +220,7 @@ impl DiskSettings {
                         .display()
                         .to_string()
                 }
-                // Any port: only the process tells it from others.
+                // With an ephemeral port, only the process ID distinguishes it from others.
                 (None, Place::Tcp(address)) if address.port() == 0 => {
                     format!("{} {}", self.nbd, std::process::id())
                 }
@@ -233,19 +233,19 @@ impl DiskSettings {
     }
 }
 
-/// Commands of a session that may be queued or outstanding at once.
+/// Commands per session that may be queued or outstanding.
 const TASKS: usize = 256;
 /// Length of a new journal.
 const JOURNAL_BYTES: u64 = 1 << 30;
-/// Memory for writes that are not on the medium yet.
+/// Memory for writes not yet on the medium.
 const WRITE_BEHIND_BYTES: u64 = 64 << 20;
 
 impl DiskSettings {
-    /// How to attach it in a process of such settings. Secrets are read from their files; `report` is given what is to be
-    /// logged.
+    /// Builds the configuration to attach it in a process with `process` settings. Reads secrets from their files;
+    /// `report` receives log messages.
     ///
     /// # Errors
-    /// When they cannot be, or settings do not go together.
+    /// A secret cannot be read, or settings conflict.
     pub fn config(
         &self,
         process: &ProcessSettings,
@@ -283,7 +283,7 @@ impl DiskSettings {
             },
             read_ahead_bytes: read_ahead.0,
             writes_behind: !*write_through && write_behind.0 > 0,
-            // Without writing behind, what is not on the medium yet is kept in as much as is usual.
+            // Without write-behind, writes not yet on the medium use the default amount of memory.
             write_bytes: match write_behind.0 {
                 0 => WRITE_BEHIND_BYTES,
                 bytes => bytes,
@@ -336,10 +336,10 @@ settings! {
 }
 
 impl CopySettings {
-    /// What to copy, and how. Secrets are read from their files.
+    /// Builds the copy's configuration. Reads secrets from their files.
     ///
     /// # Errors
-    /// When they cannot be.
+    /// A secret cannot be read.
     pub fn config(&self) -> Result<CopyConfig, ChapSettingsError> {
         Ok(CopyConfig {
             from: self.session.end(&self.from.0)?,

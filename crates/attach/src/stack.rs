@@ -1,4 +1,4 @@
-//! What is between programs and a disk: a cache, with a journal above it or without.
+//! The layers between programs and a disk: a cache, with or without a journal above it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,13 +7,13 @@ use wansan_trace::Instant;
 
 use crate::journal_file::{LocalFile, Syncer};
 
-/// Requests go in, operations of the disk come out.
+/// Takes requests and emits operations for the disk.
 pub(crate) struct Stack {
     cache: Cache,
     journal: Option<(Journal<LocalFile>, Syncer)>,
-    /// What the cache said of requests that the journal has passed on, under the program's numbers.
+    /// The cache's marks on requests that the journal passed on, under the program's request numbers.
     marks: VecDeque<Mark>,
-    /// The disk's operation that answered each of the journal's.
+    /// The disk operation that answered each of the journal's.
     answered_by: BTreeMap<u64, u64>,
 }
 
@@ -72,7 +72,7 @@ impl Stack {
         };
         let done = journal.poll_done();
         let Some(done) = done else {
-            // What is left answered no request.
+            // The remaining ones answered no request.
             self.answered_by.clear();
             return None;
         };
@@ -83,7 +83,7 @@ impl Stack {
         })
     }
 
-    /// The next change of what a request of a program waits for.
+    /// The next change in what a program's request waits for.
     pub(crate) fn poll_mark(&mut self) -> Option<Mark> {
         match &mut self.journal {
             Some((journal, _)) => journal.poll_mark().or_else(|| self.marks.pop_front()),
@@ -97,17 +97,17 @@ impl Stack {
         journal.min(self.cache.deadline(now))
     }
 
-    /// Others may have changed the disk.
+    /// Others may have changed the disk's data.
     pub(crate) fn invalidate(&mut self) {
         self.cache.invalidate();
     }
 
-    /// Whether others may write to the disk from now on.
+    /// Sets whether others may write to the disk.
     pub(crate) fn share(&mut self, is_shared: bool) {
         self.cache.share(is_shared);
     }
 
-    /// The target may have lost what was not flushed.
+    /// The target may have lost unflushed writes.
     pub(crate) fn again(&mut self, now: Instant) {
         match &mut self.journal {
             Some((journal, _)) => journal.again(),
@@ -115,15 +115,16 @@ impl Stack {
         }
     }
 
-    /// Whether the target may lose what it has not flushed, as it says now. A cache that has kept it goes on.
+    /// Sets whether the target's cache is volatile, as it reports now. A cache that already keeps unflushed writes
+    /// continues to.
     pub(crate) fn know_volatile(&mut self, is_volatile: bool) {
-        // A journal keeps it itself.
+        // The journal keeps unflushed writes itself.
         if is_volatile && self.journal.is_none() {
             self.cache.assume_volatile();
         }
     }
 
-    /// Why nothing is kept any more, if so.
+    /// Why writes can no longer be kept, if so.
     pub(crate) fn broken(&self) -> Option<String> {
         let (journal, syncer) = self.journal.as_ref()?;
         journal
@@ -161,7 +162,7 @@ impl Stack {
         }
     }
 
-    /// Whether no request is open and everything is at the disk.
+    /// Whether no request is open and the disk has all writes.
     pub(crate) fn is_idle(&self) -> bool {
         let journal = self.journal.as_ref();
         journal.is_none_or(|(journal, _)| journal.is_idle()) && self.cache.is_idle()

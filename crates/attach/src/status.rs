@@ -1,22 +1,22 @@
-//! How an attached disk stands.
+//! Status of an attached disk.
 
 use serde::{Deserialize, Serialize};
 use wansan_cache::Counters;
 
-/// Whether there is a way to the disk.
+/// State of the path to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// There is.
+    /// The session is up.
     #[default]
     Connected,
-    /// The session has no connection and is being recovered: requests wait.
+    /// No connection is up and the session is being recovered: requests wait.
     Recovering,
-    /// The session is lost: requests fail until there is a new one.
+    /// The session is lost: requests fail until a new one is up.
     Lost,
     /// Another host has taken the disk over: requests fail until it is attached again.
     Preempted,
-    /// The target could not be reached yet: the disk is not served.
+    /// The target has not been reachable yet: the disk is not served.
     Waiting,
 }
 
@@ -34,18 +34,18 @@ impl Standing {
     }
 }
 
-/// How it is known that others may write to a disk at any time.
+/// Evidence that others may write to a disk at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
     /// Another initiator has registered a key for persistent reservations.
     Registered,
-    /// Another initiator has reserved it in the older way (RESERVE of SPC-2).
+    /// Another initiator holds a legacy reservation (RESERVE of SPC-2).
     Reserved,
 }
 
 impl Sharing {
-    /// What the other one has done, and what follows for the disk with a journal or without.
+    /// Describes the other initiator's action and its effect, for a disk with or without a journal.
     #[must_use]
     pub fn words(self, has_journal: bool) -> String {
         let done = match self {
@@ -60,31 +60,31 @@ impl Sharing {
     }
 }
 
-/// An attached disk at a moment.
+/// Snapshot of an attached disk's status.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
-    /// Whether there is a way to it.
+    /// State of the path to it.
     pub standing: Standing,
-    /// Connections to the target that are up, and those configured; with multipath, one for each session.
+    /// Target connections up, and configured; one per session with multipath.
     pub connections: (usize, usize),
-    /// Programs that are connected.
+    /// Connected programs.
     pub clients: usize,
-    /// Their requests that are not answered.
+    /// Their unanswered requests.
     pub open_requests: usize,
-    /// Bytes that were acknowledged and may not be on the disk's medium yet.
+    /// Acknowledged bytes that may not be on the disk's medium yet.
     pub behind_bytes: u64,
-    /// Age of the oldest of them, in ns.
+    /// Age of the oldest such byte, in ns.
     pub behind_ns: u64,
-    /// Memory taken by what is read ahead, in bytes.
+    /// Memory used by read-ahead data, in bytes.
     pub ahead_bytes: u64,
-    /// How it is known that others use the disk: then nothing is read ahead, and no write is acknowledged early.
+    /// Evidence that others use the disk: read-ahead and early write acknowledgement are then off.
     pub sharing: Option<Sharing>,
-    /// Whether a journal acknowledges writes all the same.
+    /// Whether a journal still acknowledges writes early.
     pub has_journal: bool,
-    /// What the cache has done.
+    /// The cache's counters.
     pub counters: Counters,
-    /// Recoveries of the session, and new sessions.
+    /// Session recoveries and new sessions.
     pub recoveries: u64,
-    /// Requests that failed.
+    /// Failed requests.
     pub failed_requests: u64,
 }

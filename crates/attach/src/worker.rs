@@ -1,4 +1,4 @@
-//! The thread of an attached disk: it owns the session, the cache and the programs' connections.
+//! The thread of an attached disk: owns the session, the cache and the programs' connections.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,33 +21,33 @@ use crate::requests::Requests;
 use crate::stack::Stack;
 use crate::status::{Sharing, Standing, Status};
 
-/// Programs that may be connected at once.
+/// Most programs connected at once.
 const MOST_CLIENTS: usize = 256;
 
-/// Bytes of requests that programs have left behind; with more no others are accepted.
+/// Most bytes of open requests whose programs have disconnected; above it, no new programs are accepted.
 const MOST_ORPHAN_BYTES: u64 = 256 << 20;
 
-/// How often the status is renewed at most.
+/// Shortest interval between status updates.
 const STATUS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The longest wait: silence is noticed, and the status renewed.
+/// Longest wait, so that timeouts are detected and the status is updated.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Sources of the poller that are not programs.
+/// Poller keys other than programs.
 const ORDERS: u64 = 0;
 const LISTENER: u64 = 1;
 const FIRST_CLIENT: u64 = 2;
 
-/// What others share with the thread.
+/// State shared with the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// It is to end once everything is at the disk.
+    /// End once the disk has all writes.
     pub(crate) ends: AtomicBool,
-    /// Before, a journal is to be emptied.
+    /// Drain the journal before ending.
     pub(crate) drains: AtomicBool,
-    /// What was acknowledged could not be written.
+    /// Acknowledged writes could not be written.
     pub(crate) has_failed: AtomicBool,
-    /// It is to end at once.
+    /// End at once.
     pub(crate) gives_up: AtomicBool,
     pub(crate) status: Mutex<Status>,
 }
@@ -59,39 +59,39 @@ pub(crate) struct Worker {
     pub(crate) exports: Arc<[Export]>,
     pub(crate) listen: Listen,
     pub(crate) poller: Poller,
-    /// Becomes readable when `shared` asks for something.
+    /// Becomes readable when `shared` has a new order.
     pub(crate) orders: OwnedFd,
     pub(crate) shared: Arc<Shared>,
     pub(crate) complaints: Complaints,
-    /// What is recorded of requests, if anything is.
+    /// The request recorder, if requests are recorded.
     recorded: Option<Requests>,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
     coalescing: Coalescing,
-    /// Which program each open request is of.
+    /// The program of each open request.
     requests: BTreeMap<u64, u64>,
     next_request: u64,
-    /// Requests of programs that have gone, and their bytes.
+    /// Open requests of disconnected programs, and their bytes.
     orphans: BTreeMap<u64, u64>,
     orphan_bytes: u64,
     accepts: bool,
-    /// How it is known that others use the disk.
+    /// Evidence that others use the disk.
     sharing: Option<Sharing>,
     recoveries: u64,
-    /// Of the current session.
+    /// The current session's number.
     sessions: u64,
     failed_requests: u64,
     next_status: Instant,
     next_tick: Instant,
-    /// The flush before it ends.
+    /// The final flush before ending.
     last_flush: Option<u64>,
-    /// That the journal failed has been said.
+    /// The journal's failure has been reported.
     has_complained: bool,
 }
 
 struct Client {
     connection: Connection,
-    /// What the poller waits for: to read, and to write.
+    /// Registered poll interest: read, write.
     interest: (bool, bool),
 }
 
@@ -136,7 +136,7 @@ impl Worker {
         })
     }
 
-    /// Serves until it is to end; returns the records.
+    /// Serves until ordered to end; returns the records.
     pub(crate) fn run(mut self) -> Result<Vec<Recorder>, DiskError> {
         let mut ready = Vec::new();
         loop {
@@ -171,14 +171,14 @@ impl Worker {
         Ok(records)
     }
 
-    /// Does all that can be done without waiting.
+    /// Does everything possible without waiting.
     fn advance(&mut self, now: Instant) {
-        // Before anything that a new session has answered.
+        // Before processing any answer of a new session.
         let sessions = self.disk.recoveries().sessions;
         if sessions != std::mem::replace(&mut self.sessions, sessions) {
             self.recoveries += 1;
             self.stack.again(now);
-            // Unit attentions were lost with the session before, or told to what asked whether it is the same disk.
+            // Unit attentions were lost with the previous session, or consumed by the check of the disk's identity.
             self.disk.assume_write_cache();
             self.stack
                 .know_volatile(self.disk.facts().modes.has_write_cache);
@@ -198,8 +198,8 @@ impl Worker {
         }
     }
 
-    /// Takes what the disk has done to the cache, what the cache wants to the disk, and answers to programs, until
-    /// nothing is left.
+    /// Moves completions from the disk to the cache, operations from the cache to the disk, and answers to programs,
+    /// until nothing is left.
     fn work(&mut self, now: Instant) {
         loop {
             let mut is_quiet = true;
@@ -217,7 +217,7 @@ impl Worker {
                 self.stack.completed(tag, outcome, now);
             }
             while let Some(operation) = self.stack.poll_operation(now) {
-                // The disk may have nothing to do for it.
+                // It may complete without any work for the disk.
                 is_quiet = false;
                 self.disk.submit(operation);
             }
@@ -257,8 +257,8 @@ impl Worker {
         }
     }
 
-    /// How requests fail, if they do: with a journal writes go on while there is no session, and what it does not have is
-    /// waited for. A disk that another host has is not waited for.
+    /// The error for requests, if they have to fail: with a journal, writes continue without a session, and reads that
+    /// it cannot serve wait. Requests for a disk that another host has taken over do not wait.
     fn refusal(&self) -> Option<Failure> {
         let is_lost = self.disk.is_down() && !self.stack.has_journal();
         match self.disk.is_preempted() {
@@ -267,7 +267,7 @@ impl Worker {
         }
     }
 
-    /// Programs are told that the disk is gone; what the cache has acknowledged stays in it.
+    /// Fails all requests of programs; the cache keeps acknowledged writes.
     fn fail_all(&mut self, failure: Failure) {
         for request in std::mem::take(&mut self.requests)
             .into_keys()
@@ -276,7 +276,7 @@ impl Worker {
             for client in self.clients.values_mut() {
                 client.connection.answer(request, &Err(failure));
             }
-            // There is no session any more that could still bring it there.
+            // No session can write it back any more.
             if Some(request) == self.last_flush && self.disk.is_preempted() {
                 let is_kept = self.stack.has_journal();
                 self.shared.has_failed.fetch_or(!is_kept, Ordering::Relaxed);
@@ -288,7 +288,8 @@ impl Worker {
         }
     }
 
-    /// Sends replies, and takes up again what was not read because too much was open; whether that has brought requests.
+    /// Sends replies, and resumes reading from programs that were held back at their limits; returns whether that
+    /// brought requests.
     fn send(&mut self, now: Instant) -> bool {
         let mut has_received = false;
         let mut ended = Vec::new();
@@ -341,7 +342,7 @@ impl Worker {
                     .get(&id)
                     .is_some_and(|client| client.connection.reads());
                 let received = match event.gone && !reads {
-                    // Nobody is left to be answered, and the kernel says so until the socket is closed.
+                    // No one is left to answer, and the poller would report it until the socket is closed.
                     true => Err(Ended::Closed),
                     false => {
                         let now = clock::now();
@@ -353,7 +354,7 @@ impl Worker {
                     self.close(id, &end);
                 }
             }
-            // Replies are sent in each round.
+            // Replies are sent in every round.
             _ => {}
         }
     }
@@ -425,7 +426,7 @@ impl Worker {
         }
     }
 
-    /// Whether programs that connect are accepted: not for a while where the system lacks what that takes.
+    /// Sets whether connections are accepted: not for a while after the system ran out of resources for them.
     fn await_clients(&mut self, accepts: bool) {
         self.accepts = accepts;
         if let Err(error) = self.poller.interest(&self.listen, LISTENER, accepts, false) {
@@ -442,22 +443,22 @@ impl Worker {
             self.complaints
                 .add(|| format!("the connection of a program ended: {end}"));
         }
-        // Its writes go on all the same.
+        // Its writes continue all the same.
         for (request, bytes) in client.connection.open_requests() {
             self.requests.remove(&request);
             self.orphans.insert(request, bytes);
             self.orphan_bytes += bytes;
         }
-        // A socket that the poller does not know any more is as good as one that it forgets.
+        // An error means that the poller has already forgotten the socket.
         let _ = self.poller.remove(&client.connection.stream);
     }
 
     fn drain_orders(&self) {
-        // What it says is in `shared`.
+        // The order itself is in `shared`.
         let _ = rustix::io::read(&self.orders, &mut [0; 8]);
     }
 
-    /// Whether it is to end, and may: everything that was acknowledged is at the disk.
+    /// Whether it should end and may: the disk has every acknowledged write.
     fn is_over(&mut self, now: Instant) -> bool {
         if self.shared.gives_up.load(Ordering::Relaxed) {
             return true;
@@ -465,7 +466,7 @@ impl Worker {
         if !self.shared.ends.load(Ordering::Relaxed) {
             return false;
         }
-        // Nobody hears the answer.
+        // Nobody receives the answer.
         if self.last_flush.is_none() {
             let request = self.next_request;
             self.next_request += 1;
@@ -474,7 +475,7 @@ impl Worker {
             self.stack.submit(request, Action::Flush, now);
             self.advance(now);
         }
-        // What is in a journal is safe there. What another host's disk lacks is lost.
+        // Writes in the journal are safe. Those for another host's disk are lost.
         let may_leave = self.stack.has_journal() && !self.shared.drains.load(Ordering::Relaxed)
             || self.disk.is_preempted();
         self.requests.is_empty() && (may_leave || self.stack.is_idle() && self.disk.is_idle())
@@ -511,12 +512,12 @@ impl Worker {
             DiskEvent::Preempted(why) => return self.complaints.say(why),
             DiskEvent::StillLost(why) => format!("no new session yet: {why}"),
             DiskEvent::Route(event) => {
-                // What its new session leads to may have been without power.
+                // The disk behind the new session may have lost power.
                 if let RouteEvent::Back { .. } = event {
                     self.stack.invalidate();
                     self.stack.again(now);
                 }
-                // Of each reason there is one line, which says what to do: it is not to go under in what flapping routes say.
+                // Log each reason once, with advice: messages about flapping routes must not drown it.
                 if let RouteEvent::Down { .. } = event {
                     return self.complaints.say(&event.to_string());
                 }

@@ -1,4 +1,4 @@
-//! The ends of a copy, as disks that carry out operations.
+//! The ends of a copy, as disks that execute operations.
 
 mod file;
 mod nbd;
@@ -16,41 +16,41 @@ pub(super) use file::FileEnd;
 pub(super) use nbd::NbdEnd;
 pub(super) use standard::{StandardInput, StandardOutput};
 
-/// The longest stretch of zeros that one operation is about, in bytes.
+/// Longest range of zeros in one operation, in bytes.
 const ZERO_BYTES: u64 = 1 << 30;
 
-/// One end. Operations go in by [`End::submit`]; [`End::turn`] works on them until `deadline` or until the waker that
-/// it was made with is readable; what is done comes out of [`End::poll_done`].
+/// One end of a copy. [`End::submit`] queues operations; [`End::turn`] works on them until `deadline`, or until the
+/// waker passed at creation becomes readable; [`End::poll_done`] returns completions.
 pub(super) trait End: Send {
-    /// Its size, in bytes; `None` when it ends where its data do, or has any size.
+    /// Its size, in bytes; `None` for a stream or for an end of any size.
     fn size_bytes(&self) -> Option<u64>;
 
-    /// How much it holds at most, in bytes; `None` where it grows.
+    /// Its capacity, in bytes; `None` if it grows.
     fn room_bytes(&self) -> Option<u64> {
         self.size_bytes()
     }
 
-    /// What its operations have to be multiples of, in bytes.
+    /// Alignment of its operations, in bytes.
     fn block_bytes(&self) -> u64 {
         1
     }
 
-    /// The most data that one operation takes, in bytes.
+    /// Most data per operation, in bytes.
     fn most_bytes(&self) -> u64 {
         u64::MAX
     }
 
-    /// The longest stretch that one operation zeroes, in bytes.
+    /// Longest range that one operation zeroes, in bytes.
     fn zero_bytes(&self) -> u64 {
         ZERO_BYTES
     }
 
-    /// What tells it from another one under the same name, as far as that is known.
+    /// Distinguishes it from another disk or file of the same name, as far as possible.
     fn identity(&self) -> String {
         String::new()
     }
 
-    /// How often what had not been flushed may have been lost.
+    /// How many times unflushed writes may have been lost.
     fn losses(&self) -> u64 {
         0
     }
@@ -61,10 +61,10 @@ pub(super) trait End: Send {
 
     fn poll_done(&mut self) -> Option<(u64, Outcome)>;
 
-    /// What it said of the last operation that failed.
+    /// The reason for the last failed operation.
     fn take_reason(&mut self) -> Option<String>;
 
-    /// Ends the use of it. What it returns keeps other copies from writing to it for as long as it is there.
+    /// Closes it. While the returned file is open, its lock keeps other copies from writing.
     fn close(self: Box<Self>) -> Option<File>;
 }
 
@@ -131,8 +131,8 @@ impl End for IscsiEnd {
     }
 }
 
-/// Has a waker not be readable any more.
+/// Clears a waker.
 pub(super) fn drain(waker: &OwnedFd) {
-    // It does not block: there is nothing to read where nobody has woken.
+    // Nonblocking: an unsignalled waker has nothing to read.
     let _ = rustix::io::read(waker, &mut [0; 8]);
 }

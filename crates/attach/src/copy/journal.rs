@@ -1,4 +1,4 @@
-//! What a copy has done, kept beside its sink, so that another can go on where it was interrupted.
+//! The progress of a copy, kept beside its sink, so that an interrupted copy can be resumed.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use super::{CopyError, CopyPlace};
 
-/// What is kept.
+/// The stored progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Progress {
     pub(super) from: String,
-    /// What tells the source from another one under that name, as far as that is known.
+    /// Distinguishes the source from another one of the same name, as far as possible.
     pub(super) source: String,
     pub(super) to: String,
-    /// The same of the destination.
+    /// The same for the destination.
     pub(super) destination: String,
     /// The source's size, in bytes.
     pub(super) size_bytes: u64,
-    /// Up to where everything is on the sink's medium.
+    /// Everything below this offset is on the sink's medium.
     pub(super) done_bytes: u64,
 }
 
 impl Progress {
-    /// Whether it is of a copy between places of these names.
+    /// Checks that the progress belongs to a copy between these places.
     pub(super) fn check_names(
         &self,
         path: &Path,
@@ -45,7 +45,7 @@ impl Progress {
     }
 }
 
-/// A journal at its place.
+/// A progress journal on disk.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
@@ -53,10 +53,10 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// What is at `path`, if anything is.
+    /// Reads the journal at `path`, if there is one.
     ///
     /// # Errors
-    /// When it is no journal, or cannot be read.
+    /// It is not a journal, or cannot be read.
     pub(super) fn read(path: &Path) -> Result<Option<Progress>, CopyError> {
         let failed = |why: String| CopyError::Journal {
             path: path.to_owned(),
@@ -74,16 +74,16 @@ impl Journal {
         }
     }
 
-    /// The journal at `path`, of the copy that `progress` describes, where that one has `kept` something.
+    /// Opens the journal at `path` for the copy that `progress` describes; `kept` is the progress found there.
     ///
     /// # Errors
-    /// When what was kept is of another copy.
+    /// The stored progress belongs to another copy.
     pub(super) fn open(
         path: PathBuf,
         kept: Option<Progress>,
         progress: Progress,
     ) -> Result<Journal, CopyError> {
-        // A copy that has done nothing is none to resume.
+        // A copy without progress cannot be resumed.
         let kept = kept.filter(|kept| kept.done_bytes > 0);
         let done_bytes = kept
             .as_ref()
@@ -109,12 +109,12 @@ impl Journal {
         })
     }
 
-    /// Up to where everything is done.
+    /// Everything below this offset is done.
     pub(super) fn done_bytes(&self) -> u64 {
         self.progress.done_bytes
     }
 
-    /// Keeps that everything is done up to there.
+    /// Records that everything below this offset is done.
     pub(super) fn keep(&mut self, done_bytes: u64) -> Result<(), CopyError> {
         if done_bytes == self.progress.done_bytes && done_bytes > 0 {
             return Ok(());
@@ -126,7 +126,7 @@ impl Journal {
         })
     }
 
-    /// The copy is done.
+    /// Removes the journal of a completed copy.
     pub(super) fn remove(self) -> Result<(), CopyError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(CopyError::Journal {
@@ -138,7 +138,7 @@ impl Journal {
     }
 }
 
-/// Replaces the file as a whole: a crash leaves the old one or the new one.
+/// Replaces the file atomically: after a crash, either the old or the new version is there.
 fn write(path: &Path, progress: &Progress) -> std::io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

@@ -1,4 +1,4 @@
-//! Where a copy comes from and where it goes.
+//! Source and destination of a copy.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,7 +14,7 @@ use wansan_san::url::IscsiUrl;
 /// The port of NBD (IANA).
 const NBD_PORT: u16 = 10809;
 
-/// What stands for something else in the path or the query of a URI (RFC 3986 §3.3).
+/// Characters percent-encoded in the path or the query of a URI (RFC 3986 §3.3).
 const ENCODED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -38,40 +38,40 @@ const ENCODED: &AsciiSet = &CONTROLS
 pub enum CopyPlace {
     /// Standard input or standard output: `-`.
     Standard,
-    /// A file or a block device, by its path.
+    /// A file or a block device.
     File(PathBuf),
     /// A LUN: `iscsi://HOST[:PORT]/TARGET-IQN/LUN`.
     Iscsi(IscsiUrl),
-    /// An NBD export, by the URIs of NBD: `nbd://HOST[:PORT]/[EXPORT]` and `nbd+unix:///[EXPORT]?socket=PATH`.
+    /// An NBD export, as an NBD URI: `nbd://HOST[:PORT]/[EXPORT]` and `nbd+unix:///[EXPORT]?socket=PATH`.
     Nbd(NbdPlace),
 }
 
-/// An export, and where it is.
+/// An export and its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NbdPlace {
     /// Its name; empty for the default one.
     pub export: String,
-    /// Where.
+    /// The server's address.
     pub at: NbdAddress,
 }
 
-/// Where an NBD server is.
+/// Address of an NBD server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NbdAddress {
-    /// At a host's port.
+    /// A TCP port.
     Tcp {
         /// Host name or address.
         host: String,
         /// Its port.
         port: u16,
     },
-    /// At a socket in the file system.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
 impl CopyPlace {
-    /// Whether both are one place, under whatever names: one file or device, or one LUN or export of one host. Standard input
-    /// and standard output are not.
+    /// Whether both name the same place: one file or device, or one LUN or export of one host. Standard input and
+    /// standard output are not the same place.
     pub(super) fn is_same(&self, other: &CopyPlace) -> bool {
         match (self, other) {
             (CopyPlace::Standard, CopyPlace::Standard) => false,
@@ -108,7 +108,7 @@ impl NbdAddress {
     }
 }
 
-/// Whether both are one file, or one device.
+/// Whether both are the same file or device.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
         return false;
@@ -118,7 +118,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
         || are_devices && one.rdev() == other.rdev()
 }
 
-/// Whether two host names resolve to one address. A name that does not resolve is reported when it is connected to.
+/// Whether two host names share an address. A name that does not resolve is reported at connection time.
 fn share_address(one: (&str, u16), other: (&str, u16)) -> bool {
     let addresses = |place: (&str, u16)| place.to_socket_addrs().into_iter().flatten();
     let others: Vec<SocketAddr> = addresses(other).collect();
@@ -198,7 +198,7 @@ fn nbd_unix(rest: &str) -> Result<NbdPlace, String> {
     })
 }
 
-/// The name of an export as the protocol has it.
+/// Decodes the export name from the URI.
 fn decoded(export: &str) -> Result<String, String> {
     let name = percent_decode_str(export).decode_utf8();
     let name = name.map_err(|_| format!("the export's name `{export}` is no UTF-8"))?;
@@ -233,7 +233,7 @@ impl fmt::Display for NbdPlace {
 }
 
 impl NbdAddress {
-    /// Connects to it.
+    /// Connects to the server.
     pub(super) fn connect(&self) -> std::io::Result<crate::listen::Stream> {
         use std::net::TcpStream;
         use std::os::unix::net::UnixStream;

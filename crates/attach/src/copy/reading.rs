@@ -1,4 +1,4 @@
-//! The source of a copy: its data in order, its holes found, as many reads on their way as the path needs.
+//! The source of a copy: reads its data in order, skips holes, and keeps enough reads outstanding to fill the path.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use wansan_trace::{Instant, clock};
 use super::end::End;
 use super::{CopyError, PIECE_BYTES, Part, words};
 
-/// What one question about holes is about, in bytes.
+/// Range of one block status query, in bytes.
 const STATUS_BYTES: u64 = 1 << 30;
 
-/// Bytes on their way, and waiting for others before them: at least, and at most.
+/// Read window in bytes, outstanding or waiting for earlier parts: minimum and maximum.
 const LEAST_WINDOW_BYTES: u64 = 8 << 20;
 const MOST_WINDOW_BYTES: u64 = 128 << 20;
 
-/// Bandwidth-delay products on their way.
+/// Read window, in bandwidth-delay products.
 const PRODUCTS: u64 = 2;
 
-/// The longest wait of one turn.
+/// Longest wait in one turn.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
-/// What an operation was about.
+/// The kind of an outstanding operation.
 #[derive(Debug)]
 enum Asked {
     Status(Range),
@@ -35,30 +35,31 @@ pub(super) struct Reading {
     name: String,
     block_bytes: u64,
     piece_bytes: u64,
-    /// Where the data end; of a stream, once they have.
+    /// End of the data; for a stream, known once it has ended.
     size_bytes: Option<u64>,
-    /// Parts to be read, in order.
+    /// Data ranges to be read, in order.
     extents: VecDeque<Extent>,
-    /// Where `extents` begin, and where what is known of holes ends.
+    /// Start of `extents`; for block status, the end of the known range.
     next: u64,
     known: u64,
     asks_status: bool,
     asked: BTreeMap<u64, Asked>,
     next_tag: u64,
-    /// Parts that have come before others that go first, by their places.
+    /// Parts received ahead of earlier ones, by offset.
     come: BTreeMap<u64, Part>,
-    /// The place of the next part to hand out.
+    /// Offset of the next part to hand out.
     ready: u64,
-    /// Bytes requested, or waiting in `come`.
+    /// Bytes outstanding or waiting in `come`.
     open_bytes: u64,
     estimate: Estimate,
-    /// Bytes per second, at most; and when the next read may be issued.
+    /// Most bytes per second, and when the next read may be issued.
     bandwidth: Option<u64>,
     resumes_at: Instant,
 }
 
 impl Reading {
-    /// Reads `end` from `from` on. Parts are cut at multiples of `block_bytes` and have `most_bytes` of data at most.
+    /// Reads `end` from the offset `from`. Parts are cut at multiples of `block_bytes` and hold at most `most_bytes` of
+    /// data.
     pub(super) fn new(
         end: Box<dyn End>,
         name: String,
@@ -90,7 +91,7 @@ impl Reading {
         }
     }
 
-    /// The next part, in order; `None` behind the last one.
+    /// The next part, in order; `None` after the last.
     pub(super) fn next_part(&mut self) -> Result<Option<Part>, CopyError> {
         loop {
             if let Some(part) = self.come.remove(&self.ready) {
@@ -111,7 +112,7 @@ impl Reading {
         }
     }
 
-    /// Waits for an answer, or until another read may be issued.
+    /// Waits for an answer, or until the rate limit permits another read.
     fn wait(&mut self) -> Result<(), CopyError> {
         let now = clock::now();
         let mut deadline = now + LONGEST_WAIT;
@@ -126,7 +127,7 @@ impl Reading {
         self.take_done().map(|_| ())
     }
 
-    /// Where the next part begins.
+    /// Offset of the next part.
     pub(super) fn position(&self) -> u64 {
         self.ready
     }
@@ -135,7 +136,7 @@ impl Reading {
         drop(self.end.close());
     }
 
-    /// Asks for as much as the path needs.
+    /// Issues reads until the window is full.
     fn ask(&mut self) {
         let window = PRODUCTS * self.estimate.product_bytes();
         let window = window.clamp(LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES);
@@ -168,7 +169,7 @@ impl Reading {
         }
     }
 
-    /// Puts the next read off by the time that this one takes at the bandwidth that is allowed.
+    /// Delays the next read by this read's length at the permitted bandwidth.
     fn spend(&mut self, bytes: u64) {
         if let Some(bandwidth) = self.bandwidth {
             let time = Duration::from_secs_f64(bytes as f64 / bandwidth as f64);
@@ -183,7 +184,7 @@ impl Reading {
         self.end.submit(tag, action);
     }
 
-    /// Takes what has come; whether anything has.
+    /// Collects completions; returns whether there were any.
     fn take_done(&mut self) -> Result<bool, CopyError> {
         let mut has_come = false;
         while let Some((tag, outcome)) = self.end.poll_done() {
@@ -194,7 +195,7 @@ impl Reading {
                     self.learn(range, extents);
                 }
                 (Some(Asked::Status(range)), _) => {
-                    // It does not tell: all of it may be data.
+                    // Block status is not supported: treat everything as data.
                     self.asks_status = false;
                     self.learn(range, vec![Extent::data(range.bytes())]);
                 }
@@ -218,7 +219,7 @@ impl Reading {
         Ok(has_come)
     }
 
-    /// Holes keep their whole blocks only: what is around these is data.
+    /// Keep only the whole blocks of each hole: the rest is data.
     fn learn(&mut self, range: Range, extents: Vec<Extent>) {
         let block = self.block_bytes;
         let mut at = range.start;
@@ -235,7 +236,7 @@ impl Reading {
             }
             at = end;
         }
-        // An answer may end before the question does, but on a block: the rest is requested again.
+        // An answer may cover less than the query, but must end at a block; the rest is queried again.
         let is_of_use = at > range.start && (at == range.end || at.is_multiple_of(block));
         if !is_of_use {
             self.push(range.end - at, false);
@@ -260,7 +261,7 @@ impl Reading {
 
     fn keep(&mut self, range: Range, mut data: Vec<u8>) -> Result<(), CopyError> {
         if self.size_bytes.is_some_and(|size| range.start >= size) {
-            // It was issued before the stream was known to have ended.
+            // It was issued before the stream's end was known.
             self.open_bytes -= range.bytes();
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The sink of a copy: parts go out as they come, and what is done is known.
+//! The sink of a copy: writes parts as they arrive and tracks what is durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -10,30 +10,30 @@ use wansan_trace::{Instant, clock};
 use super::end::End;
 use super::{CopyError, PIECE_BYTES, Part, words};
 
-/// What of a piece of data may be zeros that are not sent, at least, in bytes.
+/// Shortest run of zeros within data that is sent as a zeroing request, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;
 
-/// Bytes that wait for the sink, at most.
+/// Most bytes outstanding at the sink.
 const MOST_OPEN_BYTES: u64 = 64 << 20;
 
 /// A sink that is being written.
 pub(super) struct Writing {
     end: Box<dyn End>,
     name: String,
-    /// Zeros that wait for room, in order.
+    /// Zero ranges that wait for room, in order.
     zeros: VecDeque<Range>,
     open: BTreeMap<u64, Range>,
     next_tag: u64,
     open_bytes: u64,
-    /// Where the parts end that it was given.
+    /// End of the last part submitted.
     given: u64,
-    /// Bytes of data that were sent.
+    /// Data bytes sent.
     pub(super) data_bytes: u64,
-    /// The flush that is under way, and up to where everything had been written when it was issued.
+    /// The outstanding flush, and the offset up to which everything had been written when it was issued.
     flush: Option<(u64, u64)>,
-    /// Up to where everything is on the medium.
+    /// Everything below this offset is on the medium.
     pub(super) durable: u64,
-    /// The end's losses that are made up for.
+    /// The end's losses that have been repaired.
     losses: u64,
 }
 
@@ -54,26 +54,26 @@ impl Writing {
         }
     }
 
-    /// Whether it takes another part now.
+    /// Whether it accepts another part now.
     pub(super) fn has_room(&self) -> bool {
         self.open_bytes < MOST_OPEN_BYTES && self.zeros.is_empty()
     }
 
-    /// Whether it works on something.
+    /// Whether any operation is outstanding.
     pub(super) fn is_busy(&self) -> bool {
         !self.open.is_empty() || !self.zeros.is_empty() || self.flush.is_some()
     }
 
-    /// Up to where everything is written.
+    /// Everything below this offset is written.
     pub(super) fn written(&self) -> u64 {
         let open = self.open.values().chain(&self.zeros);
         open.map(|range| range.start).min().unwrap_or(self.given)
     }
 
-    /// Gives it the next part.
+    /// Submits the next part.
     ///
     /// # Errors
-    /// [`CopyError::Longer`], if it has no room for it.
+    /// [`CopyError::Longer`] if the part does not fit.
     pub(super) fn give(&mut self, part: Part) -> Result<(), CopyError> {
         let end = part.range().end;
         if let Some(has_bytes) = self.end.room_bytes().filter(|room| *room < end) {
@@ -94,7 +94,7 @@ impl Writing {
                         self.zeros.push_back(range);
                         continue;
                     }
-                    // The last block of a disk whose blocks are longer than the data's rest.
+                    // Pad the last block if the disk's blocks are longer than the remaining data.
                     data.resize(data.len().next_multiple_of(block), 0);
                     self.data_bytes += range.bytes();
                     let offset_bytes = range.start;
@@ -113,7 +113,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Zeroes what waits for it, as far as there is room.
+    /// Issues waiting zero ranges while there is room.
     fn zero(&mut self) {
         let most = self.end.zero_bytes();
         while self.open_bytes < MOST_OPEN_BYTES
@@ -144,7 +144,7 @@ impl Writing {
         self.end.submit(tag, action);
     }
 
-    /// Has everything that is written go to the medium, unless that is under way.
+    /// Flushes what is written, unless a flush is outstanding.
     pub(super) fn flush(&mut self) {
         if self.flush.is_none() {
             let tag = self.next_tag;
@@ -154,7 +154,7 @@ impl Writing {
         }
     }
 
-    /// Works until `deadline` or until something is done.
+    /// Works until `deadline` or until an operation completes.
     pub(super) fn turn(&mut self, deadline: Instant) -> Result<(), CopyError> {
         if self.take_done()? {
             return Ok(());
@@ -208,13 +208,13 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends the use of the sink, as [`End::close`].
+    /// Closes the sink, see [`End::close`].
     pub(super) fn close(self) -> Option<File> {
         self.end.close()
     }
 }
 
-/// Stretches of data, and whether they are zeros.
+/// Splits data into runs, each marked as zeros or not.
 fn runs(data: &[u8]) -> Vec<(bool, std::ops::Range<usize>)> {
     let mut runs: Vec<(bool, std::ops::Range<usize>)> = Vec::new();
     let mut at = 0;

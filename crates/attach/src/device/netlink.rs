@@ -1,4 +1,4 @@
-//! Generic netlink (linux/genetlink.h): requests with attributes, and their answers.
+//! Generic netlink (linux/genetlink.h): requests with attributes, and replies.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use rustix::net::{
     sockopt,
 };
 
-/// The family that knows the numbers of all others.
+/// The controller family, which resolves the IDs of all others.
 const CONTROL: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 
-/// Of a netlink message: its type for an error or acknowledgement, and its flags.
+/// Netlink message type for errors and acknowledgements, and message flags.
 const ERROR: u16 = 2;
 const REQUEST: u16 = 1;
 const ACKNOWLEDGE: u16 = 4;
@@ -24,13 +24,13 @@ const ACKNOWLEDGE: u16 = 4;
 const NETLINK_HEADER_BYTES: usize = 16;
 const HEADER_BYTES: usize = NETLINK_HEADER_BYTES + 4;
 
-/// Of an attribute: it holds others.
+/// Attribute flag: nested.
 const NESTED: u16 = 1 << 15;
 
-/// The kernel answers at once; a silence of this length is an error.
+/// Timeout: the kernel answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest answer, in bytes.
+/// Longest reply, in bytes.
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// Attributes of a message.
@@ -39,7 +39,7 @@ pub(super) struct Attributes(Vec<u8>);
 
 impl Attributes {
     fn put(&mut self, kind: u16, value: &[u8]) {
-        // A header of 4 bytes; both are padded to 4.
+        // A 4-byte header; both are padded to 4.
         let length = (4 + value.len()) as u16;
         self.0.extend(length.to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
@@ -88,7 +88,7 @@ impl Attributes {
     }
 }
 
-/// A family that can be asked.
+/// A resolved family.
 #[derive(Debug)]
 pub(super) struct Family {
     socket: OwnedFd,
@@ -98,7 +98,7 @@ pub(super) struct Family {
 
 impl Family {
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when the kernel has none of that name.
+    /// [`io::ErrorKind::NotFound`] if the kernel has no family of that name.
     pub(super) fn open(name: &str) -> io::Result<Family> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(
@@ -124,10 +124,10 @@ impl Family {
         })
     }
 
-    /// Has it carry out a command; its answer, if it has one.
+    /// Sends a command; returns the reply, if there is one.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(super) fn ask(
         &mut self,
         command: u8,
@@ -140,7 +140,7 @@ impl Family {
         message.extend((REQUEST | ACKNOWLEDGE).to_ne_bytes());
         message.extend(self.sequence.to_ne_bytes());
         message.extend(0_u32.to_ne_bytes());
-        // The command, its version, and two reserved bytes.
+        // Command, version and two reserved bytes.
         message.extend([command, 1, 0, 0]);
         message.extend(&request.0);
         send(&self.socket, &message, SendFlags::empty())?;
@@ -166,7 +166,7 @@ impl Family {
     }
 }
 
-/// The type and the payload of the next message.
+/// Type and payload of the next message.
 fn next<'a>(rest: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
     let header = rest.get(..NETLINK_HEADER_BYTES)?;
     let length = u32::from_ne_bytes(header[..4].try_into().ok()?) as usize;

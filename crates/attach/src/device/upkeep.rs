@@ -1,5 +1,5 @@
-//! Keeps a device's connections up. The kernel closes one of which a request has taken longer than it may, or that the
-//! disk's process has ended, sends what was open over the others, and makes no new one by itself.
+//! Maintains a device's connections. The kernel closes a connection when a request on it times out or the disk's
+//! process closes it, resends its open requests over the others, and never reconnects by itself.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,13 +11,13 @@ use super::netlink::{Attributes, Family};
 use super::{FAMILY, INDEX, RECONFIGURE, add_sockets, is_ours, negotiated};
 use crate::listen::{Place, Stream};
 
-/// Time between two attempts to make a connection.
+/// Interval between reconnection attempts.
 const INTERVAL: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
-/// The thread that does it, until this is dropped.
+/// The maintenance thread; it runs until this is dropped.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     end: OwnedFd,
@@ -25,10 +25,10 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Of the device with that number, which has these connections to that place.
+    /// Maintains `connections` of device `number` to `place`.
     ///
     /// # Errors
-    /// When there can be no thread, or nothing to end it by.
+    /// No thread, or no descriptor to stop it by.
     pub(super) fn begin(number: u32, place: Place, connections: Vec<Stream>) -> io::Result<Upkeep> {
         let end = eventfd(0, EventfdFlags::CLOEXEC)?;
         let ends = end.try_clone()?;
@@ -44,9 +44,9 @@ impl Upkeep {
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        // A counter that is full ends the thread as well.
+        // A full counter stops the thread as well.
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
-        // A panic has been reported by its hook.
+        // The panic hook has reported it.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -55,7 +55,7 @@ fn watch(number: u32, place: &Place, mut connections: Vec<Stream>, end: &OwnedFd
     let mut were_gone = vec![false; connections.len()];
     loop {
         let mut fds = vec![PollFd::new(end, PollFlags::IN)];
-        // Only that they are gone is of interest, which is always reported.
+        // Only hang-ups matter, and poll always reports them.
         let none = PollFlags::empty();
         fds.extend(connections.iter().map(|it| PollFd::new(it, none)));
         if poll(&mut fds, None).is_err() {
@@ -66,13 +66,14 @@ fn watch(number: u32, place: &Place, mut connections: Vec<Stream>, end: &OwnedFd
         }
         let gone: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
         let seen_twice = were_gone.iter().zip(&gone).map(|(were, are)| *were && *are);
-        // The kernel takes a new one only once it has put the old one down, and does not say whether it did.
+        // The kernel accepts a replacement only after it has closed the old connection, and does not report when. Hence
+        // a second pass.
         for (connection, _) in connections.iter_mut().zip(seen_twice).filter(|it| it.1) {
             match replaced(number, place) {
                 Ok(new) => *connection = new,
-                // The device was taken down, or is another process's.
+                // The device was disconnected, or belongs to another process now.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-                // The disk's process does not serve now.
+                // The disk's process is not serving now.
                 Err(_) => {}
             }
         }
@@ -84,10 +85,10 @@ fn watch(number: u32, place: &Place, mut connections: Vec<Stream>, end: &OwnedFd
     }
 }
 
-/// A new connection, in place of one that is gone.
+/// Opens a connection to replace a closed one.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] when the device is not ours any more.
+/// [`io::ErrorKind::InvalidInput`] if the device is no longer ours.
 fn replaced(number: u32, place: &Place) -> io::Result<Stream> {
     let (stream, _) = negotiated(place)?;
     if !is_ours(number) {

@@ -1,4 +1,4 @@
-//! What a disk says of itself.
+//! What a disk reports of itself.
 
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::inquiry::Inquiry;
@@ -8,34 +8,34 @@ use wansan_iscsi::wire::Lun;
 use wansan_san::load::{LoadError, ask, capacity, page};
 use wansan_san::{Sessions, UnitIdentity};
 
-/// The longest READ or WRITE, in bytes: longer ones gain nothing on any path, and hold others up.
+/// Longest READ or WRITE, in bytes: longer ones gain nothing on any path and delay other commands.
 const LONGEST_TRANSFER_BYTES: u64 = 1 << 20;
 
-/// The longest stretch that one UNMAP or WRITE SAME is about, in bytes, where the disk has no limit of its own: it
-/// may take its time for each, and a session is lost that has been silent for too long.
+/// Longest range of one UNMAP or WRITE SAME, in bytes, where the disk reports no limit: each may take long, and a
+/// session that is silent for too long is dropped.
 const LONGEST_STRETCH_BYTES: u64 = 1 << 30;
 
-/// What is known of a disk.
+/// Properties of a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// How large it is.
+    /// Its capacity.
     pub capacity: Capacity,
     /// Vendor, product and revision.
     pub model: String,
-    /// How it takes writes.
+    /// Its write cache and write protection.
     pub modes: WriteModes,
-    /// How blocks can be unmapped.
+    /// Its thin provisioning.
     pub provisioning: Provisioning,
-    /// What it takes at once.
+    /// Its transfer limits.
     pub limits: BlockLimits,
-    /// Its names and its size: another disk at the same place is not taken for it.
+    /// Its identifiers and size, by which a different disk at the same place is detected.
     pub identity: UnitIdentity,
-    /// Whether it lists its serial number among its VPD pages.
+    /// Whether its list of VPD pages includes the serial number.
     pub lists_serial: bool,
 }
 
 impl Facts {
-    /// Asks the disk.
+    /// Queries the disk.
     pub(super) fn ask(sessions: &mut Sessions, lun: u16, at: Lun) -> Result<Facts, LoadError> {
         let capacity = capacity(sessions, lun)?;
         let inquiry = ask(sessions, at, cdb::inquiry(96), 96)?;
@@ -43,7 +43,7 @@ impl Facts {
         let model = model.map(|it| format!("{} {} {}", it.vendor, it.product, it.revision));
         let sense = ask(sessions, at, cdb::mode_sense_10(mode::CACHING, 64), 64)?;
         let modes = sense.and_then(|data| WriteModes::parse_10(&data).ok());
-        // A disk that does not say is taken for writable, with a cache and without FUA.
+        // Without mode pages, assume writable, with a cache and without FUA.
         let modes = modes.unwrap_or(WriteModes {
             is_write_protected: false,
             has_fua: false,
@@ -73,7 +73,7 @@ impl Facts {
         })
     }
 
-    /// Its serial number, if it has one and lists it: what is kept of a disk on this host bears it.
+    /// Its serial number, if it has one and lists it: it identifies the data kept on this host for the disk.
     pub(crate) fn serial(&self) -> &[u8] {
         match self.lists_serial {
             true => self.identity.serial(),
@@ -81,7 +81,7 @@ impl Facts {
         }
     }
 
-    /// The size of a logical block, in bytes.
+    /// Logical block size, in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.capacity.block_bytes.into()
@@ -93,27 +93,27 @@ impl Facts {
         self.unmaps() || self.provisioning.by_write_same
     }
 
-    /// Whether UNMAP does it.
+    /// Whether UNMAP is supported.
     pub(super) fn unmaps(&self) -> bool {
         self.provisioning.by_unmap && self.limits.unmap_blocks > 0
     }
 
-    /// The longest READ or WRITE, in bytes; a whole number of blocks.
+    /// Longest READ or WRITE, in bytes; a whole number of blocks.
     pub(super) fn transfer_bytes(&self) -> u64 {
         self.at_most(self.limits.transfer_blocks.into(), LONGEST_TRANSFER_BYTES)
     }
 
-    /// The longest UNMAP, in bytes.
+    /// Longest UNMAP, in bytes.
     pub(super) fn unmap_bytes(&self) -> u64 {
         self.at_most(self.limits.unmap_blocks.into(), LONGEST_STRETCH_BYTES)
     }
 
-    /// The longest WRITE SAME, in bytes.
+    /// Longest WRITE SAME, in bytes.
     pub(super) fn write_same_bytes(&self) -> u64 {
         self.at_most(self.limits.write_same_blocks, LONGEST_STRETCH_BYTES)
     }
 
-    /// A limit in blocks, 0 for none, and one in bytes.
+    /// The smaller of a limit in blocks (0 for none) and one in bytes.
     fn at_most(&self, blocks: u64, bytes: u64) -> u64 {
         let block = self.block_bytes();
         let own = if blocks == 0 { u64::MAX } else { blocks };

@@ -1,4 +1,4 @@
-//! An operation of the disk that is under way: what its commands have brought.
+//! An outstanding operation of the disk, and the results of its commands so far.
 
 use std::collections::VecDeque;
 
@@ -10,22 +10,22 @@ use wansan_trace::{SessionId, TaskTag};
 use super::facts::Facts;
 use super::piece::{How, Rest};
 
-/// An operation that is under way.
+/// An outstanding operation.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) kind: Kind,
     pub(super) range: Range,
-    /// Commands that are not answered.
+    /// Unanswered commands.
     pub(super) left: usize,
-    /// What is still to be cut into commands.
+    /// Ranges not yet cut into commands.
     pub(super) rest: VecDeque<Rest>,
-    /// A flush is still to follow.
+    /// Whether a flush follows.
     pub(super) then_flush: bool,
-    /// Of a read, what has come; a read of one command has it in that one's buffer.
+    /// Data read so far; a read of one command keeps it in that command's buffer.
     pub(super) data: Vec<u8>,
     pub(super) extents: Vec<Extent>,
     pub(super) failure: Option<Failure>,
-    /// The command that was answered last.
+    /// The last command answered.
     pub(super) command: Option<(SessionId, TaskTag)>,
 }
 
@@ -38,7 +38,8 @@ pub(super) enum Kind {
 }
 
 impl Open {
-    /// The disk has no WRITE SAME: zeros are written to this part and to what is left, unless they are to be fast.
+    /// WRITE SAME is not supported: writes zeros to this range and the remaining ones, unless the caller asked for fast
+    /// zeroing.
     pub(super) fn write_zeros(&mut self, range: Range) {
         if self.kind == (Kind::Zero { fast: true }) {
             self.failure.get_or_insert(Failure::NotSupported);
@@ -49,7 +50,7 @@ impl Open {
         self.rest.push_front(Rest { range, how });
     }
 
-    /// What a command has brought.
+    /// Processes a command's result.
     pub(super) fn take(
         &mut self,
         part: Range,
@@ -68,7 +69,7 @@ impl Open {
                 for run in runs {
                     let start = run.lba.saturating_mul(facts.block_bytes());
                     let end = start.saturating_add(u64::from(run.blocks) * facts.block_bytes());
-                    // What is between is unknown.
+                    // The status of the gap is unknown.
                     if start > at {
                         break;
                     }

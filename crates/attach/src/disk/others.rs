@@ -1,4 +1,4 @@
-//! Whether other initiators may write to the disk, as far as its persistent reservations tell.
+//! Detects other initiators that may write to the disk, from its persistent reservations.
 
 use std::time::Duration;
 
@@ -10,54 +10,54 @@ use wansan_trace::Instant;
 use super::piece::Piece;
 use crate::status::Sharing;
 
-/// How often the disk is asked. It is asked at once after a unit attention, but none says that another has registered.
+/// Query interval. A unit attention also triggers a query, but none reports that another initiator has registered.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// When it is asked again though it has not answered: who takes the disk over may have aborted the question.
+/// Time after which an unanswered query is repeated: a host that takes the disk over may have aborted it.
 const ASKS_AGAIN: Duration = Duration::from_secs(10);
 
-/// What is known of others. Whoever has registered a key that is not this host's shares the disk.
+/// What is known of other initiators. One that has registered a key other than this host's shares the disk.
 #[derive(Debug)]
 pub(super) struct Others {
     /// This host's key, if it has registered one.
     own: Option<HostKey>,
     next: Instant,
-    /// Questions that are not answered.
+    /// Unanswered queries.
     asked: u32,
-    /// This host's key may have been removed, and no question that was asked since has been answered.
+    /// This host's key may have been removed, and no query sent since has been answered.
     is_doubtful: bool,
-    /// Questions that were asked before, and whose answers tell nothing of that.
+    /// Queries sent before that, whose answers do not settle it.
     stale: u32,
     generation: Option<u32>,
     sharing: Option<Sharing>,
 }
 
-/// What an answer says that was not known before.
+/// What an answer reveals that was not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum News {
-    /// Others have come, or the last one has gone.
+    /// Others appeared, or the last one is gone.
     Sharing(Option<Sharing>),
     /// Registrations have changed.
     Changed,
-    /// This host's key has been removed; those that are there.
+    /// This host's key was removed; the keys registered now.
     Preempted(Vec<u64>),
 }
 
-/// How the disk answers.
+/// The disk's answer to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply<'a> {
-    /// With what is registered.
+    /// The registered keys.
     Keys(&'a [u8]),
-    /// Another initiator has reserved it in the older way (RESERVE of SPC-2).
+    /// Another initiator holds a legacy reservation (RESERVE of SPC-2).
     Reserved,
-    /// It has no persistent reservations.
+    /// Persistent reservations are not supported.
     Unsupported,
-    /// Not at all, this time.
+    /// The query failed this time.
     Failed,
 }
 
 impl Others {
-    /// On a disk that this host has registered `own` with, if it has.
+    /// For a disk on which this host registered `own`, if any.
     pub(super) fn new(own: Option<HostKey>) -> Others {
         Others {
             own,
@@ -70,12 +70,12 @@ impl Others {
         }
     }
 
-    /// When the disk is to be asked.
+    /// When to send the next query.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// The command that asks.
+    /// Returns the query command.
     pub(super) fn ask(&mut self, now: Instant) -> Piece {
         self.asked += 1;
         self.next = now + ASKS_AGAIN;
@@ -86,7 +86,7 @@ impl Others {
         }
     }
 
-    /// The disk has answered.
+    /// Processes the disk's answer.
     pub(super) fn answered(&mut self, reply: Reply<'_>, now: Instant) -> Option<News> {
         self.asked = self.asked.saturating_sub(1);
         self.next = now + INTERVAL;
@@ -110,7 +110,7 @@ impl Others {
                 (!others.is_empty()).then_some(Sharing::Registered)
             }
             Reply::Reserved => Some(Sharing::Reserved),
-            // With a key of this host it has them.
+            // A disk that accepted this host's key supports them.
             Reply::Unsupported if self.own.is_none() => {
                 self.next = Instant::FAR_FUTURE;
                 None
@@ -123,8 +123,8 @@ impl Others {
         }
     }
 
-    /// Something has happened to the disk: it is asked soon, if it is asked at all and not being asked already. Where this
-    /// host has a key it is asked in any case: what was asked before may have been aborted with that key.
+    /// A unit attention arrived: queries soon, if queries are enabled and none is outstanding. With a key of this host,
+    /// queries in any case: the outstanding query may have been aborted with the key.
     pub(super) fn hurry(&mut self) {
         let is_new = self.own.is_some() && !self.is_doubtful;
         if self.next != Instant::FAR_FUTURE && (is_new || self.asked == 0) {
@@ -134,12 +134,12 @@ impl Others {
         }
     }
 
-    /// Whether this host's key may have been removed: nothing is sent until that is known.
+    /// Whether this host's key may have been removed: nothing else is sent until that is known.
     pub(super) fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
 
-    /// From now on the disk is asked.
+    /// Starts sending queries.
     pub(super) fn begin(&mut self) {
         self.next = Instant::ZERO;
     }

@@ -1,4 +1,4 @@
-//! SCSI commands of an operation of a disk.
+//! SCSI commands that make up an operation.
 
 use wansan_cache::{Action, Failure, Range};
 use wansan_iscsi::initiator::{Command, Transfer};
@@ -7,48 +7,48 @@ use wansan_iscsi::wire::{Lun, TaskAttribute};
 
 use super::facts::Facts;
 
-/// Room for the runs of one GET LBA STATUS: its header and 256 of them.
+/// Allocation length of GET LBA STATUS: the header and 256 descriptors.
 const STATUS_BYTES: u32 = 8 + 256 * 16;
 
 /// One command of an operation.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The part of the disk that it is about.
+    /// Its range on the disk.
     pub(super) range: Range,
     pub(super) cdb: Cdb,
     pub(super) transfer: Transfer,
 }
 
-/// What an operation is made of.
+/// The commands of an operation.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     pub(super) pieces: Vec<Piece>,
-    /// What is cut into pieces as others are done.
+    /// The range cut into further commands as others complete.
     pub(super) rest: Option<Rest>,
-    /// Whether a flush follows, which makes up for FUA.
+    /// Whether a flush follows, in place of FUA.
     pub(super) then_flush: bool,
 }
 
-/// A stretch of a disk to which the same is done all along; it may be the whole disk.
+/// A range to which one action applies throughout; it may be the whole disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
     pub(super) range: Range,
     pub(super) how: How,
 }
 
-/// What is done to a stretch.
+/// The action on a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     Unmap,
     WriteSame {
         unmap: bool,
     },
-    /// Zeros are written.
+    /// Write zeros.
     Zeros,
 }
 
 impl Rest {
-    /// Cuts the next piece off.
+    /// Cuts off the next command.
     pub(super) fn next(&mut self, facts: &Facts) -> Option<Piece> {
         if self.range.is_empty() {
             return None;
@@ -81,7 +81,7 @@ impl Rest {
     }
 }
 
-/// A command as the session takes it.
+/// Builds the session's command.
 pub(super) fn command(at: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
     Command {
         lun: at,
@@ -93,8 +93,8 @@ pub(super) fn command(at: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Comma
 }
 
 impl Pieces {
-    /// The commands of an operation; none when there is nothing to do. `writes_same` unless the disk has refused WRITE
-    /// SAME before.
+    /// The commands of an operation; none if there is nothing to do. `writes_same` is true unless the disk has refused
+    /// WRITE SAME.
     pub(super) fn of(action: Action, facts: &Facts, writes_same: bool) -> Result<Pieces, Failure> {
         let blocks = Blocks(facts);
         let range = action.range();
@@ -145,7 +145,7 @@ impl Piece {
     }
 }
 
-/// Ranges in blocks of a disk.
+/// Converts ranges to logical blocks.
 struct Blocks<'a>(&'a Facts);
 
 impl Blocks<'_> {
@@ -153,7 +153,7 @@ impl Blocks<'_> {
         range.start / self.0.block_bytes()
     }
 
-    /// As many as one command is about: far fewer than 32 bits count.
+    /// The block count of one command: far below 32 bits.
     fn count(&self, range: &Range) -> u32 {
         u32::try_from(range.bytes() / self.0.block_bytes()).unwrap_or(u32::MAX)
     }

@@ -1,39 +1,39 @@
-//! What a target's answer means to whoever asked the disk.
+//! Interprets a target's answer for the disk's user.
 
 use wansan_cache::Failure;
 use wansan_iscsi::initiator::{Answer, TaskError};
 use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey};
 use wansan_iscsi::wire::ScsiStatus;
 
-/// What is to be done about an answer.
+/// What to do with an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is done.
+    /// Success.
     Good,
-    /// A unit attention: something has happened to the disk, perhaps by others. The answer says nothing of the
-    /// command, which is to be retried.
+    /// Unit attention: an event on the disk, possibly caused by other initiators. It says nothing of the command, which
+    /// is retried.
     Again(Attention),
-    /// The disk will take the command later.
+    /// The disk asks for a later retry.
     Later(String),
-    /// The session went before there was an answer.
+    /// The session was lost before the answer.
     Lost,
-    /// It failed, and why, in words.
+    /// Failure, with the reason in words.
     Failed(Failure, String),
 }
 
-/// What a unit attention says, as far as it matters.
+/// The meaning of a unit attention, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attention {
-    /// The disk may have lost power, and what it had not flushed.
+    /// The disk may have lost power, and unflushed writes with it.
     Reset,
-    /// It may have a write cache now.
+    /// The disk may have a write cache now.
     ModesChanged,
     /// Anything else.
     Other,
 }
 
 impl Attention {
-    /// By its additional sense code (SPC-4 Annex D). The loss of a session alone (29h/07h) takes no data away.
+    /// Decodes an additional sense code (SPC-4 Annex D). The loss of a session alone (29h/07h) loses no data.
     pub(super) fn of(additional: AdditionalSense) -> Attention {
         match (additional.code, additional.qualifier) {
             (0x29, 0x07) => Attention::Other,
@@ -44,13 +44,13 @@ impl Attention {
     }
 }
 
-/// A thin disk that is full, or a snapshot of one.
+/// A thin-provisioned disk or snapshot is full.
 const NO_SPACE: AdditionalSense = AdditionalSense::SPACE_ALLOCATION_FAILED;
 
 pub(super) fn verdict(outcome: &Result<Answer, TaskError>) -> Verdict {
     let answer = match outcome {
         Ok(answer) => answer,
-        // Commands that are asked of a disk may all be repeated.
+        // All commands sent to a disk may be repeated.
         Err(TaskError::Unsure | TaskError::SessionEnded) => return Verdict::Lost,
         Err(error) => return Verdict::Failed(Failure::Io, error.to_string()),
     };
@@ -64,7 +64,7 @@ pub(super) fn verdict(outcome: &Result<Answer, TaskError>) -> Verdict {
             let what = "another initiator has reserved the disk";
             Verdict::Failed(Failure::NotPermitted, what.to_owned())
         }
-        // By a reset of another initiator, say.
+        // For example by another initiator's reset.
         ScsiStatus::TaskAborted => Verdict::Later("TASK ABORTED".to_owned()),
         status => Verdict::Failed(Failure::Io, format!("{status:?}")),
     }
@@ -76,8 +76,8 @@ fn of_sense(sense: &Sense) -> Verdict {
         (SenseKey::UnitAttention, additional) => {
             return Verdict::Again(Attention::of(additional));
         }
-        // It is becoming ready, its access state is changing, or it is allocating space; or it gave the command up for a
-        // reason of its own.
+        // Becoming ready, access state in transition, or space allocation in progress; or aborted for a reason of the
+        // disk's own.
         (
             SenseKey::NotReady,
             AdditionalSense {

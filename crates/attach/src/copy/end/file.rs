@@ -20,7 +20,7 @@ use crate::copy::CopyError;
 pub(in crate::copy) struct FileEnd {
     file: File,
     size_bytes: u64,
-    /// It is a file that has just been emptied: what is not written reads as zeros.
+    /// The file was just truncated: unwritten ranges read as zeros.
     is_blank: bool,
     is_device: bool,
     identity: String,
@@ -29,11 +29,11 @@ pub(in crate::copy) struct FileEnd {
 }
 
 impl FileEnd {
-    /// To read it.
+    /// Opens it for reading.
     pub(in crate::copy) fn source(path: &Path) -> Result<FileEnd, CopyError> {
         let opened = File::open(path).and_then(|file| {
             FileEnd::of(file, |found| {
-                // A file that was changed is another source.
+                // A file that was modified is a different source.
                 format!(
                     "{}:{} {}.{:09}",
                     found.dev(),
@@ -46,7 +46,7 @@ impl FileEnd {
         opened.map_err(|error| unusable(path, &error))
     }
 
-    /// To write it. A file that is not there is made, and one that is there is emptied, unless that `resumes` a copy.
+    /// Opens it for writing. Creates the file if missing; truncates an existing one unless it `resumes` a copy.
     pub(in crate::copy) fn sink(path: &Path, resumes: bool) -> Result<FileEnd, CopyError> {
         let opened = OpenOptions::new()
             .read(true)
@@ -55,7 +55,7 @@ impl FileEnd {
             .truncate(false)
             .open(path);
         let opened = opened.and_then(|file| {
-            // Of two copies to one file, neither would be there. Not all file systems have such locks.
+            // Two copies into one file would corrupt each other. Not all file systems support such locks.
             if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
                 return Err(io::Error::other(
                     "it is locked by another copy or another program",
@@ -83,7 +83,7 @@ impl FileEnd {
             size_bytes: seek(&file, SeekFrom::End(0))?,
             is_blank: false,
             is_device,
-            // The inode of a device says nothing of what is behind it.
+            // A device's inode does not identify the disk behind it.
             identity: match is_device {
                 true => String::new(),
                 false => identity(&found),
@@ -94,7 +94,7 @@ impl FileEnd {
         })
     }
 
-    /// Makes it as large as that, if it is a file.
+    /// Sets its length, if it is a file.
     pub(in crate::copy) fn resize(&mut self, size_bytes: u64) -> io::Result<()> {
         if !self.is_device && self.size_bytes != size_bytes {
             self.file.set_len(size_bytes)?;
@@ -115,7 +115,7 @@ impl FileEnd {
             Action::Zero { range, .. } | Action::Trim { range, .. } => self.zero(range)?,
             Action::Flush => {
                 self.file.sync_data()?;
-                // Verification is to read the medium. It does without where the kernel does not oblige.
+                // Verification should read the medium; proceed even if the kernel keeps its cache.
                 let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
             }
             Action::Status { range, .. } => return self.status(range).map(Answer::Status),
@@ -124,7 +124,7 @@ impl FileEnd {
         Ok(Answer::Done)
     }
 
-    /// The data of a range, as far as the file goes.
+    /// The data of a range, up to the end of the file.
     fn read(&self, range: Range) -> io::Result<Vec<u8>> {
         let mut data = vec![0; range.bytes() as usize];
         let mut filled = 0;
@@ -153,7 +153,7 @@ impl FileEnd {
         {
             return Ok(());
         }
-        // Neither all file systems nor all devices have holes.
+        // Not all file systems and devices support holes.
         let zeros = vec![0; (1 << 20).min(range.bytes() as usize)];
         let mut at = range.start;
         while at < range.end {
@@ -164,7 +164,8 @@ impl FileEnd {
         Ok(())
     }
 
-    /// The parts with data, and the holes between them. What is behind the end counts as data, which reading misses.
+    /// The data extents and the holes between them. What is beyond the end of the file counts as data, which a read
+    /// then finds missing.
     fn status(&self, range: Range) -> io::Result<Vec<Extent>> {
         let end = range.end.min(self.size_bytes);
         let mut extents = Vec::new();
@@ -173,7 +174,7 @@ impl FileEnd {
             let data = match seek(&self.file, SeekFrom::Data(at)) {
                 Ok(data) => data.min(end),
                 Err(rustix::io::Errno::NXIO) => end,
-                // What has no holes, or does not tell.
+                // No holes, or no support for finding them.
                 Err(rustix::io::Errno::INVAL) => at,
                 Err(errno) => return Err(errno.into()),
             };

@@ -19,8 +19,8 @@ use crate::copy::place::NbdPlace;
 use crate::copy::{CopyError, PIECE_BYTES};
 use crate::listen::Stream;
 
-/// What a server may take to open an export. Afterwards an attached disk may wait for its path for any time, and TCP
-/// notices a host that is gone.
+/// Timeout for opening an export. After that, an attached disk may wait for its path indefinitely, and TCP detects a
+/// dead host.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An export of an NBD server.
@@ -157,7 +157,7 @@ impl End for NbdEnd {
     fn zero_bytes(&self) -> u64 {
         match self.abilities().write_zeroes {
             true => super::ZERO_BYTES,
-            // Zeros are written.
+            // Zeros go over the wire as data.
             false => self.most_bytes().min(PIECE_BYTES),
         }
     }
@@ -199,7 +199,7 @@ impl End for NbdEnd {
                 length_bytes,
                 one: *one,
             },
-            // Nothing to flush, or nothing known.
+            // Nothing to flush, or the server does not announce flush.
             Action::Flush => return self.done.push_back((tag, Ok(Answer::Done))),
             _ => return self.done.push_back((tag, Err(Failure::NotSupported))),
         };
@@ -241,13 +241,13 @@ impl End for NbdEnd {
 
     fn close(mut self: Box<Self>) -> Option<File> {
         self.client.disconnect();
-        // A server that has closed first has heard it.
+        // Ignore the error: a server that closed first needs no disconnect.
         let _ = self.send();
         None
     }
 }
 
-/// What an error number of the protocol means.
+/// Maps the protocol's error numbers to failures.
 fn failure(errno: Errno) -> Failure {
     match errno {
         Errno::NoSpc => Failure::NoSpace,

@@ -1,4 +1,4 @@
-//! Standard input and standard output: data one after the other.
+//! Standard input and standard output: sequential data.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,7 +10,7 @@ use wansan_trace::Instant;
 use super::End;
 use crate::copy::CopyError;
 
-/// Reads in sequence; what is behind the end is missing in the answer.
+/// Reads sequentially; bytes past the end are missing in the answer.
 #[derive(Default)]
 pub(in crate::copy) struct StandardInput {
     done: VecDeque<(u64, Outcome)>,
@@ -21,7 +21,7 @@ pub(in crate::copy) struct StandardInput {
 impl StandardInput {
     fn read(&mut self, range: Range) -> io::Result<Vec<u8>> {
         let mut data = Vec::new();
-        // Behind the end.
+        // Past the end.
         if range.start > self.at {
             return Ok(data);
         }
@@ -68,7 +68,7 @@ impl End for StandardInput {
     }
 }
 
-/// Writes in sequence, zeros as well.
+/// Writes sequentially, zeros included.
 #[derive(Default)]
 pub(in crate::copy) struct StandardOutput {
     done: VecDeque<(u64, Outcome)>,
@@ -79,7 +79,7 @@ impl StandardOutput {
     fn write(action: Action) -> io::Result<()> {
         let range = action.range();
         let mut out = io::stdout().lock();
-        // Parts come in order.
+        // Parts arrive in order.
         match action {
             Action::Write { data, .. } => out.write_all(&data),
             Action::Zero { .. } => {
