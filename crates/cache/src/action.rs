@@ -1,60 +1,60 @@
-//! What is asked of a disk, and what it answers.
+//! Requests to a disk and its answers.
 
 use crate::range::Range;
 
-/// What is asked of a disk. Ranges are whole logical blocks of it.
+/// A request to a disk. Ranges are in whole logical blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// The data of a range.
+    /// Read a range.
     Read {
-        /// Where.
+        /// The range.
         range: Range,
     },
-    /// Data for a range.
+    /// Write data.
     Write {
-        /// Where the data begin, in bytes.
+        /// Start, in bytes.
         offset_bytes: u64,
         /// The data.
         data: Vec<u8>,
-        /// Whether it is to be on the medium when it is answered (FUA, SBC-3 §4.15).
+        /// Whether the data must be on the medium before the answer (FUA, SBC-3 §4.15).
         fua: bool,
     },
-    /// Everything that was acknowledged before is to be on the medium.
+    /// Put everything acknowledged before on the medium.
     Flush,
-    /// The data of a range are of no use any more: it may read as anything.
+    /// Discard a range: it may read as anything.
     Trim {
-        /// Where.
+        /// The range.
         range: Range,
-        /// As of a write.
+        /// As for a write.
         fua: bool,
     },
-    /// A range is to read as zeros.
+    /// Zero a range.
     Zero {
-        /// Where.
+        /// The range.
         range: Range,
-        /// As of a write.
+        /// As for a write.
         fua: bool,
-        /// Whether the range may become a hole.
+        /// Whether the range may be unmapped.
         may_unmap: bool,
-        /// Whether to fail rather than to write zeros one after the other.
+        /// Whether to fail rather than write zeros as data.
         fast: bool,
     },
-    /// Which parts of a range are holes.
+    /// Report the holes of a range.
     Status {
-        /// Where.
+        /// The range.
         range: Range,
-        /// Whether the first part suffices.
+        /// Whether the first extent suffices.
         one: bool,
     },
-    /// A range will be read soon.
+    /// Read a range ahead.
     Prefetch {
-        /// Where.
+        /// The range.
         range: Range,
     },
 }
 
 impl Action {
-    /// The bytes of the disk that it is about; of a flush, none.
+    /// The range of the disk that it concerns; empty for a flush.
     #[must_use]
     pub fn range(&self) -> Range {
         match self {
@@ -70,7 +70,7 @@ impl Action {
         }
     }
 
-    /// The same trim, or the same zeros, of a part of the range: zeros in any way, as they were promised.
+    /// The same trim or zeroing for a subrange; zeroing may then use any method, as it has already been acknowledged.
     pub(crate) fn part(&self, range: Range) -> Action {
         let mut part = self.clone();
         match &mut part {
@@ -86,7 +86,7 @@ impl Action {
         part
     }
 
-    /// Whether it changes data of that range, or may.
+    /// Whether it changes data, or may.
     pub(crate) fn changes(&self) -> bool {
         matches!(
             self,
@@ -95,19 +95,19 @@ impl Action {
     }
 }
 
-/// A part of a disk, for [`Action::Status`].
+/// One extent of an answer to [`Action::Status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Its length, in bytes.
     pub length_bytes: u64,
-    /// Whether no space is allocated for it.
+    /// Whether it is unallocated.
     pub is_hole: bool,
     /// Whether it is known to read as zeros.
     pub reads_zero: bool,
 }
 
 impl Extent {
-    /// One that has data, or may have.
+    /// An extent that has or may have data.
     #[must_use]
     pub fn data(length_bytes: u64) -> Extent {
         Extent {
@@ -118,33 +118,33 @@ impl Extent {
     }
 }
 
-/// What a disk answers.
+/// A disk's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done.
+    /// Success.
     Done,
-    /// The data of a read.
+    /// Data of a read.
     Data(Vec<u8>),
-    /// The parts of a range, from its start on; they may end before or behind it.
+    /// Extents from the start of the range; they may end before or after it.
     Status(Vec<Extent>),
 }
 
-/// Why a disk did not do what it was asked.
+/// Why a disk refused or failed a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The medium, or the way to it, failed.
+    /// The medium or the path to it failed.
     Io,
-    /// The disk may not be written, or another initiator has reserved it.
+    /// The disk is write-protected, or another initiator has reserved it.
     NotPermitted,
-    /// No space is left on the disk, or the range is beyond its end.
+    /// The disk is full, or the range is past its end.
     NoSpace,
-    /// The disk has no such operation.
+    /// The disk does not support the operation.
     NotSupported,
-    /// The request makes no sense to the disk.
+    /// The request is invalid.
     Invalid,
     /// The disk is being detached.
     ShuttingDown,
 }
 
-/// How a request ended.
+/// Result of a request.
 pub type Outcome = Result<Answer, Failure>;

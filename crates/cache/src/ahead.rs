@@ -1,45 +1,45 @@
-//! Which data a program will ask for next.
+//! Read-ahead: predicts which data a program will read next.
 
 use crate::range::Range;
 
-/// Streams of reads that are followed at once; the one that was idle for longest makes place for a new one.
+/// Streams tracked at once; a new one replaces the one idle for longest.
 const STREAMS: usize = 32;
 
-/// Reads in the same distance from the one before, until anything is read ahead: of a sequence, and of strides,
-/// which random reads happen to have now and then.
+/// Repetitions of a stride before read-ahead starts: for sequential reads, and for other strides, which random reads
+/// sometimes form by chance.
 const CONFIRMED: u32 = 2;
 const CONFIRMED_STRIDES: u32 = 3;
 
-/// The farthest that one read of a stream is from the next, in bytes.
+/// Longest stride, in bytes.
 const LONGEST_STRIDE_BYTES: u64 = 64 << 20;
 
-/// What a new stream has on its way: so many of its reads, or so many bytes if that is more.
+/// Initial read-ahead window of a stream: this many reads or this many bytes, whichever is more.
 const FIRST_READS: u64 = 8;
 const FIRST_BYTES: u64 = 128 << 10;
 
-/// The shortest and the longest operation that reads ahead in sequence, in bytes.
+/// Shortest and longest operation of sequential read-ahead, in bytes.
 const SHORTEST_BYTES: u64 = 64 << 10;
 const LONGEST_BYTES: u64 = 1 << 20;
 
-/// Operations that read ahead with gaps between them, at once and per stream.
+/// Most outstanding operations of strided read-ahead, per stream.
 const MOST_STRIDES: u64 = 256;
 
-/// Reads of which each begins in the same distance from the one before.
+/// Reads at a constant stride.
 #[derive(Debug)]
 struct Stream {
     last: Range,
-    /// From the start of one read to that of the next; negative towards the disk's start.
+    /// Distance from the start of one read to the start of the next; negative towards the start of the disk.
     stride: i64,
-    /// How many reads had that distance.
+    /// Reads that had this stride.
     confirmed: u32,
-    /// How much is to be on its way or at hand, in bytes.
+    /// Read-ahead window, outstanding and cached, in bytes.
     window_bytes: u64,
-    /// Where the data end that were read ahead; of strides, where the next one begins.
+    /// End of the data read ahead; for strides, start of the next read.
     ahead: u64,
     used: u64,
 }
 
-/// The streams that are followed.
+/// The tracked streams.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     streams: Vec<Stream>,
@@ -47,8 +47,8 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Sees a read, and returns what to read ahead of the next ones, in order. `waits` when its data were not all at
-    /// hand; `most_bytes` bounds what one stream has at hand.
+    /// Processes a read and returns the ranges to read ahead, in order. `waits` is true if not all its data were
+    /// cached; `most_bytes` bounds one stream's read-ahead.
     pub(crate) fn read(
         &mut self,
         range: Range,
@@ -70,7 +70,7 @@ impl Ahead {
         if stream.window_bytes == 0 {
             stream.window_bytes = first;
         } else if waits {
-            // The program has caught up with the data: it could take more.
+            // The program has caught up with read-ahead: it could use a larger window.
             stream.window_bytes *= 2;
         }
         stream.window_bytes = stream
@@ -80,7 +80,7 @@ impl Ahead {
         stream.extend(size_bytes)
     }
 
-    /// The stream that a read belongs to, as it goes on with it.
+    /// The stream that a read continues, updated by it.
     fn follow(&mut self, range: Range) -> Option<&mut Stream> {
         let expected = |stream: &Stream| {
             stream.confirmed > 0
@@ -92,7 +92,7 @@ impl Ahead {
             stream.last = range;
             return Some(stream);
         }
-        // Several of a sequence that are under way at once come in any order.
+        // Concurrent reads of one sequence arrive in any order.
         let inside = |stream: &Stream| {
             stream.is_sequential()
                 && stream.is_confirmed()
@@ -105,7 +105,7 @@ impl Ahead {
             stream.last = range;
             return Some(stream);
         }
-        // One that begins where another ended is its next, whatever the others may be.
+        // A read that starts where another ended continues it, in preference to any other stream.
         let distance = |stream: &Stream| range.start.abs_diff(stream.last.start);
         let near = |stream: &&mut Stream| {
             (1..=LONGEST_STRIDE_BYTES).contains(&distance(stream)) && !stream.is_confirmed()
@@ -144,7 +144,7 @@ impl Ahead {
         });
     }
 
-    /// Forgets all streams.
+    /// Drops all streams.
     pub(crate) fn forget(&mut self) {
         self.streams.clear();
     }
@@ -175,7 +175,7 @@ impl Stream {
         let piece = (self.window_bytes / 8)
             .clamp(SHORTEST_BYTES, LONGEST_BYTES)
             .max(read);
-        // Whole reads, so that none needs two pieces.
+        // Whole reads, so that none spans two pieces.
         let piece = piece.div_ceil(read) * read;
         let end = self
             .last
@@ -197,7 +197,7 @@ impl Stream {
         let most = (self.window_bytes / read).clamp(1, MOST_STRIDES);
         let (start, stride) = (self.last.start, self.stride);
         let place = |reads: u64| start.checked_add_signed(stride.checked_mul(reads as i64)?);
-        // How many strides have been read ahead.
+        // Strides read ahead so far.
         let asked = match self.ahead {
             0 => 0,
             ahead => {
@@ -228,7 +228,7 @@ mod tests {
     const SIZE: u64 = 1 << 30;
     const MOST: u64 = 8 << 20;
 
-    /// What is read ahead of each of some reads of 4 KiB.
+    /// The read-ahead ranges after each of some 4 KiB reads.
     fn pieces(
         ahead: &mut Ahead,
         reads: impl IntoIterator<Item = u64>,
@@ -250,7 +250,7 @@ mod tests {
             assert_eq!(piece.start, end);
             end = piece.end;
         }
-        // The first window and the reads that went by.
+        // The first window and the reads that have passed.
         assert!(end >= 64 * 4096 + FIRST_BYTES - SHORTEST_BYTES, "{end}");
         assert!(end <= 64 * 4096 + FIRST_BYTES, "{end}");
     }

@@ -1,4 +1,4 @@
-//! The machine between a program's requests and a disk's operations.
+//! The state machine between a program's requests and a disk's operations.
 
 mod held;
 mod in_flight;
@@ -23,32 +23,32 @@ use crate::estimate::Estimate;
 use crate::mark::{Mark, Marks};
 use crate::range::Range;
 
-/// What the disk is to do now.
+/// An operation for the disk.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// For [`Cache::completed`].
+    /// Identifies it in [`Cache::completed`].
     pub tag: u64,
-    /// What.
+    /// What to do.
     pub action: Action,
 }
 
-/// A request of the program that is done.
+/// A completed request of the program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The caller's number of [`Cache::submit`].
+    /// The request number given to [`Cache::submit`].
     pub request: u64,
-    /// How it ended.
+    /// Its result.
     pub outcome: Outcome,
-    /// The operation whose end answered it, if one did.
+    /// The operation whose completion answered it, if any.
     pub operation: Option<u64>,
 }
 
-/// A cache of one disk. Into it go requests ([`Cache::submit`]) and completions of operations
-/// ([`Cache::completed`]); after either, and at [`Cache::deadline`], operations
-/// ([`Cache::poll_operation`]) and answers ([`Cache::poll_done`]) come out, each until `None`.
+/// A cache of one disk. Requests go in by [`Cache::submit`], completions of operations by [`Cache::completed`]; after
+/// either, and at [`Cache::deadline`], take operations from [`Cache::poll_operation`] and answers from
+/// [`Cache::poll_done`] until each returns `None`.
 ///
-/// Operations that are out at the same time and change data never overlap, so the disk may carry them out in any
-/// order, and any of them may be repeated after a session was lost.
+/// Outstanding operations that change data never overlap, so the disk may execute them in any order, and any of them
+/// may be repeated after a session is lost.
 #[derive(Debug)]
 pub struct Cache {
     config: CacheConfig,
@@ -58,43 +58,43 @@ pub struct Cache {
     operations: VecDeque<Operation>,
     done: VecDeque<Done>,
     marks: Marks,
-    /// The operation that has just ended.
+    /// The operation being completed.
     ending: Option<u64>,
 
     reads: BTreeMap<u64, Read>,
     next_read: u64,
     ahead: Ahead,
-    /// Others use the disk.
+    /// Other initiators use the disk.
     is_shared: bool,
     clean: Clean,
-    /// Bytes that are being read ahead.
+    /// Bytes of outstanding read-ahead.
     fetching_bytes: u64,
     estimate: Estimate,
 
     dirty: Dirty,
-    /// Bytes of the writes that the disk was given, and how many there are.
+    /// Bytes and number of outstanding writes.
     sent_bytes: u64,
     sent_writes: usize,
-    /// The next write's number, from 1 on: a flush of what came before 0 is of none.
+    /// Number of the next write, from 1: a flush of everything before 0 covers no write.
     next_write: u64,
-    /// All writes up to, not including, that number are to be at the disk soon.
+    /// Writes with numbers below this must go to the disk soon.
     urgent: u64,
-    /// Changes that wait for room, or for what came before them, in order.
+    /// Changes that wait for room or for earlier ones, in order.
     waiting: VecDeque<(u64, Action)>,
     flushes: VecDeque<Flush>,
-    /// What waits until nothing older overlaps it, and goes to the disk as it is.
+    /// Operations passed to the disk unchanged once nothing older overlaps them.
     held: VecDeque<Held>,
-    /// Writes that had been acknowledged and failed, until a flush says so.
+    /// Acknowledged writes that failed, until a flush reports them.
     lost: Option<Lost>,
-    /// What the disk has answered and not flushed, in the order of the answers, and its bytes.
+    /// Changes that the disk has answered but not flushed, in answer order, and their bytes.
     kept: Vec<Kept>,
     kept_bytes: u64,
-    /// How often the disk may have lost that.
+    /// How many times the disk may have lost those.
     losses: u64,
 }
 
 impl Cache {
-    /// An empty one.
+    /// An empty cache.
     #[must_use]
     pub fn new(config: CacheConfig) -> Cache {
         Cache {
@@ -128,7 +128,7 @@ impl Cache {
         }
     }
 
-    /// A request, with a number of the caller's that no other open one has. It must be inside the disk.
+    /// Submits a request. `request` must be unique among the open ones; the range must be inside the disk.
     pub fn submit(&mut self, request: u64, action: Action, now: Instant) {
         match action {
             Action::Read { range } => self.read(request, range, now),
@@ -144,7 +144,7 @@ impl Cache {
         }
     }
 
-    /// An operation has ended.
+    /// Completes an operation.
     pub fn completed(&mut self, tag: u64, outcome: Outcome, now: Instant) {
         let Some((about, what)) = self.in_flight.remove(tag) else {
             return;
@@ -155,7 +155,7 @@ impl Cache {
             losses,
         } = about;
         self.ending = Some(tag);
-        // Some of it may have been done before the disk lost what it had not flushed.
+        // Part of it may have been done before the disk lost its unflushed writes.
         let is_doubtful = losses != self.losses && outcome.is_ok();
         match what {
             What::Fetch(fetch) => self.fetched(&fetch, range, outcome, now - since, now),
@@ -173,7 +173,7 @@ impl Cache {
         self.ending = None;
     }
 
-    /// What the disk is to do now, if there is anything.
+    /// The next operation for the disk.
     pub fn poll_operation(&mut self, now: Instant) -> Option<Operation> {
         if self.operations.is_empty() {
             self.advance_writes(now);
@@ -181,19 +181,18 @@ impl Cache {
         self.operations.pop_front()
     }
 
-    /// The next request that is done, if there is one.
+    /// The next completed request.
     pub fn poll_done(&mut self) -> Option<Done> {
         self.done.pop_front()
     }
 
-    /// The next change of what a request waits for, if [`CacheConfig::marks`] is set. A request that was answered
-    /// without any has waited for nothing. Those of a request come before it does in [`Cache::poll_done`].
+    /// The next change in what a request waits for, if [`CacheConfig::marks`] is set. A request answered without any
+    /// mark did not wait. A request's marks come before it does in [`Cache::poll_done`].
     pub fn poll_mark(&mut self) -> Option<Mark> {
         self.marks.poll()
     }
 
-    /// When [`Cache::poll_operation`], which has returned `None` at `now`, may have something although nothing has
-    /// come in.
+    /// When [`Cache::poll_operation`], having returned `None` at `now`, may return an operation without further input.
     #[must_use]
     pub fn deadline(&self, now: Instant) -> Instant {
         if self.sent_writes >= self.writes_in_flight() {
@@ -203,7 +202,7 @@ impl Cache {
         next.map_or(Instant::FAR_FUTURE, |since| since + self.config.merge_time)
     }
 
-    /// Others have changed the disk: what was read ahead of them is thrown away.
+    /// Other initiators have changed the disk: drops read-ahead data.
     pub fn invalidate(&mut self) {
         let all = Range {
             start: 0,
@@ -213,27 +212,27 @@ impl Cache {
         self.ahead.forget();
     }
 
-    /// Whether others may read and write the disk at any time: then nothing is read ahead, as it might be old when it is
-    /// read, and no write is acknowledged before the disk has it, as others would not see it. It is on the medium then,
-    /// too: to write it again after a loss could undo what others have written since.
+    /// Sets whether others may read and write the disk at any time. If so, nothing is read ahead, as it might be stale
+    /// when used, and no write is acknowledged before the disk has it, as others would not see it. It is on the medium
+    /// then, too: rewriting it after a loss could undo later writes of others.
     pub fn share(&mut self, is_shared: bool) {
         self.is_shared = is_shared;
         self.urgent = self.next_write;
         self.invalidate();
     }
 
-    /// The disk may lose what it has answered and not flushed, from now on.
+    /// Assumes from now on that the disk may lose answered but unflushed writes.
     pub fn assume_volatile(&mut self) {
         self.config.is_volatile = true;
     }
 
-    /// Bytes that were acknowledged and are not at the disk yet, or not on its medium where that is volatile.
+    /// Acknowledged bytes that are not at the disk yet, or not on its medium if its cache is volatile.
     #[must_use]
     pub fn behind_bytes(&self) -> u64 {
         self.dirty.bytes() + self.sent_bytes + self.kept_bytes
     }
 
-    /// When the oldest of them came.
+    /// When the oldest of them arrived.
     #[must_use]
     pub fn behind_since(&self) -> Option<Instant> {
         let waiting = self.dirty.oldest().map(|(_, since)| since);
@@ -242,13 +241,13 @@ impl Cache {
         waiting.into_iter().chain(sent).chain(kept).min()
     }
 
-    /// Memory for what was read ahead or is being so, in bytes.
+    /// Memory of read-ahead data, cached or outstanding, in bytes.
     #[must_use]
     pub fn ahead_bytes(&self) -> u64 {
         self.clean.bytes() + self.fetching_bytes
     }
 
-    /// Whether no request is open and everything is at the disk.
+    /// Whether no request is open and the disk has all writes.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
@@ -260,7 +259,7 @@ impl Cache {
             && self.held.is_empty()
     }
 
-    /// What it has done.
+    /// Its counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

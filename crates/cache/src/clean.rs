@@ -1,21 +1,21 @@
-//! Data that were read ahead and not requested yet.
+//! Read-ahead data not requested yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::range::Range;
 
-/// What one operation brought.
+/// The data of one operation.
 #[derive(Debug)]
 struct Piece {
     data: Vec<u8>,
-    /// Bytes of it that were read.
+    /// Bytes of it already read.
     read_bytes: u64,
-    /// Its number: pieces that came earlier have smaller ones.
+    /// Its sequence number, in order of arrival.
     number: u64,
 }
 
-/// The pieces by their first byte. They do not overlap. A piece that was read is gone: a program that reads in
-/// sequence does not come back, and the kernel keeps what it has read.
+/// Pieces by first byte, without overlaps. A piece that was read is dropped: a sequential reader does not return, and
+/// the kernel caches what it has read.
 #[derive(Debug, Default)]
 pub(crate) struct Clean {
     pieces: BTreeMap<u64, Piece>,
@@ -25,7 +25,7 @@ pub(crate) struct Clean {
 }
 
 impl Clean {
-    /// All data in it, in bytes.
+    /// Total data, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -42,7 +42,7 @@ impl Clean {
         self.pieces.insert(offset_bytes, piece);
     }
 
-    /// The ranges of pieces that have data of `range`.
+    /// Ranges of the pieces that overlap `range`.
     pub(crate) fn overlapping(&self, range: &Range) -> Vec<Range> {
         let before = self.pieces.range(..range.start).next_back();
         let first = before.map_or(range.start, |(place, _)| *place);
@@ -53,7 +53,7 @@ impl Clean {
             .collect()
     }
 
-    /// Copies a part of the piece at `place`, which is gone when all of it was read.
+    /// Copies a part of the piece at `place`, and drops the piece once all of it was read.
     pub(crate) fn read(&mut self, place: u64, part: &Range, into: &mut [u8]) {
         let Some(piece) = self.pieces.get_mut(&place) else {
             return;
@@ -63,7 +63,7 @@ impl Clean {
         self.was_read(place, part.bytes());
     }
 
-    /// So much of the piece at `place` has been read.
+    /// Notes that `bytes` of the piece at `place` were read.
     pub(crate) fn was_read(&mut self, place: u64, bytes: u64) {
         let Some(piece) = self.pieces.get_mut(&place) else {
             return;
@@ -74,13 +74,13 @@ impl Clean {
         }
     }
 
-    /// Throws the pieces away that have data of a range; returns the bytes that nobody has read.
+    /// Drops the pieces that overlap a range; returns the bytes that were never read.
     pub(crate) fn invalidate(&mut self, range: &Range) -> u64 {
         let pieces = self.overlapping(range);
         pieces.iter().map(|piece| self.drop(piece.start)).sum()
     }
 
-    /// Throws the oldest piece away; returns the bytes of it that nobody has read.
+    /// Drops the oldest piece; returns its bytes that were never read.
     pub(crate) fn drop_oldest(&mut self) -> Option<u64> {
         let (_, place) = *self.by_age.first()?;
         Some(self.drop(place))

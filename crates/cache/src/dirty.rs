@@ -1,4 +1,4 @@
-//! Data of writes that are not on their way to the disk yet.
+//! Write data not yet sent to the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -8,27 +8,27 @@ use wansan_trace::Instant;
 use crate::action::Failure;
 use crate::range::Range;
 
-/// A request that is answered when all bursts with a part of it are done: the last one that holds it answers.
+/// A request that is answered when all bursts with a part of it are done: the last reference answers it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) request: u64,
-    /// How the first burst failed that did.
+    /// The first failure among its bursts.
     pub(crate) failure: OnceLock<Failure>,
 }
 
-/// A write to the disk, made of one write of the program or of several that adjoin.
+/// A write to the disk, merged from one or more adjacent writes of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Burst {
     pub(crate) offset_bytes: u64,
     pub(crate) data: Vec<u8>,
-    /// The numbers of the oldest and the youngest of its writes.
+    /// Numbers of its oldest and newest writes.
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// When that one came.
+    /// When the oldest arrived.
     pub(crate) since: Instant,
-    /// Whether one of them is to be on the medium when it is answered.
+    /// Whether any of them has FUA.
     pub(crate) fua: bool,
-    /// Whether one of them was acknowledged.
+    /// Whether any of them was acknowledged.
     pub(crate) has_early: bool,
     /// The requests that wait for it.
     pub(crate) tickets: Vec<Arc<Ticket>>,
@@ -39,14 +39,14 @@ impl Burst {
         Range::new(self.offset_bytes, self.data.len() as u64)
     }
 
-    /// Appends the one that adjoins.
+    /// Appends an adjacent burst.
     fn append(&mut self, mut next: Burst) {
         let tickets = std::mem::take(&mut next.tickets);
         self.adopt(&next, tickets);
         self.data.extend(next.data);
     }
 
-    /// Is answered for another one as well.
+    /// Also answers for another burst.
     fn adopt(&mut self, other: &Burst, tickets: Vec<Arc<Ticket>>) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
@@ -57,13 +57,13 @@ impl Burst {
     }
 }
 
-/// Which bursts are due: of two, the younger is not unless the older is.
+/// Which bursts are due: a burst is due only if every older one is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Due {
     pub(crate) all: bool,
-    /// Those whose oldest write has a smaller number.
+    /// Bursts whose oldest write has a lower number.
     pub(crate) before: u64,
-    /// Those whose oldest write came until then.
+    /// Bursts whose oldest write arrived by then.
     pub(crate) until: Instant,
 }
 
@@ -73,16 +73,16 @@ impl Due {
     }
 }
 
-/// The bursts that wait.
+/// The waiting bursts.
 #[derive(Debug)]
 pub(crate) struct Dirty {
-    /// The longest burst that writes are merged to, in bytes.
+    /// Longest merged burst, in bytes.
     burst_bytes: u64,
-    /// By their first byte. They do not overlap.
+    /// By first byte, without overlaps.
     bursts: BTreeMap<u64, Burst>,
-    /// Their oldest writes and their places, in the order of their age.
+    /// Numbers of their oldest writes with their offsets, in order of age.
     by_age: BTreeSet<(u64, u64)>,
-    /// Those of the bursts that gain nothing by waiting.
+    /// The bursts that gain nothing by waiting.
     whole: BTreeSet<(u64, u64)>,
     bytes: u64,
 }
@@ -98,13 +98,13 @@ impl Dirty {
         }
     }
 
-    /// All data in it, in bytes.
+    /// Total data, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Keeps a write. Where older data wait for the same place, the new ones replace them; where it adjoins a
-    /// burst and both together are not too long, they become one.
+    /// Adds a write. It replaces older waiting data where they overlap, and merges with an adjacent burst if the result
+    /// is not too long.
     pub(crate) fn write(&mut self, new: Burst) {
         let range = new.range();
         let Err(new) = self.extend(new) else {
@@ -137,7 +137,7 @@ impl Dirty {
         self.put(new);
     }
 
-    /// The bursts with data of a range stand for older ones as well, whose oldest write has that number.
+    /// Makes the bursts that overlap a range stand for older data as well, whose oldest write has number `first`.
     pub(crate) fn stand_for(&mut self, range: &Range, first: u64) {
         let places: Vec<u64> = self
             .overlapping(range)
@@ -151,7 +151,7 @@ impl Dirty {
         }
     }
 
-    /// Appends a write to the burst that ends where it begins, as it stands: so a program writes that writes in sequence.
+    /// Appends a write to the burst that ends where it begins, the usual case of a sequential writer.
     fn extend(&mut self, mut new: Burst) -> Result<(), Burst> {
         let range = new.range();
         let is_alone =
@@ -175,7 +175,7 @@ impl Dirty {
         Ok(())
     }
 
-    /// The place of the burst that has data for all of a range.
+    /// Offset of the burst that covers all of a range.
     fn around(&self, range: &Range) -> Option<u64> {
         let (&place, burst) = self.bursts.range(..=range.start).next_back()?;
         (burst.range().end >= range.end).then_some(place)
@@ -192,8 +192,8 @@ impl Dirty {
         self.put(burst);
     }
 
-    /// Takes what waits for the place of a new burst away. Whoever waits for it now waits for the new one, which is
-    /// as old.
+    /// Removes waiting data that a new burst overwrites. Requests waiting for the old data wait for the new burst,
+    /// which takes over their age.
     fn cut(&mut self, mut new: Burst) -> Burst {
         let range = new.range();
         let places: Vec<u64> = self
@@ -228,7 +228,7 @@ impl Dirty {
         new
     }
 
-    /// The oldest burst that is due, or that gains nothing by waiting, of those that `may_go`.
+    /// The oldest burst for which `may_go` holds that is due or gains nothing by waiting.
     pub(crate) fn take_due(&mut self, due: Due, may_go: impl Fn(&Burst) -> bool) -> Option<Burst> {
         let burst = |(_, place): &(u64, u64)| self.bursts.get(place);
         let by_age = self.by_age.iter().filter_map(burst);
@@ -241,7 +241,7 @@ impl Dirty {
         self.take(place)
     }
 
-    /// When the oldest burst came that is not due.
+    /// When the oldest burst that is not due arrived.
     pub(crate) fn next_due(&self, due: Due) -> Option<Instant> {
         let mut by_age = self
             .by_age
@@ -250,13 +250,13 @@ impl Dirty {
         Some(by_age.find(|burst| !due.includes(burst))?.since)
     }
 
-    /// When the oldest write came, and its number.
+    /// Arrival and number of the oldest write.
     pub(crate) fn oldest(&self) -> Option<(u64, Instant)> {
         let (first, place) = self.by_age.first()?;
         Some((*first, self.bursts.get(place)?.since))
     }
 
-    /// The bursts with data of a range.
+    /// The bursts that overlap a range.
     pub(crate) fn overlapping(&self, range: &Range) -> impl Iterator<Item = &Burst> {
         let before = self.bursts.range(..range.start).next_back();
         let first = before.map_or(range.start, |(place, _)| *place);
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(dirty.overlapping(&Range::new(0, 8)).count(), 2);
     }
 
-    /// The requests that each burst answers, in the order in which they go.
+    /// The requests that each burst answers, in sending order.
     fn answered(asked: Burst, other: Burst) -> Vec<Vec<u64>> {
         let mut dirty = Dirty::new(12);
         let failure = OnceLock::new();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written, what waits is what was written last at each byte, and the oldest goes first.
+        /// After any writes, each byte waiting is the last one written, and the oldest burst goes first.
         #[test]
         fn the_latest_data_wait(writes in prop::collection::vec((0_u64..40, 1_usize..20), 1..40)) {
             let mut dirty = Dirty::new(16);

@@ -1,25 +1,25 @@
-//! How much must be on its way for the path to be full.
+//! Estimates how much data must be outstanding to fill the path.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use wansan_trace::Instant;
 
-/// Samples of the rate that are kept: the best of them is what the path can do.
+/// Rate samples kept: the path's capacity is the highest of them.
 const SAMPLES: usize = 10;
 
-/// The bandwidth-delay product as reads show it: the best rate of late by the shortest latency.
+/// Estimate of the bandwidth-delay product from reads: highest recent rate times shortest latency.
 #[derive(Debug, Default)]
 pub struct Estimate {
     least: Option<Duration>,
-    /// The sample that is being taken: since when, and how much has come.
+    /// The current sample: its start, and the bytes received.
     since: Instant,
     bytes: u64,
     rates: VecDeque<f64>,
 }
 
 impl Estimate {
-    /// So much has come, and took so long.
+    /// Notes that `bytes` were received after the latency `took`.
     pub fn came(&mut self, bytes: u64, took: Duration, now: Instant) {
         let least = self.least.map_or(took, |least| least.min(took));
         self.least = Some(least);
@@ -28,7 +28,7 @@ impl Estimate {
         if time < least {
             return;
         }
-        // After a pause the sample says nothing of the path.
+        // A sample that spans a pause says nothing about the path.
         if time < 4 * least {
             self.rates.push_back(self.bytes as f64 / time.as_secs_f64());
             self.rates.drain(..self.rates.len().saturating_sub(SAMPLES));
@@ -37,7 +37,7 @@ impl Estimate {
         self.bytes = 0;
     }
 
-    /// In bytes; 0 while nothing is known.
+    /// The product, in bytes; 0 if unknown.
     #[must_use]
     pub fn product_bytes(&self) -> u64 {
         let rate = self.rates.iter().copied().fold(0.0, f64::max);

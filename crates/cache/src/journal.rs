@@ -1,4 +1,4 @@
-//! Writes kept in a file on this host until they are at the disk.
+//! A journal: keeps writes in a file on this host until the disk has them.
 
 mod drain;
 mod index;
@@ -22,22 +22,22 @@ use crate::config::Counters;
 use crate::mark::{Mark, Marks};
 use crate::range::{Range, fill};
 
-/// How a journal works.
+/// Configuration of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalConfig {
-    /// Which disk it belongs to.
+    /// Identity of its disk.
     pub identity: Identity,
-    /// The length of its ring, in bytes: a multiple of 4096, and more than any write.
+    /// Length of the ring, in bytes: a multiple of 4096, longer than any write.
     pub ring_bytes: u64,
-    /// The longest write that adjacent ones are merged to, in bytes.
+    /// Longest merged write, in bytes.
     pub burst_bytes: u64,
-    /// Operations of the disk at once, at most; at least 1.
+    /// Most outstanding operations at the disk; at least 1.
     pub operations: usize,
     /// As in [`CacheConfig`](crate::CacheConfig).
     pub marks: bool,
 }
 
-/// A read that lacks data of the disk.
+/// A read that waits for data from the disk.
 #[derive(Debug)]
 struct Read {
     request: u64,
@@ -46,54 +46,54 @@ struct Read {
     gaps: Vec<Range>,
 }
 
-/// An operation of the disk.
+/// An outstanding operation of the disk.
 #[derive(Debug)]
 enum InFlight {
     Read(Read),
-    /// A request that goes to the disk as it is.
+    /// A request passed through unchanged.
     Through(u64),
-    /// What was acknowledged goes to the disk.
+    /// A write-back of acknowledged data.
     Drain {
         is_trim: bool,
     },
 }
 
-/// A journal between a program and a disk. Into it go requests ([`Journal::submit`]), completions of the disk's
-/// operations ([`Journal::completed`]) and of syncs of its file ([`Journal::synced`]); after each, and at
-/// [`Journal::deadline`], operations, a sync and answers come out ([`Journal::poll_operation`], [`Journal::poll_sync`],
-/// [`Journal::poll_done`]), each until there is none.
+/// A journal between a program and a disk. Requests go in by [`Journal::submit`], completions of the disk's operations
+/// by [`Journal::completed`] and of syncs of its file by [`Journal::synced`]; after each, and at [`Journal::deadline`],
+/// take operations, a sync and answers from [`Journal::poll_operation`], [`Journal::poll_sync`] and
+/// [`Journal::poll_done`] until there are no more.
 ///
-/// A write is answered when it is in the file, a flush when the file is durable. Records go to the disk in epochs, which
-/// flushes divide: all of one before any of the next, so that the disk holds at any time what a disk with a volatile
-/// cache might after a loss of power at some past moment. Operations that overlap must take effect in the order in
-/// which they come out, which a [`Cache`](crate::Cache) below sees to.
+/// A write is answered when it is in the file, a flush when the file is durable. Records are written back in epochs,
+/// separated by flushes: all of one before any of the next, so that the disk always holds a state that a disk with a
+/// volatile cache could have after a power failure at some past moment. Overlapping operations must take effect in the
+/// order in which they come out, which a [`Cache`](crate::Cache) below ensures.
 #[derive(Debug)]
 pub struct Journal<F> {
     ring: Ring<F>,
     index: Index,
     drain: Drain,
-    /// Of new records.
+    /// Epoch of new records.
     epoch: u64,
     in_flight: BTreeMap<u64, InFlight>,
     next_tag: u64,
     operations: VecDeque<Operation>,
     done: VecDeque<Done>,
     marks: Marks,
-    /// The operation that has just ended.
+    /// The operation being completed.
     ending: Option<u64>,
     /// Writes that wait for room in the ring.
     waiting: VecDeque<(u64, Action)>,
-    /// Requests that wait for the file, with the count of what must be durable.
+    /// Requests that wait for the file to be durable, with the required write count.
     flushes: VecDeque<(u64, u64)>,
-    /// Of what the disk below does not see.
+    /// Counters for what the layer below does not see.
     counters: Counters,
 }
 
 impl<F: JournalFile> Journal<F> {
-    /// A new journal in an empty file.
+    /// Creates a journal in an empty file.
     ///
     /// # Errors
-    /// The file's.
+    /// The file's error.
     pub fn create(file: F, config: JournalConfig) -> Result<Journal<F>, Failure> {
         let ring = Ring::create(file, config.identity, config.ring_bytes)?;
         Ok(Journal::over(
@@ -104,10 +104,10 @@ impl<F: JournalFile> Journal<F> {
         ))
     }
 
-    /// The journal that is in a file, with what is not at the disk.
+    /// Opens the journal in a file, with the records not yet written back.
     ///
     /// # Errors
-    /// [`OpenError`] when it is of another disk, or none.
+    /// [`OpenError`] if it belongs to another disk or is not a journal.
     pub fn open(file: F, config: JournalConfig) -> Result<Journal<F>, OpenError> {
         let (ring, records) = Ring::open(file, config.identity)?;
         let mut index = Index::default();
@@ -144,7 +144,7 @@ impl<F: JournalFile> Journal<F> {
         }
     }
 
-    /// A request, with a number of the caller's that no other open one has. It must be inside the disk.
+    /// Submits a request. `request` must be unique among the open ones; the range must be inside the disk.
     pub fn submit(&mut self, request: u64, action: Action, now: Instant) {
         match action {
             Action::Read { range } => self.read(request, range),
@@ -164,7 +164,7 @@ impl<F: JournalFile> Journal<F> {
                 self.counters.flushes += 1;
                 self.await_file(request, now);
             }
-            // What is in the journal counts as data.
+            // Report ranges in the journal as data.
             Action::Status { range, .. } if !self.index.overlapping(&range).is_empty() => {
                 let extents = vec![Extent::data(range.bytes())];
                 self.finish(request, Ok(Answer::Status(extents)));
@@ -197,7 +197,7 @@ impl<F: JournalFile> Journal<F> {
         for entry in self.index.overlapping(&range) {
             let ring = &mut self.ring;
             fill(&mut gaps, &entry.range, |part| {
-                // Zeros are there already.
+                // The buffer is already zeroed.
                 if let Some(place) = entry.place {
                     let at = range.places(&part);
                     let place = place + (part.start - entry.range.start);
@@ -229,7 +229,7 @@ impl<F: JournalFile> Journal<F> {
         }
     }
 
-    /// Takes writes for which there is room.
+    /// Accepts waiting writes while there is room.
     fn take_waiting(&mut self, now: Instant) {
         while let Some((request, action)) = self.waiting.pop_front() {
             match self.append(&action, now) {
@@ -240,7 +240,7 @@ impl<F: JournalFile> Journal<F> {
         }
     }
 
-    /// Whether there was room.
+    /// Appends a record; returns whether there was room.
     fn append(&mut self, action: &Action, now: Instant) -> Result<bool, Failure> {
         let (kind, data) = match action {
             Action::Write { data, .. } => (Kind::Write, &data[..]),
@@ -293,7 +293,7 @@ impl<F: JournalFile> Journal<F> {
         }
     }
 
-    /// Whether the file is to be synced now; [`Journal::synced`] follows.
+    /// Whether to sync the file now; report the result to [`Journal::synced`].
     pub fn poll_sync(&mut self) -> bool {
         let for_flushes = self.flushes.back().map(|(_, written)| *written);
         let for_head = self.drain.awaits_sync();
@@ -301,20 +301,20 @@ impl<F: JournalFile> Journal<F> {
         wanted.is_some_and(|written| self.ring.begin_sync(written))
     }
 
-    /// The file was synced, or could not be: then nothing is kept any more.
+    /// Reports the result of a sync. After a failure, no more writes are accepted.
     pub fn synced(&mut self, result: Result<(), Failure>) {
         self.ring.end_sync(result.is_ok());
         self.answer_flushes();
     }
 
-    /// An operation of the disk has ended.
+    /// Completes an operation of the disk.
     pub fn completed(&mut self, tag: u64, outcome: Outcome, now: Instant) {
         self.ending = Some(tag);
         match self.in_flight.remove(&tag) {
             Some(InFlight::Read(read)) => self.read_is_done(read, outcome),
             Some(InFlight::Through(request)) => self.finish(request, outcome),
             Some(InFlight::Drain { is_trim }) => {
-                // A disk that does not trim keeps data that may read as anything.
+                // A refused trim is harmless: the range may read as anything.
                 let is_refused = matches!(outcome, Err(Failure::NotSupported | Failure::Invalid));
                 let is_done = outcome.is_ok() || is_trim && is_refused;
                 self.drain.completed(is_done, now);
@@ -324,7 +324,7 @@ impl<F: JournalFile> Journal<F> {
         self.ending = None;
     }
 
-    /// The request that an operation is for, if it is for one.
+    /// The request that an operation serves, if any.
     #[must_use]
     pub fn request_of(&self, operation: u64) -> Option<u64> {
         match self.in_flight.get(&operation)? {
@@ -355,7 +355,7 @@ impl<F: JournalFile> Journal<F> {
         self.finish(request, outcome);
     }
 
-    /// What the disk is to do now, if there is anything.
+    /// The next operation for the disk.
     pub fn poll_operation(&mut self, now: Instant) -> Option<Operation> {
         if self.operations.is_empty() {
             self.advance(now);
@@ -381,40 +381,40 @@ impl<F: JournalFile> Journal<F> {
         }
     }
 
-    /// When [`Journal::poll_operation`] may have something although nothing has come in.
+    /// When [`Journal::poll_operation`] may return an operation without further input.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.drain.retries_at()
     }
 
-    /// The next request that is done, if there is one.
+    /// The next completed request.
     pub fn poll_done(&mut self) -> Option<Done> {
         self.done.pop_front()
     }
 
-    /// As [`Cache::poll_mark`](crate::Cache::poll_mark).
+    /// See [`Cache::poll_mark`](crate::Cache::poll_mark).
     pub fn poll_mark(&mut self) -> Option<Mark> {
         self.marks.poll()
     }
 
-    /// The disk may have lost what was not flushed: what is in the journal goes to it again.
+    /// The disk may have lost unflushed writes: writes the journal's records back again.
     pub fn again(&mut self) {
         self.drain.again();
     }
 
-    /// Bytes of records that are not at the disk.
+    /// Bytes of records not yet written back.
     #[must_use]
     pub fn behind_bytes(&self) -> u64 {
         self.drain.behind_bytes()
     }
 
-    /// When the oldest record came that is not at the disk; of those that were there at the start, never.
+    /// Arrival of the oldest record not yet written back; `None` for records found at the start.
     #[must_use]
     pub fn behind_since(&self) -> Option<Instant> {
         self.drain.behind_since()
     }
 
-    /// Counters of programs' requests; `below`: those of the cache, which sees only what the journal passes on.
+    /// Counters of the program's requests; `below` are those of the cache, which sees only what the journal passes on.
     #[must_use]
     pub fn counters(&self, below: Counters) -> Counters {
         Counters {
@@ -427,13 +427,13 @@ impl<F: JournalFile> Journal<F> {
         }
     }
 
-    /// Whether its file could not be synced or read: nothing is kept any more.
+    /// Whether its file could not be synced or read: no more writes are accepted.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.ring.is_broken()
     }
 
-    /// Whether no request is open and everything is at the disk.
+    /// Whether no request is open and the disk has all writes.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
@@ -444,7 +444,7 @@ impl<F: JournalFile> Journal<F> {
             && self.drain.behind_bytes() == 0
     }
 
-    /// The file.
+    /// Its file.
     #[must_use]
     pub fn file(&self) -> &F {
         self.ring.file()

@@ -1,13 +1,13 @@
-//! What hides the latency of a remote disk from a program that asks for little at a time.
+//! Hides the latency of a remote disk from a program with a low queue depth.
 //!
-//! - [`Cache`]: the machine between a program's requests and the disk's operations;
-//! - [`Action`], [`Answer`], [`Failure`]: what is asked of a disk, on either side of it;
-//! - [`Journal`]: writes kept in a local file until they are at the disk, above a cache;
-//! - [`CacheConfig`]: how much it may keep; [`Counters`]: what it has done.
+//! - [`Cache`]: the state machine between a program's requests and the disk's operations;
+//! - [`Action`], [`Answer`], [`Failure`]: requests to a disk and its answers, above and below the cache;
+//! - [`Journal`]: keeps writes in a local file until the disk has them, above a cache;
+//! - [`CacheConfig`]: its limits; [`Counters`]: its statistics.
 //!
-//! The disk that the program sees is one with a volatile write cache, as SBC-3 §4.15 and NBD have it: a write
-//! without FUA may be lost until a flush issued after its acknowledgement has completed, and requests
-//! that overlap in time and place take effect in any order.
+//! The program sees a disk with a volatile write cache, as defined by SBC-3 §4.15 and NBD: a write without FUA may be
+//! lost until a flush issued after its acknowledgement has completed, and concurrent overlapping requests take effect
+//! in any order.
 
 mod action;
 mod ahead;

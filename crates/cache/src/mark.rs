@@ -1,22 +1,22 @@
-//! What requests wait for, as it changes.
+//! Changes in what requests wait for.
 
 use std::collections::VecDeque;
 
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
 
-/// A request of the program has begun to wait for something else.
+/// A change in what a program's request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// The caller's number of the request.
+    /// The caller's request number.
     pub request: u64,
-    /// What it waits for from now on.
+    /// What it waits for now.
     pub waits_for: RequestWait,
-    /// Since when.
+    /// Start of this wait.
     pub since: Instant,
 }
 
-/// The marks that were not taken yet; none are kept where nobody asks for them.
+/// Pending marks; none are kept if marks are disabled.
 #[derive(Debug)]
 pub(crate) struct Marks(Option<VecDeque<Mark>>);
 

@@ -1,16 +1,16 @@
-//! Ranges of bytes of a disk.
+//! Byte ranges of a disk.
 
-/// From `start` up to, not including, `end`, in bytes.
+/// `start..end`, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Range {
     /// The first byte.
     pub start: u64,
-    /// The byte after the last one; at least `start`.
+    /// One past the last byte; at least `start`.
     pub end: u64,
 }
 
 impl Range {
-    /// `bytes` from `start` on; it ends at the last byte that 64 bits can name.
+    /// `bytes` from `start` on, clipped at the largest 64-bit offset.
     #[must_use]
     pub const fn new(start: u64, bytes: u64) -> Range {
         Range {
@@ -25,13 +25,13 @@ impl Range {
         self.end - self.start
     }
 
-    /// Whether it has no bytes.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
-    /// What both have; empty when they have nothing in common.
+    /// The common part; empty if there is none.
     #[must_use]
     pub fn intersection(&self, other: &Range) -> Range {
         let start = self.start.max(other.start);
@@ -41,19 +41,19 @@ impl Range {
         }
     }
 
-    /// Whether both have a byte in common.
+    /// Whether they share a byte.
     #[must_use]
     pub fn overlaps(&self, other: &Range) -> bool {
         self.start < other.end && other.start < self.end
     }
 
-    /// The places of `part`'s bytes in a buffer that holds those of this range.
+    /// Offsets of `part` within a buffer that holds this range.
     pub(crate) fn places(&self, part: &Range) -> std::ops::Range<usize> {
         (part.start - self.start) as usize..(part.end - self.start) as usize
     }
 }
 
-/// Takes `known` out of `gaps` and calls `found` with each part of it that was in one.
+/// Removes `known` from `gaps` and calls `found` with each part of it that was in a gap.
 pub(crate) fn fill(gaps: &mut Vec<Range>, known: &Range, mut found: impl FnMut(Range)) {
     if !gaps.iter().any(|gap| gap.overlaps(known)) {
         return;

@@ -1,6 +1,6 @@
-//! A journal over a cache over a disk with a volatile cache: crashes of the program, losses of power of its host, and
-//! restarts of the target. What was acknowledged with a flush is never lost, and the disk always holds a state of the
-//! past.
+//! A journal over a cache over a disk with a volatile cache, under program crashes, power failures of the host, and
+//! restarts of the target. Writes covered by an acknowledged flush are never lost, and the disk always holds a state of
+//! the past.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,19 +14,19 @@ use wansan_cache::{
 };
 use wansan_trace::Instant;
 
-/// The disk's size in blocks, and the size of a block: a record has several sectors, of which any may be torn.
+/// Disk size in blocks, and block size: a record spans several sectors, any of which may be torn.
 const SIZE: u64 = 64;
 const BLOCK: u64 = 64;
 const RING_BYTES: u64 = 32 << 10;
 const IDENTITY: [u8; 32] = [7; 32];
 
-/// A file of a host: what is durable, and what was written since.
+/// A file on a host: its durable contents, and the writes since.
 #[derive(Debug, Default)]
 struct Content {
     bytes: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<(u64, Vec<u8>)>,
-    /// How many of these the sync that is under way is about.
+    /// Number of these covered by the outstanding sync.
     syncing: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Content {
         }
     }
 
-    /// The host loses power: any sectors of what was not synced may be on its disk.
+    /// Power failure of the host: any subset of the unsynced sectors may be on its disk.
     fn lose_power(&mut self, random: &mut impl FnMut() -> u64) {
         for (place, data) in std::mem::take(&mut self.unsynced) {
             for (at, sector) in data.chunks(512).enumerate() {
@@ -63,7 +63,7 @@ impl Content {
 struct File(Rc<RefCell<Content>>);
 
 impl File {
-    /// Gives the file its length, as whoever makes a journal does.
+    /// Sets the file's length, as the creator of a journal does.
     fn allocate(&self) {
         let mut content = self.0.borrow_mut();
         content.bytes = vec![0; RING_BYTES as usize + (16 << 10)];
@@ -102,15 +102,15 @@ enum Step {
     Write(u64, u64, bool),
     Zero(u64, u64, bool),
     Flush,
-    /// The disk carries out one of the operations that it was given.
+    /// The disk executes one of its outstanding operations.
     Work(usize),
-    /// The answer to one that it has carried out arrives.
+    /// The answer to an executed operation arrives.
     Arrive(usize),
-    /// A sync of the file ends.
+    /// A sync of the file completes.
     Sync,
     /// The program is killed.
     Kill,
-    /// Its host loses power.
+    /// The host loses power.
     LosePower(u64),
     /// The target loses power, and the session with it.
     Restart(u64),
@@ -142,9 +142,9 @@ struct Change {
     acknowledged: usize,
     /// A loss of power of the host at this step or later leaves it.
     safe: usize,
-    /// The flushes that came before it was asked for, and before it was acknowledged.
+    /// The flushes before it was submitted, and before it was acknowledged.
     epochs: [usize; 2],
-    /// It may have been lost in a crash.
+    /// A crash may have lost it.
     is_lost: bool,
 }
 
@@ -153,7 +153,7 @@ const NEVER: usize = usize::MAX;
 #[derive(Debug)]
 enum Open {
     Read(Range),
-    /// A change of that range, and whether it is durable when it is answered.
+    /// A change of a range, and whether it is durable when answered.
     Change(Range, bool),
     Flush,
 }
@@ -165,22 +165,22 @@ struct World {
     now: Instant,
     step: usize,
     epoch: usize,
-    /// Of each block, its changes.
+    /// The changes of each block.
     blocks: Vec<Vec<Change>>,
     open: BTreeMap<u64, (usize, Open)>,
     operations: Vec<Operation>,
     answers: Vec<(u64, Outcome)>,
     disk: Vec<u8>,
-    /// Of each block, what the medium may hold after the target has lost power.
+    /// Possible contents of the medium after a power failure of the target, per block.
     medium: Vec<Vec<u8>>,
 }
 
-/// A range of blocks, in bytes.
+/// The byte range of a range of blocks.
 fn bytes_of(range: Range) -> Range {
     Range::new(range.start * BLOCK, range.bytes() * BLOCK)
 }
 
-/// The blocks of a range in bytes.
+/// The blocks of a byte range.
 fn blocks(range: Range) -> std::ops::Range<usize> {
     (range.start / BLOCK) as usize..(range.end / BLOCK) as usize
 }
@@ -205,7 +205,7 @@ fn cache() -> Cache {
         unflushed_changes: 64,
         merge_time: Duration::ZERO,
         writes_in_flight: 3,
-        // The journal keeps what is not flushed.
+        // The journal keeps unflushed writes.
         is_volatile: false,
         marks: false,
     })
@@ -250,7 +250,7 @@ impl World {
         self.epoch += usize::from(ends_epoch);
     }
 
-    /// The values that a block may have to who looks at it from `asked` on.
+    /// Whether a read submitted at `asked` may return this value for a block.
     fn may_be(&self, at: usize, value: u8, asked: usize) -> bool {
         let changes = &self.blocks[at];
         let is_hidden = |index: usize| {
@@ -266,7 +266,8 @@ impl World {
             || (0..changes.len()).any(|index| changes[index].value == value && !is_hidden(index))
     }
 
-    /// The disk holds a state of the past: some epoch is there in part, all before it in full, nothing of later ones.
+    /// Checks that the disk holds a state of the past: one epoch in part, all earlier ones in full, nothing of later
+    /// ones.
     fn check_past(&self) -> Result<(), TestCaseError> {
         let fits = |epoch: usize| (0..SIZE as usize).all(|at| self.may_be_in(at, epoch));
         let is_past = (0..=self.epoch).any(fits);
@@ -279,7 +280,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a block of the disk is what it may be when that epoch is there in part.
+    /// Whether a block's contents are possible when `epoch` is there in part.
     fn may_be_in(&self, at: usize, epoch: usize) -> bool {
         let value = self.disk[at];
         for change in self.blocks[at].iter().rev() {
@@ -287,7 +288,7 @@ impl World {
             if asked <= epoch && change.value == value {
                 return true;
             }
-            // All of it is there, and nothing that came before it.
+            // All of it is there, and nothing older.
             if !change.is_lost && acknowledged < epoch {
                 return false;
             }
@@ -356,7 +357,7 @@ impl World {
                 }
             }
             (Open::Flush, Ok(Answer::Done)) => {
-                // What was acknowledged before it was asked for survives from now on.
+                // Changes acknowledged before the flush was submitted survive from now on.
                 for change in self.blocks.iter_mut().flatten() {
                     if change.acknowledged < asked {
                         change.safe = change.safe.min(self.step);
@@ -403,7 +404,7 @@ impl World {
         }
     }
 
-    /// The program ends, and is started again.
+    /// The program crashes and restarts.
     fn crash(&mut self, power: Option<u64>) -> Result<(), TestCaseError> {
         let mut state = power.unwrap_or_default();
         let mut random = move || {
@@ -418,14 +419,14 @@ impl World {
         self.file.0.borrow_mut().syncing = None;
         for change in self.blocks.iter_mut().flatten() {
             let survives = match power {
-                // What the kernel has is not the program's any more.
+                // Data that the kernel has do not depend on the program.
                 None => change.acknowledged != NEVER,
                 Some(_) => change.safe != NEVER,
             };
             change.is_lost |= !survives;
         }
         self.open.clear();
-        // What was under way at the target may be carried out or not.
+        // Operations outstanding at the target may or may not be executed.
         while !self.operations.is_empty() {
             match random() % 2 {
                 0 => self.work(0),
@@ -440,7 +441,7 @@ impl World {
         Ok(())
     }
 
-    /// The target loses what was not flushed; what it was asked for is asked again.
+    /// The target loses unflushed writes; outstanding operations are sent again.
     fn restart(&mut self, seed: u64) {
         let mut state = seed;
         for at in 0..SIZE as usize {
@@ -557,7 +558,7 @@ proptest! {
         }
         world.drain()?;
         prop_assert!(world.open.is_empty());
-        // The target loses power at last: its medium has it all.
+        // A final power failure of the target: its medium must have everything.
         world.restart(1);
         for at in 0..SIZE as usize {
             let value = world.disk[at];
@@ -580,8 +581,8 @@ proptest! {
 #[test]
 fn a_record_behind_a_torn_one_never_comes_back() {
     let mut world = World::new();
-    // The first record is torn, and the second one is whole. Another takes the first one's place and is drained, so that
-    // the second one lies where the oldest would.
+    // The first record is torn, the second is intact. Another record replaces the first and is written back, so that
+    // the second lies where the oldest would be.
     let steps = [
         Step::Write(0, 1, false),
         Step::Zero(0, 12, false),
@@ -662,7 +663,7 @@ fn what_programs_asked_for_is_counted() {
     for (request, action) in (0..).zip(actions) {
         journal.submit(request, action, now);
     }
-    // What the cache below has seen: a burst of both writes, a flush of the journal's own, and the read that goes through.
+    // The cache below sees one burst for both writes, a flush from the journal itself, and the read passed through.
     let below = Counters {
         writes: 1,
         early_acks: 7,

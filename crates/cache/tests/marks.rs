@@ -1,4 +1,4 @@
-//! What requests wait for, as a cache and a journal say it.
+//! What requests wait for, as reported by a cache and a journal.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn write(block: u64, blocks: u64) -> Action {
     }
 }
 
-/// A cache, the time, and what it has said.
+/// A cache, the time, and the marks so far.
 struct World {
     cache: Cache,
     now: Instant,
@@ -65,7 +65,7 @@ impl World {
         self.requests
     }
 
-    /// The disk carries out all that it is given; which request each operation has answered.
+    /// The disk executes all its operations; returns which request each one answered.
     fn work(&mut self) -> Vec<(u64, Option<u64>)> {
         self.now += Duration::from_millis(1);
         let mut answered = Vec::new();
@@ -98,7 +98,7 @@ fn reads_wait_for_the_disk_or_for_what_is_on_its_way() {
     let first = world.submit(read(0));
     assert_eq!(world.waits(first), [Disk]);
     assert_eq!(world.work(), [(first, Some(0))]);
-    // The third of a sequence has more read ahead; the next one finds it on its way.
+    // The third read of a sequence starts read-ahead; the next one finds its data outstanding.
     world.submit(read(1));
     world.submit(read(2));
     let awaiting = world.submit(read(3));
@@ -140,7 +140,7 @@ fn writes_wait_to_merge_or_for_memory_and_flushes_for_writes() {
     assert_eq!(waits(flush), [Backlog, Disk]);
 }
 
-/// A file in memory.
+/// An in-memory file.
 #[derive(Debug, Default)]
 struct InMemory(Vec<u8>);
 

@@ -1,5 +1,5 @@
-//! A cache over a disk that carries operations out in any order, fails some and may lose power: whatever a program
-//! reads, and whatever is left, is what a disk with a volatile cache may give.
+//! A cache over a disk that reorders operations, fails some and may lose power: all reads and the final contents are
+//! ones that a disk with a volatile cache may give.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use wansan_trace::Instant;
 
 const SIZE: u64 = 96;
 
-/// What happens next.
+/// The next step.
 #[derive(Debug, Clone)]
 enum Step {
     Read(u64, u64),
@@ -19,18 +19,18 @@ enum Step {
     Trim(u64, u64, bool),
     Flush,
     Prefetch(u64, u64),
-    /// The disk carries out one of the operations that it was given.
+    /// The disk executes one of its outstanding operations.
     Work(prop::sample::Index),
-    /// The answer to one that it has carried out arrives.
+    /// The answer to an executed operation arrives.
     Arrive(prop::sample::Index),
-    /// The disk fails one that changes data or flushes, having done some of it.
+    /// The disk fails a change or a flush after doing part of it.
     Fail(prop::sample::Index, u64),
-    /// The disk loses power, and what it had not flushed; what it was asked for is asked again. Some of its answers are on
-    /// their way.
+    /// The disk loses power and unflushed writes; outstanding operations are sent again. Some of its answers are still
+    /// in transit.
     Restart(u64),
     /// Time passes, in ms.
     Wait(u64),
-    /// Others come, or go.
+    /// Others start or stop using the disk.
     Share(bool),
 }
 
@@ -52,15 +52,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A change of one byte, by the steps at which it was asked for and acknowledged.
+/// A change of one byte, with the steps of its submission and acknowledgement.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     value: u8,
     asked: usize,
     acknowledged: usize,
-    /// Acknowledged once it was on the medium.
+    /// It was acknowledged once on the medium.
     is_durable: bool,
-    /// A flush has said that it may be lost.
+    /// A flush has reported its possible loss.
     is_given_up: bool,
 }
 
@@ -69,7 +69,7 @@ const NEVER: usize = usize::MAX;
 #[derive(Debug)]
 enum Open {
     Read(Range),
-    /// A change of that range, the value, and whether it is on the medium when it is answered.
+    /// A change of a range, its value, and whether it is on the medium when answered.
     Change(Range, u8, bool),
     Flush,
     Other,
@@ -79,23 +79,23 @@ struct World {
     cache: Cache,
     now: Instant,
     step: usize,
-    /// Of each byte, its changes.
+    /// The changes of each byte.
     bytes: Vec<Vec<Change>>,
     open: BTreeMap<u64, (usize, Open)>,
-    /// Flushes that were acknowledged, by the step at which they were asked for.
+    /// Acknowledged flushes, by the step of their submission.
     flushed: Vec<usize>,
     operations: Vec<Operation>,
     answers: Vec<(Operation, Outcome)>,
     disk: Vec<u8>,
-    /// Of each byte, what the medium may hold after a loss of power.
+    /// Possible contents of the medium after a power failure, per byte.
     medium: Vec<Vec<u8>>,
-    /// The disk has failed: what may have been lost is not read as it was written.
+    /// The disk has failed: lost data need not read as written.
     has_failed: bool,
-    /// Others have used the disk, so that what was lost was not written again.
+    /// Others have used the disk, so lost data were not rewritten.
     was_shared: bool,
 }
 
-/// Numbers that look random.
+/// A pseudorandom generator.
 struct Dice(u64);
 
 impl Dice {
@@ -155,8 +155,8 @@ impl World {
         self.cache.submit(request, action, self.now);
     }
 
-    /// Whether a byte may have a value that is looked at from `asked` to `answered`: no other change has surely
-    /// come after the one that made it.
+    /// Whether a read from step `asked` to `answered` may return this value for a byte: no other change certainly
+    /// followed the one that made it.
     fn may_be(&self, at: usize, value: u8, asked: usize, answered: usize) -> bool {
         let changes = &self.bytes[at];
         let is_hidden = |acknowledged: usize| {
@@ -179,7 +179,7 @@ impl World {
             && (change.is_durable || self.flushed.iter().any(is_after))
     }
 
-    /// Whether the medium may have a value: no other change is surely on it that came later.
+    /// Whether the medium may hold this value: no later change is certainly on it.
     fn may_be_left(&self, at: usize, value: u8) -> bool {
         let changes = &self.bytes[at];
         let is_hidden = |acknowledged: usize| {
@@ -194,7 +194,7 @@ impl World {
                 .any(|change| change.value == value && !is_hidden(change.acknowledged))
     }
 
-    /// A flush has failed: what was acknowledged and not safe before may be lost.
+    /// A flush failed: changes acknowledged but not yet safe may be lost.
     fn give_up(&mut self, answered: usize) {
         for at in 0..self.bytes.len() {
             for place in 0..self.bytes[at].len() {
@@ -224,7 +224,7 @@ impl World {
             self.operations.push(operation);
         }
         while let Some(done) = self.cache.poll_done() {
-            // An answer comes between two steps: what is asked at one step is asked before what is answered there.
+            // Answers come between two steps: submissions at a step precede answers at the same step.
             let answered = self.step;
             let Some((asked, open)) = self.open.remove(&done.request) else {
                 return Err(TestCaseError::fail("answered twice"));
@@ -251,7 +251,7 @@ impl World {
                 }
                 (Open::Flush, Ok(Answer::Done)) => self.flushed.push(asked),
                 (Open::Flush, Err(_)) if self.has_failed => self.give_up(answered),
-                // A write that failed leaves anything.
+                // A failed write leaves undefined data.
                 (Open::Change(range, ..), Err(_)) if self.has_failed => {
                     for byte in &mut self.bytes[range.start as usize..range.end as usize] {
                         let before = byte.iter_mut().filter(|change| change.asked < asked);
@@ -302,7 +302,7 @@ impl World {
         self.cache.completed(operation.tag, outcome, self.now);
     }
 
-    /// What was not flushed is lost: of each byte the disk has what was flushed, or anything that it was written since.
+    /// Loses unflushed data: each byte of the medium becomes its flushed value, or any value written since.
     fn lose(&mut self, dice: &mut Dice) {
         for at in 0..SIZE as usize {
             let left = &self.medium[at];
@@ -319,7 +319,7 @@ impl World {
         self.answers = late;
         self.operations
             .extend(lost.into_iter().map(|(operation, _)| operation));
-        // What others have changed is not written again, and a flush may say so.
+        // Data that others changed are not rewritten, and a flush may report it.
         self.has_failed |= self.was_shared;
         self.cache.again(self.now);
     }
@@ -418,7 +418,7 @@ impl World {
         self.settle()
     }
 
-    /// The disk carries out all that is left.
+    /// The disk executes all remaining operations.
     fn drain(&mut self) -> Result<(), TestCaseError> {
         for _ in 0..10_000 {
             self.step += 1;

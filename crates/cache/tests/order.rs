@@ -1,4 +1,4 @@
-//! What waits for what in a cache, and which flush says that a write is lost.
+//! Ordering in a cache, and which flush reports a lost write.
 
 use std::time::Duration;
 
@@ -44,13 +44,13 @@ impl World {
         self.requests
     }
 
-    /// What the disk is given now.
+    /// Takes the operations issued now.
     fn given(&mut self) -> Vec<Operation> {
         self.now += Duration::from_millis(1);
         std::iter::from_fn(|| self.cache.poll_operation(self.now)).collect()
     }
 
-    /// The only operation that it is given now.
+    /// Takes the only operation issued now.
     fn only(&mut self) -> Operation {
         let mut given = self.given();
         assert_eq!(given.len(), 1);
@@ -153,7 +153,7 @@ fn a_trim_that_the_disk_lost_is_sent_again_and_not_what_it_replaced() {
     }
     world.done();
     world.cache.again(world.now);
-    // Meanwhile the disk may have anything there, and the program reads what it was promised.
+    // Meanwhile the disk may hold anything there; the program reads the zeros that it was promised.
     let range = Range::new(0, 2 * BLOCK);
     let read = world.submit(Action::Read { range });
     let data = [vec![0; BLOCK as usize], vec![1; BLOCK as usize]].concat();
@@ -267,13 +267,13 @@ fn writes_through_are_flushed_unasked_from_a_bound_on() {
         world.complete(&sent, Ok(Answer::Done));
         assert_eq!(world.given(), []);
     }
-    // Half of the memory is exceeded.
+    // More than half of the memory is in use.
     world.submit(write(2));
     let sent = world.only();
     world.complete(&sent, Ok(Answer::Done));
     let unasked = world.only();
     assert_eq!(unasked.action, Action::Flush);
-    // A disk that is slow to flush has the rest of the memory used, and no more.
+    // While the disk flushes slowly, the rest of the memory is used, but no more.
     let last = world.submit(write(3));
     let held = world.submit(write(4));
     let sent = world.only();
@@ -305,7 +305,7 @@ fn trims_and_zeros_wait_while_the_disk_has_many_to_flush() {
     let sent = world.only();
     world.complete(&sent, Ok(Answer::Done));
     assert_eq!(world.done(), [(third, Ok(Answer::Done))]);
-    // More than half of what it may lose.
+    // More than half of what may be unflushed.
     let unasked = world.only();
     assert_eq!(unasked.action, Action::Flush);
     carry_out(&mut world, &zero(3));
@@ -326,7 +326,7 @@ fn trims_and_zeros_wait_while_the_disk_has_many_to_flush() {
         range: Range::new(6 * BLOCK, BLOCK),
         fua: true,
     };
-    // The flush is for what was answered before it was asked for.
+    // The flush covers what was answered before it was submitted.
     assert_eq!(actions, [&later[0], &later[1], &fua, &Action::Flush]);
     world.complete(&sent[3], Ok(Answer::Done));
     assert_eq!(world.done(), [(flush, Ok(Answer::Done))]);
@@ -379,7 +379,7 @@ fn a_flush_that_nobody_asked_for_answers_those_that_come_meanwhile_if_it_covers_
     let trimmed = world.only();
     world.complete(&trimmed, Ok(Answer::Done));
     world.done();
-    // The trim was answered after the flush had been sent.
+    // The trim was answered after the flush was sent.
     let later = world.submit(Action::Flush);
     assert_eq!(world.given(), []);
     world.complete(&unasked, Ok(Answer::Done));
@@ -402,6 +402,6 @@ fn a_flush_that_was_answered_by_one_that_failed_says_so() {
     world.done();
     world.complete(&unasked, Err(Failure::Io));
     assert_eq!(world.done(), [(asked, Err(Failure::Io))]);
-    // It is written again.
+    // It is rewritten.
     assert_eq!(world.only().action, write(0));
 }

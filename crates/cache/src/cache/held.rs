@@ -1,4 +1,4 @@
-//! What goes to the disk as it is, trims and zeros among it: in order with the writes that it overlaps.
+//! Operations passed to the disk unchanged, including trims and zeroing, ordered with the writes that they overlap.
 
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
@@ -9,21 +9,22 @@ use super::kept::{Flush, Redo};
 use crate::action::{Action, Outcome};
 use crate::range::Range;
 
-/// Why something goes to the disk as it is.
+/// Origin of such an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A program has asked for it, and is to be answered.
+    /// A program's request, to be answered.
     Request(u64),
-    /// It was answered, and the disk may have lost it. It stands for changes with numbers from the first to the second.
+    /// A repeat of an answered operation that the disk may have lost. It covers changes numbered from the first to the
+    /// second.
     Again(u64, u64),
 }
 
-/// What is held until nothing older overlaps it.
+/// An operation held until nothing older overlaps it.
 #[derive(Debug)]
 pub(super) struct Held {
     origin: Origin,
     action: Action,
-    /// The number of the first write that came after it.
+    /// Number of the first write after it.
     before: u64,
 }
 
@@ -34,7 +35,7 @@ impl Held {
         overlaps && (self.action.changes() || other.action.changes())
     }
 
-    /// The range and the oldest number of what was answered before.
+    /// Range and oldest number of an operation answered before.
     pub(super) fn again(&mut self) -> Option<(Range, &mut u64)> {
         match &mut self.origin {
             Origin::Again(first, _) => Some((self.action.range(), first)),
@@ -59,7 +60,7 @@ impl Cache {
                 self.marks.add(request, RequestWait::Backlog, now);
                 self.held.push_back(held);
             }
-            // It was answered before any of the requests came that wait.
+            // It was answered before any waiting request arrived.
             Origin::Again(..) => {
                 self.forget_clean(&range);
                 self.held.push_front(held);
@@ -67,8 +68,8 @@ impl Cache {
         }
     }
 
-    /// Whether there is room for a trim or zeros: the disk may have to do them again once they are answered, beside those that
-    /// it is still to do.
+    /// Whether there is room for a trim or zeroing request: those answered may have to be repeated, in addition to
+    /// those outstanding.
     pub(super) fn has_room_to_hold(&self, action: &Action) -> bool {
         let is_kept = self.config.is_volatile && !self.is_flushed(action);
         let held = self.held.iter().map(|held| &held.action);
@@ -78,8 +79,8 @@ impl Cache {
         !is_kept || self.kept.len() + changes < self.config.unflushed_changes.max(1)
     }
 
-    /// Whether a write of a range has to wait for what came before it: nothing younger overlaps a trim or zeros that are
-    /// not answered, so that they may be sent again.
+    /// Whether a write must wait for an earlier operation: nothing newer may overlap an unanswered trim or zeroing
+    /// request, so that it can be repeated.
     pub(super) fn is_behind_held(&self, range: &Range) -> bool {
         let overlaps = |action: &Action| action.changes() && action.range().overlaps(range);
         let follows = |flush: &Flush| flush.follows.as_ref().is_some_and(overlaps);
@@ -91,7 +92,8 @@ impl Cache {
             || through.any(|(_, through)| overlaps(&through.action))
     }
 
-    /// The trims and zeros that were answered and that the disk may have lost: their ranges and the oldest numbers.
+    /// Trims and zeroing requests answered and now being repeated, as the disk may have lost them: ranges and oldest
+    /// numbers.
     pub(super) fn on_their_way_again(&self) -> impl Iterator<Item = (Range, u64)> {
         let held = self.held.iter().map(|held| (held.origin, &held.action));
         let sent = self.in_flight.through.values();
@@ -108,7 +110,7 @@ impl Cache {
         waiting.any(|burst| burst.first < before) || self.in_flight.changes_before(range, before)
     }
 
-    /// Gives the disk those that nothing older overlaps.
+    /// Issues held operations that nothing older overlaps.
     pub(super) fn release_held(&mut self, now: Instant) {
         for held in std::mem::take(&mut self.held) {
             let range = held.action.range();
@@ -131,12 +133,12 @@ impl Cache {
         }
     }
 
-    /// The disk has answered what went there as it is.
+    /// Completes an operation passed to the disk unchanged.
     pub(super) fn went_through(&mut self, origin: Origin, action: Action, outcome: Outcome) {
         let changes = outcome.is_ok() && action.changes();
         match (origin, outcome) {
             (Origin::Request(request), _) if changes && self.is_flushed(&action) => {
-                // What failed before is no business of this request.
+                // Earlier failures do not concern this request.
                 self.flushes.push_front(Flush {
                     request,
                     before: 0,
@@ -160,8 +162,8 @@ impl Cache {
         }
     }
 
-    /// Whether a trim or zeros are on the medium when they are answered. Where others use the disk, doing it again
-    /// after a loss could undo what they have written.
+    /// Whether a trim or zeroing request is on the medium when answered. Where others use the disk, repeating it after
+    /// a loss could undo their writes.
     fn is_flushed(&self, action: &Action) -> bool {
         let fua = matches!(
             action,

@@ -1,4 +1,4 @@
-//! The operations that the disk was given and has not answered.
+//! The outstanding operations of the disk.
 
 use std::collections::BTreeMap;
 
@@ -11,34 +11,34 @@ use super::writes::Sent;
 use crate::action::Action;
 use crate::range::Range;
 
-/// By kind and tag: a path that is full has hundreds of writes or fetches under way, which each request would have to pass
-/// over that is only about others.
+/// Outstanding operations by kind and tag: a full path has hundreds of writes or fetches outstanding, which a request
+/// concerned with another kind should not have to scan.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     pub(super) fetches: BTreeMap<u64, (About, Fetch)>,
     pub(super) writes: BTreeMap<u64, (About, Sent)>,
     pub(super) through: BTreeMap<u64, (About, Through)>,
-    /// There is one at a time.
+    /// At most one at a time.
     flush: Option<(u64, About, Flushing)>,
 }
 
-/// What is known of an operation of any kind.
+/// Common state of an operation of any kind.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct About {
     pub(super) range: Range,
     pub(super) since: Instant,
-    /// The losses before it.
+    /// Number of losses before it was issued.
     pub(super) losses: u64,
 }
 
-/// What goes to the disk as it is, and why.
+/// An operation passed to the disk unchanged, and its origin.
 #[derive(Debug)]
 pub(super) struct Through {
     pub(super) origin: Origin,
     pub(super) action: Action,
 }
 
-/// An operation of one kind.
+/// A completed operation, by kind.
 #[derive(Debug)]
 pub(super) enum What {
     Fetch(Fetch),
@@ -78,7 +78,7 @@ impl InFlight {
             && self.flush.is_none()
     }
 
-    /// The flush that is under way.
+    /// The outstanding flush.
     pub(super) fn flushing(&self) -> Option<&Flushing> {
         self.flush.as_ref().map(|(.., flushing)| flushing)
     }
@@ -87,12 +87,12 @@ impl InFlight {
         self.flush.as_mut().map(|(.., flushing)| flushing)
     }
 
-    /// Whether anything changes data of a range.
+    /// Whether an outstanding operation changes data of a range.
     pub(super) fn changes(&self, range: &Range) -> bool {
         self.changes_before(range, u64::MAX)
     }
 
-    /// Whether anything does, but for writes from that number on.
+    /// The same, ignoring writes numbered from `before` on.
     pub(super) fn changes_before(&self, range: &Range, before: u64) -> bool {
         let overlaps = |about: &About| about.range.overlaps(range);
         let writes = |(about, sent): &(About, Sent)| sent.first < before && overlaps(about);

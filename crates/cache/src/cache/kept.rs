@@ -1,4 +1,4 @@
-//! What the disk has answered and not flushed, and the flushes that put it on the medium.
+//! Changes that the disk has answered but not flushed, and the flushes that put them on the medium.
 
 use wansan_trace::Instant;
 use wansan_trace::event::RequestWait;
@@ -10,47 +10,48 @@ use crate::action::{Action, Answer, Failure};
 use crate::dirty::Burst;
 use crate::range::{Range, fill};
 
-/// A flush that waits for writes, or for nothing but what it follows.
+/// A flush that waits for writes, or only for the operation that it follows.
 #[derive(Debug)]
 pub(super) struct Flush {
     pub(super) request: u64,
-    /// All writes up to, not including, that number have to be at the disk before.
+    /// All writes with lower numbers must be at the disk first.
     pub(super) before: u64,
-    /// What the disk has done for the same request: done again, with a flush, if the disk may have lost it before.
+    /// The operation that the disk executed for the same request: repeated, then flushed, if the disk may have lost it
+    /// before the flush.
     pub(super) follows: Option<Action>,
 }
 
-/// A flush of the disk.
+/// An outstanding flush of the disk.
 #[derive(Debug)]
 pub(super) struct Flushing {
-    /// Those that it answers; one without any makes room.
+    /// The flushes that it answers; without any, it frees memory.
     pub(super) flushes: Vec<Flush>,
-    /// All changes up to, not including, that number were at the disk before it.
+    /// Changes with lower numbers were at the disk before it.
     covers: u64,
-    /// So many of what is kept were answered before it.
+    /// Number of kept changes answered before it.
     kept: usize,
 }
 
-/// How a change is done again.
+/// How to repeat a change.
 #[derive(Debug)]
 pub(super) enum Redo {
     Write {
         data: Vec<u8>,
         since: Instant,
     },
-    /// A trim or zeros.
+    /// A trim or zeroing request.
     Through(Action),
 }
 
-/// A change that the disk has answered and not flushed.
+/// A change answered by the disk but not flushed.
 #[derive(Debug)]
 pub(super) struct Kept {
     range: Range,
     redo: Redo,
-    /// The numbers of the oldest and the youngest of its writes.
+    /// Numbers of its oldest and newest writes.
     first: u64,
     last: u64,
-    /// The parts that nothing on the medium has replaced since.
+    /// The parts not replaced on the medium since.
     left: Vec<Range>,
 }
 
@@ -59,7 +60,7 @@ impl Kept {
         self.left.iter().any(|left| left.overlaps(range))
     }
 
-    /// When the oldest of its writes came.
+    /// When its oldest write arrived.
     pub(super) fn since(&self) -> Option<Instant> {
         match self.redo {
             Redo::Write { since, .. } => Some(since),
@@ -67,7 +68,7 @@ impl Kept {
         }
     }
 
-    /// The memory that it takes.
+    /// Its memory, in bytes.
     fn bytes(&self) -> u64 {
         match &self.redo {
             Redo::Write { data, .. } => data.len() as u64,
@@ -79,7 +80,7 @@ impl Kept {
 /// Acknowledged writes that failed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lost {
-    /// The numbers of the oldest and the youngest of them.
+    /// Numbers of the oldest and newest.
     oldest: u64,
     youngest: u64,
     failure: Failure,
@@ -98,7 +99,7 @@ impl Cache {
         });
     }
 
-    /// The disk has answered a change, and may lose it until it is flushed.
+    /// Keeps a change that the disk has answered but may lose until a flush.
     pub(super) fn keep(&mut self, range: Range, redo: Redo, (first, last): (u64, u64)) {
         let kept = Kept {
             range,
@@ -111,14 +112,14 @@ impl Cache {
         self.kept.push(kept);
     }
 
-    /// Something younger is on the medium in a range: what is kept of it must not be written again.
+    /// Drops kept data in a range where newer data are on the medium: it must not be rewritten.
     pub(super) fn replace_kept(&mut self, range: &Range) {
         for kept in &mut self.kept {
             fill(&mut kept.left, range, |_| {});
         }
     }
 
-    /// Writes that were acknowledged are not at the disk: a flush says so.
+    /// Notes that acknowledged writes did not reach the disk, for a flush to report.
     pub(super) fn lose(&mut self, (first, last): (u64, u64), failure: Failure) {
         self.counters.lost_writes += 1;
         let lost = self.lost.get_or_insert(Lost {
@@ -130,7 +131,7 @@ impl Cache {
         lost.youngest = lost.youngest.max(last);
     }
 
-    /// The oldest `count` of what is kept may never get to the medium.
+    /// Gives up the oldest `count` kept changes: they may never reach the medium.
     fn lose_kept(&mut self, count: usize, failure: Failure) {
         for kept in self.take_kept(count) {
             self.lose((kept.first, kept.last), failure);
@@ -140,16 +141,16 @@ impl Cache {
     fn take_kept(&mut self, count: usize) -> Vec<Kept> {
         let taken: Vec<Kept> = self.kept.drain(..count.min(self.kept.len())).collect();
         self.kept_bytes -= taken.iter().map(Kept::bytes).sum::<u64>();
-        // A flush that is under way was sent when more was kept.
+        // The outstanding flush was sent when more was kept.
         if let Some(flushing) = self.in_flight.flushing_mut() {
             flushing.kept = flushing.kept.saturating_sub(count);
         }
         taken
     }
 
-    /// The disk may have lost what it had answered and not flushed: all of it is done again, but for what younger
-    /// changes replace, and so is what is under way. Where others use the disk they may have written there since: then a
-    /// flush says that it is lost.
+    /// The disk may have lost answered but unflushed changes: repeats them, except where newer changes replace them, as
+    /// well as the outstanding operations. Where others use the disk, they may have written there since: a flush then
+    /// reports the changes as lost.
     pub fn again(&mut self, now: Instant) {
         self.losses += 1;
         for mut flush in std::mem::take(&mut self.flushes) {
@@ -168,11 +169,11 @@ impl Cache {
         for kept in kept.into_iter().rev() {
             self.redo(kept, now);
         }
-        // What was flushed meanwhile was flushed without it.
+        // Flushes in the meantime did not cover it.
         self.urgent = self.next_write;
     }
 
-    /// Does a change again, after those that are younger.
+    /// Repeats a change, behind newer ones.
     fn redo(&mut self, kept: Kept, now: Instant) {
         let Kept {
             range,
@@ -181,7 +182,7 @@ impl Cache {
             last,
             left: mut gaps,
         } = kept;
-        // What is younger is flushed in its place.
+        // Newer data are flushed in its place.
         self.dirty.stand_for(&range, first);
         let mut younger: Vec<Range> = self.dirty.overlapping(&range).map(Burst::range).collect();
         for (about, sent) in self.in_flight.writes.values_mut() {
@@ -218,7 +219,7 @@ impl Cache {
         }
     }
 
-    /// The number of the oldest change that is not at the disk.
+    /// Number of the oldest change that is not at the disk.
     fn oldest(&self) -> u64 {
         let sent = self.in_flight.writes.values();
         let sent = sent.map(|(_, sent)| sent.first);
@@ -227,9 +228,10 @@ impl Cache {
         sent.chain(waiting).chain(again).min().unwrap_or(u64::MAX)
     }
 
-    /// One flush of the disk answers all whose writes are there. Without any, it makes room where much is kept. There is one
-    /// at a time: of two, a disk may answer one well although the other has failed and dropped what both covered. Flushes that
-    /// come while it is under way are answered by it as well if their writes were there when it was sent.
+    /// Flushes the disk; one flush answers all requests whose writes are there. Without requests, it frees memory once
+    /// much is kept. At most one is outstanding: of two, a disk may complete one although the other failed and dropped
+    /// what both covered. Flush requests that arrive while one is outstanding share its answer if their writes were at
+    /// the disk when it was sent.
     pub(super) fn send_flush(&mut self, now: Instant) {
         if let Some(flushing) = self.in_flight.flushing_mut() {
             let is_covered =
@@ -273,8 +275,8 @@ impl Cache {
         self.send(Range::new(0, 0), what, Action::Flush, now);
     }
 
-    /// A flush that follows the loss of a write says so, once. One that the disk may have carried out without what it
-    /// lost before is carried out again.
+    /// Completes a flush. A flush after a lost write reports the loss, once. A flush that may not have covered what the
+    /// disk lost before is repeated.
     pub(super) fn flushed(
         &mut self,
         flushing: Flushing,
@@ -299,10 +301,10 @@ impl Cache {
             None => drop(self.take_kept(kept)),
             Some(failure) => {
                 if flushes.is_empty() {
-                    // A later flush says so.
+                    // A later flush reports it.
                     self.lose_kept(kept, failure);
                 }
-                // A disk may drop what it could not flush, and what came while it tried.
+                // A disk may drop what it failed to flush, and what arrived during the attempt.
                 self.again(now);
             }
         }

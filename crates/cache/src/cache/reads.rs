@@ -1,4 +1,4 @@
-//! Reads: what is at hand, what is on its way, what is requested from the disk.
+//! Reads: cached data, outstanding fetches, and what to request from the disk.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use super::in_flight::{About, What};
 use crate::action::{Action, Answer, Failure, Outcome};
 use crate::range::{Range, fill};
 
-/// One stream has so many bandwidth-delay products at hand or on its way, at most: one on its way and one to
-/// compare with.
+/// Largest read-ahead of one stream, cached or outstanding, in bandwidth-delay products: one outstanding, and one for
+/// comparison.
 const PRODUCTS: u64 = 2;
 
-/// What one stream may always have, in bytes: while no product is known, and where it is small.
+/// Read-ahead always allowed to a stream, in bytes: for when the product is unknown or small.
 const LEAST_WINDOW_BYTES: u64 = 1 << 20;
 
-/// A read of the program that lacks data.
+/// A read of the program with missing data.
 #[derive(Debug)]
 pub(super) struct Read {
     request: u64,
     range: Range,
     data: Vec<u8>,
-    /// Parts that have not come.
+    /// Parts not yet received.
     missing: usize,
 }
 
-/// A read of the disk.
+/// A read from the disk.
 #[derive(Debug)]
 pub(super) struct Fetch {
-    /// The reads of the program that wait for parts of it.
+    /// The program's reads that wait for parts of it.
     waiting: Vec<(u64, Range)>,
-    /// Whether the data are kept for reads to come.
+    /// Whether to cache the data for later reads.
     keeps: bool,
-    /// Whether any of the data is wanted still: the program has changed none of them since it was issued.
+    /// Whether any of the data are still needed: false if the program has changed all of them since it was issued.
     is_current: bool,
-    /// The disk may have lost some of the data before it answered: they are on their way to it again.
+    /// The disk may have lost some of the data before it answered: they are being rewritten.
     pub(super) is_void: bool,
 }
 
@@ -97,7 +97,7 @@ impl Cache {
         self.read_ahead(range, true, now);
     }
 
-    /// The latest data first: what waits, then what is on its way.
+    /// Fills from the newest data first: waiting writes, then outstanding ones.
     fn fill_from_writes(&self, range: &Range, gaps: &mut Vec<Range>, data: &mut [u8]) {
         let waiting = self
             .dirty
@@ -131,7 +131,7 @@ impl Cache {
         }
     }
 
-    /// Reads as much of a range as there is memory for.
+    /// Reads as much of a range as memory permits.
     pub(super) fn prefetch(&mut self, range: Range, now: Instant) {
         let mut start = range.start;
         while start < range.end && self.ahead_bytes() < self.config.read_ahead_bytes {
@@ -141,8 +141,7 @@ impl Cache {
         }
     }
 
-    /// Reads a range ahead, if there is memory for it and none of it is at hand, on its way or
-    /// about to change.
+    /// Reads a range ahead, if memory permits and none of it is cached, outstanding or about to change.
     fn fetch_ahead(&mut self, range: Range, now: Instant) {
         let bytes = range.bytes();
         let bound = self.config.read_ahead_bytes;
@@ -214,7 +213,7 @@ impl Cache {
                     done.into_iter()
                         .for_each(|(request, outcome)| self.finish(request, outcome));
                 }
-                // Another part of what was read ahead may be what failed.
+                // The failure may concern another part of the read-ahead range.
                 Err(_) if fetch.keeps => {
                     let request = read.request;
                     self.marks.add(request, RequestWait::Disk, now);
@@ -246,7 +245,7 @@ impl Cache {
         }
     }
 
-    /// Parts of reads whose data the disk may have answered before it had again what it lost.
+    /// Rereads parts whose data the disk may have answered before lost writes were rewritten.
     fn ask_again(&mut self, waiting: &[(u64, Range)], now: Instant) {
         for (key, part) in waiting {
             let Some(mut read) = self.reads.remove(key) else {
@@ -274,7 +273,7 @@ impl Cache {
         }
     }
 
-    /// Data of a range change, or may have: what was read before is of no use.
+    /// Drops cached data of a range that has changed or may have.
     pub(super) fn forget_clean(&mut self, range: &Range) {
         self.counters.wasted_bytes += self.clean.invalidate(range);
         for (about, fetch) in self.in_flight.fetches.values_mut() {

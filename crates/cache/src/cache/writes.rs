@@ -1,4 +1,4 @@
-//! Writes: acknowledged early, merged, in order where they overlap.
+//! Writes: early acknowledgement, merging, and ordering of overlapping ones.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,26 +13,26 @@ use crate::action::{Action, Answer, Failure};
 use crate::dirty::{Burst, Due, Ticket};
 use crate::range::Range;
 
-/// A write that the disk was given.
+/// An outstanding write.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// Its data, for reads that come before it is done.
+    /// Its data, for reads until it completes.
     pub(super) data: Vec<u8>,
-    /// The numbers of the oldest and the youngest of its writes.
+    /// Numbers of its oldest and newest writes.
     pub(super) first: u64,
     last: u64,
-    /// When the oldest came.
+    /// When the oldest arrived.
     pub(super) since: Instant,
     tickets: Vec<Arc<Ticket>>,
-    /// Whether some of it was acknowledged.
+    /// Whether any of it was acknowledged.
     has_early: bool,
     fua: bool,
-    /// Whether it is on the medium when it is answered.
+    /// Whether it is on the medium when answered.
     is_durable: bool,
 }
 
 impl Cache {
-    /// The program writes, trims or zeros.
+    /// Processes a write, trim or zeroing request.
     pub(super) fn change(&mut self, request: u64, action: Action, now: Instant) {
         let writes = u64::from(matches!(action, Action::Write { .. }));
         self.counters.writes += writes;
@@ -45,8 +45,8 @@ impl Cache {
         self.waiting.push_back((request, action));
     }
 
-    /// Whether a change may be taken now: there is room for it, and nothing that came before must precede it. Trims and
-    /// zeros are held until that is done.
+    /// Whether a change may be accepted now: there is room, and nothing earlier must precede it. Trims and zeroing
+    /// requests are held until then.
     fn may_take(&self, action: &Action) -> bool {
         let is_held = !matches!(action, Action::Write { .. });
         self.has_room(action) && (is_held || !self.is_behind_held(&action.range()))
@@ -56,8 +56,8 @@ impl Cache {
         self.config.writes_behind && !fua && !self.is_shared
     }
 
-    /// Writes of which nothing is kept once they are answered are bounded by who asks for them. One that is longer than
-    /// all memory is taken when nothing else waits.
+    /// Whether there is room for a change. Writes that are not kept after their answer are bounded by the submitter. A
+    /// write longer than all the memory is accepted when nothing else waits.
     pub(super) fn has_room(&self, action: &Action) -> bool {
         let Action::Write { data, fua, .. } = action else {
             return self.has_room_to_hold(action);
@@ -104,7 +104,7 @@ impl Cache {
         self.dirty.write(burst);
     }
 
-    /// Gives the disk what is due.
+    /// Issues the writes that are due.
     pub(super) fn advance_writes(&mut self, now: Instant) {
         while let Some((_, action)) = self.waiting.front()
             && self.may_take(action)
@@ -125,7 +125,7 @@ impl Cache {
         self.config.writes_in_flight.max(1)
     }
 
-    /// The bursts that have waited for others to merge with for long enough, or that somebody waits for.
+    /// The bursts that have waited long enough to merge, or that a request waits for.
     pub(super) fn due(&self, now: Instant) -> Due {
         Due {
             all: !self.config.writes_behind || self.is_shared || !self.waiting.is_empty(),
@@ -163,7 +163,7 @@ impl Cache {
     }
 
     pub(super) fn send_write(&mut self, mut sent: Sent, range: Range, now: Instant) {
-        // What others may overwrite is not written again, so it must not be lost.
+        // Data that others may overwrite are never rewritten, so they must not be lost.
         sent.is_durable = sent.fua || self.is_shared && self.config.is_volatile;
         let action = Action::Write {
             offset_bytes: range.start,
@@ -189,7 +189,7 @@ impl Cache {
         self.answer(sent.tickets, failure);
     }
 
-    /// Answers the requests of which this was the last part.
+    /// Answers the requests whose last part this was.
     fn answer(&mut self, tickets: Vec<Arc<Ticket>>, failure: Option<Failure>) {
         for ticket in tickets {
             if let Some(failure) = failure {

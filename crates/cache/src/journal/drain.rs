@@ -1,4 +1,4 @@
-//! How records go to the disk: in epochs, and no further than the disk's medium has them.
+//! Write-back of records: in epochs, and no epoch before the previous one is on the disk's medium.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,43 +10,43 @@ use super::ring::{JournalFile, Ring};
 use crate::action::Action;
 use crate::dirty::{Burst, Dirty, Due};
 
-/// Records that are read and merged at once, in bytes.
+/// Records read and merged at once, in bytes.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// Between two attempts to write what the disk did not take.
+/// Delay before retrying writes that the disk failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What is done about the records that were taken.
+/// State of the records being written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// They are being written.
+    /// Writing to the disk.
     Writing,
-    /// The disk makes them durable.
+    /// Flushing the disk.
     Flushing,
-    /// They are at the disk, and the journal says so once so much of its file is durable.
+    /// On the medium; the journal's head can advance once its file is durable up to this write count.
     Sealing(u64),
 }
 
-/// The records that are not at the disk.
+/// The records not yet written back.
 #[derive(Debug)]
 pub(super) struct Drain {
     records: VecDeque<(Record, Option<Instant>)>,
     bytes: u64,
-    /// How many of the oldest were taken, and their bytes.
+    /// Number of the oldest records taken, and their bytes.
     taken: usize,
     taken_bytes: u64,
-    /// A flush has to follow when so much was taken.
+    /// Most bytes taken before a flush.
     most_bytes: u64,
     burst_bytes: u64,
     operations: usize,
     in_flight: usize,
-    /// What is under way must be done before anything else is taken.
+    /// The outstanding operation must complete before another record is taken.
     is_alone: bool,
-    /// Something that was taken did not get there.
+    /// A write of the current round failed.
     has_failed: bool,
     retries_at: Instant,
     phase: Phase,
-    /// Merged writes of the batch that is being sent.
+    /// Merged writes of the batch being sent.
     batch: VecDeque<Burst>,
 }
 
@@ -95,7 +95,7 @@ impl Drain {
         }
     }
 
-    /// An operation of the disk has ended.
+    /// Completes an operation of the disk.
     pub(super) fn completed(&mut self, is_done: bool, now: Instant) {
         self.in_flight -= 1;
         if !is_done {
@@ -104,7 +104,7 @@ impl Drain {
         }
     }
 
-    /// All that was taken goes to the disk again.
+    /// Sends all taken records again.
     pub(super) fn again(&mut self) {
         if self.taken > 0 && !matches!(self.phase, Phase::Sealing(_)) {
             self.has_failed = true;
@@ -112,7 +112,7 @@ impl Drain {
         }
     }
 
-    /// What the disk is to do now.
+    /// The next operation for the disk.
     pub(super) fn advance<F: JournalFile>(
         &mut self,
         ring: &mut Ring<F>,
@@ -123,7 +123,7 @@ impl Drain {
             if self.in_flight > 0 || now < self.retries_at {
                 return actions;
             }
-            // From the oldest on: the disk may have lost any that it had not made durable.
+            // Restart from the oldest: the disk may have lost any of those that it had not flushed.
             self.begin_again();
         }
         if self.phase == Phase::Writing && !ring.is_broken() {
@@ -177,7 +177,7 @@ impl Drain {
                         return;
                     }
                 }
-                // Later writes of the range must not be under way with it.
+                // No later write to the range may be outstanding with it.
                 Some(_) if under_way > 0 => return,
                 Some(kind) => {
                     let (record, _) = self.records[self.taken];
@@ -207,7 +207,7 @@ impl Drain {
         }
     }
 
-    /// What the next record says that may be taken now.
+    /// The kind of the next record that may be taken now.
     fn next(&self) -> Option<Kind> {
         let (next, _) = self.records.get(self.taken)?;
         let (oldest, _) = self.records.front()?;
@@ -219,7 +219,7 @@ impl Drain {
         self.taken_bytes += record.ring_bytes();
     }
 
-    /// Reads and merges writes that follow each other; `false` when the journal cannot be read.
+    /// Reads and merges consecutive writes; returns `false` if the journal cannot be read.
     fn read_batch<F: JournalFile>(&mut self, ring: &mut Ring<F>) -> bool {
         let mut merged = Dirty::new(self.burst_bytes);
         while self.next() == Some(Kind::Write) && merged.bytes() < BATCH_BYTES {
@@ -253,7 +253,7 @@ impl Drain {
         true
     }
 
-    /// The count of what must be durable for the journal to say that records are at the disk.
+    /// The write count that must be durable before the head can advance.
     pub(super) fn awaits_sync(&self) -> Option<u64> {
         match self.phase {
             Phase::Sealing(written) => Some(written),
@@ -261,7 +261,7 @@ impl Drain {
         }
     }
 
-    /// The records that are at the disk, and of which the journal says so.
+    /// Removes and returns the records that are on the medium and before the durable head.
     pub(super) fn take_sealed(&mut self, durable: u64) -> Vec<Record> {
         match self.phase {
             Phase::Sealing(written) if written <= durable => {}

@@ -1,4 +1,4 @@
-//! Where in the journal the latest data are of what is not at the disk.
+//! Index of the latest data in the journal that the disk does not have.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::range::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) range: Range,
-    /// Where the data of the range are in the ring; `None` for zeros.
+    /// Offset of the range's data in the ring; `None` for zeros.
     pub(super) place: Option<u64>,
     number: u64,
 }
 
-/// By their first byte. Entries do not overlap.
+/// By first byte, without overlaps.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     entries: BTreeMap<u64, Entry>,
 }
 
 impl Index {
-    /// A record is the latest of its range.
+    /// Adds a record as the latest of its range.
     pub(super) fn add(&mut self, record: &Record) {
         if record.range.is_empty() {
             return;
@@ -38,7 +38,7 @@ impl Index {
         );
     }
 
-    /// A record is at the disk: what is the latest of it needs not be known any more.
+    /// Removes a record that was written back, where it is still the latest.
     pub(super) fn remove(&mut self, record: &Record) {
         self.cut(&record.range, |entry| entry.number == record.number);
     }
@@ -53,7 +53,7 @@ impl Index {
             .collect()
     }
 
-    /// Takes `range` out of the entries that are `meant`.
+    /// Cuts `range` out of the entries that satisfy `meant`.
     fn cut(&mut self, range: &Range, meant: impl Fn(&Entry) -> bool) {
         for entry in self.overlapping(range).into_iter().filter(meant) {
             self.entries.remove(&entry.range.start);

@@ -1,50 +1,50 @@
-//! How a journal's file is laid out: two superblocks, then a ring of records.
+//! Layout of a journal's file: two superblocks, then a ring of records.
 //!
-//! A place in the ring is counted through all its rounds, so that it only grows; a record lies whole, and what is
-//! left of a round that is too short for the next one is passed over. All numbers are little-endian.
+//! A position in the ring counts through all its rounds, so it only grows. A record is contiguous: if the rest of a
+//! round is too short for it, it starts at the next round. All numbers are little-endian.
 
 use crate::range::Range;
 
-/// What a record and its data are padded to, in bytes: what a disk writes whole.
+/// Padding unit of a record with its data, in bytes: what a disk writes atomically.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
-/// Where the ring begins in the file: behind the two superblocks, each in a page of its own.
+/// Offset of the ring in the file: after the two superblocks, each in its own page.
 pub(super) const RING_AT_BYTES: u64 = 2 * SUPERBLOCK_BYTES;
 pub(super) const SUPERBLOCK_BYTES: u64 = 4096;
 
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"wansanJ2";
 const RECORD_MAGIC: u32 = 0x4a53_4e57;
 
-/// Of a record, ahead of its data.
+/// Length of a record's header, in bytes.
 const HEADER_BYTES: usize = 64;
 
-/// Which disk a journal belongs to: another's is refused.
+/// Identity of the disk that a journal belongs to; another disk's journal is refused.
 pub type Identity = [u8; 32];
 
-/// What a journal is, and where its oldest record is that is not at the disk.
+/// Identifies a journal and locates its oldest record not yet written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
-    /// Which disk it belongs to.
+    /// Identity of its disk.
     pub identity: Identity,
     /// The ring's length, in bytes.
     pub ring_bytes: u64,
-    /// Counts superblocks: the later one holds.
+    /// Generation: the superblock with the higher one is valid.
     pub generation: u64,
-    /// The place of the oldest record.
+    /// Position of the oldest record.
     pub head: u64,
     /// Its number.
     pub head_number: u64,
-    /// The incarnation of the oldest record, or of the next one where there is none: an older one at that place is one that
-    /// a torn one hid.
+    /// Incarnation of the oldest record, or of the next one if there is none: an older record at that position is a
+    /// leftover that a torn record had hidden.
     pub head_incarnation: u64,
-    /// Counts how often the journal was opened.
+    /// Number of times the journal was opened.
     pub incarnation: u64,
 }
 
 impl Superblock {
     const SEALED_BYTES: usize = 88;
 
-    /// As it is in the file.
+    /// Its encoding.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SUPERBLOCK_BYTES as usize);
@@ -65,7 +65,7 @@ impl Superblock {
         bytes
     }
 
-    /// Reads one; `None` when it is none, or torn.
+    /// Decodes a superblock; `None` if invalid or torn.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Superblock> {
         let sealed = bytes.get(..Self::SEALED_BYTES)?;
@@ -84,23 +84,23 @@ impl Superblock {
         })
     }
 
-    /// Where it goes in the file: superblocks take turns, so that a torn one leaves the other.
+    /// Its offset in the file: superblocks alternate, so that a torn one leaves the other intact.
     #[must_use]
     pub fn place(&self) -> u64 {
         self.generation % 2 * SUPERBLOCK_BYTES
     }
 }
 
-/// What a record says.
+/// Type of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Data of a range follow.
+    /// Write; the data follow.
     Write,
-    /// A range reads as zeros; it may become a hole.
+    /// Zero the range; it may become a hole.
     Zero { may_unmap: bool },
-    /// The data of a range are of no use.
+    /// Discard the range.
     Trim,
-    /// The next record is at the ring's start.
+    /// The next record is at the start of the ring.
     Wrap,
 }
 
@@ -127,34 +127,34 @@ impl Kind {
     }
 }
 
-/// A record of the ring.
+/// A record in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) kind: Kind,
-    /// Numbers follow each other without gaps.
+    /// Consecutive sequence number.
     pub(super) number: u64,
-    /// The journal's when it was written: behind a torn record there may be others, which are no longer meant once that
-    /// one was written again.
+    /// The journal's incarnation when it was written: records left after a torn one must be ignored once that one has
+    /// been rewritten.
     pub(super) incarnation: u64,
-    /// All records of one epoch may reach the disk in any order, and before any of a later one.
+    /// Records of one epoch may reach the disk in any order, but all before any of a later epoch.
     pub(super) epoch: u64,
     pub(super) range: Range,
-    /// Where it begins in the ring.
+    /// Its position in the ring.
     pub(super) place: u64,
 }
 
 impl Record {
-    /// The bytes of the ring that it takes.
+    /// Its length in the ring, in bytes.
     pub(super) fn ring_bytes(&self) -> u64 {
         ring_bytes(self.kind, self.range.bytes())
     }
 
-    /// Where its data begin in the ring.
+    /// Position of its data.
     pub(super) fn data_place(&self) -> u64 {
         self.place + HEADER_BYTES as u64
     }
 
-    /// As it is in the ring, with its data.
+    /// Its encoding, with its data.
     pub(super) fn emit(&self, data: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.ring_bytes() as usize);
         bytes.extend(RECORD_MAGIC.to_le_bytes());
@@ -177,7 +177,7 @@ impl Record {
         bytes
     }
 
-    /// Reads the header of one, which says how many bytes of data follow; `None` when it is none.
+    /// Decodes a header, which gives the length of the data; `None` if invalid.
     pub(super) fn parse(bytes: &[u8]) -> Option<Record> {
         if word(bytes, 0)? != RECORD_MAGIC {
             return None;
@@ -193,7 +193,7 @@ impl Record {
         })
     }
 
-    /// Whether the header and the data of a record are those that were written together.
+    /// Whether the header and data of a record match their checksum.
     pub(super) fn is_whole(header: &[u8], data: &[u8]) -> bool {
         let sealed = HEADER_BYTES - 4;
         let Some(sum) = word(header, sealed) else {
@@ -202,7 +202,7 @@ impl Record {
         crc32c::crc32c_append(crc32c::crc32c(&header[..sealed]), data) == sum
     }
 
-    /// Bytes of data that follow its header.
+    /// Length of its data, in bytes.
     pub(super) fn data_bytes(&self) -> u64 {
         match self.kind {
             Kind::Write => self.range.bytes(),
@@ -211,13 +211,13 @@ impl Record {
     }
 }
 
-/// The bytes of the ring that a record takes.
+/// Length in the ring of a record, in bytes.
 pub(super) fn ring_bytes(kind: Kind, range_bytes: u64) -> u64 {
     let data = if kind == Kind::Write { range_bytes } else { 0 };
     (HEADER_BYTES as u64 + data).next_multiple_of(SECTOR_BYTES)
 }
 
-/// What is read first of a record.
+/// Length of the part of a record that is read first.
 pub(super) const fn header_bytes() -> usize {
     HEADER_BYTES
 }

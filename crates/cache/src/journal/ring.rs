@@ -1,4 +1,4 @@
-//! The ring of records in a file: where it begins, where it ends, what of it is durable.
+//! The ring of records in a file: its head, its tail, and how much of it is durable.
 
 use super::record::{
     Identity, Kind, RING_AT_BYTES, Record, SECTOR_BYTES, SUPERBLOCK_BYTES, Superblock,
@@ -9,31 +9,31 @@ use crate::range::Range;
 
 /// A file on this host.
 pub trait JournalFile {
-    /// Writes at a place of the file; what is written may be lost until the file is synced.
+    /// Writes at an offset; the data may be lost until the file is synced.
     ///
     /// # Errors
-    /// The file's.
+    /// The file's error.
     fn write_at(&mut self, place: u64, data: &[u8]) -> Result<(), Failure>;
 
-    /// Reads at a place of the file.
+    /// Reads at an offset.
     ///
     /// # Errors
-    /// The file's, also when it ends before.
+    /// The file's error, also if it is too short.
     fn read_at(&mut self, place: u64, into: &mut [u8]) -> Result<(), Failure>;
 
-    /// Has all that was written be durable, at once.
+    /// Makes everything written durable, synchronously.
     ///
     /// # Errors
-    /// The file's.
+    /// The file's error.
     fn sync(&mut self) -> Result<(), Failure>;
 }
 
-/// A file is no journal of a disk.
+/// Why a file is not usable as a disk's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenError {
-    /// It is none, or both of its superblocks are torn.
+    /// Not a journal, or both superblocks are torn.
     NoJournal,
-    /// It is one of another disk.
+    /// It belongs to another disk.
     OtherDisk,
     /// It cannot be read or written.
     File(Failure),
@@ -45,20 +45,20 @@ impl From<Failure> for OpenError {
     }
 }
 
-/// The oldest record of a ring: its place, its number and its incarnation.
+/// The oldest record of a ring: position, number and incarnation.
 type Head = (u64, u64, u64);
 
-/// The ring. Places in it only grow.
+/// The ring. Positions only grow.
 #[derive(Debug)]
 pub(super) struct Ring<F> {
     file: F,
     superblock: Superblock,
-    /// Where the next record goes, and its number.
+    /// Position and number of the next record.
     tail: u64,
     number: u64,
-    /// The oldest record as it was written last.
+    /// The head as last written.
     new_head: Head,
-    /// How often the file was written, and how much of that is durable or being made so.
+    /// Count of writes to the file, and how many of them are durable or being synced.
     written: u64,
     durable: u64,
     syncing: Option<u64>,
@@ -79,7 +79,7 @@ impl<F: JournalFile> Ring<F> {
         Ring::over(file, superblock, 0, 0)
     }
 
-    /// Begins another incarnation, which is durable before any record of it.
+    /// Starts a new incarnation, and makes it durable before any of its records.
     fn over(file: F, superblock: Superblock, tail: u64, number: u64) -> Result<Ring<F>, Failure> {
         let mut ring = Ring {
             file,
@@ -105,7 +105,7 @@ impl<F: JournalFile> Ring<F> {
         Ok(ring)
     }
 
-    /// The ring in a file, and its records from the head up to the first that is not whole.
+    /// Opens the ring in a file, with its records from the head to the first incomplete one.
     pub(super) fn open(
         mut file: F,
         identity: Identity,
@@ -152,7 +152,7 @@ impl<F: JournalFile> Ring<F> {
         Ok((Ring::over(file, superblock, tail, number)?, records))
     }
 
-    /// Appends a record; `None` when there is no room.
+    /// Appends a record; returns `None` if there is no room.
     pub(super) fn append(
         &mut self,
         kind: Kind,
@@ -164,7 +164,7 @@ impl<F: JournalFile> Ring<F> {
             return Err(Failure::Io);
         }
         let needed = ring_bytes(kind, range.bytes());
-        // With another before it that does not leave it the rest of a round, it needs twice as much.
+        // If the rest of the round is too short for it, it needs up to twice its length.
         if 2 * needed > self.bytes() {
             return Err(Failure::NoSpace);
         }
@@ -204,7 +204,7 @@ impl<F: JournalFile> Ring<F> {
         Ok(())
     }
 
-    /// Data of a record.
+    /// Reads a record's data.
     pub(super) fn read(&mut self, place: u64, into: &mut [u8]) -> Result<(), Failure> {
         let at = RING_AT_BYTES + place % self.bytes();
         let read = self.file.read_at(at, into);
@@ -212,8 +212,7 @@ impl<F: JournalFile> Ring<F> {
         read
     }
 
-    /// From now on the oldest record is that one, or the next that comes; returns the count of what must be durable
-    /// before [`Ring::free`].
+    /// Moves the head to `oldest`, or to the tail; returns the write count that must be durable before [`Ring::free`].
     pub(super) fn write_head(&mut self, oldest: Option<&Record>) -> Result<u64, Failure> {
         let next = (self.tail, self.number, self.superblock.incarnation);
         let head = oldest.map_or(next, |record| {
@@ -235,7 +234,7 @@ impl<F: JournalFile> Ring<F> {
         Ok(self.written)
     }
 
-    /// The head that was written is durable: what is before it is free.
+    /// Frees everything before the written head, which is durable now.
     pub(super) fn free(&mut self) {
         let superblock = &mut self.superblock;
         (
@@ -269,7 +268,7 @@ impl<F: JournalFile> Ring<F> {
         self.is_broken
     }
 
-    /// Whether a sync is to begin, after which the first `wanted` writes are durable.
+    /// Whether to start a sync so that the first `wanted` writes become durable.
     pub(super) fn begin_sync(&mut self, wanted: u64) -> bool {
         let begins = wanted > self.durable && self.syncing.is_none() && !self.is_broken;
         if begins {
@@ -281,7 +280,7 @@ impl<F: JournalFile> Ring<F> {
     pub(super) fn end_sync(&mut self, is_durable: bool) {
         match (self.syncing.take(), is_durable) {
             (Some(written), true) => self.durable = self.durable.max(written),
-            // What the kernel could not write it may have dropped: no later sync would say so.
+            // The kernel may have dropped the data that it could not write, and a later sync would not report it.
             (_, false) => self.is_broken = true,
             (None, true) => {}
         }
@@ -292,19 +291,19 @@ impl<F: JournalFile> Ring<F> {
     }
 }
 
-/// Reads records one after the other.
+/// Scans consecutive records.
 struct Scan<'a, F> {
     file: &'a mut F,
     ring_bytes: u64,
     place: u64,
     number: u64,
     incarnation: u64,
-    /// Where the ring would come round to its head.
+    /// Where the ring would wrap to its head.
     end: u64,
 }
 
 impl<F: JournalFile> Scan<'_, F> {
-    /// The next record; `None` behind the last one. A file that cannot be read has an end of its own making.
+    /// The next record; `None` after the last. An unreadable file is an error, not the end.
     fn next(&mut self) -> Result<Option<Record>, Failure> {
         loop {
             let Some(record) = self.read()? else {
