@@ -23,7 +23,7 @@ impl Setup {
                 "--header-digest={}",
                 if keys.digests { "accept" } else { "never" }
             ),
-            // When it ends, it does not ask initiators to log out: connections are to break.
+            // On exit it does not ask initiators to log out: connections are to break.
             "--drain=0s".to_owned(),
         ]
     }
@@ -36,8 +36,8 @@ impl Setup {
 
     /// `--lun` of the unit at that place with its data in the file or device at `path`.
     ///
-    /// A slow setup has one slow unit: a service time that all units shared would keep their operations in
-    /// order, and an EXTENDED COPY from the slow unit reaches the others late.
+    /// A slow setup has one slow unit: a service time common to all units would keep their operations in order; also,
+    /// EXTENDED COPY from the slow unit then reaches the others late.
     #[must_use]
     pub fn lun(&self, place: usize, path: &str) -> String {
         let thin = if self.units[place].thin { ",thin" } else { "" };

@@ -8,7 +8,7 @@ use crate::history::{BIT_BLOCKS, ReserveOut, Scsi, Setup};
 
 /// The word that a command writes to a block: the number of the command, and the block's LBA.
 ///
-/// The word fills the whole block, so that a torn block shows.
+/// The word fills the whole block, so that a torn block is detected.
 pub(crate) const fn word(command: u32, lba: u32) -> u64 {
     (command as u64 + 1) << 16 | lba as u64
 }

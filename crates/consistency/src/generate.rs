@@ -10,10 +10,10 @@ use crate::history::{
 use crate::page_cache::FailureRates;
 use crate::random::Random;
 
-/// The main subject of a history. Each has its own mix of steps, so that rare interleavings become likely.
+/// The main subject of a history. Each has its own mix of steps, to make rare interleavings likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Theme {
-    /// Reads and writes, with connections that are lost.
+    /// Reads and writes, with lost connections.
     Data,
     /// Flushes and power losses.
     Flushes,
@@ -21,7 +21,7 @@ enum Theme {
     Management,
     /// Reservations and other rights.
     Rights,
-    /// Whole command windows of unsolicited data, with connections that stall.
+    /// Full command windows of unsolicited data, with stalling connections.
     Bursts,
     /// Everything.
     Mixed,
@@ -115,7 +115,7 @@ fn setup(random: &mut Random, theme: Theme) -> Setup {
         Theme::Flushes | Theme::Rights => random.one_in(2),
         _ => random.one_in(6),
     };
-    // Reservations are often written, and seldom at a moment that matters to others.
+    // ENOSPC failures matter to reservations, which are written often but seldom at a moment that affects others.
     let no_space = match theme {
         Theme::Rights => [50, 200, 400],
         _ => [0, 20, 100],
@@ -192,7 +192,7 @@ fn script(random: &mut Random, setup: &Setup, host: u8, theme: Theme) -> Script 
     let mut keys = match random.one_in(2) {
         _ if theme == Theme::Bursts => setup.keys,
         true => keys(random),
-        // Negotiation then mostly results in the target's values.
+        // Negotiation then mostly yields the target's values.
         false => Keys {
             connections: random.between(1, 4) as u16,
             ..setup.keys
@@ -218,7 +218,7 @@ struct Maker<'a> {
     setup: &'a Setup,
     theme: Theme,
     sessions: u8,
-    /// Otherwise nothing but the loss of its registration keeps a preempted nexus from writing.
+    /// Otherwise only the loss of its registration keeps a preempted nexus from writing.
     reserves: bool,
 }
 
@@ -239,8 +239,7 @@ impl Maker<'_> {
         steps
     }
 
-    /// A window full of writes: the first one, on a connection that stalls, has more data than all
-    /// others together.
+    /// A window full of writes: the first one, on a stalling connection, has more data than all others together.
     fn burst(&self, random: &mut Random, steps: &mut Vec<Step>) {
         let write = |lba, blocks| {
             let scsi = Scsi::Write {

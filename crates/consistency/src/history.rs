@@ -1,4 +1,4 @@
-//! The input of a run: plain data that a seed generates and that can be shrunk.
+//! The input of a run: plain data, generated from a seed, that can be shrunk.
 
 use serde::{Deserialize, Serialize};
 use wansan_iscsi::target::UNSOLICITED_BYTES;
@@ -23,16 +23,16 @@ pub struct History {
 pub struct Setup {
     /// The logical units, numbered from 0.
     pub units: Vec<UnitSetup>,
-    /// Commands that a session may have in hand (1 to 65,536).
+    /// Outstanding commands per session (1 to 65,536).
     pub command_window: u32,
-    /// Bytes of unsolicited data that a session may have in hand; the window is cut by it.
+    /// Most unsolicited data of a session, in bytes; it limits the command window.
     #[serde(default = "usual_unsolicited_bytes")]
     pub unsolicited_bytes: u32,
-    /// Store operations that run at once, at least 1.
+    /// Concurrent store operations, at least 1.
     pub workers: u8,
-    /// Threads among which the sessions are shared out, at least 1.
+    /// Threads that serve the sessions, at least 1.
     pub threads: u8,
-    /// Store operations that take long, per mille.
+    /// Slow store operations, per mille.
     pub slow: u16,
     /// How often stores fail.
     pub failures: FailureRates,
@@ -51,7 +51,7 @@ pub struct UnitSetup {
     pub blocks: u16,
     /// It has a volatile write cache.
     pub write_cache: bool,
-    /// It can be unmapped.
+    /// It supports unmapping.
     pub thin: bool,
     /// Its persistent reservations can outlive a restart.
     pub keeps_reservations: bool,
@@ -88,13 +88,13 @@ pub struct Script {
     pub host: u8,
     /// Its login parameters.
     pub keys: Keys,
-    /// Which connection takes a command: the one with the least data under way, or the one with the
-    /// fewest commands.
+    /// Which connection a command is sent on: the one with the fewest bytes outstanding, or the one with the fewest
+    /// commands.
     #[serde(default)]
     pub least_bytes: bool,
-    /// Commands in flight at most.
+    /// Most outstanding commands.
     pub depth: u8,
-    /// After a loss, the initiator resends the commands that were in flight.
+    /// After a loss, the initiator resends the outstanding commands.
     pub replays: bool,
     /// Its steps.
     pub steps: Vec<Step>,
@@ -105,12 +105,12 @@ pub struct Script {
 pub enum Step {
     /// Sends a command to the unit.
     Do(u8, Scsi),
-    /// Waits until no command is in flight.
+    /// Waits until no command is outstanding.
     Await,
     /// Sends a task management function for the unit.
     Manage(u8, Function),
-    /// Stalls the connection with that CID, if there is one: for so many turns it carries no bytes
-    /// towards the target.
+    /// Stalls the connection with that CID, if there is one: it carries no bytes towards the target for that many
+    /// turns.
     Stall(u16, u8),
     /// Loses the connection with that CID, if there is one.
     Cut(u16),
@@ -120,14 +120,14 @@ pub enum Step {
     Renew,
     /// Logs out, and continues in a new session.
     Logout,
-    /// Virtual time advances by so many seconds for all.
+    /// Virtual time advances by that many seconds for all.
     Sleep(u8),
 }
 
-/// Task management functions (RFC 7143 §11.5.1). TASK REASSIGN is the session's own to use.
+/// Task management functions (RFC 7143 §11.5.1). Only the session itself sends TASK REASSIGN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Function {
-    /// ABORT TASK of the oldest command in flight.
+    /// ABORT TASK of the oldest outstanding command.
     AbortTask,
     /// ABORT TASK SET.
     AbortTaskSet,
@@ -181,7 +181,7 @@ pub enum Scsi {
         lba: u16,
         blocks: u16,
     },
-    /// 0 blocks mean all up to the end.
+    /// 0 blocks mean all blocks to the end.
     Synchronize {
         lba: u16,
         blocks: u16,
@@ -202,7 +202,7 @@ pub enum Scsi {
         blocks: u8,
         fua: bool,
     },
-    /// Sets a bit of its own in one of the unit's last blocks.
+    /// Sets its own bit in one of the unit's last blocks.
     OrWrite {
         block: u8,
         fua: bool,
@@ -210,7 +210,7 @@ pub enum Scsi {
     LbaStatus {
         lba: u16,
     },
-    /// EXTENDED COPY from the unit that is addressed.
+    /// EXTENDED COPY from the addressed unit.
     Copy {
         from: u16,
         to_unit: u8,
@@ -251,7 +251,7 @@ pub struct ReserveOut {
     pub action: u8,
     /// TYPE.
     pub kind: u8,
-    /// RESERVATION KEY: 0, or that of the session before this number.
+    /// RESERVATION KEY: 0, or the key of the session numbered one less.
     pub key: u8,
     /// SERVICE ACTION RESERVATION KEY, likewise.
     pub action_key: u8,
@@ -264,7 +264,7 @@ pub struct ReserveOut {
 /// A restart of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
-    /// After so many steps of all scripts together.
+    /// After this many steps of all scripts together.
     pub after: u32,
     /// Its kind.
     pub what: Disaster,

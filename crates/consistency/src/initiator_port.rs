@@ -1,6 +1,6 @@
 //! Names, ISIDs and numbers of the initiator ports.
 
-/// ISIDs that a port uses one after the other.
+/// ISIDs that a port uses in turn.
 pub(crate) const ISIDS: u8 = 16;
 
 /// The initiator's iSCSI name.
@@ -8,7 +8,7 @@ pub(crate) fn name(host: u8) -> String {
     format!("iqn.2026-01.net.example:host{host}")
 }
 
-/// The ISID of a port, by the place of its script, after so many changes.
+/// The ISID of a port, by the index of its script and the number of its ISID changes.
 pub(crate) fn isid(script: usize, changes: u8) -> [u8; 6] {
     [0x80, 0, 0, changes, 0, script as u8]
 }

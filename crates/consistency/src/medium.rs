@@ -1,5 +1,5 @@
-//! The medium of a logical unit: a file whose store follows the rules of [`FileStore`] over a page
-//! cache and a disk that fail.
+//! The medium of a logical unit: a file whose store follows the rules of [`FileStore`], over a page cache and disk with
+//! faults.
 //!
 //! [`FileStore`]: wansan_san::store::FileStore
 
@@ -36,7 +36,7 @@ struct File {
 #[derive(Debug, Clone)]
 pub(crate) struct Sync {
     number: u64,
-    /// The blocks that it has to write to the disk.
+    /// The blocks that it must write to the disk.
     dirty: Vec<u32>,
     /// The file system has no room for what it writes.
     pub(crate) full: bool,
@@ -144,22 +144,22 @@ impl Medium {
         self.lock().order.returned(sync.number, lost)
     }
 
-    /// The verdict on a sync that has returned; `None` while earlier ones are in the kernel.
+    /// The verdict on a sync that has returned; `None` while earlier syncs are in the kernel.
     pub(crate) fn verdict(&self, begun: u64) -> Option<Result<(), StoreError>> {
         self.lock().order.verdict(begun)
     }
 
-    /// Whether syncs are in the kernel.
+    /// Whether any sync is in the kernel.
     pub(crate) fn syncs(&self) -> bool {
         self.lock().order.oldest().is_some()
     }
 
-    /// How often data that was written has been lost.
+    /// How often written data have been lost.
     pub(crate) fn losses(&self) -> u64 {
         self.lock().cache.losses()
     }
 
-    /// How many operations have failed, and whether data was lost since the target started.
+    /// The number of failed operations, and whether data were lost since the target started.
     pub(crate) fn faults(&self) -> (u64, bool) {
         let cache = &self.lock().cache;
         (cache.faults, cache.has_lost)
@@ -224,7 +224,7 @@ impl File {
     }
 }
 
-/// The blocks of a range of bytes, which begins and ends at block boundaries.
+/// The blocks of a byte range, which is aligned to blocks.
 fn blocks_of(offset: u64, bytes: usize) -> core::ops::Range<usize> {
     let first = offset as usize / BLOCK_BYTES;
     first..first + bytes / BLOCK_BYTES
@@ -285,7 +285,7 @@ impl Store for Medium {
     fn extent_at(&self, offset: u64) -> Result<Extent, StoreError> {
         let file = self.lock();
         let first = offset as usize / BLOCK_BYTES;
-        // Blocks of zeros count as deallocated, whoever wrote the zeros.
+        // Zeroed blocks count as deallocated, whoever wrote the zeros.
         let is_allocated = |lba: usize| word_of(file.cache.block(lba)) != 0;
         let allocated = is_allocated(first);
         let mut rest = first..self.blocks;

@@ -1,17 +1,17 @@
-//! Reads a connection's byte streams independently of the product's parsers at either end.
+//! Parses a connection's byte streams, independently of the product's parsers at either end.
 
 use wansan_iscsi::scsi::Sense;
 use wansan_iscsi::sequence::Sn;
 use wansan_iscsi::wire::{RESERVED_TAG, ScsiStatus};
 
-/// Status and sense data of an answer.
+/// Status and sense data of a response.
 #[derive(Debug, Clone)]
 pub(crate) struct Answered {
     pub(crate) status: ScsiStatus,
     pub(crate) sense: Option<Sense>,
 }
 
-/// An event that a PDU means.
+/// The event that a PDU signals.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// SCSI Command.
@@ -40,7 +40,7 @@ pub(crate) enum Event {
 #[derive(Debug, Default)]
 struct Framer {
     header: Vec<u8>,
-    /// Bytes of the data segment that are kept.
+    /// The part of the data segment to keep.
     data: Vec<u8>,
     /// Bytes that follow the header: data, padding and digests.
     rest: usize,
@@ -109,10 +109,10 @@ pub(crate) struct Observer {
     pub(crate) digests: (bool, bool),
     /// StatSN of the next status.
     stat_sn: Option<Sn>,
-    /// The last ExpCmdSN and MaxCmdSN.
+    /// Last ExpCmdSN and MaxCmdSN.
     window: Option<(Sn, Sn)>,
     pub(crate) recovery: u8,
-    /// By task: the next DataSN or R2TSN.
+    /// Next DataSN or R2TSN of each task.
     data_sns: Vec<(u32, u32)>,
 }
 
@@ -198,7 +198,7 @@ impl Observer {
                 }
             }
             let now = (Sn(be32(header, 28)), Sn(be32(header, 32)));
-            // §11.13.5: the numbers of a Login Response that refuses mean nothing.
+            // §11.13.5: in a Login Response that rejects, the sequence numbers have no meaning.
             let is_refusal = code == 0x23 && header[36] != 0;
             if is_new && !is_refusal {
                 // §4.2.2.1: the window never shrinks and never goes back.

@@ -1,8 +1,8 @@
 //! The oracle: checks what the initiators observe against the standards.
 //!
-//! It does not know how the target works. Its input is when commands and functions are sent and
-//! answered, when sessions begin and end, and when a block changes on a medium. It checks for each
-//! answer whether any order of the commands in flight explains it.
+//! It does not know how the target works. Its input is when commands and functions are sent and answered, when sessions
+//! begin and end, and when a block changes on a medium. For each answer, it checks whether some order of the
+//! outstanding commands explains it.
 
 pub(crate) mod attentions;
 pub(crate) mod blocks;
@@ -36,46 +36,45 @@ pub struct Violation {
 /// The oracle's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// A read returns the data of the last completed write or of one in flight; after a power loss, that
-    /// of the last write made durable by SYNCHRONIZE CACHE, FUA or a cleared WCE, or of a later one
-    /// (SBC-3 4.10, 4.15).
+    /// A read returns the data of the last completed write or of an outstanding one; after a power loss, that of the
+    /// last write made durable by SYNCHRONIZE CACHE, FUA or a cleared WCE, or of a later one (SBC-3 4.10, 4.15).
     Read,
-    /// A command changes the medium no more after its answer, or after the answer of whatever ended it
-    /// (SAM-5 5.6, RFC 7143 §11.5.1, §11.14, §6.3.5).
+    /// A command does not change the medium after its answer, or after the answer of whatever ended it (SAM-5 5.6, RFC
+    /// 7143 §11.5.1, §11.14, §6.3.5).
     Landing,
-    /// A command that was refused changes nothing (SAM-5 5.3.1).
+    /// A rejected command changes nothing (SAM-5 5.3.1).
     Refused,
     /// A write lands while its nexus may have the right to write (SPC-4 5.13.1).
     Rights,
-    /// Commands are in conflict with reservations as the tables say (SPC-4 5.13.1).
+    /// Commands conflict with reservations exactly as tabulated (SPC-4 5.13.1).
     Conflict,
-    /// Each nexus that a unit attention is established for reports it once, and no other nexus does; a
-    /// reset goes first, and all others have no order (SAM-5 5.14).
+    /// Each nexus for which a unit attention is established reports it once, and no other nexus does; a reset is
+    /// reported first, the others in any order (SAM-5 5.14).
     Attention,
-    /// The state of its unit explains how a command ends (SBC-3, SPC-4).
+    /// The state of the unit explains how a command ends (SBC-3, SPC-4).
     Outcome,
-    /// Each task has one answer, or none when it was aborted; each function, login and logout has one
-    /// (SAM-5 5.3, RFC 7143 §6.3, §11.4, §11.6, §11.15).
+    /// Each task has one answer, or none if aborted; each function, login and logout has one (SAM-5 5.3, RFC 7143 §6.3,
+    /// §11.4, §11.6, §11.15).
     Answer,
     /// CmdSN, StatSN, DataSN and R2TSN (RFC 7143 §4.2.2).
     Numbers,
     /// Commands of a session are delivered in CmdSN order (RFC 7143 §4.2.2.1).
     Order,
-    /// One end broke the protocol, as the other one reports (RFC 7143).
+    /// One end violated the protocol, according to the other one (RFC 7143).
     Protocol,
-    /// A command returns a state that its unit had while it was in flight (SPC-4 6.13, 7.5).
+    /// A command returns a state that its unit had while the command was outstanding (SPC-4 6.13, 7.5).
     Contents,
     /// No two COMPARE AND WRITE replace the same content (SBC-3 5.2).
     Atomic,
 }
 
-/// Changes of one unit's state in flight at most.
+/// Most outstanding changes of one unit's state.
 const CHANGES: usize = 3;
 
-/// Possible states of one unit at most.
+/// Most possible states of one unit.
 const STATES: usize = 256;
 
-/// A task management function under way.
+/// An outstanding task management function.
 #[derive(Debug)]
 struct Managed {
     nexus: Nexus,
@@ -83,13 +82,13 @@ struct Managed {
     units: Vec<u8>,
     sent: u64,
     cmd_sn: u32,
-    /// The attempt that ABORT TASK is for.
+    /// The attempt that ABORT TASK names.
     task: Option<u32>,
     /// Its change of each unit's state.
     changes: Vec<(u8, u32)>,
     /// Attempts that end with its answer.
     ends: Vec<u32>,
-    /// When it was answered, or its session was over at the target; [`NEVER`] before.
+    /// When it was answered, or when its session ended at the target; [`NEVER`] before.
     over: u64,
     answered: bool,
     /// Its answer says that nothing was done.
@@ -97,13 +96,13 @@ struct Managed {
 }
 
 impl Managed {
-    /// Whether it is a reset of the unit that was in flight at some time from `from` to `to`.
+    /// Whether it is a reset of the unit that was outstanding at some time from `from` to `to`.
     fn resets(&self, unit: u8, from: u64, to: u64) -> bool {
         let resets = matches!(self.function, Function::UnitReset | Function::TargetReset);
         resets && self.units.contains(&unit) && self.sent < to && self.over > from
     }
 
-    /// Whether it affects tasks of other sessions than its own.
+    /// Whether it affects tasks of other sessions.
     const fn affects_others(&self) -> bool {
         matches!(
             self.function,
@@ -112,7 +111,7 @@ impl Managed {
     }
 }
 
-/// The condition that a function establishes for other sessions than its own.
+/// The unit attention that a function establishes for other sessions.
 const fn establishes(function: Function) -> Option<Attention> {
     match function {
         Function::ClearTaskSet => Some(Attention::CommandsCleared),
@@ -125,7 +124,7 @@ const fn establishes(function: Function) -> Option<Attention> {
 #[derive(Debug)]
 struct Preempt {
     attempt: u32,
-    /// The ports whose tasks it may have ended; without an answer, any but its own.
+    /// The ports whose tasks it may have ended; without an answer, all but its own.
     ports: Option<Vec<Port>>,
 }
 
@@ -136,7 +135,7 @@ struct SessionView {
     host: u8,
     /// Its error recovery level.
     recovery: u8,
-    /// Attempts without an answer.
+    /// Unanswered attempts.
     open: Vec<u32>,
     /// The initiator has dropped it.
     is_lost: bool,
@@ -162,23 +161,23 @@ struct Unit {
     failed: u64,
     /// The medium has lost data since the target started.
     has_lost: bool,
-    /// Each PREEMPT AND ABORT that ended with GOOD or has no answer.
+    /// Every PREEMPT AND ABORT that ended with GOOD or is unanswered.
     preempts: Vec<Preempt>,
     /// Words that COMPARE AND WRITE has replaced, by block.
     replaced: Vec<(u32, u64)>,
 }
 
-/// How much of a target is seen.
+/// How much of the target can be observed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
-    /// A read may return a block that a write in flight has changed in part.
+    /// A read may return a block of which an outstanding write has changed only a part.
     pub(crate) tears_blocks: bool,
     /// The target is idle whenever an initiator retries after one of the long waits for BUSY.
     pub(crate) rests_when_busy: bool,
 }
 
-/// Consecutive BUSY answers to a command that are too many. The initiator retries as often, over half a
-/// minute, and in virtual time all but the first few retries find the target idle.
+/// Consecutive BUSY answers to a command that are a violation. The initiator retries this often over half a minute, and
+/// in virtual time all but the first few retries find the target idle.
 const BUSY_TRIES: u8 = 20;
 
 /// The oracle.
@@ -190,9 +189,9 @@ pub(crate) struct Oracle {
     managed: Vec<Managed>,
     copies: Copies,
     next_change: u32,
-    /// Changes in flight: number, unit and attempt.
+    /// Outstanding changes: number, unit and attempt.
     changes: Vec<(u32, u8, u32)>,
-    /// How much of the target is seen.
+    /// How much of the target can be observed.
     view: View,
     pub(crate) violation: Option<Violation>,
 }
@@ -202,7 +201,7 @@ pub(crate) struct Oracle {
 enum Verdict {
     Good,
     Conflict,
-    /// BUSY, TASK SET FULL: nothing was done, and the unit takes the command later (SAM-5 5.3.1).
+    /// BUSY, TASK SET FULL: nothing was done, and the unit accepts the command later (SAM-5 5.3.1).
     Busy,
     Attention(Attention),
     NotReady,
@@ -315,8 +314,7 @@ impl Oracle {
             port,
             session: number,
         };
-        // A session of the same port takes the place of the one before it (RFC 7143 §6.3.5), whose
-        // nexus is lost with it.
+        // A session of the same port reinstates the one before it (RFC 7143 §6.3.5), whose nexus is lost.
         for old in 0..self.sessions.len() {
             if self.sessions[old].nexus.port == port {
                 self.nexus_lost(old as u32, now);
@@ -346,8 +344,8 @@ impl Oracle {
             ] {
                 attentions.may(attention, 0);
             }
-            // A function that is under way may have been carried out before the session began, or will be, and then after it has
-            // reported that.
+            // An outstanding function may have been executed before the session began, or will be, after the session
+            // has reported these.
             let managed = self.managed.iter();
             let under_way = managed.filter(|it| it.over == NEVER && it.units.contains(&place));
             for attention in under_way.filter_map(|it| establishes(it.function)) {
@@ -369,7 +367,7 @@ impl Oracle {
                 let change = self.next_change;
                 self.next_change += 1;
                 unit.possible.begin(change, Change::NexusLoss, nexus, now);
-                // Both outcomes stay possible, as no answer decides.
+                // Both outcomes remain possible, as there will be no answer.
                 unit.possible.abandon(change, now);
             }
         }
@@ -426,25 +424,25 @@ impl Oracle {
         }
     }
 
-    /// The initiator has resent the command of an attempt as a new task with the same tag: the old task
-    /// will have no answer.
+    /// The initiator has resent the command of an attempt as a new task with the same tag: the old task will not be
+    /// answered.
     pub(crate) fn superseded(&mut self, number: u32) {
         let attempt = &mut self.commands.attempts[number as usize];
         attempt.over = true;
         let session = attempt.nexus.session as usize;
         let unit = usize::from(attempt.unit);
         self.sessions[session].open.retain(|open| *open != number);
-        // An answer that was lost may have reported a unit attention.
+        // A lost answer may have reported a unit attention.
         self.units[unit].attentions[session].blur();
     }
 
-    /// An attempt will have no answer, and may or may not have been executed.
+    /// An attempt will not be answered, and may or may not have been executed.
     pub(crate) fn unsure(&mut self, number: u32) {
         self.superseded(number);
     }
 
-    /// Whether another change of a unit's state may begin: the oracle checks each order of those in
-    /// flight, and keeps both outcomes of those without an answer.
+    /// Whether another change of a unit's state may begin: the oracle checks each order of the outstanding ones, and
+    /// keeps both outcomes of the unanswered ones.
     pub(crate) fn may_change(&self, unit: u8) -> bool {
         let possible = &self.units[usize::from(unit)].possible;
         possible.pending() < CHANGES && possible.states() < STATES
@@ -569,7 +567,7 @@ impl Oracle {
         }
     }
 
-    /// A command is resent: it may write again what was lost.
+    /// A command is resent: it may rewrite what was lost.
     fn write_begins_again(&mut self, command: u32, now: u64) {
         self.copy_begins(command, now);
         let (unit, sent) = (
@@ -601,7 +599,7 @@ impl Oracle {
         sent.min().unwrap_or(NEVER)
     }
 
-    /// The target has received the commands of a session before `exp_cmd_sn`.
+    /// The target has received the session's commands before `exp_cmd_sn`.
     pub(crate) fn arrived(&mut self, session: u32, exp_cmd_sn: u32, now: u64) {
         for attempt in &self.sessions[session as usize].open {
             let attempt = &mut self.commands.attempts[*attempt as usize];
@@ -657,7 +655,8 @@ impl Oracle {
                 && !rights.protected
                 && rights.conflicts(Class::Writing, nexus) != Some(true)
         };
-        // Rights end with the answer of what takes them: until then what is at the store may land.
+        // Rights end with the answer of the command that removes them: until then, writes already at the store may
+        // land.
         if !possible.ever(possible.unsettled_since(now), may) {
             self.violate_command(Rule::Rights, command, || {
                 format!("changed block {lba} at {now}, when its nexus had no right to write")

@@ -1,4 +1,4 @@
-//! A model of a file in Linux's page cache, on a disk that fails.
+//! A model of a file in Linux's page cache, on a faulty disk.
 
 use wansan_san::store::durability::SyncedFile;
 
@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use crate::block::{BLOCK_BYTES, word_of};
 use crate::random::Random;
 
-/// Open file descriptions of a file: its own, and the witness.
+/// Open file descriptions of a file: the store's own, and the witness.
 const DESCRIPTIONS: usize = 2;
 const OWN: usize = 0;
 const WITNESS: usize = 1;
 
-/// How often operations fail, per mille.
+/// Failure rates of operations, per mille.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct FailureRates {
     /// Reads that fail with EIO.
@@ -35,9 +35,9 @@ pub(crate) struct Landing {
 
 /// Blocks in the cache and on the disk.
 ///
-/// The kernel may write a block back at any time. A failed write-back is handled as in Linux: the block
-/// counts as clean and may be read from the disk again, and each open file description reports the error
-/// once (Documentation/core-api/errseq.rst).
+/// The kernel may write a block back at any time. A failed write-back is handled as in Linux: the block is marked clean
+/// and may be reread from the disk, and each open file description reports the error once
+/// (Documentation/core-api/errseq.rst).
 #[derive(Debug)]
 pub(crate) struct PageCache {
     /// What reads return.
@@ -45,12 +45,12 @@ pub(crate) struct PageCache {
     /// What survives a power loss.
     durable: Vec<u8>,
     states: Vec<State>,
-    /// Failed write-backs, and what the last one failed with.
+    /// Failed write-backs, and the error of the last one.
     failures: u64,
     failure: Errno,
-    /// How many of them were reported, by open file description.
+    /// How many of them each open file description has reported.
     reported: [u64; DESCRIPTIONS],
-    /// Operations that have failed, and whether data was lost among them since the file was opened.
+    /// Failed operations, and whether they lost data since the file was opened.
     pub(crate) faults: u64,
     pub(crate) has_lost: bool,
     pub(crate) rates: FailureRates,
@@ -94,7 +94,7 @@ impl PageCache {
 
     /// Writes a block into the cache.
     pub(crate) fn land(&mut self, lba: usize, block: &[u8]) {
-        // Any version of a block may be the one that survives a power loss.
+        // Any version of a block may survive a power loss.
         if self.states[lba] == State::Dirty && self.random.one_in(4) {
             self.write_back(&[lba as u32], self.rates.flush / 8);
         }
@@ -126,7 +126,7 @@ impl PageCache {
         dirty.map(|(_, lba)| lba).collect()
     }
 
-    /// Writes the dirty ones among `blocks` back, which fails `rate` times in 1000.
+    /// Writes back the dirty ones among `blocks`, failing `rate` times in 1000.
     fn write_back(&mut self, blocks: &[u32], rate: u16) {
         let is_dirty = |lba: &&u32| self.states[**lba as usize] == State::Dirty;
         let dirty: Vec<usize> = blocks
@@ -168,15 +168,15 @@ impl PageCache {
         fails
     }
 
-    /// How often written data was lost.
+    /// How often written data were lost.
     pub(crate) fn losses(&self) -> u64 {
         self.failures
     }
 
-    /// Reopens the file; after a power loss, any part of what was not on the disk is lost.
+    /// Reopens the file; after a power loss, any part of the data not on the disk is lost.
     pub(crate) fn reopen(&mut self, power_lost: bool) {
         self.has_lost = false;
-        // An unreported error is reported to the next one that opens the file.
+        // The next opener of the file reports an unreported error.
         let seen = self.reported.iter().max().copied().unwrap_or_default();
         self.reported = [seen.max(self.failures.saturating_sub(1)); DESCRIPTIONS];
         if !power_lost {
@@ -201,7 +201,7 @@ impl PageCache {
 /// The system calls on the file.
 pub(crate) struct Opened<'a> {
     pub(crate) cache: RefCell<&'a mut PageCache>,
-    /// The blocks that a sync has to write to the disk: those that were dirty when it began.
+    /// The blocks that a sync must write to the disk: those that were dirty when it began.
     pub(crate) dirty: Vec<u32>,
     /// The file system has no room for the write.
     pub(crate) full: bool,

@@ -1,16 +1,16 @@
-//! Choices by a seed.
+//! Choices determined by a seed.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A source of choices that a seed determines.
+/// A source of choices determined by a seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(Pcg64Mcg);
 
 impl Random {
     /// The source of `seed`.
     pub(crate) fn new(seed: u64) -> Random {
-        // Close seeds give different streams only if their bits are spread first.
+        // Similar seeds give different streams only if their bits are spread first.
         let spread = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Random(Pcg64Mcg::seed_from_u64(spread))
     }

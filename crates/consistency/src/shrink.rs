@@ -4,12 +4,11 @@ use crate::history::{History, Keys, Setup};
 use crate::oracle::Rule;
 use crate::page_cache::FailureRates;
 
-/// Schedules that are tried for each smaller history, as it runs differently from the larger one.
+/// Schedules tried for each smaller history, as it runs differently from the larger one.
 const SCHEDULES: u64 = 12;
 
 impl History {
-    /// The smallest history that it finds that still breaks `rule`, as this one does. Runs about `runs`
-    /// histories at most.
+    /// The smallest history found that still breaks `rule`, as this one does. Runs about `runs` histories at most.
     #[must_use]
     pub fn shrink(&self, rule: Rule, runs: usize) -> History {
         let mut shrinker = Shrinker {
@@ -37,7 +36,7 @@ struct Shrinker {
 }
 
 impl Shrinker {
-    /// Takes `smaller` if it breaks the rule under some schedule.
+    /// Accepts `smaller` if it breaks the rule under some schedule.
     fn try_out(&mut self, mut smaller: History) -> bool {
         if smaller == self.best {
             return false;
@@ -61,7 +60,7 @@ impl Shrinker {
         false
     }
 
-    /// Empties scripts. Sessions keep their places, as reservation keys refer to them.
+    /// Empties scripts. Sessions keep their indices, which reservation keys refer to.
     fn drop_sessions(&mut self) {
         for place in 0..self.best.sessions.len() {
             let mut smaller = self.best.clone();
@@ -79,7 +78,7 @@ impl Shrinker {
         }
     }
 
-    /// Halves first, then quarters, down to single steps.
+    /// Removes halves first, then quarters, down to single steps.
     fn drop_steps(&mut self) {
         for place in 0..self.best.sessions.len() {
             let mut length = self.best.sessions[place].steps.len().div_ceil(2);

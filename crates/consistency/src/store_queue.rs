@@ -11,7 +11,7 @@ use crate::block::BLOCK_BYTES;
 use crate::medium::{Medium, Sync};
 use crate::random::Random;
 
-/// Names a task: the session's serial number and the Initiator Task Tag.
+/// Identifies a task: the session's serial number and the Initiator Task Tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) session: u32,
@@ -57,12 +57,12 @@ struct Running {
 
 /// The state of a sync.
 enum Syncing {
-    /// It is no sync.
+    /// Not a sync.
     Never,
     Begun(Sync),
-    /// The kernel has its result, and the call has not returned.
+    /// The kernel has its result, but the call has not returned.
     Decided(Sync, Result<(), SyncError>),
-    /// It has succeeded, unless one that began before it returned has lost data.
+    /// It succeeded, unless one that began before it returned has lost data.
     Returned(u64),
 }
 
@@ -70,7 +70,7 @@ enum Syncing {
 enum Order {
     Forwards,
     Backwards,
-    /// Beginning at that block.
+    /// Starting at that block.
     Around(usize),
 }
 
@@ -142,7 +142,7 @@ impl StoreQueue {
         Some(self.done.swap_remove(place))
     }
 
-    /// Begins or continues an operation. Returns whether there was one.
+    /// Starts or continues an operation. Returns whether there was one.
     pub(crate) fn work(&mut self, random: &mut Random) -> bool {
         if self.running.len() < self.workers
             && (self.running.is_empty() || random.one_in(2))
@@ -304,7 +304,7 @@ impl Running {
                     }
                     _ => medium.flush_now(&sync),
                 };
-                // Others may overtake it on its way out of the kernel.
+                // Other syncs may return from the kernel before it.
                 if random.one_in(4) {
                     self.stalls = random.between(1, 20) as u32;
                 }

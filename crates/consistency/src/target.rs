@@ -1,5 +1,5 @@
-//! The target: its session machines, and around them what the driver of `wansan_san::target` decides:
-//! which session a login joins, which one it replaces, and when sessions see each other's changes.
+//! The target: its session state machines, and the decisions that the driver of `wansan_san::target` makes around them:
+//! which session a login joins, which one it reinstates, and when sessions see each other's changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::store_queue::{Asker, Done, Job, StoreQueue};
 /// The target's iSCSI name.
 pub(crate) const TARGET: &str = "iqn.2026-01.net.example:consistency";
 
-/// Turns of all sessions from one adaptation of command windows to the next.
+/// Turns of all sessions between adaptations of the command windows.
 const TURNS_PER_PERIOD: u64 = 16;
 
 /// A connection's number in the world.
 pub(crate) type LinkId = usize;
 
-/// A session that lives at the target.
+/// A session at the target.
 pub(crate) struct Served {
     pub(crate) session: Session,
-    /// The number of the session among all that there were.
+    /// The session's serial number.
     pub(crate) serial: u32,
-    /// The connections, by their places.
+    /// The connections, by index.
     links: Vec<Option<LinkId>>,
     at_stores: usize,
     owner: usize,
-    /// How often it was served in its thread's period.
+    /// Its turns in its thread's current period.
     turns: u64,
 }
 
-/// A session that has ended while stores were at work for it.
+/// A session that ended while stores were working for it.
 struct Lingering {
     id: SessionId,
     serial: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Target {
     directory: SessionDirectory<u32>,
     last_serial: u32,
     mailboxes: Vec<VecDeque<Mail>>,
-    /// The device has rung.
+    /// The device has signalled.
     bell: Arc<AtomicBool>,
     pub(crate) reports: VecDeque<Report>,
     next_owner: usize,
@@ -91,7 +91,7 @@ pub(crate) struct Seated {
     pub(crate) leads: bool,
 }
 
-/// The logical units of a setup, of that target.
+/// The logical units of a setup, for that target.
 pub(crate) fn units(setup: &Setup, target: &str) -> Vec<LogicalUnit> {
     let units = setup.units.iter().zip(0..).map(|(unit, number)| {
         let size_bytes = u64::from(unit.blocks) * BLOCK_BYTES as u64;
@@ -113,8 +113,7 @@ pub(crate) fn units(setup: &Setup, target: &str) -> Vec<LogicalUnit> {
 }
 
 impl Target {
-    /// A target that has just been started, with the serial numbers of sessions going on at
-    /// `last_serial`.
+    /// A freshly started target, whose sessions' serial numbers continue after `last_serial`.
     pub(crate) fn start(
         setup: &Setup,
         wanted: Wanted,
@@ -176,7 +175,7 @@ impl Target {
         self.session(serial)?.connection(place)
     }
 
-    /// Goes on with a login, and seats the connection when it has logged in.
+    /// Continues a login, and seats the connection once it has logged in.
     pub(crate) fn log_in(
         &mut self,
         handshake: &mut Option<Box<Handshake>>,
@@ -220,7 +219,7 @@ impl Target {
         Ok(Some((seated, *accepted)))
     }
 
-    /// Has the owner of a session that was pushed out end it.
+    /// Makes the owner of a reinstated session end it.
     fn post_end(&mut self, serial: u32) {
         if let Some(at) = self.at(serial) {
             let owner = self.sessions[at].owner;
@@ -279,7 +278,7 @@ impl Target {
         }
     }
 
-    /// Serves a session: handles what `place` has received, and submits work to the stores.
+    /// Serves a session: processes what `place` has received, and submits work to the stores.
     pub(crate) fn serve(
         &mut self,
         serial: u32,
@@ -313,8 +312,8 @@ impl Target {
         }
     }
 
-    /// Counts a turn of the session at `at`, and now and then adapts the command windows of all on its thread, which is
-    /// busy in three periods of four.
+    /// Counts a turn of the session at `at`, and periodically adapts the command windows of all sessions on its thread,
+    /// which counts as busy in three periods of four.
     fn count_turn(&mut self, at: usize) {
         self.turns += 1;
         self.sessions[at].turns += 1;
@@ -336,7 +335,7 @@ impl Target {
         }
     }
 
-    /// Takes the connection at `place` out of its session, which may end with it.
+    /// Removes the connection at `place` from its session, which may end with it.
     fn close(
         &mut self,
         serial: u32,
@@ -376,7 +375,7 @@ impl Target {
         }
     }
 
-    /// Ends the session at that place.
+    /// Ends the session at that index.
     fn end(&mut self, at: usize) {
         let served = self.sessions.swap_remove(at);
         let id = served.session.id();
@@ -390,8 +389,7 @@ impl Target {
         });
     }
 
-    /// Sessions that have ended withdraw what the stores have not begun, and are forgotten when
-    /// nothing of them is left there.
+    /// Ended sessions withdraw operations that the stores have not begun, and are forgotten once none is left there.
     pub(crate) fn settle(&mut self, stores: &mut StoreQueue) {
         let mut place = 0;
         while place < self.lingering.len() {
@@ -415,7 +413,7 @@ impl Target {
         }
     }
 
-    /// A store has answered; gives the session that it was for.
+    /// A store has answered; returns the session concerned.
     pub(crate) fn answered(
         &mut self,
         asker: Asker,
@@ -452,12 +450,12 @@ impl Target {
         self.mailboxes.len()
     }
 
-    /// Whether mail waits somewhere.
+    /// Whether any thread has mail.
     pub(crate) fn has_mail(&self) -> bool {
         self.mailboxes.iter().any(|mailbox| !mailbox.is_empty())
     }
 
-    /// A thread reads its mail; gives the sessions that have something to do.
+    /// A thread reads its mail; returns the sessions that have work.
     pub(crate) fn read_mail(
         &mut self,
         thread: usize,

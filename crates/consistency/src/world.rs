@@ -27,17 +27,17 @@ use crate::target::{TARGET, units};
 /// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// SCSI commands and task management functions that were sent.
+    /// SCSI commands and task management functions sent.
     pub commands: u64,
     /// The first violation of a rule.
     pub violation: Option<Violation>,
-    /// The log of a run that was to be logged.
+    /// The log of a logged run.
     pub log: Vec<String>,
-    /// A hash of all events: equal runs have the same.
+    /// A hash of all events: equal runs have equal hashes.
     pub fingerprint: u64,
 }
 
-/// Turns of a run at most, for each step of its history.
+/// Most turns of a run, per step of its history.
 const TURNS_PER_STEP: usize = 20_000;
 
 /// A target, and the connections to it.
@@ -54,8 +54,8 @@ trait TargetSide: Sized {
     /// The initiator's end of a connection is closed, with `pending` unsent.
     fn near_end_dropped(world: &mut World<'_, Self>, at: usize, pending: &[u8]);
 
-    /// Sessions of the initiator that had certainly ended when the target admitted the one that this
-    /// connection leads.
+    /// Sessions of the initiator that had certainly ended when the target admitted the session that this connection
+    /// leads.
     fn sessions_over(world: &World<'_, Self>, at: usize) -> Vec<u32>;
 
     /// The initiator has completed the login of a connection; `leads` is the oracle's session if it is the
@@ -68,7 +68,7 @@ trait TargetSide: Sized {
     /// Kills the target, or cuts its power, and restarts it.
     fn strike(world: &mut World<'_, Self>, disaster: Disaster);
 
-    /// Virtual time passes in which no bytes move.
+    /// Virtual time passes while no bytes move.
     fn pass(world: &mut World<'_, Self>, ns: u64);
 }
 
@@ -124,13 +124,13 @@ fn wanted(keys: &Keys) -> Wanted {
 }
 
 impl History {
-    /// Runs it in virtual time.
+    /// Runs the history in virtual time.
     #[must_use]
     pub fn run(&self) -> Outcome {
         self.simulate(false)
     }
 
-    /// Runs it in virtual time and logs every event.
+    /// Runs the history in virtual time and logs every event.
     #[must_use]
     pub fn run_logged(&self) -> Outcome {
         self.simulate(true)
@@ -142,11 +142,11 @@ impl History {
         World::new(self, TARGET, side, random, logs).run()
     }
 
-    /// Runs it against a target process over sockets and logs every event. The target has just been
-    /// started, and its units are blank. Also returns which commands wrote which blocks.
+    /// Runs the history against a target process over sockets and logs every event. The target must be freshly started,
+    /// with blank units. Also returns which commands wrote which blocks.
     ///
     /// # Errors
-    /// When the target cannot be stopped or started, or its units cannot be read.
+    /// The target cannot be stopped or started, or its units cannot be read.
     pub fn run_against(&self, served: &mut dyn Served) -> Result<(Outcome, Ledger), String> {
         let target = served.name().to_owned();
         let random = Random::new(self.schedule);
@@ -219,7 +219,7 @@ impl<'a, T: TargetSide> World<'a, T> {
             (self.fingerprint.rotate_left(5) ^ what ^ self.now).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
-    /// Strikes the target if enough steps have been taken.
+    /// Triggers an incident once enough steps have been taken.
     fn incidents(&mut self) {
         while let Some(incident) = self.history.incidents.get(self.next_incident)
             && incident.after <= self.steps

@@ -1,9 +1,9 @@
-//! Checks the oracle: puts faults, mended or invented ones, back one by one.
+//! Tests the oracle: reintroduces faults, fixed or invented ones, one at a time.
 //!
-//! `make test-oracle` runs it. Each row of `faults.json` replaces a piece of source text in a copy of
-//! the tree, where `FAULT` stands for whether the fault is on. The copy is built once, with all
-//! faults; each run has one of them on and runs seeds until one breaks a rule. A row whose text is no
-//! longer in the tree is an error: the row has to be rewritten.
+//! `make test-oracle` runs it. Each row of `faults.json` replaces a piece of source text in a copy of the tree, where
+//! `FAULT` stands for whether the fault is enabled. The copy is built once, with all faults; each run enables one and
+//! tries seeds until one breaks a rule. A row whose text is no longer in the tree is an error: the row has to be
+//! rewritten.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use serde::Deserialize;
 /// Seeds within which each fault must break a rule.
 const SEEDS: u64 = 10_000;
 
-/// Runs that shrinking a history may take.
+/// Most runs to shrink a history.
 const SHRINKING_RUNS: u64 = 2_000;
 
-/// Appended to the bottom crate of the copy: which fault is on.
+/// Appended to the bottom crate of the copy: selects the enabled fault.
 const SWITCH: &str = r#"
 /// Whether the fault with that number is on.
 #[must_use]
@@ -41,14 +41,14 @@ struct Fault {
     rules: Vec<String>,
 }
 
-/// The copy of the tree, and where it is built.
+/// The copy of the tree, and its build directory.
 struct Copied {
     tree: PathBuf,
     build: PathBuf,
 }
 
 impl Copied {
-    /// Copies the tree, with all of `faults` in it.
+    /// Copies the tree, with all of `faults` applied.
     fn new(root: &Path, faults: &[Fault]) -> Copied {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracle");
         let copied = Copied {
@@ -111,7 +111,7 @@ impl Copied {
         assert!(built.status.success(), "{errors}");
     }
 
-    /// Runs the seeds but for `except` with a fault; without one, lists those that break a rule.
+    /// Runs the seeds except `except` with a fault; without one, lists those that break a rule.
     fn run(&self, fault: Option<usize>, except: &[&str]) -> Output {
         let mut command = self.command();
         command
@@ -129,7 +129,7 @@ impl Copied {
     }
 }
 
-/// The files that the faults change, with all of them in.
+/// The files that the faults change, with all faults applied.
 fn changed<'a>(root: &Path, faults: &'a [Fault]) -> BTreeMap<&'a Path, String> {
     let mut files: BTreeMap<&Path, String> = BTreeMap::new();
     for (number, fault) in faults.iter().enumerate() {
@@ -160,7 +160,7 @@ fn report(output: &Output) -> Option<String> {
     Some(text[begin..end].to_owned())
 }
 
-/// Whether the run has seen the fault, and the line that reports it.
+/// Whether the run detected the fault, and the line that reports it.
 fn is_seen(fault: &Fault, output: &Output) -> (bool, String) {
     let Some(report) = report(output) else {
         let errors = String::from_utf8_lossy(&output.stderr);

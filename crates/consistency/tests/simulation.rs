@@ -1,11 +1,9 @@
-//! Runs histories of seeds, and those that once broke a rule.
+//! Runs histories generated from seeds, and those that once broke a rule.
 //!
-//! `WANSAN_CONSISTENCY_SEEDS` sets how many seeds are run, `WANSAN_CONSISTENCY_FIRST` with which they
-//! begin, `WANSAN_CONSISTENCY_STOP` ends the run with the first that breaks a rule, and
-//! `WANSAN_CONSISTENCY_LIST` lists all such seeds and shrinks no history,
-//! `WANSAN_CONSISTENCY_SHRINK` bounds the runs that shrinking one takes,
-//! `WANSAN_CONSISTENCY_EXCEPT` leaves seeds out, and `WANSAN_CONSISTENCY_HISTORY` names a file with
-//! one history to run and log instead.
+//! `WANSAN_CONSISTENCY_SEEDS` sets the number of seeds to run, `WANSAN_CONSISTENCY_FIRST` the first,
+//! `WANSAN_CONSISTENCY_STOP` ends the run at the first that breaks a rule, `WANSAN_CONSISTENCY_LIST` lists all such
+//! seeds and shrinks no history, `WANSAN_CONSISTENCY_SHRINK` bounds the runs to shrink one, `WANSAN_CONSISTENCY_EXCEPT`
+//! skips seeds, and `WANSAN_CONSISTENCY_HISTORY` names a file with one history to run and log instead.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,10 +12,10 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use wansan_consistency::{History, Violation};
 
-/// Seeds of one run of the suite: about a minute of one core in the release profile.
+/// Seeds per run of the suite: about a minute of one core in the release profile.
 const SEEDS: u64 = 50_000;
 
-/// Runs that shrinking one history may take.
+/// Most runs to shrink one history.
 const SHRINKING_RUNS: u64 = 20_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -35,7 +33,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The history as lines: its setup, then each session with its steps.
+/// Formats the history as lines: its setup, then each session with its steps.
 fn in_words(history: &History) -> String {
     let mut text = format!("{}\n", serde_json::to_string(&history.setup).unwrap());
     for (number, script) in history.sessions.iter().enumerate() {
@@ -126,7 +124,7 @@ fn seeds_break_no_rule() {
             );
             reports.push(String::new());
         } else if !rules.contains(&violation.rule) {
-            // One report for each rule is enough.
+            // One report per rule is enough.
             rules.push(violation.rule);
             let report = report(first + done, &history, &violation);
             eprintln!("{report}");
@@ -167,7 +165,7 @@ fn histories_that_were_kept_break_no_rule() {
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
         let mut history: History = serde_json::from_str(&text).expect("a history");
-        // Its own schedule, and others: changes of the code shift events.
+        // Its own schedule, and others: code changes shift events.
         let own = history.schedule;
         for schedule in [own, 1, 2, 3, 4, 5, 6, 7] {
             history.schedule = schedule;

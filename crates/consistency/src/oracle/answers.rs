@@ -4,7 +4,7 @@ use super::*;
 use crate::block::word_of;
 
 impl Oracle {
-    /// An attempt was answered; `data` is what came with it.
+    /// An attempt was answered; `data` is the data returned.
     pub(crate) fn answered(
         &mut self,
         number: u32,
@@ -17,8 +17,8 @@ impl Oracle {
         let command = attempt.command;
         if attempt.over {
             let why = match attempt.silenced_on {
-                // At error recovery level 2 a status that was lost with its connection is resent when
-                // the task has been reassigned (RFC 7143 §7.2.2), even after the function.
+                // At error recovery level 2, a status that was lost with its connection is resent once the task has
+                // been reassigned (RFC 7143 §7.2.2), even after the function.
                 Some(on) if on != link || self.recovers(&attempt) => {
                     // Its unit attention counts as reported.
                     if let Verdict::Attention(attention) = Verdict::of(answered) {
@@ -39,8 +39,7 @@ impl Oracle {
             return;
         }
         let verdict = Verdict::of(answered);
-        // A command that needs no medium may be answered before the operations of an older session have
-        // left the stores.
+        // A command that needs no medium may be answered before an older session's operations have left the stores.
         let asks_nothing = matches!(
             self.commands.get(command).effect,
             Effect::None | Effect::Status { .. }
@@ -77,7 +76,7 @@ impl Oracle {
         }
     }
 
-    /// BUSY must end, and a failure of the medium needs a cause.
+    /// BUSY must end, and a medium failure needs a cause.
     fn judge_passing(&mut self, attempt: &Attempt, verdict: Verdict) {
         let known = self.commands.get_mut(attempt.command);
         match verdict {
@@ -95,7 +94,7 @@ impl Oracle {
         }
     }
 
-    /// Whether an operation of the medium failed since an attempt was sent, or data was lost before.
+    /// Whether an operation of the medium failed since an attempt was sent, or data were lost before.
     fn may_have_failed(&self, attempt: &Attempt) -> bool {
         let written = match self.commands.get(attempt.command).effect {
             Effect::Write { unit, .. } => unit,
@@ -138,8 +137,8 @@ impl Oracle {
         }
         // BUSY may precede all checks.
         goes_before |= verdict == Verdict::Busy;
-        // Of the commands in flight, only those with a lower CmdSN can have reported what it had to
-        // report: they are delivered in that order (RFC 7143 §4.2.2.1).
+        // Of the outstanding commands, only those with a lower CmdSN can have reported the unit attention: they are
+        // delivered in that order (RFC 7143 §4.2.2.1).
         let others = self.sessions[nexus.session as usize].open.iter();
         let first = others
             .map(|open| &self.commands.attempts[*open as usize])
@@ -421,7 +420,7 @@ impl Oracle {
         }
     }
 
-    /// Whether writes to the unit surely go through to the medium since `since`.
+    /// Whether writes to the unit have certainly gone through to the medium since `since`.
     fn writes_through(&self, unit: u8, since: u64) -> bool {
         let possible = &self.units[usize::from(unit)].possible;
         !possible.ever(since, |rights| rights.write_cache)
@@ -448,7 +447,7 @@ impl Oracle {
         }
     }
 
-    /// A command was refused: nothing of it may ever be seen, unless it was sent before as well.
+    /// A command was rejected: its data must never be seen, unless it was also sent before.
     fn withdraw(&mut self, command: u32) {
         let known = self.commands.get_mut(command);
         if known.tries > 1 {
@@ -519,7 +518,7 @@ impl Oracle {
         self.judge_word(attempt, unit, lba, found, now);
     }
 
-    /// Whether a block may hold a word while writes to it are in flight.
+    /// Whether a block may hold a word while writes to it are outstanding.
     fn may_hold(&self, attempt: &Attempt, unit: u8, lba: u32, word: u64, now: u64) -> bool {
         let (commands, copies) = (&self.commands, &self.copies);
         let block = &self.units[usize::from(unit)].blocks[lba as usize];
@@ -571,7 +570,7 @@ impl Oracle {
         });
     }
 
-    /// Each content is replaced by one COMPARE AND WRITE at most.
+    /// Each content is replaced by at most one COMPARE AND WRITE.
     fn judge_replaced(&mut self, attempt: &Attempt, lba: u32, found: u64) {
         let Some(origin) = writer(found) else { return };
         let unique = found == word(origin, lba)

@@ -1,9 +1,9 @@
-//! Unit attentions: each nexus must report each of its conditions once, and no others (SAM-5 5.14).
+//! Unit attentions: each nexus must report each of its conditions once, and no other nexus may (SAM-5 5.14).
 
 /// A unit attention condition, by additional sense code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Attention {
-    /// 29h: POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, with its kinds.
+    /// 29h: POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, and its variants.
     Reset,
     /// 29h/07h: I_T NEXUS LOSS.
     NexusLost,
@@ -40,9 +40,9 @@ struct Occasion {
     attention: Attention,
     /// It was not established before.
     from: u64,
-    /// It was established by then, if it had to be; otherwise it may not have been at all.
+    /// It was established by then, if certain; otherwise it may never have been.
     by: Option<u64>,
-    /// A command without an answer may have reported it.
+    /// An unanswered command may have reported it.
     blurred: bool,
 }
 
@@ -52,9 +52,9 @@ struct Reported {
     attention: Attention,
     /// CmdSN of the command that reported it.
     cmd_sn: u32,
-    /// Commands up to that CmdSN had to report it before.
+    /// Commands up to that CmdSN had to report it earlier.
     up_to: u32,
-    /// It was pending since then, and for sure until it was reported.
+    /// Since when it was pending, with certainty, until it was reported.
     pending: u64,
 }
 
@@ -67,11 +67,11 @@ pub(crate) struct Attentions {
     traced: Vec<(u64, u32)>,
 }
 
-/// Reports that are remembered for each nexus; fewer only let more through.
+/// Reports remembered per nexus; fewer only weaken the check.
 const REMEMBERED: usize = 8;
 
 impl Attentions {
-    /// A command or function that may establish `attention` is in flight since `from`.
+    /// A command or function outstanding since `from` may establish `attention`.
     pub(crate) fn may(&mut self, attention: Attention, from: u64) {
         self.occasions.push(Occasion {
             attention,
@@ -81,7 +81,7 @@ impl Attentions {
         });
     }
 
-    /// The one in flight since `from` has established `attention` by `by`.
+    /// The one outstanding since `from` has established `attention` by `by`.
     pub(crate) fn must(&mut self, attention: Attention, from: u64, by: u64) {
         let mut same = self.occasions.iter_mut();
         if let Some(found) = same.find(|one| (one.attention, one.from) == (attention, from)) {
@@ -89,13 +89,13 @@ impl Attentions {
         }
     }
 
-    /// The one in flight since `from` has established nothing.
+    /// The one outstanding since `from` has established nothing.
     pub(crate) fn never(&mut self, from: u64) {
         self.occasions
             .retain(|one| one.from != from || one.by.is_some());
     }
 
-    /// A command without an answer may have reported the pending conditions.
+    /// An unanswered command may have reported the pending conditions.
     pub(crate) fn blur(&mut self) {
         for occasion in &mut self.occasions {
             occasion.blurred = true;
@@ -109,11 +109,10 @@ impl Attentions {
         self.traced.clear();
     }
 
-    /// A command that was sent at `sent` with that CmdSN reports `attention` at `now`. Says whether
-    /// anything explains it.
+    /// A command sent at `sent` with that CmdSN reports `attention` at `now`. Returns whether anything explains it.
     ///
-    /// Occasions before the report are one condition (SAM-5 5.14.2). Those that may have come
-    /// before it or after it may be reported again, but need not be.
+    /// Occasions before the report are one condition (SAM-5 5.14.2). Those that may precede or follow it may be
+    /// reported again, but need not be.
     pub(crate) fn reported(
         &mut self,
         attention: Attention,
@@ -123,8 +122,8 @@ impl Attentions {
     ) -> bool {
         let same = |one: &Occasion| one.attention == attention && one.from < now;
         let surely = |one: &Occasion| same(one) && one.by.is_some_and(|by| by < sent);
-        // Unless all are certain, the report may be of one that was established after an earlier command
-        // without an answer yet has reported the others. No command before `first` can have done so.
+        // Unless all are certain, the report may concern a condition established after an earlier, still unanswered
+        // command reported the others. No command before `first` can have done so.
         let is_sure = self.occasions.iter().all(|one| !same(one) || surely(one));
         let up_to = match first {
             Some(first) if !is_sure => first,
@@ -134,7 +133,7 @@ impl Attentions {
             .occasions
             .iter()
             .filter(|one| surely(one) && !one.blurred);
-        // An earlier one may have been reported by a command whose answer is still to come.
+        // A command whose answer is still to come may have reported an earlier one.
         if let Some(pending) = pending.filter_map(|one| one.by).max() {
             if self.reported.len() == REMEMBERED {
                 self.reported.remove(0);
@@ -160,8 +159,8 @@ impl Attentions {
         true
     }
 
-    /// Records which occasions a report is certainly of: all that were pending when its command was sent,
-    /// as they are one condition, or otherwise the only one.
+    /// Records which occasions a report certainly covers: all that were pending when its command was sent, as they are
+    /// one condition, or otherwise the only one.
     fn trace(&mut self, attention: Attention, (sent, cmd_sn): (u64, u32), now: u64) {
         let same = |one: &&Occasion| one.attention == attention && one.from < now;
         let surely = |one: &&Occasion| same(one) && one.by.is_some_and(|by| by < sent);
@@ -195,14 +194,14 @@ impl Attentions {
         traced.any(|(began, reported)| *began == from && before(*reported))
     }
 
-    /// A condition that a command sent at `sent` had to report, as nothing else can have.
+    /// A condition that a command sent at `sent` had to report, as no other command can have.
     pub(crate) fn owed(&self, sent: u64) -> Option<Attention> {
         let due = |one: &&Occasion| one.by.is_some_and(|by| by < sent) && !one.blurred;
         self.occasions.iter().find(due).map(|one| one.attention)
     }
 
-    /// A condition that a command sent at `sent` with that CmdSN had to report, and which a later one
-    /// has reported: commands are delivered in CmdSN order (RFC 7143 §4.2.2.1).
+    /// A condition that a command sent at `sent` with that CmdSN had to report, but a later one has reported: commands
+    /// are delivered in CmdSN order (RFC 7143 §4.2.2.1).
     pub(crate) fn overtaken(&self, sent: u64, cmd_sn: u32) -> Option<Attention> {
         let later = |one: &&Reported| {
             let before = (cmd_sn.wrapping_sub(one.cmd_sn) as i32) < 0;
@@ -211,7 +210,7 @@ impl Attentions {
         self.reported.iter().find(later).map(|one| one.attention)
     }
 
-    /// Whether a reset had to be reported to a command sent at `sent`: it goes before all others.
+    /// Whether a command sent at `sent` had to report a reset: it precedes all other conditions.
     pub(crate) fn owes_reset(&self, sent: u64) -> bool {
         let due = |one: &Occasion| one.by.is_some_and(|by| by < sent) && !one.blurred;
         let mut resets = self.occasions.iter();

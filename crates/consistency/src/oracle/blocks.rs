@@ -1,6 +1,6 @@
-//! What a read of a block may return. Reads and writes of a block are intervals, from when they are sent
-//! to when they can execute no more. Commands with the task attribute SIMPLE that overlap may execute in
-//! any order (SAM-5 8.6), others execute in sequence.
+//! What a read of a block may return. Reads and writes of a block are intervals, from when they are sent until they can
+//! no longer execute. Overlapping commands with the task attribute SIMPLE may execute in any order (SAM-5 8.6), others
+//! execute in sequence.
 
 use super::commands::Commands;
 
@@ -12,11 +12,11 @@ pub(crate) const NEVER: u64 = u64::MAX;
 struct Writer {
     command: u32,
     sent: u64,
-    /// From when on no read may return older content: it was acknowledged or read.
+    /// From when on no read may return older content: when it was acknowledged or read.
     visible: u64,
     /// It survives a power loss.
     durable: bool,
-    /// When it may have been lost last, by a power loss or a failed write-back; 0 if never.
+    /// When a power loss or failed write-back may last have lost it; 0 if never.
     forgotten: u64,
     /// When it had been acknowledged, if a failed write-back may have lost it since: a flush that ends
     /// with GOOD proves that it was not lost.
@@ -41,8 +41,7 @@ impl Writer {
         self.durable = false;
     }
 
-    /// The command was answered with GOOD; when it is `durable`, its data is on the medium whatever
-    /// was lost before.
+    /// The command was answered with GOOD; if `durable`, its data are on the medium whatever was lost before.
     fn acknowledged(&mut self, durable: bool, now: u64) {
         if self.forgotten > 0 && !durable {
             return;
@@ -75,7 +74,7 @@ impl Writer {
         }
     }
 
-    /// A write-back has failed: it may be lost unless it is durable.
+    /// A write-back failed: its data may be lost unless durable.
     fn write_back_failed(&mut self, commands: &Commands, now: u64) {
         let claimed = match self.forgotten {
             0 => commands.acknowledged(self.command),
@@ -85,7 +84,7 @@ impl Writer {
     }
 }
 
-/// A read that has returned what a command had written.
+/// A read that returned a command's data.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     command: u32,
@@ -96,7 +95,7 @@ struct Seen {
 /// The command number of the initial content.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// Reads that are remembered for each block; fewer only let more through.
+/// Reads remembered per block; fewer only weaken the check.
 const REMEMBERED: usize = 8;
 
 /// A block: the commands that may have written it, and reads of it.
@@ -106,19 +105,19 @@ pub(crate) struct Block {
     seen: Vec<Seen>,
 }
 
-/// Why a read may not return what it did.
+/// Why a read was not allowed to return its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// No command that was sent by then has written it.
+    /// No command sent by then has written it.
     FromNowhere,
-    /// It returned content that was overwritten before it was sent.
+    /// It returned content that was overwritten before the read was sent.
     Stale {
-        /// The command that had overwritten it.
+        /// The command that overwrote it.
         by: u32,
     },
-    /// An earlier read had returned other content, after which this content cannot have landed.
+    /// An earlier read had returned other content, after which this one can no longer have landed.
     Returned {
-        /// The command whose content the earlier read had returned.
+        /// The command whose content the earlier read returned.
         by: u32,
     },
 }
@@ -173,7 +172,7 @@ impl Block {
         }
     }
 
-    /// The command was refused: it is no writer any more. Returns whether a read has returned its content
+    /// The command was rejected: it is no longer a writer. Returns whether a read has returned its content
     /// nevertheless.
     pub(crate) fn refused(&mut self, command: u32) -> bool {
         self.writers.retain(|writer| writer.command != command);
@@ -210,8 +209,8 @@ impl Block {
         }
     }
 
-    /// Whether a read from `sent` to `now` may return the content of a candidate; records it when there is
-    /// only one. With `survives`, no data was lost since the last power loss.
+    /// Whether a read from `sent` to `now` may return the content of a candidate; records it if there is only one. With
+    /// `survives`, no data were lost since the last power loss.
     pub(crate) fn read(
         &mut self,
         sent: u64,
@@ -240,7 +239,7 @@ impl Block {
         if !many && self.writers[place].forgotten < sent {
             let writer = &mut self.writers[place];
             writer.visible = writer.visible.min(now);
-            // What has survived a power loss is durable.
+            // Content that survived a power loss is durable.
             writer.durable |= writer.forgotten > 0 && survives;
             let command = writer.command;
             if self.seen.len() == REMEMBERED {
@@ -312,7 +311,7 @@ impl Block {
     }
 }
 
-/// A block whose bits are set one by one by ORWRITE, each by a command of its own.
+/// A block whose bits are set one by one by ORWRITE, each by its own command.
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
     writers: Vec<(u32, Writer)>,

@@ -13,22 +13,22 @@ pub(crate) struct Command {
     pub(crate) effect: Effect,
     /// When it was sent first; [`NEVER`] before.
     pub(crate) sent: u64,
-    /// Attempts that may still be executed.
+    /// Attempts that may still execute.
     live: u32,
-    /// When it could be executed no more.
+    /// When it could no longer execute.
     end: u64,
     /// When it was answered with GOOD.
     acknowledged: u64,
     /// One of its blocks has landed.
     pub(crate) landed: bool,
-    /// It was refused: nothing was done.
+    /// It was rejected: nothing was done.
     pub(crate) refused: bool,
-    /// How often it was sent since it was last refused, and altogether.
+    /// How often it was sent since it was last rejected, and in total.
     pub(crate) tries: u32,
     pub(crate) total_tries: u32,
     /// Consecutive BUSY answers in one session.
     pub(crate) busy: u8,
-    /// Where REGISTER AND MOVE goes.
+    /// Destination of REGISTER AND MOVE.
     pub(crate) moved_to: Port,
     /// The nexus that sent it last.
     pub(crate) nexus: Nexus,
@@ -44,17 +44,17 @@ pub(crate) struct Attempt {
     pub(crate) sent: u64,
     /// When the target had received it.
     pub(crate) arrived: u64,
-    /// When it could be executed no more.
+    /// When it could no longer execute.
     pub(crate) ended: u64,
-    /// It has its answer, or will have none.
+    /// It is answered, or never will be.
     pub(crate) over: bool,
-    /// The connection of the answer to the function that ended it: no answer may follow there. On another
-    /// connection one may have been in transit; RFC 7143 §4.2.3.3 d has targets wait for its
-    /// acknowledgement, which is not checked here.
+    /// The connection of the answer to the function that ended it: no answer may follow there. On another connection
+    /// one may have been in transit; RFC 7143 §4.2.3.3 d requires targets to wait for its acknowledgement, which is not
+    /// checked here.
     pub(crate) silenced_on: Option<usize>,
 }
 
-/// All commands, and all times that they were sent.
+/// All commands, and each time they were sent.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     pub(crate) commands: Vec<Command>,
@@ -62,7 +62,7 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Notes a command that is to be sent.
+    /// Registers a command that will be sent.
     pub(crate) fn enter(&mut self, unit: u8, scsi: Scsi, effect: Effect, moved_to: Port) {
         self.commands.push(Command {
             unit,
@@ -93,7 +93,7 @@ impl Commands {
         &mut self.commands[command as usize]
     }
 
-    /// When a command could land no more; [`NEVER`] while it can.
+    /// When a command could no longer land; [`NEVER`] while it can.
     pub(crate) fn end(&self, command: u32) -> u64 {
         match command {
             NOBODY => 0,
@@ -108,7 +108,7 @@ impl Commands {
         }
     }
 
-    /// Whether a command copies blocks, so that it leaves words of other commands.
+    /// Whether a command copies blocks, and so leaves words of other commands.
     pub(crate) fn copies(&self, command: u32) -> bool {
         let copied = |effect: &Effect| {
             matches!(
@@ -122,8 +122,8 @@ impl Commands {
         command != NOBODY && copied(&self.get(command).effect)
     }
 
-    /// Acknowledgements of the unit's writes are void after a loss of data: a command that is resent has
-    /// to be acknowledged again.
+    /// Acknowledgements of the unit's writes are void after a loss of data: a resent command has to be acknowledged
+    /// again.
     pub(crate) fn forget_acknowledgements(&mut self, unit: u8) {
         for command in &mut self.commands {
             let written = match command.effect {
@@ -158,7 +158,7 @@ impl Commands {
         self.attempts.len() as u32 - 1
     }
 
-    /// An attempt can be executed no more.
+    /// An attempt can no longer execute.
     pub(crate) fn end_attempt(&mut self, attempt: u32, now: u64) {
         let attempt = &mut self.attempts[attempt as usize];
         if attempt.ended != NEVER {
@@ -175,7 +175,7 @@ impl Commands {
 }
 
 impl Command {
-    /// When it could be carried out no more; [`NEVER`] while it can.
+    /// When it could no longer execute; [`NEVER`] while it can.
     pub(crate) fn end_time(&self) -> u64 {
         self.end
     }

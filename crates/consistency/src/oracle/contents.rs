@@ -1,5 +1,5 @@
-//! Checks the data of PERSISTENT RESERVE IN and MODE SENSE: one of the states that were possible while
-//! they were in flight (SPC-4 6.13 and 7.5, SBC-3 6.5.5).
+//! Checks the data of PERSISTENT RESERVE IN and MODE SENSE: one of the states that were possible while they were
+//! outstanding (SPC-4 6.13 and 7.5, SBC-3 6.5.5).
 
 use super::*;
 use crate::initiator_port;
@@ -9,7 +9,7 @@ const READ_KEYS: u8 = 0;
 const READ_RESERVATION: u8 = 1;
 const REPORT_CAPABILITIES: u8 = 2;
 
-/// The list behind PRGENERATION and ADDITIONAL LENGTH, if it is complete.
+/// The list after PRGENERATION and ADDITIONAL LENGTH, if it is complete.
 fn body(data: &[u8]) -> Option<(u32, &[u8])> {
     let generation = be32(data, 0)?;
     let length = be32(data, 4)? as usize;
@@ -120,7 +120,7 @@ impl Rights {
 }
 
 impl Oracle {
-    /// Checks the data of a command that ended with GOOD against the states possible in flight.
+    /// Checks the data of a command that ended with GOOD against the states possible while it was outstanding.
     pub(super) fn judge_contents(&mut self, attempt: &Attempt, data: &[u8]) {
         let Attempt {
             command,

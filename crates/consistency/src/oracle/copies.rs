@@ -1,5 +1,5 @@
-//! The content that EXTENDED COPY may write: what a read of its source could have returned while it was
-//! in flight (SPC-4 6.4).
+//! The content that EXTENDED COPY may write: what a read of its source could have returned while the copy was
+//! outstanding (SPC-4 6.4).
 
 use super::commands::Commands;
 use super::*;
@@ -18,7 +18,7 @@ struct Copy {
     unit: u8,
     from: u32,
     to: u32,
-    /// The commands that may have written what it read, by block.
+    /// The commands that may have written the data it read, by block.
     sources: Vec<Vec<u32>>,
 }
 
@@ -38,7 +38,7 @@ impl Copy {
 }
 
 impl Copies {
-    /// A write of the blocks is sent: copies in flight may read it.
+    /// A write of the blocks is sent: outstanding copies may read it.
     pub(super) fn written(&mut self, unit: u8, blocks: Blocks, command: u32, commands: &Commands) {
         let mut known = self.known.iter_mut();
         while let Some(copy) = known.find(|copy| commands.end(copy.command) == NEVER) {
@@ -59,7 +59,7 @@ impl Copies {
         self.reaches(commands, (command, lba), found, &mut Vec::new())
     }
 
-    /// The same, without the copies that were checked already.
+    /// The same, except for copies already checked.
     fn reaches(
         &self,
         commands: &Commands,

@@ -1,10 +1,10 @@
-//! The content that mediums may hold after a power loss, given the answers until then. For callers that
-//! have the mediums and check them later.
+//! The content that mediums may hold after a power loss, given the answers until then. For callers that control the
+//! mediums and check them later.
 
 use super::blocks::NEVER;
 use super::*;
 
-/// What the mediums must hold at one time, as follows from the answers until then.
+/// What the mediums must hold at one time, given the answers until then.
 #[derive(Debug)]
 pub struct Kept {
     at: u64,
@@ -13,9 +13,9 @@ pub struct Kept {
 
 #[derive(Debug)]
 struct KeptUnit {
-    /// Of each block, commands whose content no durable write has replaced.
+    /// For each block, the commands whose content no durable write has replaced.
     blocks: Vec<Vec<u32>>,
-    /// Of each block that is set bit by bit, the bits that are durable.
+    /// For each block of ORWRITE bits, the durable bits.
     bits: Vec<Vec<u32>>,
 }
 
@@ -23,7 +23,7 @@ struct KeptUnit {
 #[derive(Debug)]
 pub struct Ledger {
     oracle: Oracle,
-    /// Of each block of each unit, the commands that write it, and when each was sent last.
+    /// For each block of each unit, the commands that write it, and when each was last sent.
     writers: Vec<Vec<Vec<(u32, u64)>>>,
 }
 
@@ -70,7 +70,7 @@ impl Ledger {
     /// Checks a block of the medium after a power loss at some time after `kept`.
     ///
     /// # Errors
-    /// A description of what is wrong with it.
+    /// A description of the error in it.
     pub fn check(&self, kept: &Kept, unit: usize, lba: u32, block: &[u8]) -> Result<(), String> {
         let first_bits = self.oracle.units[unit].blocks.len() as u32 - u32::from(BIT_BLOCKS);
         let words = block.as_chunks::<8>().0;

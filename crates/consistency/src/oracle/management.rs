@@ -24,12 +24,12 @@ impl Oracle {
                 continue;
             }
             let own = attempt.nexus.session == session;
-            // RFC 7143 §11.5.1: those that were sent after it are not affected.
+            // RFC 7143 §11.5.1: commands sent after it are not affected.
             let before = own && (attempt.cmd_sn.wrapping_sub(cmd_sn) as i32) < 0;
             let hit = match function {
                 Function::AbortTask => Some(number) == task,
                 Function::AbortTaskSet => before,
-                // Those of others that the target had received before the function was sent.
+                // Those of other sessions that the target had received before the function was sent.
                 _ => before || !own && attempt.arrived < now,
             };
             if hit {
@@ -74,7 +74,7 @@ impl Oracle {
         self.managed.len() as u32 - 1
     }
 
-    /// A function was answered; `complete` when it was executed.
+    /// A function was answered; `complete` if it was executed.
     pub(crate) fn managed_answered(&mut self, number: u32, complete: bool, link: usize, now: u64) {
         let managed = &mut self.managed[number as usize];
         if managed.answered {
@@ -94,7 +94,7 @@ impl Oracle {
             for (unit, change) in changes {
                 self.units[usize::from(unit)].possible.abandon(change, now);
             }
-            // The task has been answered, or something else has ended it.
+            // The task was answered, or something else ended it.
             if let (Function::AbortTask, [task]) = (function, &ends[..]) {
                 let attempt = self.commands.attempts[*task as usize];
                 if !attempt.over && !self.may_be_ended(&attempt) {
@@ -130,7 +130,7 @@ impl Oracle {
         }
     }
 
-    /// The session of a function is lost: the function will have no answer.
+    /// The session of a function is lost: the function will not be answered.
     pub(crate) fn managed_lost(&mut self, number: u32, now: u64) {
         let changes = std::mem::take(&mut self.managed[number as usize].changes);
         for (unit, change) in changes {
@@ -182,7 +182,7 @@ impl Oracle {
         self.units[usize::from(unit)].failed = now;
     }
 
-    /// Whether the medium of a unit has lost data since the target started: then all writes fail.
+    /// Whether the medium of a unit has lost data since the target started: if so, all writes fail.
     pub(crate) fn medium_has_lost(&mut self, unit: u8, has_lost: bool) {
         self.units[usize::from(unit)].has_lost = has_lost;
     }
@@ -194,7 +194,7 @@ impl Oracle {
         self.copies_read_again(unit, now);
     }
 
-    /// A task of a session that is owed an answer.
+    /// A task of a session that must still be answered.
     fn owed(&self, session: u32) -> Option<&Attempt> {
         let open = self.sessions[session as usize].open.iter();
         open.map(|open| &self.commands.attempts[*open as usize])
@@ -255,7 +255,7 @@ impl Oracle {
         self.owed(session).is_some()
     }
 
-    /// At rest: a function on a connection that is up has no answer.
+    /// At rest: a function on an open connection is unanswered.
     pub(crate) fn function_at_rest(&mut self, number: u32) {
         let Managed {
             function,
@@ -269,7 +269,7 @@ impl Oracle {
         });
     }
 
-    /// At rest: every task of a session that is up must have its answer.
+    /// At rest: every task of an open session must be answered.
     pub(crate) fn at_rest(&mut self, session: u32) {
         if let Some(&Attempt { command, sent, .. }) = self.owed(session) {
             self.violate_command(Rule::Answer, command, || {

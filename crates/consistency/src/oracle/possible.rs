@@ -1,10 +1,10 @@
-//! The possible states of a unit, as changes in flight may have happened or not.
+//! The possible states of a unit, given that outstanding changes may or may not have happened.
 
 use std::collections::HashSet;
 
 use super::rights::{Applied, Change, Established, Nexus, Outcome, Port, Rights};
 
-/// A change in flight.
+/// An outstanding change.
 #[derive(Debug, Clone)]
 struct Pending {
     /// Its number.
@@ -14,7 +14,7 @@ struct Pending {
     since: u64,
 }
 
-/// A change that has happened, but has no answer yet.
+/// A change that has happened but is unanswered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Happened {
     change: u32,
@@ -26,13 +26,12 @@ struct Happened {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct State {
     rights: Rights,
-    /// By number: two orders of the same changes with the same result are one state, which bounds their
-    /// number.
+    /// By number: two orders of the same changes with the same result are one state, which bounds the number of states.
     happened: Vec<Happened>,
 }
 
 impl State {
-    /// The place of `change` among those that have happened, or where to insert it.
+    /// The index of `change` among those that have happened, or where to insert it.
     fn place_of(&self, change: u32) -> Result<usize, usize> {
         self.happened
             .binary_search_by_key(&change, |one| one.change)
@@ -42,7 +41,7 @@ impl State {
 /// The possible states of a unit, now and earlier.
 #[derive(Debug)]
 pub(crate) struct Possible {
-    /// Which states were possible from when on; the last epoch is now. Never empty.
+    /// The states possible from each time on; the last epoch is the present. Never empty.
     epochs: Vec<(u64, Vec<State>)>,
     pending: Vec<Pending>,
 }
@@ -52,7 +51,7 @@ pub(crate) struct Possible {
 pub(crate) struct Done {
     pub(crate) must_establish: Vec<Established>,
     pub(crate) may_establish: Vec<Established>,
-    /// Ports whose tasks were aborted, and those whose tasks may have been.
+    /// Ports whose tasks were aborted, and ports whose tasks may have been.
     pub(crate) aborted: Vec<Port>,
     pub(crate) may_abort: Vec<Port>,
 }
@@ -73,12 +72,12 @@ impl Possible {
         self.epochs.last().map_or(&[], |(_, states)| states)
     }
 
-    /// How many changes are in flight.
+    /// The number of outstanding changes.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// How many states are possible now.
+    /// The number of states possible now.
     pub(crate) fn states(&self) -> usize {
         self.now().len()
     }
@@ -96,7 +95,7 @@ impl Possible {
             .any(|(_, states)| states.iter().any(|state| test(&state.rights)))
     }
 
-    /// Since when a change without an answer is in flight; `now` when none is.
+    /// Since when an unanswered change is outstanding; `now` if none is.
     pub(crate) fn unsettled_since(&self, now: u64) -> u64 {
         let pending = self.pending.iter().map(|pending| pending.since);
         pending.min().unwrap_or(now)
@@ -139,7 +138,7 @@ impl Possible {
         established
     }
 
-    /// Adds every state that changes in flight can lead to.
+    /// Adds every state that outstanding changes can lead to.
     fn close(&self, states: &mut Vec<State>) {
         let mut known: HashSet<State> = states.iter().cloned().collect();
         let mut place = 0;
@@ -176,7 +175,7 @@ impl Possible {
         }
     }
 
-    /// A change was answered with GOOD. `None` when no possible state explains that.
+    /// A change was answered with GOOD. Returns `None` if no possible state explains that.
     pub(crate) fn done(&mut self, change: u32, now: u64) -> Option<Done> {
         let mut done = Done::default();
         let mut first = true;
@@ -214,8 +213,8 @@ impl Possible {
         Some(done)
     }
 
-    /// A change was refused and has not happened. An `outcome` must follow from a state that was possible
-    /// since `since`. Returns whether it does.
+    /// A change was rejected and has not happened. An `outcome` must follow from a state that was possible since
+    /// `since`. Returns whether it does.
     pub(crate) fn refused(
         &mut self,
         change: u32,
@@ -243,7 +242,7 @@ impl Possible {
         true
     }
 
-    /// A change will have no answer: it has happened, or never will.
+    /// A change will not be answered: it has happened, or never will.
     pub(crate) fn abandon(&mut self, change: u32, now: u64) {
         let before = self.pending.len();
         self.pending.retain(|one| one.change != change);
@@ -261,7 +260,7 @@ impl Possible {
         self.enter(now, states);
     }
 
-    /// The target restarts: changes without an answer have happened or not.
+    /// The target restarts: unanswered changes have happened or not.
     pub(crate) fn restart(&mut self, write_cache: bool, now: u64) {
         let mut states: Vec<State> = Vec::new();
         for state in self.now() {

@@ -1,5 +1,5 @@
-//! The state of a unit: reservations, mode parameters and power. Which commands it allows, and how
-//! commands change it (SPC-4 5.13 and 6.13, SPC-2 5.5, SBC-3 clause 4).
+//! The state of a unit: reservations, mode parameters and power; which commands it permits, and how commands change it
+//! (SPC-4 5.13 and 6.13, SPC-2 5.5, SBC-3 clause 4).
 
 use super::attentions::Attention;
 use crate::command::key;
@@ -13,11 +13,11 @@ pub(crate) type Port = u16;
 pub(crate) struct Rights {
     /// Registered ports and their keys, by port.
     pub(crate) registrations: Vec<(Port, u64)>,
-    /// TYPE and holder; of the all-registrants types every registered port is a holder.
+    /// TYPE and holder; for the all-registrants types, every registered port is a holder.
     pub(crate) reservation: Option<(u8, Port)>,
     /// PRGENERATION.
     pub(crate) generation: u32,
-    /// APTPL was asked for.
+    /// APTPL was requested.
     pub(crate) persists: bool,
     /// The session that holds the unit by RESERVE (6).
     pub(crate) exclusive: Option<u32>,
@@ -32,13 +32,13 @@ pub(crate) struct Rights {
 /// Classes of commands by their conflicts with reservations (SPC-4 table 66, SBC-3 table 15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Never in conflict.
+    /// Never conflicts.
     Always,
-    /// In conflict with RESERVE (6) of others only.
+    /// Conflicts only with RESERVE (6) of others.
     AnyPersistent,
-    /// In conflict with exclusive access, too.
+    /// Conflicts with exclusive access, too.
     Reading,
-    /// In conflict with all reservations that do not give its nexus full access.
+    /// Conflicts with all reservations that do not give its nexus full access.
     Writing,
     /// The standards that the target follows disagree, or it depends on the parameter list.
     Unsure,
@@ -76,14 +76,14 @@ pub(crate) struct Out {
     pub(crate) action_key: u64,
     pub(crate) persist: bool,
     pub(crate) unregister: bool,
-    /// Where REGISTER AND MOVE goes.
+    /// Destination of REGISTER AND MOVE.
     pub(crate) to: Port,
-    /// The unit can keep reservations over a restart.
+    /// The unit can keep reservations across a restart.
     pub(crate) can_persist: bool,
 }
 
 impl Out {
-    /// Of a unit that cannot keep reservations; `to` is where REGISTER AND MOVE goes.
+    /// For a unit that cannot keep reservations; `to` is the destination of REGISTER AND MOVE.
     pub(crate) fn of(out: &ReserveOut, to: Port) -> Out {
         Out {
             action: out.action,
@@ -97,7 +97,7 @@ impl Out {
         }
     }
 
-    /// Whether it asks for APTPL where the unit cannot keep reservations.
+    /// Whether it requests APTPL although the unit cannot keep reservations.
     fn asks_too_much(&self) -> bool {
         matches!(self.action, 0 | 6 | 7) && self.persist && !self.can_persist
     }
@@ -115,7 +115,7 @@ pub(crate) struct Nexus {
 pub(crate) enum Outcome {
     Conflict,
     Illegal,
-    /// Either: the standards do not order the checks.
+    /// Either: the standards do not define the order of the checks.
     Either,
 }
 
@@ -161,7 +161,7 @@ impl Rights {
         }
     }
 
-    /// The state after a restart: reservations stay with APTPL (SPC-4 5.13.5).
+    /// The state after a restart: reservations survive with APTPL (SPC-4 5.13.5).
     pub(crate) fn restarted(&self, write_cache: bool) -> Rights {
         let mut fresh = Rights::initial(write_cache);
         if self.persists {
@@ -185,7 +185,7 @@ impl Rights {
         })
     }
 
-    /// Whether a command of `class` is in conflict; `None` when it may or may not be.
+    /// Whether a command of `class` conflicts; `None` if either is allowed.
     pub(crate) fn conflicts(&self, class: Class, nexus: Nexus) -> Option<bool> {
         if class == Class::Always {
             return Some(false);
@@ -229,7 +229,7 @@ impl Rights {
                 }
             }
             Change::Reserve6 => {
-                // SPC-4 5.13.3: not beside registrations.
+                // SPC-4 5.13.3: not allowed with registrations.
                 let taken = self
                     .exclusive
                     .is_some_and(|session| session != nexus.session);

@@ -72,8 +72,8 @@ impl Near {
         }
     }
 
-    /// Passes `bytes` to the initiator's end as far as it has room, up to the end of the first PDU that
-    /// is an event. Returns how many; `None` when that end is closed.
+    /// Passes `bytes` to the initiator's end while it has room, up to the end of the first PDU that is an event.
+    /// Returns how many; `None` if that end is closed.
     pub(super) fn give(
         &mut self,
         port: &mut Port,

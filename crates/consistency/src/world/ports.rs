@@ -29,7 +29,7 @@ pub(crate) struct Port {
     /// The oracle's number of the session before it.
     previous: Option<u32>,
     cursor: usize,
-    /// Commands that were submitted and are not completed: tag and command.
+    /// Commands submitted but not completed: tag and command.
     pub(super) submitted: Vec<(u32, u32)>,
     /// Commands on the wire: tag, CmdSN and attempt.
     pub(super) sent: Vec<(u32, u32, u32)>,
@@ -104,7 +104,7 @@ impl Port {
         }
     }
 
-    /// The place of the connection with that CID in the session.
+    /// The index of the connection with that CID in the session.
     pub(super) fn place(&mut self, cid: u16) -> Option<usize> {
         let connections = self.session.as_mut()?.connections();
         connections
@@ -478,7 +478,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// The place among the links of a connection that is up.
+    /// The index among the links of an open connection.
     fn link_of(&self, port: usize, cid: u16) -> Option<usize> {
         let of = |link: &Link<T::Wire>| {
             link.port == port && matches!(link.near, Near::Session(one) if one == cid)
@@ -516,8 +516,8 @@ impl<T: TargetSide> World<'_, T> {
         self.drop_near_end(at, &pending);
     }
 
-    /// A connection of the session is lost: at error recovery level 2 the session continues without it,
-    /// otherwise it is lost too.
+    /// A connection of the session is lost: at error recovery level 2 the session continues without it, otherwise the
+    /// session is lost too.
     fn lose_connection(&mut self, port: usize, cid: u16) {
         let now = self.instant();
         let Some(place) = self.ports[port].place(cid) else {
@@ -644,7 +644,7 @@ impl<T: TargetSide> World<'_, T> {
                 let (_, attempt, link, answered) = this.with_data.swap_remove(place);
                 self.answered_with_data((attempt, link), &answered, completion);
             } else if completion.outcome == Err(TaskError::Unsure) {
-                // The target has dropped the task, and the command is not one to send twice.
+                // The target has dropped the task, and the command must not be sent twice.
                 let sent = this.sent.iter().position(|(one, ..)| *one == tag);
                 if let Some(place) = sent {
                     let (_, _, attempt) = this.sent.remove(place);
@@ -679,8 +679,8 @@ impl<T: TargetSide> World<'_, T> {
             .answered(attempt, answered, Some(&data), link, now);
     }
 
-    /// At rest, gives up a session that waits for tasks that may have been aborted, after the oracle has
-    /// checked what it is owed. Returns whether it gave up anything.
+    /// At rest, gives up a session that waits for tasks that may have been aborted, after the oracle has checked the
+    /// answers owed to it. Returns whether it gave up anything.
     pub(super) fn give_up(&mut self, port: usize) -> bool {
         self.requests_at_rest(port);
         let this = &mut self.ports[port];

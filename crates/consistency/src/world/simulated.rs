@@ -31,7 +31,7 @@ pub(crate) struct Simulated {
     /// Sessions of the initiator that had ended when this one was admitted, by serial number.
     predecessors: Vec<Vec<u32>>,
     exp_cmd_sns: Vec<u32>,
-    /// A thread reads its mail in one of so many turns for mail.
+    /// A thread reads its mail in one of this many mail turns.
     mail_pace: usize,
     landings: Vec<Landing>,
 }
@@ -200,7 +200,7 @@ impl World<'_, Simulated> {
         any | self.stores_answer()
     }
 
-    /// Nothing moves: lets time pass, then gives up sessions that wait. Returns whether to continue.
+    /// Nothing moves: lets time pass, then gives up waiting sessions. Returns whether to continue.
     fn rest(&mut self, rests: usize) -> bool {
         if rests < 3 {
             // Initiators retry commands that were answered with BUSY within that time.
@@ -378,7 +378,7 @@ impl World<'_, Simulated> {
         self.audit();
     }
 
-    /// Virtual time passes, in which the target's timers run.
+    /// Virtual time passes while the target's timers run.
     fn let_time_pass(&mut self, ns: u64) {
         self.tick();
         self.clock_ns += ns;

@@ -1,6 +1,6 @@
-//! A target process over TCP. The oracle processes PDUs to the target before they are written to a socket,
-//! and PDUs from it after they were read from one. So no command is in flight longer than the oracle
-//! assumes, whatever else the machine does.
+//! A target process over TCP. The oracle processes PDUs to the target before they are written to a socket, and PDUs
+//! from it after they were read from one. So no command is outstanding for longer than the oracle assumes, however the
+//! machine is loaded.
 //!
 //! The oracle does not see blocks change on these mediums. A late write shows in a later read, or in the
 //! units' content, which is checked whenever the target is down. Nor does the target report the end of a
@@ -25,7 +25,7 @@ use crate::history::Disaster;
 use crate::oracle::kept::{Kept, Ledger};
 use crate::oracle::{Rule, View};
 
-/// How a target's process ends.
+/// How a target process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// By SIGTERM.
@@ -42,25 +42,25 @@ pub trait Served {
     /// Its iSCSI name.
     fn name(&self) -> &str;
 
-    /// Where it listens: the same before and after a restart.
+    /// Its listening address, which stays the same across a restart.
     fn address(&self) -> SocketAddr;
 
-    /// Ends it, and waits until it has ended.
+    /// Ends it, and waits until it has exited.
     ///
     /// # Errors
-    /// When it does not end.
+    /// It does not exit.
     fn stop(&mut self, ending: Ending) -> Result<(), String>;
 
     /// Starts it again, and waits until it listens.
     ///
     /// # Errors
-    /// When it does not.
+    /// It does not start.
     fn start(&mut self) -> Result<(), String>;
 
     /// The whole content of a unit, while the target is down.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// It cannot be read.
     fn content(&mut self, unit: usize) -> Result<Vec<u8>, String>;
 
     /// Events between two calls of [`Served::mark`]; `None` for no calls.
@@ -71,7 +71,7 @@ pub trait Served {
     /// From now on the mediums must hold `kept`, even after a power loss.
     ///
     /// # Errors
-    /// When it cannot record that.
+    /// The mark cannot be recorded.
     fn mark(&mut self, kept: Kept) -> Result<(), String> {
         drop(kept);
         Ok(())
@@ -81,20 +81,19 @@ pub trait Served {
 /// How long nothing must move before virtual time passes.
 const QUIET: Duration = Duration::from_millis(10);
 
-/// How long a response that is owed, or a connection, may take.
+/// Timeout for a pending response or a connection attempt.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a run may take.
+/// Time limit of a run.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The process, and connections to it that the initiators have given up.
+/// The process, and connections to it that the initiators have abandoned.
 pub(super) struct Sockets<'s> {
     served: &'s mut dyn Served,
     leftovers: Vec<Leftover>,
-    /// When the last event was, and how many there were by then. Bytes alone do not count: the target
-    /// sends NOP-Ins on idle connections.
+    /// Time and count of the last event. Bytes alone do not count: the target sends NOP-Ins on idle connections.
     last_progress: (Instant, u64),
-    /// How many events there were at the last mark.
+    /// The number of events at the last mark.
     marked: u64,
     /// Why the process could not be started or stopped, or a unit not read.
     failure: Option<String>,
@@ -124,7 +123,7 @@ impl TargetSide for Sockets<'_> {
     const VIEW: View = View {
         // Linux copies out of the page cache while another thread copies into it.
         tears_blocks: true,
-        // The waits take no real time, but stores do.
+        // The waits take no real time, but the stores' work does.
         rests_when_busy: false,
     };
 
@@ -165,7 +164,7 @@ impl TargetSide for Sockets<'_> {
     }
 
     fn strike(world: &mut World<'_, Self>, disaster: Disaster) {
-        // Only a virtual machine can lose its power: here all writes stay in the page cache.
+        // Only a virtual machine can lose power: here all writes stay in the page cache.
         let ending = match disaster {
             Disaster::Kill if world.random.one_in(3) => Ending::Terminated,
             Disaster::Kill | Disaster::PowerLoss => Ending::Killed,
@@ -277,8 +276,8 @@ impl World<'_, Sockets<'_>> {
         any
     }
 
-    /// Nothing moves: gives up sessions that wait, once no response is owed or it is overdue. Returns
-    /// whether to continue.
+    /// Nothing moves: gives up waiting sessions, once no response is owed or it is overdue. Returns whether to
+    /// continue.
     fn rest(&mut self) -> bool {
         if self.side.last_progress.1 != self.progress {
             self.side.last_progress = (Instant::now(), self.progress);

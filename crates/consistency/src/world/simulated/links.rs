@@ -14,7 +14,7 @@ pub(crate) struct Wire {
     far: Far,
     /// Bytes in transit to the target from an initiator's end that is closed.
     stale: VecDeque<u8>,
-    /// They move in one of so many turns.
+    /// They move in one of this many turns.
     pace: usize,
     /// Bytes in transit to the initiator from a target's end that is closed.
     rest: VecDeque<u8>,
@@ -27,7 +27,7 @@ enum Far {
         serial: u32,
         place: usize,
     },
-    /// The target has closed it; the rest is still in transit.
+    /// The target has closed it; the remaining bytes are still in transit.
     Closing,
     Gone,
 }
@@ -171,7 +171,7 @@ impl World<'_, Simulated> {
                 self.serve(seated.serial, Some(seated.place));
             }
             Err(_) => {
-                // What is pending goes out before the connection closes.
+                // Pending bytes are sent before the connection closes.
                 let link = &mut self.links[at];
                 if let Far::Login(Some(handshake)) = &link.wire.far {
                     link.wire.rest.extend(handshake.pending());

@@ -11,7 +11,7 @@ use crate::oracle::Rule;
 use crate::world::links::Near;
 use crate::world::ports::State;
 
-/// Bytes of one read from a socket.
+/// Most bytes per read from a socket.
 const READ_BYTES: usize = 65_536;
 
 /// A socket, with bytes in both directions between it and the initiator's end.
@@ -21,15 +21,15 @@ pub(in crate::world) struct Wire {
     incoming: Vec<u8>,
     /// Bytes of `incoming` that the initiator's end has received.
     given: usize,
-    /// The socket takes no more.
+    /// The socket no longer accepts data.
     is_shut: bool,
 }
 
-/// A connection whose initiator's end is closed, with bytes that still reach the target later.
+/// A connection whose initiator's end is closed, with bytes that reach the target later.
 pub(super) struct Leftover {
     stream: TcpStream,
     bytes: Vec<u8>,
-    /// They are sent in one of so many turns.
+    /// They are sent in one of this many turns.
     pace: usize,
 }
 
@@ -46,13 +46,13 @@ impl Wire {
         })
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends as much as the socket accepts.
     fn send(&mut self) {
         match self.stream.write(&self.outgoing) {
             Ok(bytes) => drop(self.outgoing.drain(..bytes)),
             Err(error) if is_for_later(&error) => {}
             Err(_) => {
-                // Reads return what was received before, then the end.
+                // Reads return the data received before, then end of file.
                 self.is_shut = true;
                 self.outgoing.clear();
             }
@@ -232,7 +232,7 @@ impl World<'_, Sockets<'_>> {
             if !all && !random.one_in(leftover.pace) {
                 return true;
             }
-            // Bytes that the socket does not take at once are lost.
+            // Bytes that the socket does not accept at once are lost.
             let _ = leftover.stream.write(&leftover.bytes);
             false
         });
