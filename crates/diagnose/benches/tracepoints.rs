@@ -1,9 +1,10 @@
-//! What following each I/O by tracepoints costs: reads of a loop device past the page cache, as many as one thread makes,
-//! with the programs in the kernel and without, in turns. The bounds are those of `wansan diagnose`: 2 % of the IOPS, and
+//! The cost of tracing each I/O with tracepoints: direct reads of a loop device, as many as one thread can issue,
+//! alternately with and without the programs attached. The bounds are those of `wansan diagnose`: 2 % of the IOPS, and
 //! 5 % of a core at 50,000 IOPS.
 //!
-//! The share of a core is what the kernel counted of its programs (BPF_ENABLE_STATS) and what emptying the ring took of
-//! this process. SCSI's two programs have no disks here: they count as much as the dearest of those that run, each.
+//! The share of a core is the programs' run time as counted by the kernel (BPF_ENABLE_STATS) plus this process's time
+//! to drain the ring. The two SCSI programs have no disks here: each is charged as much as the most expensive of those
+//! that run.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -21,10 +22,10 @@ use wansan_peers::verdict::Verdict;
 
 const BLOCK_BYTES: usize = 4096;
 const BLOCKS: u64 = 4096;
-/// Rounds of each kind.
+/// Rounds with and without the programs.
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(400);
-/// How often `wansan diagnose` empties the ring.
+/// How often `wansan diagnose` drains the ring.
 const INTERVAL: Duration = Duration::from_millis(20);
 const IOPS: f64 = 50_000.0;
 const RATIO_BOUND: f64 = 0.98;
@@ -43,16 +44,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Memory that direct I/O takes.
+/// A buffer aligned for direct I/O.
 #[repr(C, align(4096))]
 struct Aligned([u8; BLOCK_BYTES]);
 
-/// Reads for a while, and says how many reads a second that were. `now_and_then` is called at each interval.
+/// Reads for a while and returns the reads per second. Calls `now_and_then` once per interval.
 fn load(disk: &File, mut now_and_then: impl FnMut()) -> Result<f64> {
     let mut memory = Aligned([0; BLOCK_BYTES]);
     let (began, mut next, mut reads) = (Instant::now(), INTERVAL, 0_u64);
     loop {
-        // In no order, so that nothing is merged.
+        // In a scattered order, so that no requests are merged.
         let block = reads * 1009 % BLOCKS;
         disk.read_exact_at(&mut memory.0, block * BLOCK_BYTES as u64)?;
         reads += 1;
@@ -72,10 +73,10 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What the kernel counted of each of our programs: nanoseconds a run.
+/// The kernel's statistics for each of our programs: nanoseconds per run.
 #[cfg(feature = "ebpf")]
 fn programs() -> Vec<(String, f64)> {
-    // The kernel keeps 15 bytes of a name.
+    // The kernel truncates names to 15 bytes.
     const NAMES: [&str; 3] = ["bio_submitted", "request_issued", "request_complet"];
     let all = libbpf_rs::query::ProgInfoIter::default();
     let named = all.map(|info| {
@@ -92,7 +93,7 @@ fn programs() -> Vec<(String, f64)> {
     Vec::new()
 }
 
-/// The kernel counts how long programs run; that takes time itself.
+/// Enables the kernel's statistics of program run time, which cost time themselves.
 struct Counting(String);
 
 impl Counting {
@@ -139,7 +140,7 @@ fn rounds(device: &Path) -> Result<()> {
     };
     let (mut ratios, mut iops) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // Which is first changes, as the machine may get slower or faster.
+        // Alternate the order, as the machine's speed may drift.
         let (with, without) = match round % 2 {
             0 => (traced(&disk)?, load(&disk, || {})?),
             _ => {

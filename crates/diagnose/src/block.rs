@@ -1,4 +1,4 @@
-//! What the block layer says of a disk: its limits, and counters of its requests.
+//! A disk's limits and request counters in the block layer.
 
 use std::path::Path;
 
@@ -12,19 +12,19 @@ use crate::tracepoints::device_number;
 pub struct Disk {
     /// Its name, as in `/dev/NAME`.
     pub name: String,
-    /// Its device number, as [`device_number`] makes it.
+    /// Its device number, as encoded by [`device_number`].
     pub number: Option<u32>,
     /// Its LUN.
     pub lun: u64,
-    /// Commands that the SCSI layer gives it at once.
+    /// Most outstanding commands that the SCSI layer allows it.
     pub queue_depth: Option<u64>,
-    /// Requests that its queue holds.
+    /// Requests in its queue (`nr_requests`).
     pub nr_requests: Option<u64>,
-    /// What a sequential reader is read ahead, in KiB.
+    /// Read-ahead, in KiB.
     pub read_ahead_kib: Option<u64>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// The device-mapper multipath device that it is a path of.
+    /// The dm-multipath device that it is a path of.
     pub multipath: Option<Multipath>,
 }
 
@@ -37,12 +37,12 @@ pub struct Multipath {
     pub device: String,
     /// Its device number.
     pub number: Option<u32>,
-    /// What a sequential reader is read ahead, in KiB.
+    /// Read-ahead, in KiB.
     pub read_ahead_kib: Option<u64>,
 }
 
 impl Disk {
-    /// The disk of that name, whose SCSI device sysfs has at `unit`.
+    /// Reads the disk of that name, whose SCSI device is at `unit` in sysfs.
     pub(crate) fn of(name: String, lun: u64, unit: &Path) -> Disk {
         let disk = unit.join("block").join(&name);
         let queue = disk.join("queue");
@@ -75,7 +75,7 @@ impl Disk {
         }
     }
 
-    /// What has been asked of it since the system started; `None` if it has gone.
+    /// Its request counters since boot; `None` if the disk is gone.
     #[must_use]
     pub fn counters(&self, sys: &Path) -> Option<Counters> {
         let stat = text(&sys.join("class/block").join(&self.name), "stat")?;
@@ -83,14 +83,14 @@ impl Disk {
     }
 }
 
-/// The number of a block device, which its attribute `dev` has as MAJOR:MINOR.
+/// The number of a block device, from its attribute `dev` (MAJOR:MINOR).
 fn numbered(device: &Path) -> Option<u32> {
     let text = text(device, "dev")?;
     let (major, minor) = text.split_once(':')?;
     Some(device_number(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Counters of requests that were completed (Documentation/block/stat.rst).
+/// Counters of completed requests (Documentation/block/stat.rst).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     reads: u64,
@@ -99,7 +99,7 @@ pub struct Counters {
     write_sectors: u64,
     /// Discards and flushes.
     others: u64,
-    /// From when requests came to the disk's queue to their completion, in ms, added up.
+    /// Total time of requests from arrival in the disk's queue to completion, in ms.
     waited_ms: u64,
 }
 
@@ -138,7 +138,7 @@ impl Counters {
         })
     }
 
-    /// What was asked between `before` and this.
+    /// The requests between `before` and this.
     #[must_use]
     pub fn since(&self, before: &Counters) -> BlockUse {
         let sectors = |now: u64, then: u64| now.saturating_sub(then) * 512;
@@ -155,31 +155,31 @@ impl Counters {
     }
 }
 
-/// What was asked of a disk in a while.
+/// Requests to a disk over an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct BlockUse {
-    /// Reads that were completed.
+    /// Completed reads.
     pub reads: u64,
     /// Writes.
     pub writes: u64,
     /// Discards and flushes.
     pub others: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes that were written.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// How long all of these took, from when they came to the disk's queue; in ns, by the kernel's milliseconds.
+    /// Total time of these requests from arrival in the disk's queue, in ns; the kernel counts in ms.
     pub waited_ns: u64,
 }
 
 impl BlockUse {
-    /// Requests that were completed.
+    /// Completed requests.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.reads + self.writes + self.others
     }
 
-    /// This and another disk's together.
+    /// The sum of this and another disk's.
     #[must_use]
     pub fn and(self, other: BlockUse) -> BlockUse {
         BlockUse {

@@ -1,20 +1,20 @@
-//! What the watch may cost: a share of a core, over all of its time. It looks as long as that lasts, and then waits until there
-//! is enough for another slice of time.
+//! Bounds the processor time of packet capture to a share of a core. It captures until its budget is spent, then waits
+//! until there is enough for another slice.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use wansan_trace::Instant;
 
-/// What it may take of a core. The kernel's part in handing packets over is on top of it, and so is the analysis of what was
-/// seen last, at the end.
+/// Share of a core that it may use. Excludes the kernel's cost of delivering packets, and the final analysis of the
+/// last slice.
 pub const CORE_SHARE: f64 = 0.02;
-/// How much of a core's time is at hand at the beginning, and at most later.
+/// Budget at the start, and its maximum later.
 const MOST: Duration = Duration::from_millis(60);
-/// How much has to be there for a slice.
+/// Budget required to start a slice.
 const SLICE: Duration = Duration::from_millis(40);
 
-/// How much processor time there is.
+/// The processor time available.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left_ns: f64,
@@ -22,7 +22,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// At the beginning.
+    /// The budget at the start.
     pub(crate) fn new(now: Instant) -> Budget {
         Budget {
             left_ns: MOST.as_nanos() as f64,
@@ -30,7 +30,7 @@ impl Budget {
         }
     }
 
-    /// Time has passed, and so much of a core was used.
+    /// Accounts for elapsed time and the processor time used.
     pub(crate) fn settle(&mut self, now: Instant, used: Duration) {
         let earned = now - self.earned;
         self.earned = now;
@@ -38,12 +38,12 @@ impl Budget {
         self.left_ns = left_ns.min(MOST.as_nanos() as f64) - used.as_nanos() as f64;
     }
 
-    /// Whether nothing is left.
+    /// Whether it is spent.
     pub(crate) fn is_spent(&self) -> bool {
         self.left_ns <= 0.0
     }
 
-    /// How long it takes until there is enough for a slice.
+    /// Time until there is enough for a slice.
     pub(crate) fn wait(&self) -> Duration {
         let lacking_ns = (SLICE.as_nanos() as f64 - self.left_ns).max(0.0);
         Duration::from_nanos((lacking_ns / CORE_SHARE) as u64)
@@ -59,7 +59,7 @@ impl Meter {
         Meter(thread_time())
     }
 
-    /// What was used since the last call.
+    /// Processor time used since the last call.
     pub(crate) fn used(&mut self) -> Duration {
         let now = thread_time();
         let used = now.saturating_sub(self.0);
@@ -77,7 +77,7 @@ fn thread_time() -> Duration {
 mod tests {
     use super::*;
 
-    /// What is used of a core in an hour by slices that take as much as they want, and by how many.
+    /// The share of a core used over an hour by slices without another limit, and their number.
     fn an_hour(used_share: f64, analysis: Duration) -> (f64, u64) {
         const STEP: Duration = Duration::from_millis(20);
         let (mut now, end) = (Instant::ZERO, Instant::from_ns(3_600_000_000_000));

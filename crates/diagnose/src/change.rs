@@ -1,4 +1,4 @@
-//! What to change against a limit, in the software that runs there: the very commands.
+//! Remedies for a limit, as commands for the software in use.
 
 mod buffers;
 pub(crate) mod shell;
@@ -12,90 +12,89 @@ use crate::software::Software;
 use shell::{is_plain, quoted};
 pub use simulated::{PARALLEL, Predicted, Setting};
 
-/// One thing to change.
+/// One change.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Change {
-    /// What it does, as a sentence without its full stop.
+    /// Its effect, as a sentence without full stop.
     pub what: String,
-    /// Commands, to be run as they stand, in this order; none where something that they need is not known.
+    /// Commands to run as given, in this order; empty if something that they need is unknown.
     pub commands: Vec<String>,
-    /// What to know before.
+    /// A caveat.
     pub note: Option<String>,
-    /// The same in the words of plans; none of what is not simulated.
+    /// The same change as plan settings; empty if not simulated.
     pub settings: Vec<Setting>,
-    /// What it brings, where that was asked.
+    /// The predicted effect, if requested.
     pub predicted: Option<Predicted>,
 }
 
-/// An end of a session, as far as commands need to know it.
+/// An end of a session, as far as commands depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Party {
     /// Its software.
     pub software: Software,
-    /// Whether it is this host.
+    /// Whether it is on this host.
     pub is_here: bool,
 }
 
-/// LIO's portal group of a session.
+/// The LIO portal group of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LioGroup {
     /// Its tag.
     pub tag: u32,
-    /// Initiators with an ACL that have a session now, or the one whose session it is, if that is known.
+    /// Initiators with an ACL and a session now, or the session's own initiator if known.
     pub acls: Vec<String>,
 }
 
-/// What commands are filled in with.
+/// The values to fill into commands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Place {
     /// The initiator's end.
     pub initiator: Party,
-    /// The target's.
+    /// The target's end.
     pub target: Party,
-    /// The target's name, where it is known.
+    /// The target's name, if known.
     pub target_name: Option<String>,
     /// The portal in the initiator's record.
     pub portal: String,
     /// The target's portal group, if it is LIO's, on this host.
     pub lio: Option<LioGroup>,
-    /// Commands that would be outstanding if nothing bounded them.
+    /// Commands that would be outstanding without any limit.
     pub wanted: u64,
-    /// The commands that the session has slots for, where that is known.
+    /// The session's command slots, if known.
     pub can_queue: Option<u64>,
-    /// Disks whose I/O scheduler keeps requests of its own, beside those of the driver.
+    /// Disks whose I/O scheduler has requests of its own, beside the driver's.
     pub scheduled: Vec<String>,
-    /// The block devices that are read ahead, with how far, in KiB.
+    /// The block devices with read-ahead, and their read-ahead in KiB.
     pub read_ahead: Vec<(String, u64)>,
-    /// Whether most bytes are read.
+    /// Whether most bytes are reads.
     pub is_reading: bool,
-    /// Whether one command is outstanding at a time.
+    /// Whether the queue depth is 1.
     pub is_one_at_a_time: bool,
-    /// Which end's TCP waited: the sender of what waits most.
+    /// Which end's TCP waited: the sender of the data that wait longest.
     pub sender_is_target: bool,
-    /// The greatest receive and send buffer of this host's TCP, in bytes.
+    /// Maximum receive and send buffer of this host's TCP, in bytes.
     pub buffers: [Option<u64>; 2],
 }
 
-/// open-iscsi refuses more (`libiscsi.h`, ISCSI_TOTAL_CMDS_MAX).
+/// open-iscsi's maximum (`libiscsi.h`, ISCSI_TOTAL_CMDS_MAX).
 const MOST_CMDS_MAX: u64 = 4096;
-/// What open-iscsi has without being told.
+/// open-iscsi's default.
 const USUAL_CMDS_MAX: u64 = 128;
-/// What it keeps of them for task management and NOPs (`libiscsi.h`, ISCSI_MGMT_CMDS_MAX).
+/// Commands that it reserves for task management and NOPs (`libiscsi.h`, ISCSI_MGMT_CMDS_MAX).
 const KEPT_COMMANDS: u64 = 15;
-/// LIO refuses more (`iscsi_target_tpg.h`, TA_DEFAULT_CMDSN_DEPTH_MAX).
+/// LIO's maximum (`iscsi_target_tpg.h`, TA_DEFAULT_CMDSN_DEPTH_MAX).
 const MOST_CMDSN_DEPTH: u64 = 512;
-/// The block layer makes no more requests for a scheduler (`blk-mq-sched.h`, MAX_SCHED_RQ).
+/// The block layer's maximum number of scheduler requests (`blk-mq-sched.h`, MAX_SCHED_RQ).
 const MOST_REQUESTS: u64 = 2048;
-/// What it makes without being told (`blkdev.h`, BLKDEV_DEFAULT_RQ).
+/// Its default (`blkdev.h`, BLKDEV_DEFAULT_RQ).
 const USUAL_REQUESTS: u64 = 128;
-/// The largest command window of tgt; greater values of MaxQueueCmd have no effect.
+/// tgt's largest command window; greater values of MaxQueueCmd have no effect.
 const MOST_QUEUE_CMD: u64 = 128;
-/// FirstBurstLength that is advised, and the greatest MaxBurstLength that is a multiple of 512
-/// (RFC 7143 §13.13).
+/// Recommended FirstBurstLength, and the largest MaxBurstLength that is a multiple of 512 (RFC 7143 §13.13).
 const FIRST_BURST: u64 = 1 << 20;
 const MAX_BURST: u64 = (1 << 24) - 512;
 
-/// The congestion control that is advised.
+/// Recommended congestion control.
 const BBR: &str = "bbr";
 
 const LOGS_OUT: &str = "this logs all sessions with that portal out and in again: nothing may use their disks meanwhile";
@@ -112,7 +111,7 @@ impl Place {
         }
     }
 
-    /// The end that takes what the other sends.
+    /// The end that receives.
     fn receiver(&self) -> &Party {
         match self.sender_is_target {
             true => &self.initiator,
@@ -120,7 +119,7 @@ impl Place {
         }
     }
 
-    /// The target's name, as a word of the shell; none where it is not known or no name.
+    /// The target's name, quoted for the shell; `None` if it is unknown or not a plain name.
     fn target_word(&self) -> Option<String> {
         let name = self.target_name.as_deref().filter(|name| is_plain(name))?;
         Some(quoted(name))
@@ -131,7 +130,7 @@ impl Place {
         Some(format!("iscsiadm -m node -T {target} -p {portal}"))
     }
 
-    /// Sets values of open-iscsi's record, which take effect at the next login.
+    /// Sets values in open-iscsi's record, effective at the next login.
     fn of_node(&self, values: &[(&str, String)]) -> Vec<String> {
         let set = |node: String| {
             let each = values
@@ -147,7 +146,7 @@ impl Place {
         self.node().map(again).unwrap_or_default()
     }
 
-    /// Writes a value below LIO's portal group in configfs.
+    /// Writes an attribute of LIO's portal group in configfs.
     fn of_group(&self, name: &str, value: u64) -> Option<String> {
         let (target, group) = (self.target_name.as_deref()?, self.lio.as_ref()?);
         if !is_plain(target) || !is_plain(name) {
@@ -160,7 +159,7 @@ impl Place {
         Some(format!("echo {value} > {}", quoted(&at)))
     }
 
-    /// Sets a value of tgt's target.
+    /// Sets parameters of tgt's target.
     fn of_tgt(&self, values: &[(&str, u64)]) -> Vec<String> {
         let Some(name) = self.target_name.as_deref().filter(|name| is_plain(name)) else {
             return Vec::new();
@@ -176,7 +175,7 @@ impl Place {
         each.collect()
     }
 
-    /// At which end something is to be done.
+    /// The end at which to make a change.
     fn on(&self, party: &Party) -> &'static str {
         match (party.is_here, *party == self.target) {
             (true, _) => "on this host",
@@ -186,7 +185,7 @@ impl Place {
     }
 }
 
-/// What to change against `verdict`, the most effective first; empty where nothing is known to help.
+/// The changes against `verdict`, most effective first; empty if nothing is known to help.
 #[must_use]
 pub fn changes(verdict: &Verdict, place: &Place) -> Vec<Change> {
     match verdict {
@@ -204,7 +203,7 @@ pub fn changes(verdict: &Verdict, place: &Place) -> Vec<Change> {
     }
 }
 
-/// What is to be outstanding where `commands` were at most: never less, and in multiples of 8.
+/// The queue depth to recommend where at most `commands` were outstanding: never less, and a multiple of 8.
 fn more(place: &Place, commands: u64) -> u64 {
     place.wanted.max(2 * commands).next_multiple_of(8)
 }
@@ -239,14 +238,14 @@ fn queue_depth(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
     changes
 }
 
-/// Without a scheduler the requests are the session's slots, and there are no more than those.
+/// Without a scheduler, the requests are the session's slots, and no more than those exist.
 fn requests(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
     let is_scheduled = place.scheduled.iter().any(|name| name == disk);
     let most = match place.can_queue {
         Some(slots) if !is_scheduled => slots,
         _ => MOST_REQUESTS,
     };
-    // How many a program that is blocked would ask for, nobody knows.
+    // A blocked program's real queue depth is unknown.
     let requests = more(place, commands).max(USUAL_REQUESTS).min(most);
     if requests <= commands && !is_scheduled {
         return session_commands(place, commands);
@@ -361,7 +360,7 @@ fn command_window(place: &Place, commands: u64) -> Vec<Change> {
     changes
 }
 
-/// What waits in the host with slots free waits for the I/O scheduler.
+/// What waits in the host while slots are free waits for the I/O scheduler.
 fn host_queue(scheduler: &[(String, String)]) -> Vec<Change> {
     let others = scheduler
         .iter()
@@ -391,7 +390,7 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
         Limit::ReceiveWindow => buffers::receive(place),
         Limit::SendBuffer => buffers::send(place),
         Limit::CongestionWindow if place.sender().is_here => congestion(place),
-        // Which of both it is, only the sender's end tells.
+        // Only the sender can distinguish the two.
         Limit::CongestionWindow => [congestion(place), buffers::send(place)].concat(),
         Limit::Stalls => stalls(cause, place),
         Limit::RouteLockstep => vec![sentence(
@@ -403,7 +402,7 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
         Limit::Encryption => vec![sentence("Use a cipher that costs less CPU time")],
         Limit::Store => vec![sentence(STORE)],
         Limit::Processor => vec![sentence("Use a faster CPU, or several sessions")],
-        // Packets show none of these as a wait.
+        // None of these shows up as a wait in packets.
         Limit::CommandWindow | Limit::TooFewIos | Limit::Nothing => Vec::new(),
     }
 }
@@ -556,7 +555,7 @@ fn stalls(cause: Cause, place: &Place) -> Vec<Change> {
     }
 }
 
-/// A program that reads files in their order, one piece after the other, gets more if more is read for it.
+/// More read-ahead helps a program that reads files sequentially, one request at a time.
 fn read_ahead(place: &Place) -> Vec<Change> {
     const READ_AHEAD_KIB: u64 = 4096;
     let is_one_reader = place.is_reading && place.is_one_at_a_time;
@@ -639,7 +638,7 @@ mod tests {
                 "iscsiadm -m node -T {NAME} -p '[fd00::1]:3260' -o update -n node.session.queue_depth -v 64"
             )
         );
-        // The session has no slots for more: cmds_max goes up.
+        // The session has no further slots: cmds_max is raised.
         let found = commands(&depth(113), &place(Software::Unknown, NAME));
         assert!(
             found[0].ends_with("node.session.cmds_max -v 256"),
@@ -660,7 +659,7 @@ mod tests {
         let found = commands(&requests("sdb", 4), &place);
         assert_eq!(found, ["echo 128 > /sys/block/sdb/queue/nr_requests"]);
         assert!(commands(&requests("sdb", 2048), &place).is_empty());
-        // No scheduler keeps any of its own.
+        // No scheduler has requests of its own.
         let found = commands(&requests("sdc", 64), &place);
         assert_eq!(found, ["echo 113 > /sys/block/sdc/queue/nr_requests"]);
         let found = commands(&requests("sdc", 113), &place);

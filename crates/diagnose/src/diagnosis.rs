@@ -1,4 +1,4 @@
-//! A look at this host's iSCSI sessions, and what it tells.
+//! Diagnosis of this host's iSCSI sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -23,52 +23,52 @@ use crate::slices::Sampled;
 use crate::software::Software;
 use crate::traced::{BlockTrace, Commands, DiskUse, SessionTrace, StoreUse, devices};
 
-/// Where what is said comes from.
+/// A source of evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// Its name.
     pub name: &'static str,
-    /// What it gave, or what would allow it.
+    /// What it provided, or what would enable it.
     pub what: String,
-    /// Whether it was there.
+    /// Whether it was available.
     pub is_used: bool,
 }
 
-/// What was seen.
+/// The diagnosis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// How long the host was watched.
+    /// Duration of the diagnosis.
     pub seconds: f64,
-    /// How long of that packets were taken: less where they come too fast for what the watch may cost.
+    /// Time during which packets were captured: less if packets are too fast for the processor budget.
     pub looked_seconds: f64,
-    /// In how many slices of time. With several, what follows is of one of them, but for `unfinished`.
+    /// Number of slices. If several, the rest describes one of them, except `unfinished`.
     pub slices: u64,
-    /// Where it comes from.
+    /// The sources of evidence.
     pub sources: Vec<Source>,
-    /// Each session of which I/Os began and ended.
+    /// Sessions with complete I/Os.
     pub sessions: Vec<SessionDiagnosis>,
-    /// Each device of dm-multipath whose paths are disks of these.
+    /// dm-multipath devices whose paths are disks of these sessions.
     pub multipaths: Vec<MultipathDiagnosis>,
-    /// iSCSI connections with I/Os none of which began and ended; with several slices, in any one of them.
+    /// iSCSI connections with I/Os, none of which is complete; with several slices, in any of them.
     pub unfinished: Vec<Ends>,
     /// iSCSI connections without I/Os.
     pub quiet: Vec<Ends>,
 }
 
-/// A stretch of an I/O's latency.
+/// One component of an I/O's latency.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Share {
-    /// Its name, as the ledger has it, or the host's queue: `host` where only counters tell of it.
+    /// Its name in the ledger or in the host's queue; `host` if only counters show it.
     pub wait: &'static str,
-    /// In words.
+    /// Its description.
     pub why: &'static str,
-    /// As a mean over the I/Os, in ns.
+    /// Mean over the I/Os, in ns.
     pub mean_ns: f64,
-    /// Of the latency, 0 to 1.
+    /// Share of the latency, 0 to 1.
     pub share: f64,
-    /// How much of it may belong to the others, in ns.
+    /// The part that may belong to other components, in ns.
     pub uncertain_ns: f64,
-    /// Where it is known from.
+    /// The source.
     pub source: &'static str,
 }
 
@@ -81,37 +81,37 @@ pub struct SessionDiagnosis {
     pub connections: Vec<(SocketAddr, SocketAddr)>,
     /// The initiator's name.
     pub initiator_name: Option<String>,
-    /// The target's.
+    /// The target's name.
     pub target_name: Option<String>,
     /// The initiator's software.
     pub initiator: Software,
-    /// The target's.
+    /// The target's software.
     pub target: Software,
     /// The process on this host.
     pub process: Option<String>,
-    /// The kernel's session, if it is one.
+    /// The kernel's session, if it is a kernel session.
     pub kernel: Option<KernelSession>,
     /// I/Os per second.
     pub iops: f64,
-    /// Commands outstanding, as a mean over the time, and at most.
+    /// Outstanding commands: time average.
     pub outstanding: f64,
-    /// The most of them.
+    /// Outstanding commands: maximum.
     pub outstanding_max: u64,
-    /// What all slices of time tell of it, if there were several.
+    /// Statistics over all slices, if there were several.
     pub sampled: Option<Sampled>,
-    /// Where its I/Os were between both ends, if a peer at the other one saw them too.
+    /// Where its I/Os were between the two ends, if a peer at the other end recorded them too.
     pub both_ends: Option<BothEnds>,
-    /// What the latency consists of, the longest first.
+    /// The components of the latency, longest first.
     pub shares: Vec<Share>,
-    /// Each of its disks that had I/Os, where tracepoints tell.
+    /// Its disks with I/Os, if tracepoints are available.
     pub disks: Vec<DiskUse>,
-    /// What the stores of its LUNs took, where the target's kernel tells.
+    /// Service times of its LUNs' stores, if the target's kernel reports them.
     pub stores: Vec<StoreUse>,
-    /// What bounds how many commands are outstanding.
+    /// The limits on outstanding commands.
     pub bounds: Vec<BoundUse>,
-    /// What holds its I/Os back.
+    /// The limiting factor.
     pub judgement: Judgement,
-    /// The same in a sentence.
+    /// The same as a sentence.
     pub finding: String,
     /// What to change.
     pub changes: Vec<Change>,
@@ -124,33 +124,33 @@ impl SessionDiagnosis {
         connections.map(|&(initiator, target)| Ends { initiator, target })
     }
 
-    /// I/Os that wait so at a moment, as a mean, by Little's law.
+    /// Mean number of I/Os in this state, by Little's law.
     #[must_use]
     pub fn in_flight(&self, share: &Share) -> f64 {
         self.iops * share.mean_ns / 1e9
     }
 }
 
-/// What was looked at besides packets.
+/// Evidence other than packets.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Looked {
-    /// What was asked of each disk meanwhile, by its name.
+    /// Requests to each disk in the same time, by its name.
     pub disks: BTreeMap<String, BlockUse>,
-    /// Packets that the kernel dropped, as they came faster than they were looked at.
+    /// Packets that the kernel dropped because the ring was full.
     pub dropped: u64,
-    /// What tracepoints of the block and SCSI layers recorded.
+    /// Records of the block and SCSI tracepoints.
     pub block: Option<BlockTrace>,
-    /// What the stores of LIO took for the commands of each session, by its name.
+    /// Service times of LIO's stores for each session's commands, by session name.
     pub stores: BTreeMap<String, Vec<StoreUse>>,
 }
 
-/// A share that is most of something.
+/// The share that counts as most.
 const MOSTLY: f64 = 0.5;
 
-/// Commands at a bound, or this many below it, fill it: the newest answer frees one before the next command is sent.
+/// A limit counts as reached at this many commands below it: an answer frees a slot before the next command is sent.
 const NEARLY: u64 = 1;
 
-/// What was seen of each session, and what holds it back.
+/// Diagnoses each session.
 #[must_use]
 pub fn diagnose(host: &Host, capture: Option<&Capture>, looked: &Looked) -> Vec<SessionDiagnosis> {
     let Some(capture) = capture else {
@@ -195,8 +195,7 @@ pub fn diagnose(host: &Host, capture: Option<&Capture>, looked: &Looked) -> Vec<
     found
 }
 
-/// Connections of the host without a session in `found`: those whose I/Os the capture has only parts of, and those of which
-/// it has none.
+/// This host's connections without a session in `found`: those with incomplete I/Os only, and those without I/Os.
 #[must_use]
 pub fn without_whole_ios(
     host: &Host,
@@ -211,7 +210,7 @@ pub fn without_whole_ios(
     [unfinished, quiet]
 }
 
-/// Each device of dm-multipath, and how I/Os passed its paths.
+/// The dm-multipath devices, and the I/Os on their paths.
 #[must_use]
 pub fn multipaths(
     host: &Host,
@@ -246,7 +245,7 @@ pub fn multipaths(
     found.collect()
 }
 
-/// What packets were used, as a source.
+/// The packet capture as a source.
 #[must_use]
 pub fn packets_used(capture: Option<&Capture>, packets: u64, dropped: u64) -> Source {
     let mut what = format!("{packets} packets");
@@ -265,13 +264,13 @@ pub fn packets_used(capture: Option<&Capture>, packets: u64, dropped: u64) -> So
     }
 }
 
-/// What the ends of a session call themselves, as far as is known.
+/// The ends' iSCSI names, as far as known.
 struct Names {
     initiator: Option<String>,
     target: Option<String>,
 }
 
-/// One session with all that is known of it.
+/// A session with all evidence on it.
 struct Seen<'a> {
     host: &'a Host,
     looked: &'a Looked,
@@ -351,13 +350,13 @@ impl Seen<'_> {
         disks.into_iter().any(|disk| disk.multipath.is_some())
     }
 
-    /// What tracepoints tell of what the host keeps; not of paths of dm-multipath, as I/Os wait above these.
+    /// Tracepoint evidence of waits in the host; not for dm-multipath paths, as I/Os wait above these.
     fn trace(&self) -> Option<&SessionTrace> {
         let trace = self.trace.as_ref()?;
         (trace.kept.is_some() && !self.is_below_multipath()).then_some(trace)
     }
 
-    /// What the block layer counted of the session's disks.
+    /// The block layer's counters of the session's disks.
     fn block(&self) -> Option<BlockUse> {
         let kernel = self.known.kernel.as_ref()?;
         let disks = kernel.disks.iter();
@@ -376,7 +375,7 @@ impl Seen<'_> {
         let blocked = |wait| trace.map_or(0.0, |trace| trace.queue.blocked_share(wait));
         let mut bounds = trace.map(SessionTrace::bounds_of_disks).unwrap_or_default();
         if let Some(kernel) = &self.known.kernel {
-            // Which disk a command is for, packets are not asked: with one busy disk, all are for that.
+            // Packets are not matched to disks: if one disk is busy, all commands count as its own.
             let busy = kernel.disks.iter().filter(|disk| {
                 let used = self.looked.disks.get(&disk.name);
                 used.is_some_and(|used| used.ios() > 0)
@@ -414,14 +413,14 @@ impl Seen<'_> {
         bounds
     }
 
-    /// Commands that would be outstanding if nothing bounded them.
+    /// Commands that would be outstanding without any limit.
     fn wanted(&self, judgement: &Judgement, block: Option<BlockUse>) -> u64 {
         let most = self.alone.outstanding.max(self.window);
-        // All that wait in the host as well, by Little's law.
+        // Includes those that wait in the host, by Little's law.
         let wanted = (self.session.scope.iops * judgement.latency_ns / 1e9).ceil() as u64;
         let disks = self.known.kernel.iter().flat_map(|kernel| &kernel.disks);
         let counted: u64 = disks.filter_map(|disk| disk.nr_requests).sum();
-        // What waits for a place in the block layer's own queues, counters leave out.
+        // Counters do not include I/Os waiting for a request in the block layer.
         let is_counted = self.trace().is_some() || block.is_some() && 10 * wanted < 9 * counted;
         match is_counted {
             true => wanted,
@@ -450,7 +449,7 @@ impl Seen<'_> {
         }
     }
 
-    /// LIO's portal group of the session.
+    /// The session's LIO portal group.
     fn lio(&self, names: &Names) -> Option<LioGroup> {
         let target = self.connections[0].target;
         let group = self.host.lio(target, names.target.as_deref())?;
@@ -495,7 +494,7 @@ impl Seen<'_> {
             Some(own.portal)
         });
         let disks = kernel.map_or(&[][..], |kernel| &kernel.disks);
-        // Below dm-multipath, what is read ahead is read of the device above.
+        // Below dm-multipath, the read-ahead that applies is the upper device's.
         let read_ahead = disks.iter().filter_map(|disk| match &disk.multipath {
             Some(above) => Some((above.device.clone(), above.read_ahead_kib?)),
             None => Some((disk.name.clone(), disk.read_ahead_kib?)),
@@ -522,7 +521,7 @@ impl Seen<'_> {
     }
 }
 
-/// What the latency consists of.
+/// The components of the latency.
 fn shares(waits: &WaitUse, judgement: &Judgement, trace: Option<&SessionTrace>) -> Vec<Share> {
     let latency_ns = judgement.latency_ns.max(1.0);
     let in_host = |wait, why, mean_ns: f64, source| Share {
@@ -569,7 +568,7 @@ fn shares(waits: &WaitUse, judgement: &Judgement, trace: Option<&SessionTrace>) 
     shares
 }
 
-/// What holds the I/Os back, in a sentence.
+/// The limiting factor as a sentence.
 fn finding(judgement: &Judgement, place: &Place, stores: &[StoreUse]) -> String {
     let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
     let of = format!(
@@ -585,7 +584,7 @@ fn finding(judgement: &Judgement, place: &Place, stores: &[StoreUse]) -> String 
                 true => format!("which costs {of}"),
                 false => "and the number of I/Os that waited for one is not measured".to_owned(),
             };
-            // More of them only move the queue where the target has one.
+            // A higher queue depth only moves the queue if the target has one.
             let doubt = match judgement.target_share >= MOSTLY {
                 true => {
                     " Most of the rest is spent at the target: more slots help if it serves commands in parallel, otherwise they only move the queue there."
@@ -607,7 +606,7 @@ fn finding(judgement: &Judgement, place: &Place, stores: &[StoreUse]) -> String 
                 true => "target",
                 false => "initiator",
             };
-            // What its own kernel says is not seen from here.
+            // The remote kernel's state is not visible from here.
             let doubt = match (*limit, place.sender().is_here) {
                 (Limit::CongestionWindow, false) => {
                     " The limit may be its send buffer instead: packets cannot show which, `wansan diagnose` at that end can."

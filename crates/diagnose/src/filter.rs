@@ -1,10 +1,10 @@
-//! A program of the kernel's socket filter (BPF) that lets packets of TCP ports pass.
+//! A socket filter program (classic BPF) that passes packets of given TCP ports.
 //!
 //! It sees packets from their IP header on, as packet sockets of type SOCK_DGRAM do.
 
 use std::collections::BTreeSet;
 
-/// Ports that one program has room for: a jump goes over 255 instructions at most.
+/// Most ports in one program: a jump spans at most 255 instructions.
 pub(crate) const MOST_PORTS: usize = 50;
 
 // Instructions, from linux/bpf_common.h.
@@ -19,15 +19,15 @@ const JUMP_SET: u16 = 0x45;
 const SHIFT_RIGHT: u16 = 0x74;
 const RETURN: u16 = 0x06;
 
-// Fields that are no bytes of the packet, from linux/filter.h.
+// Ancillary fields that are not packet bytes, from linux/filter.h.
 const PACKET_TYPE: u32 = 0xffff_f000 + 4;
 const INTERFACE: u32 = 0xffff_f000 + 8;
-/// linux/if_packet.h: a copy of what this host sends.
+/// linux/if_packet.h: a copy of an outgoing packet.
 const PACKET_OUTGOING: u32 = 4;
 
 const TCP: u32 = 6;
 
-/// A place that a jump goes to.
+/// A jump target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ports,
@@ -36,7 +36,7 @@ enum Label {
     Drop,
 }
 
-/// An instruction whose jumps are not resolved yet; without one it goes on.
+/// An instruction with unresolved jumps; without a jump it falls through.
 struct Instruction {
     code: u16,
     k: u32,
@@ -63,7 +63,7 @@ impl Program {
         self.labels.push((label, self.instructions.len()));
     }
 
-    /// The program as the kernel takes it: code, two jumps, and the constant.
+    /// The program in the kernel's format: code, two jumps, and the constant.
     fn assemble(&self) -> Vec<(u16, u8, u8, u32)> {
         let offset = |at: usize, to: Option<Label>| -> u8 {
             let place = |label| self.labels.iter().find(|(known, _)| *known == label);
@@ -79,8 +79,8 @@ impl Program {
     }
 }
 
-/// Takes TCP packets with one of `ports` at either end, whole. On the loopback interface, whose number is given, it
-/// takes what arrives only: all that is sent there arrives.
+/// Passes TCP packets, untruncated, with one of `ports` at either end. On the loopback interface, whose index is given,
+/// it passes incoming packets only: everything sent there also arrives.
 pub(crate) fn program(ports: &BTreeSet<u16>, loopback: Option<u32>) -> Vec<(u16, u8, u8, u32)> {
     assert!(
         ports.len() <= MOST_PORTS,
@@ -99,7 +99,7 @@ pub(crate) fn program(ports: &BTreeSet<u16>, loopback: Option<u32>) -> Vec<(u16,
     program.jump(JUMP_EQUAL, 4, None, Some(Label::Version6));
     program.plain(LOAD_BYTE, 9);
     program.jump(JUMP_EQUAL, TCP, None, Some(Label::Drop));
-    // Of a fragmented packet the first part alone has ports, which is of no use without the others.
+    // Only the first fragment of a packet has ports, and it is useless without the others.
     program.plain(LOAD_HALF, 6);
     program.jump(JUMP_SET, 0x1fff, Some(Label::Drop), None);
     program.plain(LOAD_HEADER_LENGTH, 0);
@@ -131,7 +131,7 @@ pub(crate) fn program(ports: &BTreeSet<u16>, loopback: Option<u32>) -> Vec<(u16,
 mod tests {
     use super::*;
 
-    /// What the kernel would do.
+    /// Interprets the program as the kernel would.
     fn run(
         program: &[(u16, u8, u8, u32)],
         packet: &[u8],

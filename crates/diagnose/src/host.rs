@@ -1,4 +1,4 @@
-//! This host: its iSCSI connections, by whatever runs them.
+//! This host's iSCSI connections, whatever software owns them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::software::Software;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The initiator's.
+    /// The initiator.
     Initiator,
-    /// The target's.
+    /// The target.
     Target,
-    /// Both: the session is one within this host.
+    /// Both: the session is internal to this host.
     Both,
 }
 
@@ -31,20 +31,20 @@ pub enum Role {
 pub struct HostConnection {
     /// This host's end.
     pub local: SocketAddr,
-    /// The other one.
+    /// The remote end.
     pub remote: SocketAddr,
     /// Whether this end is the target's.
     pub is_target: bool,
     /// The process that owns it.
     pub owner: Option<Owner>,
-    /// As the kernel tells it from others.
+    /// The socket, as identified by the kernel.
     pub socket: Connection,
-    /// By how much the windows are shifted that this end announces, and the other.
+    /// Window scales of this end and of the remote end.
     pub scales: [u8; 2],
 }
 
 impl HostConnection {
-    /// The initiator's end, and the target's.
+    /// The initiator's and the target's address.
     #[must_use]
     pub fn ends(&self) -> Ends {
         let (initiator, target) = match self.is_target {
@@ -76,20 +76,20 @@ impl Serialize for Ends {
     }
 }
 
-/// What there is on this host.
+/// The iSCSI objects of this host.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Host {
     /// The kernel's sessions as an initiator.
     pub sessions: Vec<KernelSession>,
-    /// The kernel's targets.
+    /// The kernel's target portal groups.
     pub portal_groups: Vec<PortalGroup>,
     /// Connections.
     pub connections: Vec<HostConnection>,
-    /// What receive and send buffers of TCP grow to, in bytes.
+    /// Maximum TCP receive and send buffers, in bytes.
     pub buffers: [Option<u64>; 2],
 }
 
-/// Who has a session here.
+/// The owner of a session on this host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostSession {
     /// Which end.
@@ -103,7 +103,7 @@ pub struct HostSession {
 }
 
 impl HostSession {
-    /// The software at this host's end of that role.
+    /// The software at this host's end in that role.
     #[must_use]
     pub fn software(&self, role: Role) -> Software {
         match role {
@@ -114,11 +114,11 @@ impl HostSession {
 }
 
 impl Host {
-    /// Finds what there is: below `sys` and `proc`, where those are mounted, and among the connections with one of
-    /// `ports`, or a port that the kernel's sessions and targets use, at either end.
+    /// Finds the objects below `sys` and `proc`, the mount points of sysfs and procfs, and the connections that have
+    /// one of `ports`, or a port used by the kernel's sessions and targets, at either end.
     ///
     /// # Errors
-    /// The kernel does not tell of sockets.
+    /// The kernel cannot list sockets.
     pub fn find(
         sys: &Path,
         proc: &Path,
@@ -149,7 +149,7 @@ impl Host {
         Ok((host, ports))
     }
 
-    /// Who has the session with a connection between these ends.
+    /// The session of a connection between these addresses.
     #[must_use]
     pub fn session(&self, initiator: SocketAddr, target: SocketAddr) -> HostSession {
         let ends = |is_target: bool| {
@@ -161,7 +161,7 @@ impl Host {
             (Some(_), Some(_)) => Role::Both,
             (None, Some(_)) => Role::Target,
             (Some(_), None) => Role::Initiator,
-            // It began meanwhile.
+            // It began after `find`.
             (None, None) if self.is_own(target) => Role::Target,
             (None, None) => Role::Initiator,
         };
@@ -188,8 +188,8 @@ impl Host {
         }
     }
 
-    /// The kernel's session with a connection between these ends; none where several may be meant, as the kernel does not
-    /// tell its ports.
+    /// The kernel session of a connection between these addresses; `None` if ambiguous, as the kernel does not report
+    /// its ports.
     fn kernel_session(&self, initiator: SocketAddr, target: SocketAddr) -> Option<&KernelSession> {
         let with = |is_it: &dyn Fn(Option<u16>) -> bool| {
             let sessions = self.sessions.iter().filter(|session| {
@@ -205,14 +205,13 @@ impl Host {
         with(&|port| port == Some(initiator.port())).or_else(|| with(&|port| port.is_none()))
     }
 
-    /// Whether an address is one of this host's, as its connections tell.
+    /// Whether an address belongs to this host, judging by its connections.
     fn is_own(&self, address: SocketAddr) -> bool {
         let mut connections = self.connections.iter();
         connections.any(|it| it.local.ip() == address.ip())
     }
 
-    /// LIO's portal group of a session, that of the target with this name; without one the only one that listens at this
-    /// address.
+    /// The LIO portal group of a session: the named target's, or without a name the only one listening at this address.
     #[must_use]
     pub fn lio(&self, at: SocketAddr, name: Option<&str>) -> Option<&PortalGroup> {
         let groups = self.groups_at(at);
@@ -224,7 +223,7 @@ impl Host {
         }
     }
 
-    /// LIO's portal groups that listen at this address.
+    /// The LIO portal groups listening at this address.
     fn groups_at(&self, at: SocketAddr) -> impl Iterator<Item = &PortalGroup> {
         let listens = move |group: &&PortalGroup| {
             let mut portals = group.portals.iter();
@@ -253,7 +252,7 @@ fn connection(
     }
 }
 
-/// The same address, of IPv4 where it is one that is written as one of IPv6.
+/// The same address, as IPv4 if it is an IPv4-mapped IPv6 address.
 pub(crate) fn canonical(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(of.ip().to_canonical(), of.port())
 }

@@ -1,9 +1,8 @@
-//! What the I/Os of a session's disks wait for in the block and SCSI layers of the initiator's host, from what tracepoints
-//! tell of each.
+//! What I/Os of a session's disks wait for in the initiator's block and SCSI layers, from tracepoints of each I/O.
 //!
-//! An I/O waits for a request, then with it in the disk's queue, and is at the device once the SCSI layer has given its
-//! command to the initiator that took it. At each moment those that wait do so for what is full: the last of several
-//! bounds, as that bounds those before it, and the queue itself where none is.
+//! An I/O waits for a request, then with it in the disk's queue, and is at the device once the SCSI layer has passed
+//! its command to an initiator that accepted it. At each moment, waiting I/Os are charged to the limit that is reached:
+//! the last of several, as it causes those before it to be reached, or the queue itself if none is.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +11,23 @@ use crate::tracepoints::BlockIo;
 /// What an I/O waits for in the host's queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueueWait {
-    /// The disk's queue holds no more requests (`nr_requests`).
+    /// A request: all of the disk's are in use (`nr_requests`).
     Requests,
-    /// The queue kept it although nothing was full: its I/O scheduler.
+    /// The I/O scheduler, which holds it although no limit is reached.
     Scheduler,
-    /// As many commands of the disk are outstanding as may be (`queue_depth`).
+    /// The disk's queue depth (`queue_depth`).
     QueueDepth,
-    /// The session has no slot for a command (`cmds_max`).
+    /// A command slot of the session (`cmds_max`).
     SessionCommands,
-    /// The target's command window is closed.
+    /// The target's command window.
     CommandWindow,
 }
 
-/// How many kinds there are.
+/// Number of kinds.
 const KINDS: usize = QueueWait::CommandWindow as usize + 1;
 
 impl QueueWait {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [QueueWait; KINDS] = [
         QueueWait::Requests,
         QueueWait::Scheduler,
@@ -38,68 +37,68 @@ impl QueueWait {
     ];
 }
 
-/// What bounds the I/Os of a disk.
+/// Limits on a disk's I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskBounds {
-    /// Commands that may be outstanding.
+    /// Most outstanding commands.
     pub queue_depth: Option<u64>,
-    /// Requests that its queue holds.
+    /// Requests in its queue.
     pub nr_requests: Option<u64>,
 }
 
-/// What bounds the commands of a session.
+/// Limits on a session's commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionBounds {
-    /// Its slots.
+    /// Command slots.
     pub can_queue: Option<u64>,
     /// The target's command window.
     pub command_window: Option<u64>,
 }
 
-/// How the I/Os of a disk passed.
+/// A disk's I/Os in the host's queues.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DiskQueue {
-    /// I/Os that were completed.
+    /// Completed I/Os.
     pub ios: u64,
-    /// What they took from when they came to the disk, as a mean, in ns.
+    /// Mean latency from arrival at the disk, in ns.
     pub latency_ns: f64,
-    /// What of it they waited for, by [`QueueWait`].
+    /// Mean waits within it, by [`QueueWait`].
     pub waits_ns: [f64; KINDS],
-    /// Commands at the device, as a mean over the time.
+    /// Commands at the device, time average.
     pub outstanding: f64,
-    /// The share of the time in which as many were at the device as may be.
+    /// Share of time at the queue depth limit.
     pub depth_full_share: f64,
-    /// The share of the time in which the queue held as many requests as it can.
+    /// Share of time with all requests in use.
     pub requests_full_share: f64,
-    /// The shares of the time in which an I/O waited for a request because of each [`QueueWait`]. The program that asked for
-    /// it is blocked meanwhile.
+    /// Share of time in which an I/O waited for a request, by causing [`QueueWait`]. The submitting program is blocked
+    /// meanwhile.
     pub blocked_shares: [f64; KINDS],
 }
 
-/// How those of all disks of a session passed.
+/// The I/Os of all disks of a session.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SessionQueue {
-    /// Each disk, by its number.
+    /// Each disk, by device number.
     pub disks: BTreeMap<u32, DiskQueue>,
-    /// The share of the time in which all slots of the session were in use.
+    /// Share of time with all command slots of the session in use.
     pub slots_full_share: f64,
 }
 
 impl SessionQueue {
-    /// I/Os that were completed.
+    /// Completed I/Os.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.disks.values().map(|disk| disk.ios).sum()
     }
 
-    /// What they waited for, as a mean over all of the session, in ns.
+    /// Mean wait over all of the session's I/Os, in ns.
     #[must_use]
     pub fn wait_ns(&self, wait: QueueWait) -> f64 {
         let disks = self.disks.keys();
         disks.map(|disk| self.wait_of_disk_ns(*disk, wait)).sum()
     }
 
-    /// The greatest share of the time in which programs were blocked at one of the disks because of that.
+    /// Largest share of time, over the disks, in which programs were blocked for this reason.
     #[must_use]
     pub fn blocked_share(&self, wait: QueueWait) -> f64 {
         let shares = self
@@ -109,7 +108,7 @@ impl SessionQueue {
         shares.fold(0.0, f64::max)
     }
 
-    /// The part of that for one disk's I/Os, as a mean over all of the session.
+    /// One disk's contribution to that mean, in ns.
     #[must_use]
     pub fn wait_of_disk_ns(&self, disk: u32, wait: QueueWait) -> f64 {
         let disk = self.disks.get(&disk);
@@ -118,29 +117,30 @@ impl SessionQueue {
     }
 }
 
-/// When an I/O was given to the initiator that took it.
+/// When an I/O was passed to the initiator that accepted it.
 #[must_use]
 pub fn given_ns(io: &BlockIo) -> u64 {
     match io.dispatched_ns {
-        // Those before were refused.
+        // Earlier dispatches were rejected.
         Some(dispatched_ns) if io.dispatches > 1 => dispatched_ns,
         _ => io.issued_ns,
     }
 }
 
-/// Commands at a bound, or this many below it, fill it: those whose answers have come make room before others take it.
+/// A limit counts as reached at this many commands below it: completions free slots before new commands take them.
 const NEARLY: u64 = 1;
 
 fn is_full(count: u64, bound: Option<u64>) -> bool {
     bound.is_some_and(|bound| count >= bound.saturating_sub(NEARLY).max(1))
 }
 
-/// Those that wait for a request are woken when an eighth of them is free, so that many come at once (`sbq_calc_wake_batch`).
+/// Processes waiting for a request are woken when an eighth of them is free, so that several arrive at once
+/// (`sbq_calc_wake_batch`).
 fn holds_all(count: u64, nr_requests: Option<u64>) -> bool {
     nr_requests.is_some_and(|all| count >= all - (all / 8).max(NEARLY).min(all))
 }
 
-/// What happens to an I/O.
+/// A step in an I/O's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Completed,
@@ -149,7 +149,7 @@ enum Step {
     Came,
 }
 
-/// How many I/Os of a disk are where, and the sums of that over time, in ns.
+/// The number of a disk's I/Os in each state, and its integral over time, in ns.
 #[derive(Debug, Default)]
 struct Counting {
     bounds: DiskBounds,
@@ -173,7 +173,7 @@ impl Counting {
             is_full(self.given, self.bounds.queue_depth),
         );
         let holds_all = holds_all(held, self.bounds.nr_requests);
-        // A request is free when one at the device or in the queue ends: what that waits for counts.
+        // A request is freed when an I/O at the device or in the queue completes: so charge what that one waits for.
         let queue = session.or(is_deep.then_some(QueueWait::QueueDepth));
         let request = queue.unwrap_or(match holds_all {
             true => QueueWait::Requests,
@@ -222,7 +222,7 @@ impl Counting {
     }
 }
 
-/// Adds up what I/Os of a session's disks waited for, from the first that was completed to the last that came.
+/// Sums the waits of I/Os on a session's disks, from the first completion to the last arrival.
 #[must_use]
 pub fn session_queue(
     ios: &[&BlockIo],
@@ -247,7 +247,7 @@ pub fn session_queue(
             steps.map(move |(at_ns, step)| (at_ns, step, *io))
         })
         .collect();
-    // At one moment, each I/O's steps in their order.
+    // At the same time, steps of an I/O stay in order.
     steps.sort_by_key(|(at_ns, step, _)| (*at_ns, std::cmp::Reverse(*step)));
     let mut counting: BTreeMap<u32, Counting> = disks
         .iter()
@@ -302,8 +302,8 @@ mod tests {
 
     const DISK: u32 = 8 << 20;
 
-    /// A closed loop of `asked` I/Os at a time, of which as many are at the device as `slots`, each for 10 ms, and as many
-    /// have a request as `requests`.
+    /// A closed loop with queue depth `asked`, of which `requests` have a request and `slots` are at the device, for 10
+    /// ms each.
     fn load(disk: u32, asked: usize, requests: usize, slots: usize) -> Vec<BlockIo> {
         const SERVICE_NS: u64 = 10_000_000;
         let mut ios: Vec<BlockIo> = Vec::new();
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Most of the time in the queues, and what it is.
+    /// The longest wait in the queues, and its kind.
     fn most(queue: &SessionQueue) -> (QueueWait, f64) {
         let waits = QueueWait::ALL.map(|wait| (wait, queue.wait_ns(wait)));
         let longest = waits
@@ -366,12 +366,12 @@ mod tests {
         let blocked = told.disks[&DISK].blocked_shares;
         assert!(blocked[QueueWait::Requests as usize] > 0.9, "{told:?}");
 
-        // Behind a full device, more requests only wait elsewhere.
+        // If the device is full, more requests only move the wait.
         let ios = load(DISK, 16, 8, 4);
         let told = queue(&ios, bounds(4, 8), session);
         assert_eq!(most(&told).0, QueueWait::QueueDepth, "{told:?}");
 
-        // Four at a time though 32 may be: a scheduler.
+        // Four at a time though 32 are allowed: a scheduler.
         let ios = load(DISK, 16, 64, 4);
         let told = queue(&ios, bounds(32, 64), session);
         assert_eq!(most(&told).0, QueueWait::Scheduler, "{told:?}");

@@ -1,125 +1,125 @@
-//! What holds the I/Os of a session back, by accounting.
+//! Determines by accounting what limits a session's I/Os.
 //!
-//! The latency of an I/O is what the host keeps it for before its command is sent, and what it takes from there, by the
-//! ledger of waits that packets show. A place that I/Os wait for in the host becomes free when an earlier I/O ends, so the
-//! time in the host is what those earlier I/Os were waiting for: it counts for the resources that these waited for (a full
-//! link, a window) in their share, and only the rest, in which the earlier I/Os crossed the path and were served beside
-//! each other, for the bound on how many there may be. What counts for most is the limit.
+//! An I/O's latency is the time in the host before its command is sent, plus the time from then on, which the ledger of
+//! waits derives from packets. A slot in the host is freed when an earlier I/O completes, so time in the host is
+//! charged to what those earlier I/Os were waiting for: to the resources (a full link, a window) in proportion, and
+//! only the rest, in which the earlier I/Os crossed the path and were served concurrently, to the limit on outstanding
+//! commands. The largest charge is the limiting factor.
 
 use serde::Serialize;
 use wansan_insight::cause::{Cause, Limit};
 use wansan_insight::ledger::WaitUse;
 
-/// What bounds how many commands are outstanding.
+/// A limit on outstanding commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "bound", rename_all = "snake_case")]
 pub enum Bound {
-    /// The SCSI layer's queue depth of one disk.
+    /// The SCSI layer's queue depth of a disk.
     QueueDepth {
         /// Its name.
         disk: String,
     },
-    /// The requests that the queue of one disk holds (`nr_requests`).
+    /// The requests of a disk's queue (`nr_requests`).
     Requests {
         /// Its name.
         disk: String,
     },
-    /// The slots that the initiator has for commands of a session (open-iscsi's `cmds_max`).
+    /// The initiator's command slots per session (open-iscsi's `cmds_max`).
     SessionCommands,
     /// The target's command window, MaxCmdSN.
     CommandWindow,
 }
 
-/// A bound, and how it is used.
+/// A limit and its use.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BoundUse {
-    /// Which.
+    /// The limit.
     #[serde(flatten)]
     pub bound: Bound,
-    /// So many commands at most.
+    /// Its value, in commands.
     pub commands: u64,
-    /// The share of the time in which so many were outstanding, 0 to 1.
+    /// Share of time at the limit, 0 to 1.
     pub full_share: f64,
-    /// What I/Os waited for it, as a mean over all of the session, in ns; `None` where no tracepoint tells.
+    /// Mean wait for it over all of the session's I/Os, in ns; `None` without tracepoints.
     pub waited_ns: Option<f64>,
-    /// The share of the time in which a program was blocked by it, whose further I/Os nobody counts, 0 to 1.
+    /// Share of time in which it blocked a program, whose further I/Os are not counted, 0 to 1.
     pub blocked_share: f64,
 }
 
-/// What the host was seen to keep I/Os for, beside bounds, as means over all of a session, in ns.
+/// Time in the host apart from limits, as means over all of the session's I/Os, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Kept {
-    /// In queues of disks with nothing full.
+    /// In disk queues with no limit reached.
     pub scheduler_ns: f64,
-    /// From when the SCSI layer had the command to when it was sent.
+    /// From the SCSI layer's dispatch to the sending of the command.
     pub sending_ns: f64,
-    /// From when the answer had come to when the request was complete.
+    /// From the answer's arrival to the completion of the request.
     pub completing_ns: f64,
 }
 
 impl Kept {
-    /// What the initiator's own layers took for it.
+    /// Time in the initiator's own layers.
     #[must_use]
     pub fn own_ns(&self) -> f64 {
         self.sending_ns + self.completing_ns
     }
 }
 
-/// What is known of a session's I/Os.
+/// The evidence on a session's I/Os.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence<'a> {
-    /// What they waited for from when their commands were sent.
+    /// Waits after their commands were sent.
     pub waits: &'a WaitUse,
-    /// Their mean latency at the block layer, where it has counters of them.
+    /// Mean latency at the block layer, if it counts them.
     pub block_latency_ns: Option<f64>,
-    /// What the host kept them for, where tracepoints tell: then each bound has what waited for it, too.
+    /// Time in the host, from tracepoints: if present, each limit also has its wait.
     pub kept: Option<Kept>,
-    /// What bounds how many are outstanding, each of which may bound those before it.
+    /// The limits on outstanding commands; a later one may cause earlier ones to be reached.
     pub bounds: &'a [BoundUse],
-    /// How many were outstanding, as a mean over the time.
+    /// Outstanding commands, time average.
     pub outstanding: f64,
-    /// The disks, and the I/O scheduler of each.
+    /// The disks, each with its I/O scheduler.
     pub scheduler: &'a [(String, String)],
 }
 
-/// What holds the I/Os back.
+/// The limiting factor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "limit", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Too few commands may be outstanding.
+    /// A limit on outstanding commands.
     Bound {
-        /// What bounds them.
+        /// The limit.
         bound: BoundUse,
     },
-    /// The host keeps them although there are slots: in an I/O scheduler, or a queue of its own.
+    /// The host holds I/Os although slots are free: in an I/O scheduler, or another queue.
     HostQueue {
-        /// The disks, and the scheduler of each.
+        /// The disks, each with its scheduler.
         scheduler: Vec<(String, String)>,
     },
-    /// The host's own layers have them: from the SCSI layer to the wire, and from there to the end of the request.
+    /// The host's layers, from the SCSI layer to the wire and from the wire to completion.
     Host,
-    /// One of those that packets show.
+    /// A limit that packets show.
     Wire {
-        /// Which.
+        /// The limit.
         of: Limit,
         /// The cause of the longest of its waits.
         #[serde(skip)]
         cause: Cause,
     },
-    /// The target has them for most of the time.
+    /// The target, for most of the time.
     Target,
-    /// The target's store has them, as its kernel tells.
+    /// The target's store, according to its kernel.
     Store,
-    /// What nothing that was seen tells.
+    /// Unknown: no evidence explains it.
     Unknown,
-    /// Nothing: they cross the path and are served, and whoever asks does not ask for more.
+    /// None: I/Os cross the path and are served, and the application does not issue more.
     TooFewIos,
-    /// Hardly any I/O is in flight.
+    /// Idle: hardly any I/O is outstanding.
     Idle,
 }
 
 impl Verdict {
-    /// The name of the limit, without what it is of.
+    /// The limit's name, without its object.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -141,26 +141,26 @@ impl Verdict {
     }
 }
 
-/// What holds the I/Os back, and how much of their latency counts for it.
+/// The limiting factor, and the part of the latency charged to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judgement {
-    /// What.
+    /// The limiting factor.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// As a mean over the I/Os, in ns.
+    /// Mean charge over the I/Os, in ns.
     pub counts_ns: f64,
-    /// Their latency, from the block layer where that is known.
+    /// Mean latency, at the block layer if known.
     pub latency_ns: f64,
-    /// What of it passed in the host before their commands were sent.
+    /// The part in the host before commands were sent.
     pub host_ns: f64,
-    /// The share of what they take from there on that passes at the target, 0 to 1.
+    /// Share of the remaining latency spent at the target, 0 to 1.
     pub target_share: f64,
 }
 
-/// With fewer outstanding on average, it is the application that leaves the disk idle.
+/// With fewer outstanding on average, the application leaves the disk idle.
 const IDLE: f64 = 0.5;
 
-/// Limits that I/Os share: while one waits for them, others wait behind it.
+/// Shared limits: while one I/O waits for them, others queue behind it.
 const SHARED: [Limit; 7] = [
     Limit::Store,
     Limit::PathRate,
@@ -171,10 +171,10 @@ const SHARED: [Limit; 7] = [
     Limit::Processor,
 ];
 
-/// Waits of each I/O by itself that something other than more I/Os would shorten.
+/// Waits of individual I/Os that a higher queue depth does not shorten.
 const OWN: [Limit; 3] = [Limit::R2tRoundTrips, Limit::Stalls, Limit::RouteLockstep];
 
-/// Judges by the evidence.
+/// Judges the evidence.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let waits = evidence.waits;
@@ -217,7 +217,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     ));
     let mut uncounted_ns = 0.0_f64;
     for waiters in &waiting.bounds {
-        // As many may wait as are let out.
+        // As many more may wait as are outstanding.
         let more_ns = waiters.uncounted_share * (crossing_ns + target_ns + served_ns);
         uncounted_ns = uncounted_ns.max(more_ns);
         let bound = waiters.bound.clone();
@@ -249,23 +249,23 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     }
 }
 
-/// What I/Os waited for in the host's queues.
+/// Waits of I/Os in the host's queues.
 struct Waiting<'a> {
     bounds: Vec<Waiters<'a>>,
     scheduler_ns: f64,
 }
 
-/// Those that waited for a bound.
+/// Waits for one limit.
 struct Waiters<'a> {
     bound: &'a BoundUse,
-    /// What they waited, as a mean over all I/Os.
+    /// Mean wait over all I/Os.
     counted_ns: f64,
-    /// The share of the time in which others may have waited whom nobody counts.
+    /// Share of time in which further I/Os, which nothing counts, may have waited.
     uncounted_share: f64,
 }
 
-/// As tracepoints tell of each I/O; else what the block layer's counters have more than packets, for the fullest bound
-/// while that was full.
+/// Waits from tracepoints of each I/O; otherwise, the excess of the block layer's latency over the packets', charged to
+/// the fullest limit for the time it was reached.
 fn waiting<'a>(evidence: &Evidence<'a>) -> Waiting<'a> {
     let bounds = evidence.bounds;
     if let Some(kept) = evidence.kept {
@@ -285,7 +285,7 @@ fn waiting<'a>(evidence: &Evidence<'a>) -> Waiting<'a> {
     let fullest = fullest(bounds);
     let full_share = fullest.map_or(0.0, |full| full.full_share);
     let waiters = fullest.map(|bound| {
-        // The slots of a session and what programs of their own have: nobody counts who waits for them.
+        // Nothing counts I/Os that wait for a session's slots, or inside a user-space initiator.
         let is_counted =
             evidence.block_latency_ns.is_some() && bound.bound != Bound::SessionCommands;
         Waiters {
@@ -307,7 +307,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Of those that are equally full, the one that bounds the others: the last.
+/// The fullest limit; among equals the last, which limits the others.
 fn fullest(bounds: &[BoundUse]) -> Option<&BoundUse> {
     bounds
         .iter()
@@ -450,7 +450,7 @@ mod tests {
             blocked_share: 0.0,
         };
         let disk = || "sdb".to_owned();
-        // Full though nobody waits for it, and hardly ever full though much waits for it.
+        // Always reached though nothing waits for it, and rarely reached though much waits for it.
         let depth = waited(Bound::QueueDepth { disk: disk() }, 1.0, 0.0);
         let requests = waited(Bound::Requests { disk: disk() }, 0.4, 40.0);
         let bounds = [requests.clone(), depth];

@@ -1,11 +1,12 @@
-//! Why a disk is slow: the iSCSI sessions of this host, whatever software runs them, looked at from outside.
+//! Why a disk is slow: diagnoses this host's iSCSI sessions, whatever software runs them, from outside.
 //!
-//! [`host`] finds what there is: sessions of the kernel's initiator ([`open_iscsi`], by sysfs), targets of the kernel
+//! [`host`] finds the objects: sessions of the kernel's initiator ([`open_iscsi`], by sysfs), targets of the kernel
 //! ([`lio`], by configfs), and the connections of all others with their processes ([`sockets`], [`software`]).
-//! [`watch`] then takes packets ([`packets`]), counters of the block layer ([`block`]) and what programs in the kernel tell of
-//! each I/O ([`tracepoints`]) for a while. What packets tell is `wansan_insight`'s to say; [`matching`] finds the kernel's I/Os
-//! among them, [`host_queue`] and [`traced`] say what these wait for above and below, [`multipath`] what paths differ in; [`judge`] adds what the host kept I/Os for, and says what holds them back; [`change`] says
-//! what to do about it, in the commands of the software that runs there; [`diagnosis`] is all of that together.
+//! [`watch`] then captures packets ([`packets`]), counters of the block layer ([`block`]) and each I/O, by programs in
+//! the kernel ([`tracepoints`]), for a while. `wansan_insight` interprets the packets; [`matching`] finds the kernel's
+//! I/Os among them, [`host_queue`] and [`traced`] determine what these wait for above and below, [`multipath`] compares
+//! paths; [`judge`] adds the time in the host and determines the limiting factor; [`change`] recommends changes, as
+//! commands for the software in use; [`diagnosis`] combines all of this.
 
 mod attributes;
 pub mod block;

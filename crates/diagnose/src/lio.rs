@@ -1,4 +1,4 @@
-//! The targets of the kernel (LIO), as configfs has them: `/sys/kernel/config/target/iscsi`.
+//! The kernel's targets (LIO), from configfs: `/sys/kernel/config/target/iscsi`.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,9 +15,9 @@ pub struct PortalGroup {
     pub target: String,
     /// The group's tag.
     pub tag: u32,
-    /// Where it listens.
+    /// Its listening addresses.
     pub portals: Vec<SocketAddr>,
-    /// The command window of sessions whose initiator has no entry of its own.
+    /// The command window for initiators without an ACL.
     pub default_cmdsn_depth: Option<u64>,
     /// Initiators with an ACL.
     pub initiators: Vec<Acl>,
@@ -28,26 +28,26 @@ pub struct PortalGroup {
 /// A LUN of a portal group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unit {
-    /// Its number, which an ACL may map to another.
+    /// Its number, which an ACL may remap.
     pub lun: u64,
-    /// Its store, as `targetcli` has it below its kind: `iblock_0/disk`.
+    /// Its store, named as in `targetcli` without the kind: `iblock_0/disk`.
     pub store: String,
-    /// The file or device that it is in.
+    /// The file or device that backs it.
     pub path: Option<String>,
 }
 
-/// An initiator's entry in a portal group.
+/// An initiator's ACL in a portal group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Acl {
     /// The initiator's name.
     pub initiator: String,
-    /// The command window that it gives the initiator.
+    /// The command window for the initiator.
     pub cmdsn_depth: Option<u64>,
     /// Whether the initiator has a session.
     pub has_session: bool,
 }
 
-/// All portal groups below `sys`, where sysfs is mounted.
+/// Reads all portal groups below `sys`, the mount point of sysfs.
 #[must_use]
 pub fn portal_groups(sys: &Path) -> Vec<PortalGroup> {
     let targets = entries(&sys.join("kernel/config/target/iscsi")).into_iter();
@@ -119,7 +119,7 @@ mod tests {
         let sys = tempfile::tempdir().unwrap();
         let iscsi = sys.path().join("kernel/config/target/iscsi");
         let group = iscsi.join("iqn.2003-01.org.linux-iscsi.host:disk/tpgt_2");
-        // What is beside targets is none.
+        // Entries beside targets are ignored.
         for folder in ["np/10.0.0.1:3260", "np/[fd00::1]:3260", "attrib"] {
             fs::create_dir_all(group.join(folder)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Which I/O of a kernel is which command in packets: by LUN, CDB and time.
+//! Matches a kernel's I/Os to commands in packets: by LUN, CDB and time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -6,13 +6,13 @@ use wansan_insight::capture::CapturedCommand;
 
 use crate::tracepoints::{BlockIo, TargetCommand};
 
-/// How far the kernel's times and those of packets, which are taken elsewhere, may be from each other.
+/// Largest difference between the kernel's times and packet times, which are taken at different points.
 const SLACK_NS: u64 = 1_000_000;
 
-/// A LUN, and the part of a CDB that means anything.
+/// A LUN, and the significant bytes of a CDB.
 type Asked = (u64, [u8; 16]);
 
-/// A command's bytes, by the length that its group has (SPC-4 §4.2.5.1); what stands behind them is anything.
+/// A CDB's bytes, of the length that its group defines (SPC-4 §4.2.5.1); bytes after them are undefined.
 fn command_bytes(cdb: [u8; 16]) -> [u8; 16] {
     let length = match cdb[0] >> 5 {
         0 => 6,
@@ -23,8 +23,8 @@ fn command_bytes(cdb: [u8; 16]) -> [u8; 16] {
     std::array::from_fn(|at| if at < length { cdb[at] } else { 0 })
 }
 
-/// The requests of an initiator's block layer with their commands on the wire. `luns` are those of the session's disks;
-/// `ahead_ns` is by how much the clock of `commands` is ahead.
+/// Matches an initiator's block requests to commands on the wire. `luns` are those of the session's disks; `ahead_ns`
+/// is how far the clock of `commands` is ahead.
 #[must_use]
 pub fn at_initiator<'a>(
     ios: &'a [BlockIo],
@@ -48,7 +48,7 @@ pub fn at_initiator<'a>(
     })
 }
 
-/// What LIO has carried out with the commands on the wire.
+/// Matches LIO's completed commands to commands on the wire.
 #[must_use]
 pub fn at_target<'a>(
     carried_out: &'a [TargetCommand],
@@ -65,7 +65,7 @@ pub fn at_target<'a>(
     matched(known.collect(), sent, |done, command| {
         let came_ns = command.came_ns.unwrap_or(0).saturating_sub(ahead_ns);
         let ready_ns = command.ready_ns.unwrap_or(0).saturating_sub(ahead_ns);
-        // Here packets show more of it than the kernel.
+        // Here the interval in packets contains the kernel's.
         Fit::of(came_ns, ready_ns, done.began_ns, done.done_ns).other_way()
     })
 }
@@ -74,10 +74,10 @@ fn asked(command: &CapturedCommand) -> Asked {
     (command.lun, command_bytes(command.cdb))
 }
 
-/// Whether a stretch lies within another.
+/// Whether an interval lies within another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
-    /// The kernel's I/O is older: it is none of the commands from here on.
+    /// The kernel's I/O is older: it is none of the remaining commands.
     Older,
     Within,
     /// The command is older.
@@ -105,7 +105,7 @@ impl Fit {
     }
 }
 
-/// Pairs those that ask for the same in the order of their times.
+/// Pairs I/Os and commands of equal content in time order.
 fn matched<'a, K: std::hash::Hash + Eq, T>(
     mut known: Vec<(K, u64, &'a T)>,
     commands: impl Iterator<Item = (K, &'a CapturedCommand)>,
@@ -183,7 +183,7 @@ mod tests {
             command(2, 3, 7, (11, 39)),
             // The same block again, later.
             command(1, 0, 7, (101, 139)),
-            // Of one that the kernel told nothing of.
+            // The kernel did not report this one.
             command(3, 0, 9, (11, 39)),
         ];
         let ios = [

@@ -1,4 +1,4 @@
-//! Devices of dm-multipath: how their paths are chosen, and a path that is slow beside the others.
+//! dm-multipath devices: path selection, and detection of a path that is slower than the others.
 
 use std::process::Command;
 
@@ -6,25 +6,25 @@ use serde::Serialize;
 
 use crate::change::{Change, shell::is_plain};
 
-/// How a device of dm-multipath chooses among its paths (Documentation/admin-guide/device-mapper, `multipath`).
+/// Path selection of a dm-multipath device (Documentation/admin-guide/device-mapper, `multipath`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Table {
-    /// Groups of paths, of which one is used at a time, the first that has a path.
+    /// Path groups, of which one is active at a time: the first with a usable path.
     pub groups: Vec<Group>,
 }
 
-/// Paths that I/Os are spread over.
+/// Paths that share the I/Os.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// What chooses (`path_selector`).
+    /// The path selector.
     pub selector: String,
-    /// The device numbers of its paths, as MAJOR:MINOR, and how many I/Os in a row each is chosen for (`rr_min_io_rq`), where
-    /// the selector has that.
+    /// The device numbers of its paths, as MAJOR:MINOR, and each path's consecutive I/Os (`rr_min_io_rq`), if the
+    /// selector has that parameter.
     pub paths: Vec<(String, Option<u64>)>,
 }
 
 impl Table {
-    /// That of a device, by dmsetup(8); `None` where that tells nothing.
+    /// Reads a device's table with dmsetup(8); `None` if unavailable.
     #[must_use]
     pub fn read(name: &str) -> Option<Table> {
         let mut command = Command::new("dmsetup");
@@ -33,8 +33,8 @@ impl Table {
         Table::parse(&String::from_utf8_lossy(&output.stdout))
     }
 
-    /// A line `START LENGTH multipath FEATURES HANDLER GROUPS FIRST GROUP...`, where features, handler and selectors are
-    /// preceded by how many words they are.
+    /// Parses a line `START LENGTH multipath FEATURES HANDLER GROUPS FIRST GROUP...`, where features, handler and
+    /// selectors are preceded by their word counts.
     #[must_use]
     pub fn parse(line: &str) -> Option<Table> {
         let mut words = line.split_whitespace().skip(2);
@@ -59,7 +59,7 @@ impl Table {
             for _ in 0..paths {
                 let device = words.next()?.to_owned();
                 let own: Vec<&str> = words.by_ref().take(arguments).collect();
-                // All selectors have it first.
+                // It is the first parameter of all selectors.
                 let in_a_row = own.first().and_then(|word| word.parse().ok());
                 group.paths.push((device, in_a_row));
             }
@@ -69,45 +69,45 @@ impl Table {
     }
 }
 
-/// A path, and how I/Os passed it.
+/// A path and its I/Os.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathUse {
     /// Its disk.
     pub disk: String,
-    /// Where it leads.
+    /// Its portal.
     pub portal: String,
     /// I/Os per second.
     pub iops: f64,
-    /// Their latency at that disk, in ns.
+    /// Latency at that disk, in ns.
     pub latency_ns: f64,
 }
 
-/// A device of dm-multipath, and how I/Os passed its paths.
+/// A dm-multipath device and the I/Os on its paths.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MultipathDiagnosis {
     /// Its name, as in `/dev/mapper/NAME`.
     pub name: String,
     /// Its block device.
     pub device: String,
-    /// How it chooses among its paths, where that is known.
+    /// Its path selection, if known.
     pub table: Option<Table>,
-    /// The latency of its own I/Os, in ns, where tracepoints tell.
+    /// Latency of its own I/Os, in ns, from tracepoints.
     pub latency_ns: Option<f64>,
-    /// Its paths with I/Os, the slowest first.
+    /// Its paths with I/Os, slowest first.
     pub paths: Vec<PathUse>,
-    /// The path that is slow.
+    /// The slow path.
     pub slow: Option<String>,
-    /// The same in a sentence.
+    /// The same as a sentence.
     pub finding: Option<String>,
     /// What to change.
     pub changes: Vec<Change>,
 }
 
-/// A path is slow whose I/Os take so many times as long as on another one.
+/// A path is slow if its I/Os take this many times as long as another path's.
 const SLOW_RATIO: f64 = 2.0;
-/// With a lesser share of all that I/Os take, it costs little.
+/// Smallest share of total I/O time for which a slow path matters.
 const COSTLY_SHARE: f64 = 0.25;
-/// Selectors that prefer paths whose I/Os take less time.
+/// Selectors that prefer faster paths.
 const BY_TIME: [&str; 2] = ["service-time", "historical-service-time"];
 
 impl MultipathDiagnosis {
@@ -155,7 +155,7 @@ impl MultipathDiagnosis {
     }
 }
 
-/// The path that is slow and the fastest one, of those by latency.
+/// The slow path and the fastest one, by latency.
 fn slow(paths: &[PathUse]) -> Option<(&PathUse, &PathUse)> {
     let (slow, fast) = (paths.first()?, paths.last()?);
     let all: f64 = paths.iter().map(|path| path.iops * path.latency_ns).sum();

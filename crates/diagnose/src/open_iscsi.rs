@@ -1,4 +1,4 @@
-//! The sessions of the kernel's initiator, as sysfs has them: `/sys/class/iscsi_session` and what hangs on it.
+//! Sessions of the kernel's initiator, from sysfs: `/sys/class/iscsi_session` and the devices below it.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -16,13 +16,13 @@ pub struct KernelSession {
     pub number: u32,
     /// The target's name.
     pub target: String,
-    /// The initiator's.
+    /// The initiator's name.
     pub initiator: Option<String>,
     /// The number of its SCSI host.
     pub host: Option<u32>,
-    /// Commands that the host has room for (`node.session.cmds_max`, less what it keeps for itself).
+    /// Command slots of the host (`node.session.cmds_max` minus the reserved ones).
     pub can_queue: Option<u64>,
-    /// What the session has agreed on.
+    /// Its negotiated parameters.
     pub keys: Keys,
     /// Its connections.
     pub connections: Vec<KernelConnection>,
@@ -33,9 +33,9 @@ pub struct KernelSession {
 /// A connection of a session of open-iscsi.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KernelConnection {
-    /// Where it is connected to, which a redirection may have changed.
+    /// The address connected to, which a redirection may have changed.
     pub target: SocketAddr,
-    /// The portal of its record, as `iscsiadm -p` takes it.
+    /// The portal in its record, as `iscsiadm -p` takes it.
     pub portal: SocketAddr,
     /// This host's port.
     pub local_port: Option<u16>,
@@ -56,7 +56,7 @@ pub struct Keys {
     pub max_burst_bytes: Option<u64>,
 }
 
-/// All sessions below `sys`, where sysfs is mounted.
+/// Reads all sessions below `sys`, the mount point of sysfs.
 #[must_use]
 pub fn sessions(sys: &Path) -> Vec<KernelSession> {
     let folder = sys.join("class/iscsi_session");
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Attributes as the kernel has them, in a folder that is made.
+    /// Creates attribute files in a new folder.
     fn attributes(folder: &Path, values: &[(&str, &str)]) {
         fs::create_dir_all(folder).unwrap();
         for (name, value) in values {

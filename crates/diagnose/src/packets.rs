@@ -1,5 +1,5 @@
-//! Packets of some TCP ports, as they pass this host: a packet socket (packet(7)) with a receive ring of blocks
-//! (TPACKET_V3) and a filter in the kernel. Nothing of them is written to disk.
+//! Captures packets of some TCP ports: a packet socket (packet(7)) with a receive ring of blocks (TPACKET_V3) and a
+//! filter in the kernel. No packets are written to disk.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,10 +14,10 @@ use wansan_insight::capture::PassingPacket;
 
 use crate::filter;
 
-/// A block of the ring has room for the longest super-frame many times over.
+/// A block holds the longest super-frame many times over.
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCKS: usize = 32;
-/// A block that is not full is handed over after this time, in ms.
+/// Timeout after which the kernel hands over a partly filled block, in ms.
 const RETIRE_MS: u32 = 20;
 
 /// linux/if_packet.h, `enum tpacket_versions`.
@@ -32,13 +32,13 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Begins to take the packets with one of `ports` at either end, on all interfaces of the calling thread's network
+    /// Starts capturing packets with one of `ports` at either end, on all interfaces of the calling thread's network
     /// namespace.
     ///
     /// # Errors
-    /// The system refuses: packet sockets need CAP_NET_RAW.
+    /// The system call's error: packet sockets need CAP_NET_RAW.
     pub fn open(ports: &BTreeSet<u16>) -> io::Result<Packets> {
-        // Protocol 0: nothing comes in before ring and filter are there.
+        // Protocol 0: no packets arrive before ring and filter are set up.
         let socket = socket_with(
             AddressFamily::PACKET,
             SocketType::DGRAM,
@@ -51,7 +51,7 @@ impl Packets {
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES as u32,
             tp_block_nr: BLOCKS as u32,
-            // Packets take as much of a block as they need.
+            // Packets use as much of a block as they need.
             tp_frame_size: BLOCK_BYTES as u32,
             tp_frame_nr: BLOCKS as u32,
             tp_retire_blk_tov: RETIRE_MS,
@@ -69,24 +69,25 @@ impl Packets {
         Ok(packets)
     }
 
-    /// Takes packets from now on.
+    /// Resumes capture.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call's error.
     pub fn resume(&self) -> io::Result<()> {
         bind(&self.socket, libc::ETH_P_ALL)
     }
 
-    /// Takes none from now on, which costs whoever sends and receives them nothing then. Those that are in the ring stay there.
+    /// Pauses capture, so that it costs the host's traffic nothing. Packets in the ring stay there.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call's error.
     pub fn pause(&self) -> io::Result<()> {
-        // A loopback test of Ethernet, which nothing sends: a socket that is bound to protocol 0 keeps its old one in some kernels.
+        // An Ethernet loopback test, which nothing sends: in some kernels, binding a socket to protocol 0 keeps its
+        // previous protocol.
         bind(&self.socket, libc::ETH_P_LOOP)
     }
 
-    /// Waits until packets are there, for this time at most.
+    /// Waits until packets arrive, for at most `most`.
     ///
     /// # Errors
     /// The socket fails.
@@ -102,7 +103,7 @@ impl Packets {
         }
     }
 
-    /// Gives all packets that are there to `take`, oldest first.
+    /// Passes all packets in the ring to `take`, oldest first.
     pub fn drain(&mut self, mut take: impl FnMut(PassingPacket<'_>)) {
         while self.is_ours() {
             self.each(&mut take);
@@ -115,7 +116,7 @@ impl Packets {
     /// Packets that the kernel dropped because the ring was full, since the last call.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call's error.
     pub fn take_drops(&self) -> io::Result<u64> {
         statistics(&self.socket)
     }
@@ -131,20 +132,20 @@ unsafe impl Send for Packets {}
 
 #[allow(unsafe_code, reason = "the ring is memory shared with the kernel")]
 impl Packets {
-    /// The block whose turn it is.
+    /// The current block.
     fn block(&self) -> NonNull<u8> {
         // SAFETY: `next` is below BLOCKS, so the block lies inside the mapping.
         unsafe { self.ring.add(self.next * BLOCK_BYTES) }
     }
 
-    /// The word by which a block changes hands.
+    /// The status word that transfers a block's ownership.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: a block begins with a `tpacket_block_desc`, whose header begins with the status behind two 32-bit
         // words; blocks are aligned to pages, and both sides access the word atomically.
         unsafe { self.block().add(8).cast::<AtomicU32>().as_ref() }
     }
 
-    /// Gives the packets of the block whose turn it is, which must be ours.
+    /// Passes each packet of the current block, which user space must own.
     fn each(&self, take: &mut impl FnMut(PassingPacket<'_>)) {
         let block = self.block();
         // SAFETY: the status says that the block is ours, and the kernel has filled its header in.

@@ -1,7 +1,8 @@
-//! Several slices of time together: which of them stands for all, and how much they differ.
+//! Combines several slices: selects a representative one, and measures how much they differ.
 //!
-//! As of a capture that is explained in parts, what is said is of one slice, so that its numbers belong together: of the one
-//! with the most I/O among those in which what most I/Os waited for is the limit. Beside it stands what all of them tell.
+//! As in a capture explained in parts, the result describes one slice, so that its numbers are consistent: of the
+//! slices whose limit accounts for the most I/O time, the one with the most I/O. Statistics over all slices accompany
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,26 +12,26 @@ use serde::Serialize;
 use crate::diagnosis::{Diagnosis, SessionDiagnosis};
 use crate::host::Ends;
 
-/// Sessions of which it is known what all slices tell. Those that were not seen for longest make room for others: in a diagnosis that
-/// goes on for ever, most of them have ended.
+/// Most sessions with statistics. The least recently seen ones are dropped: over an endless diagnosis, most of them
+/// have ended.
 const MOST_SESSIONS: usize = 1024;
 
-/// What all slices tell of a session.
+/// Statistics of a session over all slices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Sampled {
     /// Slices with I/Os of it.
     pub slices: u64,
-    /// Those of them with the same limit.
+    /// Of these, slices with the same limit.
     pub alike: u64,
-    /// I/Os per second, as a mean over the slices.
+    /// I/Os per second, mean over the slices.
     pub iops: f64,
-    /// The latency of an I/O, as a mean over these, in ns.
+    /// Mean latency over these, in ns.
     pub latency_ns: f64,
-    /// The standard error of that mean, in ns: what is between slices was not looked at. With few slices it says little.
+    /// Standard error of that mean, in ns, as time between slices is not observed. Unreliable for few slices.
     pub error_ns: f64,
 }
 
-/// Slices, as they come.
+/// Accumulates slices.
 #[derive(Debug, Default)]
 pub struct Slices {
     count: u64,
@@ -40,16 +41,16 @@ pub struct Slices {
     unfinished: BTreeMap<Ends, u64>,
     /// For each limit of the busiest session, the slice with the most I/O time.
     best: BTreeMap<&'static str, Best>,
-    /// The latest without I/Os.
+    /// The latest slice without I/Os.
     idle: Option<Diagnosis>,
 }
 
-/// The slice that stands for those with the same limit.
+/// The representative slice for a limit.
 #[derive(Debug)]
 struct Best {
-    /// The I/O time of all of these.
+    /// Total I/O time of all slices with this limit.
     all_ns: f64,
-    /// Its own.
+    /// I/O time of this slice.
     most_ns: f64,
     /// Its number, from 1.
     number: u64,
@@ -59,10 +60,10 @@ struct Best {
 /// A session's connections.
 type Key = Vec<(SocketAddr, SocketAddr)>;
 
-/// What slices add up to.
+/// Sums over slices.
 #[derive(Debug, Default)]
 struct Sums {
-    /// The number of the last slice with I/Os of it.
+    /// Number of the last slice with I/Os of it.
     last: u64,
     slices: u64,
     limits: BTreeMap<&'static str, u64>,
@@ -72,7 +73,7 @@ struct Sums {
 }
 
 impl Slices {
-    /// Adds one.
+    /// Adds a slice.
     pub fn add(&mut self, slice: Diagnosis) {
         self.count += 1;
         self.looked_seconds += slice.looked_seconds;
@@ -96,9 +97,9 @@ impl Slices {
         self.forget();
     }
 
-    /// Keeps a slice that the diagnosis may show.
+    /// Keeps a slice that may become the representative one.
     fn choose(&mut self, slice: Diagnosis) {
-        // They come with the busiest first.
+        // Sessions are sorted by I/O, busiest first.
         let Some(busiest) = slice.sessions.first() else {
             self.idle = Some(slice);
             return;
@@ -117,20 +118,20 @@ impl Slices {
         self.best.insert(kind, Best { all_ns, ..best });
     }
 
-    /// The number of the slice that the diagnosis is of as things stand, from 1; `None` where none had I/Os.
+    /// Number of the currently representative slice, from 1; `None` if none had I/Os.
     #[must_use]
     pub fn shown(&self) -> Option<u64> {
         Some(most(self.best.values())?.number)
     }
 
-    /// How many there were.
+    /// Number of slices.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Drops the least recently seen sessions where there are too many. Those of slices that the diagnosis may show stay, of which
-    /// there is one for each limit.
+    /// Drops the least recently seen sessions above the limit. Sessions of slices that may be shown are kept; there is
+    /// one such slice per limit.
     fn forget(&mut self) {
         while self.unfinished.len() > MOST_SESSIONS
             && let Some((&ends, _)) = self.unfinished.iter().min_by_key(|(_, last)| **last)
@@ -155,7 +156,7 @@ impl Slices {
             .retain(|key, sums| sums.last > oldest || shown.contains(key));
     }
 
-    /// What they tell together, of a watch of so many seconds; `None` before the first.
+    /// The combined diagnosis of `seconds` of watching; `None` before the first slice.
     #[must_use]
     pub fn diagnosis(self, seconds: f64) -> Option<Diagnosis> {
         let most = most(self.best.into_values());
@@ -183,7 +184,7 @@ impl Slices {
     }
 }
 
-/// The one whose limit most I/O time was spent with.
+/// The one whose limit accounts for the most I/O time.
 fn most<B: std::borrow::Borrow<Best>>(all: impl Iterator<Item = B>) -> Option<B> {
     all.max_by(|one, other| one.borrow().all_ns.total_cmp(&other.borrow().all_ns))
 }
@@ -217,7 +218,7 @@ mod tests {
     use crate::judge::{Judgement, Verdict};
     use crate::software::Software;
 
-    /// A slice of a second with one session.
+    /// A slice of one second with one session.
     fn slice(verdict: Verdict, iops: f64, latency_ns: f64) -> Diagnosis {
         let session = SessionDiagnosis {
             role: Role::Initiator,

@@ -14,7 +14,7 @@ use crate::attributes::text;
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Owner {
-    /// Its id.
+    /// Its process ID.
     pub process: u32,
     /// Its name.
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Owner {
 /// The sockets of connections with one of `ports` at either end.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel's error.
 pub fn find(diag: &mut Diag, ports: &BTreeSet<u16>) -> Result<Vec<SocketInfo>, DiagError> {
     let any = ports
         .iter()
@@ -35,8 +35,8 @@ pub fn find(diag: &mut Diag, ports: &BTreeSet<u16>) -> Result<Vec<SocketInfo>, D
     }
 }
 
-/// Who owns these sockets, by their local and remote addresses. The kernel's own have no owner, and those of other users
-/// are not seen without rights.
+/// The owners of these sockets, by local and remote address. The kernel's own sockets have no owner; those of other
+/// users are not visible without privileges.
 #[must_use]
 pub fn owners(
     proc: &Path,

@@ -1,8 +1,8 @@
-//! Which software is at an end of a session: by the process that owns the socket, or by the names in use.
+//! Identifies the software at an end of a session: by the process that owns the socket, or by the iSCSI name.
 
 use serde::Serialize;
 
-/// Software that speaks iSCSI. One variant for each whose settings have names of their own.
+/// iSCSI software. A variant for each with its own names of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Software {
@@ -28,9 +28,9 @@ pub enum Software {
     Unknown,
 }
 
-/// Names of software, to be printed.
+/// Names of software for output.
 impl Software {
-    /// As its users call it.
+    /// The name that its users know.
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Software {
         }
     }
 
-    /// Whether it runs on Linux, as far as is known.
+    /// Whether it is known to run on Linux.
     #[must_use]
     pub const fn is_on_linux(self) -> bool {
         !matches!(
@@ -56,11 +56,11 @@ impl Software {
         )
     }
 
-    /// The owner of an initiator's socket on this host, by the name of its process.
+    /// Identifies the owner of an initiator's socket on this host by its process name.
     #[must_use]
     pub fn of_initiator(process: Option<&str>) -> Software {
         match process {
-            // iscsid makes the socket and keeps it open for the kernel.
+            // iscsid creates the socket and keeps it open for the kernel.
             Some("iscsid") => Software::OpenIscsi,
             Some("wansan") => Software::Wansan,
             Some(name) if name.starts_with("qemu") => Software::Qemu,
@@ -69,7 +69,7 @@ impl Software {
         }
     }
 
-    /// The owner of a target's socket on this host. The kernel's has none.
+    /// Identifies the owner of a target's socket on this host. The kernel's has none.
     #[must_use]
     pub fn of_target(process: Option<&str>, is_lio: bool) -> Software {
         match process {
@@ -80,7 +80,7 @@ impl Software {
         }
     }
 
-    /// The software whose default names begin as this iSCSI name does.
+    /// The software whose default names share this iSCSI name's prefix.
     #[must_use]
     pub fn of_name(name: &str) -> Software {
         const PREFIXES: [(&str, Software); 8] = [

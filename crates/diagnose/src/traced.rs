@@ -1,4 +1,4 @@
-//! What tracepoints tell of the sessions of this host.
+//! Evidence from tracepoints on this host's sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +20,19 @@ use crate::multipath::Table;
 use crate::open_iscsi::KernelSession;
 use crate::tracepoints::{BlockIo, BlockTracing, TargetTracing, TracingError};
 
-/// With a lesser share of a session's commands, what the kernel tells of them is left aside.
+/// Smallest share of a session's commands that must match for the kernel's I/Os to be used.
 const LEAST_MATCHED: f64 = 0.5;
 
-/// The tracepoints of this host, while they are listened to.
+/// Attached tracepoint programs.
 #[derive(Debug)]
 pub(crate) struct Tracing {
     block: Option<Result<BlockTracing, TracingError>>,
     target: Option<Result<TargetTracing, TracingError>>,
-    /// By which realtime is ahead of the monotonic clock, in ns.
+    /// Offset of CLOCK_REALTIME from the monotonic clock, in ns.
     ahead_ns: u64,
 }
 
-/// The records of a slice.
+/// Records of a slice.
 pub(crate) struct Traced {
     pub(crate) block: Option<BlockTrace>,
     pub(crate) stores: BTreeMap<String, Vec<StoreUse>>,
@@ -40,7 +40,7 @@ pub(crate) struct Traced {
 }
 
 impl Tracing {
-    /// Listens to those that tell of what this host has.
+    /// Attaches the tracepoints relevant to this host.
     pub(crate) fn begin(host: &Host) -> Tracing {
         let disks = host.sessions.iter().flat_map(|session| &session.disks);
         let numbers = disks.flat_map(|disk| {
@@ -65,7 +65,7 @@ impl Tracing {
         }
     }
 
-    /// Stops listening for a while.
+    /// Pauses tracing.
     pub(crate) fn pause(&mut self) {
         if let Some(Ok(block)) = &mut self.block {
             block.pause();
@@ -75,7 +75,7 @@ impl Tracing {
         }
     }
 
-    /// Goes on. What the kernel refuses is a source less.
+    /// Resumes tracing. If the kernel refuses, the source is dropped.
     pub(crate) fn resume(&mut self) {
         if let Some(Ok(block)) = &mut self.block
             && let Err(error) = block.resume()
@@ -89,7 +89,7 @@ impl Tracing {
         }
     }
 
-    /// Ends a slice of time; returns its records. What LIO's tracepoints say of its stores goes into the capture.
+    /// Ends a slice; returns its records. LIO's tracepoints on its stores go into the capture.
     pub(crate) fn slice(&mut self, host: &Host, capture: Option<&mut Capture>) -> Traced {
         let mut sources = Vec::new();
         let mut source = |name, told: Result<String, String>| {
@@ -154,27 +154,27 @@ impl Tracing {
     }
 }
 
-/// What the store of a LUN took.
+/// Service times of a LUN's store.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StoreUse {
     /// The LUN.
     pub lun: u64,
-    /// The store, as `targetcli` names it, and the file or device that it is in.
+    /// The store, as named by `targetcli`, and the file or device behind it.
     pub store: Option<Unit>,
-    /// Commands that it has carried out.
+    /// Completed commands.
     pub commands: u64,
-    /// From when the target took a command up to when its store had done it, as a mean, in ns; for writes with the data's
-    /// coming.
+    /// Mean time from when the target started a command until its store completed it, in ns; for writes this includes
+    /// the arrival of the data.
     pub latency_ns: f64,
 }
 
 impl StoreUse {
-    /// How much it had to do.
+    /// Its total load.
     pub(crate) fn load(&self) -> f64 {
         self.commands as f64 * self.latency_ns
     }
 
-    /// What it is, behind its LUN.
+    /// Its description, after its LUN.
     pub(crate) fn in_brackets(&self) -> String {
         match &self.store {
             Some(Unit {
@@ -234,51 +234,50 @@ impl<'a> Commands<'a> {
     }
 }
 
-/// What tracepoints of the block and SCSI layers recorded.
+/// Records of the block and SCSI tracepoints.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BlockTrace {
     /// Each I/O.
     pub ios: Vec<BlockIo>,
-    /// By which packets' clock is ahead of that of the I/Os, in ns.
+    /// How far the packets' clock is ahead of the I/Os', in ns.
     pub ahead_ns: u64,
 }
 
-/// What they tell of a session's I/Os.
+/// Tracepoint evidence on a session's I/Os.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SessionTrace {
     pub(crate) queue: SessionQueue,
-    /// `None` where too few of the session's commands were found among the kernel's I/Os.
+    /// `None` if too few of the session's commands match the kernel's I/Os.
     pub(crate) kept: Option<Kept>,
     pub(crate) disks: Vec<DiskUse>,
     numbers: BTreeMap<u32, Disk>,
 }
 
-/// How the I/Os of a disk passed this host.
+/// A disk's I/Os on this host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DiskUse {
     /// Its name.
     pub disk: String,
     /// Its LUN.
     pub lun: u64,
-    /// I/Os that were completed.
+    /// Completed I/Os.
     pub ios: u64,
-    /// Their latency, from when they came to the disk, as a mean, in ns.
+    /// Mean latency from arrival at the disk, in ns.
     pub latency_ns: f64,
-    /// What of it passed in the host's queues, in ns.
+    /// The part in the host's queues, in ns.
     pub queued_ns: f64,
-    /// What of it passed from when commands were sent to when their answers had come, in ns; `None` where none was found in
-    /// packets.
+    /// The part from sending of commands to arrival of answers, in ns; `None` if no command was found in packets.
     pub wire_ns: Option<f64>,
-    /// Commands outstanding, as a mean over the time.
+    /// Outstanding commands, time average.
     pub outstanding: f64,
-    /// Commands that may be.
+    /// Most outstanding commands allowed.
     pub queue_depth: Option<u64>,
-    /// The share of the time in which all of these were, 0 to 1.
+    /// Share of time at that limit, 0 to 1.
     pub full_share: f64,
 }
 
 impl BlockTrace {
-    /// What is reported of a session's I/Os; `None` if nothing is.
+    /// The evidence on a session's I/Os; `None` without any.
     pub(crate) fn session(
         &self,
         kernel: &KernelSession,
@@ -397,7 +396,7 @@ fn disk_uses(
 }
 
 impl SessionTrace {
-    /// How the bounds of each disk were used, and what waited for them.
+    /// Use of each disk's limits, and the waits for them.
     pub(crate) fn bounds_of_disks(&self) -> Vec<BoundUse> {
         let queue = &self.queue;
         let each = queue.disks.iter().flat_map(|(number, used)| {
@@ -427,7 +426,7 @@ impl SessionTrace {
         each.collect()
     }
 
-    /// What I/Os waited for in the host: its name, in words, and its mean, in ns.
+    /// Waits in the host: name, description and mean in ns.
     pub(crate) fn waits(&self) -> Vec<(&'static str, &'static str, f64)> {
         let queues = QueueWait::ALL.map(|wait| {
             let (name, why) = match wait {
@@ -471,7 +470,7 @@ impl SessionTrace {
     }
 }
 
-/// The devices of dm-multipath that disks of this host's sessions are paths of, and how they choose among these.
+/// The dm-multipath devices above this host's session disks, and their path selection.
 pub(crate) fn devices(host: &Host) -> Vec<(&Multipath, Option<Table>)> {
     let disks = host.sessions.iter().flat_map(|session| &session.disks);
     let devices: BTreeMap<&str, &Multipath> = disks
@@ -491,7 +490,7 @@ mod tests {
     use crate::tracepoints::device_number;
 
     const MS: u64 = 1_000_000;
-    /// By which packets' clock is ahead.
+    /// How far the packets' clock is ahead.
     const AHEAD_NS: u64 = 1_000_000 * MS;
 
     fn kernel() -> KernelSession {
@@ -517,7 +516,8 @@ mod tests {
         }
     }
 
-    /// I/Os side by side, two at the device: 20 ms there, of which 2 ms before the command is sent and 3 ms after its answer.
+    /// Overlapping I/Os, two at the device: 20 ms there, with 2 ms before the command is sent and 3 ms after its
+    /// answer.
     fn ios(count: u64) -> (Vec<BlockIo>, Vec<CapturedCommand>) {
         let each = (0..count).map(|place| {
             let block = place.to_be_bytes();

@@ -1,8 +1,8 @@
-//! I/Os as the tracepoints of the kernel's block and SCSI layers tell of them, and commands as those of its target (LIO) do,
-//! by programs of ours in the kernel (`src/bpf`).
+//! Traces I/Os at the tracepoints of the kernel's block and SCSI layers, and commands at those of its target (LIO),
+//! with programs of ours in the kernel (`src/bpf`).
 //!
-//! Programs rather than tracefs: they tell of the disks that are watched alone, put the moments of an I/O together where
-//! they happen, so that one record crosses over instead of five lines of text, and need nothing mounted.
+//! Programs rather than tracefs: they record only the watched disks, combine the timestamps of an I/O in the kernel, so
+//! that one record is transferred instead of five lines of text, and need no mount.
 
 #[cfg(not(feature = "ebpf"))]
 mod absent;
@@ -18,39 +18,39 @@ pub use kernel::{BlockTracing, TargetTracing};
 
 use wansan_tcp::ebpf::EbpfError;
 
-/// I/Os that are kept of each kind; what comes behind is counted.
+/// Most records kept of each kind; further ones are counted.
 pub const MOST_KEPT: usize = 500_000;
 
-/// A request of the block layer that was completed. Times are CLOCK_MONOTONIC, in ns.
+/// A completed request of the block layer. Times are CLOCK_MONOTONIC, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockIo {
-    /// The disk's device number, as [`device_number`] makes it.
+    /// The disk's device number, as encoded by [`device_number`].
     pub disk: u32,
-    /// Where it begins, in sectors of 512 bytes.
+    /// Its start, in sectors of 512 bytes.
     pub sector: u64,
     /// Its length.
     pub bytes: u32,
-    /// When it came to the disk, and had to wait for a request. The kernel tells of the first that a request is made
-    /// for; those of dm-multipath's paths come with a request.
+    /// When it arrived at the disk and had to wait for a request. The kernel reports the first bio that a request is
+    /// allocated for; I/Os on dm-multipath's paths arrive with a request.
     pub submitted_ns: Option<u64>,
-    /// When it had a request; where the kernel counts no statistics of the disk, when that went to the driver.
+    /// When its request was allocated; when issued to the driver, if the kernel keeps no statistics of the disk.
     pub allocated_ns: u64,
-    /// When that went to the driver first.
+    /// When first issued to the driver.
     pub issued_ns: u64,
-    /// When the SCSI layer gave the command to the initiator that took it.
+    /// When the SCSI layer passed the command to the initiator that accepted it.
     pub dispatched_ns: Option<u64>,
-    /// How often it did that.
+    /// Number of dispatches.
     pub dispatches: u32,
-    /// When the initiator had its status.
+    /// When the initiator received its status.
     pub done_ns: Option<u64>,
-    /// When the request was complete.
+    /// When the request completed.
     pub completed_ns: u64,
     /// The first 16 bytes of its CDB.
     pub cdb: [u8; 16],
 }
 
 impl BlockIo {
-    /// When it came to the disk, as far as is known.
+    /// When it arrived at the disk, as far as known.
     #[must_use]
     pub fn began_ns(&self) -> u64 {
         let submitted_ns = self.submitted_ns.unwrap_or(self.allocated_ns);
@@ -58,36 +58,36 @@ impl BlockIo {
     }
 }
 
-/// A command that LIO has carried out. Times are CLOCK_MONOTONIC, in ns.
+/// A command completed by LIO. Times are CLOCK_MONOTONIC, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TargetCommand {
-    /// Its Initiator Task Tag, as it stands in PDUs.
+    /// Its Initiator Task Tag, as in PDUs.
     pub tag: u32,
     /// Its LUN.
     pub lun: u64,
-    /// When it was taken up.
+    /// When LIO started it.
     pub began_ns: u64,
-    /// When its store had done it.
+    /// When its store completed it.
     pub done_ns: u64,
     /// The first 16 bytes of its CDB.
     pub cdb: [u8; 16],
 }
 
-/// Why there are none.
+/// Why tracepoints are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum TracingError {
-    /// Programs cannot be loaded, or not these.
+    /// These programs, or any, cannot be loaded.
     #[error(transparent)]
     Ebpf(#[from] EbpfError),
-    /// Its tracepoints have other arguments.
+    /// The kernel's tracepoints have other arguments.
     #[error("Linux {release} is too old: its block layer's tracepoints are known from 5.15 on")]
     TooOld {
-        /// As uname(2) has it.
+        /// The release, from uname(2).
         release: String,
     },
 }
 
-/// The number of a block device as the kernel has it (MKDEV in linux/kdev_t.h).
+/// The number of a block device in the kernel's encoding (MKDEV in linux/kdev_t.h).
 #[must_use]
 pub fn device_number(major: u32, minor: u32) -> u32 {
     major << 20 | minor

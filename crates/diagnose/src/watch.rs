@@ -1,7 +1,7 @@
-//! Looking at the host, in slices of time.
+//! Watches the host, in slices of time.
 //!
-//! What it costs has a bound ([`crate::budget`]): where packets come slowly enough, one slice is all the time, and where they come
-//! faster, nothing is taken between slices. So each slice shows whole I/Os, and all packets of them.
+//! Its cost is bounded ([`crate::budget`]): at low packet rates one slice covers all the time; at higher rates nothing
+//! is captured between slices. Each slice therefore contains whole I/Os and all their packets.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -26,12 +26,12 @@ use crate::host::{Host, canonical};
 use crate::packets::Packets;
 use crate::traced::Tracing;
 
-/// How often the kernel is asked about connections.
+/// How often connections are sampled from the kernel.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// A slice in which no more packets passed goes on, whatever it costs on a slow computer: with fewer, too many of its I/Os are
-/// divided by its ends.
+/// A slice continues until it has this many packets, even if it exceeds its budget on a slow computer: with fewer,
+/// slice boundaries cut too many of its I/Os.
 const LEAST_PACKETS: u64 = 10_000;
-/// So many answers are kept of a slice.
+/// Most connection samples kept per slice.
 const MOST_SAMPLES: usize = 500_000;
 
 /// A watch on the sessions of a host: [`slice`](Watch::slice), then [`rest`](Watch::rest), and again.
@@ -48,20 +48,20 @@ pub struct Watch<'h> {
     meter: Meter,
 }
 
-/// What was seen in a slice of time.
+/// The result of a slice.
 #[derive(Debug)]
 pub struct Slice {
-    /// What it tells.
+    /// Its diagnosis.
     pub diagnosis: Diagnosis,
-    /// Its packets; `None` where no PDUs were among them.
+    /// Its packets; `None` if there were no PDUs among them.
     pub capture: Option<Capture>,
 }
 
 impl<'h> Watch<'h> {
-    /// Begins to look at packets with one of `ports`, as [`Host::find`] has found them.
+    /// Starts capturing packets with one of `ports`, as found by [`Host::find`].
     ///
     /// # Errors
-    /// Packets cannot be seen, which is what most is known from.
+    /// Packets, the main source, cannot be captured.
     pub fn begin(
         host: &'h Host,
         ports: &BTreeSet<u16>,
@@ -70,7 +70,7 @@ impl<'h> Watch<'h> {
         if ports.len() > MOST_PORTS {
             return Err(WatchError::TooManyPorts { ports: ports.len() });
         }
-        // The kernel looks at programs for a while before it takes them.
+        // The kernel's verifier takes a while.
         let tracing = Tracing::begin(host);
         let packets = Packets::open(ports).map_err(WatchError::Packets)?;
         let mut passing = Passing::default();
@@ -90,11 +90,11 @@ impl<'h> Watch<'h> {
         })
     }
 
-    /// Looks until `end`, as long as what it may cost lasts, as much is kept as may be, and `goes_on` says so; it is asked now and
-    /// then. Says what that tells.
+    /// Captures until `end`, until the processor budget or memory bound is reached, or until `goes_on`, which is called
+    /// regularly, returns false. Returns the diagnosis.
     ///
     /// # Errors
-    /// Packets cannot be seen any more.
+    /// Packets can no longer be captured.
     pub fn slice(
         &mut self,
         end: Instant,
@@ -163,11 +163,10 @@ impl<'h> Watch<'h> {
         Ok(Slice { diagnosis, capture })
     }
 
-    /// Waits until the next slice may begin, with nothing taken meanwhile, and no longer than until `end` or until `goes_on` says
-    /// no.
+    /// Waits, with capture paused, until the next slice may begin, `end` is reached, or `goes_on` returns false.
     ///
     /// # Errors
-    /// As [`slice`](Watch::slice).
+    /// See [`slice`](Watch::slice).
     pub fn rest(
         &mut self,
         end: Instant,
@@ -185,7 +184,7 @@ impl<'h> Watch<'h> {
             }
             std::thread::sleep(INTERVAL.min(until - now));
         }
-        // What came before the pause belongs to no slice.
+        // Packets from before the pause belong to no slice.
         self.packets.drain(|_| {});
         self.packets.take_drops().map_err(WatchError::Packets)?;
         self.tracing.resume();
@@ -214,38 +213,38 @@ impl<'h> Watch<'h> {
     }
 }
 
-/// It cannot be looked.
+/// Why the host cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// No packets.
+    /// No packet capture.
     #[error(
         "cannot see packets: {0}; a packet socket needs CAP_NET_RAW: run as root, or grant it to an installed wansan \
          with `setcap cap_net_raw+ep` (and add --no-copy for a peer)"
     )]
     Packets(io::Error),
-    /// More than the filter has room for.
+    /// More ports than the filter supports.
     #[error(
         "{ports} ports are in use by iSCSI on this host, and at most {MOST_PORTS} can be watched"
     )]
     TooManyPorts {
-        /// How many.
+        /// The number of ports.
         ports: usize,
     },
 }
 
-/// Asks the kernel about connections now and then.
+/// Samples connections from the kernel regularly.
 #[derive(Debug)]
 struct Sampling {
     diag: Diag,
     connections: Vec<Connection>,
-    /// By which realtime is ahead of the monotonic clock, in ns.
+    /// Offset of CLOCK_REALTIME from the monotonic clock, in ns.
     ahead_ns: u64,
     next: Instant,
     samples: Vec<(SocketAddr, SocketAddr, Tcp)>,
 }
 
 impl Sampling {
-    /// `None` where the kernel does not tell.
+    /// `None` if the kernel does not support it.
     fn begin(host: &Host) -> Option<Sampling> {
         let clocks = Both::now();
         Some(Sampling {
@@ -264,7 +263,7 @@ impl Sampling {
         }
         self.next = now + INTERVAL;
         let time = Instant::from_ns(now.ns() + self.ahead_ns);
-        // What it does not answer is not known.
+        // Unanswered queries leave gaps.
         let answers = self.diag.ask(&self.connections).unwrap_or_default();
         let samples = answers.into_iter().flatten().map(|answer| {
             let SocketInfo {

@@ -1,6 +1,6 @@
-//! The programs at the block layer's tracepoints, in the running kernel: they tell of each I/O of a loop device. Those of
-//! SCSI and LIO meet real disks in virtual machines (`crates/wansan/tests/interop/kernels/diagnose.rs`). Needs root, and a
-//! build with eBPF.
+//! The block layer's tracepoint programs in the running kernel: they record each I/O of a loop device. Those of SCSI
+//! and LIO are tested with real disks in virtual machines (`crates/wansan/tests/interop/kernels/diagnose.rs`). Needs
+//! root, and a build with eBPF.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// A loop device over a file; it goes when dropped.
+/// A loop device over a file; detached on drop.
 struct Loop {
     device: PathBuf,
     number: u32,
@@ -56,7 +56,7 @@ impl Loop {
         })
     }
 
-    /// Reads past the page cache.
+    /// Opens it for direct reads.
     fn direct(&self) -> Result<File, Stop> {
         let mut options = OpenOptions::new();
         Ok(options
@@ -80,7 +80,7 @@ fn tracing(disks: &[u32]) -> Result<BlockTracing, Stop> {
     })
 }
 
-/// Memory that direct I/O takes.
+/// A buffer aligned for direct I/O.
 #[repr(C, align(4096))]
 struct Aligned([u8; BLOCK_BYTES]);
 
@@ -95,7 +95,7 @@ fn each_io() -> Result<(), Stop> {
     let disk = device.direct()?;
     let mut tracing = tracing(&[device.number])?;
     let began_ns = clock::now().ns();
-    // In no order, so that nothing is merged.
+    // In a scattered order, so that no requests are merged.
     let blocks: Vec<u64> = (0..BLOCKS).map(|place| place * 97 % BLOCKS).collect();
     for (place, block) in blocks.iter().enumerate() {
         read(&disk, *block)?;
@@ -121,7 +121,7 @@ fn each_io() -> Result<(), Stop> {
         times.is_sorted() && io.submitted_ns.is_some() && io.bytes == BLOCK_BYTES as u32
     };
     require(ios.iter().all(is_whole), told)?;
-    // A loop device is no SCSI disk.
+    // A loop device is not a SCSI disk.
     require(ios.iter().all(|io| io.dispatched_ns.is_none()), told)
 }
 

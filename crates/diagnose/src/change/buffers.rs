@@ -1,12 +1,12 @@
-//! Buffers that let windows grow.
+//! Buffers that limit windows.
 
 use super::{Change, LOGS_OUT, Party, Place, sentence, simulated};
 use crate::software::Software;
 
-/// What buffers of long paths grow to at least, in bytes.
+/// Minimum recommended maximum of buffers for long paths, in bytes.
 const LONG_BYTES: u64 = 16 << 20;
 
-/// For the receive window.
+/// Raises the buffer behind the receive window.
 pub(super) fn receive(place: &Place) -> Vec<Change> {
     let receiver = place.receiver();
     let what = format!(
@@ -16,7 +16,7 @@ pub(super) fn receive(place: &Place) -> Vec<Change> {
     raise(place, receiver, what, ("rmem", 131_072, place.buffers[0]))
 }
 
-/// For what the sender may have under way.
+/// Raises the buffer for data in flight.
 pub(super) fn send(place: &Place) -> Vec<Change> {
     let sender = place.sender();
     let what = format!(
@@ -26,7 +26,7 @@ pub(super) fn send(place: &Place) -> Vec<Change> {
     raise(place, sender, what, ("wmem", 16_384, place.buffers[1]))
 }
 
-/// Raises the greatest buffer of a kind, never to less than it is.
+/// Raises the maximum buffer of a kind, never below its current value.
 fn raise(
     place: &Place,
     party: &Party,
@@ -44,7 +44,7 @@ fn raise(
     ];
     let mut note = "new connections use it".to_owned();
     if party.software == Software::OpenIscsi {
-        // It sets both buffers of a connection itself, which then do not grow.
+        // open-iscsi sets both buffers of a connection explicitly, which turns off their autotuning.
         commands.extend(place.of_node(&[("node.conn[0].tcp.window_size", bytes.to_string())]));
     }
     if place.initiator.software == Software::OpenIscsi {

@@ -1,13 +1,13 @@
-//! Words of the shell.
+//! Words in shell commands.
 
-/// Whether text has the characters of iSCSI names (RFC 3722) and of what the kernel calls things: nothing in it means
-/// anything to a shell.
+/// Whether text consists of the characters of iSCSI names (RFC 3722) and of kernel object names, none of which is
+/// special to a shell.
 pub(crate) fn is_plain(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-/@%+=,".contains(&byte);
     !text.is_empty() && text.bytes().all(plain)
 }
 
-/// Text as one word.
+/// Quotes text as one word.
 pub(super) fn quoted(text: &str) -> String {
     match is_plain(text) {
         true => text.to_owned(),

@@ -1,10 +1,10 @@
-//! Changes in the words of plans, by which a simulated twin of what was seen follows them, and what that predicts.
+//! Changes as plan settings, for a simulated twin of the recorded session, and the predictions from it.
 
 use serde::Serialize;
 
 use super::{FIRST_BURST, MAX_BURST, Place};
 
-/// A setting as plans have it.
+/// A plan setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
     /// Its dotted name.
@@ -13,24 +13,24 @@ pub struct Setting {
     pub value: String,
 }
 
-/// What a change brings.
+/// The predicted effect of a change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Predicted {
-    /// Bytes of data per second with it ÷ without it − 1, over runs of a twin by several seeds.
+    /// Relative gain in bytes of data per second (with ÷ without − 1), over runs of a twin with several seeds.
     Gain {
-        /// The least.
+        /// Minimum.
         least: f64,
         /// The median.
         median: f64,
-        /// The greatest.
+        /// Maximum.
         most: f64,
-        /// How many runs.
+        /// Number of runs.
         seeds: usize,
-        /// What limits throughput then, as findings name it.
+        /// The next limit on throughput, by its name in findings.
         binds_next: String,
     },
-    /// Nothing, for that reason: a clause.
+    /// No prediction, with the reason as a clause.
     Unknown(String),
 }
 
@@ -41,16 +41,16 @@ fn setting(parameter: &'static str, value: &impl ToString) -> Setting {
     }
 }
 
-/// The I/Os in flight. Where initiators have slots for fewer, a twin has as many as there were slots.
+/// The queue depth. Where initiators have fewer slots, the twin's is the number of slots.
 pub const PARALLEL: &str = "workload.parallel";
 
-/// An initiator with slots for `most` commands, not for `commands`.
+/// An initiator with `most` command slots instead of `commands`.
 pub(super) fn slots(place: &Place, commands: u64, most: u64) -> Vec<Setting> {
     let asked = place.wanted.clamp(commands, most.max(commands));
     vec![setting(PARALLEL, &asked)]
 }
 
-/// A target that grants a window of `most` commands, not of `commands`.
+/// A target with a command window of `most` instead of `commands`.
 pub(super) fn window(place: &Place, commands: u64, most: u64) -> Vec<Setting> {
     let mut settings = vec![setting("target.command_window", &most)];
     settings.extend(slots(place, commands, most));
@@ -67,7 +67,7 @@ pub(super) fn unasked() -> Vec<Setting> {
     ]
 }
 
-/// Buffers of a kind (`rmem` or `wmem`) that grow to so many bytes.
+/// Buffers of a kind (`rmem` or `wmem`) with this maximum in bytes.
 pub(super) fn buffer(kind: &str, bytes: u64) -> Vec<Setting> {
     let parameter = match kind {
         "rmem" => "tcp.rmem",
@@ -76,7 +76,7 @@ pub(super) fn buffer(kind: &str, bytes: u64) -> Vec<Setting> {
     vec![setting(parameter, &format_args!("{bytes}B"))]
 }
 
-/// Another congestion control where most is sent from.
+/// Another congestion control at the end that sends most.
 pub(super) fn congestion_control(place: &Place, name: &str) -> Vec<Setting> {
     let parameter = match place.sender_is_target {
         true => "target.congestion_control",

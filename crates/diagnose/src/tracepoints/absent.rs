@@ -1,4 +1,4 @@
-//! A build without eBPF has no tracepoints.
+//! Stubs for a build without eBPF.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ macro_rules! absent {
         pub enum $name {}
 
         impl $name {
-            /// Says why not.
+            /// Returns the reason.
             ///
             /// # Errors
             /// Always.
@@ -22,22 +22,22 @@ macro_rules! absent {
                 Err(EbpfError::NotBuilt.into())
             }
 
-            /// Empties the ring.
+            /// Drains the ring.
             pub fn drain(&mut self) {
                 match *self {}
             }
 
-            /// What was reported, and how much was lost.
+            /// The records since the last call, and the number lost.
             pub fn take(&mut self) -> (Vec<$of>, u64) {
                 match *self {}
             }
 
-            /// Stops for a while.
+            /// Pauses.
             pub fn pause(&mut self) {
                 match *self {}
             }
 
-            /// Goes on.
+            /// Resumes.
             ///
             /// # Errors
             /// Never.
@@ -49,10 +49,10 @@ macro_rules! absent {
 }
 
 absent! {
-    /// Nothing: it cannot be had.
+    /// Stub: not available.
     BlockTracing, BlockIo, (disks: &BTreeSet<u32>)
 }
 absent! {
-    /// Nothing: it cannot be had.
+    /// Stub: not available.
     TargetTracing, TargetCommand, ()
 }

@@ -1,8 +1,8 @@
-//! The records of `src/bpf/block.bpf.c` and `src/bpf/lio.bpf.c`.
+//! Decodes the records of `src/bpf/block.bpf.c` and `src/bpf/lio.bpf.c`.
 
 use super::{BlockIo, TargetCommand};
 
-/// Fields one after another.
+/// Reads consecutive fields.
 struct Fields<'b>(&'b [u8]);
 
 impl Fields<'_> {
@@ -21,7 +21,7 @@ impl Fields<'_> {
     }
 }
 
-/// Reads `struct io`; `None` when it is none, or its times are in no order.
+/// Decodes `struct io`; `None` if malformed or if its times are out of order.
 pub(super) fn block_io(bytes: &[u8]) -> Option<BlockIo> {
     let time = |ns: u64| Some(ns).filter(|ns| *ns != 0);
     let mut fields = Fields(bytes);
@@ -37,7 +37,7 @@ pub(super) fn block_io(bytes: &[u8]) -> Option<BlockIo> {
         disk,
         sector,
         bytes,
-        // The clock of requests may stand still for as long as a batch of them is made.
+        // The request clock may be cached while a batch of requests is issued.
         submitted_ns: submitted_ns.map(|ns| ns.min(issued_ns)),
         allocated_ns: allocated_ns.unwrap_or(issued_ns).min(issued_ns),
         issued_ns,
@@ -53,12 +53,12 @@ pub(super) fn block_io(bytes: &[u8]) -> Option<BlockIo> {
     is_ordered.then_some(io)
 }
 
-/// Reads `struct command`.
+/// Decodes `struct command`.
 pub(super) fn target_command(bytes: &[u8]) -> Option<TargetCommand> {
     let mut fields = Fields(bytes);
     let _address = fields.u64()?;
     let (began_ns, done_ns) = (fields.u64()?, fields.u64()?);
-    // LIO keeps the tag as it came, in the order of the wire.
+    // LIO keeps the tag in wire byte order.
     let tag = u32::from_be_bytes((fields.u64()? as u32).to_ne_bytes());
     let command = TargetCommand {
         tag,

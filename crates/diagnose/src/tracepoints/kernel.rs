@@ -1,4 +1,4 @@
-//! Loads the programs of `src/bpf`, and empties their rings.
+//! Loads the programs of `src/bpf` and drains their rings.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,22 +15,22 @@ use super::{BlockIo, MOST_KEPT, TargetCommand, TracingError};
 const BLOCK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/block.bpf.o"));
 const LIO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lio.bpf.o"));
 
-/// The first Linux whose requests lead to their disk by way of their queue.
+/// The first Linux release in which a request refers to its disk through its queue.
 const LEAST_RELEASE: (u32, u32) = (5, 15);
 /// `DISK_BITS` of block.bpf.c.
 const DISK_BITS: u32 = 10;
 
-/// I/Os of some disks, from now on.
+/// Traces I/Os of some disks.
 pub struct BlockTracing(Tracing<BlockIo>);
 
-/// Commands of LIO, from now on.
+/// Traces LIO's commands.
 pub struct TargetTracing(Tracing<TargetCommand>);
 
 impl BlockTracing {
-    /// Follows the I/Os of disks by their device numbers.
+    /// Traces the I/Os of disks by device number.
     ///
     /// # Errors
-    /// What this machine lacks, or why the kernel refuses.
+    /// The missing prerequisite, or the kernel's error.
     pub fn open(disks: &BTreeSet<u32>) -> Result<BlockTracing, TracingError> {
         check_release()?;
         let has_scsi = Path::new("/sys/module/scsi_mod").exists();
@@ -57,76 +57,76 @@ impl BlockTracing {
         Ok(BlockTracing(tracing))
     }
 
-    /// Empties the ring.
+    /// Drains the ring.
     pub fn drain(&mut self) {
         self.0.drain();
     }
 
-    /// The I/Os that were completed since the last call, and how many more nothing is known of.
+    /// The I/Os completed since the last call, and the number lost.
     pub fn take(&mut self) -> (Vec<BlockIo>, u64) {
         self.0.take()
     }
 
-    /// Stops the programs.
+    /// Pauses the programs.
     pub fn pause(&mut self) {
         self.0.links.clear();
     }
 
-    /// Has them go on.
+    /// Resumes the programs.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel's error.
     pub fn resume(&mut self) -> Result<(), TracingError> {
         Ok(self.0.resume()?)
     }
 }
 
 impl TargetTracing {
-    /// Follows all commands.
+    /// Traces all commands.
     ///
     /// # Errors
-    /// What this machine lacks, or why the kernel refuses.
+    /// The missing prerequisite, or the kernel's error.
     pub fn open() -> Result<TargetTracing, TracingError> {
         let tracing = Tracing::open("lio", LIO, |_| Ok(()), target_command)?;
         Ok(TargetTracing(tracing))
     }
 
-    /// Empties the ring.
+    /// Drains the ring.
     pub fn drain(&mut self) {
         self.0.drain();
     }
 
-    /// The commands that were carried out since the last call, and how many more nothing is known of.
+    /// The commands completed since the last call, and the number lost.
     pub fn take(&mut self) -> (Vec<TargetCommand>, u64) {
         self.0.take()
     }
 
-    /// Stops the programs.
+    /// Pauses the programs.
     pub fn pause(&mut self) {
         self.0.links.clear();
     }
 
-    /// Resumes them. Commands that began before are not reported.
+    /// Resumes the programs. Commands that began earlier are not reported.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel's error.
     pub fn resume(&mut self) -> Result<(), TracingError> {
         self.0.set_since(clock::now())?;
         Ok(self.0.resume()?)
     }
 }
 
-/// An object's programs at work, and what its ring has given.
+/// The attached programs of an object, and the records from its ring.
 struct Tracing<R> {
     ring: RingBuffer<'static>,
     taken: Rc<RefCell<Vec<R>>>,
     is_wanted: Box<dyn Fn(&R) -> bool>,
-    /// Records that were not kept.
+    /// Records dropped here.
     left_out: u64,
     kept: Vec<R>,
-    /// The count of records lost in the kernel at the last report.
+    /// Records lost in the kernel, as of the last report.
     reported_lost: u64,
-    /// The programs run as long as these are held.
+    /// The programs stay attached while these are held.
     links: Vec<Link>,
     object: Object,
     name: &'static str,
@@ -172,7 +172,7 @@ impl<R: 'static> Tracing<R> {
     }
 
     fn drain(&mut self) {
-        // It fails only when its callback does, which ours never does.
+        // It fails only if its callback does, which ours never does.
         let _ = self.ring.consume();
         for record in self.taken.borrow_mut().drain(..) {
             match (self.is_wanted)(&record) {
@@ -208,7 +208,7 @@ impl<R: 'static> Tracing<R> {
         set().map_err(|error| ebpf::refused(self.name, &error, ""))
     }
 
-    /// What found no room in the kernel.
+    /// Records lost in the kernel for lack of room.
     fn lost(&self) -> u64 {
         let mut maps = self.object.maps();
         let counter = maps.find(|map| map.name() == ".data.lost");
@@ -221,7 +221,7 @@ impl<R: 'static> Tracing<R> {
     }
 }
 
-/// Has the programs of an object run.
+/// Attaches the programs of an object.
 fn attached(object: &Object) -> libbpf_rs::Result<Vec<Link>> {
     let programs = object.progs_mut().filter(|program| program.autoload());
     programs.map(|program| program.attach()).collect()
