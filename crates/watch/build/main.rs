@@ -1,4 +1,4 @@
-//! Finds the live pages that are built into the program.
+//! Finds the live pages to embed in the program.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 #[path = "../../lab/build/page.rs"]
 mod page;
 
-/// The pages, under `web`, and what they are called in the program.
+/// The pages, under `web`, and their names in the program.
 const PAGES: [(&str, &str); 2] = [
     ("WANSAN_LIVE_PAGE", "dist/live.html"),
     ("WANSAN_DIAGNOSIS_PAGE", "dist/diagnosis.html"),

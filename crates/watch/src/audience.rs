@@ -1,7 +1,7 @@
-//! Browsers that look at a live page.
+//! Browsers that view a live page.
 //!
-//! One loads the page from `/` and then reads `/events`, a stream of server-sent events. One that reads too slowly is left
-//! behind and loads anew.
+//! A browser loads the page from `/` and then reads `/events`, a stream of server-sent events. One that reads too
+//! slowly is disconnected and reloads.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,21 +13,21 @@ use std::time::Duration;
 use serde::Serialize;
 use wansan_metrics::http::{self, Response, ServeError};
 
-/// Browsers that look at once.
+/// Most browsers connected at once.
 const MOST_VIEWERS: usize = 16;
 
-/// Messages that wait for a browser.
+/// Most messages queued for a browser.
 const WAITING_MESSAGES: usize = 256;
 
-/// A browser that takes nothing for so long has gone.
+/// Write timeout, after which a browser counts as gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A live page, with its script and style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LivePage {
-    /// TCP connections, as `wansan watch` has them.
+    /// TCP connections, as in `wansan watch`.
     Watch,
-    /// What I/Os wait for, as `wansan diagnose` has it.
+    /// What I/Os wait for, as in `wansan diagnose`.
     Diagnosis,
 }
 
@@ -40,14 +40,14 @@ impl LivePage {
     }
 }
 
-/// Serves a page, and sends messages to all browsers that look at it.
+/// Serves a page and sends messages to all its viewers.
 #[derive(Debug)]
 pub struct Audience {
     shared: Arc<Mutex<Viewers>>,
     address: SocketAddr,
 }
 
-/// What a browser is sent first, by keys of the sender, and the browsers.
+/// The messages that a new browser receives first, by the sender's keys, and the browsers.
 #[derive(Debug, Default)]
 struct Viewers {
     first: BTreeMap<u64, String>,
@@ -58,7 +58,7 @@ impl Audience {
     /// Serves `page` at `listen`.
     ///
     /// # Errors
-    /// It cannot listen there.
+    /// The address cannot be listened at.
     pub fn serve(listen: SocketAddr, page: LivePage) -> Result<Audience, ServeError> {
         let shared = Arc::new(Mutex::new(Viewers::default()));
         let admits = Arc::clone(&shared);
@@ -76,29 +76,29 @@ impl Audience {
         Ok(Audience { shared, address })
     }
 
-    /// Where it listens.
+    /// The listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether nobody looks.
+    /// Whether there are no viewers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.locked().all.is_empty()
     }
 
-    /// Has those who come from now on be sent this first, in the order of keys, in the place of what had that key.
+    /// Keeps a message to send first to new viewers, in key order; replaces the one with the same key.
     pub fn keep(&self, key: u64, text: String) {
         self.locked().first.insert(key, text);
     }
 
-    /// Takes what has that key out again.
+    /// Drops the kept message with that key.
     pub fn forget(&self, key: u64) {
         self.locked().first.remove(&key);
     }
 
-    /// Sends messages to all who look now. One that does not keep up, or has gone, is let go.
+    /// Sends a message to all current viewers. Drops those that have gone or cannot keep up.
     pub fn send(&self, text: String) {
         if text.is_empty() {
             return;
@@ -118,27 +118,27 @@ fn locked(viewers: &Mutex<Viewers>) -> MutexGuard<'_, Viewers> {
     viewers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One message of a stream of server-sent events.
+/// Formats a server-sent event.
 ///
 /// # Errors
-/// A value has no form in JSON.
+/// A value cannot be expressed in JSON.
 pub fn message(line: &impl Serialize) -> serde_json::Result<String> {
     Ok(format!("data: {}\n\n", serde_json::to_string(line)?))
 }
 
-/// Takes in another browser, which is served by a thread of its own.
+/// Adds a browser, served by its own thread.
 fn admit(viewers: &Mutex<Viewers>, mut stream: TcpStream) {
     let mut viewers = locked(viewers);
     if viewers.all.len() >= MOST_VIEWERS {
         let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-        // One that has gone does not wait for an answer.
+        // Ignore the error: the browser may have gone.
         let _ = stream.write_all(full);
         return;
     }
     let greeting: String = viewers.first.values().map(String::as_str).collect();
     let (give, messages) = sync_channel(WAITING_MESSAGES);
     let serve = move || {
-        // A browser that goes away is its own affair; what is given is dropped with the channel.
+        // A browser that leaves is not an error; its channel is dropped.
         drop(speak(stream, &greeting, &messages));
     };
     let thread = std::thread::Builder::new().name("viewer".to_owned());

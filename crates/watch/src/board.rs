@@ -6,23 +6,23 @@ use wansan_tcp::watch::{Batch, Begun, Unseen};
 use wansan_trace::Instant;
 use wansan_trace::event::{Tcp, TcpEvent};
 
-/// The share of a stretch of time that was spent in some way, each from 0 to 1.
+/// Shares of a period of time, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Shares {
-    /// With data to send.
+    /// Busy sending.
     pub(crate) busy: f64,
-    /// Of the whole: stopped by the peer's window.
+    /// Of the whole period: limited by the receive window.
     pub(crate) rwnd_limited: f64,
-    /// Of the whole: stopped by a full send buffer.
+    /// Of the whole period: limited by the send buffer.
     pub(crate) sndbuf_limited: f64,
 }
 
 impl Shares {
-    /// Those between two samples; `None` when no time passed.
+    /// The shares between two samples; `None` if no time passed.
     fn between(before: &Tcp, after: &Tcp) -> Option<Shares> {
         let passed_ns = (after.time - before.time).as_nanos() as f64;
         let share = |counter: fn(&Tcp) -> u64| {
-            // The kernel counts in ticks of its own, which may end after our clock was read.
+            // The kernel counts in its own ticks, which may end after our clock was read.
             (counter(after).saturating_sub(counter(before)) as f64 / passed_ns).min(1.0)
         };
         (passed_ns > 0.0).then(|| Shares {
@@ -33,19 +33,19 @@ impl Shares {
     }
 }
 
-/// How often each event happened to a connection since it was first seen, by the event's code.
+/// How often each event occurred on a connection since it was first seen, by event code.
 pub(crate) type Counts = [u64; TcpEvent::ALL.len()];
 
 /// One connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// Which.
+    /// Its identity.
     pub(crate) begun: Begun,
-    /// What was last seen.
+    /// Its last record.
     pub(crate) last: Tcp,
-    /// What it did between the last two samples; `None` before there are two.
+    /// Shares between the last two samples; `None` before the second.
     pub(crate) shares: Option<Shares>,
-    /// Events since it was first seen.
+    /// Event counts since it was first seen.
     pub(crate) counts: Counts,
     /// The last sample.
     sample: Option<Tcp>,
@@ -54,24 +54,24 @@ pub(crate) struct Entry {
 /// The connections, by cookie.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Board {
-    /// When the kernel was last asked.
+    /// Time of the last sample.
     pub(crate) time: Instant,
-    /// Those that are there.
+    /// The open connections.
     pub(crate) entries: HashMap<u64, Entry>,
-    /// The network device that went away last.
+    /// The last network device that was removed.
     pub(crate) device_gone: Option<String>,
-    /// What was not seen.
+    /// What was missed.
     pub(crate) unseen: Unseen,
     /// New connections since the watch began.
     pub(crate) begun: u64,
-    /// Connections that ended since.
+    /// Connections that ended since the watch began.
     pub(crate) ended: u64,
-    /// Events of connections that have ended.
+    /// Event counts of ended connections.
     pub(crate) counts_of_ended: Counts,
 }
 
 impl Board {
-    /// Takes in what was seen; tells `each` of every record, with its connection as it is then.
+    /// Applies a batch; calls `each` with every record and its connection at that point.
     pub(crate) fn take(&mut self, batch: &Batch, mut each: impl FnMut(&Tcp, &Entry)) {
         self.time = batch.time;
         self.unseen = batch.unseen;
@@ -97,7 +97,7 @@ impl Board {
                 self.entries.insert(cookie, entry);
             }
             let Some(entry) = self.entries.get_mut(&cookie) else {
-                // Its begin was in a batch that was lost, and has been counted there.
+                // Its begin was in a lost batch and was counted there.
                 continue;
             };
             entry.take(record);
@@ -130,7 +130,7 @@ impl Entry {
         self.begun.connection.cookie
     }
 
-    /// How often one event happened.
+    /// How often one event occurred.
     pub(crate) fn count(&self, event: TcpEvent) -> u64 {
         self.counts[event as usize]
     }
@@ -161,7 +161,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A batch of records of one moment, busy for half of all time.
+    /// A batch of records at one time, with the connection busy for half of it.
     pub(crate) fn records(time_ns: u64, cookie: u64, events: &[TcpEvent]) -> Batch {
         let record = |event: &TcpEvent| Tcp {
             time: Instant::from_ns(time_ns),

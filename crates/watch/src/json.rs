@@ -14,7 +14,7 @@ use crate::board::{Board, Entry};
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Line<'l> {
-    /// The first.
+    /// The first line.
     Watch {
         way: &'static str,
         why: &'l str,
@@ -48,9 +48,9 @@ pub(crate) enum Line<'l> {
         #[serde(flatten)]
         tcp: &'l Tcp,
     },
-    /// A network device has gone.
+    /// A network device was removed.
     DeviceGone { time_ns: u64, device: &'l str },
-    /// Whenever there is more of it.
+    /// Written whenever it has grown.
     Unseen {
         time_ns: u64,
         connections: u64,
@@ -58,11 +58,11 @@ pub(crate) enum Line<'l> {
         events: u64,
         records: u64,
     },
-    /// The last.
+    /// The last line.
     Over { why: String },
 }
 
-/// Which connection.
+/// Identifies a connection.
 #[derive(Serialize)]
 pub(crate) struct Place<'l> {
     connection: String,
@@ -108,7 +108,7 @@ impl<'l> Line<'l> {
         }
     }
 
-    /// The network devices that have gone.
+    /// The network devices that were removed.
     pub(crate) fn devices_gone(batch: &'l Batch) -> impl Iterator<Item = Line<'l>> {
         let time_ns = batch.time.ns();
         let devices = batch.devices_gone.iter();
@@ -121,7 +121,7 @@ impl<'l> Line<'l> {
         Line::Over { why }
     }
 
-    /// What was not seen.
+    /// What was missed.
     pub(crate) fn unseen(time_ns: u64, unseen: &Unseen) -> Line<'static> {
         Line::Unseen {
             time_ns,
@@ -133,7 +133,7 @@ impl<'l> Line<'l> {
     }
 }
 
-/// The lines of a watch. Each method returns whole lines; the batch's end with a line feed each.
+/// Formats the lines of a watch. Each method returns whole lines; those of a batch each end with a line feed.
 #[derive(Debug, Default)]
 pub struct Lines {
     board: Board,
@@ -144,15 +144,15 @@ impl Lines {
     /// The first line.
     ///
     /// # Errors
-    /// None is known: all values have a form in JSON. So it is with the others.
+    /// None is known: all values can be expressed in JSON. The same holds for the other methods.
     pub fn begin(&self, method: &Method, interval: Duration) -> serde_json::Result<String> {
         serde_json::to_string(&Line::watch(method, interval))
     }
 
-    /// The lines of a batch; empty when nothing happened.
+    /// The lines of a batch; empty if nothing happened.
     ///
     /// # Errors
-    /// As [`Lines::begin`].
+    /// See [`Lines::begin`].
     pub fn batch(&mut self, batch: &Batch) -> serde_json::Result<String> {
         let mut text = String::new();
         let mut add = |line: &Line<'_>| {
@@ -179,7 +179,7 @@ impl Lines {
     /// The last line.
     ///
     /// # Errors
-    /// As [`Lines::begin`].
+    /// See [`Lines::begin`].
     pub fn end(&self, ending: Option<&Ending>) -> serde_json::Result<String> {
         serde_json::to_string(&Line::over(ending))
     }

@@ -1,8 +1,8 @@
-//! What is shown of TCP connections while they are watched ([`wansan_tcp::watch`]).
+//! Displays TCP connections while they are watched ([`wansan_tcp::watch`]).
 //!
-//! [`run`] hands the watch's batches to [`Sink`]s: the [`Screen`] in a terminal, the live [`Page`] in browsers,
-//! [`Metrics`] for Prometheus, and those of the caller, for which [`Lines`] writes JSON. Each has a board of its
-//! own: all open connections with their latest state.
+//! [`run`] passes the watch's batches to [`Sink`]s: the [`Screen`] in a terminal, the live [`Page`] in browsers,
+//! [`Metrics`] for Prometheus, and the caller's own, for which [`Lines`] formats JSON. Each keeps its own board: all
+//! open connections with their latest state.
 
 mod audience;
 mod board;

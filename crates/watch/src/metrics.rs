@@ -1,4 +1,4 @@
-//! The watch as metrics, for a Prometheus server.
+//! The watch as metrics for Prometheus.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ const COUNTERS: [Row; 7] = [
     connection::SNDBUF_LIMITED,
 ];
 
-/// Events that are counted: those that happen to a connection's window.
+/// The events counted: those that affect a connection's window.
 const EVENTS: [TcpEvent; 7] = [
     TcpEvent::Cwr,
     TcpEvent::CwrByEce,
@@ -88,7 +88,7 @@ impl Metrics {
     /// Listens at `listen`.
     ///
     /// # Errors
-    /// When it cannot.
+    /// The address cannot be listened at.
     pub fn serve(listen: SocketAddr) -> Result<Metrics, ServeError> {
         let board = Arc::new(Mutex::new(Board::default()));
         let shown = Arc::clone(&board);
@@ -98,7 +98,7 @@ impl Metrics {
         Ok(Metrics { board, address })
     }
 
-    /// Where it listens.
+    /// The listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -1,6 +1,6 @@
 //! The watch as a live page in browsers.
 //!
-//! They are sent the lines of [`crate::json`] but for samples, and ten times a second a frame with the present state
+//! Browsers receive the lines of [`crate::json`] except samples, and ten times a second a frame with the current state
 //! of all connections.
 
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use crate::board::{Board, Entry};
 use crate::json::Line;
 use crate::sink::{Sink, SinkError};
 
-/// Time between frames.
+/// Interval between frames.
 const FRAME: Duration = Duration::from_millis(100);
-/// What a browser is sent first is the watch's own line; the others go by their cookies, which begin at 1.
+/// Key of the watch's own line, which browsers receive first; the others have their cookies, from 1, as keys.
 const OF_WATCH: u64 = 0;
 
-/// The present state of a connection.
+/// Current state of a connection.
 #[derive(Serialize)]
 struct Now<'b> {
     connection: String,
     #[serde(flatten)]
     tcp: &'b Tcp,
-    /// Shares of the time between the last two samples: busy, stopped by the peer's window, stopped by
-    /// a full send buffer.
+    /// Shares of the time between the last two samples: busy, limited by the receive window, limited by the send
+    /// buffer.
     shares: Option<[f64; 3]>,
 }
 
@@ -63,7 +63,7 @@ impl Page {
     /// Listens at `listen`.
     ///
     /// # Errors
-    /// When it cannot.
+    /// The address cannot be listened at.
     pub fn serve(listen: SocketAddr) -> Result<Page, ServeError> {
         Ok(Page {
             board: Board::default(),
@@ -73,7 +73,7 @@ impl Page {
         })
     }
 
-    /// Where it listens.
+    /// The listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.audience.address()

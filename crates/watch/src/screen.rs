@@ -15,16 +15,16 @@ use crate::words::describe_method;
 use history::Histories;
 use view::{Shown, Sort};
 
-/// A step of the curves, and the time between two pictures.
+/// Time step of the curves, and redraw interval.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The terminal, which is given back as it was when this is dropped, and when the program panics.
+/// The terminal, which is restored on drop and on panic.
 pub struct Screen {
     terminal: DefaultTerminal,
-    /// What there is now.
+    /// The current state.
     board: Board,
     histories: Histories,
-    /// What is shown instead, as long as the reader has it paused.
+    /// The state shown while the user has paused the screen.
     paused: Option<(Board, Histories)>,
     shown: Shown,
     drawn: Instant,
@@ -34,7 +34,7 @@ impl Screen {
     /// Takes over the terminal.
     ///
     /// # Errors
-    /// When it cannot be drawn on.
+    /// The terminal cannot be drawn on.
     pub fn open() -> Result<Screen, SinkError> {
         let terminal = ratatui::try_init().map_err(SinkError::Draw)?;
         Ok(Screen {
@@ -47,7 +47,7 @@ impl Screen {
         })
     }
 
-    /// Answers a key; `false` when the reader has seen enough.
+    /// Handles a key; returns `false` to quit.
     fn answer(&mut self, key: KeyEvent) -> bool {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -70,7 +70,7 @@ impl Screen {
         true
     }
 
-    /// Moves the selection by so many rows.
+    /// Moves the selection by `by` rows.
     fn select(&mut self, by: isize) {
         let board = self.paused.as_ref().map_or(&self.board, |(board, _)| board);
         let rows = self.shown.sorted(board);

@@ -1,4 +1,4 @@
-//! Where batches of the watch go, and the loop that brings them there.
+//! Sinks for the watch's batches, and the loop that feeds them.
 
 use std::error::Error;
 use std::io;
@@ -7,32 +7,32 @@ use std::time::Duration;
 
 use wansan_tcp::watch::{Batch, Ending, Method, Next, Watch};
 
-/// Shows or keeps what the watch gives. It is called in this order: once [`began`](Sink::began), each
-/// batch, once [`ended`](Sink::ended).
+/// Displays or stores the watch's output. Called in this order: [`began`](Sink::began) once, each batch,
+/// [`ended`](Sink::ended) once.
 pub trait Sink {
     /// The watch has begun.
     ///
     /// # Errors
-    /// When it cannot be shown or kept; so it is with the others.
+    /// The output cannot be displayed or stored; the same holds for the other methods.
     fn began(&mut self, _method: &Method, _interval: Duration) -> Result<(), SinkError> {
         Ok(())
     }
-    /// A batch has come; `false` when nobody wants more.
+    /// A batch arrived; returns `false` to stop.
     ///
     /// # Errors
-    /// As [`began`](Sink::began).
+    /// See [`began`](Sink::began).
     fn batch(&mut self, batch: &Batch) -> Result<bool, SinkError>;
-    /// Some time has passed, at most a twentieth of a second; `false` when nobody wants more.
+    /// Called after at most a twentieth of a second without a batch; returns `false` to stop.
     ///
     /// # Errors
-    /// As [`began`](Sink::began).
+    /// See [`began`](Sink::began).
     fn idle(&mut self) -> Result<bool, SinkError> {
         Ok(true)
     }
-    /// The watch has ended; by itself when there is an `ending`.
+    /// The watch has ended; by itself if there is an `ending`.
     ///
     /// # Errors
-    /// As [`began`](Sink::began).
+    /// See [`began`](Sink::began).
     fn ended(&mut self, _ending: Option<&Ending>) -> Result<(), SinkError> {
         Ok(())
     }
@@ -44,28 +44,28 @@ pub enum SinkError {
     /// The terminal cannot be drawn on.
     #[error("cannot draw on this terminal")]
     Draw(#[source] io::Error),
-    /// The terminal gives no keys.
+    /// No keys can be read from the terminal.
     #[error("cannot read keys")]
     Keys(#[source] io::Error),
-    /// A value has no form in JSON.
+    /// A value cannot be expressed in JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// A sink of the caller's own failed.
+    /// A sink of the caller failed.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),
 }
 
-/// Hands each batch of `watch` to all `sinks`, until `stop` is set, a sink wants no more, or the watch ends by
-/// itself; returns why it did.
+/// Passes each batch of `watch` to all `sinks` until `stop` is set, a sink stops, or the watch ends by itself; returns
+/// why it ended.
 ///
 /// # Errors
-/// The first of a sink.
+/// A sink's first error.
 pub fn run(
     watch: &Watch,
     stop: &AtomicBool,
     sinks: &mut [Box<dyn Sink>],
 ) -> Result<Option<Ending>, SinkError> {
-    /// Nobody who ends the program waits longer.
+    /// Longest delay in reacting to `stop`.
     const PATIENCE: Duration = Duration::from_millis(50);
     while !stop.load(Ordering::Relaxed) {
         let batch = match watch.next(PATIENCE) {
@@ -84,7 +84,7 @@ pub fn run(
             return Ok(None);
         }
     }
-    // A sink that was slow has not had all yet.
+    // A slow sink may not have received everything yet.
     for batch in watch.rest() {
         for sink in &mut *sinks {
             sink.batch(&batch)?;

@@ -1,4 +1,4 @@
-//! A terminal that shows a text, which is written anew now and then.
+//! A terminal that shows a text, which is redrawn regularly.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use ratatui::widgets::Paragraph;
 
 use crate::sink::SinkError;
 
-/// Lines that Page Up and Page Down go over.
+/// Lines scrolled by Page Up and Page Down.
 const PAGE: u16 = 20;
 
-/// The terminal, which is given back as it was when this is dropped, and when the program panics.
+/// The terminal, which is restored on drop and on panic.
 #[derive(Debug)]
 pub struct TextScreen {
     terminal: DefaultTerminal,
     text: String,
-    /// Lines above the first that is shown.
+    /// Lines scrolled past.
     above: u16,
 }
 
@@ -26,7 +26,7 @@ impl TextScreen {
     /// Takes over the terminal.
     ///
     /// # Errors
-    /// It cannot be drawn on.
+    /// The terminal cannot be drawn on.
     pub fn open() -> Result<TextScreen, SinkError> {
         let terminal = ratatui::try_init().map_err(SinkError::Draw)?;
         Ok(TextScreen {
@@ -36,19 +36,19 @@ impl TextScreen {
         })
     }
 
-    /// Shows another text, in which nothing acts on a terminal.
+    /// Shows another text, which must not contain control sequences.
     ///
     /// # Errors
-    /// It cannot be drawn.
+    /// The terminal cannot be drawn on.
     pub fn show(&mut self, text: String) -> Result<(), SinkError> {
         self.text = text;
         self.draw()
     }
 
-    /// Answers the keys that were pressed; `false` when the reader has seen enough.
+    /// Handles the pressed keys; returns `false` to quit.
     ///
     /// # Errors
-    /// The terminal gives no keys, or cannot be drawn on.
+    /// Keys cannot be read, or the terminal cannot be drawn on.
     pub fn answer(&mut self) -> Result<bool, SinkError> {
         while event::poll(Duration::ZERO).map_err(SinkError::Keys)? {
             let pressed = match event::read().map_err(SinkError::Keys)? {

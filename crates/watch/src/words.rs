@@ -1,11 +1,11 @@
-//! Lines about the watch itself.
+//! Messages about the watch itself.
 
 use std::time::Duration;
 
 use wansan_tcp::watch::Method;
 use wansan_trace::units;
 
-/// A network device has gone, in a line.
+/// Reports in a line that a network device was removed.
 #[must_use]
 pub fn describe_device_gone(device: &str) -> String {
     format!(
@@ -14,7 +14,7 @@ pub fn describe_device_gone(device: &str) -> String {
     )
 }
 
-/// How changes are observed, in a line.
+/// Describes in a line how changes are observed.
 #[must_use]
 pub fn describe_method(method: &Method, interval: Duration) -> String {
     let every = units::format_duration(interval);

@@ -1,4 +1,4 @@
-//! The last seconds of each connection, in steps.
+//! The last seconds of each connection, in time steps.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,34 +6,34 @@ use wansan_trace::event::{Tcp, TcpEvent};
 
 use crate::board::Board;
 
-/// Steps that are kept.
+/// Most steps kept.
 const MOST_STEPS: usize = 100;
 
-/// Events that are kept.
+/// Most events kept.
 const MOST_EVENTS: usize = 8;
 
-/// One connection's.
+/// The history of one connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
-    /// The window at the end of each step, in segments.
+    /// The congestion window at the end of each step, in segments.
     pub(super) cwnd_packets: VecDeque<u64>,
-    /// The smoothed round-trip time there, in µs.
+    /// The smoothed round-trip time at the end of each step, in µs.
     pub(super) srtt_us: VecDeque<u64>,
-    /// A sign of what happened in each step; a blank for nothing.
+    /// A mark for each step's event; a blank for none.
     pub(super) marks: VecDeque<char>,
     /// The last events, oldest first.
     pub(super) events: VecDeque<Tcp>,
-    /// What happened in the step that is not over.
+    /// The event of the current step.
     mark: Option<TcpEvent>,
 }
 
-/// Those of all connections, by cookie.
+/// The histories of all connections, by cookie.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Histories {
     pub(super) of: HashMap<u64, History>,
 }
 
-/// The sign of an event; those without one are no cuts.
+/// The mark of an event; `None` for events that do not cut the window.
 pub(super) fn sign(event: TcpEvent) -> Option<char> {
     match event {
         TcpEvent::Cwr => Some('c'),
@@ -50,7 +50,7 @@ pub(super) fn sign(event: TcpEvent) -> Option<char> {
     }
 }
 
-/// Appends to what is kept, in place of the oldest when there are too many.
+/// Appends a value and drops the oldest above the limit.
 fn keep<T>(kept: &mut VecDeque<T>, value: T, most: usize) {
     if kept.len() == most {
         kept.pop_front();
@@ -59,7 +59,7 @@ fn keep<T>(kept: &mut VecDeque<T>, value: T, most: usize) {
 }
 
 impl Histories {
-    /// Something happened.
+    /// Records an event.
     pub(super) fn event(&mut self, record: &Tcp) {
         let cookie = record.session.0;
         if record.event == TcpEvent::End {
@@ -71,7 +71,7 @@ impl Histories {
         }
     }
 
-    /// A step is over.
+    /// Ends a step.
     pub(super) fn step(&mut self, board: &Board) {
         for (cookie, entry) in &board.entries {
             let history = self.of.entry(*cookie).or_default();

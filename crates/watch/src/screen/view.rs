@@ -1,4 +1,4 @@
-//! The picture: a table of all connections, and one of them over time.
+//! Draws the table of all connections, and one of them over time.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use super::history::{Histories, History, sign};
 use crate::board::{Board, Entry, Shares};
 use crate::words::describe_device_gone;
 
-/// What the rows are sorted by; the greatest first, unless asked otherwise.
+/// Sort key of the rows; descending unless reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Sort {
     #[default]
@@ -61,7 +61,7 @@ impl Sort {
     }
 }
 
-/// How often the window was cut.
+/// Number of window reductions.
 fn cuts(entry: &Entry) -> u64 {
     let all = [
         TcpEvent::Cwr,
@@ -73,20 +73,20 @@ fn cuts(entry: &Entry) -> u64 {
     all.iter().map(|event| entry.count(*event)).sum()
 }
 
-/// What the reader has chosen, and what stands around the table.
+/// The user's choices, and the text around the table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shown {
-    /// How changes are observed, in words.
+    /// How changes are observed, as text.
     pub(super) method: String,
     pub(super) sort: Sort,
     pub(super) ascending: bool,
-    /// The cookie of the connection that is shown over time.
+    /// The cookie of the selected connection.
     pub(super) selected: Option<u64>,
     pub(super) paused: bool,
 }
 
 impl Shown {
-    /// The rows in their order.
+    /// The rows, sorted.
     pub(super) fn sorted<'b>(&self, board: &'b Board) -> Vec<&'b Entry> {
         let mut entries: Vec<&Entry> = board.entries.values().collect();
         entries.sort_by(|a, b| self.sort.compare(a, b));
@@ -150,7 +150,7 @@ fn heading(board: &Board, shown: &Shown) -> Paragraph<'static> {
     Paragraph::new(vec![Line::from(shown.method.clone()), Line::from(counts)])
 }
 
-/// The table's columns, and how wide their numbers can be; ends are as wide as they are.
+/// The table's columns, with the widths of their numbers; addresses are as wide as needed.
 const COLUMNS: [(&str, u16); 15] = [
     ("local", 5),
     ("remote", 6),
@@ -169,13 +169,12 @@ const COLUMNS: [(&str, u16); 15] = [
     ("cuts", 10),
 ];
 
-/// What is left out where there is no room for all, the first of them first. Nothing is cut short: half
-/// a port is another port.
+/// Columns to drop when there is no room for all, in this order. None is truncated: half a port is a different port.
 const SPARED: [&str; 10] = [
     "min ms", "sndb", "rwnd", "retr", "control", "ssthr", "busy", "flight", "state", "cuts",
 ];
 
-/// The columns that `width` has room for, by their places, and their widths.
+/// The columns that fit into `width`, by index, and their widths.
 fn fitting(width: u16, rows: &[[String; 15]]) -> Vec<(usize, u16)> {
     let widest = |place: usize| rows.iter().map(|row| row[place].len()).max().unwrap_or(0);
     let mut columns: Vec<(usize, u16)> = COLUMNS
@@ -213,7 +212,7 @@ fn connections(
         .iter()
         .position(|entry| Some(entry.cookie()) == shown.selected);
     let height = usize::from(area.height).saturating_sub(1).max(1);
-    // Only rows in view are made.
+    // Format visible rows only.
     let first = place.map_or(0, |place| place.saturating_sub(height - 1));
     let in_view = rows.iter().skip(first).take(height);
     let cells: Vec<[String; 15]> = in_view.map(|entry| row(entry, histories)).collect();
@@ -328,7 +327,7 @@ fn over_time(frame: &mut Frame<'_>, area: Rect, entry: &Entry, history: &History
     frame.render_widget(Paragraph::new(lines), rest);
 }
 
-/// Room before a curve for its name and its greatest value.
+/// Width reserved before a curve for its name and maximum.
 const LABEL_WIDTH: u16 = 12;
 
 fn curve(frame: &mut Frame<'_>, area: Rect, name: &str, values: &mut dyn Iterator<Item = u64>) {
