@@ -1,4 +1,4 @@
-//! A role that holds programs in namespaces until it is killed, and what is left of it then.
+//! A role that holds programs in namespaces until it is killed, and tests of what remains afterwards.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader};
@@ -14,11 +14,11 @@ use super::Arm;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Arm {
-    /// Starts this test program in a role that ends in [`until_killed`]; its process and the ids of
-    /// the programs that it holds.
+    /// Starts this test program in a role that ends in [`until_killed`]; returns its process and the process IDs of the
+    /// programs that it holds.
     ///
     /// # Errors
-    /// When the process cannot be started, or ends before it holds them.
+    /// The process cannot be started, or ends before it holds them.
     pub fn holds(self, words: &[&str]) -> Result<(Child, Vec<u32>), Failed> {
         let mut holder = self
             .role(words)
@@ -32,7 +32,7 @@ impl Arm {
     }
 }
 
-/// The end of a role that holds the programs with these ids.
+/// Ends a role that holds the programs with these process IDs: waits to be killed.
 pub fn until_killed(programs: &[impl Display]) -> ! {
     let ids: Vec<String> = programs.iter().map(ToString::to_string).collect();
     println!("{}", ids.join(" "));
@@ -41,10 +41,10 @@ pub fn until_killed(programs: &[impl Display]) -> ! {
     }
 }
 
-/// Whether a process lives.
+/// Whether a process is alive.
 #[must_use]
 pub fn is_alive(id: u32) -> bool {
-    // A dead child of a dead parent is a zombie until init has seen it.
+    // An orphaned dead process is a zombie until init reaps it.
     std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| {
         let after_name = stat.rsplit(')').next().unwrap_or_default();
         !after_name.starts_with(" Z")
@@ -54,12 +54,12 @@ pub fn is_alive(id: u32) -> bool {
 /// The network namespace of a process.
 ///
 /// # Errors
-/// When there is no such process, or we may not look at it.
+/// No such process, or no permission to inspect it.
 pub fn network_of(id: u32) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/{id}/ns/net"))
 }
 
-/// Whether any process that we may look at is in that network namespace.
+/// Whether any process that we may inspect is in that network namespace.
 #[must_use]
 pub fn is_inhabited(network: &Path) -> bool {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -67,10 +67,10 @@ pub fn is_inhabited(network: &Path) -> bool {
     networks.any(|other| other.is_ok_and(|other| other == network))
 }
 
-/// Waits until something has happened.
+/// Waits until `done` returns true.
 ///
 /// # Errors
-/// `otherwise`, when it does not within 20 s.
+/// `otherwise`, after 20 s.
 pub fn wait_until(mut done: impl FnMut() -> bool, otherwise: &str) -> Result<(), String> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {

@@ -1,11 +1,10 @@
-//! Who runs a test of namespaces: root, where root runs the suite, and an ordinary user.
+//! The users that tests of namespaces run as: root, if root runs the suite, and an ordinary user.
 //!
-//! Such a test has one body for every [`Arm`], and plays it in a process of the arm's user: the
-//! `wansan` binary ([`Arm::command`]), or the test program itself in a role ([`Arm::plays`]), since
-//! a process can move into a user namespace only while it has one thread. What a machine does not
-//! allow an arm is counted as ignored, with the reason.
+//! Such a test has one body for every [`Arm`], and plays it in a process of the arm's user: the `wansan` binary
+//! ([`Arm::command`]), or the test program itself in a role ([`Arm::plays`]), since only a single-threaded process can
+//! enter a user namespace. An arm that a machine does not permit is counted as ignored, with the reason.
 //!
-//! A role that holds programs until it is killed, and what is left of it then, is in [`held`].
+//! [`held`] has a role that holds programs until it is killed, and tests of what remains afterwards.
 
 pub mod holder;
 
@@ -22,24 +21,24 @@ use libtest_mimic::{Completion, Failed, Trial};
 use rustix::process::getuid;
 use wansan_peers::machine::unless_disturbed;
 
-/// The user that the suite drops to when root starts it.
+/// The user ID that the suite switches to when root starts it.
 const NOBODY: u32 = 65_534;
 
-/// Where programs make devices for packets that go into tunnels.
+/// The device by which programs create tunnel interfaces.
 const TUN: &str = "/dev/net/tun";
 
-/// The first argument of a test program that is to play a role; the role's words follow it.
+/// The first argument of a test program started in a role; the role's arguments follow.
 pub const ROLE: &str = "--role";
 
-/// A user who runs tests; displayed as they are named: `NAME, as ARM`.
+/// A user who runs tests; displayed as part of test names: `NAME, as ARM`.
 #[derive(Debug, Clone, Copy)]
 pub struct Arm {
     root: bool,
     able: bool,
 }
 
-/// Everybody who is to run each test: root, where root runs the suite, and an ordinary user. The
-/// trials of an arm whose `attempt` fails are ignored, and a line `not run as ARM: REASON` says why.
+/// All users to run each test as: root, if root runs the suite, and an ordinary user. The trials of an arm whose
+/// `attempt` fails are ignored, and a line `not run as ARM: REASON` gives the reason.
 pub fn arms(attempt: impl Fn(Arm) -> Result<(), Failed>) -> Vec<Arm> {
     let mut arms = vec![Arm::ordinary()];
     if getuid().is_root() {
@@ -51,8 +50,8 @@ pub fn arms(attempt: impl Fn(Arm) -> Result<(), Failed>) -> Vec<Arm> {
     arms
 }
 
-/// The user who runs tests that are no different for another: the ordinary user where the attempt of one
-/// succeeds, else whoever runs the suite. Which rights a world takes, other suites show, with [`arms`].
+/// The user for tests that do not depend on the user: the ordinary user if its `attempt` succeeds, otherwise the user
+/// who runs the suite. Other suites test the privileges that a world needs, with [`arms`].
 pub fn one_arm(attempt: impl Fn(Arm) -> Result<(), Failed>) -> Arm {
     let user = Arm::ordinary();
     if user.is_able(&attempt) {
@@ -65,7 +64,7 @@ pub fn one_arm(attempt: impl Fn(Arm) -> Result<(), Failed>) -> Arm {
     }
 }
 
-/// How a test ended that did not fail: it held, or it could not run.
+/// How a test ended that did not fail: it passed, or could not run.
 pub struct Ended(Completion);
 
 impl From<()> for Ended {
@@ -81,7 +80,7 @@ impl From<Completion> for Ended {
 }
 
 impl Arm {
-    /// Whoever runs the suite.
+    /// The user who runs the suite.
     #[must_use]
     pub fn of_suite() -> Arm {
         Arm {
@@ -112,7 +111,7 @@ impl Arm {
         self.root
     }
 
-    /// A test that this arm runs.
+    /// A test run as this arm.
     pub fn trial<E: Into<Ended>>(
         self,
         name: impl Display,
@@ -122,14 +121,13 @@ impl Arm {
         Trial::ignorable_test(self.name_of(name), test).with_ignored_flag(!self.able)
     }
 
-    /// The name of a test that this arm runs.
+    /// The name of a test run as this arm.
     #[must_use]
     pub fn name_of(self, name: impl Display) -> String {
         format!("{name}, as {self}")
     }
 
-    /// A test that measures, and that this arm runs: again while it fails on a disturbed machine
-    /// ([`unless_disturbed`]).
+    /// A measuring test run as this arm: repeated while it fails on a disturbed machine ([`unless_disturbed`]).
     pub fn measuring(
         self,
         name: impl Display,
@@ -139,7 +137,7 @@ impl Arm {
         self.trial(name, move || unless_disturbed(&of_trial, &test))
     }
 
-    /// A program that is to run as this user.
+    /// A command to run as this user.
     pub fn command(self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if !self.root && getuid().is_root() {
@@ -148,7 +146,7 @@ impl Arm {
         command
     }
 
-    /// A test of tunnels that this arm runs, for which its user must be able to make TUN devices.
+    /// A test of tunnels run as this arm, whose user must be able to create TUN devices.
     pub fn tunnel_trial<E: Into<Ended>>(
         self,
         name: impl Display,
@@ -166,10 +164,10 @@ impl Arm {
         Arm { able, ..self }.trial(name, test)
     }
 
-    /// This test program in a role, in a folder where every user may be.
+    /// This test program in a role, in a working folder that every user may enter.
     ///
     /// # Panics
-    /// When the system cannot name the program.
+    /// The system cannot name the program's path.
     #[must_use]
     pub fn role(self, words: &[&str]) -> Command {
         let program = std::env::current_exe().expect("a test has a program");
@@ -178,10 +176,10 @@ impl Arm {
         command
     }
 
-    /// Has this test program play a role to its end.
+    /// Runs a role of this test program to completion.
     ///
     /// # Errors
-    /// What it wrote to stderr, when it did not succeed, or why it cannot be started.
+    /// Its stderr if it failed, or why it could not be started.
     pub fn plays(self, words: &[&str]) -> Result<(), Failed> {
         let output = self.role(words).output();
         let output = output.map_err(|e| format!("the test program cannot be started: {e}"))?;
@@ -203,7 +201,7 @@ impl Display for Arm {
     }
 }
 
-/// How a role ends: with what went wrong on stderr, where [`Arm::plays`] reads it.
+/// Ends a role: reports an error on stderr, where [`Arm::plays`] reads it.
 #[must_use]
 pub fn end(played: Result<(), String>) -> ExitCode {
     match played {
@@ -215,10 +213,10 @@ pub fn end(played: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Lets every arm write in a folder.
+/// Makes a folder writable for every arm.
 ///
 /// # Errors
-/// As the system has it when the folder is not ours.
+/// The system's error if the folder is not ours.
 pub fn open_to_all(folder: &Path) -> io::Result<()> {
     set_permissions(folder, Permissions::from_mode(0o777))
 }

@@ -1,4 +1,4 @@
-//! Ours and a peer measured in turns, and the ratio of what they reached.
+//! Measures ours and a peer in turns, and compares the results.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ impl Bound {
         }
     }
 
-    /// The bound as it is printed: `≥ 1.2`.
+    /// The bound as printed: `≥ 1.2`.
     pub fn text(self) -> String {
         match self {
             Self::AtLeast(bound) => format!("≥ {bound}"),
@@ -31,7 +31,7 @@ impl Bound {
     }
 }
 
-/// One question: how ours compares with a peer, and what was measured on each side.
+/// One comparison of ours with a peer, with the samples of each side.
 #[derive(Debug)]
 pub struct Comparison {
     /// What is compared.
@@ -40,27 +40,25 @@ pub struct Comparison {
     pub unit: &'static str,
     /// Our samples.
     pub ours: Side,
-    /// The peer's, one side for each of its configurations: at least one. The bound is held against
-    /// the configuration that does best.
+    /// The peer's, one side per configuration: at least one. The bound applies against the best configuration.
     pub others: Vec<Side>,
-    /// What the ratio of ours to the peer's best has to be.
+    /// The bound on the ratio of ours to the peer's best.
     pub bound: Bound,
 }
 
 /// The samples of one side.
 #[derive(Debug)]
 pub struct Side {
-    /// What ran.
+    /// The program.
     pub name: &'static str,
     /// One sample per turn.
     pub samples: Vec<f64>,
 }
 
-/// Ours over one configuration of the peer.
+/// Ours relative to one configuration of the peer.
 struct Ratio<'a> {
     other: &'a Side,
-    /// Ours over the other's in each turn: what slows the machine down for a while slows both sides
-    /// of a turn.
+    /// The ratio in each turn: a temporary slowdown of the machine affects both sides of a turn.
     of_turns: Vec<f64>,
 }
 
@@ -71,7 +69,7 @@ impl Ratio<'_> {
 }
 
 impl Comparison {
-    /// The ratio to the configuration of the peer that leaves ours the least favourable one.
+    /// The least favourable ratio over the peer's configurations.
     fn ratio(&self) -> Ratio<'_> {
         let ratios = self.others.iter().map(|other| {
             let turns = self.ours.samples.iter().zip(&other.samples);
@@ -88,12 +86,12 @@ impl Comparison {
         ratios.min_by(worse).expect("a comparison has a peer")
     }
 
-    /// What comes of it on a machine that was disturbed so, if at all; also in the table of verdicts.
+    /// The verdict, given the machine's disturbance, if any; also records it in the table of verdicts.
     pub fn judge(&self, disturbance: Option<&str>) -> Verdict {
         let median = self.ratio().median();
         let verdict = match median.is_finite() {
             true => Verdict::of(self.bound.holds(median), disturbance),
-            // Such as of what the kernel does in the time of others.
+            // For example, the kernel's work in other processes' time.
             false => Verdict::NotMeasurable("the peer has no figure".to_owned()),
         };
         let figure = format!("ratio {median:.2}, bound {}", self.bound.text());
@@ -101,7 +99,7 @@ impl Comparison {
         verdict
     }
 
-    /// A few lines for people.
+    /// A few lines of text.
     pub fn text(&self, verdict: &Verdict) -> String {
         let ratio = self.ratio();
         let mut lines = vec![self.question.clone(), self.side_text(&self.ours)];
@@ -155,12 +153,12 @@ impl Comparison {
     }
 }
 
-/// Takes a sample of each side, `turns` times, after one of each that does not count. The sides go
-/// first to last in one turn and last to first in the next (A B, B A, A B, ...), so that what the
-/// one before leaves behind, such as warm caches or dirty pages, favours none of them.
+/// Takes a sample of each side, `turns` times, after one discarded sample of each. The order of the sides is reversed
+/// from turn to turn (A B, B A, A B, ...), so that after-effects, such as warm caches or dirty pages, favour neither
+/// side.
 ///
 /// # Errors
-/// The first error of a side.
+/// The first error of either side.
 pub fn in_turns<T, E, const SIDES: usize>(
     turns: usize,
     mut sides: [&mut dyn FnMut() -> Result<T, E>; SIDES],
@@ -181,7 +179,7 @@ pub fn in_turns<T, E, const SIDES: usize>(
     Ok(samples)
 }
 
-/// The middle sample; the mean of the two middle ones of an even number.
+/// The median; for an even number of samples, the mean of the middle two.
 pub fn median(samples: &[f64]) -> f64 {
     let sorted = sorted(samples);
     let middle = sorted.len() / 2;
@@ -192,9 +190,9 @@ pub fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// The confidence interval of the median that order statistics give, whatever the distribution
-/// (David and Nagaraja, *Order Statistics*, 3rd ed., §7.1): the narrowest, symmetric in rank, that
-/// covers the median with 95 % or more. Fewer than 6 samples have none.
+/// A distribution-free confidence interval of the median from order statistics (David and Nagaraja, *Order Statistics*,
+/// 3rd ed., §7.1): the narrowest, symmetric in rank, that covers the median with 95 % or more. `None` for fewer than 6
+/// samples.
 fn median_interval(samples: &[f64]) -> Option<(f64, f64)> {
     const OUTSIDE: f64 = 0.05;
     let sorted = sorted(samples);
@@ -229,7 +227,7 @@ fn range(samples: &[f64]) -> (f64, f64) {
         })
 }
 
-/// Whole numbers with thousands set apart, small ones with two places.
+/// Formats integers with thousands separators, and small numbers with two decimals.
 fn number(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.2}");
@@ -309,7 +307,7 @@ mod tests {
 
     #[test]
     fn intervals_of_the_median_are_those_of_the_tables() {
-        // Ranks from 1 of the two-sided 95 % interval, as tables of the sign test have them.
+        // Ranks, from 1, of the two-sided 95 % interval in tables of the sign test.
         for (count, low, high) in [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (100, 40, 61)] {
             let samples: Vec<f64> = (1..=count).map(f64::from).collect();
             assert_eq!(median_interval(&samples), Some((low.into(), high.into())));

@@ -3,24 +3,24 @@
 use std::io;
 use std::time::Duration;
 
-/// User and system time that all threads of process `id` have used, those that have ended
-/// included. It advances in the kernel's clock ticks (commonly 10 ms).
+/// User and system time used by all threads of process `id`, exited ones included. Its resolution is the kernel's clock
+/// tick (commonly 10 ms).
 ///
 /// # Errors
-/// When there is no such process, or `/proc` does not look as proc(5) says.
+/// No such process, or `/proc` does not match proc(5).
 pub fn time_used(id: u32) -> io::Result<Duration> {
     time(&id.to_string(), OWN)
 }
 
-/// User and system time of the processes that this one has started and waited for, and of theirs.
+/// User and system time of this process's reaped children, and of theirs.
 ///
 /// # Errors
-/// When `/proc` does not look as proc(5) says.
+/// `/proc` does not match proc(5).
 pub fn time_used_by_children() -> io::Result<Duration> {
     time("self", CHILDREN)
 }
 
-/// Fields 14 and 15 of proc(5)'s `stat`, utime and stime, counted after the program's name.
+/// Fields 14 and 15 of proc(5)'s `stat`, utime and stime, counted from after the program's name.
 const OWN: usize = 11;
 /// Fields 16 and 17, cutime and cstime.
 const CHILDREN: usize = 13;
@@ -38,8 +38,8 @@ fn time(process: &str, field: usize) -> io::Result<Duration> {
     ))
 }
 
-/// User and system time from that field on. The second field is the program's name in parentheses and may hold
-/// spaces and parentheses itself, so fields are counted after the last.
+/// User plus system time at that field. The second field is the program's name in parentheses and may itself contain
+/// spaces and parentheses, so fields are counted from the last parenthesis.
 fn ticks_used(stat: &str, field: usize) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(field);

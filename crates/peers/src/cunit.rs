@@ -1,37 +1,36 @@
-//! `iscsi-test-cu`: libiscsi's test suite for targets, and what it prints.
+//! `iscsi-test-cu`, libiscsi's test suite for targets, and its output.
 //!
-//! The suite counts a test that finds nothing to test ("[SKIPPED]") as passed, and exits with
-//! status 0 for a name that it does not know. So its printed lines are read here, test by test,
-//! and checked against its closing summary.
+//! The suite counts a test that finds nothing to test ("[SKIPPED]") as passed, and exits with status 0 for an unknown
+//! test name. Its output is therefore parsed test by test, and checked against its closing summary.
 
 mod program;
 
 pub use program::{Program, SOURCE_VARIABLE};
 
-/// How one test ended.
+/// The result of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Every assertion held, and nothing was skipped.
     Passed,
-    /// The test skipped itself, or a part of itself; the reason as it printed it.
+    /// The test skipped itself, or a part of itself, with the reason printed.
     Skipped(String),
-    /// Assertions failed; the lines that name them.
+    /// Assertions failed; the lines that report them.
     Failed(String),
 }
 
-/// One test in what the suite printed.
+/// One test in the suite's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Test {
     /// `SUITE.TEST`.
     pub name: String,
-    /// How it ended.
+    /// Its result.
     pub outcome: Outcome,
 }
 
-/// Reads what `iscsi-test-cu -v` printed.
+/// Parses the output of `iscsi-test-cu -v`.
 ///
 /// # Errors
-/// What is wrong, when a test has no result or the closing summary counts otherwise.
+/// A description, if a test has no result or the closing summary disagrees.
 pub fn parse(printed: &str) -> Result<Vec<Test>, String> {
     let mut suite = "";
     let mut tests = Vec::new();
@@ -63,7 +62,7 @@ fn split_test(line: &str) -> Option<(&str, &str)> {
     line.split_once(" ...")
 }
 
-/// A line without the time that libiscsi puts ahead of remarks since 1.20.1.
+/// The line without the timestamp that libiscsi puts before remarks since 1.20.1.
 fn without_time(line: &str) -> &str {
     const FORM: &[u8] = b"0000-00-00 00:00:00.000000";
     let fits = |time: &str| {
@@ -86,9 +85,9 @@ fn close(open: &mut Option<(String, Vec<&str>)>, tests: &mut Vec<Test>) -> Resul
     Ok(())
 }
 
-/// The result of a test from its lines. `passed` or `FAILED` starts a line, as other output of the
-/// test ends with a line feed; the suite's own remarks are indented and bracketed ("[FAILED] …" is
-/// a remark that also passing tests make).
+/// The result of a test from its lines. `passed` or `FAILED` starts a line, as other output of the test ends with a
+/// line feed; the suite's own remarks are indented and bracketed ("[FAILED] …" is a remark that passing tests print
+/// too).
 fn outcome_of(lines: &[&str]) -> Option<Outcome> {
     let verdict = lines.iter().position(|line| is_verdict(line))?;
     if lines[verdict].starts_with("FAILED") {
@@ -112,7 +111,7 @@ fn is_verdict(line: &str) -> bool {
     line.starts_with("passed") || line.starts_with("FAILED")
 }
 
-/// The summary's `tests` line gives Total, Ran, Passed, Failed and Inactive.
+/// The summary's `tests` line has Total, Ran, Passed, Failed and Inactive.
 fn check_summary(counts: Option<&str>, tests: &[Test]) -> Result<(), String> {
     let counts = counts.ok_or("no closing summary")?;
     let numbers: Vec<usize> = counts
@@ -136,7 +135,7 @@ fn check_summary(counts: Option<&str>, tests: &[Test]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Printed by libiscsi 1.19.0 against tgtd 1.0.85.
+    /// Output of libiscsi 1.19.0 against tgtd 1.0.85.
     const SKIPPED: &str = "
 
      CUnit - A unit testing framework for C - Version 2.1-3
@@ -198,7 +197,7 @@ Run Summary:    Type  Total    Ran Passed Failed Inactive
         );
     }
 
-    /// As libiscsi's commit 65ebd14 prints it.
+    /// Output format of libiscsi's commit 65ebd14.
     #[test]
     fn remarks_may_begin_with_the_time() {
         let printed = "

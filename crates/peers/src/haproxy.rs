@@ -1,4 +1,4 @@
-//! Debian's HAProxy as a proxy of TCP connections.
+//! Debian's HAProxy as a TCP proxy.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use crate::program::find;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// What it reads at once, and the size of its pipes: as large as those of `wansan relay`. Its own
-/// defaults are 16 KiB and what the kernel gives, 64 KiB.
+/// Size of its read buffers and pipes: the same as `wansan relay`'s. Its defaults are 16 KiB, and the kernel's default
+/// of 64 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
 const PIPE_BYTES: usize = 256 << 10;
 
 /// When it splices instead of copying (HAProxy's configuration manual, §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Splicing {
-    /// `option splice-auto`: where its own heuristics expect a gain.
+    /// `option splice-auto`: where its heuristics expect a gain.
     Auto,
     /// `option splice-request` and `option splice-response`: whatever can be spliced.
     Always,
@@ -35,10 +35,10 @@ impl Splicing {
     }
 }
 
-/// A running HAProxy with one frontend and one server. It ends and leaves nothing when dropped.
+/// A running HAProxy with one frontend and one server. Dropping it stops it and removes its files.
 #[derive(Debug)]
 pub struct Haproxy {
-    // Ends before its folder goes: fields drop in order.
+    // Stopped before its folder is removed: fields drop in order.
     process: Running,
     address: SocketAddr,
     _folder: TempDir,
@@ -48,7 +48,7 @@ impl Haproxy {
     /// Starts it on a free port of loopback in front of `to`, in TCP mode, with `threads` threads.
     ///
     /// # Errors
-    /// When it is not installed or does not come up.
+    /// It is not installed, or does not come up.
     pub fn start(to: SocketAddr, threads: usize, splicing: Splicing) -> Result<Self, PeerError> {
         let program = find("haproxy")?;
         let system = |source| PeerError::System {
@@ -93,7 +93,7 @@ impl Haproxy {
         })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,25 +1,24 @@
-//! The programs that wansan is held against, and wansan itself as its users start it.
+//! The programs that wansan is compared with, and wansan itself, started as users start it.
 //!
-//! Tests and benchmarks start real programs on loopback: Debian's `tgtd`, the tools of libiscsi,
-//! `qemu-img`, and the `wansan` binary. This crate finds them, starts and stops them, and reads
-//! what they print. It judges nothing: what has to hold is said by the test or benchmark.
+//! Tests and benchmarks start real programs on loopback: Debian's `tgtd`, the tools of libiscsi, `qemu-img`, and the
+//! `wansan` binary. This crate finds them, starts and stops them, and parses their output. Tests and benchmarks define
+//! the expectations.
 //!
-//! - [`program`] finds a program, or says which package brings it;
+//! - [`program`] finds a program, or names the package that provides it;
 //! - [`python`] finds Python with packages from PyPI;
-//! - [`process`] runs one to its end, or keeps one running until it is dropped;
+//! - [`process`] runs one to completion, or keeps one running until dropped;
 //! - [`tgtd`] and [`wansan`] are the two targets;
-//! - [`cunit`], [`perf`] and [`qemu`] read what `iscsi-test-cu`, `iscsi-perf` and QEMU's tools
-//!   print;
-//! - [`session`] is logged in to a target and does nothing;
-//! - [`trial`] runs a test that counts as not run when its peer is missing;
-//! - [`compare`] measures ours and its peers in turns and gives the ratio, [`question`] chooses what is measured,
-//!   and a [`verdict`] says what that means for a bound;
+//! - [`cunit`], [`perf`] and [`qemu`] parse the output of `iscsi-test-cu`, `iscsi-perf` and QEMU's tools;
+//! - [`session`] logs in to a target and then stays idle;
+//! - [`trial`] runs a test that counts as not run if its peer is missing;
+//! - [`compare`] measures ours and its peers in turns and returns the ratio, [`question`] selects what is measured, and
+//!   [`verdict`] judges it against a bound;
 //! - [`haproxy`] is another proxy;
-//! - [`qemu_nbd`] is another server of disks;
-//! - [`cpu`] reads the CPU time that a process has used, [`memory`] what it has in memory, and [`machine`] what other
-//!   programs take meanwhile.
+//! - [`qemu_nbd`] is another NBD server;
+//! - [`cpu`] reads the CPU time of a process, [`memory`] its resident memory, and [`machine`] what other programs use
+//!   meanwhile.
 //!
-//! Nothing here needs root, a fixed port or a folder of its own: several can run side by side.
+//! Nothing here needs root, a fixed port or a fixed folder: several instances can run side by side.
 
 pub mod compare;
 pub mod cpu;

@@ -1,8 +1,8 @@
-//! What else used the machine while a test measured something.
+//! Detects other load on the machine while a test measures.
 //!
-//! What is measured of a path or of a finding depends on when programs get a processor. A test that fails
-//! while other programs took processors away says nothing of wansan, and is run again, once the hypervisor
-//! leaves the processors alone; one that fails on an undisturbed machine has found a defect.
+//! Measurements of a path or a finding depend on when programs get a processor. A test that fails while other programs
+//! took processors proves nothing about wansan, and is repeated once the hypervisor leaves the processors alone; one
+//! that fails on an undisturbed machine has found a defect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,30 +13,30 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Completion, Failed};
 use rustix::param::clock_ticks_per_second;
 
-/// How often a disturbed test is run at most.
+/// Most runs of a disturbed test.
 const TRIES: u32 = 5;
 
-/// How long a test waits at most to be run again until the hypervisor leaves the processors alone, and how
-/// long it looks each time. A hypervisor takes only what is asked for, so looking keeps all processors busy.
+/// Longest wait before a repetition until the hypervisor leaves the processors alone, and the length of each probe. A
+/// hypervisor takes only time that is asked for, so the probe keeps all processors busy.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(200);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 const ONE_PROCESSOR: &str = "there is one processor only";
 
-/// The processor time of others, and the time that a hypervisor took, that a measurement bears: as a share
-/// of its own time, of one processor. It is more than suites use that mostly wait.
+/// Tolerable processor time of others and time stolen by the hypervisor, as a share of one processor over the
+/// measurement. More than suites use that mostly wait.
 const BEARABLE: f64 = 0.2;
 
-/// The flag of the kernel's own threads (PF_KTHREAD): they work for whoever causes it.
+/// The flag of kernel threads (PF_KTHREAD): they work on behalf of whoever causes the work.
 const OF_KERNEL: u32 = 0x0020_0000;
 
-/// Runs a test, and again while it fails on a disturbed machine. Each repetition is reported on a line
-/// `run again: NAME: ...`, which the suite's closing lines count. On one processor a test that fails is
-/// not measurable.
+/// Runs a test, and repeats it while it fails on a disturbed machine. Each repetition is reported on a line
+/// `run again: NAME: ...`, which the suite's closing lines count. On a single processor, a failing test is not
+/// measurable.
 ///
 /// # Errors
-/// The test's, when nothing disturbed it, or when it was disturbed five times.
+/// The test's, if nothing disturbed it, or if it was disturbed five times.
 pub fn unless_disturbed(
     name: &str,
     mut test: impl FnMut() -> Result<(), Failed>,
@@ -44,10 +44,10 @@ pub fn unless_disturbed(
     unless_disturbed_as_seen(name, || test().map_err(|wrong| (wrong, None)))
 }
 
-/// The same of a test that may have measured a disturbance itself, and returns it beside its failure.
+/// The same for a test that may have detected a disturbance itself, and returns it with its failure.
 ///
 /// # Errors
-/// As [`unless_disturbed`].
+/// See [`unless_disturbed`].
 pub fn unless_disturbed_as_seen(
     name: &str,
     mut test: impl FnMut() -> Result<(), (Failed, Option<String>)>,
@@ -67,13 +67,13 @@ pub fn unless_disturbed_as_seen(
     })
 }
 
-/// Whether the programs under test have one processor only: they take it from each other all the time.
+/// Whether the programs under test share a single processor.
 #[must_use]
 pub fn has_one_processor() -> bool {
     available_parallelism().is_ok_and(|processors| processors.get() == 1)
 }
 
-/// Waits until the hypervisor takes no more of busy processors than a measurement bears.
+/// Waits until the hypervisor takes no more of busy processors than is tolerable.
 fn await_processors() {
     let deadline = Instant::now() + LONGEST_PAUSE;
     while Instant::now() < deadline {
@@ -91,17 +91,17 @@ fn await_processors() {
     }
 }
 
-/// How a test ends that failed with `wrong` for a reason that is not wansan's: as one that could not run.
+/// The result of a test that failed with `wrong` for a reason outside wansan: counted as not run.
 fn not_measurable(name: &str, reason: &str, wrong: &str) -> Completion {
     let reason = format!("not measurable: {reason}");
     eprintln!("not run: {name}: {reason}\n{}", wrong.trim());
     Completion::ignored_with(reason)
 }
 
-/// Runs a test that returns with its failure what disturbed it, if anything did, as [`unless_disturbed`] does.
+/// Runs a test that returns, with its failure, the disturbance if there was one; see [`unless_disturbed`].
 ///
 /// # Errors
-/// As [`unless_disturbed`].
+/// See [`unless_disturbed`].
 pub fn judged(
     name: &str,
     mut test: impl FnMut() -> Result<(), (String, Option<String>)>,
@@ -125,13 +125,13 @@ pub fn judged(
     Ok(Completion::Completed)
 }
 
-/// The machine from a moment on.
+/// The machine's load since a point in time.
 pub struct Machine {
     began: Instant,
     used: Used,
 }
 
-/// Ticks that were used so far.
+/// Ticks used so far.
 #[derive(Debug, Clone, Copy)]
 struct Used {
     by_others: u64,
@@ -139,7 +139,7 @@ struct Used {
 }
 
 impl Machine {
-    /// Looks at it from now on.
+    /// Starts watching.
     #[must_use]
     pub fn watch() -> Machine {
         Machine {
@@ -148,8 +148,8 @@ impl Machine {
         }
     }
 
-    /// Who has used more of the processors since than a measurement bears, if anybody: programs other than
-    /// this one and those that it started, as far as we may see them, or the hypervisor.
+    /// The cause of a disturbance above the tolerable share since then: programs other than this one and its
+    /// descendants, as far as visible to us, or the hypervisor.
     #[must_use]
     pub fn disturbance(&self) -> Option<String> {
         let (by_others, by_hypervisor) = self.shares();
@@ -161,7 +161,7 @@ impl Machine {
         (most > BEARABLE).then(|| format!("{who} used {:.0} % of a processor", 100.0 * most))
     }
 
-    /// What other programs and the hypervisor have used since, of one processor.
+    /// Shares of one processor used since then by other programs and by the hypervisor.
     fn shares(&self) -> (f64, f64) {
         let now = Used::so_far();
         let time = self.began.elapsed().as_secs_f64() * clock_ticks_per_second() as f64;
@@ -189,14 +189,14 @@ impl Used {
 #[derive(Debug, Clone, Copy)]
 struct Process {
     parent: u32,
-    /// Its own and that of its children that it has waited for, in ticks.
+    /// Its own ticks and those of its reaped children.
     used: u64,
 }
 
 impl Process {
-    /// `None` for the kernel's own.
+    /// `None` for kernel threads.
     fn parse(stat: &str) -> Option<Process> {
-        // The name is in parentheses, and may have some of its own; the state follows it.
+        // The name is in parentheses, and may itself contain some; the state follows it.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let flags: u32 = fields.get(6)?.parse().ok()?;
         if flags & OF_KERNEL != 0 {
@@ -210,7 +210,7 @@ impl Process {
     }
 }
 
-/// All processes that we see but for the kernel's, by their ids.
+/// All visible processes except kernel threads, by process ID.
 fn processes() -> BTreeMap<u32, Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| {
@@ -221,7 +221,7 @@ fn processes() -> BTreeMap<u32, Process> {
     processes.collect()
 }
 
-/// What processes have used that are neither `own` nor below it.
+/// Ticks used by processes that are neither `own` nor its descendants.
 fn used_by_others(processes: &BTreeMap<u32, Process>, own: u32) -> u64 {
     let is_other = |mut id: u32| {
         let mut seen = BTreeSet::new();
@@ -237,7 +237,7 @@ fn used_by_others(processes: &BTreeMap<u32, Process>, own: u32) -> u64 {
     others.map(|(_, process)| process.used).sum()
 }
 
-/// The ticks that a hypervisor took, by /proc/stat.
+/// Ticks stolen by the hypervisor, from /proc/stat.
 fn steal(stat: &str) -> Option<u64> {
     stat.split_ascii_whitespace().nth(8)?.parse().ok()
 }
@@ -277,7 +277,7 @@ mod tests {
         assert!(processes().contains_key(&std::process::id()));
     }
 
-    /// How often a test runs that fails each time, and is disturbed as often as told.
+    /// The number of runs of a test that always fails and is disturbed `disturbed` times.
     fn runs(disturbed: u32) -> (u32, Result<Completion, Failed>) {
         let mut runs = 0;
         let outcome = judged("wrong", || {

@@ -2,10 +2,10 @@
 
 use std::io;
 
-/// What process `id` has in memory, in bytes.
+/// Resident memory of process `id`, in bytes.
 ///
 /// # Errors
-/// When there is no such process, or `/proc` does not look as proc(5) says.
+/// No such process, or `/proc` does not match proc(5).
 pub fn resident_bytes(id: u32) -> io::Result<f64> {
     let statm = std::fs::read_to_string(format!("/proc/{id}/statm"))?;
     let pages: Option<u64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
@@ -13,10 +13,10 @@ pub fn resident_bytes(id: u32) -> io::Result<f64> {
     Ok(pages as f64 * rustix::param::page_size() as f64)
 }
 
-/// The most that process `id` has ever had in memory, in bytes.
+/// Peak resident memory of process `id`, in bytes.
 ///
 /// # Errors
-/// When there is no such process, or `/proc` does not look as proc(5) says.
+/// No such process, or `/proc` does not match proc(5).
 pub fn most_resident_bytes(id: u32) -> io::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

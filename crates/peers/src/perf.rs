@@ -9,41 +9,41 @@ use crate::program::find;
 /// The order in which `iscsi-perf` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// From the first block to the last, over and over.
+    /// From the first block to the last, repeatedly.
     Sequential,
-    /// Anywhere.
+    /// At random.
     Random,
 }
 
-/// A load of reads by one connection.
+/// A read load over one connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// The order of the reads.
     pub pattern: Pattern,
     /// Bytes per read, a multiple of 512.
     pub block_bytes: u64,
-    /// Reads in flight.
+    /// Queue depth.
     pub parallel: u32,
-    /// Warm-up, excluded from the result: whole seconds as `iscsi-perf` counts them.
+    /// Warm-up, excluded from the result, in whole seconds.
     pub warmup_s: u64,
-    /// How long to measure, in whole seconds.
+    /// Duration of the measurement, in whole seconds.
     pub time_s: u64,
 }
 
-/// What a load reached.
+/// The result of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reached {
     /// Reads per second after the warm-up.
     pub iops: f64,
 }
 
-/// Logical block size that the loads assume; [`read`] fails when the unit has another one.
+/// Logical block size that the loads assume; [`read`] fails if the unit's differs.
 const LOGICAL_BLOCK_BYTES: u64 = 512;
 
-/// Reads from the unit at `url` as `load` says.
+/// Applies `load` to the unit at `url`.
 ///
 /// # Errors
-/// When `iscsi-perf` is missing, fails, or read other sizes than were asked for.
+/// `iscsi-perf` is missing, fails, or read with other sizes than requested.
 pub fn read(url: &str, load: Load) -> Result<Reached, PeerError> {
     let mut command = Command::new(find("iscsi-perf")?);
     command
@@ -61,8 +61,8 @@ pub fn read(url: &str, load: Load) -> Result<Reached, PeerError> {
     reached(&finished, load)
 }
 
-/// What `iscsi-perf` is given as its time. It knows no warm-up, but displays the rate of each second
-/// but the last, which it counts into its average only.
+/// The runtime passed to `iscsi-perf`. It has no warm-up, but prints the rate of each second except the last, which
+/// only enters its average.
 fn runtime_s(load: Load) -> u64 {
     match load.warmup_s {
         0 => load.time_s,
@@ -90,8 +90,8 @@ fn reached(finished: &Finished, load: Load) -> Result<Reached, PeerError> {
     }
 }
 
-/// The mean rate of `time_s` seconds after the first `warmup_s`: each display holds the rate since
-/// the one before as `iops current N`.
+/// The mean rate of `time_s` seconds after the first `warmup_s`: each progress line has the rate since the previous one
+/// as `iops current N`.
 fn iops_after(stdout: &str, warmup_s: u64, time_s: u64) -> Option<f64> {
     let displays = stdout.split("iops current ").skip(1);
     let rates: Vec<f64> = displays
@@ -102,8 +102,8 @@ fn iops_after(stdout: &str, warmup_s: u64, time_s: u64) -> Option<f64> {
     (rates.len() as u64 == time_s).then(|| rates.iter().sum::<f64>() / time_s as f64)
 }
 
-/// The average that closes the run: the last `iops average N`. The running displays before it are
-/// overwritten in place with carriage returns.
+/// The run's final average: the last `iops average N`. The progress lines before it overwrite each other with carriage
+/// returns.
 fn final_iops(stdout: &str) -> Option<f64> {
     let (_, after) = stdout.rsplit_once("iops average ")?;
     after.split_ascii_whitespace().next()?.parse().ok()

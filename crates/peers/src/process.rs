@@ -1,4 +1,4 @@
-//! Running programs: one to its end with a time limit, or one kept until it is dropped.
+//! Runs programs: to completion with a time limit, or until dropped.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,65 +12,65 @@ use rustix::process::{Pid, Signal};
 
 use crate::program::Missing;
 
-/// How often a waiting loop looks again.
+/// Poll interval.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How long a server has to end itself after SIGTERM before it is killed.
+/// Time for a server to exit after SIGTERM before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// Why a program could not do what was asked of it.
+/// Why a program gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// The program is not on this machine.
     #[error(transparent)]
     Missing(#[from] Missing),
-    /// The operating system refused to start or to watch the program.
+    /// The operating system could not start or watch the program.
     #[error("{program}: {source}")]
     System {
         /// The program's name.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The program did not do its part in time.
+    /// The program did not reach a state in time.
     #[error("{program}: not {awaited} within {limit:?}; it printed:\n{output}")]
     TimedOut {
         /// The program's name.
         program: String,
-        /// What it was to do.
+        /// The awaited state.
         awaited: &'static str,
-        /// The time it had.
+        /// The time limit.
         limit: Duration,
-        /// What it had printed until then.
+        /// Its output so far.
         output: String,
     },
-    /// The program ended with a failure, or printed what cannot be read.
+    /// The program failed, or its output cannot be parsed.
     #[error("{program}: {what}; it printed:\n{output}")]
     Failed {
         /// The program's name.
         program: String,
-        /// What is wrong.
+        /// The error.
         what: String,
-        /// What it had printed.
+        /// Its output.
         output: String,
     },
-    /// What was measured is none of it: noise of the machine.
+    /// The measurement is below the machine's noise.
     #[error("{0}")]
     Noise(String),
     /// A program is not where it should have been built.
     #[error("{}: no such file; build it there, or unset {variable}", path.display())]
     NotBuilt {
-        /// The environment variable that leads there.
+        /// The environment variable that determines the path.
         variable: &'static str,
-        /// Where the program should be.
+        /// The expected path.
         path: PathBuf,
     },
 }
 
 impl PeerError {
-    /// In a few words, why a program that ran gave no result.
+    /// The reason, briefly, why a program that ran gave no result.
     ///
     /// # Errors
-    /// The error itself when the program did not run.
+    /// The error itself if the program did not run.
     pub fn without_result(self) -> Result<String, PeerError> {
         match self {
             PeerError::TimedOut { limit, .. } => Ok(format!("did not end within {limit:?}")),
@@ -80,28 +80,28 @@ impl PeerError {
     }
 }
 
-/// A program that has ended, and what it printed.
+/// An exited program and its output.
 #[derive(Debug, Clone)]
 pub struct Finished {
     /// The program's name, for messages.
     pub program: String,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// Its standard output. Bytes that are not UTF-8 are replaced.
     pub stdout: String,
     /// Its standard error, likewise.
     pub stderr: String,
-    /// From its start to its end.
+    /// Time from start to exit.
     pub elapsed: Duration,
 }
 
 impl Finished {
-    /// Both outputs, one after the other.
+    /// Both outputs concatenated.
     pub fn output(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
 
-    /// This program, or an error with its output when it did not exit with status 0.
+    /// The program itself, or an error with its output if its exit status is not 0.
     ///
     /// # Errors
     /// [`PeerError::Failed`] for any other exit status or a signal.
@@ -113,7 +113,7 @@ impl Finished {
         }
     }
 
-    /// An error that says what is wrong with this program's result, with its output.
+    /// An error with this description and the program's output.
     pub fn failure(&self, what: impl Into<String>) -> PeerError {
         PeerError::Failed {
             program: self.program.clone(),
@@ -123,11 +123,11 @@ impl Finished {
     }
 }
 
-/// Runs `command` to its end, and kills it when it takes longer than `limit`.
+/// Runs `command` to completion; kills it after `limit`.
 ///
 /// # Errors
-/// [`PeerError::System`] when it cannot be started, [`PeerError::TimedOut`] when it had to be
-/// killed. An exit status other than 0 is not an error here: see [`Finished::success`].
+/// [`PeerError::System`] if it cannot be started, [`PeerError::TimedOut`] if it was killed. A nonzero exit status is
+/// not an error here: see [`Finished::success`].
 pub fn run(command: &mut Command, limit: Duration) -> Result<Finished, PeerError> {
     let started = Instant::now();
     let mut running = Running::start(
@@ -167,7 +167,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Finished, PeerError
 fn read_to_end(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // A pipe that breaks has given what there was; the exit status says the rest.
+        // A broken pipe has delivered what there was; the exit status tells the rest.
         let _ = pipe.read_to_end(&mut bytes);
         bytes
     })
@@ -180,7 +180,7 @@ fn text_of(reader: Option<JoinHandle<Vec<u8>>>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A program that runs. Dropping it kills it and waits for its end, by its own process id.
+/// A running program. Dropping it kills it by its process ID and reaps it.
 #[derive(Debug)]
 pub struct Running {
     program: String,
@@ -188,10 +188,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command` with its outputs as the caller set them.
+    /// Starts `command` with its outputs as configured by the caller.
     ///
     /// # Errors
-    /// [`PeerError::System`] when the system cannot start it.
+    /// [`PeerError::System`] if the system cannot start it.
     pub fn start(command: &mut Command) -> Result<Self, PeerError> {
         let program = command.get_program().to_string_lossy().into_owned();
         match command.spawn() {
@@ -200,25 +200,25 @@ impl Running {
         }
     }
 
-    /// The process id.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The program's standard input, when it was started with a pipe and nobody took it yet.
+    /// The program's standard input, if it is a pipe that has not been taken.
     pub fn take_stdin(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// The program's standard output, when it was started with a pipe and nobody took it yet.
+    /// The program's standard output, if it is a pipe that has not been taken.
     pub fn take_stdout(&mut self) -> Option<std::process::ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// Waits up to `limit` for its end; `None` when it still runs.
+    /// Waits up to `limit` for its exit; `None` if it still runs.
     ///
     /// # Errors
-    /// [`PeerError::System`] when the system cannot tell.
+    /// [`PeerError::System`] if the system call fails.
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>, PeerError> {
         let until = Instant::now() + limit;
         loop {
@@ -233,10 +233,10 @@ impl Running {
         }
     }
 
-    /// Asks the program to end (SIGTERM) and waits for it.
+    /// Asks the program to exit (SIGTERM) and waits for it.
     ///
     /// # Errors
-    /// [`PeerError::TimedOut`] when it does not end; it is then killed.
+    /// [`PeerError::TimedOut`] if it does not exit; it is then killed.
     pub fn stop(mut self) -> Result<ExitStatus, PeerError> {
         self.signal(Signal::TERM)?;
         match self.wait(STOP_LIMIT)? {
@@ -250,10 +250,10 @@ impl Running {
         }
     }
 
-    /// Sends `signal` to the program; a program that has ended already is left alone.
+    /// Sends `signal` to the program; does nothing if it has exited.
     ///
     /// # Errors
-    /// [`PeerError::System`] when the system refuses.
+    /// [`PeerError::System`] if the system refuses.
     pub fn signal(&mut self, signal: Signal) -> Result<(), PeerError> {
         if self.wait(Duration::ZERO)?.is_some() {
             return Ok(());
@@ -279,20 +279,19 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Only a child that has not been waited for still owns its process id.
+        // Only an unreaped child still owns its process ID.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.kill();
         }
     }
 }
 
-/// A loopback address with a port that was free a moment ago. The host is one of 127/8 that no
-/// other process of these suites uses, so that a server which is given port 0 cannot come upon the
-/// same port meanwhile; any other program may, so a caller tries again with another one when its
-/// server does not come up.
+/// A loopback address with a port that was free just now. The host is one of 127/8 that no other process of these
+/// suites uses, so that a server bound to port 0 cannot be given the same port meanwhile; any other program may take
+/// it, so callers retry with another one if their server does not come up.
 ///
 /// # Errors
-/// What the system says when it has no port left.
+/// The system's error if no port is left.
 pub fn free_address() -> std::io::Result<SocketAddr> {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -300,10 +299,10 @@ pub fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind((host, 0))?.local_addr()
 }
 
-/// Waits until `server` accepts connections at `address`; `false` when it ended or `limit` passed.
+/// Waits until `server` accepts connections at `address`; `false` if it exits or `limit` expires.
 ///
 /// # Errors
-/// [`PeerError::System`] when the system cannot tell whether the server still runs.
+/// [`PeerError::System`] if the server's state cannot be determined.
 pub fn wait_for_listener(
     server: &mut Running,
     address: SocketAddr,

@@ -1,27 +1,26 @@
-//! Finding foreign programs, or naming what brings them.
+//! Finds third-party programs, or names the packages that provide them.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A program that is not on this machine. A test that needs it counts itself as not run and gives
-/// this as the reason.
+/// A program that is not installed. A test that needs it counts as not run, with this as the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{program} is not installed (Debian package {package})")]
 pub struct Missing {
-    /// The program that was looked for.
+    /// The missing program.
     pub program: String,
-    /// The Debian package that brings it.
+    /// The Debian package that provides it.
     pub package: &'static str,
 }
 
 /// Folders that hold daemons but are not on an ordinary user's `PATH`.
 const DAEMON_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Finds `program` on `PATH`, then where Debian keeps daemons.
+/// Searches `PATH` for `program`, then Debian's folders for daemons.
 ///
 /// # Errors
-/// [`Missing`] when no executable file of that name is there.
+/// [`Missing`] if there is no executable file of that name.
 pub fn find(program: &str) -> Result<PathBuf, Missing> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     find_in(program, &path).ok_or_else(|| Missing {
@@ -42,7 +41,7 @@ fn is_executable(file: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The Debian package that brings `program`.
+/// The Debian package that provides `program`.
 fn package_of(program: &str) -> &'static str {
     match program {
         "tgtd" | "tgtadm" => "tgt",
@@ -53,7 +52,7 @@ fn package_of(program: &str) -> &'static str {
         "nft" => "nftables",
         "strip" => "binutils",
         "dpkg-deb" => "dpkg",
-        // Debian 12's libiscsi-bin does not have every tool of libiscsi yet.
+        // Debian 12's libiscsi-bin lacks some of libiscsi's tools.
         "iscsi-md5sum" => "libiscsi-bin, of a release after Debian 12",
         "haproxy" => "haproxy",
         "pkg-config" => "pkg-config",
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn daemons_are_found_without_their_folder_on_the_path() {
-        // Every Linux has some program under /usr/sbin; which one does not matter.
+        // Every Linux has some program under /usr/sbin; any will do.
         let name = std::fs::read_dir("/usr/sbin")
             .unwrap()
             .flatten()

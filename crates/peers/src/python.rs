@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::trial::Stop;
 
-/// The folder of its programs, if what the package brings is there. `target_tmp` is `CARGO_TARGET_TMPDIR` of the
-/// test.
+/// The folder of its programs, if the package's are installed there. `target_tmp` is `CARGO_TARGET_TMPDIR` of the test.
 ///
 /// # Errors
-/// [`Stop::NotRun`] when it is not.
+/// [`Stop::NotRun`] if they are not.
 pub fn programs_with(package: &str, target_tmp: &str) -> Result<PathBuf, Stop> {
     let target = Path::new(target_tmp).parent().unwrap_or(Path::new("."));
     let python = target.join("python");

@@ -1,4 +1,4 @@
-//! QEMU's block tools over libiscsi: `qemu-io` for one I/O at a time, `qemu-img bench` for many.
+//! QEMU's block tools over libiscsi: `qemu-io` at queue depth 1, `qemu-img bench` at any.
 
 use std::process::Command;
 use std::time::Duration;
@@ -15,14 +15,13 @@ pub enum Operation {
     Write,
 }
 
-/// What the tools may take beyond the I/Os themselves: opening a disk is some round trips.
+/// Time allowed beyond the I/Os themselves: opening a disk takes several round trips.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Carries out `count` I/Os of `block_bytes`, one after the other over one session, and gives the
-/// seconds that each took.
+/// Executes `count` I/Os of `block_bytes` at queue depth 1 over one session, and returns the seconds that each took.
 ///
 /// # Errors
-/// When `qemu-io` is missing, fails, or does not say how long each took.
+/// `qemu-io` is missing, fails, or does not print the times.
 pub fn one_by_one(
     url: &str,
     operation: Operation,
@@ -48,33 +47,32 @@ pub fn one_by_one(
     }
 }
 
-/// The seconds that the one operation of a line took, by its rate: the printed time is rounded.
+/// The duration of a line's single operation, from its rate, as the printed time is rounded.
 fn seconds(line: &str) -> Option<f64> {
     let per_second: f64 = line.rsplit_once(',')?.1.parse().ok()?;
     (per_second > 0.0).then(|| 1.0 / per_second)
 }
 
-/// A load of sequential I/Os by one connection.
+/// A sequential load over one connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Reads or writes.
     pub operation: Operation,
     /// Bytes per I/O.
     pub block_bytes: u64,
-    /// I/Os in flight.
+    /// Queue depth.
     pub parallel: u32,
-    /// Warm-up, excluded from the result: the first I/Os.
+    /// Warm-up, excluded from the result: number of I/Os.
     pub warmup_ios: u64,
-    /// I/Os that are measured.
+    /// Measured I/Os.
     pub ios: u64,
 }
 
-/// Carries out `load`; gives the bytes per second after the warm-up. `qemu-img` knows no warm-up, so
-/// it runs twice, each time over a new connection: what the warm-up takes by itself is taken off
-/// what both take together.
+/// Applies `load`; returns the bytes per second after the warm-up. `qemu-img` has no warm-up, so it runs twice, each
+/// time over a new connection: the time of the warm-up alone is subtracted from the time of both.
 ///
 /// # Errors
-/// When `qemu-img` is missing, fails, or does not say how long it took.
+/// `qemu-img` is missing, fails, or does not print its time.
 pub fn bench(url: &str, load: Load) -> Result<f64, PeerError> {
     let (warmup_s, _) = bench_s(url, load, load.warmup_ios)?;
     let (both_s, finished) = bench_s(url, load, load.warmup_ios + load.ios)?;

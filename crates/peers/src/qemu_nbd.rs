@@ -1,4 +1,4 @@
-//! `qemu-nbd`: QEMU's server of disks by NBD.
+//! `qemu-nbd`, QEMU's NBD server.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::program::find;
 
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// A running `qemu-nbd` with a file as its default export, which it reads and writes by io_uring through the page
-/// cache (its default cache mode). It ends when dropped.
+/// A running `qemu-nbd` with a file as its default export, accessed with io_uring through the page cache (its default
+/// cache mode). Dropping it stops it.
 #[derive(Debug)]
 pub struct QemuNbd {
     process: Running,
@@ -19,10 +19,10 @@ pub struct QemuNbd {
 }
 
 impl QemuNbd {
-    /// Starts it on a free port of loopback, with `disk` as its export.
+    /// Starts it on a free loopback port, with `disk` as its export.
     ///
     /// # Errors
-    /// When `qemu-nbd` is missing, was built without io_uring, or does not come up.
+    /// `qemu-nbd` is missing, was built without io_uring, or does not come up.
     pub fn start(disk: &Path) -> Result<Self, PeerError> {
         let address = free_address().map_err(|source| PeerError::System {
             program: "qemu-nbd".to_owned(),
@@ -52,12 +52,12 @@ impl QemuNbd {
         })
     }
 
-    /// Where it serves.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The process id.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         self.process.id()
     }

@@ -1,4 +1,4 @@
-//! What a benchmark asks: questions that are chosen by name, and their answers for people or as data.
+//! The questions that a benchmark measures, selectable by name, with answers as text or JSON.
 
 use std::process::ExitCode;
 
@@ -9,19 +9,18 @@ use crate::machine::Machine;
 use crate::process::PeerError;
 use crate::verdict::Verdict;
 
-/// A question by its short name.
+/// A question with a short name.
 pub struct Question {
-    /// The short name, by which it is chosen.
+    /// The short name that selects it.
     pub name: &'static str,
     /// Measures it. One measurement may answer several questions.
     pub measure: fn() -> Result<Vec<Comparison>, PeerError>,
 }
 
-/// Asks those of `questions` that `arguments` name, or all, and prints the answers: lines of JSON after
-/// `--json`.
+/// Measures those of `questions` that `arguments` name, or all, and prints the answers: lines of JSON after `--json`.
 ///
-/// A bound that is missed, or cannot be measured on a machine that does other things, is reported and does not
-/// fail the run; a program that fails on a quiet machine does.
+/// A bound that is missed, or not measurable on a busy machine, is reported and does not fail the run; a program's
+/// failure on a quiet machine does.
 pub fn ask(arguments: &[String], questions: &[Question]) -> ExitCode {
     let (options, names): (Vec<_>, Vec<_>) = arguments
         .iter()

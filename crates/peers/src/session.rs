@@ -1,5 +1,5 @@
-//! A session that does nothing: logged in over a plain socket, for tests of what a target does with
-//! a session, or of what it makes of the bytes that a test sends in it.
+//! An idle session, logged in over a plain socket, for tests of a target's treatment of a session, or of the bytes that
+//! a test sends in it.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use wansan_iscsi::initiator::Handshake;
 use wansan_iscsi::keys::Wanted;
 
-/// How long a target may take to answer.
+/// Timeout for a target's answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Logs in to `target` at `portal` as `initiator`; the session stays while the connection does.
+/// Logs in to `target` at `portal` as `initiator`; the session lasts as long as the connection.
 ///
 /// # Errors
-/// Those of the socket, and any refusal of the login.
+/// Socket errors, and a rejected login.
 pub fn log_in(portal: &str, target: &str, initiator: &str) -> io::Result<TcpStream> {
     let isid = [0x80, 0, 0, 0, 0, 1];
     let mut handshake = Handshake::begin(initiator, isid, Some(target), Wanted::default())

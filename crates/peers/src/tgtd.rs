@@ -1,4 +1,4 @@
-//! `tgtd`: Debian's user-space target, started without root.
+//! `tgtd`, Debian's user-space target, started without root.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,25 +12,25 @@ use tempfile::TempDir;
 use crate::process::{PeerError, Running, free_address, run, wait_for_listener};
 use crate::program::find;
 
-/// The name of the one target of every [`Tgtd`].
+/// The target name of every [`Tgtd`].
 pub const TARGET_NAME: &str = "iqn.2026-11.net.example:tgt";
-/// How often another port is tried when the one that was free is taken.
+/// Attempts with another port if the chosen one has been taken.
 const PORT_TRIES: usize = 5;
 const START_LIMIT: Duration = Duration::from_secs(10);
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 
-/// What `tgtadm` prints where a busy `tgtd` hung up before it had read the request, which may be made
-/// again then.
+/// `tgtadm`'s message if a busy `tgtd` closed the connection before it had read the request, which may then be
+/// repeated.
 const NOT_HEARD: &str = "failed to send request hdr to tgt daemon";
 const REQUEST_TRIES: usize = 5;
 const BETWEEN_REQUESTS: Duration = Duration::from_millis(100);
 
-/// How `tgtd` does I/O on its file (tgtadm(8), `--bstype`).
+/// How `tgtd` accesses its file (tgtadm(8), `--bstype`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackingStore {
     /// `rdwr`: read(2) and write(2) through the page cache in a pool of threads. tgt's default.
     ReadWrite,
-    /// `aio`: the kernel's asynchronous I/O past the page cache (`O_DIRECT`).
+    /// `aio`: the kernel's asynchronous I/O, bypassing the page cache (`O_DIRECT`).
     Aio,
 }
 
@@ -43,11 +43,11 @@ impl BackingStore {
     }
 }
 
-/// A running `tgtd` with one target and one logical unit, number 1 (tgt keeps 0 for itself),
-/// backed by a file. It ends and leaves nothing when dropped.
+/// A running `tgtd` with one target and one logical unit, number 1 (tgt reserves 0), backed by a file. Dropping it
+/// stops it and removes its files.
 #[derive(Debug)]
 pub struct Tgtd {
-    // Ends before its folder goes: fields drop in order.
+    // Stopped before its folder is removed: fields drop in order.
     process: Running,
     address: SocketAddr,
     folder: TempDir,
@@ -55,18 +55,18 @@ pub struct Tgtd {
 }
 
 impl Tgtd {
-    /// Starts `tgtd` on a free port of loopback, with `disk` as its unit.
+    /// Starts `tgtd` on a free loopback port, with `disk` as its unit.
     ///
     /// # Errors
-    /// When `tgtd` or `tgtadm` is missing, or does not come up.
+    /// `tgtd` or `tgtadm` is missing, or `tgtd` does not come up.
     pub fn start(disk: &Path) -> Result<Self, PeerError> {
         Self::start_with(disk, BackingStore::ReadWrite)
     }
 
-    /// As [`Tgtd::start`], with a backing store of the given type.
+    /// See [`Tgtd::start`]; with a backing store of the given type.
     ///
     /// # Errors
-    /// As [`Tgtd::start`], and when this `tgtd` was built without that type.
+    /// See [`Tgtd::start`]; also if this `tgtd` was built without that type.
     pub fn start_with(disk: &Path, store: BackingStore) -> Result<Self, PeerError> {
         let mut tried = 1;
         loop {
@@ -82,7 +82,7 @@ impl Tgtd {
     /// Starts `tgtd` at `address`, with `disk` as its unit.
     ///
     /// # Errors
-    /// As [`Tgtd::start`].
+    /// See [`Tgtd::start`].
     pub fn start_at(disk: &Path, address: SocketAddr) -> Result<Self, PeerError> {
         Self::start_serving(disk, BackingStore::ReadWrite, address)
     }
@@ -105,7 +105,7 @@ impl Tgtd {
         Ok(tgtd)
     }
 
-    /// The URL of its logical unit, as libiscsi writes it.
+    /// The URL of its logical unit, in libiscsi's syntax.
     pub fn url(&self) -> String {
         format!("iscsi://{}/{TARGET_NAME}/1", self.address)
     }
@@ -115,35 +115,35 @@ impl Tgtd {
         self.address
     }
 
-    /// The process id of the daemon.
+    /// The daemon's process ID.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Sets the value that the target answers for the login key `name`, with tgt's own spelling
-    /// of keys (for example `MaxRecvDataSegmentLength`, `HeaderDigest`).
+    /// Sets the target's value for the login key `name`, in tgt's spelling of keys (for example
+    /// `MaxRecvDataSegmentLength`, `HeaderDigest`).
     ///
     /// # Errors
-    /// When `tgtadm` refuses.
+    /// `tgtadm` refuses.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), PeerError> {
         self.administer(&[
             "update", "--mode", "target", "--name", name, "--value", value,
         ])
     }
 
-    /// Lets in only initiators that prove by CHAP to be `user`.
+    /// Requires initiators to authenticate by CHAP as `user`.
     ///
     /// # Errors
-    /// When `tgtadm` refuses.
+    /// `tgtadm` refuses.
     pub fn demand_chap(&self, user: &str, secret: &str) -> Result<(), PeerError> {
         self.add_account(user, secret)?;
         self.administer(&["bind", "--mode", "account", "--user", user])
     }
 
-    /// Has the target prove by CHAP to be `user` to initiators that ask for it.
+    /// Makes the target authenticate by CHAP as `user` to initiators that require it.
     ///
     /// # Errors
-    /// When `tgtadm` refuses.
+    /// `tgtadm` refuses.
     pub fn prove_by_chap(&self, user: &str, secret: &str) -> Result<(), PeerError> {
         self.add_account(user, secret)?;
         self.administer(&["bind", "--mode", "account", "--user", user, "--outgoing"])
@@ -154,10 +154,10 @@ impl Tgtd {
         self.tgtadm(&[&["--op", "new", "--mode", "account"], &account[..]].concat())
     }
 
-    /// Lets its unit's blocks be unmapped.
+    /// Enables thin provisioning of its unit.
     ///
     /// # Errors
-    /// When `tgtadm` refuses.
+    /// `tgtadm` refuses.
     pub fn provision_thinly(&self) -> Result<(), PeerError> {
         let unit = ["update", "--mode", "logicalunit", "--lun", "1"];
         self.administer(&[&unit[..], &["--params", "thin_provisioning=1"]].concat())
@@ -172,7 +172,7 @@ impl Tgtd {
         self.administer(&["bind", "--mode", "target", "-I", "ALL"])
     }
 
-    /// Has `tgtadm` do something to the one target.
+    /// Runs `tgtadm` on the target.
     fn administer(&self, operation: &[&str]) -> Result<(), PeerError> {
         self.tgtadm(&[&["--tid", "1", "--op"], operation].concat())
     }
@@ -193,7 +193,7 @@ impl Tgtd {
     }
 }
 
-/// The control socket that keeps this daemon apart from every other one on the machine.
+/// The control socket that separates this daemon from any other on the machine.
 fn ipc_socket(folder: &Path) -> PathBuf {
     folder.join("control")
 }

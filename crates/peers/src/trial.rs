@@ -1,7 +1,7 @@
-//! Tests that find out while they run that their peer is not there.
+//! Tests that may find at run time that their peer is missing.
 //!
-//! The suites that need foreign programs are lists of [`trial`]s, run by [`run`]. A test whose peer
-//! is missing counts as ignored, and a line `not run: TEST: REASON` says why.
+//! The suites that need third-party programs are lists of [`trial`]s, run by [`run`]. A test whose peer is missing
+//! counts as ignored, and a line `not run: TEST: REASON` gives the reason.
 
 use std::fmt::{self, Display};
 use std::process::ExitCode;
@@ -12,12 +12,12 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use crate::process::PeerError;
 use crate::program::Missing;
 
-/// Why a test ends before its end.
+/// Why a test stops early.
 #[derive(Debug)]
 pub enum Stop {
     /// It cannot run here.
     NotRun(String),
-    /// Something does not hold.
+    /// An expectation does not hold.
     Failed(String),
 }
 
@@ -52,7 +52,7 @@ impl Display for Stop {
 /// Fails with `what` unless `holds`.
 ///
 /// # Errors
-/// [`Stop::Failed`] when it does not hold.
+/// [`Stop::Failed`] if it does not hold.
 pub fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
     if holds {
         Ok(())
@@ -61,7 +61,7 @@ pub fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
     }
 }
 
-/// A test by its name.
+/// A named test.
 pub fn trial(
     name: impl Into<String>,
     body: impl FnOnce() -> Result<(), Stop> + Send + 'static,
@@ -77,8 +77,7 @@ pub fn trial(
     })
 }
 
-/// A test that runs only with `--ignored` or `--include-ignored`; `reason` says why an ordinary run
-/// leaves it out.
+/// A test that runs only with `--ignored` or `--include-ignored`; `reason` says why ordinary runs skip it.
 pub fn trial_on_request(
     name: impl Into<String>,
     reason: &str,
@@ -92,13 +91,13 @@ pub fn trial_on_request(
     trial(name, body).with_ignored_flag(true)
 }
 
-/// Runs the tests that the command line asks for, then says which could not run.
+/// Runs the tests selected on the command line, then lists those that could not run.
 #[must_use]
 pub fn run(trials: Vec<Trial>) -> ExitCode {
     run_with(&Arguments::from_args(), trials)
 }
 
-/// As [`run`], with arguments that the suite has changed, such as to run one test at a time.
+/// See [`run`]; with arguments changed by the suite, for example to run one test at a time.
 #[must_use]
 pub fn run_with(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
     let conclusion = libtest_mimic::run(arguments, trials);
@@ -108,8 +107,8 @@ pub fn run_with(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// The tests that could not run, with their reasons: libtest-mimic does not print them, and a line
-/// in the middle of its own would tear that apart.
+/// The tests that could not run, with their reasons: libtest-mimic does not print them, and printing them during the
+/// run would break up its output.
 fn not_run() -> MutexGuard<'static, Vec<String>> {
     static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
     LINES.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What a benchmark says of a bound.
+//! A benchmark's verdict on a bound.
 
 use std::fmt::{self, Display};
 use std::fs::OpenOptions;
@@ -6,24 +6,24 @@ use std::io::Write;
 
 use crate::process::PeerError;
 
-/// Names the file to which a row is added for each bound, for the table that closes `make bench`.
+/// Names the file to which a row is appended for each bound, for the table at the end of `make bench`.
 const TABLE: &str = "WANSAN_BENCH_TABLE";
 
-/// Whether a bound was reached. Displayed as it stands behind a figure.
+/// Whether a bound was met. Displays as printed after a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// What was measured satisfies the bound.
+    /// The measurement satisfies the bound.
     Reached,
     /// It does not, and nothing disturbed it.
     Missed,
-    /// It does not, or there is no figure, and the machine is to blame: how.
+    /// It does not, or there is no figure, because of the machine; with the reason.
     NotMeasurable(String),
-    /// What it takes is not there.
+    /// A prerequisite is missing.
     NotRun(String),
 }
 
 impl Verdict {
-    /// Of a bound that holds or not, on a machine that was disturbed so, if at all
+    /// The verdict on a bound, given the machine's disturbance, if any
     /// ([`Machine::disturbance`](crate::machine::Machine::disturbance)).
     #[must_use]
     pub fn of(holds: bool, disturbance: Option<&str>) -> Verdict {
@@ -34,8 +34,7 @@ impl Verdict {
         }
     }
 
-    /// Of a measurement that came to no end; `None` where the error is neither the machine's nor that
-    /// something is not there.
+    /// The verdict on a measurement that failed; `None` if neither the machine nor a missing program is the cause.
     #[must_use]
     pub fn of_error(error: &PeerError, disturbance: Option<String>) -> Option<Verdict> {
         match error {
@@ -45,7 +44,7 @@ impl Verdict {
         }
     }
 
-    /// Its place in the table: `reached`, `missed`, `not measurable` or `not run`.
+    /// Its word in the table: `reached`, `missed`, `not measurable` or `not run`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -56,8 +55,7 @@ impl Verdict {
         }
     }
 
-    /// Adds it to the table, with the question and the figure that it is about. Without a table there is
-    /// nothing to do.
+    /// Appends it to the table, with its question and figure. Does nothing without a table.
     pub fn record(&self, question: &str, figure: &str) {
         let Some(table) = std::env::var_os(TABLE) else {
             return;

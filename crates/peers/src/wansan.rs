@@ -12,33 +12,33 @@ use tempfile::TempDir;
 
 use crate::process::{Finished, PeerError, Running, run};
 
-/// The name of the target of every [`Target`].
+/// The target name of every [`Target`].
 pub const TARGET_NAME: &str = "iqn.2026-11.net.example:wansan";
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// A running `wansan target`. It ends and leaves nothing when dropped.
+/// A running `wansan target`. Dropping it stops it and removes its files.
 #[derive(Debug)]
 pub struct Target {
-    // Ends before its folder goes: fields drop in order.
+    // Stopped before its folder is removed: fields drop in order.
     process: Running,
     listening: Value,
     folder: TempDir,
 }
 
 impl Target {
-    /// Starts `binary target` on a free port of loopback with `arguments` (its logical units and
-    /// everything else) and waits until it listens.
+    /// Starts `binary target` on a free loopback port with `arguments` (logical units and all other options) and waits
+    /// until it listens.
     ///
     /// # Errors
-    /// When it does not come up; the error carries what it printed.
+    /// It does not come up; the error contains its output.
     pub fn start(binary: &Path, arguments: &[&str]) -> Result<Self, PeerError> {
         Self::start_at(binary, "127.0.0.1:0", arguments)
     }
 
-    /// As [`Target::start`], at `portal` (`ADDRESS:PORT`).
+    /// See [`Target::start`]; at `portal` (`ADDRESS:PORT`).
     ///
     /// # Errors
-    /// As [`Target::start`].
+    /// See [`Target::start`].
     pub fn start_at(binary: &Path, portal: &str, arguments: &[&str]) -> Result<Self, PeerError> {
         let own = [
             "target",
@@ -61,7 +61,7 @@ impl Target {
         self.listening["address"].as_str().unwrap_or_default()
     }
 
-    /// Where it serves its metrics, if it does.
+    /// The address of its metrics, if it serves them.
     pub fn metrics_address(&self) -> Option<&str> {
         self.listening["metrics"].as_str()
     }
@@ -76,15 +76,15 @@ impl Target {
         self.process.id()
     }
 
-    /// What it has written to its standard error so far.
+    /// Its standard error so far.
     pub fn log(&self) -> String {
         read_log(self.folder.path())
     }
 
-    /// Asks it to end (SIGTERM), as a user does, and says how it ended.
+    /// Asks it to exit (SIGTERM), as a user does, and returns its exit status.
     ///
     /// # Errors
-    /// When it does not end.
+    /// It does not exit.
     pub fn stop(self) -> Result<ExitStatus, PeerError> {
         self.process.stop()
     }
@@ -98,22 +98,22 @@ fn read_log(folder: &Path) -> String {
     std::fs::read_to_string(log(folder)).unwrap_or_default()
 }
 
-/// A running `wansan attach` of one disk. It ends when dropped.
+/// A running `wansan attach` of one disk. Dropping it stops it.
 #[derive(Debug)]
 pub struct Attach {
     process: Running,
     attached: Value,
     folder: TempDir,
-    /// Where its socket is, if that is in a folder of its own.
+    /// The folder of its socket, if that is its own.
     _sockets: Option<TempDir>,
 }
 
 impl Attach {
-    /// Starts `binary attach` of the disk at `url` with `arguments`, served at a Unix socket, and waits until it is
-    /// there.
+    /// Starts `binary attach` of the disk at `url` with `arguments`, served at a Unix socket, and waits until it
+    /// serves.
     ///
     /// # Errors
-    /// When it does not come up; the error carries what it printed.
+    /// It does not come up; the error contains its output.
     pub fn start(binary: &Path, url: &str, arguments: &[&str]) -> Result<Self, PeerError> {
         let sockets =
             TempDir::with_prefix("wansan-attach-").map_err(|source| PeerError::System {
@@ -127,10 +127,10 @@ impl Attach {
         })
     }
 
-    /// As [`Attach::start`], at that socket.
+    /// See [`Attach::start`]; at that socket.
     ///
     /// # Errors
-    /// As [`Attach::start`].
+    /// See [`Attach::start`].
     pub fn start_at(
         binary: &Path,
         url: &str,
@@ -154,12 +154,12 @@ impl Attach {
         place.strip_prefix("unix:").unwrap_or(place)
     }
 
-    /// The URI by which NBD clients find it.
+    /// Its URI for NBD clients.
     pub fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket())
     }
 
-    /// What it says of the disk.
+    /// Its report of the disk.
     pub fn attached(&self) -> &Value {
         &self.attached
     }
@@ -169,15 +169,15 @@ impl Attach {
         self.process.id()
     }
 
-    /// What it has written to its standard error so far.
+    /// Its standard error so far.
     pub fn log(&self) -> String {
         read_log(self.folder.path())
     }
 
-    /// Asks it to end (SIGTERM), as a user does, and says how it ended.
+    /// Asks it to exit (SIGTERM), as a user does, and returns its exit status.
     ///
     /// # Errors
-    /// When it does not end.
+    /// It does not exit.
     pub fn stop(self) -> Result<ExitStatus, PeerError> {
         self.process.stop()
     }
@@ -206,8 +206,7 @@ fn start(
     let (sender, first_line) = mpsc::channel();
     std::thread::spawn(move || {
         let mut lines = BufReader::new(stdout).lines();
-        // The caller may have stopped waiting; the pipe is read to its end all the same, so that
-        // the server never blocks on it.
+        // The caller may have stopped waiting; the pipe is drained all the same, so that the server never blocks on it.
         let _ = sender.send(lines.next());
         lines.for_each(drop);
     });
@@ -242,18 +241,18 @@ fn start(
     }
 }
 
-/// Runs `binary` with `arguments` to its end.
+/// Runs `binary` with `arguments` to completion.
 ///
 /// # Errors
-/// When it cannot be started or takes longer than `limit`.
+/// It cannot be started or exceeds `limit`.
 pub fn command(binary: &Path, arguments: &[&str], limit: Duration) -> Result<Finished, PeerError> {
     run(Command::new(binary).args(arguments), limit)
 }
 
-/// Runs `binary bench URL --json` with `arguments` and reads the one object that it prints.
+/// Runs `binary bench URL --json` with `arguments` and parses the object that it prints.
 ///
 /// # Errors
-/// When it fails or prints anything else.
+/// It fails or prints anything else.
 pub fn bench(
     binary: &Path,
     url: &str,

@@ -1,4 +1,4 @@
-//! The builds of `iscsi-test-cu` on this machine, and running them.
+//! The builds of `iscsi-test-cu` on this machine, and how to run them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,20 @@ use super::{Outcome, Test, parse};
 use crate::process::{PeerError, run};
 use crate::program::find;
 
-/// The environment variable that names a checkout of libiscsi's repository, with libiscsi built in it.
+/// The environment variable with the path of a libiscsi checkout in which libiscsi has been built.
 pub const SOURCE_VARIABLE: &str = "LIBISCSI_SOURCE";
 
-/// Time for a suite that runs in one process; most take milliseconds.
+/// Time limit of a suite that runs in one process; most take milliseconds.
 const SUITE_LIMIT: Duration = Duration::from_secs(300);
-/// Time for a test that runs by itself.
+/// Time limit of a test that runs by itself.
 const TEST_LIMIT: Duration = Duration::from_secs(60);
-/// Time to name a version.
+/// Time limit for printing a version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
 
-/// The families whose suites [`Program::suites`] gives. The third, LINUX, has some of the tests of
-/// SCSI again, for devices of the local kernel.
+/// The families whose suites [`Program::suites`] returns. The third, LINUX, repeats some SCSI tests for local devices.
 const FAMILIES: [&str; 2] = ["SCSI", "iSCSI"];
 
-/// The names of both initiators that a test may need.
+/// The names of the two initiators that a test may need.
 const INITIATOR_NAMES: [&str; 2] = [
     "iqn.2026-11.net.example:first",
     "iqn.2026-11.net.example:second",
@@ -34,16 +33,16 @@ const INITIATOR_NAMES: [&str; 2] = [
 pub struct Program {
     path: PathBuf,
     release: String,
-    /// Each test runs in a process of its own.
+    /// Each test runs in its own process.
     one_by_one: bool,
 }
 
 impl Program {
-    /// The installed one. It runs whole suites: in libiscsi 1.19 some tests rely on what the test
-    /// before them left in the process.
+    /// The installed build. It runs whole suites: in libiscsi 1.19 some tests depend on state that the previous test
+    /// left in the process.
     ///
     /// # Errors
-    /// [`PeerError::Missing`] when there is none.
+    /// [`PeerError::Missing`] if none is installed.
     pub fn installed() -> Result<Self, PeerError> {
         let path = find("iscsi-test-cu")?;
         let mut query = Command::new("dpkg-query");
@@ -56,12 +55,11 @@ impl Program {
         })
     }
 
-    /// The one that was built in the checkout that [`SOURCE_VARIABLE`] names; `None` when the
-    /// variable is not set. It runs each test by itself, so that one that never ends, or leaves the
-    /// process without a session, costs no other test its result.
+    /// The build in the checkout named by [`SOURCE_VARIABLE`]; `None` if the variable is not set. It runs each test by
+    /// itself, so that one that hangs, or leaves the process without a session, does not affect the results of others.
     ///
     /// # Errors
-    /// [`PeerError::NotBuilt`] when the program is not in its place there.
+    /// [`PeerError::NotBuilt`] if the program is not there.
     pub fn of_checkout() -> Result<Option<Self>, PeerError> {
         std::env::var_os(SOURCE_VARIABLE)
             .map(Self::built_in)
@@ -95,7 +93,7 @@ impl Program {
     /// Every suite, as `FAMILY.SUITE` (such as `SCSI.Inquiry`), with the names of its tests.
     ///
     /// # Errors
-    /// When it lists none.
+    /// It lists none.
     pub fn suites(&self) -> Result<Vec<(String, Vec<String>)>, PeerError> {
         let finished = run(Command::new(&self.path).arg("--list"), SUITE_LIMIT)?;
         let mut suites: Vec<(String, Vec<String>)> = Vec::new();
@@ -118,13 +116,12 @@ impl Program {
         Ok(suites)
     }
 
-    /// Runs `tests`, all of the suite `FAMILY.SUITE`, on the unit at `url`, and on sessions of its
-    /// own there for tests that want a second path. They may overwrite data. `folder` becomes the
-    /// working folder.
+    /// Runs `tests`, all of the suite `FAMILY.SUITE`, against the unit at `url`; tests that want a second path open
+    /// sessions of their own there. They may overwrite data. `folder` becomes the working folder.
     ///
     /// # Errors
-    /// When a process that runs the whole suite does not end, or does not print a result for each
-    /// test. A test that runs by itself has failed then.
+    /// A process that runs the whole suite does not exit, or does not print a result for each test. A test that runs by
+    /// itself counts as failed instead.
     pub fn run(
         &self,
         suite: &str,
@@ -170,7 +167,7 @@ impl Program {
 }
 
 impl Test {
-    /// A test, `FAMILY.SUITE.TEST`, that has no result of its own.
+    /// A test, `FAMILY.SUITE.TEST`, without a result of its own.
     pub fn failed(full_name: &str, why: String) -> Self {
         let name = full_name
             .split_once('.')
@@ -182,7 +179,7 @@ impl Test {
     }
 }
 
-/// What a command prints, if it succeeds and prints anything.
+/// A command's output, if it succeeds and prints anything.
 fn line_of(command: &mut Command) -> Option<String> {
     let finished = run(command, VERSION_LIMIT).ok()?.success().ok()?;
     let line = finished.stdout.trim();
