@@ -1,4 +1,4 @@
-//! The one place where wansan reads a clock for its records.
+//! The only place where wansan reads a clock for its records.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::Instant;
 
-/// CLOCK_MONOTONIC, now. Only drivers call it; pure crates are handed the result.
+/// CLOCK_MONOTONIC, now. Only drivers call it; pure crates receive the result.
 #[must_use]
 pub fn now() -> Instant {
     let t = clock_gettime(ClockId::Monotonic);
@@ -21,13 +21,13 @@ pub struct Both {
     pub monotonic: Instant,
     /// CLOCK_REALTIME, in ns since 1970.
     pub realtime_ns: u64,
-    /// How long reading both took, in ns: either is off by half of it at most.
+    /// Duration of reading both, in ns: each is off by at most half of it.
     pub width_ns: u64,
 }
 
 impl Both {
-    /// Reads CLOCK_REALTIME between two readings of CLOCK_MONOTONIC; again, if the thread seems to have
-    /// lost its processor meanwhile, as the clocks then belong to different moments.
+    /// Reads CLOCK_REALTIME between two readings of CLOCK_MONOTONIC; retries if the thread seems to have been
+    /// preempted, as the readings then belong to different times.
     #[must_use]
     pub fn now() -> Both {
         Both::narrowest(|| {
@@ -42,18 +42,18 @@ impl Both {
         })
     }
 
-    /// CLOCK_REALTIME less CLOCK_MONOTONIC, in ns. CLOCK_REALTIME may be set to anything.
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC, in ns. CLOCK_REALTIME may be set to anything.
     #[must_use]
     pub fn ahead_ns(&self) -> i64 {
         let ahead_ns = self.realtime_ns.wrapping_sub(self.monotonic.ns());
         ahead_ns.cast_signed()
     }
 
-    /// The first reading that nothing disturbed, or else the best of some.
+    /// The first undisturbed reading, or else the best of several.
     fn narrowest(mut read: impl FnMut() -> Both) -> Both {
-        /// Readings at most.
+        /// Most readings.
         const READINGS: usize = 4;
-        /// How long a reading takes that nothing disturbed.
+        /// Longest duration of an undisturbed reading.
         const UNDISTURBED_NS: u64 = 2_000;
         let mut best = read();
         for _ in 1..READINGS {
@@ -69,21 +69,20 @@ impl Both {
     }
 }
 
-/// What CLOCK_MONOTONIC of another computer shows, as far as this one knows: a line through its
-/// differences to the clock here.
+/// Another computer's CLOCK_MONOTONIC relative to this one's: a line fitted to their differences.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OtherClock {
-    /// The moment of the other clock at which it is `ahead_ns` ahead.
+    /// The other clock's time at which it is `ahead_ns` ahead.
     pub at: Instant,
-    /// By how much it is ahead of the clock here then, in ns.
+    /// How far it is ahead of this computer's clock then, in ns.
     pub ahead_ns: i64,
-    /// By how much it gains on the clock here, in ns for each second that it shows (10⁻⁹).
+    /// Its frequency offset: ns gained on this computer's clock per second that it shows (10⁻⁹).
     pub drift_ppb: f64,
 }
 
 impl OtherClock {
-    /// What the clock here shows when the other one shows `there`. Moments keep their order, and those
-    /// before the clock here began are its beginning.
+    /// This computer's time when the other clock shows `there`. Monotonic; clamped to the start of this computer's
+    /// clock.
     #[must_use]
     pub fn here(&self, there: Instant) -> Instant {
         let since_ns = i128::from(there.ns()) - i128::from(self.at.ns());
@@ -93,7 +92,7 @@ impl OtherClock {
     }
 }
 
-/// CLOCK_REALTIME, now, in nanoseconds since 1970: for clock anchors and folder names only.
+/// CLOCK_REALTIME, now, in nanoseconds since 1970: only for clock anchors and folder names.
 #[must_use]
 pub fn realtime_ns() -> u64 {
     let t = clock_gettime(ClockId::Realtime);
@@ -128,7 +127,7 @@ mod tests {
             realtime_ns: 1_000_000 + ahead_ns,
             width_ns,
         };
-        // Half a millisecond between both, as much as the clocks then seem to be apart.
+        // Half a millisecond passes between the readings, so the clocks seem that far apart.
         let mut readings = [reading(510_000, 755_000), reading(60, 500_000)].into_iter();
         let both = Both::narrowest(|| readings.next().unwrap());
         assert_eq!((both.ahead_ns(), both.width_ns), (500_000, 60));

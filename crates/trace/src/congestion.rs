@@ -1,16 +1,15 @@
-//! What congestion control did, derived from samples of TCP_INFO.
+//! Congestion control events derived from samples of TCP_INFO.
 //!
-//! The kernel's congestion state is seen only where a sample was taken. An episode that begins and
-//! ends between two samples still leaves a mark: another slow-start threshold. One that was set on
-//! the way out of slow start without a cut (HyStart of CUBIC) is distinguished by the window, which
-//! did not fall below what it had been. An episode that leaves the same threshold behind, or several
-//! between two samples, remains unknown: what is found here is a lower bound. Time-outs are
-//! counted by kernels from 6.7 on, so none of them is missed there.
+//! The kernel's congestion state is known only at samples. An episode that begins and ends between two samples still
+//! leaves a trace: a different slow-start threshold. A threshold set on leaving slow start without a cut (CUBIC's
+//! HyStart) is told apart by the window, which did not fall below its previous value. An episode that restores the same
+//! threshold, or several between two samples, remain undetected: the result is a lower bound. Kernels from 6.7 count
+//! timeouts, so none is missed there.
 
 use crate::event::{CongestionState, Tcp, TcpEvent};
 
-/// The cut of the window between two samples that follow each other: [`TcpEvent::Cwr`],
-/// [`TcpEvent::Recovery`] or [`TcpEvent::Loss`], the gravest that shows.
+/// The window reduction between two consecutive samples: [`TcpEvent::Cwr`], [`TcpEvent::Recovery`] or
+/// [`TcpEvent::Loss`], the most severe that is visible.
 #[must_use]
 pub fn between(before: &Tcp, after: &Tcp) -> Option<TcpEvent> {
     if after.timeouts > before.timeouts {
@@ -24,11 +23,11 @@ pub fn between(before: &Tcp, after: &Tcp) -> Option<TcpEvent> {
         _ => None,
     };
     if let Some(cut) = state {
-        // In the same state with another threshold: it was left and entered again.
+        // The same state with another threshold: left and entered again.
         let begun = after.congestion_state != before.congestion_state || another_threshold;
         return begun.then_some(cut);
     }
-    // On the way out of an episode the threshold may be set back (RFC 4015 §3).
+    // Leaving an episode may restore the threshold (RFC 4015 §3).
     let was_open = before.congestion_state <= CongestionState::DISORDER;
     let slow_start = before.cwnd_packets < before.ssthresh_packets;
     let fell = after.ssthresh_packets < before.cwnd_packets;
@@ -42,15 +41,15 @@ pub fn between(before: &Tcp, after: &Tcp) -> Option<TcpEvent> {
     }
 }
 
-/// Whether a cut was taken back between two samples: the threshold rose out of an episode.
+/// Whether a reduction was undone between two samples: the threshold rose on leaving an episode.
 #[must_use]
 pub fn undone(before: &Tcp, after: &Tcp) -> bool {
     before.congestion_state >= CongestionState::CWR
         && after.ssthresh_packets > before.ssthresh_packets
 }
 
-/// Sees a sender go back to slow start (RFC 5681 §3.1): below its threshold after it had left that
-/// state. Samples go in by time.
+/// Detects a sender's return to slow start (RFC 5681 §3.1): below its threshold after it had left that state. Takes
+/// samples in time order.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SlowStarts {
     has_left: bool,
@@ -59,9 +58,9 @@ pub struct SlowStarts {
 }
 
 impl SlowStarts {
-    /// Takes in a sample; `counts` says whether a return is counted that it shows.
+    /// Processes a sample; `counts` says whether to count a return in it.
     pub fn see(&mut self, tcp: &Tcp, counts: bool) {
-        // While a loss is mended, or a window is cut, it may be below the threshold for a moment.
+        // During loss recovery or a reduction, the window may be below the threshold for a moment.
         if [CongestionState::CWR, CongestionState::RECOVERY].contains(&tcp.congestion_state) {
             return;
         }
@@ -71,13 +70,13 @@ impl SlowStarts {
         self.is_in = is_in;
     }
 
-    /// Whether it has left slow start at all.
+    /// Whether it has ever left slow start.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.has_left
     }
 
-    /// Returns that were counted.
+    /// Counted returns.
     #[must_use]
     pub fn returns(&self) -> u64 {
         self.returns
@@ -122,21 +121,21 @@ mod tests {
     fn a_return_to_slow_start_is_counted_once() {
         let mut starts = SlowStarts::default();
         let mut see = |state, cwnd, ssthresh| {
-            // Time-outs before anything is measured do not count.
+            // Timeouts before the measurement do not count.
             starts.see(&sample(state, cwnd, ssthresh), cwnd != 3);
             (starts.has_left(), starts.returns())
         };
-        // The first slow start is no return.
+        // The first slow start is not a return.
         assert_eq!(see(CongestionState::OPEN, 10, i32::MAX as u32), (false, 0));
         assert_eq!(see(CongestionState::OPEN, 400, i32::MAX as u32), (false, 0));
-        // Recovery: below the threshold for a moment, and at it afterwards.
+        // Recovery: below the threshold for a moment, at it afterwards.
         assert_eq!(see(CongestionState::RECOVERY, 150, 200), (false, 0));
         assert_eq!(see(CongestionState::OPEN, 200, 200), (true, 0));
         assert_eq!(see(CongestionState::CWR, 60, 100), (true, 0));
         assert_eq!(see(CongestionState::OPEN, 101, 100), (true, 0));
         assert_eq!(see(CongestionState::LOSS, 3, 100), (true, 0));
         assert_eq!(see(CongestionState::OPEN, 101, 100), (true, 0));
-        // A time-out.
+        // A timeout.
         assert_eq!(see(CongestionState::LOSS, 1, 50), (true, 1));
         assert_eq!(see(CongestionState::OPEN, 20, 50), (true, 1));
         assert_eq!(see(CongestionState::OPEN, 51, 50), (true, 1));

@@ -1,4 +1,4 @@
-//! The types that a record's fields may have.
+//! Types of record fields.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,51 +7,50 @@ use serde::Serializer;
 use crate::names::{Names, Vocabulary};
 use crate::{ConnectionId, Instant, NameId, SessionId, TaskTag};
 
-/// What a type must say of itself to be a field of a record: how it is packed in memory, what its
-/// column holds, and what it is in JSON.
+/// A field type: its packing in memory, its column, and its JSON form.
 pub trait Field: Copy {
-    /// The value of which nothing is known.
+    /// The value for unknown.
     const BLANK: Self;
-    /// Bits of the parts in which it is packed; 0 of those that it lacks.
+    /// Bits of each part in its packed form; 0 for absent parts.
     const PARTS: [u32; 3];
-    /// Takes it apart.
+    /// Splits it into parts.
     fn parts(self) -> [u64; 3];
-    /// Puts it together again; of each part only the low bits count.
+    /// Restores it from parts; only the low bits of each part are used.
     fn of_parts(parts: [u64; 3]) -> Self;
 
-    /// What its column holds.
+    /// Its column type.
     const CELL: Cell;
-    /// Whether it is a moment: its column's name then ends in `_ns`.
+    /// Whether it is a time: its column's name then ends in `_ns`.
     const IS_TIME: bool = false;
-    /// The number or code that is in its column; `None` when the file has too many names.
+    /// The number or code for its column; `None` if the file has too many names.
     fn code(self, _names: &mut Names) -> Option<u64> {
         Some(self.parts()[0])
     }
-    /// The value of a number or code from a column.
+    /// The value for a column's number or code.
     fn of_code(code: u64, _names: &Names) -> Self {
         Self::of_parts([code, 0, 0])
     }
 
-    /// What it is in JSON; `None` when it means something inside one recorder or session only.
+    /// Its JSON type; `None` if it has meaning only within one recorder or session.
     const JSON: Option<Json>;
-    /// Writes it, if it has a meaning in JSON.
+    /// Serializes it, if it has a JSON form.
     fn serialize<S: Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(self.parts()[0])
     }
 }
 
-/// What a column holds.
+/// Column types.
 #[derive(Debug, Clone, Copy)]
 pub enum Cell {
-    /// 64 bits; `u64::MAX` stands as −1 in the file.
+    /// 64 bits; `u64::MAX` is stored as −1.
     Int64,
-    /// An unsigned integer of so many bits: 8, 16 or 32.
+    /// An unsigned integer of 8, 16 or 32 bits.
     Uint(i8),
     /// A string, dictionary-encoded.
     Text(Vocabulary),
 }
 
-/// What a field is in JSON.
+/// JSON types.
 #[derive(Debug, Clone, Copy)]
 pub enum Json {
     /// A number.
@@ -84,7 +83,7 @@ macro_rules! numbers {
 
 numbers!(u8 as Cell::Uint(8), u16 as Cell::Uint(16), u32 as Cell::Uint(32), u64 as Cell::Int64);
 
-/// Types that wrap a number which means something inside one recorder or session only.
+/// Newtypes of numbers with meaning only within one recorder or session.
 macro_rules! ids {
     ($($type:ident($number:ty) as $cell:expr, blank $blank:expr);* $(;)?) => {$(
         impl Field for $type {
@@ -159,8 +158,8 @@ impl Field for Instant {
     const JSON: Option<Json> = Some(Json::Number);
 }
 
-/// As IPv6, an IPv4 address mapped (RFC 4291 §2.5.5.2): no packet has a mapped address itself. Scope
-/// and flow label are left out, as in the headers of packets.
+/// Stored as IPv6, with IPv4 addresses mapped (RFC 4291 §2.5.5.2): no packet carries a mapped address itself. Scope and
+/// flow label are omitted, as in packet headers.
 impl Field for SocketAddr {
     const BLANK: Self = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     const PARTS: [u32; 3] = [u64::BITS, u64::BITS, u16::BITS];
@@ -190,7 +189,7 @@ impl Field for SocketAddr {
     }
 }
 
-/// A field as JSON has it.
+/// A field in its JSON form.
 pub(crate) struct InJson<F>(pub(crate) F);
 
 impl<F: Field> serde::Serialize for InJson<F> {

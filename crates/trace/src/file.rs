@@ -1,21 +1,20 @@
 //! The Parquet files of a run folder, one per record kind.
 //!
-//! A program that records calls [`write_part`] when its work is done: one file per kind and host,
-//! `io.initiator-0.part.parquet` say. [`merge_parts`] joins the parts of all hosts, sorted by time,
-//! into `io.parquet`, `pdu.parquet`, `connection.parquet`, `tcp.parquet`, `stamp.parquet`, `packet.parquet`,
-//! `path.parquet`, `thread.parquet` and `request.parquet`, which [`write_merged`] writes at once where one program has all. [`read`] (or [`Reader`], batch by batch) reads either,
-//! [`read_folder`] whichever a folder has.
+//! A recording program calls [`write_part`] when its work is done: one file per kind and host, for example
+//! `io.initiator-0.part.parquet`. [`merge_parts`] joins the parts of all hosts, sorted by time, into `io.parquet`,
+//! `pdu.parquet`, `connection.parquet`, `tcp.parquet`, `stamp.parquet`, `packet.parquet`, `path.parquet`,
+//! `thread.parquet` and `request.parquet`; [`write_merged`] writes these directly if one program has all records.
+//! [`read`] (or [`Reader`], batch by batch) reads either, [`read_folder`] whichever a folder has.
 //!
-//! pandas, DuckDB and Spark read the files as they are. Columns are the fields of the record types
-//! in [`crate::event`] by the same names, times with `_ns` behind their names, with the string
-//! column `host` before them. Layers, directions, events, verdicts, paths and addresses are
-//! dictionary-encoded strings; integers of 64 bits are signed, and −1 in `pacing_bytes_per_s`
-//! means unlimited. `session` is the ISID's 48 bits above the TSIH's 16. Compression is Snappy.
+//! pandas, DuckDB and Spark read the files without conversion. Columns are the fields of the record types in
+//! [`crate::event`] under the same names, times with the suffix `_ns`, preceded by the string column `host`. Layers,
+//! directions, events, verdicts, paths and addresses are dictionary-encoded strings; integers of 64 bits are signed,
+//! and −1 in `pacing_bytes_per_s` means unlimited. `session` is the ISID's 48 bits above the TSIH's 16. Compression is
+//! Snappy.
 //!
-//! The key-value metadata say `wansan.schema` (the version of this layout), `wansan.version`,
-//! `wansan.kind`, `wansan.data_crc32c` (length and CRC32C of all that stands before the footer), and
-//! for each host `wansan.dropped.HOST`: how many records of the kind its
-//! recorders lost because their memory was used up.
+//! The key-value metadata are `wansan.schema` (the version of this layout), `wansan.version`, `wansan.kind`,
+//! `wansan.data_crc32c` (length and CRC32C of everything before the footer), and for each host `wansan.dropped.HOST`:
+//! the number of records of the kind that its recorders dropped for lack of memory.
 
 mod checksum;
 mod described;
@@ -53,10 +52,10 @@ const VERSION_KEY: &str = "wansan.version";
 const KIND_KEY: &str = "wansan.kind";
 const CHECKSUM_KEY: &str = "wansan.data_crc32c";
 const DROPPED_KEY: &str = "wansan.dropped.";
-/// The version of the layout that this wansan writes and reads.
+/// The layout version that this wansan writes and reads.
 const SCHEMA_VERSION: u32 = 1;
 
-/// How many records of one kind each host's recorders lost.
+/// Dropped records of one kind, by host.
 pub type Dropped = BTreeMap<String, u64>;
 
 /// All rows of one file.
@@ -66,40 +65,40 @@ pub struct Table<T> {
     pub rows: Vec<Row<T>>,
     /// The hosts and paths that the rows name.
     pub names: Names,
-    /// Records that were lost before they could be written.
+    /// Records dropped before they could be written.
     pub dropped: Dropped,
 }
 
-/// Why a record file could not be written or read. Each is one line.
+/// Why a record file could not be written or read. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system refused.
+    /// A system error.
     #[error("cannot {action} {path}: {reason}", path = path.display())]
     System {
         /// The file.
         path: PathBuf,
         /// "read" or "write".
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// It is not Parquet, was cut short, or its data do not decode.
+    /// Not Parquet, truncated, or its data do not decode.
     #[error("{path} is damaged: {reason}", path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
-    /// It is Parquet, but not a record file of the wanted kind.
+    /// Parquet, but not a record file of the requested kind.
     #[error("{path} is not a record file of the wanted kind: {reason}", path = path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The difference.
         reason: String,
     },
-    /// The host's name cannot be in a file name.
+    /// The host's name cannot be used in a file name.
     #[error("host name \"{}\" is not fit for a file name: use letters, digits, '-' and '_'", host.escape_default())]
     HostName {
         /// The name.
@@ -139,11 +138,10 @@ impl FileError {
     }
 }
 
-/// Checks that a host's name can be in a file name, so that a program can say so before its
-/// work is done.
+/// Checks that a host's name can be used in a file name, so that a program can report it before its work starts.
 ///
 /// # Errors
-/// [`FileError::HostName`] when it cannot.
+/// [`FileError::HostName`] if it cannot.
 pub fn check_host(host: &str) -> Result<(), FileError> {
     let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if host.is_empty() || host.len() > 64 || !host.chars().all(fit) {
@@ -154,12 +152,11 @@ pub fn check_host(host: &str) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Writes what one program recorded: `FOLDER/<kind>.<host>.part.parquet` for each kind that any of
-/// the recorders keeps, also when nothing of that kind happened. Memory: a few of each recorder's
-/// blocks a second time, and 262,144 rows.
+/// Writes one program's records: `FOLDER/<kind>.<host>.part.parquet` for each kind that any of the recorders keeps,
+/// even if it has no records. Memory: a copy of a few of each recorder's blocks, and 262,144 rows.
 ///
 /// # Errors
-/// [`FileError`] when `host` is not fit for a file name or a file cannot be written.
+/// [`FileError`] if `host` cannot be used in a file name or a file cannot be written.
 pub fn write_part(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(), FileError> {
     check_host(host)?;
     let recorders: Vec<_> = recorders.iter().map(|recorder| (host, recorder)).collect();
@@ -169,11 +166,11 @@ pub fn write_part(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(
     })
 }
 
-/// Writes what all hosts recorded, where one program has all of it: the files that [`write_part`] of each
-/// and [`merge_parts`] would leave. The memory that it takes is that of `write_part`.
+/// Writes the records of all hosts when one program has them all: the same files as [`write_part`] of each host and
+/// [`merge_parts`]. Memory: as for `write_part`.
 ///
 /// # Errors
-/// [`FileError`] when the name of a host is not fit for a file name or a file cannot be written.
+/// [`FileError`] if a host's name cannot be used in a file name or a file cannot be written.
 pub fn write_merged(folder: &Path, recorders: &[(&str, &Recorder)]) -> Result<(), FileError> {
     for (host, _) in recorders {
         check_host(host)?;
@@ -184,22 +181,22 @@ pub fn write_merged(folder: &Path, recorders: &[(&str, &Recorder)]) -> Result<()
     })
 }
 
-/// Writes a table, such as [`gather`] makes, as the merged file of its kind.
+/// Writes a table, for example from [`gather`], as the merged file of its kind.
 ///
 /// # Errors
-/// [`FileError`] when the file cannot be written.
+/// [`FileError`] if the file cannot be written.
 pub fn write_table<T: Kind>(folder: &Path, table: &Table<T>) -> Result<(), FileError> {
     let mut writer = Writer::create(&merged_path::<T>(folder), &table.dropped)?;
-    // Addresses are named as they are written.
+    // Address names are assigned while writing.
     let mut names = table.names.clone();
     writer.write_all(&table.rows, &mut names)?;
     writer.finish(&mut names)
 }
 
-/// Files that are written, one for each kind.
+/// The files being written, one per kind.
 struct Files<'a> {
     path: &'a dyn Fn(&str) -> PathBuf,
-    /// Each with its host.
+    /// Recorders, each with its host.
     recorders: &'a [(&'a str, &'a Recorder)],
 }
 
@@ -243,9 +240,9 @@ fn write_kind<T: Recorded>(path: &Path, recorders: &[(&str, &Recorder)]) -> Resu
 /// Reads a whole file.
 ///
 /// # Errors
-/// [`FileError`] when it cannot be read, is damaged, or is something else.
+/// [`FileError`] if it cannot be read, is damaged, or is of another kind.
 pub fn read<T: Kind>(path: &Path) -> Result<Table<T>, FileError> {
-    /// A damaged file may claim any number of rows: no more memory than this is taken on its word.
+    /// Most memory allocated on the strength of a file's row count: a damaged file may claim any number.
     const TRUSTED_BYTES: usize = 256 << 20;
     let mut reader = Reader::<T>::open(path)?;
     let claimed = usize::try_from(reader.rows()).unwrap_or(usize::MAX);
@@ -259,7 +256,7 @@ pub fn read<T: Kind>(path: &Path) -> Result<Table<T>, FileError> {
     })
 }
 
-/// Where the merged file of a kind is in a cell's folder.
+/// The path of a kind's merged file in a cell's folder.
 #[must_use]
 pub fn merged_path<T: Kind>(folder: &Path) -> PathBuf {
     folder.join(merged_name(T::NAME))

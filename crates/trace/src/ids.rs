@@ -1,9 +1,9 @@
-//! Names of things that records are about.
+//! Identifiers of the objects in records.
 
 use core::fmt;
 
-/// A session as both of its ends know it: the initiator's 48-bit ISID above the target's 16-bit
-/// TSIH (RFC 7143 §3.4.3, §11.12.5, §11.12.6). Records of both ends join on it.
+/// A session, as identified by both of its ends: the initiator's 48-bit ISID above the target's 16-bit TSIH (RFC 7143
+/// §3.4.3, §11.12.5, §11.12.6). Records of both ends join on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId(pub u64);
 
@@ -27,17 +27,17 @@ impl fmt::Display for SessionId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ConnectionId(pub u16);
 
-/// An Initiator Task Tag (RFC 7143 §11.2.1.8). wansan's own initiator hands out each value once
-/// per 2^32 tasks, so inside one run (session, tag) names one I/O. A foreign initiator may use a
-/// tag again at once; then the order of events tells its uses apart.
+/// An Initiator Task Tag (RFC 7143 §11.2.1.8). wansan's own initiator uses each value once per 2^32 tasks, so within
+/// one run (session, tag) identifies one I/O. A third-party initiator may reuse a tag at once; the order of events then
+/// distinguishes its uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TaskTag(pub u32);
 
-/// An interned name of one recorder (a path, say); see [`crate::Recorder::name`].
+/// An interned name of one recorder (for example of a path); see [`crate::Recorder::name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NameId(pub u16);
 
 impl NameId {
-    /// No name: it reads as the empty string.
+    /// No name: reads as the empty string.
     pub const NONE: NameId = NameId(u16::MAX);
 }

@@ -1,21 +1,21 @@
-//! What a record kind is: its file's name, its columns and their order. One table entry of a column serves
-//! schema, writer and reader.
+//! Definition of a record kind: its file's name and its columns in order. One table entry per column serves schema,
+//! writer and reader.
 
 use crate::field::{Cell, Json};
 use crate::names::{Names, Vocabulary};
 use crate::{Instant, NameId};
 
-/// A record kind that has files: the record types of [`crate::event`], and no others.
+/// A record kind with files: implemented only by the record types of [`crate::event`].
 pub trait Kind: Copy + 'static {
     /// The file's name without `.parquet`.
     const NAME: &'static str;
-    /// What a record is, in Markdown.
+    /// Its description, in Markdown.
     const ABOUT: &'static str;
-    /// A record to fill, column by column.
+    /// A record to fill in, column by column.
     const BLANK: Self;
     /// When it happened.
     fn time(&self) -> Instant;
-    /// The id of its path, its ends or its program, for kinds that have one.
+    /// The ID of its path, ends or program, for kinds that have one.
     fn name_mut(&mut self) -> Option<&mut NameId> {
         None
     }
@@ -23,54 +23,54 @@ pub trait Kind: Copy + 'static {
     fn columns() -> Vec<Column<Self>>;
 }
 
-/// A record and the host that wrote it. Ids of paths in the record are of the same [`Names`].
+/// A record and the host that wrote it. Path IDs in the record refer to the same [`Names`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<T> {
-    /// The host, by its name in the file.
+    /// The host's name ID in the file.
     pub host: NameId,
     /// The record.
     pub record: T,
 }
 
-/// How the values of an integer column usually follow each other.
+/// Typical pattern of an integer column, which determines its encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Habit {
-    /// They grow in small steps: differences are stored.
+    /// Grows in small steps: delta-encoded.
     Grows,
-    /// Few different ones: a dictionary is stored.
+    /// Few distinct values: dictionary-encoded.
     Repeats,
     /// Neither.
     Varies,
 }
 
-/// Gives the numbers or codes that stand for rows, of as many; `None` when the file has too many names.
+/// Writes the number or code of each row; `None` if the file has too many names.
 pub(crate) type Get<T> = fn(&[Row<T>], &mut Names, &mut [u64]) -> Option<()>;
 
 /// One column of a kind's file.
 pub struct Column<T> {
     /// Its name: snake case, unit last.
     pub(crate) name: &'static str,
-    /// What it holds, in Markdown.
+    /// Its description, in Markdown.
     pub(crate) about: &'static str,
-    /// Its values.
+    /// Its type.
     pub(crate) cell: Cell,
-    /// How they follow each other.
+    /// Its value pattern.
     pub(crate) habit: Habit,
-    /// Whether it is a moment, of the clock of the host that wrote it.
+    /// Whether it is a time, on the clock of the host that wrote it.
     pub(crate) is_time: bool,
-    /// Whether files of earlier versions lack it; there it reads as in a blank record.
+    /// Whether files of earlier versions may lack it; it then reads as in a blank record.
     pub(crate) may_lack: bool,
-    /// What its field is in JSON.
+    /// Its JSON type.
     pub(crate) json: Option<Json>,
-    /// Whether that may be `null`.
+    /// Whether it may be `null` in JSON.
     pub(crate) may_be_null: bool,
-    /// What stands for rows.
+    /// Gets its values from rows.
     pub(crate) get: Get<T>,
-    /// Takes a number that fits, or a code of the file's names, into a row.
+    /// Sets a row's field from a valid number, or from a code of the file's names.
     pub(crate) set: fn(&mut Row<T>, u64, &Names),
 }
 
-/// The codes of the hosts of rows.
+/// The host codes of rows.
 pub(crate) fn hosts<T>(rows: &[Row<T>], _: &mut Names, codes: &mut [u64]) -> Option<()> {
     for (code, row) in codes.iter_mut().zip(rows) {
         *code = row.host.0.into();
@@ -79,7 +79,7 @@ pub(crate) fn hosts<T>(rows: &[Row<T>], _: &mut Names, codes: &mut [u64]) -> Opt
 }
 
 impl<T> Column<T> {
-    /// The number or code that stands for a row; `None` when the file has too many names.
+    /// The number or code for a row; `None` if the file has too many names.
     pub(crate) fn of(&self, row: &Row<T>, names: &mut Names) -> Option<u64> {
         let mut code = [0];
         (self.get)(std::slice::from_ref(row), names, &mut code)?;

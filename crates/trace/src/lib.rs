@@ -1,25 +1,25 @@
-//! The trace vocabulary: what every part of wansan says about an I/O, in one set of words.
+//! The trace vocabulary: the terms in which all of wansan records an I/O.
 //!
-//! - [`time`]: one integer [`Instant`] everywhere (CLOCK_MONOTONIC nanoseconds);
-//! - [`clock`]: the one place that reads that clock;
+//! - [`time`]: a single integer [`Instant`] (CLOCK_MONOTONIC nanoseconds);
+//! - [`clock`]: the only place that reads that clock;
 //! - [`ids`]: sessions, connections, tasks and names;
 //! - [`layer`]: the layers of one I/O, from the application down to the store;
 //! - [`event`]: the record kinds, a table for each, from which the struct, the row in memory, the
 //!   columns in files and the JSON follow;
-//! - [`field`]: the types that a record's fields may have;
-//! - [`kind`]: what a record kind is, and its columns;
+//! - [`field`]: types of record fields;
+//! - [`kind`]: definition of a record kind and its columns;
 //! - [`names`]: the strings of a file's columns;
-//! - [`congestion`]: what congestion control did between two samples of TCP_INFO;
+//! - [`congestion`]: congestion control events between two samples of TCP_INFO;
 //! - [`log`]: one kind's records in memory;
-//! - [`page`]: the records as a page of the reference;
-//! - [`passage`]: layers that a task crossed at one moment, as the recorder keeps them;
-//! - [`recorder`]: the bounded, never-blocking store of records of one thread;
+//! - [`page`]: generates the reference page of records;
+//! - [`passage`]: layers that a task crossed at one time, as one record in memory;
+//! - [`recorder`]: the bounded, nonblocking record store of one thread;
 //! - [`file`]: the Parquet files of a run folder;
 //! - [`terminal`]: text made safe to print on a terminal;
-//! - [`typescript`]: the records as types of the pages;
-//! - [`units`]: quantities as people write them (`16ms`, `1Gbit/s`, `512KiB`).
+//! - [`typescript`]: generates the records' TypeScript types;
+//! - [`units`]: quantities with units (`16ms`, `1Gbit/s`, `512KiB`).
 //!
-//! Everything but [`clock`], [`file`] and the supply of memory in [`log`] is pure.
+//! Everything but [`clock`], [`file`] and the memory supply of [`log`] is pure.
 
 pub mod clock;
 pub mod congestion;

@@ -15,13 +15,13 @@ pub use supply::Budget;
 pub(crate) use supply::Supply;
 pub(crate) use words::Words;
 
-/// Records of one kind in the order in which they came, in blocks that never move.
+/// Records of one kind in order of arrival, in blocks that never move.
 #[derive(Debug)]
 pub struct Log<T: Words> {
     enabled: bool,
     full: Vec<Block<T>>,
     open: Option<Block<T>>,
-    /// The last record, of a kind whose last record may grow.
+    /// The last record, for kinds whose last record may still grow.
     growing: Option<T>,
     dropped: u64,
 }
@@ -37,7 +37,7 @@ impl<T: Words> Log<T> {
         }
     }
 
-    /// Keeps the record, or counts it as dropped when the supply is used up.
+    /// Adds a record, or counts it as dropped if memory is exhausted.
     #[inline]
     pub(crate) fn push(&mut self, supply: &mut Supply, record: &T) {
         if !self.enabled {
@@ -49,7 +49,7 @@ impl<T: Words> Log<T> {
         }
     }
 
-    /// Keeps the record, which may still grow: `joins` says whether the last one has taken it in.
+    /// Adds a record that may still grow: `joins` returns whether the last one has absorbed it.
     #[inline]
     pub(crate) fn grow(
         &mut self,
@@ -80,19 +80,19 @@ impl<T: Words> Log<T> {
         self.full.iter().chain(&self.open)
     }
 
-    /// The records in the order in which they came.
+    /// The records in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         self.blocks().flat_map(Block::iter).chain(self.growing)
     }
 
-    /// How many records are kept.
+    /// Number of records kept.
     #[must_use]
     pub fn len(&self) -> usize {
         let in_blocks: usize = self.blocks().map(Block::len).sum();
         in_blocks + usize::from(self.growing.is_some())
     }
 
-    /// Whether none is kept.
+    /// Whether no record is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -104,7 +104,7 @@ impl<T: Words> Log<T> {
         self.enabled
     }
 
-    /// How many were lost because the recorder's memory was used up.
+    /// Records dropped because the recorder's memory was exhausted.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped

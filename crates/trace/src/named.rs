@@ -1,7 +1,7 @@
-//! Types that are one of a few names.
+//! Types with a fixed set of names.
 
-/// Defines an enum with its names: `ALL`, `name`, `from_name`, and what a record's field needs. In
-/// memory a value is its place; in files, in JSON and on screens it is its name.
+/// Defines an enum with names: `ALL`, `name`, `from_name`, and the field implementation. In memory a value is its
+/// index; in files, JSON and output it is its name.
 macro_rules! named {
     ($(#[$meta:meta])* $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal),* $(,)? }) => {
         $(#[$meta])*
@@ -17,7 +17,7 @@ macro_rules! named {
             /// Every value in the order of definition.
             pub const ALL: [$type; Self::NAMES.len()] = [$($type::$value),*];
 
-            /// Its name in files and on screens.
+            /// Its name in files and output.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 Self::NAMES[self as usize]

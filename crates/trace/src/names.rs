@@ -1,4 +1,4 @@
-//! The strings of a file's columns, each kept once.
+//! Interned strings of a file's columns.
 
 use std::net::SocketAddr;
 
@@ -7,18 +7,18 @@ use foldhash::HashMap;
 use crate::NameId;
 use crate::field::Field as _;
 
-/// The words that string columns of one file use, each kept once.
+/// The strings used by one file's string columns, each kept once.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     words: Vec<String>,
     word_ids: HashMap<String, u16>,
     addresses: Vec<SocketAddr>,
-    /// By their parts, which are sooner hashed.
+    /// By their parts, which hash faster.
     address_ids: HashMap<(u64, u64, u64), u16>,
 }
 
 impl Names {
-    /// Those words, with ids from 0 on in their order.
+    /// Interns these words, with IDs from 0 in order.
     #[must_use]
     pub fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Names {
         let mut names = Names::default();
@@ -28,19 +28,19 @@ impl Names {
         names
     }
 
-    /// The host or path with that id; empty when there is none.
+    /// The host or path with that ID; empty if there is none.
     #[must_use]
     pub fn get(&self, id: NameId) -> &str {
         self.words.get(usize::from(id.0)).map_or("", String::as_str)
     }
 
-    /// The id of a host or path, if it occurs.
+    /// The ID of a host or path, if present.
     #[must_use]
     pub fn find(&self, word: &str) -> Option<NameId> {
         self.word_ids.get(word).copied().map(NameId)
     }
 
-    /// The id of `word`, new or known, [`NameId::NONE`] of the empty one; `None` when 65,535 words are in use.
+    /// The ID of `word`, new or known; [`NameId::NONE`] for the empty word; `None` if 65,535 words are in use.
     pub(crate) fn intern(&mut self, word: &str) -> Option<NameId> {
         if word.is_empty() {
             return Some(NameId::NONE);
@@ -74,19 +74,19 @@ impl Names {
     }
 }
 
-/// Where the strings of a column come from. In memory a string is a code of 16 bits.
+/// The source of a column's strings. In memory a string is a 16-bit code.
 #[derive(Debug, Clone, Copy)]
 pub enum Vocabulary {
-    /// One of these; the code is the place.
+    /// One of these; the code is the index.
     Fixed(&'static [&'static str]),
     /// A host or path; the code is its [`NameId`].
     Word,
-    /// An address and port; the code is its place in the file's addresses.
+    /// An address and port; the code is its index in the file's addresses.
     Address,
 }
 
 impl Vocabulary {
-    /// The code of `text`, or `None` when the column cannot hold it.
+    /// The code of `text`, or `None` if the column cannot hold it.
     pub(crate) fn code(self, text: &str, names: &mut Names) -> Option<u16> {
         match self {
             Vocabulary::Fixed(words) => {

@@ -1,4 +1,4 @@
-//! `docs/reference/records.md`, from the tables of the record kinds.
+//! Generates `docs/reference/records.md` from the tables of record kinds.
 
 use std::fmt::Write;
 
@@ -68,7 +68,7 @@ fn numbered((number, name): (usize, &&str)) -> String {
     format!("{number} {name}")
 }
 
-/// A doc comment as the page has it: on one line, without links into the code.
+/// A doc comment in the page's form: on one line, without intra-doc links.
 pub(crate) fn plain(about: &str) -> String {
     let text = about.split_whitespace().collect::<Vec<_>>().join(" ");
     text.replace("[`", "`").replace("`]", "`")

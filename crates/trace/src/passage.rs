@@ -1,14 +1,14 @@
-//! Layers that a task crossed at one moment, as one record in memory.
+//! Layers that a task crossed at one time, as one record in memory.
 
 use crate::event::Crossing;
 use crate::log::{Log, Supply};
 use crate::record::packed;
 use crate::{ConnectionId, Direction, Instant, Layer, SessionId, TaskTag};
 
-/// Neighbouring layers crossed by one task at one moment, in one direction.
+/// Adjacent layers crossed by one task at one time, in one direction.
 ///
-/// A call into an engine often takes a task through three layers at once. Files have a row for
-/// each; in memory they share a record, since filling memory is what recording costs.
+/// A call into an engine often moves a task through three layers at once. Files have a row for each; in memory they
+/// share a record, since filling memory dominates the cost of recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passage {
     pub(crate) time: Instant,
@@ -16,7 +16,7 @@ pub struct Passage {
     pub(crate) task: TaskTag,
     pub(crate) connection: ConnectionId,
     pub(crate) first: Layer,
-    /// How many layers: positive when they were entered downward, negative when left upward.
+    /// Number of layers: positive if entered downward, negative if left upward.
     pub(crate) steps: i8,
 }
 
@@ -34,7 +34,7 @@ impl Passage {
         }
     }
 
-    /// Takes the crossing in, if it continues this passage; says whether it did.
+    /// Absorbs the crossing if it continues this passage; returns whether it did.
     #[inline]
     pub(crate) fn continues_with(&mut self, next: &Crossing) -> bool {
         let continues = self.time == next.time
@@ -49,7 +49,7 @@ impl Passage {
         continues
     }
 
-    /// Its crossings, in the order in which they happened.
+    /// Its crossings, in time order.
     pub fn crossings(self) -> impl Iterator<Item = Crossing> {
         let direction = if self.steps > 0 {
             Direction::Enter
@@ -68,7 +68,7 @@ impl Passage {
 }
 
 impl Log<Passage> {
-    /// A crossing that continues the last passage becomes part of it.
+    /// Adds a crossing, to the last passage if it continues that one.
     #[inline]
     pub(crate) fn cross(&mut self, supply: &mut Supply, crossing: Crossing) {
         self.grow(supply, Passage::of(crossing), |last| {
@@ -76,7 +76,7 @@ impl Log<Passage> {
         });
     }
 
-    /// The crossings of all passages, in the order in which they came.
+    /// The crossings of all passages, in order of arrival.
     pub fn crossings(&self) -> impl Iterator<Item = Crossing> {
         self.iter().flat_map(Passage::crossings)
     }
@@ -153,7 +153,7 @@ mod tests {
             assert!(!passage.continues_with(&other), "{other:?}");
             assert!(passage.crossings().eq([first]));
         }
-        // The layer above the top and the one below the bottom do not exist.
+        // There is no layer above the top or below the bottom.
         let mut top = Passage::of(crossing(5, 1, Layer::App, Leave));
         assert!(!top.continues_with(&crossing(5, 1, Layer::App, Leave)));
     }

@@ -1,8 +1,7 @@
-//! The one table of a record kind, from which its struct, its row in memory, its columns in files
-//! and its JSON follow.
+//! The table of a record kind, which defines its struct, its row in memory, its file columns and its JSON.
 
-/// Where each part of each field is in a row, in bits: the widest first, so that none crosses a
-/// word's end and no bit is left between them.
+/// Bit position in a row of each part of a field: widest parts first, so that none crosses a word boundary and there
+/// are no gaps.
 pub(crate) const fn place(fields: &[[u32; 3]], field: usize) -> [u32; 3] {
     let mut places = [0; 3];
     let mut part = 0;
@@ -21,7 +20,7 @@ pub(crate) const fn place(fields: &[[u32; 3]], field: usize) -> [u32; 3] {
     places
 }
 
-/// How many words a row of these fields takes.
+/// Words in a row of these fields.
 pub(crate) const fn words(fields: &[[u32; 3]]) -> usize {
     let mut bits = 0;
     let mut part = 0;
@@ -32,7 +31,7 @@ pub(crate) const fn words(fields: &[[u32; 3]]) -> usize {
     bits.div_ceil(u64::BITS) as usize
 }
 
-/// Puts a field's parts into a row of zeros.
+/// Stores a field's parts in a row of zeros.
 #[inline(always)]
 pub(crate) fn put(row: &mut [u64], bits: [u32; 3], places: [u32; 3], parts: [u64; 3]) {
     for part in 0..3 {
@@ -42,7 +41,7 @@ pub(crate) fn put(row: &mut [u64], bits: [u32; 3], places: [u32; 3], parts: [u64
     }
 }
 
-/// Takes a field's parts from a row; what stands above a part's bits is of others.
+/// Extracts a field's parts from a row; bits above a part belong to others.
 #[inline(always)]
 pub(crate) fn take(row: &[u64], bits: [u32; 3], places: [u32; 3]) -> [u64; 3] {
     let mut parts = [0; 3];
@@ -54,7 +53,7 @@ pub(crate) fn take(row: &[u64], bits: [u32; 3], places: [u32; 3]) -> [u64; 3] {
     parts
 }
 
-/// Lets a struct with these fields be packed.
+/// Implements packing for a struct with these fields.
 macro_rules! packed {
     ($type:ident { $($field:ident: $kind:ty),* $(,)? } unfolds to $record:ident by $unfold:expr) => {
         const _: () = {
@@ -101,10 +100,9 @@ macro_rules! packed {
     };
 }
 
-/// Defines a record kind: the name of its files, the field that names what a record is about, if one
-/// does, and its fields. Behind a field stands how the values of its column follow each other; `none`
-/// and the least value that means none, which is `null` in JSON; and `; added` where files of earlier
-/// versions lack the column.
+/// Defines a record kind: the name of its files, the field that names the record's object, if any, and its fields. Each
+/// field is followed by its column's value pattern; `none` with the smallest value that means none, which is `null` in
+/// JSON; and `; added` if files of earlier versions lack the column.
 macro_rules! record {
     (
         $(#[doc = $about:literal])*
@@ -122,7 +120,7 @@ macro_rules! record {
         }
 
         impl $kind {
-            /// A record of which nothing is known yet.
+            /// A record with all fields unknown.
             pub const BLANK: $kind = $kind {
                 $($field: <$type as $crate::field::Field>::BLANK),*
             };

@@ -1,4 +1,4 @@
-//! The bounded store of one thread's records.
+//! The bounded record store of one thread.
 
 use crate::event::{Connection, Crossing, Packet, Path, Pdu, Request, Stamp, Tcp, Thread};
 use crate::kind::Kind;
@@ -6,27 +6,26 @@ use crate::log::{BLOCK_BYTES, Budget, Log, Supply, Words};
 use crate::passage::Passage;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
-/// A record kind of a recorder.
+/// A record kind that recorders keep.
 pub trait Recorded: Kind {
-    /// What a recorder keeps in memory: one or more records of one moment.
+    /// Its in-memory form: one or more records of one time.
     type Kept: Words<Record = Self>;
-    /// What a recorder keeps of this kind.
+    /// The recorder's log of this kind.
     fn log(recorder: &Recorder) -> &Log<Self::Kept>;
 }
 
-/// What is done for each kind.
+/// An operation on every kind.
 pub(crate) trait Visitor {
-    /// Why it may fail.
+    /// Its error.
     type Error;
-    /// Does it for one kind.
+    /// Performs it on one kind.
     fn visit<T: Recorded>(&self) -> Result<(), Self::Error>;
 }
 
-/// The table of kinds: the name of each, what is kept in memory, and the record of files if that is
-/// another.
+/// The table of kinds: name, in-memory form, and the file record if different.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident: $kept:ident $(of $record:ident)?),* $(,)?) => {
-        /// Which kinds of record are kept.
+        /// The record kinds to keep.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Kinds {
             $($(#[$doc])* pub $kind: bool),*
@@ -37,16 +36,15 @@ macro_rules! kinds {
             pub const NONE: Kinds = Kinds { $($kind: false),* };
             /// Everything.
             pub const ALL: Kinds = Kinds { $($kind: true),* };
-            /// How many there are.
+            /// Number of kinds.
             const COUNT: usize = [$(stringify!($kind)),*].len();
         }
 
         /// The records of one thread.
         ///
-        /// Recording never blocks and never fails: the memory is bounded, and what comes after the
-        /// bound is counted as dropped, kind by kind. A recorder that is [off](Recorder::off) costs a
-        /// branch. The thread that owns the recorder hands it to [`crate::file`] when its work is
-        /// done.
+        /// Recording never blocks and never fails: memory is bounded, and records beyond the bound are counted as
+        /// dropped, per kind. A recorder that is [off](Recorder::off) costs one branch. The thread that owns the
+        /// recorder passes it to [`crate::file`] when its work is done.
         #[derive(Debug)]
         pub struct Recorder {
             $($(#[$doc])* pub $kind: Log<$kept>,)*
@@ -63,14 +61,14 @@ macro_rules! kinds {
                 Recorder::supplied(kinds, Supply::ahead(if is_off { 0 } else { budget_bytes }))
             }
 
-            /// A recorder that takes its memory from a budget that others share. It does so when it
-            /// needs it, which takes time that nobody measures where time is simulated.
+            /// A recorder that allocates from a shared budget. It allocates on demand, whose cost does not matter in
+            /// simulated time.
             #[must_use]
             pub fn within(kinds: Kinds, budget: &Budget) -> Self {
                 Recorder::supplied(kinds, Supply::within(budget))
             }
 
-            /// Another recorder of the same kinds, which takes its memory from the same budget.
+            /// Another recorder of the same kinds that allocates from the same budget.
             #[must_use]
             pub fn another(&self) -> Self {
                 let kinds = Kinds { $($kind: self.$kind.is_kept()),* };
@@ -85,7 +83,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Records lost in all kinds together.
+            /// Dropped records of all kinds.
             #[must_use]
             pub fn dropped(&self) -> u64 {
                 [$(self.$kind.dropped()),*].iter().sum()
@@ -96,7 +94,7 @@ macro_rules! kinds {
 
         $(recorded!($kind $kept $(of $record)?);)*
 
-        /// Calls the visitor for each kind, until it fails.
+        /// Calls the visitor for each kind, stopping at the first error.
         pub(crate) fn visit_kinds<V: Visitor>(visitor: &V) -> Result<(), V::Error> {
             $(visitor.visit::<<$kept as Words>::Record>()?;)*
             Ok(())
@@ -104,7 +102,7 @@ macro_rules! kinds {
     };
 }
 
-/// Takes in a record of a kind that is kept as it is.
+/// Adds a record of a kind that is kept unchanged.
 macro_rules! push {
     ($kind:ident $kept:ident) => {
         #[doc = concat!("Takes in a `", stringify!($kind), "` record.")]
@@ -139,7 +137,7 @@ kinds! {
     connection: Connection,
     /// TCP_INFO samples and events.
     tcp: Tcp,
-    /// The kernel's times of what goes through sockets.
+    /// Kernel timestamps of socket data.
     stamp: Stamp,
     /// Every packet at the observation points.
     packet: Packet,
@@ -152,7 +150,7 @@ kinds! {
 }
 
 impl Recorder {
-    /// The least memory that a recorder takes for each kind it keeps.
+    /// Minimum memory of a recorder per kind that it keeps.
     pub const MIN_BYTES: usize = Kinds::COUNT * BLOCK_BYTES;
 
     /// A recorder that keeps nothing.
@@ -161,11 +159,11 @@ impl Recorder {
         Recorder::new(Kinds::NONE, 0)
     }
 
-    /// The id of `name` in this recorder. Names are never forgotten: they are for things that a
-    /// plan lists, not for what a peer sends.
+    /// The ID of `name` in this recorder. Names are never freed: use them for things that a plan lists, not for what a
+    /// peer sends.
     ///
     /// # Panics
-    /// When 65,535 names are in use.
+    /// 65,535 names are in use.
     pub fn name(&mut self, name: &str) -> NameId {
         let place = self
             .names
@@ -180,7 +178,7 @@ impl Recorder {
             .expect("a recorder names fewer than 65,536 things")
     }
 
-    /// The name with that id.
+    /// The name with that ID.
     #[must_use]
     pub fn name_of(&self, id: NameId) -> &str {
         self.names.get(usize::from(id.0)).map_or("", String::as_str)
@@ -245,7 +243,7 @@ mod tests {
         }
         let kept = recorder.io.crossings().count() as u64;
         assert!(kept >= 2 * BLOCK_BYTES as u64 / 24, "{kept} in two blocks");
-        // The last passage, which may still have grown, is kept beside the blocks.
+        // The last passage, which may still grow, is kept outside the blocks.
         let in_order = (0..IOS)
             .flat_map(|ns| [ns; 3])
             .take(kept as usize - 3)
@@ -264,7 +262,7 @@ mod tests {
             }
         }
         let each_block = BLOCK_BYTES / (8 * Passage::WORDS);
-        // Beside the blocks, each keeps the last one, which may still grow.
+        // Outside the blocks, each keeps the last one, which may still grow.
         let kept = recorders.map(|recorder| recorder.io.len() - 1);
         assert_eq!(kept, [2 * each_block, each_block]);
     }

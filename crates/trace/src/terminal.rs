@@ -1,19 +1,18 @@
-//! What reaches a terminal.
+//! Makes text safe to print on a terminal.
 //!
-//! Titles, host names, iSCSI names and errors come from files, plans and peers. A control
-//! character in one of them could move the cursor, change colours or hide what is printed, so
-//! each is shown by its escape, as Rust writes it: `\u{1b}`.
+//! Titles, host names, iSCSI names and errors come from files, plans and peers. A control character in them could move
+//! the cursor, change colours or hide output, so each is printed as an escape in Rust's syntax: `\u{1b}`.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Characters that change more than their own place: control characters, and those that end lines
-/// or turn the direction of text around.
+/// Characters with effects beyond their own cell: control characters, line terminators, and those that change text
+/// direction.
 fn acts(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` on one line, fit for a terminal.
+/// `text` on one line, safe for a terminal.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -27,8 +26,7 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-/// JSON that means the same and is fit for a terminal: what serde leaves unchanged is in its
-/// strings.
+/// Equivalent JSON that is safe for a terminal: escapes, in its strings, what serde does not.
 #[must_use]
 pub fn escaped_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
@@ -42,12 +40,12 @@ pub fn escaped_json(json: &str) -> String {
     shown
 }
 
-/// Passes on text of several lines with everything escaped but the ends of its lines.
+/// Passes on multi-line text with everything escaped except line ends.
 pub struct Escaping<W>(pub W);
 
 impl<W: Write> Write for Escaping<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Formatted text comes in whole strings; anything else is shown as far as it is text.
+        // Formatted text arrives in whole strings; print anything else as far as it is text.
         let text = String::from_utf8_lossy(bytes);
         for (place, line) in text.split('\n').enumerate() {
             if place > 0 {

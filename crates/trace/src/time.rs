@@ -4,20 +4,20 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// A moment: nanoseconds of CLOCK_MONOTONIC, which all processes of one host share.
+/// A point in time: nanoseconds of CLOCK_MONOTONIC, which all processes of one host share.
 ///
-/// Pure code never asks for the time: it is handed an `Instant`. Differences are
-/// [`Duration`]s and saturate at zero, so that records out of order cannot panic.
+/// Pure code never reads a clock: it receives an `Instant`. Differences are [`Duration`]s and saturate at zero, so that
+/// records out of order cannot panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The clock's zero.
     pub const ZERO: Instant = Instant(0);
-    /// A moment that never comes: "no deadline".
+    /// A time that never comes: "no deadline".
     pub const FAR_FUTURE: Instant = Instant(u64::MAX);
 
-    /// The moment `ns` nanoseconds after the clock's zero.
+    /// The time `ns` nanoseconds after the clock's zero.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
         Instant(ns)
@@ -29,7 +29,7 @@ impl Instant {
         self.0
     }
 
-    /// The time that has passed since `earlier`, or zero when `earlier` is later.
+    /// The time passed since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

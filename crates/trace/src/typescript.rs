@@ -1,11 +1,11 @@
-//! The types of records for the pages, which are written in TypeScript.
+//! TypeScript types of records, for the web pages.
 
 use std::fmt::Write;
 
 use crate::field::Json;
 use crate::kind::Kind;
 
-/// An interface of that name with the fields that a record has in JSON.
+/// An interface of that name with a record's JSON fields.
 #[must_use]
 pub fn interface<T: Kind>(name: &str) -> String {
     let mut text = format!("export interface {name} {{\n");
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::event::Tcp;
 
-    /// The page's copy of the types; `WANSAN_UPDATE=1` writes it.
+    /// The page's copy of the types; `WANSAN_UPDATE=1` rewrites it.
     #[test]
     fn the_pages_know_the_records() {
         let text = format!(

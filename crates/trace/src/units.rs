@@ -1,37 +1,36 @@
-//! Quantities as people write them: a number and its unit, as in `16ms`, `1Gbit/s` or `512KiB`.
+//! Quantities with units: a number and its unit, as in `16ms`, `1Gbit/s` or `512KiB`.
 //!
-//! Every quantity carries its unit, so nobody has to guess whether an `M` is 10^6 or 2^20 and
-//! whether a `b` is a bit or a byte. Parsing is exact: `1.5KiB` is 1536 bytes, and a fraction that
-//! is no whole number of the base unit (bytes, nanoseconds, bits per second) is an error. What
-//! `format_*` writes, `parse_*` reads back to the same number.
+//! Every quantity has a unit, so nobody has to guess whether an `M` is 10^6 or 2^20 and whether a `b` is a bit or a
+//! byte. Parsing is exact: `1.5KiB` is 1536 bytes, and a fraction of the base unit (bytes, nanoseconds, bits per
+//! second) is an error. `parse_*` reads the output of `format_*` back to the same number.
 
 use core::time::Duration;
 
 use crate::time::duration_ns;
 
-/// A quantity that could not be read. One line: the value, what is wrong and what would be right.
+/// Why a quantity cannot be parsed. One line: the value, the error and what is expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// There is a number, and no unit behind it.
+    /// A number without a unit.
     #[error("`{value}` has no unit: write a {quantity} with one of {units}")]
     Missing {
         /// The text as given.
         value: String,
-        /// What it should have been: a size, a time or a rate.
+        /// The expected quantity: a size, a time or a rate.
         quantity: &'static str,
-        /// The units that may be used.
+        /// The permitted units.
         units: &'static str,
     },
-    /// The unit is not one of this quantity.
+    /// Not a unit of this quantity.
     #[error("`{unit}` in `{value}` is no unit of a {quantity}: use one of {units}")]
     Unknown {
         /// The text as given.
         value: String,
         /// The unit found in it.
         unit: String,
-        /// What it should have been.
+        /// The expected quantity.
         quantity: &'static str,
-        /// The units that may be used.
+        /// The permitted units.
         units: &'static str,
     },
     /// It does not begin with a decimal number.
@@ -39,9 +38,9 @@ pub enum UnitError {
     NotANumber {
         /// The text as given.
         value: String,
-        /// What it should have been.
+        /// The expected quantity.
         quantity: &'static str,
-        /// The units that may be used.
+        /// The permitted units.
         units: &'static str,
     },
     /// It is a fraction of the base unit.
@@ -62,14 +61,14 @@ pub enum UnitError {
     },
 }
 
-/// One quantity's units.
+/// The units of one quantity.
 struct Scale {
     quantity: &'static str,
     base: &'static str,
-    /// As named in errors.
+    /// Their list in errors.
     list: &'static str,
-    /// Unit and its size in base units. Formatting takes the first that divides the number, so
-    /// the order is that of preference.
+    /// Each unit and its size in base units. Formatting uses the first that divides the number, so they are in order of
+    /// preference.
     units: &'static [(&'static str, u64)],
 }
 
@@ -116,45 +115,45 @@ const RATE: Scale = Scale {
     ],
 };
 
-/// Reads a size: `512KiB` is 524,288 bytes, `1.5GB` is 1,500,000,000.
+/// Parses a size: `512KiB` is 524,288 bytes, `1.5GB` is 1,500,000,000.
 ///
 /// # Errors
-/// [`UnitError`] when the number or its unit is missing, unknown, fractional or too large.
+/// [`UnitError`] if the number or its unit is missing, unknown, fractional or too large.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     BYTES.parse(text)
 }
 
-/// Reads a time: `16ms`, `1.5s`, `250us`, `2min`. It is at most 2^64 − 1 ns (584 years).
+/// Parses a time: `16ms`, `1.5s`, `250us`, `2min`. The maximum is 2^64 − 1 ns (584 years).
 ///
 /// # Errors
-/// [`UnitError`] when the number or its unit is missing, unknown, fractional or too large.
+/// [`UnitError`] if the number or its unit is missing, unknown, fractional or too large.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     TIME.parse(text).map(Duration::from_nanos)
 }
 
-/// Reads a rate in bits per second: `1Gbit/s` is 1,000,000,000.
+/// Parses a rate in bits per second: `1Gbit/s` is 1,000,000,000.
 ///
 /// # Errors
-/// [`UnitError`] when the number or its unit is missing, unknown, fractional or too large.
+/// [`UnitError`] if the number or its unit is missing, unknown, fractional or too large.
 pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
     RATE.parse(text)
 }
 
-/// Writes a size with the largest unit that gives a whole number, powers of 1024 first:
-/// 4096 is `4KiB`, 64,000 is `64kB`, 1500 is `1500B`.
+/// Formats a size in the largest unit that gives a whole number, powers of 1024 first: 4096 is `4KiB`, 64,000 is
+/// `64kB`, 1500 is `1500B`.
 #[must_use]
 pub fn format_bytes(bytes: u64) -> String {
     BYTES.format(bytes)
 }
 
-/// Writes a time with the largest unit that gives a whole number: 16,000 µs is `16ms`.
-/// Times beyond 584 years are written as that.
+/// Formats a time in the largest unit that gives a whole number: 16,000 µs is `16ms`. Times beyond 584 years are
+/// clamped.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
     TIME.format(duration_ns(duration))
 }
 
-/// Writes a rate in bits per second with the largest unit that gives a whole number.
+/// Formats a rate in bits per second in the largest unit that gives a whole number.
 #[must_use]
 pub fn format_rate(bits_per_s: u64) -> String {
     RATE.format(bits_per_s)
@@ -215,8 +214,8 @@ impl Scale {
         };
         let whole: u64 = whole.parse().map_err(|_| too_large())?;
         let fraction = fraction.trim_end_matches('0');
-        // No factor has more than 41 factors of 2 or 5, so longer fractions cannot come out even;
-        // 18 digits times the largest factor stay inside 128 bits.
+        // No factor has more than 41 factors of 2 or 5, so longer fractions cannot be exact; 18 digits times the
+        // largest factor fit into 128 bits.
         if fraction.len() > 18 {
             return Err(not_whole());
         }
@@ -241,8 +240,7 @@ impl Scale {
     }
 }
 
-/// Writes a number without a unit as people do: 38 and 0.1 as they are, with an exponent what would
-/// be mostly zeros.
+/// Formats a number without a unit: 38 and 0.1 as they are, with an exponent what would be mostly zeros.
 #[must_use]
 pub fn format_number(number: f64) -> String {
     match number.abs() {

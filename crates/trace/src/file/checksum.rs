@@ -1,9 +1,8 @@
-//! The CRC32C that a record file keeps of its own data.
+//! The CRC32C of a record file's data.
 //!
-//! The decoder of the `parquet` crate trusts page contents enough to panic on some damaged ones.
-//! The writer therefore puts the checksum of everything before the footer into the footer, and
-//! the reader checks it before it decodes anything. What still gets through (a damaged footer, a
-//! file made to deceive) is caught by [`guarded`].
+//! The `parquet` crate's decoder panics on some damaged pages. The writer therefore stores a checksum of everything
+//! before the footer in the footer, and the reader verifies it before decoding. Damage that passes (in the footer, or
+//! by a crafted file) is caught by [`guarded`].
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +11,7 @@ use std::path::Path;
 
 use super::FileError;
 
-/// A file under writing, with the checksum of what was written.
+/// A file being written, with a running checksum.
 pub(super) struct Summed {
     file: File,
     bytes: u64,
@@ -28,7 +27,7 @@ impl Summed {
         }
     }
 
-    /// Length and checksum so far, as the footer holds them.
+    /// Length and checksum so far, in the footer's format.
     pub(super) fn so_far(&self) -> String {
         format!("{} {:08x}", self.bytes, self.crc32c)
     }
@@ -47,10 +46,10 @@ impl Write for Summed {
     }
 }
 
-/// Checks the data of the file at `path` against what its footer says.
+/// Verifies the data of the file at `path` against the checksum in its footer.
 ///
 /// # Errors
-/// [`FileError::Damaged`] when they differ, [`FileError::System`] when it cannot be read.
+/// [`FileError::Damaged`] if they differ, [`FileError::System`] if it cannot be read.
 pub(super) fn check(path: &Path, expected: &str) -> Result<(), FileError> {
     let parsed = expected.split_once(' ').and_then(|(bytes, crc)| {
         Some((
@@ -85,12 +84,12 @@ pub(super) fn check(path: &Path, expected: &str) -> Result<(), FileError> {
     }
 }
 
-/// Runs a call into the decoder and turns a panic of it into an error.
+/// Calls the decoder and turns a panic into an error.
 pub(super) fn guarded<R>(
     path: &Path,
     decode: impl FnOnce() -> Result<R, FileError>,
 ) -> Result<R, FileError> {
-    // What the decoder leaves behind is only dropped afterwards, never used again.
+    // After a panic, the decoder's state is only dropped, never used again.
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
         Err(FileError::damaged(
             path,

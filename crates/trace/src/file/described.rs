@@ -1,13 +1,13 @@
-//! What columns hold, in the metadata of a Parquet file, which itself has no place for it.
+//! Column descriptions in the metadata of a Parquet file, as the format has no field for them.
 
 use parquet::file::metadata::KeyValue;
 use serde_json::json;
 
 use crate::page::plain;
 
-/// The key of a column's description is this and its name.
+/// Key prefix of a column's description; the column's name follows.
 const COLUMN_KEY: &str = "wansan.column.";
-/// What Spark keeps of its own schema, with a comment for each column; it shows those (`DESCRIBE`).
+/// Spark's own schema, with a comment per column, which Spark displays (`DESCRIBE`).
 const SPARK_KEY: &str = "org.apache.spark.sql.parquet.row.metadata";
 
 /// A column.
@@ -15,15 +15,15 @@ const SPARK_KEY: &str = "org.apache.spark.sql.parquet.row.metadata";
 pub struct Described<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it holds, in Markdown.
+    /// Its description, in Markdown.
     pub about: &'a str,
-    /// Its type as Spark has it.
+    /// Its Spark type.
     pub spark_type: &'static str,
     /// Whether it may be null.
     pub is_nullable: bool,
 }
 
-/// The metadata of a file with these columns.
+/// The file metadata that describe these columns.
 #[must_use]
 pub fn described_facts<'a>(columns: impl Iterator<Item = Described<'a>>) -> Vec<KeyValue> {
     let (mut facts, mut fields) = (Vec::new(), Vec::new());

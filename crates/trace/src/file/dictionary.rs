@@ -1,8 +1,8 @@
-//! Column chunks of few different values: a page that has each of them once, and one with the place there of each row's
-//! (Parquet's `RLE_DICTIONARY`).
+//! Dictionary-encoded column chunks: a page with each distinct value once, and one with the dictionary index of each
+//! row (Parquet's `RLE_DICTIONARY`).
 //!
-//! The encoder of the `parquet` crate finds equal values by their bytes. Rows have numbers or codes, which are sooner
-//! compared.
+//! The encoder of the `parquet` crate detects equal values by their bytes. Rows have numbers or codes, which are faster
+//! to compare.
 
 use bytes::Bytes;
 use foldhash::HashMap;
@@ -14,28 +14,28 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-/// Codes below this have their places in an array.
+/// Codes below this have their indices in an array.
 const NEAR: u64 = 1 << 16;
 /// Not in the dictionary.
 const NOWHERE: u32 = u32::MAX;
-/// Places that are packed together.
+/// Indices packed as one group.
 const GROUP: usize = 8;
 
 /// The values of one column in one row group.
 #[derive(Default)]
 pub(super) struct Dictionary {
-    /// The different ones, in the order in which they came.
+    /// The distinct values, in order of first occurrence.
     codes: Vec<u64>,
-    /// The place of each code below [`NEAR`].
+    /// The index of each code below [`NEAR`].
     near: Vec<u32>,
-    /// Those of the others.
+    /// The indices of other codes.
     far: HashMap<u64, u32>,
-    /// The place of each row's.
+    /// The index for each row.
     places: Vec<u32>,
 }
 
 impl Dictionary {
-    /// Adds rows by what stands for them.
+    /// Adds rows by their codes.
     pub(super) fn add(&mut self, codes: &[u64]) {
         self.places.reserve(codes.len());
         for &code in codes {
@@ -63,8 +63,8 @@ impl Dictionary {
         *known
     }
 
-    /// The chunk, and what the file's footer says of it. `put` appends the value of a code as Parquet's `PLAIN`
-    /// encoding has it.
+    /// Encodes the chunk, with its metadata for the file's footer. `put` appends the value of a code in Parquet's
+    /// `PLAIN` encoding.
     pub(super) fn encode(
         &self,
         column: ColumnDescPtr,
@@ -135,8 +135,8 @@ fn compressed(
     Ok(CompressedPage::new(page(compressed.into()), bytes.len()))
 }
 
-/// Places among so many values as a data page has them: their width in bits, then runs of one value and runs of packed
-/// ones, in turn.
+/// Encodes indices into `values` values as a data page: their bit width, then alternating runs of repeated and of
+/// packed indices.
 fn runs(places: &[u32], values: usize) -> Vec<u8> {
     let width = usize::BITS - values.saturating_sub(1).max(1).leading_zeros();
     let mut page = vec![width as u8];
@@ -162,7 +162,7 @@ fn runs(places: &[u32], values: usize) -> Vec<u8> {
     page
 }
 
-/// How often the first place comes until another does.
+/// Length of the first run of equal indices.
 fn repeats(places: &[u32]) -> usize {
     let Some(first) = places.first() else {
         return 0;
@@ -171,7 +171,7 @@ fn repeats(places: &[u32]) -> usize {
     other.unwrap_or(places.len())
 }
 
-/// Seven bits a byte, the lowest first (ULEB128).
+/// Seven bits per byte, lowest first (ULEB128).
 fn put_number(page: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         page.push(number as u8 | 0x80);
@@ -180,7 +180,7 @@ fn put_number(page: &mut Vec<u8>, mut number: u64) {
     page.push(number as u8);
 }
 
-/// Places one behind the other, from the lowest bit on; the last group is filled up.
+/// Packs indices from the lowest bit on; pads the last group.
 fn pack(page: &mut Vec<u8>, places: &[u32], width: u32) {
     for group in places.chunks(GROUP) {
         let (mut bits, mut held) = (0_u64, 0);
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// What Parquet's document "Encodings" says of such a page, read from its beginning.
+    /// Decodes such a page according to Parquet's document "Encodings".
     fn read(page: &[u8], rows: usize) -> Vec<u32> {
         let width = usize::from(page[0]);
         let mut rest = &page[1..];

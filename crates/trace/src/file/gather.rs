@@ -1,4 +1,4 @@
-//! Records of recorders as a table, without a file.
+//! Builds a table from recorders, without a file.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::log::{Words as _, by_time};
 use crate::recorder::Recorded;
 use crate::{NameId, Recorder};
 
-/// All records of a kind, sorted by time, as a merged file of these hosts' parts would have them. `None` when
-/// no recorder keeps the kind, or they name more than 65,535 things.
+/// All records of a kind, sorted by time, as in the merged file of these hosts' parts. `None` if no recorder keeps the
+/// kind, or if they use more than 65,535 names.
 #[must_use]
 pub fn gather<T: Recorded>(recorders: &[(&str, &Recorder)]) -> Option<Table<T>> {
     let sorted = by_host(recorders);
@@ -40,14 +40,14 @@ pub fn gather<T: Recorded>(recorders: &[(&str, &Recorder)]) -> Option<Table<T>> 
     Some(table)
 }
 
-/// The recorders in the order of what happens at one moment: that of the hosts' names.
+/// The recorders in the order that breaks ties in time: by host name.
 pub(super) fn by_host<'a>(recorders: &[(&'a str, &'a Recorder)]) -> Vec<(&'a str, &'a Recorder)> {
     let mut recorders = recorders.to_vec();
     recorders.sort_by_key(|(host, _)| *host);
     recorders
 }
 
-/// The ids that the names of a recorder have in a table, each looked up once.
+/// Maps a recorder's name IDs to a table's, looking each up once.
 pub(super) struct Naming<'a> {
     recorder: &'a Recorder,
     known: Vec<Option<NameId>>,
@@ -61,7 +61,7 @@ impl<'a> Naming<'a> {
         }
     }
 
-    /// The id in `names`; `None` when there are more than 65,535.
+    /// The ID in `names`; `None` if there are more than 65,535.
     pub(super) fn intern(&mut self, id: NameId, names: &mut Names) -> Option<NameId> {
         let place = usize::from(id.0);
         if let Some(Some(known)) = self.known.get(place) {

@@ -1,4 +1,4 @@
-//! Joins the parts of all hosts.
+//! Merges the parts of all hosts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,28 @@ use crate::clock::OtherClock;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
 use crate::{Instant, NameId};
 
-/// The clock of the host that wrote a part, by the part's file; `None` where it is the one clock that all
-/// are joined by.
+/// Returns the clock of the host that wrote a part, given the part's file; `None` if it is the reference clock.
 pub type ClockOf<'a> = &'a dyn Fn(&Path) -> Option<OtherClock>;
 
-/// Joins `FOLDER/<kind>.<host>.part.parquet` of all hosts into `FOLDER/<kind>.parquet`, sorted by
-/// time, and removes the parts. Kinds without parts get no file. Parts are removed only when
-/// their merged file is complete, so a merge that was interrupted can be run again.
+/// Merges `FOLDER/<kind>.<host>.part.parquet` of all hosts into `FOLDER/<kind>.parquet`, sorted by time, and removes
+/// the parts. Kinds without parts get no file. Parts are removed only after their merged file is complete, so an
+/// interrupted merge can be repeated.
 ///
-/// All parts are of one clock: those of several computers are joined by [`merge_parts_of`].
+/// All parts must use one clock: [`merge_parts_of`] merges those of several computers.
 ///
 /// Memory: 32,768 rows per part and 262,144 rows of output.
 ///
 /// # Errors
-/// [`FileError`] when a part cannot be read, is damaged or not sorted, or a file cannot be
-/// written; the parts of that kind are kept then.
+/// [`FileError`] if a part cannot be read, is damaged or not sorted, or a file cannot be written; the parts of that
+/// kind are then kept.
 pub fn merge_parts(folder: &Path) -> Result<(), FileError> {
     merge_parts_of(folder, &|_| None)
 }
 
-/// As [`merge_parts`], of parts whose times are of several clocks: those of each are converted as they
-/// are read.
+/// See [`merge_parts`]; for parts with different clocks, whose times are converted as they are read.
 ///
 /// # Errors
-/// As [`merge_parts`].
+/// See [`merge_parts`].
 pub fn merge_parts_of(folder: &Path, clock_of: ClockOf<'_>) -> Result<(), FileError> {
     visit_kinds(&Merge { folder, clock_of })
 }
@@ -49,11 +47,11 @@ impl Visitor for Merge<'_> {
     }
 }
 
-/// All records of a kind in a folder, sorted by time: those of the merged file, or of the hosts'
-/// parts where nobody has merged them. `None` when the folder holds neither. Nothing is written.
+/// All records of a kind in a folder, sorted by time: from the merged file, or from the hosts' parts if they are not
+/// merged. `None` if the folder has neither. Writes nothing.
 ///
 /// # Errors
-/// [`FileError`] when a file cannot be read, is damaged or not sorted, or is something else.
+/// [`FileError`] if a file cannot be read, is damaged or not sorted, or is of another kind.
 pub fn read_folder<T: Kind>(folder: &Path) -> Result<Option<Table<T>>, FileError> {
     let parts = match &folder_files::<T>(folder)?[..] {
         [] => return Ok(None),
@@ -72,8 +70,7 @@ pub fn read_folder<T: Kind>(folder: &Path) -> Result<Option<Table<T>>, FileError
     }))
 }
 
-/// The files in which a folder has the records of a kind: the merged one, or the hosts' parts where nobody has merged
-/// them.
+/// The files with a folder's records of a kind: the merged file, or the hosts' parts if they are not merged.
 pub(super) fn folder_files<T: Kind>(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let merged = merged_path::<T>(folder);
     match merged.exists() {
@@ -82,11 +79,11 @@ pub(super) fn folder_files<T: Kind>(folder: &Path) -> Result<Vec<PathBuf>, FileE
     }
 }
 
-/// One part that is being read.
+/// A part being read.
 struct Source<T: Kind> {
     path: PathBuf,
     reader: Reader<T>,
-    /// The clock of its times, if they are to be converted.
+    /// The clock to convert its times from, if any.
     clock: Option<OtherClock>,
     batch: Vec<Row<T>>,
     next: usize,
@@ -103,7 +100,7 @@ impl<T: Kind> Source<T> {
         })
     }
 
-    /// The next row, still in the batch.
+    /// Returns the next row without consuming it.
     fn peek(&mut self) -> Result<Option<Row<T>>, FileError> {
         if self.next == self.batch.len() {
             self.batch.clear();
@@ -139,7 +136,7 @@ impl<T: Kind> Merging<T> {
             let sum = dropped.entry(host.clone()).or_insert(0u64);
             *sum = sum.saturating_add(*lost);
         }
-        // Parts are few (one per host): looking at each head beats keeping a heap in order.
+        // There are few parts (one per host): scanning all heads is faster than a heap.
         let heads = sources
             .iter_mut()
             .map(Source::peek)
@@ -152,12 +149,12 @@ impl<T: Kind> Merging<T> {
         })
     }
 
-    /// The names of the rows so far.
+    /// The names used by the rows so far.
     pub(super) fn names_mut(&mut self) -> &mut Names {
         &mut self.names
     }
 
-    /// The earliest row that is left; ids of its names are of `names`.
+    /// The earliest remaining row; its name IDs refer to `names`.
     pub(super) fn next(&mut self) -> Result<Option<Row<T>>, FileError> {
         let Some((place, row)) = earliest(&self.heads) else {
             return Ok(None);
@@ -190,7 +187,7 @@ fn merge_kind<T: Kind>(folder: &Path, clock_of: ClockOf<'_>) -> Result<(), FileE
     Ok(())
 }
 
-/// Has all moments of the rows be of the one clock. Those that are not known stay so.
+/// Converts all times of the rows to the reference clock. Unknown times stay unknown.
 fn convert<T: Kind>(rows: &mut [Row<T>], clock: &OtherClock) {
     let mut names = Names::default();
     for column in T::columns().iter().filter(|column| column.is_time) {
@@ -211,7 +208,7 @@ fn earliest<T: Kind>(heads: &[Option<Row<T>>]) -> Option<(usize, Row<T>)> {
         .min_by_key(|(_, row)| row.record.time())
 }
 
-/// The row with the ids of its names in the merged file.
+/// The row with the merged file's name IDs.
 fn renamed<T: Kind>(
     mut row: Row<T>,
     source: &Source<T>,
@@ -229,7 +226,7 @@ fn renamed<T: Kind>(
     Ok(row)
 }
 
-/// The parts of a kind, by name, so that a merge gives the same file each time.
+/// The parts of a kind, sorted by name, so that a merge is reproducible.
 fn parts_of<T: Kind>(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let start = format!("{}.", T::NAME);
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Reads one record file, batch by batch.
+//! Reads one record file in batches.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use crate::field::Cell;
 use crate::kind::{Column, all_columns};
 use crate::names::{Names, Vocabulary};
 
-/// Rows in one batch.
+/// Rows per batch.
 const BATCH_ROWS: usize = 32 * 1024;
 
 /// Reads the rows of one file in order.
 ///
-/// [`Reader::open`], then [`Reader::next_batch`] until it says `false`. Memory: one batch of
-/// 32,768 rows, one page of each column, and the file's names.
+/// [`Reader::open`], then [`Reader::next_batch`] until it returns `false`. Memory: one batch of 32,768 rows, one page
+/// of each column, and the file's names.
 pub struct Reader<T: Kind> {
     path: PathBuf,
     file: SerializedFileReader<File>,
     columns: Vec<Column<T>>,
-    /// Where each of `columns` is in the file.
+    /// Index in the file of each of `columns`.
     places: Vec<usize>,
     rows: u64,
     dropped: Dropped,
@@ -41,7 +41,7 @@ pub struct Reader<T: Kind> {
     values: Values,
 }
 
-/// Buffers for one column's values of one batch.
+/// Buffers for one column of a batch.
 #[derive(Default)]
 struct Values {
     int64: Vec<i64>,
@@ -53,7 +53,7 @@ impl<T: Kind> Reader<T> {
     /// Opens a file and checks that it is a record file of this kind.
     ///
     /// # Errors
-    /// [`FileError`] when it cannot be read, is damaged, or is something else.
+    /// [`FileError`] if it cannot be read, is damaged, or is of another kind.
     pub fn open(path: &Path) -> Result<Self, FileError> {
         guarded(path, || Self::open_unguarded(path))
     }
@@ -84,34 +84,34 @@ impl<T: Kind> Reader<T> {
         })
     }
 
-    /// How many rows the file says it has.
+    /// The file's row count, unverified.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Records that each host lost because its recorder was full.
+    /// Records dropped by each host's full recorder.
     #[must_use]
     pub fn dropped(&self) -> &Dropped {
         &self.dropped
     }
 
-    /// The names that the rows read so far use.
+    /// The names used by the rows read so far.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// The names, when all rows are read.
+    /// The names, after all rows were read.
     #[must_use]
     pub fn into_names(self) -> Names {
         self.names
     }
 
-    /// Appends the next rows; `false` when there are none left.
+    /// Appends the next rows; returns `false` at the end.
     ///
     /// # Errors
-    /// [`FileError::Damaged`] when the file's data do not decode.
+    /// [`FileError::Damaged`] if the file's data do not decode.
     pub fn next_batch(&mut self, rows: &mut Vec<Row<T>>) -> Result<bool, FileError> {
         let path = self.path.clone();
         guarded(&path, || self.next_batch_unguarded(rows))
@@ -223,8 +223,8 @@ fn fill<T: Kind>(
     }
 }
 
-/// Turns strings into codes. Strings of one dictionary entry share their bytes, so most of them
-/// are known by their address alone.
+/// Converts strings to codes. Strings of one dictionary entry share their bytes, so most are recognized by address
+/// alone.
 fn set_texts<T: Kind>(
     column: &Column<T>,
     vocabulary: Vocabulary,
@@ -232,7 +232,7 @@ fn set_texts<T: Kind>(
     rows: &mut [Row<T>],
     names: &mut Names,
 ) -> Result<(), String> {
-    /// More different strings than this in a batch are looked up one by one.
+    /// Distinct strings cached per batch; further ones are looked up individually.
     const SEEN: usize = 32;
     let mut seen: Vec<(*const u8, usize, u16)> = Vec::with_capacity(SEEN);
     for (row, text) in rows.iter_mut().zip(texts) {
@@ -263,7 +263,7 @@ fn set_texts<T: Kind>(
     Ok(())
 }
 
-/// At most 40 characters of a string from a file, fit for one line of a terminal.
+/// At most 40 characters of a string from a file, escaped for a terminal.
 fn text_shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()

@@ -1,5 +1,5 @@
-//! Spreads the records of a folder over a data set that is partitioned as Hive has it, by host, date and session, so
-//! that engines read of it only what a query is about.
+//! Exports a folder's records into a data set with Hive-style partitioning by host, date and session, so that engines
+//! read only the partitions that a query needs.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,30 +15,30 @@ use crate::names::Vocabulary;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
 use crate::{NameId, SessionId};
 
-/// The column that becomes a folder beside the host's.
+/// The column that becomes a partition folder, beside the host.
 const SESSION: &str = "session";
-/// Most files that are written at a time; the one that was written to longest ago is finished for another, and what
-/// comes for it later goes to one more.
+/// Most files open at a time; beyond it, the least recently written one is finished, and later rows for it go to
+/// another file.
 const MAX_OPEN: usize = 128;
-/// Most rows that wait to be written, in all files together.
+/// Most rows buffered over all files.
 const MAX_ROWS: usize = 1 << 20;
 
-/// A data set, and what of it a recording is.
+/// A recording's place in a data set.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     /// Its folder.
     pub lake: &'a Path,
-    /// The day of the recording, as `2026-11-26`.
+    /// The date of the recording, for example `2026-11-26`.
     pub date: &'a str,
-    /// What tells the recording from all others; its files are called so.
+    /// The recording's unique name, which names its files.
     pub name: &'a str,
 }
 
 impl Part<'_> {
-    /// A file of the recording: `TABLE/host=HOST/date=DATE/session=SESSION/NAME.parquet`.
+    /// The path of a file: `TABLE/host=HOST/date=DATE/session=SESSION/NAME.parquet`.
     ///
     /// # Errors
-    /// [`FileError::HostName`] when the host cannot be a folder.
+    /// [`FileError::HostName`] if the host cannot be used in a folder name.
     pub fn file(
         &self,
         table: &str,
@@ -59,7 +59,7 @@ impl Part<'_> {
     }
 }
 
-/// What was written to a data set.
+/// The result of an export.
 #[derive(Debug, Default)]
 pub struct Spread {
     /// Rows, by kind.
@@ -68,14 +68,14 @@ pub struct Spread {
     pub files: BTreeSet<PathBuf>,
 }
 
-/// Writes all records of a folder, merged or in parts, to a data set. What is a folder there
-/// is no column of the files; every column has its description in their metadata. Files of the same names are
-/// replaced, so a recording may be written again.
+/// Writes all records of a folder, merged or in parts, to a data set. Partition columns are not columns of the files;
+/// every column has its description in their metadata. Files of the same names are replaced, so an export may be
+/// repeated.
 ///
-/// Memory: 32,768 rows for each host, 1,048,576 rows, and the name of each file.
+/// Memory: 32,768 rows per host, 1,048,576 rows, and the name of each file.
 ///
 /// # Errors
-/// [`FileError`] when a file cannot be read, is damaged or not sorted, or one cannot be written.
+/// [`FileError`] if a file cannot be read, is damaged or not sorted, or cannot be written.
 pub fn spread(folder: &Path, part: &Part<'_>) -> Result<Spread, FileError> {
     let kinds = Kinds {
         folder,
@@ -105,13 +105,13 @@ impl Visitor for Kinds<'_> {
     }
 }
 
-/// Of which file a row is: its host, and its session if the kind has any.
+/// Identifies a row's file: its host, and its session if the kind has one.
 type Key = (NameId, Option<u64>);
 
-/// A file that is being written.
+/// A file being written.
 struct Open<T: Kind> {
     writer: Writer<T>,
-    /// The number of the last row that went there.
+    /// Number of the last row added.
     last: u64,
 }
 
@@ -155,7 +155,7 @@ fn spread_kind<T: Kind>(
         let file = open.get_mut(&key).expect("it has just been opened");
         let before = file.writer.waiting();
         let too_many = || FileError::foreign(&part.lake.join(T::NAME), "more than 65,536 names");
-        // The host is in the folder's name; the recording stands in its place.
+        // The host is in the folder's name; the recording takes its place.
         row.host = names.intern(part.name).ok_or_else(too_many)?;
         file.writer.push(row, names)?;
         file.last = rows;
@@ -174,7 +174,7 @@ fn spread_kind<T: Kind>(
     Ok(rows)
 }
 
-/// The columns of the files: what is no folder, after the recording's name.
+/// The columns of the files: the recording's name, then all but the partition columns.
 fn columns<T: Kind>() -> Vec<Column<T>> {
     let run = Column {
         name: "run",
@@ -202,7 +202,7 @@ mod tests {
     use crate::file::write_part;
     use crate::{ConnectionId, Direction, Instant, Kinds, Layer, Recorder, TaskTag};
 
-    /// How many rows each file below a folder has, by its path.
+    /// Counts the rows of each file below a folder, by path.
     fn count(folder: &Path, found: &mut BTreeMap<PathBuf, i64>) {
         for entry in fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();
@@ -233,7 +233,7 @@ mod tests {
         };
         let mut recorder = Recorder::new(kinds, 1 << 22);
         let sessions = 2 * MAX_OPEN as u64;
-        // In turn, so that each comes when its file has been finished.
+        // Alternate, so that each arrives after its file has been finished.
         for round in 0..3 {
             for session in 0..sessions {
                 recorder.crossing(
@@ -252,7 +252,7 @@ mod tests {
             date: "2026-11-26",
             name: "trial",
         };
-        // The second time replaces the first.
+        // The second export replaces the first.
         for _ in 0..2 {
             let written = spread(&folder, &part).unwrap();
             assert_eq!(written.rows["io"], 3 * sessions);

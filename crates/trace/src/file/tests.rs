@@ -10,7 +10,7 @@ use crate::event::{
 use crate::kind::all_columns;
 use crate::{ConnectionId, Direction, Instant, Kinds, Layer, NameId, SessionId, TaskTag};
 
-/// A folder of its own per test, removed when the test is over.
+/// A temporary folder per test, removed at its end.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
@@ -104,7 +104,7 @@ fn tcp(ns: u64) -> Tcp {
     }
 }
 
-/// Moments of a host with another clock, and none that are not known, are converted as parts are merged.
+/// The times of a host with another clock are converted on merging, except unknown ones.
 #[test]
 fn parts_of_two_clocks_are_joined_in_the_order_of_what_happened() {
     let folder = Folder::new("clocks");

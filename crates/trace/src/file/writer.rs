@@ -1,4 +1,4 @@
-//! Writes one record file, row group by row group.
+//! Writes one record file, one row group at a time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use crate::field::Cell;
 use crate::kind::{Column, Habit, all_columns};
 use crate::names::Names;
 
-/// Rows in one row group: what a writer holds in memory.
+/// Rows per row group: what a writer keeps in memory.
 const GROUP_ROWS: usize = 256 * 1024;
-/// Values handed to the encoder at once.
+/// Values passed to the encoder at once.
 const CHUNK_VALUES: usize = 8 * 1024;
 
-/// Writes rows to a file that takes its final name only when it is complete.
+/// Writes rows to a file that gets its final name only when complete.
 pub(super) struct Writer<T: Kind> {
     path: PathBuf,
     unfinished: PathBuf,
@@ -50,7 +50,7 @@ impl<T: Kind> Writer<T> {
         Self::with_properties(path, properties, columns)
     }
 
-    /// The same, each column with its description in the file's metadata.
+    /// The same, with each column's description in the file's metadata.
     pub(super) fn described(
         path: &Path,
         dropped: &Dropped,
@@ -61,7 +61,7 @@ impl<T: Kind> Writer<T> {
             about: column.about,
             spark_type: match column.cell {
                 Cell::Int64 => "long",
-                // Unsigned ones take the next wider type there.
+                // Spark has no unsigned types: use the next wider type.
                 Cell::Uint(8) => "short",
                 Cell::Uint(16) => "integer",
                 Cell::Uint(_) => "long",
@@ -80,7 +80,7 @@ impl<T: Kind> Writer<T> {
         properties: WriterProperties,
         columns: Vec<Column<T>>,
     ) -> Result<Self, FileError> {
-        // Engines that read whole folders pass over what begins with a dot.
+        // Engines that read whole folders skip names with a leading dot.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let unfinished = path.with_file_name(format!(".{name}.unfinished"));
         let file = File::create(&unfinished).map_err(|error| FileError::write(path, &error))?;
@@ -99,7 +99,7 @@ impl<T: Kind> Writer<T> {
         })
     }
 
-    /// Adds a row; codes in it are of `names`, which only grows between calls.
+    /// Adds a row; its codes refer to `names`, which only grows between calls.
     pub(super) fn push(&mut self, row: Row<T>, names: &mut Names) -> Result<(), FileError> {
         self.group.push(row);
         if self.group.len() == GROUP_ROWS {
@@ -108,7 +108,7 @@ impl<T: Kind> Writer<T> {
         Ok(())
     }
 
-    /// Adds these rows, behind none that wait.
+    /// Adds rows while none are buffered.
     pub(super) fn write_all(
         &mut self,
         rows: &[Row<T>],
@@ -122,12 +122,12 @@ impl<T: Kind> Writer<T> {
         Ok(())
     }
 
-    /// How many rows wait to be written.
+    /// Number of buffered rows.
     pub(super) fn waiting(&self) -> usize {
         self.group.len()
     }
 
-    /// Writes what is left and gives the file its name.
+    /// Writes the remaining rows and renames the file.
     pub(super) fn finish(mut self, names: &mut Names) -> Result<(), FileError> {
         if !self.group.is_empty() {
             self.write_group(names)?;
@@ -147,7 +147,7 @@ impl<T: Kind> Writer<T> {
         std::fs::rename(&unfinished, &path).map_err(|error| FileError::write(&path, &error))
     }
 
-    /// Writes the rows that wait.
+    /// Writes the buffered rows.
     pub(super) fn write_group(&mut self, names: &mut Names) -> Result<(), FileError> {
         let written = write_rows(&mut self.file, &self.columns, &self.group, names);
         self.group.clear();
@@ -188,7 +188,7 @@ fn write_rows<T: Kind>(
                     writer.write_batch(&values.int64, None, None)?;
                 }
                 (ColumnWriter::Int32ColumnWriter(writer), Cell::Uint(_)) => {
-                    // Same bits: the column's annotation says that they are unsigned.
+                    // Same bits: the column's annotation marks them as unsigned.
                     values.int32.clear();
                     values.int32.extend(codes.iter().map(|code| *code as i32));
                     writer.write_batch(&values.int32, None, None)?;
@@ -203,7 +203,7 @@ fn write_rows<T: Kind>(
     Ok(())
 }
 
-/// Calls `take` with what stands for the rows in a column, in turn.
+/// Calls `take` with the codes of a column for the rows, in chunks.
 fn each_chunk<T: Kind>(
     column: &Column<T>,
     rows: &[Row<T>],
@@ -222,7 +222,7 @@ fn each_chunk<T: Kind>(
     Ok(())
 }
 
-/// Appends a value as Parquet's `PLAIN` encoding has it. Numbers have the same bits there as here.
+/// Appends a value in Parquet's `PLAIN` encoding. Numbers have the same bits there.
 fn put_plain(cell: Cell, code: u64, names: &Names, page: &mut Vec<u8>) {
     match cell {
         Cell::Int64 => page.extend_from_slice(&code.to_le_bytes()),
@@ -235,14 +235,14 @@ fn put_plain(cell: Cell, code: u64, names: &Names, page: &mut Vec<u8>) {
     }
 }
 
-/// Values of a column that are handed to the encoder, of whichever type it has.
+/// Values of a column for the encoder, of whichever type.
 #[derive(Default)]
 struct Values {
     int64: Vec<i64>,
     int32: Vec<i32>,
 }
 
-/// Column type and annotation as pandas, DuckDB and Spark understand them.
+/// Column type and annotation that pandas, DuckDB and Spark understand.
 fn schema<T>(columns: &[Column<T>]) -> Type {
     let fields = columns
         .iter()
@@ -296,7 +296,7 @@ fn properties<T: Kind>(columns: &[Column<T>], facts: Vec<KeyValue>) -> WriterPro
         .set_statistics_enabled(EnabledStatistics::None)
         .set_created_by(concat!("wansan ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(facts));
-    // Least and largest time of a row group let readers skip it.
+    // The minimum and maximum time of a row group let readers skip it.
     for column in columns.iter().filter(|it| it.habit == Habit::Grows) {
         let path = ColumnPath::from(column.name);
         properties = properties

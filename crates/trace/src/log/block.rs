@@ -1,32 +1,32 @@
-//! A piece of memory filled with records of one kind.
+//! A block of memory filled with records of one kind.
 
 use std::marker::PhantomData;
 
 use super::words::Words;
 use crate::Instant;
 
-/// Bytes in one block. Blocks are taken one by one, so a short run stays small.
+/// Block size in bytes. Blocks are allocated one by one, so a short run stays small.
 pub(crate) const BLOCK_BYTES: usize = 1024 * 1024;
-/// Words in one block.
+/// Block size in words.
 const BLOCK_WORDS: usize = BLOCK_BYTES / size_of::<u64>();
-/// Words in the smallest page that a kernel has.
+/// Smallest kernel page size, in words.
 const PAGE_WORDS: usize = 4096 / size_of::<u64>();
 
 /// Memory for one block, whatever its kind.
 pub(super) type Memory = Box<[u64]>;
 
-/// Takes memory from the kernel, all of its pages at once: the first touch of a page is what
-/// recording would cost a thread that is busy with I/O.
+/// Allocates memory and touches all of its pages: page faults on first touch would otherwise cost the recording thread,
+/// which is busy with I/O.
 pub(super) fn take_memory() -> Memory {
     let mut memory = vec![0; BLOCK_WORDS].into_boxed_slice();
     for page in memory.chunks_mut(PAGE_WORDS) {
-        // Without it the compiler might leave out a store of what is there already.
+        // Without black_box, the compiler might omit storing a value that is already there.
         page[0] = std::hint::black_box(0);
     }
     memory
 }
 
-/// Records in the order in which they came.
+/// Records in order of arrival.
 #[derive(Debug)]
 pub(super) struct Block<T> {
     words: Memory,
@@ -45,7 +45,7 @@ impl<T: Words> Block<T> {
         }
     }
 
-    /// Adds a record; says whether there was room for it.
+    /// Adds a record; returns whether there was room.
     #[inline]
     pub(super) fn push(&mut self, record: &T) -> bool {
         let end = self.used_words + T::WORDS;
@@ -62,12 +62,12 @@ impl<T: Words> Block<T> {
         self.used_words / T::WORDS
     }
 
-    /// The least time of its records; far in the future when there are none.
+    /// The earliest time of its records; far in the future if it has none.
     pub(super) fn earliest(&self) -> Instant {
         self.earliest
     }
 
-    /// The records in the order in which they came.
+    /// The records in order of arrival.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
         let rows = self.words[..self.used_words].chunks_exact(T::WORDS);
         rows.map(|words| {

@@ -1,4 +1,4 @@
-//! Records of several logs in the order of their times.
+//! Merges records of several logs by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,11 +9,11 @@ use super::block::Block;
 use super::{Log, Words};
 use crate::Instant;
 
-/// All records of `logs` by time, each with the place of its log; at the same moment, earlier logs
-/// come first, and records of one log stay in the order in which they came.
+/// All records of `logs` by time, each with the index of its log; at the same time, earlier logs come first, and
+/// records of one log keep their order of arrival.
 ///
-/// A block is sorted when the first of its records is due. A thread records nearly in order,
-/// so one or two blocks of each log are sorted at a time.
+/// A block is sorted when its first record is due. A thread records nearly in order, so one or two blocks of each log
+/// are sorted at a time.
 pub(crate) fn by_time<'a, T: Words>(logs: &[&'a Log<T>]) -> impl Iterator<Item = (usize, T)> {
     let mut pieces: Vec<Piece<'a, T>> = Vec::new();
     for (log, records) in logs.iter().enumerate() {
@@ -26,7 +26,7 @@ pub(crate) fn by_time<'a, T: Words>(logs: &[&'a Log<T>]) -> impl Iterator<Item =
     // The next piece to sort is the last.
     pieces.sort_by_key(|piece| Reverse((piece.source.earliest(), piece.order)));
     let mut open: Vec<Open<T>> = Vec::new();
-    // The time of the next record of each that is not empty, its order, and its place among these.
+    // The next record of each nonempty piece: its time, its order, and the piece's index.
     let mut heads: BinaryHeap<Reverse<(Instant, usize, usize)>> = BinaryHeap::new();
     std::iter::from_fn(move || {
         while let Some(piece) = pieces.pop_if(|piece| {
@@ -40,7 +40,7 @@ pub(crate) fn by_time<'a, T: Words>(logs: &[&'a Log<T>]) -> impl Iterator<Item =
             heads.extend(first.map(|first| Reverse((first.time(), piece.order, open.len()))));
             open.push(piece);
         }
-        // What has the earliest record mostly has the next one, too, and stays the first then.
+        // The piece with the earliest record usually has the next one too, and stays first.
         let mut head = heads.peek_mut()?;
         let Reverse((time, _, place)) = &mut *head;
         let Open { log, records, .. } = &mut open[*place];
@@ -48,7 +48,7 @@ pub(crate) fn by_time<'a, T: Words>(logs: &[&'a Log<T>]) -> impl Iterator<Item =
         match records.as_slice().first() {
             Some(next) => *time = next.time(),
             None => {
-                // Its memory is free for others.
+                // Frees its memory for others.
                 *records = Vec::new().into_iter();
                 PeekMut::pop(head);
             }
@@ -57,7 +57,7 @@ pub(crate) fn by_time<'a, T: Words>(logs: &[&'a Log<T>]) -> impl Iterator<Item =
     })
 }
 
-/// Records that are sorted together.
+/// Records sorted together.
 struct Piece<'a, T: Words> {
     log: usize,
     order: usize,
@@ -78,7 +78,7 @@ impl<T: Words> Source<'_, T> {
     }
 }
 
-/// A piece's records, sorted, as far as they are not given yet.
+/// A sorted piece's remaining records.
 struct Open<T> {
     log: usize,
     order: usize,

@@ -7,21 +7,21 @@ use std::thread;
 
 use super::block::{BLOCK_BYTES, Memory, take_memory};
 
-/// Blocks that stand ready beside those in use.
+/// Blocks kept ready in addition to those in use.
 const READY_BLOCKS: usize = 2;
 
-/// How much memory recorders may take in all.
+/// Total memory that recorders may use.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<AtomicUsize>);
 
 impl Budget {
-    /// So many bytes.
+    /// A budget in bytes.
     #[must_use]
     pub fn of(bytes: usize) -> Budget {
         Budget(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// Takes a block of it, if there is one left.
+    /// Takes one block from it, if any is left.
     fn take_block(&self) -> Option<()> {
         let less = |left: usize| left.checked_sub(BLOCK_BYTES);
         let taken = self
@@ -31,7 +31,7 @@ impl Budget {
     }
 }
 
-/// Hands out memory for blocks until its budget is used up.
+/// Supplies memory for blocks until its budget is exhausted.
 #[derive(Debug)]
 pub(crate) struct Supply {
     budget: Budget,
@@ -39,7 +39,7 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    /// A supply within a budget, which others may share.
+    /// A supply within a budget, which may be shared.
     pub(crate) fn within(budget: &Budget) -> Self {
         Supply {
             budget: budget.clone(),
@@ -52,11 +52,10 @@ impl Supply {
         Supply::within(&self.budget)
     }
 
-    /// A supply of `budget_bytes` whose memory is made ready ahead: a thread of its own takes it from
-    /// the kernel, so the thread that records does not, as a page fault takes longer than all the
-    /// records of an I/O. The supplier stands still while enough is ready, and ends with the supply.
-    /// Up to two blocks stand ready that are not handed out yet; only when the supplier fell behind do
-    /// they come on top of a budget that is used up.
+    /// A supply of `budget_bytes` whose memory is allocated ahead by a thread of its own, so that the recording thread
+    /// does not take page faults, which cost more than all the records of an I/O. The supplier blocks while enough is
+    /// ready, and ends with the supply. Up to two blocks are ready beyond those in use; they exceed an exhausted budget
+    /// only if the supplier fell behind.
     pub(crate) fn ahead(budget_bytes: usize) -> Self {
         let blocks = budget_bytes / BLOCK_BYTES;
         let (sender, ready) = sync_channel(READY_BLOCKS.saturating_sub(1));
@@ -64,7 +63,7 @@ impl Supply {
         let started = blocks > 0
             && supplier
                 .spawn(move || {
-                    // Ends at the budget, or when the supply is gone.
+                    // Ends at the budget, or when the supply is dropped.
                     (0..blocks).all(|_| sender.send(take_memory()).is_ok());
                 })
                 .is_ok();
@@ -74,11 +73,11 @@ impl Supply {
         }
     }
 
-    /// Memory for one more block; `None` when the budget is used up.
+    /// Memory for one more block; `None` if the budget is exhausted.
     pub(super) fn take(&mut self) -> Option<Memory> {
         self.budget.take_block()?;
         let ready = self.ready.as_ref().and_then(|ready| ready.try_recv().ok());
-        // None is ready (or no thread was to be had): waiting for it would take no less long.
+        // None is ready (or the thread could not be created): waiting for it would take as long.
         Some(ready.unwrap_or_else(take_memory))
     }
 }

@@ -1,4 +1,4 @@
-//! What goes into a log comes out of it.
+//! Checks that a log returns what was put into it.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag}
 
 const MUCH: usize = 1 << 30;
 
-/// Numbers as records have them: small steps, and now and then anything.
+/// Numbers as in records: small steps, and occasionally anything.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0..3_u64, 0..70_000_u64, any::<u64>(), Just(u64::MAX)]
 }
@@ -163,7 +163,7 @@ proptest! {
         comes_back(&paths)?;
     }
 
-    /// Few layers and moments, so that many crossings join.
+    /// Few layers and times, so that many crossings join.
     #[test]
     fn any_crossings_come_back(crossings in prop::collection::vec(crossing(), 0..200)) {
         let mut log = Log::new(true);
@@ -188,7 +188,7 @@ fn pdu_at(ns: u64, tag: u32) -> Pdu {
     }
 }
 
-/// Several blocks in each of two logs, times out of order by more than a block, many the same.
+/// Several blocks in each of two logs, times out of order by more than a block, many of them equal.
 #[test]
 fn by_time_is_a_stable_sort_of_all_logs() {
     let mut state = 1_u32;
@@ -198,7 +198,7 @@ fn by_time_is_a_stable_sort_of_all_logs() {
     for (place, log) in logs.iter_mut().enumerate() {
         for tag in 0..40_000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Mostly forward; every thousandth long ago.
+            // Mostly increasing; every thousandth far in the past.
             let ago = if tag % 1000 == 0 {
                 200_000
             } else {

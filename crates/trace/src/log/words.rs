@@ -1,23 +1,23 @@
-//! Records as rows of 64-bit words: what a block holds, whatever their kind.
+//! Records as rows of 64-bit words: the contents of a block, whatever their kind.
 
 use crate::Instant;
 
-/// What a recorder keeps, as words. Callers of the recorder never see this: the kinds are fixed.
+/// A recorder's in-memory record, as words. Not visible to callers of the recorder: the kinds are fixed.
 pub trait Words: Copy + 'static {
     /// `[u64; N]`.
     type Row: Copy + AsRef<[u64]> + AsMut<[u64]>;
     /// A row of zeros.
     const BLANK_ROW: Self::Row;
-    /// How many words a row has.
+    /// Words per row.
     const WORDS: usize;
-    /// Takes it apart.
+    /// Packs it into a row.
     fn row(&self) -> Self::Row;
-    /// Puts it together again.
+    /// Unpacks it from a row.
     fn of_row(row: &Self::Row) -> Self;
     /// When it happened.
     fn time(&self) -> Instant;
-    /// The records of a file for which it stands.
+    /// The file record that it stands for.
     type Record;
-    /// Those records, in the order in which they happened.
+    /// Those records, in time order.
     fn unfold(self) -> impl Iterator<Item = Self::Record>;
 }
