@@ -1,4 +1,4 @@
-//! Finds out what is built into the lab: the commit, and the report's page.
+//! Finds what to embed in the lab: the commit, and the report's page.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The commit that is checked out, or `unknown` outside a repository.
+/// The checked-out commit, or `unknown` outside a repository.
 fn commit(root: &Path) -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git")
@@ -37,7 +37,7 @@ fn commit(root: &Path) -> String {
             .filter(|output| output.status.success())?;
         Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
     };
-    // The log of HEAD grows with every commit and every change of branch.
+    // HEAD's reflog grows with every commit and checkout.
     if let Some(folder) = git(&["rev-parse", "--absolute-git-dir"]) {
         let log = PathBuf::from(folder).join("logs/HEAD");
         println!("cargo::rerun-if-changed={}", log.display());

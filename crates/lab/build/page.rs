@@ -1,7 +1,7 @@
-//! Whether a page, the report's or the live one, was built from the sources that stand beside it.
+//! Checks that a page, the report or the live page, was built from the current sources.
 //!
-//! Cargo does not build the page, so a page of other sources may lie there. It says what it was built
-//! from (`web/sources.mjs`), by content: what git does to the times of files does not matter.
+//! Cargo does not build the page, so it may be outdated. It records a fingerprint of its sources (`web/sources.mjs`),
+//! by content: file times, which git changes, do not matter.
 
 use std::fmt;
 use std::fs;
@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// What it is built from, under `web`: files, and folders with all that is in them. As
-/// `web/sources.mjs` has it.
+/// Its sources, under `web`: files, and folders with all their contents. Matches `web/sources.mjs`.
 pub(crate) const SOURCES: [&str; 6] = [
     "build.mjs",
     "package-lock.json",
@@ -21,7 +20,7 @@ pub(crate) const SOURCES: [&str; 6] = [
     "tsconfig.json",
 ];
 
-/// The page does not fit its sources, and why.
+/// The page does not match its sources, with the reason.
 #[derive(Debug)]
 pub(crate) enum PageError {
     Missing(PathBuf),
@@ -43,7 +42,7 @@ impl fmt::Display for PageError {
     }
 }
 
-/// Where a page of `web` is, by its name there, when it was built from what stands there.
+/// The path of the page `name` of `web`, if it was built from the current sources.
 pub(crate) fn current(web: &Path, name: &str) -> Result<PathBuf, PageError> {
     let page = web.join(name);
     if !page.exists() {
@@ -59,8 +58,8 @@ pub(crate) fn current(web: &Path, name: &str) -> Result<PathBuf, PageError> {
     }
 }
 
-/// SHA-256, in hexadecimal, of the names and contents of all sources: of each its path under `web`
-/// with `/`, a zero byte, the SHA-256 of its content, in the order of the paths' bytes.
+/// SHA-256, in hexadecimal, over all sources: for each, its path under `web` with `/`, a zero byte, and the SHA-256 of
+/// its content, sorted by the paths' bytes.
 fn fingerprint(web: &Path) -> Result<String, PageError> {
     let mut names = Vec::new();
     for source in SOURCES {
@@ -80,7 +79,7 @@ fn fingerprint(web: &Path) -> Result<String, PageError> {
         .collect())
 }
 
-/// Adds `name` to `names`, or what is in it when it is a folder.
+/// Adds `name` to `names`, or the contents of a folder.
 fn collect(web: &Path, name: String, names: &mut Vec<String>) -> Result<(), PageError> {
     let path = web.join(&name);
     let unreadable = |error| PageError::Unreadable(path.clone(), error);

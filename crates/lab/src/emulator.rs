@@ -1,20 +1,18 @@
-//! The emulated wan: moves real frames between hosts, each direction through a [`Chain`].
+//! The emulated WAN: moves real frames between hosts, each direction through a [`Chain`].
 //!
-//! Every host's link ends in the wan's namespace; the emulator is the only thing there that
-//! receives and sends. It switches by the Ethernet destination address, so it does not care what
-//! the frames carry. It needs CAP_NET_RAW in the namespace's user namespace and no device file,
-//! so an ordinary user's lab has it.
+//! Every host's link ends in the WAN's namespace; only the emulator receives and sends there. It switches by Ethernet
+//! destination address, so it works for any payload. It needs CAP_NET_RAW in the namespace's user namespace and no
+//! device file, so it works for unprivileged users.
 //!
-//! Hosts send and take TCP and UDP as if their network cards segmented: in super-frames of many
-//! packets, which a path never sees. Each is cut into the packets that a wire would carry, each of
-//! which is lost, waits and leaves by itself; those of one flow that leave together are joined
-//! again, as receive offload would.
+//! Hosts exchange TCP and UDP with it as with a network card that supports segmentation offload: in super-frames of
+//! many packets. A path never sees these: each is cut into the packets that a wire would carry, which are lost, queued
+//! and delivered individually; those of one flow that leave together are joined again, like receive offload.
 //!
-//! On a real router ([`Routed`]) it takes the packets of single hosts from interfaces that others use
-//! too, and sends them on to the next hop instead of the kernel, which must not forward them.
+//! On a real router ([`Routed`]) it captures packets of certain hosts from shared interfaces, and forwards them to the
+//! next hop in place of the kernel, which must not forward them.
 //!
-//! Sizes on a path are those of the Ethernet frame: 14 bytes of header before the IP packet, no
-//! preamble, checksum or gap, and what the path states as its overhead.
+//! Sizes on a path are those of the Ethernet frame: 14 bytes of header before the IP packet, without preamble, checksum
+//! or gap, plus the path's configured overhead.
 
 mod capture;
 mod checksum;
@@ -57,29 +55,28 @@ pub use priority::{Scheduling, prefer};
 pub use remote::{OrderError, Receipt, Remote};
 pub(crate) use ring::MAX_SUPER_FRAME_BYTES;
 
-/// The sample intervals that do not stop the emulator from moving frames or from stopping.
+/// Permitted sample intervals, which interfere neither with moving frames nor with stopping.
 const SAMPLE_INTERVALS: RangeInclusive<Duration> =
     Duration::from_micros(100)..=Duration::from_secs(1);
 
-/// Where a host's link ends in the wan, or where a real router reaches a host.
+/// The WAN's end of a host's link, or a real router's interface to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// The interface's name in the wan's namespace.
+    /// The name of the interface in the WAN's namespace.
     pub interface: String,
-    /// The address of the interface at the link's other end: the host's, or of a real router the next
-    /// hop's.
+    /// The MAC address at the link's other end: the host's, or on a real router the next hop's.
     pub host_mac: [u8; 6],
-    /// Of a real router, what else it takes.
+    /// Further addresses, on a real router.
     pub routed: Option<Routed>,
 }
 
-/// A host that a real router reaches by an interface which others may use too.
+/// A host that a real router reaches through an interface that others may share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routed {
-    /// The host. Packets that it sends to the other hosts of the emulator come in here, and packets
-    /// for it leave.
+    /// The host's address. Its packets to the emulator's other hosts are received here, and packets for it are sent
+    /// here.
     pub host: Ipv4Addr,
-    /// The address of the router's own interface.
+    /// The MAC address of the router's interface.
     pub own_mac: [u8; 6],
 }
 
@@ -88,31 +85,31 @@ pub struct Routed {
 pub struct Direction {
     /// Its name in records, such as `wan:forward`.
     pub name: String,
-    /// What it does to frames.
+    /// The chain that its frames pass.
     pub chain: Chain<Frame>,
-    /// Bytes of layer 2 that count for each frame beyond its own.
+    /// Layer 2 overhead per frame, in bytes.
     pub overhead_bytes: u32,
-    /// The classes of its frames; all are of class 0 without.
+    /// The classifier of its frames; without one, all are of class 0.
     pub classes: Option<Classes>,
-    /// Where frames are captured that leave it or are dropped.
+    /// Captures frames that leave it or are dropped.
     pub tap: Option<Tap>,
-    /// Where frames are captured at single elements.
+    /// Captures at individual elements.
     pub watches: Vec<Watch>,
 }
 
-/// Captures what passes one element of a direction.
+/// Captures at one element of a direction.
 #[derive(Debug)]
 pub struct Watch {
     /// The element's name.
     pub element: String,
-    /// What comes to it.
+    /// Captures what enters it.
     pub before: Tap,
-    /// What leaves it or is dropped there.
+    /// Captures what leaves it or is dropped by it.
     pub after: Tap,
 }
 
 impl Direction {
-    /// A direction in which frames count as long as they are.
+    /// A direction without overhead, classes or captures.
     #[must_use]
     pub fn new(name: impl Into<String>, chain: Chain<Frame>) -> Self {
         Direction {
@@ -126,59 +123,57 @@ impl Direction {
     }
 }
 
-/// By which direction frames go from one port to another. Places count from 0 in
-/// [`Config::ports`] and [`Config::directions`].
+/// The direction from one port to another, by indices into [`Config::ports`] and [`Config::directions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// The port where they come from.
+    /// The source port.
     pub from: usize,
-    /// The port where they go to.
+    /// The destination port.
     pub to: usize,
-    /// The direction that they take.
+    /// The direction.
     pub direction: usize,
 }
 
-/// What an emulator is to do.
+/// Configuration of an emulator.
 #[derive(Debug)]
 pub struct Config {
     /// The hosts' links.
     pub ports: Vec<Port>,
     /// The directions.
     pub directions: Vec<Direction>,
-    /// Which direction leads where. Frames between ports without a route are dropped and counted
-    /// as strays.
+    /// The direction between each pair of ports. Frames between ports without a route are dropped and counted as
+    /// strays.
     pub routes: Vec<Route>,
     /// The largest IP packet on any link, in bytes.
     pub mtu_bytes: usize,
-    /// Time between two `path` records of a direction, and between two updates of the statistics:
-    /// from 100 µs to 1 s.
+    /// Interval between a direction's `path` records, and between updates of the statistics: from 100 µs to 1 s.
     pub sample_interval: Duration,
-    /// Where `path` samples and, when it keeps them, `packet` records go.
+    /// Receives `path` samples and, if it keeps them, `packet` records.
     pub recorder: Recorder,
 }
 
-/// Why an emulator does not run.
+/// Why an emulator cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// The configuration contradicts itself.
+    /// The configuration is inconsistent.
     #[error("emulator: {0}")]
     CallerMisused(String),
-    /// The kernel refused what the emulator needs.
+    /// The kernel refused a required operation.
     #[error("emulator: cannot {action}: {source}")]
     EnvironmentLacks {
-        /// What was tried.
+        /// The operation.
         action: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// What an emulator leaves behind.
+/// Results of an emulator.
 #[derive(Debug)]
 pub struct Report {
     /// The records.
     pub recorder: Recorder,
-    /// The statistics at its end.
+    /// The final statistics.
     pub statistics: Statistics,
 }
 
@@ -191,12 +186,11 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Starts an emulator in a thread of its own, in the network namespace behind `wan`. It moves
-    /// frames from the moment this returns.
+    /// Starts an emulator in its own thread, in the network namespace behind `wan`. It moves frames from when this
+    /// returns.
     ///
     /// # Errors
-    /// [`EmulatorError`] when the configuration is wrong or the kernel refuses the namespace or a
-    /// packet socket.
+    /// [`EmulatorError`] if the configuration is invalid or the kernel refuses the namespace or a packet socket.
     pub fn start(wan: BorrowedFd<'_>, config: Config) -> Result<Emulator, EmulatorError> {
         let wan = wan.try_clone_to_owned();
         Emulator::start_in(
@@ -208,7 +202,7 @@ impl Emulator {
     /// The same in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// As [`Emulator::start`].
+    /// See [`Emulator::start`].
     pub fn start_here(config: Config) -> Result<Emulator, EmulatorError> {
         Emulator::start_in(None, config)
     }
@@ -230,7 +224,7 @@ impl Emulator {
                     enter(wan.as_fd())?;
                 }
                 let driver = Driver::open(config, shown, orders)?;
-                // Whoever starts us waits below for this, or for the end of the thread.
+                // The starter waits below for this, or for the end of the thread.
                 let _ = ready.send(());
                 driver.run(&told_to_stop)
             })
@@ -254,16 +248,16 @@ impl Emulator {
         self.remote.statistics()
     }
 
-    /// It, for other threads.
+    /// A handle for other threads.
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
     }
 
-    /// Stops it, at its next sample at the latest. Frames that are still on their way are lost.
+    /// Stops it, at its next sample at the latest. Frames in transit are lost.
     ///
     /// # Errors
-    /// [`EmulatorError::EnvironmentLacks`] when the kernel had stopped it before.
+    /// [`EmulatorError::EnvironmentLacks`] if a kernel error had stopped it before.
     pub fn stop(mut self) -> Result<Report, EmulatorError> {
         self.end().expect("taken here and in drop only")
     }

@@ -1,4 +1,4 @@
-//! Cells run elsewhere, on the workers of an engine that the user has: Dask.
+//! Runs cells on the workers of a compute cluster of the user's: Dask.
 //!
 //! ```text
 //!   lab ── python3, dask.py ── Dask's scheduler ── worker ── wansan lab cell
@@ -6,12 +6,12 @@
 //!    ◄── folders of records, results               and keeps its input open while it is wanted)
 //! ```
 //!
-//! A cell is a function of what its order says and of the program, so any worker may run it, and run it again when
-//! another has died. What it gives is the folder of a cell, and what a run takes from it.
+//! A cell depends only on its order and on the program, so any worker may run it, and run it again after another has
+//! failed. It returns the folder of a cell, and the data that a run needs from it.
 //!
-//! - [`order`]: the order for a cell, and the answer to it;
-//! - [`cluster`]: the lab's end;
-//! - `dask.py`: between both, where Dask is.
+//! - [`order`]: the order for a cell, and its answer;
+//! - [`cluster`]: the lab's side;
+//! - `dask.py`: the connection to Dask.
 
 mod cluster;
 mod order;
@@ -24,7 +24,7 @@ use std::str::FromStr;
 pub(crate) use cluster::{Cluster, Room, Said, Wish};
 pub(crate) use order::{Answer, Hello, MAX_ORDER_BYTES, Order, unpack};
 
-/// What an address of a scheduler begins with.
+/// URL scheme of a scheduler's address.
 const SCHEME: &str = "dask://";
 /// The default port of a scheduler.
 const PORT: u16 = 8786;
@@ -37,7 +37,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// As Dask has it.
+    /// The address in Dask's format.
     pub(crate) fn scheduler(&self) -> String {
         format!("tcp://{}:{}", self.host, self.port)
     }
@@ -81,37 +81,37 @@ impl fmt::Display for Engine {
 /// Why cells cannot run on an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// There is no Python here.
+    /// Python is not installed here.
     #[error(
         "cannot start python3, which speaks to {engine}: {source}; install it, with Dask (`pip install distributed`)"
     )]
     NoPython {
         /// The engine.
         engine: Engine,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// There is no Dask here.
+    /// Dask is not installed here.
     #[error(
         "python3, which speaks to {engine}, has no Dask ({said}): install it here too, in the workers' version (`pip install distributed`)"
     )]
     Lacking {
         /// The engine.
         engine: Engine,
-        /// What Python says.
+        /// Python's error.
         said: String,
     },
-    /// Nobody answers.
+    /// No scheduler answers.
     #[error(
         "no scheduler answers at {engine} ({said}): start one there with `dask scheduler`, or correct --on"
     )]
     Silent {
         /// The engine.
         engine: Engine,
-        /// What Dask says.
+        /// Dask's error.
         said: String,
     },
-    /// What is installed on a worker is not what runs here.
+    /// A worker has another build of wansan installed.
     #[error(
         "worker {worker} has wansan {there} installed, and this is {here}: install the same build there, or leave \
          --no-copy out"
@@ -121,7 +121,7 @@ pub enum EngineError {
         worker: String,
         /// Version and commit there.
         there: String,
-        /// Those here.
+        /// Version and commit here.
         here: String,
     },
     /// A worker cannot run the program.
@@ -131,10 +131,10 @@ pub enum EngineError {
     Unfit {
         /// The worker's address.
         worker: String,
-        /// Why.
+        /// The reason.
         said: String,
     },
-    /// No worker takes cells in namespaces.
+    /// No worker accepts cells with namespaces.
     #[error(
         "no worker at {engine} takes cells in network namespaces: start one on each computer \
          with `dask worker … --resources netns=1`, or simulate them (--world sim)"
@@ -143,12 +143,12 @@ pub enum EngineError {
         /// The engine.
         engine: Engine,
     },
-    /// Real hosts are reached from here.
+    /// The plan uses real hosts, which are reached from this computer only.
     #[error(
         "--on is for cells that may run anywhere, and the plan's world is one of real hosts: leave --on out"
     )]
     RealHosts,
-    /// A file that the plan names cannot go with it.
+    /// A file that the plan names cannot be sent with it.
     #[error(
         "the plan names the file `{name}`: with --on, its files have to be beside it or in folders below"
     )]
@@ -156,23 +156,23 @@ pub enum EngineError {
         /// Its name in the plan.
         name: String,
     },
-    /// The connection is lost, or something broke.
+    /// The connection is lost, or a component failed.
     #[error("lost {engine}: {said}; see the scheduler's log")]
     Lost {
         /// The engine.
         engine: Engine,
-        /// What is known.
+        /// The known details.
         said: String,
     },
-    /// The program cannot be read.
+    /// The program's own file cannot be read.
     #[error("cannot read {}, which the workers are to run: {source}", path.display())]
     OwnProgram {
-        /// It.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// It was asked to stop.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
 }

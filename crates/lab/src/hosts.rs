@@ -1,5 +1,5 @@
-//! Real computers as hosts: reached by the user's own `ssh`, each with an agent (`wansan lab attend`) for as
-//! long as the run takes, which starts programs, hands over what they record, and leaves nothing behind.
+//! Real computers as hosts: reached by the user's own `ssh`, each with an agent (`wansan lab attend`) during the run,
+//! which starts programs, sends back their records, and removes everything afterwards.
 //!
 //! ```text
 //!   lab ── ssh ── sh on the host ── wansan lab attend ── wansan target, bench, relay, stream
@@ -7,12 +7,12 @@
 //!    ◄── replies    folder)            when its input ends)
 //! ```
 //!
-//! - [`agent`]: the far end;
-//! - `ssh`: how it is called, and what to do about what it says;
-//! - `connection`: the near end, for one host;
-//! - `peer`: one host by itself, beside this one;
-//! - `protocol`: what both say;
-//! - `witness`: what the I/Os of a cell say about how far the hosts' clocks are apart ([`wansan_insight::clock`]).
+//! - [`agent`]: the remote side;
+//! - `ssh`: how ssh is called, and remedies for its errors;
+//! - `connection`: the local side, for one host;
+//! - `peer`: a single host, beside this one;
+//! - `protocol`: the messages between the two;
+//! - `witness`: bounds on the offset between hosts' clocks, from the I/Os of a cell ([`wansan_insight::clock`]).
 
 mod agent;
 mod connection;
@@ -45,28 +45,28 @@ pub(crate) use protocol::Watched;
 /// How hosts are reached.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
-    /// ssh's configuration, where it is not the user's own.
+    /// ssh's configuration file, if not the user's default.
     pub ssh_config: Option<PathBuf>,
-    /// Whether `wansan` is installed on the hosts, and is not to be copied there.
+    /// Whether `wansan` is installed on the hosts, so that it need not be copied.
     pub is_installed: bool,
 }
 
 /// Why real computers cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
-    /// There is no ssh here.
+    /// ssh is not installed here.
     #[error("cannot start ssh: {0}; install OpenSSH's client (Debian: openssh-client)")]
     NoSsh(io::Error),
-    /// The connection could not be made, or is lost.
+    /// The connection failed or is lost.
     #[error("host `{host}` (ssh {ssh}): {said}; {remedy}")]
     Lost {
         /// The host.
         host: String,
-        /// What ssh calls it.
+        /// Its name for ssh.
         ssh: String,
-        /// The last that ssh, or the host, said.
+        /// The last output of ssh or the host.
         said: String,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
     /// It does not answer.
@@ -74,10 +74,10 @@ pub enum HostsError {
     Silent {
         /// The host.
         host: String,
-        /// How long it was waited for.
+        /// The timeout.
         limit: Duration,
     },
-    /// It is another kind of computer.
+    /// Its platform differs.
     #[error(
         "host `{host}` is {there}, and this wansan is for {here}: install one that runs there, of the same \
          version, and add --no-copy"
@@ -87,10 +87,10 @@ pub enum HostsError {
         host: String,
         /// Its system and architecture.
         there: String,
-        /// Those here.
+        /// System and architecture here.
         here: String,
     },
-    /// What is installed there is not what runs here.
+    /// It has another build of wansan installed.
     #[error(
         "host `{host}` has wansan {there} installed, and this is {here}: install the same there, or leave \
          --no-copy out"
@@ -100,10 +100,10 @@ pub enum HostsError {
         host: String,
         /// Version and commit there.
         there: String,
-        /// Those here.
+        /// Version and commit here.
         here: String,
     },
-    /// The copy is not what was sent.
+    /// The copied program differs from the original.
     #[error(
         "host `{host}`: the copy of wansan there differs from the one here; see whether its disk is sound"
     )]
@@ -111,15 +111,15 @@ pub enum HostsError {
         /// The host.
         host: String,
     },
-    /// The program that is to be copied cannot be read.
+    /// The program's own file cannot be read.
     #[error("cannot read {}, which is to be copied to the hosts: {source}", path.display())]
     OwnProgram {
-        /// It.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The plan gives it an address that it does not have.
+    /// It does not have the address that the plan gives it.
     #[error(
         "host `{host}` does not have the address {address} that the plan gives it: correct `address` of its [[host]]"
     )]
@@ -129,25 +129,25 @@ pub enum HostsError {
         /// The address.
         address: String,
     },
-    /// It lacks a congestion control, or its user may not choose it.
+    /// A congestion control is missing, or its user may not choose it.
     #[error("host `{host}`: congestion control '{control}' {what}")]
     CongestionControl {
         /// The host.
         host: String,
-        /// The control.
+        /// The congestion control.
         control: String,
-        /// What is wrong, and what to do about it.
+        /// The error, and a remedy.
         what: String,
     },
-    /// What was recorded there did not come.
+    /// Its records could not be fetched.
     #[error("host `{host}`: its records cannot be had: {reason}")]
     Records {
         /// The host.
         host: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Its clock was set while a cell ran.
+    /// Its clock was adjusted during a cell.
     #[error(
         "host `{host}`: its clock is not even enough to join records by: is CLOCK_MONOTONIC steered there?"
     )]
@@ -155,22 +155,22 @@ pub enum HostsError {
         /// The host.
         host: String,
     },
-    /// It says what an agent does not say.
+    /// It sent something that is not the agent's protocol.
     #[error(
         "host `{host}` says {said}, which the lab does not understand: something else answers there"
     )]
     Nonsense {
         /// The host.
         host: String,
-        /// What it said.
+        /// Its output.
         said: String,
     },
-    /// The run was asked to stop.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// All hosts of a run, with an agent on each.
+/// All hosts of a run, each with an agent.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     hosts: Vec<Attended>,
@@ -196,7 +196,7 @@ impl Fleet {
         let opened = hosts
             .iter()
             .map(|host| Connection::open(host, config, own.copied_bytes()));
-        // All greet meanwhile.
+        // All connect concurrently.
         let opened = opened.collect::<Result<Vec<_>, _>>()?;
         let mut fleet = Fleet { hosts: Vec::new() };
         for connection in opened {
@@ -217,7 +217,7 @@ impl Fleet {
         self.hosts.iter().find(|host| host.spec().name == name)
     }
 
-    /// Whether the hosts have the congestion controls of the cells, and their users may choose these.
+    /// Checks that the hosts have the cells' congestion controls and that their users may choose them.
     pub(crate) fn check(&self, cells: &[Cell]) -> Result<(), HostsError> {
         for cell in cells {
             for control in cell.congestion_controls() {
@@ -227,12 +227,12 @@ impl Fleet {
         Ok(())
     }
 
-    /// What is known of the hosts.
+    /// Facts about the hosts.
     pub(crate) fn facts(&self) -> Vec<HostFacts> {
         self.hosts.iter().map(Attended::facts).collect()
     }
 
-    /// Has all hosts get ready for a cell.
+    /// Prepares all hosts for a cell.
     pub(crate) fn begin(&self, cell: &Cell) -> Result<(), HostsError> {
         let trace = &cell.document.trace;
         let is_recorded = trace.kinds.contains(&RecordKind::Thread);
@@ -246,8 +246,7 @@ impl Fleet {
         self.hosts.iter().map(Attended::node).collect()
     }
 
-    /// Has everything that the hosts recorded of a cell come to `folder`, where it is joined by this computer's
-    /// clock; what their clocks show.
+    /// Fetches all hosts' records of a cell into `folder` and merges them on this computer's clock; returns the clocks.
     pub(crate) fn collect(
         &self,
         folder: &Path,
@@ -268,8 +267,8 @@ impl Fleet {
         Ok(clocks)
     }
 
-    /// The clocks of all hosts. Those that have I/Os with the target's host are known by that one's, as those say
-    /// more than exchanges over ssh, which nobody but the lab needs to be exact.
+    /// Estimates all hosts' clocks. For hosts that exchange I/Os with the target's host, these give a better estimate
+    /// than exchanges over ssh, whose accuracy matters to the lab only.
     fn clocks(
         &self,
         parts: &BTreeMap<PathBuf, &str>,
@@ -318,7 +317,7 @@ impl Fleet {
     }
 }
 
-/// Why the records of a cell are not joined.
+/// Why the records of a cell cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CollectError {
     #[error(transparent)]
@@ -327,25 +326,25 @@ pub(crate) enum CollectError {
     Files(#[from] FileError),
 }
 
-/// What the hosts' clocks showed in a cell.
+/// The hosts' clocks in a cell.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks(BTreeMap<String, Known>);
 
 #[derive(Debug, Clone)]
 struct Known {
     here: Estimate,
-    /// By the clock of which other host it is known, and how well.
+    /// The host that it is estimated relative to, and the estimate.
     by_packets: Option<(String, Estimate)>,
 }
 
 impl Clocks {
-    /// The clock of a host; this computer's own for one that is none of them.
+    /// The clock of a host; this computer's for any other name.
     pub(crate) fn of(&self, host: &str) -> OtherClock {
         let known = self.0.get(host).map(|known| known.here);
         known.unwrap_or(Estimate::SAME).clock
     }
 
-    /// What goes into the manifest.
+    /// Facts for the manifest.
     pub(crate) fn facts(&self) -> Vec<ClockFacts> {
         let facts = self.0.iter().map(|(host, known)| {
             let (by, to, estimate) = match &known.by_packets {
@@ -366,10 +365,10 @@ impl Clocks {
     }
 }
 
-/// The `wansan` that all hosts are to run.
+/// The `wansan` that all hosts run.
 struct Own<'a> {
     program: &'a Path,
-    /// Of one that is copied: how long it is, and its SHA-256.
+    /// Length and SHA-256 if it is copied.
     copied: Option<(u64, String)>,
 }
 
@@ -393,7 +392,7 @@ impl<'a> Own<'a> {
         self.copied.as_ref().map(|(bytes, _)| *bytes)
     }
 
-    /// Has an agent of it at the far end of a connection.
+    /// Starts an agent at the remote side of a connection.
     fn attend(
         &self,
         mut connection: Connection,
@@ -426,17 +425,17 @@ impl<'a> Own<'a> {
 }
 
 impl Attended {
-    /// What the plan says of it.
+    /// Its entry in the plan.
     pub(crate) fn spec(&self) -> &RealHost {
         self.connection.host()
     }
 
-    /// Where its programs record.
+    /// The folder of its programs' records.
     pub(crate) fn records(&self) -> &Path {
         &self.hello.records
     }
 
-    /// Starts `wansan` with these arguments, and with `settings` on its standard input, which stays open.
+    /// Starts `wansan` with these arguments and with `settings` on its standard input, which stays open.
     pub(crate) fn start(
         &self,
         title: &str,

@@ -1,21 +1,20 @@
-//! Experiments: what to run, where to run it, and what is written down.
+//! Experiments: what to run, where to run it, and what to record.
 //!
-//! - [`plan`]: the TOML file of an experiment, checked and resolved into cells;
+//! - [`plan`]: an experiment's TOML file, checked and resolved into cells;
 //! - [`world`]: hosts as network namespaces, joined by virtual Ethernet, with processes in them;
-//! - [`vpn`]: tunnels between routers, by real VPN programs;
+//! - [`vpn`]: tunnels between routers, with real VPN programs;
 //! - [`emulator`]: the wide-area path between the hosts;
-//! - [`netem`]: the same by the kernel, for what it can do of it;
-//! - [`hosts`]: real computers instead, reached by ssh;
-//! - [`engine`]: cells run by the workers of an engine instead;
-//! - [`run`]: a plan carried out cell by cell in fresh worlds, with the same programs that a user
-//!   starts by hand;
+//! - [`netem`]: the same with the kernel's emulator, as far as it supports it;
+//! - [`hosts`]: real computers instead, over ssh;
+//! - [`engine`]: cells run by workers of a compute cluster instead;
+//! - [`run`]: executes a plan cell by cell in fresh worlds, with the same programs that a user starts by hand;
 //! - `simulated`: cells in virtual time, without a kernel;
 //! - `lines`: messages between programs;
-//! - `patience`: how long the end of a cell is waited for;
-//! - `processors`: what the programs of a cell have of the processors;
+//! - `patience`: timeouts for the end of a cell;
+//! - `processors`: processor use of the programs of a cell;
 //! - [`record`]: the run folder: manifest, results and report.
 //!
-//! Nothing here draws on a terminal: progress goes out through [`run::Observer`].
+//! Nothing here draws on a terminal: progress is reported through [`run::Observer`].
 
 pub mod emulator;
 pub mod engine;

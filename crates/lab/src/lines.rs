@@ -1,4 +1,4 @@
-//! Messages between programs: JSON, one on each line.
+//! Messages between programs: JSON, one per line.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -13,7 +13,7 @@ pub(crate) fn write(stream: &mut impl Write, said: &impl Serialize) -> io::Resul
     stream.flush()
 }
 
-/// The next message, which has at most `max_bytes`; `None` at the end.
+/// Reads the next message, of at most `max_bytes`; `None` at the end.
 pub(crate) fn read<T: DeserializeOwned>(
     stream: &mut impl BufRead,
     max_bytes: u64,

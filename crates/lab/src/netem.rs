@@ -1,15 +1,15 @@
-//! The wan by the kernel's own emulator, sch_netem, for plans that say `world.emulator = "netem"`.
+//! The WAN with the kernel's emulator, sch_netem, for plans with `world.emulator = "netem"`.
 //!
-//! Frames of a path come to one interface of the wan and leave by another one. Where they come, a
-//! filter (clsact, matchall) hands all of them to the other interface (mirred); there netem is the
-//! root qdisc, and does to them what the direction says:
+//! Frames of a path enter one interface of the WAN and leave by another. On the entry interface, a filter (clsact,
+//! matchall) redirects all of them to the other one (mirred); there netem is the root qdisc, and applies the
+//! direction's parameters:
 //!
 //! ```text
 //!   host "client" ═══ h1  ingress ── matchall, mirred ──► netem ── h2 ═══ host "storage"
 //! ```
 //!
-//! [`NetemSetting`] holds its parameters for a direction, and says what of a plan it cannot do. All of it is
-//! done and read by tc(8) in the wan's namespace, and goes with that namespace.
+//! [`NetemSetting`] has its parameters for a direction, and reports what in a plan it does not support. Everything is
+//! set and read with tc(8) in the WAN's namespace, and disappears with that namespace.
 
 mod statistics;
 mod tc;
@@ -24,12 +24,12 @@ use crate::world::{Namespace, World, WorldError};
 
 use statistics::Counted;
 
-/// Paths carried by netem, for as long as their world lasts.
+/// Paths emulated by netem, for the lifetime of their world.
 #[derive(Debug)]
 pub struct Netem {
     tc: PathBuf,
     directions: Vec<Direction>,
-    /// Every command, as typed.
+    /// Every command, as executed.
     commands: Vec<String>,
 }
 
@@ -37,18 +37,18 @@ pub struct Netem {
 #[derive(Debug)]
 struct Direction {
     name: String,
-    /// The interface that its frames leave by.
+    /// The interface by which its frames leave.
     device: String,
     setting: NetemSetting,
 }
 
-/// Why netem carries no packets.
+/// Why netem cannot emulate the paths.
 #[derive(Debug, thiserror::Error)]
 pub enum NetemError {
     /// tc(8) is not installed.
     #[error("`world.emulator = \"netem\"` needs tc: install it with `apt-get install iproute2`")]
     ProgramMissing,
-    /// The kernel lacks a part.
+    /// A kernel module is missing.
     #[error(
         "`world.emulator = \"netem\"` needs {parts}, and this kernel has none: load it with `sudo \
          modprobe -a {parts}`, or leave `emulator` out for wansan's own"
@@ -57,15 +57,15 @@ pub enum NetemError {
         /// The modules, one of which is missing.
         parts: &'static str,
     },
-    /// The kernel or tc refused a command.
+    /// tc or the kernel rejected a command.
     #[error("`{command}`: {said}")]
     Refused {
         /// The command.
         command: String,
-        /// What tc said, in one line.
+        /// tc's message, in one line.
         said: String,
     },
-    /// There is no namespace to try it in.
+    /// No namespace can be created for a trial.
     #[error(transparent)]
     World(#[from] WorldError),
     /// tc could not be started.
@@ -73,12 +73,12 @@ pub enum NetemError {
     NotRun {
         /// Where it is.
         program: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// Whether this machine has all that carries paths by netem, tried in a namespace of its own.
+/// Checks, in a temporary namespace, that this machine has everything to emulate paths with netem.
 /// [`crate::world::isolate`] has to have been called.
 ///
 /// # Errors
@@ -93,11 +93,10 @@ pub fn check() -> Result<(), NetemError> {
     Ok(())
 }
 
-/// What carries a path.
+/// The qdisc's module.
 const QDISC: &str = "sch_netem";
 
-/// The commands, and what they need of the kernel, that hand frames which come to the interface
-/// `from` to the interface `to`.
+/// The commands, each with the modules it needs, that redirect frames from the interface `from` to the interface `to`.
 fn switching(from: &str, to: &str) -> [(String, &'static str); 2] {
     [
         (format!("qdisc add dev {from} clsact"), "sch_ingress"),
@@ -112,14 +111,14 @@ fn switching(from: &str, to: &str) -> [(String, &'static str); 2] {
 }
 
 impl Netem {
-    /// Has netem carry the paths of `world`, which is of `scenario`, from now on. `seed` is where
-    /// its random numbers begin, in every direction elsewhere, if tc can tell netem so.
+    /// Sets up netem for the paths of `world`, which is built from `scenario`. `seed` seeds its random numbers,
+    /// differently per direction, if tc supports that.
     ///
     /// # Errors
     /// [`NetemError`].
     ///
     /// # Panics
-    /// For a scenario that the plan has ruled out: one with a path that netem cannot carry.
+    /// A scenario that the plan check excludes: one with a path that netem cannot emulate.
     pub fn start(world: &World, scenario: &Scenario, seed: u64) -> Result<Netem, NetemError> {
         let tc = tc::find()?;
         let mut netem = Netem {
@@ -189,16 +188,16 @@ impl Netem {
         Ok(())
     }
 
-    /// The commands that set it up, in order.
+    /// The setup commands, in order.
     #[must_use]
     pub fn commands(&self) -> &[String] {
         &self.commands
     }
 
-    /// What each direction has counted since its start.
+    /// The counters of each direction since its start.
     ///
     /// # Errors
-    /// [`NetemError`] when tc does not say it.
+    /// [`NetemError`] if tc does not report them.
     pub fn results(&self, wan: &Namespace) -> Result<Vec<NetemResult>, NetemError> {
         let directions = self.directions.iter();
         directions

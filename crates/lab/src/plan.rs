@@ -1,4 +1,4 @@
-//! Experiments as they are written: one TOML file each.
+//! Experiments in their written form: one TOML file each.
 //!
 //! ```toml
 //! title = "Reads over a long path"
@@ -38,10 +38,10 @@
 //! equals = "command_window"
 //! ```
 //!
-//! What a path does to packets, and which keys say it, is in `docs/internals/emulator.md`.
+//! The effects of a path on packets, and their keys, are described in `docs/internals/emulator.md`.
 //!
-//! An axis of the sweep may set several parameters alike (`"path.a.delay + path.b.delay" = […]`),
-//! or go through named sets of values:
+//! An axis of the sweep may set several parameters alike (`"path.a.delay + path.b.delay" = […]`), or step through named
+//! sets of values:
 //!
 //! ```toml
 //! [[case]]
@@ -64,8 +64,8 @@
 //! value = "123Mbit/s"
 //! ```
 //!
-//! Connections can be split by relays, and streams measured beside sessions or instead of them; then
-//! the plan needs no target (`docs/how-to/measure-a-path.md`):
+//! Relays can split connections, and streams can be measured beside sessions or instead of them; the plan then needs no
+//! target (`docs/how-to/measure-a-path.md`):
 //!
 //! ```toml
 //! [[relay]]
@@ -81,14 +81,14 @@
 //! flows = 10
 //! ```
 //!
-//! What happens while it runs, at times from the start of the initiators:
+//! Events during the run, at times from the start of the initiators:
 //!
 //! ```toml
 //! timeline = ["at 5s wan.delay = 32ms", "at 8s wan down", "at 9s wan up"]
 //! ```
 //!
-//! A [`Plan`] is read once and checked wholly: every cell of its sweep is resolved before the
-//! first of them runs, so a mistake costs no time and leaves nothing behind.
+//! A [`Plan`] is read once and checked completely: every cell of its sweep is resolved before the first runs, so a
+//! mistake costs no time and leaves nothing behind.
 
 mod cell;
 mod conditions;
@@ -135,25 +135,25 @@ use wansan_mistake::Mistake;
 use wansan_schema::{Paper, Results};
 use wansan_trace::units::parse_bytes;
 
-/// Most cells that one phase of a plan may have.
+/// Most cells in one phase of a plan.
 const MAX_CELLS: usize = 10_000;
-/// Longest plan that is read.
+/// Longest plan, in bytes.
 const MAX_PLAN_BYTES: u64 = 1 << 20;
 
-/// What is wrong with a plan, in one line: file, line where there is one, key, value and the
-/// nearest right thing. The user who wrote the plan is who can mend it.
+/// A mistake in a plan, in one line: file, line if known, key, value and the nearest correct one. The plan's author can
+/// fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {mistake}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct PlanError {
     /// The plan's file.
     pub file: PathBuf,
-    /// The line in it, from 1, where the mistake stands, when it stands on one.
+    /// The line of the mistake, from 1, if there is one.
     pub line: Option<usize>,
-    /// What is wrong and what would be right.
+    /// The mistake and a correction.
     pub mistake: String,
 }
 
-/// A plan, read and checked.
+/// A parsed and checked plan.
 #[derive(Debug, Clone)]
 pub struct Plan {
     file: PathBuf,
@@ -163,7 +163,7 @@ pub struct Plan {
     expectations: Vec<Expectation>,
     known: Vec<paper::Known>,
     files: Vec<PlanFile>,
-    /// How many expectations the quick form cannot check; `None` when this is not one.
+    /// Number of expectations that the quick form cannot check; `None` if this is not a quick form.
     quick_unchecked: Option<usize>,
 }
 
@@ -171,7 +171,7 @@ impl Plan {
     /// Reads the plan in `file`.
     ///
     /// # Errors
-    /// [`PlanError`] for whatever is wrong with it, in any cell of its sweep.
+    /// [`PlanError`] for any mistake in it, in any cell of its sweep.
     pub fn read(file: &Path) -> Result<Plan, PlanError> {
         let fail = |mistake: String| PlanError {
             file: file.to_owned(),
@@ -179,7 +179,7 @@ impl Plan {
             mistake,
         };
         let unreadable = |error: std::io::Error| fail(format!("cannot read the plan: {error}"));
-        // Devices and pipes have no length to ask for.
+        // Devices and pipes have no length to query.
         let mut bytes = Vec::new();
         std::fs::File::open(file)
             .and_then(|opened| opened.take(MAX_PLAN_BYTES + 1).read_to_end(&mut bytes))
@@ -194,10 +194,10 @@ impl Plan {
         Plan::parse(file, &text)
     }
 
-    /// Reads a plan from its text; `file` names it in errors and in run folders.
+    /// Parses a plan's text; `file` names it in errors and run folders.
     ///
     /// # Errors
-    /// As [`Plan::read`].
+    /// See [`Plan::read`].
     pub fn parse(file: &Path, text: &str) -> Result<Plan, PlanError> {
         let located = |mistake: Mistake| PlanError {
             file: file.to_owned(),
@@ -245,11 +245,11 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan's quick form: what `[quick]` says set over it. Expectations and numbers of the
-    /// paper for which it has no cell are left out.
+    /// The plan's quick form: with the values of `[quick]`. Expectations and paper figures without a cell in it are
+    /// left out.
     ///
     /// # Errors
-    /// [`PlanError`] when the plan has none.
+    /// [`PlanError`] if the plan has none.
     pub fn quick(&self) -> Result<Plan, PlanError> {
         let fail = |mistake| self.fail(mistake);
         let document = quick::document(&self.document).map_err(fail)?;
@@ -271,7 +271,7 @@ impl Plan {
         plan.expectations.retain(|e| is_there(e.subject()));
         plan.known.retain(|known| is_there(known.subject()));
         plan.quick_unchecked = Some(self.expectations.len() - plan.expectations.len());
-        // So that the document is a plan of its own: what was run, and no more.
+        // The document becomes a plan of its own: exactly what was run.
         plan.document.expect = plan
             .expectations
             .iter()
@@ -287,10 +287,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same plan in a world of that kind.
+    /// The same plan in another kind of world.
     ///
     /// # Errors
-    /// [`PlanError`] when such a world cannot express it.
+    /// [`PlanError`] if such a world does not support it.
     pub fn in_world(&self, kind: WorldKind) -> Result<Plan, PlanError> {
         let mut plan = self.clone();
         let name = toml::Value::String(kind.name().to_owned());
@@ -302,11 +302,11 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan with these changes, as an experiment of its own: what it expects, and what the paper says, is of the
-    /// plan as it was written.
+    /// The plan with these changes, as an experiment of its own: without expectations and paper figures, which apply to
+    /// the original.
     ///
     /// # Errors
-    /// [`PlanError`] when a parameter does not exist or does not take that value.
+    /// [`PlanError`] if a parameter does not exist or does not accept that value.
     pub fn with(&self, changes: &[(Parameter, toml::Value)]) -> Result<Plan, PlanError> {
         let fail = |mistake| self.fail(mistake);
         let mut table = self.table.clone();
@@ -329,14 +329,13 @@ impl Plan {
         Ok(plan)
     }
 
-    /// How many expectations of the plan its quick form does not check; `None` when this is the
-    /// plan as written.
+    /// Number of expectations that this quick form does not check; `None` if this is the full plan.
     #[must_use]
     pub fn quick_unchecked(&self) -> Option<usize> {
         self.quick_unchecked
     }
 
-    /// The plan's name: its file's, without the extension.
+    /// The plan's name: its file name without extension.
     #[must_use]
     pub fn name(&self) -> String {
         self.file.file_stem().map_or_else(
@@ -351,43 +350,42 @@ impl Plan {
         &self.file
     }
 
-    /// The plan as written, with every default filled in.
+    /// The plan as written, with all defaults filled in.
     #[must_use]
     pub fn document(&self) -> &Document {
         &self.document
     }
 
-    /// The axes of the sweep, first the one that varies slowest.
+    /// The axes of the sweep, slowest-varying first.
     #[must_use]
     pub fn sweep(&self) -> &[Axis] {
         &self.sweep
     }
 
-    /// The files of jitter and rates that its cells name, as they were when the plan was read.
+    /// The jitter and rate files that its cells name, as they were when the plan was read.
     #[must_use]
     pub fn files(&self) -> &[PlanFile] {
         &self.files
     }
 
-    /// What the plan expects of its results.
+    /// The plan's expectations.
     #[must_use]
     pub fn expectations(&self) -> &[Expectation] {
         &self.expectations
     }
 
-    /// The paper's numbers beside those of a run's results, if the plan rebuilds a paper's experiment.
+    /// The paper's figures beside those of a run, if the plan reproduces a paper's experiment.
     #[must_use]
     pub fn paper(&self, results: &Results) -> Option<Paper> {
         let table = self.document.paper.as_ref()?;
         Some(paper::beside(table, &self.known, results))
     }
 
-    /// The cells of one phase: the product of the sweep's lists, in the order of the plan, and
-    /// all of it `repeat` times. `changes` are set over every cell first; the advised phase
-    /// sets what the finding advises.
+    /// The cells of one phase: the product of the sweep's lists, in plan order, `repeat` times. `changes` are applied
+    /// to every cell first; the advised phase applies the finding's advice.
     ///
     /// # Errors
-    /// [`PlanError`] when a parameter does not exist or does not take that value.
+    /// [`PlanError`] if a parameter does not exist or does not accept that value.
     pub fn cells(
         &self,
         phase: Phase,
@@ -411,14 +409,14 @@ impl Plan {
         cell::expand(&base, &self.sweep, repeat, phase, folder, MAX_CELLS)
     }
 
-    /// The value that the plan has for a parameter, if it has one.
+    /// The plan's value for a parameter, if any.
     #[must_use]
     pub fn value_of(&self, parameter: &Parameter) -> Option<toml::Value> {
         parameter.get(&self.table)
     }
 
-    /// The value that `text` stands for at a parameter: of the type that the plan has there, or a number where it has
-    /// none and `text` is one. Of a list of sizes, as of buffers, it is the last and greatest.
+    /// Parses `text` as a value for a parameter: of the type that the plan has there, or a number if it has none and
+    /// `text` is one. In a list of sizes, as of buffers, it replaces the last and largest.
     #[must_use]
     pub fn value_for(&self, parameter: &Parameter, text: &str) -> toml::Value {
         let whole = || toml::Value::String(text.to_owned());
@@ -434,8 +432,8 @@ impl Plan {
         .unwrap_or_else(whole)
     }
 
-    /// The changes that set a parameter to what `text` says, and with it what cannot stay as it is:
-    /// FirstBurstLength must not exceed MaxBurstLength (RFC 7143 §13.14). One that is large enough stays as it is.
+    /// The changes that set a parameter to `text`, together with what must follow: FirstBurstLength must not exceed
+    /// MaxBurstLength (RFC 7143 §13.14). A MaxBurstLength that is large enough is kept.
     #[must_use]
     pub fn changes_for(&self, parameter: &Parameter, text: &str) -> Vec<(Parameter, toml::Value)> {
         let value = self.value_for(parameter, text);
@@ -452,7 +450,7 @@ impl Plan {
         changes
     }
 
-    /// A filter that no cell can ever match would make its expectation fail without a reason.
+    /// Rejects a filter that no cell can match, which would make its expectation fail without a reason.
     fn check_filters(&self, cells: &[Cell], text: &str) -> Result<(), Mistake> {
         let expectations = self.expectations.iter().enumerate();
         let expectations = expectations.map(|(place, e)| (Some(place), "expect", e.subject()));
@@ -475,7 +473,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Nor can an expectation be met of what a cell that it means does not record.
+    /// Rejects a metric that a selected cell does not record.
     fn check_metrics(&self, cells: &[Cell], text: &str) -> Result<(), Mistake> {
         for (place, expectation) in self.expectations.iter().enumerate() {
             let (metric, subject) = (expectation.metric(), expectation.subject());
@@ -495,12 +493,12 @@ impl Plan {
         Ok(())
     }
 
-    /// What this computer finds wrong with a parameter `TABLE.KEY`, on the line of the plan's file that
-    /// sets it: in its sweep, or in that table.
+    /// This computer's error about a parameter `TABLE.KEY`, with the line of the plan's file that sets it, in its sweep
+    /// or in that table.
     #[must_use]
     pub fn wrong(&self, parameter: &str, why: &dyn std::fmt::Display) -> PlanError {
         let mistake = Mistake::new(why.to_string());
-        // A file that has gone since leaves the mistake without its line.
+        // Without the file, the mistake has no line.
         let text = std::fs::read_to_string(&self.file).unwrap_or_default();
         let is_meant = |name: &str| sweep::is_meant(name, parameter);
         let is_swept = self.sweep.iter().any(|axis| is_meant(axis.name().name()));
@@ -520,7 +518,7 @@ impl Plan {
     }
 }
 
-/// A plan's name is that of the folder of its runs, so it must not mean another folder.
+/// A plan's name is also the name of its runs' folder, so it must not denote another folder.
 fn check_name(file: &Path) -> Result<(), Mistake> {
     match file.file_stem().and_then(std::ffi::OsStr::to_str) {
         Some(stem @ ("." | "..")) => Err(Mistake::new(format!(
@@ -530,7 +528,7 @@ fn check_name(file: &Path) -> Result<(), Mistake> {
     }
 }
 
-/// Where the files are that a plan names: beside it.
+/// The folder of the files that a plan names: the plan's own.
 fn folder_of(plan: &Path) -> &Path {
     plan.parent().unwrap_or(Path::new(""))
 }

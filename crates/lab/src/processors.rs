@@ -1,8 +1,8 @@
-//! What the programs of a cell have of the processors of one computer, sampled.
+//! Samples the processor use of the programs of a cell on one computer.
 //!
-//! Linux counts for each thread how long it ran and how long it was ready to run while others had
-//! the processors (proc_pid_schedstat(5)). Both tell what waits for a processor from what waits for
-//! the path, also when it is other work on the computer that takes them.
+//! Linux counts for each thread how long it ran and how long it was runnable but not running (proc_pid_schedstat(5)).
+//! This distinguishes waiting for a processor from waiting for the path, even if unrelated work on the computer takes
+//! the processors.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use wansan_trace::{Kinds, NameId, Recorder, clock};
 
 use crate::plan::RecordKind;
 
-/// The programs of a cell, and what their threads have had so far.
+/// The programs of a cell, and their threads' counters so far.
 pub(crate) struct Processors {
     recorder: Recorder,
     programs: Vec<Program>,
@@ -25,7 +25,7 @@ struct Program {
 }
 
 impl Processors {
-    /// Keeps samples in at most `memory_bytes`, if `kinds` has them.
+    /// Keeps samples in at most `memory_bytes`, if `kinds` includes them.
     pub(crate) fn new(kinds: &[RecordKind], memory_bytes: u64) -> Processors {
         let kinds = Kinds {
             thread: kinds.contains(&RecordKind::Thread),
@@ -38,7 +38,7 @@ impl Processors {
         }
     }
 
-    /// Watches the program `what` on `node` from now on.
+    /// Starts watching the program `what` on `node`.
     pub(crate) fn watch(&mut self, node: &str, what: &str, role: Role, process: u32) {
         if self.recorder.thread.is_kept() {
             let name = self.recorder.name(&format!("{node} {what}"));
@@ -50,8 +50,7 @@ impl Processors {
         }
     }
 
-    /// Notes what every thread has had. A program that has ended is watched no longer; a kernel that
-    /// does not count leaves no samples.
+    /// Samples every thread. Exited programs are no longer watched; a kernel without these counters yields no samples.
     pub(crate) fn sample(&mut self) {
         let recorder = &mut self.recorder;
         self.programs.retain(|program| {
@@ -61,7 +60,7 @@ impl Processors {
             };
             for thread in threads.flatten() {
                 let id = thread.file_name().to_str().and_then(|id| id.parse().ok());
-                // One that has just ended is not counted any more.
+                // A thread that has just exited has no counters any more.
                 if let (Some(id), Some((ran_ns, waited_ns))) = (id, counted(&thread.path())) {
                     recorder.thread(Thread {
                         time: clock::now(),
@@ -77,13 +76,13 @@ impl Processors {
         });
     }
 
-    /// The samples.
+    /// Returns the samples.
     pub(crate) fn end(self) -> Recorder {
         self.recorder
     }
 }
 
-/// How long a thread ran, and how long it waited for a processor, in ns.
+/// A thread's run time and run-queue wait, in ns.
 fn counted(thread: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(thread.join("schedstat")).ok()?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse);

@@ -1,4 +1,4 @@
-//! What a run leaves behind: a folder that says all about itself, in the words of [`wansan_schema`].
+//! The results of a run: a self-describing folder, in the terms of [`wansan_schema`].
 //!
 //! ```text
 //! runs/<plan>/<UTC time>-<short hash of the resolved plan>/
@@ -39,14 +39,14 @@ pub use stored::{StoredError, StoredRun, list};
 pub(crate) use stream::{add_relay_records, recorded_as, relay_result, stream_result};
 pub use timeline::write_perfetto;
 
-/// The run folder could not be written: a matter of the disk or of its rights.
+/// The run folder could not be written, because of the disk or of permissions.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct RecordError {
-    /// What was tried.
+    /// The operation.
     pub action: &'static str,
-    /// With which file or folder.
+    /// Its file or folder.
     pub path: PathBuf,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub source: std::io::Error,
 }

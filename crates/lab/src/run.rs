@@ -1,8 +1,7 @@
-//! A plan carried out.
+//! Executes a plan.
 //!
-//! Each cell of the sweep gets a world of its own: fresh namespaces, fresh programs, fresh
-//! connections, so that nothing of one cell can be felt in the next. When the plan asks for it,
-//! the sweep runs a second time with what the finding of the first advises.
+//! Each cell of the sweep gets its own world: fresh namespaces, programs and connections, so that no cell affects the
+//! next. If the plan requests it, the sweep runs a second time with the advice from the first run's finding.
 
 mod beside;
 mod carry;
@@ -50,40 +49,40 @@ pub use congestion::CongestionControlError;
 pub use phase::run;
 pub use single::single;
 
-/// How a plan is to be run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     /// The `wansan` binary that the hosts run.
     pub program: PathBuf,
-    /// The folder in which run folders are made.
+    /// The parent of run folders.
     pub out: PathBuf,
-    /// What [`crate::world::isolate`] gave.
+    /// The result of [`crate::world::isolate`].
     pub rights: Rights,
-    /// How real computers are reached.
+    /// How to reach real computers.
     pub reach: Reach,
-    /// What runs the cells; this computer when there is none.
+    /// The engine that runs the cells; `None` for this computer.
     pub on: Option<Engine>,
-    /// How long a simulated cell may take; no bound when there is none.
+    /// Time limit of a simulated cell; `None` for no limit.
     pub budget: Option<Duration>,
-    /// Set by a signal's handler to end the run early.
+    /// Set by a signal handler to end the run early.
     pub stop: &'a AtomicBool,
 }
 
-/// Whoever wants to know how a run gets on.
+/// Receives a run's progress.
 pub trait Observer {
-    /// Something that takes its time comes before the first cell.
+    /// A lengthy preparation precedes the first cell.
     fn preparing(&mut self, _what: &str) {}
-    /// A phase of so many cells begins; `left` is a guess of how long the whole run still takes.
+    /// A phase of `cells` cells begins; `left` is the estimated time left of the whole run.
     fn phase(&mut self, phase: Phase, cells: usize, left: Duration);
-    /// Time passes: `done` of the run's `cells` have ended, and `left` is a guess as above.
+    /// Progress: `done` of the run's `cells` have ended; `left` as above.
     fn progress(&mut self, done: usize, cells: usize, left: Duration);
-    /// A cell has ended well.
+    /// A cell has succeeded.
     fn cell(&mut self, result: &CellResult);
-    /// The planned phase has ended and its finding is in `results`.
+    /// The planned phase has ended, with its finding in `results`.
     fn found(&mut self, results: &Results);
 }
 
-/// A run that was carried out.
+/// The result of a completed run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// Its folder.
@@ -100,60 +99,60 @@ impl Outcome {
     }
 }
 
-/// Why a run was not carried out.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A cell failed. The folder is kept; cells before that one are complete, and in a simulated world all
-    /// others that are not named.
+    /// A cell failed. The folder is kept; cells before it are complete, as are, in a simulated world, all others not
+    /// listed.
     #[error("cell {cell} failed: {source}{} (see {})", also(others), folder.display())]
     Cell {
         /// The cell's number.
         cell: u64,
         /// The run's folder.
         folder: PathBuf,
-        /// Why.
+        /// The error.
         source: Box<CellError>,
-        /// The numbers of those that failed as well, of simulated ones; their results say why.
+        /// Further failed cells, if simulated; their results give the reasons.
         others: Vec<u64>,
     },
-    /// The first cell failed before anything was measured; nothing is left of the run.
+    /// The first cell failed before any measurement; nothing is kept of the run.
     #[error(transparent)]
     NotStarted(Box<CellError>),
-    /// It was asked to stop. What is complete is kept.
+    /// The run was interrupted. Complete cells are kept.
     #[error("interrupted{}", kept(folder.as_deref()))]
     Interrupted {
-        /// The run's folder, if there was anything to keep.
+        /// The run's folder, if anything was kept.
         folder: Option<PathBuf>,
     },
-    /// The engine that is to run its cells cannot be used, or failed. What is complete is kept.
+    /// The engine for its cells cannot be used, or failed. Complete cells are kept.
     #[error("{source}{}", kept(folder.as_deref()))]
     Engine {
-        /// Why.
+        /// The error.
         source: Box<EngineError>,
-        /// The run's folder, if there was anything to keep.
+        /// The run's folder, if anything was kept.
         folder: Option<PathBuf>,
     },
-    /// The plan names a congestion control that is not there, or the advice does not fit it.
+    /// The plan names an unavailable congestion control, or does not accept the advice.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The folder cannot be written.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The report cannot be made.
+    /// The report cannot be created.
     #[error(transparent)]
     Page(#[from] PageError),
 }
 
-/// Where what is complete is kept, in words.
+/// Describes where complete cells are kept.
 fn kept(folder: Option<&Path>) -> String {
     let kept = |folder: &Path| format!("; completed cells are in {}", folder.display());
     folder.map(kept).unwrap_or_default()
 }
 
-/// The most cells that an error lists.
+/// Most cells listed in an error.
 const LISTED: usize = 10;
 
-/// Those that failed as well, in words.
+/// Describes the further failed cells.
 fn also(others: &[u64]) -> String {
     let listed: Vec<String> = others.iter().take(LISTED).map(u64::to_string).collect();
     let listed = listed.join(", ");
@@ -174,21 +173,21 @@ pub enum CellError {
     /// Its paths could not be emulated.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
-    /// netem does not carry its packets.
+    /// netem cannot be used for its paths.
     #[error(transparent)]
     Netem(#[from] NetemError),
-    /// Its tunnels could not be made, or broke.
+    /// Its tunnels could not be set up, or failed.
     #[error(transparent)]
     Vpn(#[from] VpnError),
-    /// Its congestion control could not be had.
+    /// Its congestion control is unavailable.
     #[error(transparent)]
     CongestionControl(#[from] CongestionControlError),
-    /// The tunnel of a route did not come up over its paths.
+    /// A route's tunnel did not come up over its paths.
     #[error("{source}; it goes over {paths}: do packets get through there?")]
     Tunnel {
         /// The paths, each in backticks.
         paths: String,
-        /// Which tunnel, and what its program says.
+        /// The tunnel, and its program's error.
         source: VpnError,
     },
     /// One of its programs failed.
@@ -202,15 +201,14 @@ pub enum CellError {
         /// What took which path down, and when.
         changes: String,
     },
-    /// A program said something that the lab does not understand: the program is of another
-    /// version than the lab.
+    /// A program's output is not understood: its version differs from the lab's.
     #[error("{title} says `{said}`, which is no {awaited}")]
     Babble {
-        /// Which program.
+        /// The program.
         title: String,
-        /// What was waited for.
+        /// What was expected.
         awaited: &'static str,
-        /// What came.
+        /// Its output.
         said: String,
     },
     /// There was no time at which all of its initiators, or streams, were measured.
@@ -219,7 +217,7 @@ pub enum CellError {
          be; measure longer (`workload.time`), or have fewer of them"
     )]
     Apart {
-        /// The host of the initiator that was done first.
+        /// The host of the initiator that ended first.
         early: String,
         /// The host of the one that began last.
         late: String,
@@ -227,7 +225,7 @@ pub enum CellError {
     /// It could not be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
-    /// It took longer to simulate than it may.
+    /// Its simulation exceeded the time limit.
     #[error(
         "it took longer than its budget of {}, which was enough for {:.1} % of it; raise --budget, or simulate \
          less: fewer I/Os or bytes per second, a shorter `workload.time`",
@@ -235,9 +233,9 @@ pub enum CellError {
         100.0 * done
     )]
     Budget {
-        /// How long it may take.
+        /// The time limit.
         budget: Duration,
-        /// How much of its measurement was done by then, from 0 to 1.
+        /// Share of its measurement completed by then, from 0 to 1.
         done: f64,
     },
     /// The simulator has a defect.
@@ -246,10 +244,10 @@ pub enum CellError {
     /// Its real hosts could not be used.
     #[error(transparent)]
     Hosts(HostsError),
-    /// It failed on a worker of an engine, for that reason.
+    /// It failed on an engine's worker, for this reason.
     #[error("{0}")]
     Elsewhere(String),
-    /// Packets do not go through the router that is to emulate their path.
+    /// Packets bypass the router that is to emulate their path.
     #[error(
         "[[path]] `{path}`: what `{from}` sends to `{to}` does not go through its router `{router}`: send it there, as \
          by `{command}` on `{from}`"
@@ -257,19 +255,19 @@ pub enum CellError {
     NotThrough {
         /// The path.
         path: String,
-        /// The host that sends.
+        /// The sending host.
         from: String,
-        /// The one that is sent to.
+        /// The receiving host.
         to: String,
         /// The router.
         router: String,
-        /// What would lead it there.
+        /// The command that would route them there.
         command: String,
     },
-    /// The files that its plan names cannot be read any more.
+    /// The files that its plan names can no longer be read.
     #[error("{0}")]
     Files(Mistake),
-    /// Its records could not be written or joined.
+    /// Its records could not be written or merged.
     #[error(transparent)]
     Records(#[from] wansan_trace::file::FileError),
     /// Its folder could not be written.
@@ -278,7 +276,7 @@ pub enum CellError {
     /// Its records could not be explained.
     #[error(transparent)]
     Explain(#[from] ReadError),
-    /// The run was asked to stop.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! Cells in virtual time: the plan's hosts, paths and programs as machines in this process.
+//! Cells in virtual time: the plan's hosts, paths and programs as state machines in this process.
 
 mod ends;
 mod hosts;
@@ -30,37 +30,37 @@ use crate::plan::{Cell, Moment, RecordKind};
 use crate::record::{recorded_as, relay_result, stream_result};
 use crate::vpn::Meter;
 
-/// The host name of the records of paths.
+/// Host name of path records.
 const WAN: &str = "wan";
-/// Time between two samples of TCP and of paths.
+/// Sample interval of TCP and of paths.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Why a cell was not simulated to its end.
+/// Why a simulation did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
-    /// Its simulation ended before its loads did.
+    /// The simulation ended before its loads did.
     #[error("the simulation failed: {0}")]
     Storage(#[from] StorageError),
     /// An initiator, or a sender of streams, failed.
     #[error("{load}: {problem}")]
     Load {
-        /// Which, such as "the initiator on `a`".
+        /// Its description, such as "the initiator on `a`".
         load: String,
-        /// How.
+        /// The error.
         problem: String,
     },
-    /// A path's effects contradict themselves.
+    /// A path's effects are inconsistent.
     #[error("[[path]] `{path}`: {source}")]
     Effects {
         /// Its name.
         path: String,
-        /// How.
+        /// The error.
         source: wansan_path::EffectsError,
     },
-    /// A unit cannot be made.
+    /// A unit cannot be created.
     #[error("`target.luns`: {0}")]
     Unit(String),
-    /// A path cannot be changed so.
+    /// A path does not support a change.
     #[error("`timeline`: {0}")]
     Timeline(String),
     /// Its records could not be written.
@@ -68,22 +68,22 @@ pub enum SimulationError {
     Records(#[from] FileError),
 }
 
-/// What a simulated cell has given.
+/// The results of a simulated cell.
 #[derive(Debug)]
 pub(crate) struct Simulated {
-    /// What each initiator measured, with its host.
+    /// Each initiator's measurements, with its host.
     pub(crate) reports: Vec<BenchReport>,
-    /// What each stream measured, by its name.
+    /// Each stream's measurements, by name.
     pub(crate) streams: BTreeMap<String, StreamResult>,
-    /// What each relay did, by its name.
+    /// Each relay's results, by name.
     pub(crate) relays: BTreeMap<String, RelayResult>,
-    /// What each router has done for its tunnels.
+    /// Each router's work for its tunnels.
     pub(crate) vpns: Meter,
-    /// What each direction of each path did.
+    /// Results of each direction of each path.
     pub(crate) paths: Vec<PathResult>,
-    /// What was changed of them.
+    /// Changes of its paths.
     pub(crate) timeline: Vec<PathChange>,
-    /// Its records, if any are of I/Os, which are yet to be written; others have been.
+    /// Its records, not yet written, if any are of I/Os; others are written already.
     pub(crate) records: Option<Gathered>,
 }
 
@@ -101,7 +101,7 @@ impl Gathered {
         Some(Gathered { io, cell })
     }
 
-    /// Writes them.
+    /// Writes them to `folder`.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), FileError> {
         fn write<T: Kind>(folder: &Path, table: Option<&Table<T>>) -> Result<(), FileError> {
             table.map_or(Ok(()), |table| file::write_table(folder, table))
@@ -119,8 +119,8 @@ impl Gathered {
     }
 }
 
-/// Simulates a cell, and writes its records to `folder` where none are of I/Os; `seed` is where its losses begin. `watch` gets the
-/// share that is done from time to time, from 0 to 1, and returns whether to go on. `None` when it was not to.
+/// Simulates a cell, and writes its records to `folder` if none are of I/Os; `seed` seeds its losses. `watch` is called
+/// regularly with the progress, from 0 to 1, and returns whether to continue. `None` if it was stopped.
 pub(crate) fn run(
     cell: &Cell,
     seed: u64,
@@ -183,7 +183,7 @@ pub(crate) fn run(
     let mut each = scenario.initiators.iter().zip(problems);
     if let Some((initiator, problem)) = each.find_map(|(it, problem)| Some((it, problem?))) {
         let load = initiator.title();
-        // They tell how it failed.
+        // They show how it failed.
         records.map_or(Ok(()), |records| records.write(folder))?;
         return Err(SimulationError::Load { load, problem });
     }
@@ -198,14 +198,14 @@ pub(crate) fn run(
     }))
 }
 
-/// What the initiators say, what the streams measured, and what the relays did, by their names.
+/// Reports of initiators; results of streams and relays, by name.
 type Reports = (
     Vec<BenchReport>,
     BTreeMap<String, StreamResult>,
     BTreeMap<String, RelayResult>,
 );
 
-/// What all have measured, and their records; those without I/Os are written.
+/// All measurements and records; records without I/Os are written.
 fn gather(
     cell: &Cell,
     ended: Ended,
@@ -251,7 +251,7 @@ fn gather(
     Ok(((reports, streams, relays), gathered))
 }
 
-/// An error that names the host.
+/// Converts an error to one that names the host.
 fn of_host(cell: &Cell, error: StorageError) -> SimulationError {
     let (place, problem) = match &error {
         StorageError::Initiator { place, source } => {
@@ -274,7 +274,7 @@ fn of_host(cell: &Cell, error: StorageError) -> SimulationError {
     SimulationError::Load { load, problem }
 }
 
-/// The changes of the plan's timeline: when each is made, of which direction of a path, and what.
+/// The changes of the plan's timeline: time, direction of a path, and change.
 fn timeline(cell: &Cell) -> Result<Vec<(Duration, String, Change)>, SimulationError> {
     let mut conditions = cell.conditions.clone();
     let mut changes = Vec::new();
@@ -291,7 +291,7 @@ fn timeline(cell: &Cell) -> Result<Vec<(Duration, String, Change)>, SimulationEr
     Ok(changes)
 }
 
-/// A change that was made at its time.
+/// A change applied on time.
 fn made(moment: &Moment, began: Instant) -> PathChange {
     let after_ns = duration_ns(moment.at);
     PathChange {
@@ -304,7 +304,7 @@ fn made(moment: &Moment, began: Instant) -> PathChange {
     }
 }
 
-/// The kinds of record as recorders take them; connections are always recorded with programs' others.
+/// The record kinds for recorders; connections are always recorded with programs' others.
 fn kinds(wanted: &[RecordKind]) -> Kinds {
     let keeps = |kind| wanted.contains(&kind);
     Kinds {

@@ -1,15 +1,14 @@
-//! Tunnels between the routers of a world, by real VPN programs.
+//! Tunnels between the routers of a world, with real VPN programs.
 //!
 //! ```text
 //!   near router                         outer path                        far router
 //!   forwarding ── device ── program ══ UDP, encrypted ══ program ── device ── forwarding
 //! ```
 //!
-//! Every router has one program for all the tunnels of a kind that end at it, as a VPN router has,
-//! so what they cost is one process's processor time. Call [`check`] before anything is built;
-//! [`Tunnels::start`] once the outer paths carry packets, for the ends shake hands over them; route
-//! into the devices of the tunnels; call [`Tunnels::sample`] again and again while it is
-//! measured, and [`Meter::usage`] of what [`Tunnels::end`] gives.
+//! As on a VPN router, each router runs one program for all its tunnels of a kind, so their cost is one process's
+//! processor time. Call [`check`] before anything is built; [`Tunnels::start`] once the outer paths carry packets,
+//! which the handshakes need; route into the tunnels' devices; call [`Tunnels::sample`] repeatedly during the
+//! measurement, and [`Meter::usage`] on the result of [`Tunnels::end`].
 
 mod ipsec;
 mod usage;
@@ -31,20 +30,20 @@ use crate::world::{Node, Process, ProcessError, WorldError};
 pub use usage::Meter;
 pub(crate) use usage::{Counters, Metered};
 
-/// What may stand at a route's `vpn`.
+/// Values of a route's `vpn`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vpn {
-    /// Packets go as they are.
+    /// No tunnel.
     #[default]
     None,
-    /// WireGuard, by a program of our own; it needs no root.
+    /// WireGuard, with our own program; needs no root.
     WireGuard,
-    /// IPsec, by strongSwan.
+    /// IPsec, with strongSwan.
     Ipsec,
 }
 
-/// What may stand at an IPsec route's `cipher`: how ESP (RFC 4303) encrypts and authenticates.
+/// Values of an IPsec route's `cipher`: ESP's encryption and authentication (RFC 4303).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Cipher {
     /// AES-128 in Galois/Counter Mode with a tag of 16 bytes (RFC 4106).
@@ -68,20 +67,20 @@ pub enum Kind {
     Ipsec(Cipher),
 }
 
-/// A tunnel to be made.
+/// A tunnel to set up.
 #[derive(Debug, Clone)]
 pub struct TunnelSpec<'w> {
-    /// Its name, unique in the world: small letters, digits and hyphens.
+    /// Its name, unique in the world: lower-case letters, digits and hyphens.
     pub name: String,
     /// Its kind.
     pub kind: Kind,
-    /// The end at the initiators' side, which begins the handshake.
+    /// The end at the initiators' side, which initiates the handshake.
     pub near: End<'w>,
     /// The end at the target's side.
     pub far: End<'w>,
-    /// The longest IP packet on the path between the two outer addresses.
+    /// MTU of the path between the two outer addresses.
     pub outer_mtu_bytes: u32,
-    /// What goes through it. Nothing else passes, whatever is routed into its devices.
+    /// Its traffic. It passes nothing else, whatever is routed into its devices.
     pub traffic: Vec<Traffic>,
 }
 
@@ -90,7 +89,7 @@ pub struct TunnelSpec<'w> {
 pub struct End<'w> {
     /// The router.
     pub router: &'w Node,
-    /// Its outer address, which the other end reaches.
+    /// Its outer address, reachable from the other end.
     pub address: Ipv4Addr,
 }
 
@@ -101,14 +100,12 @@ pub struct Traffic {
     pub near: Ipv4Net,
     /// The addresses at the target's side.
     pub far: Ipv4Net,
-    /// The TCP ports at the initiators' side; any protocol and port without them. IPsec tells two
-    /// tunnels with the same addresses apart by them; WireGuard knows addresses only, and leaves
-    /// ports to what is routed into its devices.
+    /// The TCP ports at the initiators' side; `None` for any protocol and port. IPsec uses them to distinguish tunnels
+    /// with the same addresses; WireGuard knows only addresses, and leaves ports to the routes into its devices.
     pub near_ports: Option<RangeInclusive<u16>>,
 }
 
-/// The tunnels of a world and the programs that serve them. Dropping it ends these, and with them
-/// their devices.
+/// The tunnels of a world and their programs. Dropping it stops the programs, which removes their devices.
 #[derive(Debug, Default)]
 pub struct Tunnels {
     tunnels: Vec<TunnelFacts>,
@@ -116,12 +113,12 @@ pub struct Tunnels {
     meter: Meter,
 }
 
-/// The program that serves the tunnels of one kind at one router.
+/// The program for the tunnels of one kind at one router.
 #[derive(Debug)]
 struct Server {
     router: String,
     vpn: Vpn,
-    /// What the program is.
+    /// The program's name.
     program: String,
     ciphers: Vec<&'static str>,
     /// The tunnels' devices at this router.
@@ -129,7 +126,7 @@ struct Server {
     process: Process,
 }
 
-/// Why there are no tunnels.
+/// Why tunnels are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum VpnError {
     /// A program or plugin is not installed.
@@ -138,19 +135,19 @@ pub enum VpnError {
         missing.join(", "), missing.join(" ")
     )]
     PackagesMissing {
-        /// The Debian packages that bring what is missing.
+        /// The Debian packages that provide what is missing.
         missing: Vec<&'static str>,
     },
-    /// No device can be made for packets that go into tunnels.
+    /// No TUN device can be created.
     #[error(
         "`vpn` needs /dev/net/tun: {source}; load the driver with `sudo modprobe tun`, and allow \
          reading and writing it (`sudo chmod 666 /dev/net/tun`, as udev does)"
     )]
     NoTun {
-        /// Why it cannot be opened.
+        /// The error from opening it.
         source: std::io::Error,
     },
-    /// The ends of a tunnel did not find each other.
+    /// A tunnel's handshake did not complete.
     #[error("the tunnel `{tunnel}` between routers `{near}` and `{far}` did not come up: {reason}")]
     NotUp {
         /// The tunnel's name.
@@ -159,32 +156,32 @@ pub enum VpnError {
         near: String,
         /// The router at its far end.
         far: String,
-        /// What its program says.
+        /// Its program's error.
         reason: String,
     },
-    /// Whoever asked for tunnels does not want them any more.
+    /// The caller stopped waiting.
     #[error("interrupted")]
     Interrupted,
-    /// A router's program could not be started or ended.
+    /// A router's program could not be started or stopped.
     #[error(transparent)]
     Program(#[from] ProcessError),
-    /// A router's program said or answered something else than it should.
+    /// A router's program refused a request, or gave an unexpected answer.
     #[error("{title}: {said}")]
     Refused {
-        /// Which program.
+        /// The program.
         title: String,
-        /// What it said, in one line.
+        /// Its output, in one line.
         said: String,
     },
     /// The device could not be brought up.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// Random numbers for keys, or a look at a router's counters, failed.
+    /// Random numbers for keys, or a router's counters, are unavailable.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         action: String,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
 }
@@ -214,10 +211,10 @@ impl Cipher {
 }
 
 impl Kind {
-    /// The kind of tunnel that a plan asks for; none when packets go as they are.
+    /// The kind of tunnel for a plan's values; `None` without a tunnel.
     ///
     /// # Errors
-    /// In words, when there is a cipher to choose only for IPsec.
+    /// A description, if a cipher is given for anything but IPsec.
     pub const fn of(vpn: Vpn, cipher: Option<Cipher>) -> Result<Option<Kind>, &'static str> {
         match (vpn, cipher) {
             (Vpn::None, None) => Ok(None),
@@ -231,7 +228,7 @@ impl Kind {
         }
     }
 
-    /// Which VPN it is.
+    /// Its VPN.
     #[must_use]
     pub const fn vpn(self) -> Vpn {
         match self {
@@ -240,7 +237,7 @@ impl Kind {
         }
     }
 
-    /// The UDP port at both ends of the tunnel at that place among those of its VPN.
+    /// The UDP port at both ends of the tunnel with index `place` among its VPN's.
     pub(crate) const fn port(self, place: usize) -> u16 {
         match self {
             Kind::WireGuard => wireguard::port(place),
@@ -248,7 +245,7 @@ impl Kind {
         }
     }
 
-    /// How it lengthens packets.
+    /// Its encapsulation overhead.
     #[must_use]
     pub const fn wrapping(self) -> Wrapping {
         match self {
@@ -262,8 +259,7 @@ impl Kind {
         }
     }
 
-    /// The longest packet that may go into such a tunnel when the outer path carries packets of at
-    /// most so many bytes, so that no outer packet is fragmented.
+    /// The largest MTU of such a tunnel at which outer packets are not fragmented, given the outer path's MTU.
     #[must_use]
     pub const fn mtu_bytes(self, outer_mtu_bytes: u32) -> u32 {
         match self {
@@ -272,9 +268,8 @@ impl Kind {
         }
     }
 
-    /// The longest packet that may go into such a tunnel in a world that has tunnels of `all` these
-    /// kinds, itself among them: those of one VPN share devices, and with them the least of their
-    /// lengths.
+    /// The MTU of such a tunnel in a world with tunnels of `all` these kinds, including itself: those of one VPN share
+    /// devices, and so the smallest MTU.
     #[must_use]
     pub fn shared_mtu_bytes(self, all: &[Kind], outer_mtu_bytes: u32) -> u32 {
         let alike = all.iter().filter(|other| other.vpn() == self.vpn());
@@ -282,7 +277,7 @@ impl Kind {
         each.fold(self.mtu_bytes(outer_mtu_bytes), u32::min)
     }
 
-    /// The facts of a tunnel of this kind, of which no more is known.
+    /// The facts that follow from a tunnel's kind.
     pub(crate) fn facts(self, name: &str) -> TunnelFacts {
         TunnelFacts {
             name: name.to_owned(),
@@ -295,7 +290,7 @@ impl Kind {
         }
     }
 
-    /// How it encrypts.
+    /// Its cipher's name.
     #[must_use]
     pub const fn cipher_name(self) -> &'static str {
         match self {
@@ -316,13 +311,13 @@ impl TunnelSpec<'_> {
     }
 }
 
-/// Where programs make devices for packets that go into tunnels.
+/// The device by which programs create tunnel interfaces.
 const TUN: &str = "/dev/net/tun";
 
-/// Whether this machine has what tunnels of these kinds need.
+/// Checks that this machine has what tunnels of these kinds need.
 ///
 /// # Errors
-/// [`VpnError::PackagesMissing`] names all the packages that are missing; [`VpnError::NoTun`].
+/// [`VpnError::PackagesMissing`], listing all missing packages; [`VpnError::NoTun`].
 pub fn check(kinds: &[Kind]) -> Result<(), VpnError> {
     if kinds.iter().any(|kind| kind.vpn() == Vpn::Ipsec) {
         ipsec::check(Path::new("/"))?;
@@ -337,11 +332,11 @@ pub fn check(kinds: &[Kind]) -> Result<(), VpnError> {
 }
 
 impl Tunnels {
-    /// Starts the programs of all routers, and gives the tunnels once both ends of each have
-    /// shaken hands, which is waited for until `stop` is set. `program` is the `wansan` binary.
+    /// Starts the programs of all routers, and returns the tunnels once all handshakes are complete; waits for that
+    /// until `stop` is set. `program` is the `wansan` binary.
     ///
     /// # Errors
-    /// [`VpnError`]; nothing is left of the tunnels then.
+    /// [`VpnError`]; nothing remains of the tunnels then.
     pub fn start(
         program: &Path,
         specs: &[TunnelSpec<'_>],
@@ -377,21 +372,20 @@ impl Tunnels {
         })
     }
 
-    /// The programs that serve them: router, name of the VPN, process id.
+    /// The programs: router, name of the VPN, process ID.
     pub fn programs(&self) -> impl Iterator<Item = (&str, &'static str, u32)> {
         let servers = self.servers.iter();
         servers.map(|server| (&server.router[..], server.vpn.name(), server.process.id()))
     }
 
-    /// The tunnels, in the order in which they were asked for.
+    /// The tunnels, in the requested order.
     #[must_use]
     pub fn tunnels(&self) -> &[TunnelFacts] {
         &self.tunnels
     }
 }
 
-/// The routers at which any of these tunnels ends, each once: first those that only answer, so that
-/// they are there when the others begin.
+/// The routers at which these tunnels end, each once: responders first, so that they are ready when initiators start.
 fn routers<'w>(specs: &[&TunnelSpec<'w>]) -> Vec<&'w Node> {
     let mut routers: Vec<&Node> = Vec::new();
     let ends = specs

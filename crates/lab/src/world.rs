@@ -1,18 +1,16 @@
-//! A small network on one computer: every host and every router is a network namespace. Those that
-//! a path joins are neighbours in a network of their own, the first one 10.83.0.0/16, the next
-//! 10.84.0.0/16 and so on, by virtual Ethernet to one more namespace, the *wan*, in which the
-//! emulator moves frames; or, on a wire, straight from one to the other.
+//! A small network on one computer: every host and router is a network namespace. The nodes joined by a path form a
+//! network of their own, the first one 10.83.0.0/16, the next 10.84.0.0/16 and so on, over virtual Ethernet to one more
+//! namespace, the *wan*, in which the emulator moves frames; or, on a wire, directly from one to the other.
 //!
 //! ```text
 //!   host "client-1"          wan                  router "far"             host "storage"
 //!   wan 10.83.0.2 ═══════ h2   h1 ═══════ wan 10.83.0.1   wan2 10.84.0.1 ═══ wan2 10.84.0.3
 //! ```
 //!
-//! Call [`isolate`] first, while the process has one thread; then [`World::build`]. The
-//! namespaces have no names anywhere: a thread of this process lives in each, the processes of a
-//! host are children of that thread and die with it, and the kernel takes everything away when
-//! the last of them is gone. So nothing is left behind, however the lab ends, and several labs
-//! run side by side.
+//! Call [`isolate`] first, while the process is single-threaded; then [`World::build`]. The namespaces have no names: a
+//! thread of this process lives in each, a host's processes are children of that thread and die with it, and the kernel
+//! removes everything when the last of them exits. So nothing remains, however the lab ends, and several labs can run
+//! side by side.
 
 mod build;
 mod link;
@@ -47,27 +45,27 @@ pub(crate) use way::way_to;
 /// Why a world could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
-    /// The system forbids or lacks something that a lab needs; `remedy` says how to allow it.
+    /// The system forbids or lacks something that a lab needs; `remedy` says how to permit it.
     #[error("cannot {action}: {cause}; {remedy}")]
     EnvironmentLacks {
-        /// What was tried.
+        /// The operation.
         action: String,
-        /// The setting or missing part of the kernel that stands in the way.
+        /// The setting or the missing kernel feature that prevents it.
         cause: String,
-        /// What to do about it.
+        /// The remedy.
         remedy: String,
     },
     /// [`isolate`] was called after the process had started a second thread.
     #[error("the lab was isolated after the process had started threads: isolate it first")]
     CallerMisused,
-    /// The kernel refused a step for a reason that no known setting explains.
+    /// The kernel refused an operation for a reason that no known setting explains.
     #[error("`{node}`: cannot {action}: {source}")]
     Refused {
-        /// What was tried.
+        /// The operation.
         action: String,
-        /// In whose namespace.
+        /// The namespace.
         node: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }

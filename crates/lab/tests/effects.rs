@@ -1,4 +1,4 @@
-//! What paths do to packets, as plans state it.
+//! Effects of paths on packets, as stated in plans.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use wansan_path::{
     Capacity, Discipline, Distribution, Effects, GilbertElliott, Jitter, Limit, LossModel, Unit,
 };
 
-/// A plan whose one path between a host and another has these keys.
+/// A plan with a single path between two hosts, with these keys.
 fn plan(keys: &str) -> String {
     format!(
         r#"
@@ -40,7 +40,7 @@ fn forward(keys: &str) -> Effects {
     link(keys).forward.effects
 }
 
-/// The message for a plan with these keys.
+/// The error for a plan with these keys.
 fn mistake(keys: &str) -> String {
     let message = link_in(Path::new("nowhere"), keys).expect_err(keys);
     assert!(!message.contains('\n'), "{message}");

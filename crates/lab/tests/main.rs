@@ -1,4 +1,4 @@
-//! Plans, runs and their records, without worlds.
+//! Tests of plans, runs and their records without worlds.
 
 mod effects;
 mod netem;

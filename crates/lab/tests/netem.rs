@@ -1,4 +1,4 @@
-//! Plans for the kernel's netem: what it takes, and what is refused when the plan is read.
+//! Plans for the kernel's netem: what is supported, and what is refused when the plan is read.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use wansan_lab::plan::NetemSetting;
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::world::Medium;
 
-/// A plan whose world says `world`, whose one path has these keys, and which goes on with `more`.
+/// A plan with these keys in its world and in its only path, followed by `more`.
 fn plan(world: &str, keys: &str, more: &str) -> Result<Plan, String> {
     plan_of(1, "client", world, keys, more)
 }
 
-/// The same with this many clients, of which the named reads.
+/// The same with this many clients, of which the named one reads.
 fn plan_of(
     clients: u32,
     reader: &str,
@@ -125,7 +125,7 @@ fn netem_joins_one_node_at_each_end() {
         name = "crowd"
         between = ["client", "storage"]
     "#;
-    // The second path joins two clients with the storage.
+    // The second path joins two clients with the storage host.
     let said = plan_of(2, "client-1", NETEM, keys, KINDS).expect_err("two clients");
     assert!(
         said.contains("`crowd` between") && said.contains("one node"),

@@ -1,4 +1,4 @@
-//! A page of other sources than those beside it is not built into the lab.
+//! A page built from other sources is not embedded in the lab.
 
 use std::error::Error;
 use std::fs;
@@ -12,8 +12,7 @@ mod build;
 
 const PAGE: &str = "dist/report.html";
 
-/// `web` as it stands here, without what was built and installed: its sources, and a page that
-/// says what they are.
+/// A copy of `web` without built and installed files: its sources, and a page with their fingerprint.
 fn web() -> Result<TempDir, Box<dyn Error>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
     let web = tempfile::tempdir()?;

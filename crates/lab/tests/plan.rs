@@ -1,4 +1,4 @@
-//! Plans as people write them, right and wrong.
+//! Valid and invalid plans.
 
 mod cases;
 mod cells;
@@ -56,7 +56,8 @@ pub(crate) fn parse(text: &str) -> Result<Plan, PlanError> {
     Plan::parse(Path::new("plans/reads.toml"), text)
 }
 
-/// The good plan with the first `from` replaced by `to` is refused in one line, which has all `parts`.
+/// Checks that the valid plan with the first `from` replaced by `to` is refused in one line, which contains all
+/// `parts`.
 #[track_caller]
 pub(crate) fn is_refused(good: &str, from: &str, to: &str, parts: &[&str]) {
     assert!(good.contains(from), "{from} is not in the good plan");

@@ -1,7 +1,7 @@
-//! Connections through routers, each down its own route, there and back: real namespaces and
-//! packets, as root and as an ordinary user, with a stand-in for the programs on the hosts.
+//! Connections through routers, each over its own route in both directions: real namespaces and packets, as root and as
+//! an ordinary user, with a stand-in for the programs on the hosts.
 //!
-//! Every test runs this program again in a role of its own.
+//! Every test reruns this program in a role of its own.
 
 #[path = "stand_in/programs.rs"]
 mod stand_in;
@@ -30,10 +30,10 @@ use wansan_trace::{ConnectionId, Direction, Kinds, Layer, Recorder, SessionId, T
 
 use stand_in::{ANSWER_BYTES, REQUEST_BYTES};
 
-/// How often each connection of the stand-in asks, before it is set up again and after.
+/// Requests on each connection of the stand-in, before and after it is reestablished.
 const EXCHANGES: u32 = 20;
 
-/// A test's name, the kind of routing, and what the plan says besides.
+/// A test's name, the kind of routing, and further plan text.
 const TESTS: [(&str, &str, Case); 9] = [
     ("by port", "port", UPPER_AND_LOWER),
     ("by the initiator's address", "source", UPPER_AND_LOWER),
@@ -105,7 +105,7 @@ struct Case {
     vpn: &'static str,
 }
 
-/// Two routers on the initiators' side and one on the target's, and one in between on a third route.
+/// Two routers on the initiators' side, one on the target's, and another one on a third route.
 fn plan(by: &str, case: Case) -> Plan {
     let Case {
         clients,
@@ -143,7 +143,7 @@ fn main() -> ExitCode {
         Some(ROLE) => play(&arguments[1]),
         Some("target") => target(),
         Some("bench") => bench(&arguments),
-        // As the lab starts `wansan wireguard`.
+        // The lab starts `wansan wireguard` this way.
         Some("wireguard") => {
             let Err(error) = wansan_wireguard::run(std::io::stdin(), std::io::stdout());
             Err(error.to_string())
@@ -156,7 +156,7 @@ fn main() -> ExitCode {
 fn test() -> ExitCode {
     let arguments = Arguments::from_args();
     let arm = one_arm(|arm| arm.plays(&["isolate"]));
-    // An ordinary user seldom may make the devices of tunnels.
+    // An ordinary user can seldom create tunnel devices.
     let with_tunnels = Arm::of_suite();
     let trials = TESTS
         .map(|(name, _, case)| match case.vpn {
@@ -201,13 +201,13 @@ impl Observer for Nobody {
     fn found(&mut self, _results: &Results) {}
 }
 
-/// Holds that each connection's packets, in both directions, passed the paths of its route that are
-/// emulated, wrapped in a tunnel's where it has one, and no other path.
+/// Checks that each connection's packets, in both directions, passed the emulated paths of its route, encapsulated
+/// where it has a tunnel, and no other path.
 fn every_packet_keeps_to_its_route(
     scenario: &Scenario,
     packets: &Table<Packet>,
 ) -> Result<(), String> {
-    // By direction of a path, the ends of what passed it.
+    // The addresses of the packets on each direction of a path.
     let mut expected: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for initiator in &scenario.initiators {
         let host = scenario.topology.nodes.iter();
@@ -221,7 +221,7 @@ fn every_packet_keeps_to_its_route(
                 0 => connection.source.ip().to_string(),
                 _ => connection.source.to_string(),
             };
-            // The paths that it passes, each with the ends that packets there have.
+            // The paths of the connection, each with the addresses of packets there.
             let mut passed: Vec<(&Link, [String; 2])> = Vec::new();
             match connection.route_place {
                 None => {
@@ -288,7 +288,7 @@ fn every_packet_keeps_to_its_route(
     }
 }
 
-/// Holds that the manifest shows hosts and routers with their addresses and routes.
+/// Checks that the manifest lists hosts and routers with their addresses and routes.
 fn manifest_shows_the_way(manifest: &str) -> Result<(), String> {
     let manifest: serde_json::Value =
         serde_json::from_str(manifest).map_err(|error| error.to_string())?;
@@ -311,14 +311,14 @@ fn manifest_shows_the_way(manifest: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Answers whoever asks.
+/// Answers all requests.
 fn target() -> Result<(), String> {
     let listener = stand_in::listen(("0.0.0.0", ISCSI_PORT));
     let answered = listener.and_then(stand_in::answer);
     answered.map_err(|error| error.to_string())
 }
 
-/// A connection over each route, and then once more from the same ends.
+/// Opens a connection over each route, and then again with the same addresses and ports.
 fn bench(arguments: &[String]) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let kinds = Kinds {
@@ -358,13 +358,13 @@ fn bench(arguments: &[String]) -> Result<(), String> {
     stand_in::report(&settings, recorder, from, asked)
 }
 
-/// Connects over a route as `--route` has it.
+/// Connects over a route in the syntax of `--route`.
 fn dial(route: &str) -> Result<TcpStream, Box<dyn std::error::Error>> {
     let (from, to) = route.split_once("->").ok_or("no route")?;
     let source: SocketAddrV4 = from.parse().or_else(|_| format!("{from}:0").parse())?;
     let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     sockopt::set_socket_reuseaddr(&stream, true)?;
-    // As an initiator ends a lost connection, whose port the next one takes.
+    // As an initiator closes a lost connection, so that the next one can reuse its port.
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
     bind(&stream, &source)?;
     connect(&stream, &to.parse::<SocketAddrV4>()?)?;

@@ -1,8 +1,7 @@
 //! Runs from plan to report, with a stand-in for the programs on the hosts.
 //!
-//! The stand-in is this test program: its `target` answers requests of 48 bytes with 4144 bytes
-//! over the real path, and it can be told to fail in every way that a program may. What real
-//! programs do is tested where they are built.
+//! The stand-in is this test program: its `target` answers requests of 48 bytes with 4144 bytes over the real path, and
+//! can simulate every failure of a program. Real programs are tested where they are built.
 
 #[path = "stand_in/programs.rs"]
 mod stand_in;
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
     end(played)
 }
 
-/// A test's name and the role that plays it.
+/// A test's name and its role.
 const TESTS: [(&str, &str); 12] = [
     ("a run leaves all its files", "whole"),
     ("delays are those of the plan", "delays"),
@@ -114,13 +113,13 @@ fn play(role: &str) -> Result<(), String> {
     }
 }
 
-/// What the name of the stand-in's target begins with; how it behaves comes after it.
+/// Prefix of the stand-in target's name; its behaviour follows.
 const NAMING: &str = "iqn.2026-11.net.wansan:";
 
-/// More than a target grants unless it is told to.
+/// More than a target's default.
 const CONNECTIONS: u32 = 40;
 
-/// The plan of all trials; the target's name tells the stand-in how to behave.
+/// The plan of all tests; the target's name selects the stand-in's behaviour.
 fn plan(behaviour: &str, more: &str) -> Plan {
     let behaviour = format!("{NAMING}{behaviour}");
     let text = format!(
@@ -136,10 +135,10 @@ fn plan(behaviour: &str, more: &str) -> Plan {
     Plan::parse(Path::new("trial.toml"), &text).expect("the trial's plan is right")
 }
 
-/// What a plan rebuilds.
+/// A plan's `[paper]` table.
 const PAPER: &str = "[paper]\ntitle = \"A paper\"\ndiffers = [\"Ours is short.\"]\n";
 
-/// The data that a report's page shows.
+/// The data embedded in a report's page.
 fn page_data(page: &Path) -> Result<serde_json::Value, String> {
     let text = std::fs::read_to_string(page).map_err(|error| error.to_string())?;
     let data = text.split(r#"<script id="run-data" type="application/json">"#);
@@ -247,7 +246,7 @@ impl Lab<'_> {
         check(outcome.as_expected(), || {
             format!("{:?}", outcome.results.expectations)
         })?;
-        // What each cell asks for is in flight over that time, on however slow a machine.
+        // Each cell's queue depth holds over that time, however slow the machine.
         let [one, four] = [0, 1].map(|cell| outcome.results.cells[cell].in_flight["app"]);
         let ratio = four / one;
         check(ratio > 2.0, || format!("4 asked for are {ratio} times 1"))
@@ -366,7 +365,7 @@ impl Lab<'_> {
     }
 }
 
-/// Interrupts the run once its first cell has ended.
+/// Interrupts the run after its first cell.
 struct StopAfterOne<'a>(&'a AtomicBool);
 
 impl Observer for StopAfterOne<'_> {
@@ -441,7 +440,7 @@ fn bench(arguments: &[String]) -> Result<(), String> {
     let mut answer = vec![0; ANSWER_BYTES];
     let host = settings.record.place.host.as_ref();
     if behaviour.starts_with("slow") && host.is_some_and(|host| host.0.as_str() == "client-2") {
-        // Longer than the other is measured.
+        // Longer than the other's measurement.
         std::thread::sleep(Duration::from_millis(600));
     }
     stand_in::wait_to_begin().map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Runs that were made before, by this version of wansan or an earlier one.
+//! Stored runs, of this version of wansan or an earlier one.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use parquet::record::Field;
 use serde_json::{Value, json};
 use wansan_lab::record::{CellTable, StoredError, StoredRun, compare, list};
 
-/// A cell as the first version of wansan wrote it: without a finding of its own.
+/// A cell as written by wansan's first version: without a finding of its own.
 fn cell(number: usize, repeat: u32, delay: &str, iops: f64) -> Value {
     json!({
         "cell": number, "phase": "planned", "repeat": repeat, "failure": null,
@@ -20,7 +20,7 @@ fn cell(number: usize, repeat: u32, delay: &str, iops: f64) -> Value {
     })
 }
 
-/// Writes a run of an earlier version, and what its manifest says.
+/// Writes an earlier version's run and its manifest.
 fn write(out: &Path, plan: &str, name: &str, cells: &[Value]) {
     let folder = out.join(plan).join(name);
     fs::create_dir_all(&folder).unwrap();
@@ -139,7 +139,7 @@ fn cells_are_compared_over_their_repeats() {
         .map(|s| s.setting.as_str())
         .collect();
     assert_eq!(settings, ["path.wan.delay"]);
-    // What is in a file that both plans name.
+    // The contents of a file that both plans name.
     for (name, sha256) in [("20260101T000000Z", "11"), ("20260202T000000Z", "22")] {
         let file = out
             .path()
@@ -181,7 +181,7 @@ fn cells_are_compared_over_their_repeats() {
     );
 }
 
-/// Two runs of one plan, one of them changed by hand, are not alike.
+/// Two runs of one plan differ if one was changed by hand.
 #[test]
 fn changes_by_hand_are_told() {
     let out = scratch();
@@ -220,7 +220,7 @@ fn changes_by_hand_are_told() {
     }
 }
 
-/// What a cell that failed has not measured is missing, not 0: in runs of earlier versions too.
+/// A failed cell's missing values are null, not 0, in runs of earlier versions too.
 #[test]
 fn a_failed_cell_has_no_numbers() {
     let out = scratch();

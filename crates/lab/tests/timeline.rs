@@ -1,4 +1,4 @@
-//! Timelines of plans: what they say, and mistakes in them.
+//! Timelines of plans: their contents and their mistakes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use wansan_lab::plan::{Amendment, Phase, Plan, PlanError, Statement};
 use wansan_path::Change;
 
-/// A plan with two paths and a wire; the timeline stands on the lines from the third on.
+/// A plan with two paths and a wire; its timeline starts on the third line.
 fn plan(entries: &[&str]) -> Result<Plan, PlanError> {
     let entries: Vec<String> = entries.iter().map(|entry| format!("'{entry}'")).collect();
     let text = format!(
@@ -117,15 +117,15 @@ fn a_statement_changes_what_it_says_and_no_more() {
         directions(&change("upper.back.delay = 1ms")),
         ["upper:back"]
     );
-    // What is said of both goes before what was said of one, in the plan or later.
+    // A statement about both directions overrides one about a single direction, in the plan or later.
     assert_eq!(directions(&change("upper.delay = 2ms")), both);
     assert_eq!(directions(&change("upper.loss = 3%")), both);
     assert_eq!(directions(&change("upper.loss = 4%")), both);
-    // A path stays emulated when its last effect is taken away.
+    // A path stays emulated when its last effect is removed.
     assert_eq!(directions(&change("lower.loss = 0%")).len(), 2);
     assert_eq!(directions(&change("lower.delay = 1ms")).len(), 2);
     assert_eq!(change("lower down")[1].changes, [Change::Down]);
-    // A refusal leaves all as it was.
+    // A refused statement changes nothing.
     let refused = Statement::parse("upper.jitter = 3ms").unwrap();
     let mut after = conditions.clone();
     after.change(&refused).unwrap_err();

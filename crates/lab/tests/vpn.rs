@@ -1,8 +1,8 @@
-//! Real tunnels between the routers of real worlds, as root and as an ordinary user, with somebody
-//! on the path between them who sees every packet.
+//! Real tunnels between routers of real worlds, as root and as an ordinary user, with a spy on the path between them
+//! that sees every packet.
 //!
-//! Every test runs this program again in a role of its own. What a machine does not have is counted
-//! as ignored, with the reason.
+//! Every test reruns this program in a role of its own. A test whose prerequisites the machine lacks counts as ignored,
+//! with the reason.
 
 #[path = "vpn/scene.rs"]
 mod scene;
@@ -33,7 +33,7 @@ const KINDS: [Kind; 4] = [
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        // As the lab starts `wansan wireguard`.
+        // The lab starts `wansan wireguard` this way.
         ["wireguard"] => {
             let Err(error) = wansan_wireguard::run(std::io::stdin(), std::io::stdout());
             return end(Err(error.to_string()));
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
                 ("a killed lab leaves nothing of its tunnels", leaves_nothing),
             ];
             for (name, test) in tests {
-                // Addresses are all that WireGuard knows.
+                // WireGuard knows only addresses.
                 if name.contains("by port") && kind == Kind::WireGuard {
                     continue;
                 }
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 
 type Test = fn(Arm, Kind) -> Result<(), Failed>;
 
-/// The programs and the network namespaces of a lab that was killed are gone.
+/// The programs and network namespaces of a killed lab disappear.
 fn leaves_nothing(arm: Arm, kind: Kind) -> Result<(), Failed> {
     let before = files_of_strongswan();
     let (mut lab, programs) = arm.holds(&["hold", kind.cipher_name()])?;
@@ -112,7 +112,7 @@ fn leaves_nothing(arm: Arm, kind: Kind) -> Result<(), Failed> {
     }
 }
 
-/// What there is of a charon in /run.
+/// charon's files in /run.
 fn files_of_strongswan() -> BTreeSet<String> {
     let entries = fs::read_dir("/run").into_iter().flatten().flatten();
     entries
@@ -146,7 +146,7 @@ fn check(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// The programs that this process has started.
+/// This process's child programs.
 fn programs() -> Result<Vec<u32>, String> {
     let mut programs = Vec::new();
     let tasks = fs::read_dir("/proc/self/task").map_err(|error| error.to_string())?;
@@ -161,7 +161,7 @@ fn programs() -> Result<Vec<u32>, String> {
     Ok(programs)
 }
 
-/// Without a tunnel the spy reads everything: what the other tests do not find could be found.
+/// Without a tunnel the spy reads everything, which proves that it could in the other tests.
 fn open(scene: &Scene) -> Result<(), String> {
     scene.lead_around_tunnels()?;
     let seen = scene.spied(|| scene.transfer(*FIRST_PORTS.start()))?;
@@ -211,7 +211,7 @@ fn carry(scene: &Scene, kind: Kind) -> Result<(), String> {
     Ok(())
 }
 
-/// Two tunnels of IPsec with the same addresses: each carries what comes from its ports.
+/// Two IPsec tunnels with the same addresses: each carries the traffic of its ports.
 fn ports(scene: &Scene, kind: Kind) -> Result<(), String> {
     let specs = [("first", Some(FIRST_PORTS)), ("other", Some(OTHER_PORTS))];
     let _tunnels = scene.tunnels(kind, &specs)?;
@@ -232,7 +232,7 @@ fn ports(scene: &Scene, kind: Kind) -> Result<(), String> {
     )
 }
 
-/// Who sets `stop` while the ends of a tunnel look for each other need not wait until they give up.
+/// Setting `stop` during a handshake returns without waiting for its timeout.
 fn stop(scene: &Scene, kind: Kind) -> Result<(), String> {
     scene.cut()?;
     let stop = AtomicBool::new(false);

@@ -1,6 +1,6 @@
-//! Worlds of real namespaces, made by root and by an ordinary user.
+//! Worlds of real namespaces, built by root and by an ordinary user.
 //!
-//! Every test runs this program again in a role of its own.
+//! Every test reruns this program in a role of its own.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
@@ -39,16 +39,16 @@ fn main() -> ExitCode {
 
 type Test = fn(Arm) -> Result<(), Failed>;
 
-/// Starts a lab of hosts and routers that holds a program on one of each; gives the lab and the
-/// programs' ids.
+/// Starts a lab of hosts and routers that holds a program on one of each; returns the lab and the programs' process
+/// IDs.
 fn hold_two(arm: Arm) -> Result<(Child, [u32; 2]), Failed> {
     let (lab, programs) = arm.holds(&["hold"])?;
     let programs = <[u32; 2]>::try_from(programs).map_err(|_| "not two programs")?;
     Ok((lab, programs))
 }
 
-/// Interfaces and files that can only be a lab's, in the namespace and on the disk of whoever starts
-/// one. Other programs may make others meanwhile.
+/// Interfaces and files that only a lab creates, in the namespace and on the disk of its user. Other programs may
+/// create others meanwhile.
 fn left_behind() -> Vec<String> {
     let list = |folder: &str| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -58,7 +58,7 @@ fn left_behind() -> Vec<String> {
         let number = name.strip_prefix("wan").or(name.strip_prefix('h'));
         number.is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit() || b == b'-'))
     };
-    // /run/wansan is the folder of attached disks, and no lab's.
+    // /run/wansan is the folder of attached disks, not a lab's.
     let is_ours = |name: &String| name.contains("wansan") && name != "wansan";
     list("/sys/class/net")
         .filter(is_end)
@@ -130,7 +130,7 @@ fn play(role: &str) -> Result<(), String> {
     }
 }
 
-/// Holds a program on a host and one on a router, among two routes through routers.
+/// Holds a program on a host and one on a router, with two routes through routers.
 fn hold() -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let plan = include_str!("../../../plans/topologies/p1-two-routes.toml");
@@ -213,7 +213,7 @@ fn hosts(world: &World) -> Result<(), String> {
             &format!("{name} is {found:?}, not {value}"),
         )?;
     }
-    // Loopback works, and a connection can be made to a host's own address.
+    // Loopback works, and a connection to a host's own address succeeds.
     let name = world.nodes()[0].address().to_string();
     let connected = world.nodes()[0].namespace().run(move || {
         let listener = std::net::TcpListener::bind((name.as_str(), 0))?;

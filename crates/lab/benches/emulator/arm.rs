@@ -1,4 +1,4 @@
-//! The emulators that are measured: each is given a path and two programs to run at its ends.
+//! The emulators under test: each is given a path and two programs to run at its ends.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,27 +15,27 @@ use wansan_trace::{Kinds, Recorder};
 use super::MTU_BYTES;
 use super::flow::{Flow, Ideal, Seen};
 
-/// So much that a sender that is kept waiting leaves no gap at 5 Gbit/s.
+/// Large enough that a delayed sender causes no gap at 5 Gbit/s.
 const QUEUE_BYTES: u64 = 32 << 20;
 /// Longer than any measurement.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Where rattan has its right host.
+/// The address of rattan's right host.
 const RATTAN_RIGHT: Ipv4Addr = Ipv4Addr::new(10, 2, 1, 1);
 
-/// How a path loses packets.
+/// The loss model of a path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lossy {
-    /// Each with this probability.
+    /// Independent, with this probability.
     Bernoulli(f64),
-    /// In bursts: after a packet that came with the first probability, and on with one minus the
-    /// second (Gilbert's simplest channel).
+    /// In bursts: a loss follows a delivered packet with probability p, and another loss with 1 − r (the simple Gilbert
+    /// model).
     Gilbert { p: f64, r: f64 },
 }
 
 /// A path, the same in both directions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Path {
-    /// 0 is unlimited.
+    /// 0 for unlimited.
     pub(crate) bits_per_s: u64,
     pub(crate) delay: Duration,
     pub(crate) loss: Option<Lossy>,
@@ -47,7 +47,7 @@ pub(crate) enum Arm<'a> {
     Rattan(PathBuf),
 }
 
-/// What was seen at the far end, and what our emulator told of itself.
+/// The result at the far end, and our emulator's own statistics.
 pub(crate) struct Outcome<T> {
     pub(crate) seen: T,
     pub(crate) statistics: Option<Statistics>,
@@ -61,8 +61,7 @@ impl Arm<'_> {
         }
     }
 
-    /// Bytes of a packet that count on its path: with the Ethernet header on ours, without it on
-    /// rattan's.
+    /// Bytes of a packet that its path counts: ours includes the Ethernet header, rattan does not.
     pub(crate) fn counted_bytes(&self, frame_bytes: usize) -> usize {
         match self {
             Arm::Wansan(_) => frame_bytes,
@@ -70,7 +69,7 @@ impl Arm<'_> {
         }
     }
 
-    /// Sends a flow through a path, and returns what its sink saw.
+    /// Sends a flow through a path, and returns the sink's result.
     pub(crate) fn flow(
         &self,
         path: &Path,
@@ -111,7 +110,7 @@ impl Arm<'_> {
         })
     }
 
-    /// Runs this program in two roles at the ends of a path; the last line of the one on the right.
+    /// Runs this program in a role at each end of a path; returns the last line of the right one.
     fn run(
         &self,
         path: &Path,
@@ -208,7 +207,7 @@ fn config(world: &World, path: &Path) -> Config {
     }
 }
 
-/// rattan's configuration of a path, up to the commands.
+/// rattan's configuration of a path, without the commands.
 fn rattan_path(path: &Path) -> String {
     let mut text = "[env]\nmode = 'Isolated'\n".to_owned();
     let mut links = String::new();

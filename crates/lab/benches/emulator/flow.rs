@@ -1,6 +1,5 @@
-//! A flow of UDP packets from one namespace to another, each with its number and the time of its
-//! sending. Sender and sink are processes of this program, so the same ones work through any
-//! emulator.
+//! A flow of UDP packets between namespaces, each with its number and sending time. Sender and sink are processes of
+//! this program, so that the same ones test any emulator.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IoSlice;
@@ -18,78 +17,78 @@ use super::stamped::{Stamped, set_option};
 const PORT: u16 = 9;
 /// Headers of Ethernet, IPv4 and UDP.
 pub(crate) const HEADER_BYTES: usize = 14 + 20 + 8;
-/// Number and time of sending.
+/// Number and sending time.
 const STAMP_BYTES: usize = 16;
-/// Packets per system call of a sender that leaves nothing to its card.
+/// Packets per system call of a sender without segmentation offload.
 const BATCH: usize = 32;
-/// A sender that is behind by more than this catches up no more.
+/// A sender further behind than this does not catch up.
 const LARGEST_BURST_NS: u64 = 20_000_000;
-/// After this long without a packet, the flow is over.
+/// The flow is over after this long without a packet.
 const SILENCE: Duration = Duration::from_millis(400);
-/// How long a sink waits for the first packet.
+/// Timeout of a sink for the first packet.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is sent.
+/// The flow to send.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Flow {
-    /// Where to.
+    /// Destination.
     pub(crate) to: Ipv4Addr,
     /// Bytes of each frame.
     pub(crate) frame_bytes: usize,
-    /// Packets per second, evenly; 0 is as many as can be.
+    /// Packets per second, evenly spaced; 0 for as many as possible.
     pub(crate) packets_per_s: u64,
-    /// Packets that the sender leaves to its link to cut (UDP_SEGMENT); 1 for none.
+    /// Packets per segmentation offload (UDP_SEGMENT); 1 for none.
     pub(crate) segments: usize,
-    /// The end, in packets or in time.
+    /// Most packets to send.
     pub(crate) packets: u64,
-    /// The end, in packets or in time.
+    /// Longest time to send, in ms.
     pub(crate) time_ms: u64,
     /// Time before the first packet.
     pub(crate) wait_ms: u64,
 }
 
-/// What the sink compares arrivals with.
+/// The ideal path that the sink compares arrivals with.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Ideal {
     /// Bytes of each frame.
     pub(crate) frame_bytes: usize,
-    /// The path's rate; 0 for none.
+    /// The path's rate; 0 for unlimited.
     pub(crate) bits_per_s: u64,
     /// The path's delay.
     pub(crate) delay_ns: u64,
-    /// Only counts what comes, and reads nothing.
+    /// Only counts arrivals, and reads none.
     pub(crate) count_only: bool,
 }
 
-/// What a sink saw.
+/// A sink's result.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Seen {
-    /// Packets that came.
+    /// Packets received.
     pub(crate) packets: u64,
     /// The highest number among them, plus one.
     pub(crate) sent: u64,
     /// Packets per second between the first and the last.
     pub(crate) packets_per_s: f64,
-    /// Runs of numbers that are missing.
+    /// Gaps in the sequence numbers.
     pub(crate) gaps: u64,
-    /// A digest of all numbers in their order.
+    /// A digest of all numbers in order of arrival.
     pub(crate) digest: u64,
-    /// How much later than ideal half of the packets came.
+    /// Lateness relative to the ideal: median.
     pub(crate) late_p50_ns: u64,
-    /// The same of 99 in 100.
+    /// 99th percentile.
     pub(crate) late_p99_ns: u64,
-    /// The same of all.
+    /// Maximum.
     pub(crate) late_max_ns: u64,
-    /// Packets that came before they could.
+    /// Packets that arrived earlier than possible.
     pub(crate) early: u64,
 }
 
-/// Keeps generators and sinks off the last core where there are several: that is the emulator's.
+/// Keeps generators and sinks off the last core if there are several: it is reserved for the emulator.
 fn keep_to_other_cores() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut others = CpuSet::new();
     (0..cores.saturating_sub(1).max(1)).for_each(|core| others.set(core));
-    // Refused in a container that gives fewer; then the scheduler decides.
+    // Fails in a container with fewer cores; the scheduler then decides.
     let _ = sched_setaffinity(None, &others);
 }
 
@@ -109,8 +108,7 @@ pub(crate) fn send(flow: Flow) -> std::io::Result<()> {
             payload_bytes as i32,
         )?;
     }
-    // The time of sending that a packet carries is its own when it is compared with that of its
-    // arrival.
+    // For comparison with the arrival time, each packet needs its own sending time.
     let groups = if group > 1 || flow.packets_per_s > 0 {
         1
     } else {
@@ -140,7 +138,7 @@ pub(crate) fn send(flow: Flow) -> std::io::Result<()> {
             packet[8..16].copy_from_slice(&now.ns().to_ne_bytes());
             number += 1;
         }
-        // A receiver that is gone shows as packets lost.
+        // If the receiver is gone, packets count as lost.
         let _ = send_groups(&socket, &payload, group * payload_bytes);
     }
     Ok(())
@@ -168,7 +166,7 @@ fn send_groups(socket: &UdpSocket, payload: &[u8], group_bytes: usize) -> std::i
     Ok(())
 }
 
-/// Takes a flow; what came of it, as a line of JSON on standard output.
+/// Receives a flow; prints the result as a line of JSON.
 pub(crate) fn sink(ideal: Ideal) -> std::io::Result<()> {
     keep_to_other_cores();
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
@@ -182,7 +180,7 @@ pub(crate) fn sink(ideal: Ideal) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Counts the packets that UDP gets, read or not, in the middle of the flow.
+/// Counts the packets that UDP received, whether read or not, in the middle of the flow.
 fn count() -> Seen {
     let mut samples = vec![(clock::now(), received())];
     let patience = clock::now() + PATIENCE;
@@ -214,8 +212,7 @@ fn count() -> Seen {
     }
 }
 
-/// Datagrams that came to this namespace's UDP (RFC 4113): those read, and those for which there
-/// was no room.
+/// Datagrams delivered to this namespace's UDP (RFC 4113): those read, and those dropped for lack of buffer space.
 fn received() -> u64 {
     let text = std::fs::read_to_string("/proc/self/net/snmp").unwrap_or_default();
     let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));

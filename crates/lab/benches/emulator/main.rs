@@ -1,13 +1,12 @@
-//! What the emulator achieves, measured from outside by UDP flows and TCP streams between two
-//! hosts, beside its bounds and, in the same run, beside the emulator `rattan`:
+//! Benchmarks the emulator from outside with UDP flows and TCP streams between two hosts, against its bounds and, in
+//! the same run, against the emulator `rattan`:
 //!
-//! - packets per second through one path, as many as its sender can send: each packet sent by
-//!   itself, and left to the link to segment; and what a loop that only sends would do;
+//! - packets per second through one path at the sender's maximum: sent one by one, and with segmentation offload; and
+//!   the rate of a loop that only sends;
 //! - goodput of TCP through an unlimited path and one of 5 Gbit/s;
-//! - how much later packets arrive than an ideal path would deliver them, at half load; and how late
-//!   a loop is that only waits;
-//! - the rate that the far end sees;
-//! - losses, and that a seed repeats them.
+//! - lateness of packets relative to an ideal path, at half load; and the lateness of a loop that only waits;
+//! - the rate measured at the far end;
+//! - losses, and that a seed reproduces them.
 //!
 //! `cargo bench -p wansan-lab --bench emulator [-- packets|goodput|delays|rates|losses] [--json]`
 
@@ -35,15 +34,15 @@ const MTU_BYTES: u32 = 1500;
 /// An IP packet of the MTU and its Ethernet header.
 const FULL_FRAME_BYTES: usize = MTU_BYTES as usize + 14;
 const RUN: Duration = Duration::from_secs(1);
-/// Turns of what is held against rattan: an even number, so that each goes first as often as last.
+/// Turns of comparisons with rattan: even, so that each goes first equally often.
 const TURNS: usize = 4;
-/// The packets per second that one core is to carry.
+/// Required packets per second per core.
 const PACKETS_PER_S: f64 = 500_000.0;
 const LATE_P50_NS: u64 = 50_000;
 const LATE_P99_NS: u64 = 300_000;
 const RATE_ERROR: f64 = 0.005;
 const LOSS_PACKETS: u64 = 500_000;
-/// Loss is measured at a load that nothing else loses packets of.
+/// Load of the loss test, low enough that nothing else loses packets.
 const LOSS_PACKETS_PER_S: u64 = 150_000;
 
 fn main() -> ExitCode {
@@ -60,7 +59,7 @@ fn main() -> ExitCode {
         };
     }
     let rattan = rattan();
-    // Of this machine's own namespace, as rattan's hosts have them.
+    // The machine's defaults, which rattan's hosts use.
     let buffers = machine_buffers();
     let world = buffers
         .map_err(|error| error.to_string())
@@ -85,7 +84,7 @@ fn main() -> ExitCode {
         machine: Machine::watch(),
         quiet: arguments.iter().any(|argument| argument == "--json"),
     };
-    // As cargo has it, a word chooses what is measured.
+    // As usual with cargo, a word filters the benchmarks.
     let chosen = arguments.iter().find(|argument| !argument.starts_with('-'));
     let chosen = |group: &str| chosen.is_none_or(|chosen| group.contains(chosen.as_str()));
     if chosen("packets") {
@@ -123,7 +122,7 @@ fn play(role: &str, argument: &str) -> std::io::Result<()> {
     }
 }
 
-/// Where rattan is, or why it cannot be measured.
+/// The path of rattan, or why it cannot be benchmarked.
 fn rattan() -> Result<PathBuf, String> {
     if !rustix::process::getuid().is_root() {
         return Err("it needs root".to_owned());
@@ -136,10 +135,10 @@ fn rattan() -> Result<PathBuf, String> {
         .ok_or("it is not installed (`cargo install rattan`)".to_owned())
 }
 
-/// TCP's buffers in bytes: least, first and greatest, to receive and to send.
+/// TCP receive and send buffers in bytes: minimum, default and maximum.
 type Buffers = [[u64; 3]; 2];
 
-/// Those that this machine gives its namespaces. rattan's hosts have them, so ours get them too.
+/// The machine's defaults for its namespaces. rattan's hosts use them, so ours do too.
 fn machine_buffers() -> std::io::Result<Buffers> {
     let read = |name| {
         let path = format!("/proc/sys/net/ipv4/{name}");
@@ -163,10 +162,10 @@ fn topology([rmem_bytes, wmem_bytes]: Buffers) -> Topology {
     Topology::flat(&["west", "east"], &tcp, MTU_BYTES)
 }
 
-/// What has been measured, told as it comes.
+/// Prints results as they arrive.
 struct Report {
     results: Vec<Value>,
-    /// Since the last verdict.
+    /// Load since the last verdict.
     machine: Machine,
     quiet: bool,
 }
@@ -187,8 +186,7 @@ impl Report {
         self.results.push(facts);
     }
 
-    /// As [`tell`](Report::tell), of what has a bound; where it is ours that has to hold it, the table of
-    /// verdicts has it too.
+    /// See [`tell`](Report::tell); for a result with a bound. If it is ours, it also enters the table of verdicts.
     fn judge(&mut self, arm: &Arm<'_>, case: &str, text: &str, holds: bool, facts: Value) {
         let verdict = Verdict::of(holds, self.disturbance().as_deref());
         self.give(arm, case, text, &verdict, facts);
@@ -237,7 +235,7 @@ fn flow(frame_bytes: usize, packets_per_s: u64, segments: usize) -> Flow {
     }
 }
 
-/// As many packets as a host leaves to its link at once.
+/// Packets that a host passes to its link in one segmentation offload.
 fn segments(frame_bytes: usize) -> usize {
     (15_000 / frame_bytes).clamp(1, 64)
 }
@@ -405,7 +403,7 @@ fn delays(arms: &[Arm<'_>], report: &mut Report) {
                 "lost": seen.sent - seen.packets,
                 "sent": seen.sent,
             });
-            // A loop that does nothing else is as late where a hypervisor takes its processor.
+            // An idle loop is just as late if a hypervisor takes its processor.
             let is_as_late =
                 seen.late_p50_ns <= LATE_P50_NS && seen.late_p99_ns <= alone.p99_ns + LATE_P99_NS;
             if !holds && is_as_late {
@@ -448,7 +446,7 @@ fn rates(arms: &[Arm<'_>], report: &mut Report) {
                     let sent_per_s = outcome.seen.sent as f64 * 1e3 / flow.time_ms as f64;
                     let facts = json!({"error": error, "sent_per_s": sent_per_s});
                     if sent_per_s * counted_bits as f64 <= bits_per_s as f64 {
-                        // A link that is not full says nothing of its rate.
+                        // A link that is not saturated says nothing about its rate.
                         let short = format!("the sender reached {sent_per_s:.0} packets/s");
                         report.give(arm, &case, &text, &Verdict::NotMeasurable(short), facts);
                     } else {
@@ -465,7 +463,7 @@ fn losses(arms: &[Arm<'_>], report: &mut Report) {
     report.title("losses of 500,000 packets, bound 3 σ; a seed drops the same packets again");
     let (p, r) = (0.005, 0.2);
     let mean = p / (p + r);
-    // The channel's states are a chain of correlation 1 − p − r.
+    // Correlation of the channel's successive states: 1 − p − r.
     let memory = (1.0 - p - r) / (p + r);
     let cases = [
         ("1 % independent", Lossy::Bernoulli(0.01), 0.01, 1.0),
@@ -496,7 +494,7 @@ fn losses(arms: &[Arm<'_>], report: &mut Report) {
                     continue;
                 }
             };
-            // A loss of the very last packets would not be seen.
+            // A loss of the very last packets is not detectable.
             let sent = first.sent as f64;
             let lost = sent - first.packets as f64;
             let sigma = (sent * mean * (1.0 - mean) * spread).sqrt();

@@ -1,5 +1,5 @@
-//! What the machine allows any emulator: packets of a loop that does nothing but send each by itself
-//! through a packet socket, and times of a loop that does nothing but wait for them.
+//! The machine's limits for any emulator: packet rate of a loop that only sends, one by one through a packet socket,
+//! and timing of a loop that only waits.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,24 +19,22 @@ use super::stamped::set_option;
 
 const BATCH: usize = 64;
 
-/// How late times were seen.
+/// Lateness of observed times.
 pub(crate) struct Late {
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
     pub(crate) max_ns: u64,
 }
 
-/// Looks at the clock without rest until `time` has passed, on every core as while a flow passes,
-/// and gives how late the last one, whose loop goes first as an emulator does, saw times that are
-/// evenly spread, so many per second. A machine that is given away meanwhile, as a virtual one can
-/// be, is late here too.
+/// Busy-polls the clock for `time`, on every core as during a flow, and returns how late the last core's loop, the
+/// emulator's, observed evenly spaced times, `times_per_s` per second. It includes preemption by a hypervisor.
 pub(crate) fn late(times_per_s: u64, time: Duration) -> Late {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let gap = Duration::from_nanos(1_000_000_000 / times_per_s);
     let watch = |core: usize| {
         let mut own = CpuSet::new();
         own.set(core);
-        // Refused in a container that gives other cores; then the scheduler decides.
+        // Fails in a container with other cores; the scheduler then decides.
         let _ = sched_setaffinity(None, &own);
         if core + 1 == cores {
             prefer();
@@ -68,8 +66,8 @@ pub(crate) fn late(times_per_s: u64, time: Duration) -> Late {
     }
 }
 
-/// Sends frames of that size to the host with that address (MAC and IPv4) behind an interface of
-/// the calling thread's namespace; packets per second of processor time.
+/// Sends frames of that size to the host with that address (MAC and IPv4) behind an interface of the calling thread's
+/// namespace; returns packets per second of processor time.
 pub(crate) fn packets_per_core_s(
     interface: &str,
     mac: [u8; 6],

@@ -1,4 +1,4 @@
-//! A UDP socket that tells when the kernel got each packet, and takes many at once.
+//! A UDP socket with receive timestamps that reads many packets at once.
 
 use std::mem::{MaybeUninit, zeroed};
 use std::net::UdpSocket;
@@ -13,13 +13,13 @@ pub(crate) struct Stamped {
     realtime_ahead_ns: u64,
 }
 
-/// Packets that came as one.
+/// Packets received as one.
 pub(crate) struct Arrival {
-    /// When the kernel got them (CLOCK_MONOTONIC).
+    /// Kernel receive time (CLOCK_MONOTONIC).
     pub(crate) stamped_ns: u64,
-    /// Bytes of payload altogether.
+    /// Total payload bytes.
     pub(crate) bytes: usize,
-    /// Bytes of payload of each but the last.
+    /// Payload bytes of each but the last.
     pub(crate) segment_bytes: usize,
 }
 
@@ -27,7 +27,7 @@ impl Stamped {
     pub(crate) fn new(socket: UdpSocket) -> std::io::Result<Self> {
         set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
-        // An ordinary user gets the second buffer size as far as net.core.rmem_max goes.
+        // An unprivileged user gets at most net.core.rmem_max from the second option.
         let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 64 << 20);
         let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 64 << 20);
         Ok(Stamped {
@@ -36,7 +36,7 @@ impl Stamped {
         })
     }
 
-    /// The next packets, or nothing when none wait.
+    /// The next packets, or `None` if none is queued.
     #[allow(
         unsafe_code,
         reason = "neither std nor rustix gives a packet's time of arrival"

@@ -1,4 +1,4 @@
-//! A TCP stream from one namespace to another, as fast as it goes.
+//! A TCP stream between namespaces, as fast as possible.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::net::sockopt::set_tcp_congestion;
 use wansan_trace::clock;
 
-/// Of every stream, whatever the namespace of its host has as its default.
+/// The congestion control of every stream, whatever its namespace's default.
 pub(crate) const CONGESTION_CONTROL: &str = "cubic";
 const PORT: u16 = 5001;
 const CHUNK_BYTES: usize = 256 << 10;
@@ -15,7 +15,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Sends to that address for a time.
 pub(crate) fn source(to: Ipv4Addr, time: Duration) -> std::io::Result<()> {
     let mut stream = loop {
-        // The sink may not be there yet.
+        // The sink may not listen yet.
         match TcpStream::connect((to, PORT)) {
             Ok(stream) => break stream,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
@@ -33,7 +33,7 @@ pub(crate) fn source(to: Ipv4Addr, time: Duration) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Takes one stream, and prints its goodput in bits per second without its first fifth.
+/// Receives one stream, and prints its goodput in bits per second, excluding its first fifth.
 pub(crate) fn sink(time: Duration) -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     println!("ready");

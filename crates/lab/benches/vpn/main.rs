@@ -1,5 +1,5 @@
-//! What each kind of tunnel carries at most, and what it costs each router: one TCP stream from
-//! host to host through two routers over wires, with no tunnel and with each kind in turn.
+//! Benchmarks the throughput of each kind of tunnel and its cost on each router: one TCP stream from host to host
+//! through two routers over unlimited links, with no tunnel and with each kind in turn.
 //!
 //! ```text
 //!   client ── near ══ far ── storage
@@ -28,7 +28,7 @@ const KINDS: [Option<Kind>; 5] = [
     Some(Kind::Ipsec(Cipher::AesCbc)),
     Some(Kind::Ipsec(Cipher::TripleDes)),
 ];
-/// Rounds through all kinds, so that a change of the machine's mood meets all alike.
+/// Rounds over all kinds, so that drift of the machine affects all alike.
 const ROUNDS: usize = 2;
 const MTU_BYTES: u32 = 1500;
 const MAIN_TABLE: u32 = 254;
@@ -37,7 +37,7 @@ const STORAGE: Ipv4Addr = Ipv4Addr::new(10, 82, 0, 4);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // As the lab starts `wansan wireguard`.
+    // The lab starts `wansan wireguard` this way.
     if words.first().is_some_and(|word| word == "wireguard") {
         let Err(error) = wansan_wireguard::run(std::io::stdin(), std::io::stdout());
         eprintln!("{error}");
@@ -136,7 +136,7 @@ fn tunnel(kind: Kind, program: &Path, near: &Node, far: &Node) -> Result<Tunnels
 /// Network `n` joins nodes `n` and `n + 1` by a wire.
 fn build(kind: Option<Kind>) -> Result<World, wansan_lab::world::WorldError> {
     let by = |destination, network, node| route(destination, Hop::Neighbour { network, node });
-    // TCP's segments fit into the tunnel from the first one on.
+    // TCP's segments fit into the tunnel from the start.
     let end_to_end = |source, route| IpRoute {
         source: Some(source),
         mtu_bytes: kind.map(|kind| kind.mtu_bytes(MTU_BYTES)),

@@ -1,4 +1,4 @@
-//! A TCP stream from host to host that goes as fast as it can.
+//! A TCP stream from host to host, as fast as possible.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use wansan_lab::world::Node;
 
-/// How long is measured.
+/// Duration of the measurement.
 pub(crate) const TIME: Duration = Duration::from_secs(2);
-/// What comes before that: the slow start.
+/// Warm-up, excluded from results: slow start.
 const WARMUP: Duration = Duration::from_millis(500);
 const PORT: u16 = 5001;
 const CHUNK_BYTES: usize = 1 << 18;
-/// A stream that stands still for so long is broken.
+/// A stream that stalls for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Stream {
@@ -24,7 +24,7 @@ pub(crate) struct Stream {
     threads: [JoinHandle<()>; 2],
 }
 
-/// Begins a stream from `sender` to `address` of `receiver`, and lets it get up to speed.
+/// Starts a stream from `sender` to `address` of `receiver`, and lets it warm up.
 pub(crate) fn begin(sender: &Node, receiver: &Node, address: Ipv4Addr) -> io::Result<Stream> {
     let listener = receiver
         .namespace()
@@ -57,14 +57,14 @@ pub(crate) fn begin(sender: &Node, receiver: &Node, address: Ipv4Addr) -> io::Re
 }
 
 impl Stream {
-    /// Bytes that have come out of it so far.
+    /// Bytes received so far.
     pub(crate) fn received_bytes(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
     /// Ends it.
     pub(crate) fn end(self) {
-        // It may be broken already.
+        // It may have failed already.
         let _ = self.sending.shutdown(Shutdown::Both);
         for thread in self.threads {
             thread.join().expect("a stream does not panic");

@@ -1,10 +1,10 @@
-//! Captures: what passes a path, or one of its elements, as a pcapng file with an interface for each
-//! direction, and for each side of the element.
+//! Captures the traffic of a path, or of one of its elements, to a pcapng file with an interface per direction and, for
+//! an element, per side.
 //!
-//! The emulator's thread hands frames over and never waits: what a slow disk leaves no room for is
-//! missing in the file, which says how much. A thread of its own writes. That one looks now and then
-//! whether something has come, and is not woken: waking takes a lock of the channel, and a real-time
-//! thread that finds it held by an ordinary one waits until that gets a processor.
+//! The emulator's thread passes frames on and never waits: frames that do not fit because the disk is slow are missing
+//! in the file, which states their number. A separate thread writes. It polls instead of being woken: waking takes a
+//! channel lock, and a real-time thread that finds it held by an ordinary thread would wait until that one is
+//! scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,35 +23,35 @@ use wansan_trace::clock::{self, Both};
 
 use super::pcapng::File;
 
-/// Frames that may wait to be written, and their bytes.
+/// Most frames queued for writing, and most bytes.
 const MAX_WAITING_FRAMES: usize = 1 << 16;
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// How long the writer sleeps when all is written: what comes meanwhile has room, at any rate that a path
-/// has.
+/// Poll interval of the idle writer: the queue has room for what arrives meanwhile, at any rate of a path.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Directions come one after the other: for so long a frame waits for earlier ones of the other.
+/// Sorting window: directions arrive one after the other, so a frame waits this long for earlier ones of the other
+/// direction.
 const SORTED_WITHIN_NS: u64 = 50_000_000;
 
-/// A frame as it passed, or was dropped.
+/// A frame that passed or was dropped.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Captured {
     time: Instant,
     interface: u32,
     frame: Vec<u8>,
-    /// What became of it, unless it went on.
+    /// Why it was dropped; `None` if it passed.
     fate: Option<&'static str>,
 }
 
-/// What both threads count.
+/// Counters shared by both threads.
 #[derive(Debug)]
 struct Counts {
     waiting_bytes: AtomicUsize,
-    /// Frames handed over by each interface, and how many of them found no room.
+    /// Frames submitted per interface, and those dropped for lack of room.
     offered: Vec<AtomicU64>,
     missing: Vec<AtomicU64>,
 }
 
-/// Where the frames of one interface are handed over.
+/// The input of one interface.
 #[derive(Debug)]
 pub struct Tap {
     interface: u32,
@@ -59,7 +59,7 @@ pub struct Tap {
     counts: Arc<Counts>,
 }
 
-/// A capture under way. It ends when its taps are dropped, as those of an emulator are when it stops.
+/// A capture in progress. It ends when its taps are dropped, as an emulator's are when it stops.
 #[derive(Debug)]
 pub struct Capture {
     file: PathBuf,
@@ -67,10 +67,10 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins a file; the taps of its `interfaces`, by their names. `about` says what the frames are.
+    /// Creates a file; returns the taps of its `interfaces`, named so. `about` describes the frames.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// The file cannot be created.
     pub fn begin(file: &Path, interfaces: &[&str], about: &str) -> io::Result<(Capture, Vec<Tap>)> {
         let out = BufWriter::new(fs::File::create_new(file)?);
         let realtime_ahead_ns = u64::try_from(Both::now().ahead_ns()).unwrap_or(0);
@@ -98,16 +98,16 @@ impl Capture {
         &self.file
     }
 
-    /// Waits until all is written that was handed over. The taps must have been dropped.
+    /// Waits until every submitted frame is written. The taps must have been dropped.
     ///
     /// # Errors
-    /// When the file could not be written.
+    /// The file could not be written.
     pub fn end(self) -> io::Result<()> {
         self.thread.join().expect("writing does not panic")
     }
 }
 
-/// The taps of so many interfaces, and where their frames come out.
+/// The taps of that many interfaces, and the output queue.
 fn hand_over(interfaces: usize) -> (Vec<Tap>, Receiver<Captured>, Arc<Counts>) {
     let (sender, frames) = mpsc::sync_channel(MAX_WAITING_FRAMES);
     let zeros = || (0..interfaces).map(|_| AtomicU64::new(0)).collect();
@@ -125,7 +125,7 @@ fn hand_over(interfaces: usize) -> (Vec<Tap>, Receiver<Captured>, Arc<Counts>) {
 }
 
 impl Tap {
-    /// A frame leaves, or is dropped, at `time`; `bytes` makes it when there is room.
+    /// Submits a frame that left, or was dropped, at `time`; `bytes` builds it if there is room.
     pub(super) fn take(&self, time: Instant, fate: Fate, bytes: impl FnOnce() -> Vec<u8>) {
         let place = self.interface as usize;
         let counts = &self.counts;
@@ -163,7 +163,7 @@ struct Writer<W: io::Write> {
     out: File<W>,
     realtime_ahead_ns: u64,
     counts: Arc<Counts>,
-    /// By time, and those of one time as they were handed over.
+    /// By time; equal times in order of submission.
     sorting: BinaryHeap<Reverse<(Instant, u64, Captured)>>,
 }
 
@@ -221,7 +221,7 @@ impl<W: io::Write> Writer<W> {
 mod tests {
     use super::*;
 
-    /// A disk that takes nothing until it is released.
+    /// A disk that blocks until released.
     struct Stuck {
         released: Option<Receiver<()>>,
         written: Vec<u8>,
@@ -230,7 +230,7 @@ mod tests {
     impl io::Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             if let Some(released) = self.released.take() {
-                // Released, or whoever would do it has gone.
+                // Released, or the releaser is gone.
                 let _ = released.recv();
             }
             self.written.extend(bytes);
@@ -267,11 +267,11 @@ mod tests {
         let thread = thread::spawn(move || writer.run(&frames));
         let offered = 2 * ROOM;
         for place in 0..offered {
-            // So far apart that the writer would write at once.
+            // Far enough apart that the writer would write at once.
             let time = Instant::from_ns(place * 2 * SORTED_WITHIN_NS);
             taps[0].take(time, Fate::Delivered, || vec![7; FRAME_BYTES]);
         }
-        // The one that is being written has left room.
+        // The frame being written has freed a slot.
         let missing = counts.missing[0].load(Ordering::Relaxed);
         assert!((offered - ROOM - 1..=offered - ROOM).contains(&missing));
         release.send(()).unwrap();

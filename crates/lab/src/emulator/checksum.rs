@@ -1,12 +1,11 @@
-//! The Internet checksum (RFC 1071), and whether a transport's is still to be filled in.
+//! The Internet checksum (RFC 1071), and whether a transport checksum is yet to be filled in.
 
-/// A sum of 16-bit words with its carries not yet added in.
+/// A sum of 16-bit words, with carries not yet folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sum(u64);
 
 impl Sum {
-    /// The sum with `bytes` added; an odd last byte counts as if a zero followed it, so only the
-    /// last addition may be of odd length.
+    /// Adds `bytes`; an odd last byte is padded with a zero, so only the last addition may have odd length.
     #[must_use]
     pub(super) fn of(self, bytes: &[u8]) -> Sum {
         let (words, rest) = bytes.as_chunks::<4>();
@@ -24,13 +23,13 @@ impl Sum {
         Sum(sum)
     }
 
-    /// The sum with a 16-bit word added.
+    /// Adds a 16-bit word.
     #[must_use]
     pub(super) fn word(self, word: u16) -> Sum {
         Sum(self.0 + u64::from(word))
     }
 
-    /// The sum in 16 bits. The checksum is its complement.
+    /// The sum folded to 16 bits. The checksum is its complement.
     #[must_use]
     pub(super) fn folded(self) -> u16 {
         let mut sum = self.0;

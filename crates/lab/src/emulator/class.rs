@@ -1,18 +1,18 @@
-//! Classes of packets, for queues with priorities.
+//! Packet classes, for priority queues.
 
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4};
 
 use super::segment::Segment;
 
-/// Tells the class of a packet by where it comes from and where it goes.
+/// Classifies packets by source and destination.
 pub struct Classes {
     of: Box<dyn Fn(SocketAddrV4, SocketAddrV4) -> u8 + Send>,
     other: u8,
 }
 
 impl Classes {
-    /// The classes of TCP segments by their source and destination; `other` is that of all else.
+    /// Classifies TCP segments by source and destination with `of`; everything else is of class `other`.
     #[must_use]
     pub fn new(of: impl Fn(SocketAddrV4, SocketAddrV4) -> u8 + Send + 'static, other: u8) -> Self {
         Classes {

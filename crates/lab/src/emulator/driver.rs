@@ -1,5 +1,5 @@
-//! The emulator's thread: takes frames from the rings, moves them through the chains, sends them
-//! when they are due, and sleeps in between.
+//! The emulator's thread: receives frames from the rings, moves them through the chains, sends them when due, and
+//! sleeps in between.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,21 +32,19 @@ use super::{
     Routed, Statistics, Tap, Watch, lacks,
 };
 
-/// Packets taken from the rings before those that are due get their turn; the last frame may have
-/// more of them.
+/// Packets received in a row before due ones are sent; the last frame may exceed it.
 const TAKEN_AT_ONCE: usize = 64;
-/// The longest time between two looks into the rings while frames keep coming.
+/// Longest interval between polls of the rings while frames keep arriving.
 const LONGEST_READ_INTERVAL: Duration = Duration::from_micros(500);
-/// Shorter than this, sleeping without watching the rings saves nothing.
+/// At shorter intervals, sleeping without polling the rings saves nothing.
 const SHORTEST_READ_INTERVAL: Duration = Duration::from_micros(50);
-/// Time before a deadline that is spent awake. A sleep costs 20 µs of processor time on a virtual
-/// machine (its timer is set and fires by way of the hypervisor), so a shorter one saves nothing,
-/// and it wakes late.
+/// Busy-wait before a deadline. A sleep costs 20 µs of processor time on a virtual machine (the hypervisor sets and
+/// fires its timer), so a shorter one saves nothing and wakes late.
 const SPIN: Duration = Duration::from_micros(30);
 
-/// The least time between two rounds of sending. Packets that become due meanwhile are sent
-/// together, and those of one flow as one frame: a stream of small packets then costs less than
-/// half, and each is late by half of this on average. The first after a pause is sent at once.
+/// Shortest interval between sends. Packets that become due meanwhile are sent together, and those of one flow as one
+/// frame: this more than halves the cost of a stream of small packets, and delays each by half of this on average. The
+/// first after a pause is sent at once.
 const TOGETHER: Duration = Duration::from_micros(20);
 
 pub(super) struct Driver {
@@ -57,12 +55,12 @@ pub(super) struct Driver {
     recorder: Recorder,
     shown: Arc<Mutex<Statistics>>,
     orders: Receiver<Order>,
-    /// The next of them, until its time has come.
+    /// The next order, until its time.
     order: Option<Order>,
     sample_interval: Duration,
     read_interval: Duration,
     scheduling: Scheduling,
-    /// Of a real-time thread.
+    /// Only for a real-time thread.
     allowance: Option<Allowance>,
     began: Instant,
     ring_drops: u64,
@@ -84,7 +82,7 @@ struct DirectionState {
     overhead_bytes: u32,
     classes: Option<Classes>,
     tap: Option<Tap>,
-    /// Places of elements, and what captures there.
+    /// Captured elements, by index, and their watches.
     watches: Vec<(usize, Watch)>,
     lateness: Lateness,
     delays: Delays,
@@ -158,7 +156,7 @@ impl Driver {
         })
     }
 
-    /// Moves frames until told to stop.
+    /// Moves frames until `stop` is set.
     pub(super) fn run(mut self, stop: &AtomicBool) -> Result<Report, EmulatorError> {
         let mut next_sample = self.began;
         let mut last_taken = self.began;
@@ -194,8 +192,7 @@ impl Driver {
             if taken > 0 {
                 last_taken = now;
             }
-            // While frames keep coming, it is enough to look into the rings now and then: the
-            // kernel has noted when each came.
+            // While frames keep arriving, polling the rings at intervals suffices: the kernel timestamps arrivals.
             let frames_keep_coming = now - last_taken < 2 * self.read_interval;
             let watch = !frames_keep_coming || self.read_interval < SHORTEST_READ_INTERVAL;
             let mut until = next_sample;
@@ -211,7 +208,7 @@ impl Driver {
                     .next_deadline()
                     .map_or(until, |due| until.min(due));
             }
-            // Some have left their paths already, when others came.
+            // Some left their paths while others were received.
             if self.ports.iter().any(|port| !port.transmit.is_empty()) {
                 until = now;
             }
@@ -230,7 +227,7 @@ impl Driver {
         })
     }
 
-    /// Sleeps, when a real-time thread has to; whether it did.
+    /// Sleeps if a real-time thread has to; returns whether it did.
     fn rest(&mut self) -> Result<bool, EmulatorError> {
         let now = clock::now();
         let allowance = self.allowance.as_mut();
@@ -241,7 +238,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// Carries out the orders whose time has come.
+    /// Executes the orders that are due.
     fn obey(&mut self, now: Instant) {
         loop {
             self.order = self.order.take().or_else(|| self.orders.try_recv().ok());
@@ -252,13 +249,12 @@ impl Driver {
             let done = changes
                 .try_for_each(|(direction, change)| self.directions[direction].apply(now, change));
             self.read_interval = read_interval(&self.directions);
-            // Whoever gave it may have gone.
+            // The issuer may be gone.
             let _ = order.done.try_send(done.map(|()| now));
         }
     }
 
-    /// Takes frames from all rings in the order in which the kernel got them; the number of packets
-    /// in them.
+    /// Receives frames from all rings in order of kernel timestamp; returns the number of packets.
     fn take_frames(&mut self) -> usize {
         let both = Both::now();
         let mut now = both.monotonic;
@@ -271,8 +267,7 @@ impl Driver {
             let Some((realtime_ns, from)) = heads.min() else {
                 break;
             };
-            // The kernel stamps frames by CLOCK_REALTIME, which may be set while we run: no frame
-            // comes from the future.
+            // The kernel timestamps frames with CLOCK_REALTIME, which may be set meanwhile: clamp to the present.
             let came = Instant::from_ns(realtime_ns.saturating_add_signed(-both.ahead_ns()));
             if came > now {
                 now = clock::now();
@@ -283,7 +278,7 @@ impl Driver {
         taken
     }
 
-    /// Puts the packets of the oldest frame of a ring into their chain; their number.
+    /// Puts the packets of a ring's oldest frame into their chain; returns their number.
     fn take(&mut self, from: usize, came: Instant) -> usize {
         let Some(received) = self.ports[from].socket.oldest() else {
             return 0;
@@ -296,7 +291,7 @@ impl Driver {
         let next = &self.ports[to];
         if let Some(routed) = &next.routed {
             bytes.truncate(pairs::unpadded_bytes(&bytes));
-            // As one that forwards: from its own address to that of the next hop.
+            // As a router forwards: from its own MAC address to the next hop's.
             let (destination, rest) = bytes.split_at_mut(next.host_mac.len());
             destination.copy_from_slice(&next.host_mac);
             rest[..routed.own_mac.len()].copy_from_slice(&routed.own_mac);
@@ -340,7 +335,7 @@ impl Driver {
         Some((to, direction))
     }
 
-    /// Sends all packets that are due; the number of those that left their paths.
+    /// Sends all due packets; returns how many left their paths.
     fn deliver(&mut self, now: Instant) -> usize {
         let directions = 0..self.directions.len();
         let left = directions.map(|direction| self.drain(direction, now)).sum();
@@ -350,7 +345,7 @@ impl Driver {
         left
     }
 
-    /// Empties a chain of what has left it by `now`; how many packets that were.
+    /// Takes the packets that have left a chain by `now`; returns their number.
     fn drain(&mut self, direction: usize, now: Instant) -> usize {
         let mut left = 0;
         while let Some(departure) = self.directions[direction].chain.poll(now) {
@@ -436,7 +431,7 @@ impl Driver {
             }
         }
         let statistics = self.statistics(now);
-        // Whoever looks at them now sees the last ones: this thread waits for nobody.
+        // If a reader holds the lock, it sees the previous statistics: this thread never waits.
         if let Ok(mut shown) = self.shown.try_lock() {
             *shown = statistics;
         }
@@ -475,7 +470,7 @@ impl Driver {
         }
     }
 
-    /// Sleeps until then, or until a frame comes when the rings are to be watched.
+    /// Sleeps until `until`, or until a frame arrives if the rings are watched.
     fn sleep(&self, until: Instant, watch: bool) -> Result<(), EmulatorError> {
         let slept = if watch {
             let ports = self.ports.iter();
@@ -486,8 +481,8 @@ impl Driver {
             poll(&mut rings, Some(&timespec(left))).map(|_| {
                 for ring in &rings {
                     if ring.revents().contains(PollFlags::ERR) {
-                        // The host is gone and its link with it. Asking for the error clears it,
-                        // so that it does not wake us again.
+                        // The host and its link are gone. Reading the error clears it, so that it does not wake us
+                        // again.
                         let _ = socket_error(ring);
                     }
                 }
@@ -502,14 +497,14 @@ impl Driver {
     }
 }
 
-/// Lets the chain tell what passes the elements that are captured.
+/// Makes the chain report packets at captured elements.
 fn watch(direction: &mut Direction) -> Vec<(usize, Watch)> {
     let watches = std::mem::take(&mut direction.watches).into_iter();
     let placed = watches.filter_map(|watch| Some((direction.chain.watch(&watch.element)?, watch)));
     placed.collect()
 }
 
-/// The frame of a departure, marked and spoiled as its chain says.
+/// A departing frame, marked and corrupted as its chain decided.
 fn as_it_left(departure: Departure<Frame>) -> Frame {
     let mut frame = departure.packet.payload;
     if departure.marked {
@@ -528,8 +523,8 @@ fn capture(tap: &Tap, departure: &Departure<Frame>) {
 }
 
 impl DirectionState {
-    /// Makes a change. What is reported of the delay and the rate covers the time since they were last
-    /// changed, so that what was requested and what was achieved are of the same time.
+    /// Applies a change. Statistics of delay and rate restart at a change, so that the configured and the achieved
+    /// values refer to the same period.
     fn apply(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
         let of_delay = matches!(change, Change::Delay(_) | Change::Jitter(_));
         let of_rate = matches!(change, Change::Rate(_));
@@ -543,7 +538,7 @@ impl DirectionState {
         Ok(())
     }
 
-    /// Captures what passed elements since this was done before.
+    /// Captures packets at watched elements since the last call.
     fn show_watched(&mut self) {
         while let Some(sighting) = self.chain.sighting() {
             let mut watches = self.watches.iter();
@@ -564,14 +559,14 @@ impl DirectionState {
     }
 }
 
-/// How often the rings have to be looked into while frames keep coming: a frame has to be in its
-/// chain before it is due there, and half of the least delay leaves time for that.
+/// Longest poll interval of the rings while frames keep arriving: a frame must enter its chain before it is due there,
+/// and half of the smallest delay leaves time for that.
 fn read_interval(directions: &[DirectionState]) -> Duration {
     let delays = directions.iter().map(|each| each.chain.least_delay());
     (delays.min().unwrap_or_default() / 2).min(LONGEST_READ_INTERVAL)
 }
 
-/// What this thread has used of its processor's time.
+/// Processor time used by this thread.
 fn thread_cpu_ns() -> u64 {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
@@ -579,7 +574,7 @@ fn thread_cpu_ns() -> u64 {
 
 fn timespec(time: Duration) -> Timespec {
     Timespec {
-        // No clock here counts beyond 2^63 seconds.
+        // No clock here exceeds 2^63 seconds.
         tv_sec: time.as_secs() as i64,
         tv_nsec: i64::from(time.subsec_nanos()),
     }

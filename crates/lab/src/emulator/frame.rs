@@ -1,4 +1,4 @@
-//! A wire packet on its way.
+//! A wire packet in transit.
 
 use std::sync::Arc;
 
@@ -7,19 +7,18 @@ use super::ip;
 use super::superframe::{MAX_HEADER_BYTES, SuperFrame};
 use super::virtio::{Kind, Offload};
 
-/// A frame on its way, as the chains carry it: one wire packet, which shares its bytes with those
-/// that its host sent with it.
+/// A wire packet in transit through the chains. It shares its bytes with the others of its super-frame.
 #[derive(Debug, Clone)]
 pub struct Frame {
     whole: Arc<SuperFrame>,
-    /// Which of the super-frame's packets it is, from 0.
+    /// Its index in the super-frame, from 0.
     segment: u16,
-    /// The port to send it to.
+    /// Destination port.
     to: u16,
 }
 
 impl Frame {
-    /// The wire packets of a super-frame, which go to the port `to`.
+    /// Cuts a super-frame into wire packets for the port `to`.
     pub(super) fn cut(whole: SuperFrame, to: u16) -> impl Iterator<Item = Frame> {
         let whole = Arc::new(whole);
         (0..whole.segments()).map(move |segment| Frame {
@@ -29,40 +28,40 @@ impl Frame {
         })
     }
 
-    /// The port to send it to.
+    /// Destination port.
     pub(super) fn to(&self) -> usize {
         usize::from(self.to)
     }
 
-    /// Bytes of the frame on a wire, from its Ethernet header on.
+    /// Frame size on a wire, including the Ethernet header, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u32 {
         (self.whole.header_bytes() + self.payload().len()) as u32
     }
 
-    /// The super-frame that it is of.
+    /// Its super-frame.
     pub(super) fn whole(&self) -> &SuperFrame {
         &self.whole
     }
 
-    /// Which packet of the super-frame it is, from 0.
+    /// Its index in the super-frame, from 0.
     pub(super) fn segment(&self) -> u16 {
         self.segment
     }
 
-    /// What follows its headers; everything when it is neither TCP nor UDP.
+    /// Its payload after the headers; everything if it is neither TCP nor UDP.
     pub(super) fn payload(&self) -> &[u8] {
         self.whole.payload(self.segment)
     }
 
-    /// Writes its headers as they are on the wire, but for the transport's checksum; their length.
+    /// Writes its headers as on the wire, except the transport checksum; returns their length.
     pub(super) fn write_header(&self, room: &mut [u8; MAX_HEADER_BYTES]) -> usize {
         let payload_bytes = self.payload().len();
         self.whole
             .write_header(self.segment, payload_bytes, 0, room)
     }
 
-    /// Whether `next`, the next packet of the same super-frame, follows it there.
+    /// Whether `next` directly follows it in the same super-frame.
     pub(super) fn is_cut_before(&self, next: &Frame) -> bool {
         Arc::ptr_eq(&self.whole, &next.whole) && self.segment + 1 == next.segment
     }
@@ -86,8 +85,8 @@ impl Frame {
         self.remade(bytes, offload)
     }
 
-    /// The packet with one bit of what IP carries turned over, number `bit` modulo their number, so
-    /// that the checksum of TCP or UDP does not fit.
+    /// The packet with one bit of the IP payload inverted, bit `bit` modulo their number, so that the TCP or UDP
+    /// checksum fails.
     #[must_use]
     pub(super) fn corrupted(self, bit: u64) -> Frame {
         let mut bytes = self.wire_bytes();
@@ -95,7 +94,7 @@ impl Frame {
         self.remade(bytes, Offload::default())
     }
 
-    /// A packet of other bytes that takes this one's place.
+    /// A packet with other bytes in place of this one.
     fn remade(&self, bytes: Vec<u8>, offload: Offload) -> Frame {
         let whole = SuperFrame::new(bytes, offload);
         Frame {
@@ -105,7 +104,7 @@ impl Frame {
         }
     }
 
-    /// The bytes of the frame on a wire, from its Ethernet header on, with all checksums.
+    /// The bytes of the frame on a wire, including the Ethernet header, with all checksums.
     #[must_use]
     pub fn wire_bytes(&self) -> Vec<u8> {
         let mut room = [0; MAX_HEADER_BYTES];
@@ -118,7 +117,7 @@ impl Frame {
                 .whole
                 .layout()
                 .is_some_and(|layout| layout.kind == Kind::Udp);
-            // A UDP checksum of 0 would say that there is none (RFC 768).
+            // A UDP checksum of 0 means none (RFC 768).
             let filled = match !Sum::default().of(&bytes[start..]).folded() {
                 0 if is_udp => 0xffff,
                 filled => filled,
@@ -150,7 +149,7 @@ mod tests {
         field.fold(0, |value, &byte| value << 8 | u64::from(byte))
     }
 
-    /// The sum that every correct checksum of TCP or UDP over IPv4 gives.
+    /// The sum that any correct TCP or UDP checksum over IPv4 yields.
     fn transport_sum(bytes: &[u8], transport: usize) -> u16 {
         Sum::default()
             .of(&bytes[ETHERNET_BYTES + 12..ETHERNET_BYTES + 20])
@@ -163,7 +162,7 @@ mod tests {
     #[test]
     fn tcp_is_cut_as_the_kernel_cuts_it() {
         let payload: Vec<u8> = (0..250).collect();
-        // CWR, ECE, PSH, ACK and FIN; near the ends of both number ranges.
+        // CWR, ECE, PSH, ACK and FIN; near the wraparound of ID and sequence number.
         let packets = wire(tcp(0xffff_ffc0, 0xffff, 0xd9, 100, &payload));
         let lengths = packets.iter().map(Vec::len);
         assert!(lengths.eq([166, 166, 116]));
@@ -180,7 +179,7 @@ mod tests {
             assert_eq!(field(packet, 47, 1), [0xd0, 0x50, 0x59][number], "flags");
             assert_eq!(transport_sum(packet, 34), 0xffff);
             assert!(payload[number * 100..].starts_with(&packet[66..]));
-            // The options, and all else that TCP says.
+            // The options, and the other TCP fields.
             assert!(packet[54..66] == packets[0][54..66] && packet[48..50] == packets[0][48..50]);
         }
     }

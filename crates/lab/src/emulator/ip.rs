@@ -1,4 +1,4 @@
-//! The IP header of a frame, as far as marks and spoiled bits need it.
+//! The IP header of a frame, for marking and corruption.
 
 use wansan_path::Ecn;
 
@@ -6,15 +6,15 @@ use super::superframe::{ETHERNET_BYTES, fill_ip_checksum};
 
 const IPV6_HEADER_BYTES: usize = 40;
 
-/// Where an IP header is, and which.
+/// The IP version, and the header's length.
 enum Header {
-    /// RFC 791 §3.1; with this many bytes.
+    /// RFC 791 §3.1; header length in bytes.
     V4(usize),
     /// RFC 8200 §3.
     V6,
 }
 
-/// The header of a frame that carries IP, when all of it is there.
+/// The IP header of a frame, if it is complete.
 fn header(frame: &[u8]) -> Option<Header> {
     let ethertype = frame.get(12..ETHERNET_BYTES)?;
     let ip = &frame[ETHERNET_BYTES..];
@@ -30,17 +30,17 @@ fn header(frame: &[u8]) -> Option<Header> {
     }
 }
 
-/// The ECN codepoint of a frame (RFC 3168 §5); what is not IP is not capable of it.
+/// The ECN codepoint of a frame (RFC 3168 §5); non-IP frames are not ECN-capable.
 pub(super) fn ecn(frame: &[u8]) -> Ecn {
     match header(frame) {
         Some(Header::V4(_)) => Ecn::from_bits(frame[ETHERNET_BYTES + 1]),
-        // The traffic class stands half a byte further on.
+        // The traffic class is offset by four bits.
         Some(Header::V6) => Ecn::from_bits(frame[ETHERNET_BYTES + 1] >> 4),
         None => Ecn::NotCapable,
     }
 }
 
-/// Sets CE, and in IPv4 the header's checksum to it.
+/// Sets CE, and updates IPv4's header checksum.
 pub(super) fn mark(frame: &mut [u8]) {
     match header(frame) {
         Some(Header::V4(bytes)) => {
@@ -53,8 +53,8 @@ pub(super) fn mark(frame: &mut [u8]) {
     }
 }
 
-/// Turns over bit `number`, modulo their number, of what the IP packet carries, or of all that
-/// follows the Ethernet header when it is not IP or carries nothing.
+/// Inverts bit `number`, modulo their number, of the IP payload, or of everything after the Ethernet header if it is
+/// not IP or has no payload.
 pub(super) fn spoil(frame: &mut [u8], number: u64) {
     let header_bytes = match header(frame) {
         Some(Header::V4(bytes)) => bytes,
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn marks_change_the_codepoint_and_nothing_else() {
-        // A service class beside the codepoint stays.
+        // The DSCP beside the codepoint is kept.
         for (mut marked, expected) in [(v4(0b1011_1010), v4(0b1011_1011)), (v6(0xb9), v6(0xbb))] {
             assert!(ecn(&marked).is_capable());
             mark(&mut marked);

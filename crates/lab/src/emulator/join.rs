@@ -1,8 +1,8 @@
-//! Joins wire packets that are due together to super-frames, so that the receiving host's kernel
-//! carries them through its stack once, as a network card with receive offload would have it.
+//! Joins wire packets that are due together into super-frames, so that the receiving kernel processes them once, as
+//! with a network card's receive offload.
 //!
-//! Only packets that follow each other without a gap are joined, and only such as the kernel's
-//! segmentation would cut to exactly these packets again.
+//! Only consecutive packets without a gap are joined, and only if the kernel's segmentation would recreate exactly
+//! these packets.
 
 use std::io::IoSlice;
 
@@ -10,25 +10,24 @@ use super::frame::Frame;
 use super::superframe::{ETHERNET_BYTES, Layout, MAX_HEADER_BYTES, flag};
 use super::virtio::{HEADER_BYTES, Kind, Segmentation};
 
-/// The most payload in one super-frame: what an IPv4 packet holds beside the longest headers.
+/// Most payload of a super-frame: what an IPv4 packet holds besides the longest headers.
 const MAX_PAYLOAD_BYTES: usize = 65_535 - (MAX_HEADER_BYTES - ETHERNET_BYTES);
-/// The most packets in one super-frame. More would save nothing and make the first one late.
+/// Most packets of a super-frame. More would save nothing and delay the first one.
 const MAX_PACKETS: usize = 64;
 
-/// Packets that are sent as one frame, and the headers to send them with.
+/// Packets sent as one frame, and its headers.
 pub(super) struct Joined {
-    /// How many.
+    /// Number of packets.
     pub(super) packets: usize,
     offload: [u8; HEADER_BYTES],
     header: [u8; MAX_HEADER_BYTES],
     header_bytes: usize,
-    /// Whether the packet's own bytes have its headers.
+    /// Whether to use the packet's own headers unchanged.
     as_it_came: bool,
 }
 
 impl Joined {
-    /// The first packets of `due` that can be sent as one frame: at least one. Empty when there is
-    /// none.
+    /// The leading packets of `due` that can be sent as one frame: at least one. `None` if `due` is empty.
     pub(super) fn first<'a>(mut due: impl Iterator<Item = &'a Frame>) -> Option<Joined> {
         let first = due.next()?;
         let whole = first.whole();
@@ -75,8 +74,7 @@ impl Joined {
         Some(joined)
     }
 
-    /// Appends what makes the frame, packets given again, as a packet socket with PACKET_VNET_HDR
-    /// takes it.
+    /// Appends the frame's slices, given its packets again, in the format of a packet socket with PACKET_VNET_HDR.
     pub(super) fn slices<'a>(
         &'a self,
         packets: impl Iterator<Item = &'a Frame>,
@@ -92,8 +90,8 @@ impl Joined {
     }
 }
 
-/// Whether `next`, of another super-frame, follows `last` in its flow without a gap, with headers
-/// that differ only as those of segments do.
+/// Whether `next`, of another super-frame, directly continues the flow of `last`, with headers that differ only as
+/// those of consecutive segments.
 fn continues(last: &Frame, next: &Frame, layout: Layout) -> bool {
     let (before, after) = (last.whole(), next.whole());
     if before.layout() != Some(layout)
@@ -109,8 +107,8 @@ fn continues(last: &Frame, next: &Frame, layout: Layout) -> bool {
     let id = |bytes: &[u8], frame: &Frame| {
         u16::from_be_bytes([bytes[ip + 4], bytes[ip + 5]]).wrapping_add(frame.segment())
     };
-    // Addresses, version, type of service; flags, lifetime, protocol; IP addresses and options.
-    // Where "don't fragment" is set, an ID says nothing (RFC 6864 §4.1).
+    // MAC addresses, version, type of service; flags, TTL, protocol; IP addresses and options. With "don't fragment"
+    // set, the ID has no meaning (RFC 6864 §4.1).
     let same_ip = same(0, ip + 2)
         && same(ip + 6, ip + 10)
         && same(ip + 12, layout.transport)
@@ -148,8 +146,7 @@ mod tests {
     use super::super::virtio::Offload;
     use super::*;
 
-    /// The frames that the packets of `wholes` are joined to, each cut again: by frame, the bytes
-    /// of its packets.
+    /// Joins the packets of the super-frames `wholes`, and cuts the results again: the packets' bytes, per frame.
     fn joined(frames: &[Frame]) -> Vec<Vec<Vec<u8>>> {
         let mut rest = frames;
         let mut sent = Vec::new();
@@ -179,8 +176,7 @@ mod tests {
         wholes.flat_map(|whole| Frame::cut(whole, 0)).collect()
     }
 
-    /// Joins, checks that the receiving kernel would see the same packets, and gives how many went
-    /// into each frame.
+    /// Joins, checks that the receiving kernel would see the same packets, and returns the number of packets per frame.
     fn runs(frames: &[Frame]) -> Vec<usize> {
         let sent = joined(frames);
         let before: Vec<Vec<u8>> = frames.iter().map(Frame::wire_bytes).collect();
@@ -255,7 +251,7 @@ mod tests {
             cut([tcp(100, 1, ACK, 100, &[1; 300]), next])
         };
         assert_eq!(runs(&whole(&|_| ())), [6]);
-        // Address, type of service, lifetime, addresses, ports, acknowledgement, window, options.
+        // Address, type of service, TTL, addresses, ports, acknowledgement, window, options.
         for at in [5, 15, 22, 29, 33, 35, 37, 45, 49, 60] {
             let runs = runs(&whole(&|bytes| bytes[at] ^= 1));
             assert_eq!(runs, [3, 3], "byte {at}");

@@ -1,4 +1,4 @@
-//! What the emulator tells about itself while it runs.
+//! Statistics of a running emulator.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use wansan_trace::time::duration_ns;
 
 use super::Scheduling;
 
-/// Over how long a throughput is taken: long enough for a slow link's packets to count.
+/// Averaging period of throughput: long enough for a slow link's packets.
 const STRETCH: Duration = Duration::from_millis(500);
 
 /// One direction's statistics.
@@ -18,33 +18,31 @@ const STRETCH: Duration = Duration::from_millis(500);
 pub struct PathStatistics {
     /// The direction's name.
     pub name: String,
-    /// What its chain has counted.
+    /// Its chain's counters.
     pub counters: Counters,
-    /// Bytes of layer 2 that count for each frame beyond its own.
+    /// Layer 2 overhead per frame, in bytes.
     pub overhead_bytes: u32,
-    /// Whether it is down now.
+    /// Whether it is down.
     pub is_down: bool,
-    /// The delay that is requested now.
+    /// The configured delay.
     pub delay_ns: u64,
-    /// What half of the frames were to be delayed at most, and 99 of 100, as jitter drew it for
-    /// each, since the delay was last changed; nothing before one was.
+    /// Intended delay of frames, including their jitter, since the delay was last changed: median and 99th percentile.
+    /// `None` before the first frame.
     pub delay_asked_ns: Option<[u64; 2]>,
-    /// How long half of them were delayed at most, and 99 of 100, until they were handed to the
-    /// kernel.
+    /// Achieved delay until the frame was passed to the kernel: median and 99th percentile.
     pub delay_achieved_ns: Option<[u64; 2]>,
-    /// How much later than their path said half of the frames had been handed to the kernel, by
-    /// the emulator's own clock.
+    /// Lateness of frames when passed to the kernel, relative to their path's schedule, by the emulator's own clock:
+    /// median.
     pub lateness_p50_ns: u64,
-    /// The same for 99 of 100 frames.
+    /// 99th percentile.
     pub lateness_p99_ns: u64,
-    /// The same for all frames.
+    /// Maximum.
     pub lateness_max_ns: u64,
-    /// The rate that is requested now; nothing when it is unlimited.
+    /// The configured rate; `None` if unlimited.
     pub bits_per_s: Option<u64>,
-    /// The most that came out in any half second since the rate was last changed; nothing before
-    /// the first one is over.
+    /// Highest throughput over any half second since the rate was last changed; `None` before the first has passed.
     pub peak_bits_per_s: Option<u64>,
-    /// Each element's, the first one nearest the sender.
+    /// Statistics per element, starting at the sender.
     pub elements: Vec<ElementStatistics>,
 }
 
@@ -53,9 +51,9 @@ pub struct PathStatistics {
 pub struct ElementStatistics {
     /// Its name, such as `link`.
     pub name: String,
-    /// What came to it.
+    /// What entered it.
     pub entered: Tally,
-    /// What went on from it.
+    /// What left it.
     pub left: Tally,
     /// What it dropped.
     pub dropped: Tally,
@@ -63,15 +61,15 @@ pub struct ElementStatistics {
     pub marked: Tally,
     /// Copies that it made.
     pub duplicated: Tally,
-    /// What it spoiled.
+    /// What it corrupted.
     pub corrupted: Tally,
-    /// What it held back.
+    /// What it delayed for reordering.
     pub held_back: Tally,
-    /// What it holds now; of a link, what waits.
+    /// What it holds now; for a link, its queue.
     pub depth: Tally,
-    /// The most of that.
+    /// Maximum of that.
     pub high_water: Tally,
-    /// Time for which it has been sending.
+    /// Time spent sending.
     pub busy_ns: u64,
 }
 
@@ -98,42 +96,40 @@ impl ElementStatistics {
     }
 }
 
-/// An emulator's statistics; counters run from its start.
+/// An emulator's statistics; counters start with it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// Time since the emulator began.
+    /// Time since it started.
     pub elapsed_ns: u64,
-    /// Each direction's, in the order of the configuration.
+    /// Statistics per direction, in order of configuration.
     pub paths: Vec<PathStatistics>,
-    /// Frames lost because the emulator did not run for so long that a ring filled up.
+    /// Frames dropped by a full ring, because the emulator did not run for too long.
     pub ring_drops: u64,
-    /// Frames to an address that no port has, or without a route.
+    /// Frames to an unknown address, or without a route.
     pub strays: u64,
-    /// Frames of which no wire packets can be made, because more is left to do for them than
-    /// segmentation of TCP and UDP over IPv4 and a checksum; they are dropped.
+    /// Frames dropped because they cannot be cut into wire packets: their offload is neither segmentation of TCP or UDP
+    /// over IPv4 nor a checksum.
     pub offloaded: u64,
     /// Frames that the kernel refused to send.
     pub send_failures: u64,
-    /// Processor time that the emulator's thread has used, including what the receiving hosts'
-    /// network stacks used on its account.
+    /// Processor time of the emulator's thread, including the receiving hosts' network stacks, which run on its time.
     pub cpu_ns: u64,
-    /// Time of that, about, in which it had nothing to do and only stayed awake because the next
-    /// frame was due so soon.
+    /// Part of it, approximately, spent busy-waiting because the next frame was due soon.
     pub awake_ns: u64,
-    /// How the thread is scheduled.
+    /// The thread's scheduling class.
     pub scheduling: Scheduling,
 }
 
-/// How late frames were, by direction.
+/// Lateness of frames, per direction.
 pub(super) struct Lateness {
     all: Histogram<u64>,
-    /// The sum and the number of those that were not asked for yet.
+    /// Sum and number of those since the last query.
     recent: (u64, u64),
 }
 
 impl Lateness {
     pub(super) fn new() -> Self {
-        // Two digits from 1 ns to 10 s: a few KiB.
+        // Two digits of precision from 1 ns to 10 s: a few KiB.
         let all = Histogram::new_with_bounds(1, 10_000_000_000, 2);
         Lateness {
             all: all.expect("the bounds are valid"),
@@ -148,7 +144,7 @@ impl Lateness {
         self.recent.1 += 1;
     }
 
-    /// No less than this share of the frames were at most that late.
+    /// The lateness that this share of the frames did not exceed.
     pub(super) fn quantile_ns(&self, share: f64) -> u64 {
         self.all.value_at_quantile(share)
     }
@@ -157,14 +153,14 @@ impl Lateness {
         self.all.max()
     }
 
-    /// The mean since this was asked before; 0 when there were none.
+    /// The mean since the last call; 0 if there were none.
     pub(super) fn take_recent_mean_ns(&mut self) -> u64 {
         let (sum, count) = std::mem::take(&mut self.recent);
         sum / count.max(1)
     }
 }
 
-/// The delays of one direction's frames, as they were asked for and as they were achieved.
+/// Intended and achieved delays of one direction's frames.
 pub(super) struct Delays {
     since: Instant,
     asked: Spread,
@@ -172,7 +168,7 @@ pub(super) struct Delays {
 }
 
 impl Delays {
-    /// Of what comes to the delay from `since` on, while it is `delay` without its jitter.
+    /// For frames that enter the delay from `since` on, while its delay without jitter is `delay`.
     pub(super) fn since(since: Instant, delay: Duration) -> Self {
         let spread = || Spread::around(duration_ns(delay));
         Delays {
@@ -182,9 +178,9 @@ impl Delays {
         }
     }
 
-    /// A frame that was to leave at `departed`, `delayed` after it came to the delay, was `sent`.
+    /// Records that a frame due at `departed`, `delayed` after it entered the delay, was `sent`.
     pub(super) fn record(&mut self, departed: Instant, delayed: Duration, sent: Instant) {
-        // Those that were on the line before a change have the delay of then.
+        // Frames in transit at a change still have the previous delay.
         if departed - delayed >= self.since {
             self.asked.record(duration_ns(delayed));
             self.achieved
@@ -192,18 +188,19 @@ impl Delays {
         }
     }
 
-    /// What half of the frames were to be delayed at most, and 99 of 100.
+    /// Intended delay: median and 99th percentile.
     pub(super) fn asked_ns(&self) -> Option<[u64; 2]> {
         self.asked.quantiles_ns()
     }
 
-    /// What half of the frames were delayed at most, and 99 of 100.
+    /// Achieved delay: median and 99th percentile.
     pub(super) fn achieved_ns(&self) -> Option<[u64; 2]> {
         self.achieved.quantiles_ns()
     }
 }
 
-/// Times by how far they are from a middle, to a hundredth of that: exact where all are the middle.
+/// A histogram of times by their distance from a centre, with 1 % precision of the distance: exact if all equal the
+/// centre.
 struct Spread {
     middle_ns: u64,
     below: Histogram<u32>,
@@ -212,7 +209,7 @@ struct Spread {
 
 impl Spread {
     fn around(middle_ns: u64) -> Self {
-        // Two digits from 1 ns to 120 s, twice the longest delay: some tens of KiB for both.
+        // Two digits of precision from 1 ns to 120 s, twice the longest delay: some tens of KiB for both.
         let half = || Histogram::new_with_bounds(1, 120_000_000_000, 2);
         Spread {
             middle_ns,
@@ -229,17 +226,17 @@ impl Spread {
         }
     }
 
-    /// Half of the times are at most the first, and 99 of 100 the second.
+    /// Median and 99th percentile.
     fn quantiles_ns(&self) -> Option<[u64; 2]> {
         let all = self.below.len() + self.above.len();
         (all > 0).then(|| [0.5, 0.99].map(|share| self.at((share * all as f64).ceil() as u64)))
     }
 
-    /// The time at that place, from 1, when they are sorted.
+    /// The time of rank `place`, from 1.
     fn at(&self, place: u64) -> u64 {
         let below = self.below.len();
         if place <= below {
-            // The farthest below comes first.
+            // The farthest below the centre come first.
             let share = (below - place + 1) as f64 / below as f64;
             let early_ns = self.below.value_at_quantile(share);
             return self.middle_ns.saturating_sub(early_ns);
@@ -249,21 +246,20 @@ impl Spread {
     }
 }
 
-/// How much a direction's link sent in any stretch of [`STRETCH`]: before the delay, whose jitter brings
-/// packets closer together than they were sent.
+/// Throughput of a direction's link over any period of [`STRETCH`], measured before the delay, whose jitter brings
+/// packets closer together.
 ///
-/// Stretches are from the leaving of one packet to that of another: what left after the first one
-/// took the link that long, so that a slow link's few packets count no more than it carried.
+/// Periods run from the departure of one packet to that of another: the link took that long for what left after the
+/// first, so that a slow link's few packets count no more than it carried.
 #[derive(Debug, Default)]
 pub(super) struct Throughput {
-    /// When the last packet before each sample of the last stretch was sent, and all bytes that had been
-    /// by then.
+    /// For each sample of the last period: the last departure before it, and the total bytes by then.
     samples: VecDeque<(Instant, u64)>,
     peak_bits_per_s: Option<u64>,
 }
 
 impl Throughput {
-    /// Takes note of what has been sent by now, as [`wansan_path::Chain::sent`] tells it.
+    /// Records what was sent so far, as returned by [`wansan_path::Chain::sent`].
     pub(super) fn sample(&mut self, sent: Option<(Instant, u64)>) {
         let Some(last) = sent.filter(|last| self.samples.back() != Some(last)) else {
             return;
@@ -280,7 +276,7 @@ impl Throughput {
         }
     }
 
-    /// The most; nothing before the first stretch is over.
+    /// The maximum; `None` before the first period has passed.
     pub(super) fn peak_bits_per_s(&self) -> Option<u64> {
         self.peak_bits_per_s
     }
@@ -299,7 +295,7 @@ mod tests {
         let mut throughput = Throughput::default();
         let mut sent = 0;
         for step in 0..300u64 {
-            // 1000 B each 10 ms, and four times as many in the middle for as long as a stretch.
+            // 1000 B every 10 ms, and four times as many for one period in the middle.
             let bytes = if (100..150).contains(&step) {
                 4000
             } else {
@@ -313,7 +309,7 @@ mod tests {
         assert_eq!(throughput.peak_bits_per_s(), Some(3_200_000));
     }
 
-    /// 1500 B take 120 ms at 100 kbit/s, so that half a second has four packets or five.
+    /// At 100 kbit/s, 1500 B take 120 ms, so half a second holds four or five packets.
     #[test]
     fn a_slow_link_carries_no_more_than_its_rate() {
         let mut throughput = Throughput::default();
@@ -328,7 +324,7 @@ mod tests {
         assert_eq!(throughput.peak_bits_per_s(), Some(100_000));
     }
 
-    /// What jitter brings together was sent apart, whether it may overtake or not.
+    /// Jitter brings packets together that were sent apart, with or without reordering.
     #[test]
     fn jitter_makes_no_link_faster() {
         for overtaking in [false, true] {
@@ -346,7 +342,7 @@ mod tests {
             let mut throughput = Throughput::default();
             for step in 0..30_000u64 {
                 let now = Instant::from_ns(step * MS / 10);
-                // Twice what the link carries.
+                // Twice the link's capacity.
                 if step % 3 == 0 {
                     chain.enqueue(now, Packet::new(1500, ()));
                 }
@@ -360,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Even from 0 to 10 ms around 5 ms, each 20 µs late.
+    /// Uniform from 0 to 10 ms around 5 ms, each 20 µs late.
     #[test]
     fn jitter_is_part_of_what_was_asked_for() {
         let mut delays = Delays::since(Instant::ZERO, Duration::from_millis(5));
@@ -383,7 +379,7 @@ mod tests {
     fn a_delay_without_jitter_is_told_exactly() {
         let (since, delay) = (Instant::from_ns(50 * MS), Duration::from_millis(38));
         let mut delays = Delays::since(since, delay);
-        // Came before the change, with the delay of then.
+        // Entered before the change, with the previous delay.
         delays.record(
             Instant::from_ns(51 * MS),
             Duration::from_millis(2),

@@ -1,21 +1,21 @@
-//! Which packets a real router takes: those of one host to the others that a direction leads to.
+//! Which packets a real router captures: those of one host to the others that a direction leads to.
 
 use std::net::Ipv4Addr;
 
 use super::Config;
 use super::superframe::ETHERNET_BYTES;
 
-/// Where IPv4 has its length in a frame (RFC 791 §3.1).
+/// Offset of IPv4's total length in a frame (RFC 791 §3.1).
 const LENGTH: usize = ETHERNET_BYTES + 2;
-/// Where IPv4 has its source in a frame, and its destination.
+/// Offsets of IPv4's source and destination address in a frame.
 const SOURCE: usize = ETHERNET_BYTES + 12;
 const DESTINATION: usize = ETHERNET_BYTES + 16;
-/// Where the EtherType is, and that of IPv4.
+/// Offset of the EtherType, and its value for IPv4.
 const ETHERTYPE: usize = 12;
 const IPV4: u32 = 0x0800;
-/// All of a packet.
+/// Accepts a packet in full.
 const WHOLE: u32 = u32::MAX;
-/// The hosts that a program has room for: a jump goes over 255 instructions at most.
+/// Most hosts in one program: a jump spans at most 255 instructions.
 const MOST_HOSTS: usize = 250;
 
 // Instructions, from linux/bpf_common.h.
@@ -24,8 +24,8 @@ const LOAD_HALF: u16 = 0x28;
 const JUMP_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 
-/// A program of the kernel's socket filter that takes packets of `host`, which is behind the port at that place, to the
-/// hosts that a route of the configuration leads to from there.
+/// A socket filter program that accepts packets of `host`, the host behind port `place`, to the hosts that the
+/// configuration's routes lead to from there.
 pub(super) fn of(host: Ipv4Addr, place: usize, config: &Config) -> Vec<libc::sock_filter> {
     let routes = config.routes.iter().filter(|route| route.from == place);
     let others = routes.filter_map(|route| config.ports[route.to].routed);
@@ -34,7 +34,7 @@ pub(super) fn of(host: Ipv4Addr, place: usize, config: &Config) -> Vec<libc::soc
 }
 
 fn program(host: Ipv4Addr, others: &[Ipv4Addr]) -> Vec<libc::sock_filter> {
-    // To the instruction that takes nothing, the one before the last.
+    // To the instruction that rejects, the last but one.
     let to_none = |behind: usize| (others.len() + behind) as u8;
     let mut program = vec![
         instruction(LOAD_HALF, 0, 0, ETHERTYPE as u32),
@@ -56,13 +56,13 @@ fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// The host that a frame which such a program has taken is for.
+/// The destination host of a frame that such a program accepted.
 pub(super) fn destination(frame: &[u8]) -> Option<Ipv4Addr> {
     let bytes: [u8; 4] = frame.get(DESTINATION..DESTINATION + 4)?.try_into().ok()?;
     Some(bytes.into())
 }
 
-/// How long such a frame is without what fills it up to the shortest that Ethernet has (IEEE 802.3 §3.2.8).
+/// The length of such a frame without Ethernet padding (IEEE 802.3 §3.2.8).
 pub(super) fn unpadded_bytes(frame: &[u8]) -> usize {
     let ip_bytes = frame.get(LENGTH..LENGTH + 2);
     let ip_bytes = ip_bytes.map_or(usize::MAX, |bytes| {
@@ -93,7 +93,7 @@ mod tests {
         frame
     }
 
-    /// What the kernel would do with a program of these instructions.
+    /// Interprets a program as the kernel would.
     fn takes(program: &[libc::sock_filter], frame: &[u8]) -> bool {
         let (mut at, mut accumulator) = (0, 0_u32);
         loop {

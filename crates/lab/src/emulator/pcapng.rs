@@ -1,5 +1,5 @@
-//! Writes pcapng files, as draft-ietf-opsawg-pcapng has them: four kinds of block are all that a
-//! capture needs, which is less than an interface to a library would be.
+//! Writes pcapng files according to draft-ietf-opsawg-pcapng: a capture needs only four kinds of block, less code than
+//! the interface to a library.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ const LINKTYPE_ETHERNET: u16 = 1;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// Timestamps are in units of 10^-9 s.
 const NANOSECONDS: u8 = 9;
-/// A section whose length is not known beforehand.
+/// A section of unknown length.
 const UNKNOWN_LENGTH: u64 = u64::MAX;
 
 /// Block types.
@@ -20,7 +20,7 @@ mod block {
     pub(super) const ENHANCED_PACKET: u32 = 6;
 }
 
-/// Option codes; those above 1 belong to a kind of block.
+/// Option codes; those above 1 are specific to a block type.
 mod option {
     pub(super) const END: u16 = 0;
     pub(super) const COMMENT: u16 = 1;
@@ -42,7 +42,7 @@ pub(super) struct File<W> {
 struct Body(Vec<u8>);
 
 impl<W: Write> File<W> {
-    /// Begins a file with these interfaces, numbered from 0, and a comment on the whole.
+    /// Starts a file with these interfaces, numbered from 0, and a comment on the section.
     pub(super) fn begin(out: W, interfaces: &[&str], comment: &str) -> io::Result<File<W>> {
         let mut file = File { out };
         let mut header = Body::default();
@@ -59,7 +59,7 @@ impl<W: Write> File<W> {
             let mut interface = Body::default();
             interface.u16(LINKTYPE_ETHERNET);
             interface.u16(0);
-            // No packet is cut.
+            // No snapshot length limit.
             interface.u32(0);
             interface.option(option::IF_NAME, name.as_bytes());
             interface.option(option::IF_TSRESOL, &[NANOSECONDS]);
@@ -91,7 +91,7 @@ impl<W: Write> File<W> {
         self.block(block::ENHANCED_PACKET, &packet)
     }
 
-    /// Says at the end how many packets an interface had, and how many of them the file lacks.
+    /// Writes an interface's final statistics: number of packets, and how many are missing in the file.
     pub(super) fn statistics(
         &mut self,
         interface: u32,
@@ -140,7 +140,7 @@ impl Body {
         self.0.extend(value.to_le_bytes());
     }
 
-    /// A timestamp: its high half stands first.
+    /// A timestamp: high half first.
     fn time(&mut self, ns: u64) {
         self.u32((ns >> 32) as u32);
         self.u32(ns as u32);
@@ -162,7 +162,7 @@ impl Body {
 mod tests {
     use super::*;
 
-    /// Each block says its length at both ends, in whole words, and nothing stands between them.
+    /// Each block has its length at both ends, in whole words, and no gaps follow.
     #[test]
     fn blocks_are_framed_as_the_draft_says() {
         let mut out = Vec::new();

@@ -1,23 +1,22 @@
-//! Asks the scheduler to run the emulator's thread as soon as it can.
+//! Requests prompt scheduling of the emulator's thread.
 
 use std::num::NonZeroU64;
 
 use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::set_current_timer_slack;
 
-/// Asked of the scheduler as the thread's time slice when it shares its processor fairly: the
-/// least it grants. A thread with a short slice preempts one with a long slice when it wakes, and
-/// any user may ask for one (Linux 6.12).
+/// Time slice requested under fair scheduling: the kernel's minimum. A thread with a short slice preempts one with a
+/// long slice on wake-up, and any user may request one (Linux 6.12).
 const SLICE_NS: u64 = 100_000;
 
-/// How the emulator's thread is scheduled.
+/// Scheduling class of the emulator's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// Before all ordinary threads (SCHED_FIFO, priority 1): root's lab, or RLIMIT_RTPRIO.
+    /// Real-time (SCHED_FIFO, priority 1), ahead of all ordinary threads: as root, or with RLIMIT_RTPRIO.
     RealTime,
-    /// At nice −20: as RLIMIT_NICE may allow.
+    /// Nice −20: if RLIMIT_NICE permits.
     Preferred,
-    /// As any other thread.
+    /// Default scheduling.
     #[default]
     Ordinary,
 }
@@ -34,16 +33,16 @@ impl Scheduling {
     }
 }
 
-/// Takes what the calling thread can get: exact timers, and the first scheduling that is granted.
-/// None of it is needed for the emulator to be right, only for it to be punctual.
+/// Requests exact timers and the best scheduling available to the calling thread. The emulator's correctness does not
+/// depend on it, only its timing.
 pub fn prefer() -> Scheduling {
-    // The default slack lets a timer run 50 µs late. A thread that is refused keeps it.
+    // The default slack lets a timer run 50 µs late. On failure the thread keeps it.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     let nice = getpriority_process(None).unwrap_or(0);
     if schedule(libc::SCHED_FIFO, 0, 1, 0) {
         return Scheduling::RealTime;
     }
-    // Refused where slices are unknown, which leaves things as they were.
+    // Fails on kernels without custom slices, with no effect.
     schedule(libc::SCHED_OTHER, nice, 0, SLICE_NS);
     match setpriority_process(None, -20) {
         Ok(()) => Scheduling::Preferred,
@@ -51,7 +50,7 @@ pub fn prefer() -> Scheduling {
     }
 }
 
-/// sched_setattr(2) for the calling thread; whether it was granted.
+/// Calls sched_setattr(2) for the calling thread; returns whether it succeeded.
 #[allow(unsafe_code, reason = "neither rustix nor libc wraps sched_setattr(2)")]
 fn schedule(policy: libc::c_int, nice: i32, priority: u32, slice_ns: u64) -> bool {
     let attributes = libc::sched_attr {

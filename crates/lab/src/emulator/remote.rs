@@ -1,4 +1,4 @@
-//! A running emulator as other threads see it: what it says, and how to change its directions.
+//! Handle to a running emulator for other threads: reads statistics and changes directions.
 
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,20 +9,20 @@ use wansan_trace::Instant;
 
 use super::Statistics;
 
-/// How many orders may wait for the emulator.
+/// Most queued orders.
 const MAX_WAITING: usize = 64;
 
-/// Changes that are made together.
+/// Changes applied together.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// Not before then.
+    /// Earliest time.
     pub(super) at: Instant,
-    /// The places of directions, and what changes there.
+    /// Directions, by index, and their changes.
     pub(super) changes: Vec<(usize, Change)>,
     pub(super) done: SyncSender<Result<Instant, ChangeError>>,
 }
 
-/// A running emulator. It carries orders out in the order in which they come.
+/// Handle to a running emulator. Orders are executed in order of submission.
 #[derive(Debug, Clone)]
 pub struct Remote {
     sender: SyncSender<Order>,
@@ -30,30 +30,30 @@ pub struct Remote {
     shown: Arc<Mutex<Statistics>>,
 }
 
-/// What an order has come to.
+/// The pending result of an order.
 #[derive(Debug)]
 pub struct Receipt(Receiver<Result<Instant, ChangeError>>);
 
-/// Why an order was not taken, or not carried out.
+/// Why an order was rejected or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// There is no such direction.
     #[error("the emulator has no direction `{0}`")]
     NoDirection(String),
-    /// Others have to be carried out first.
+    /// Too many orders are queued.
     #[error("{MAX_WAITING} changes wait to be made already: try again later")]
     TooMany,
-    /// The emulator has ended.
+    /// The emulator has stopped.
     #[error("the emulator has ended")]
     Ended,
-    /// The path cannot do that.
+    /// The path does not support the change.
     #[error(transparent)]
     Change(#[from] ChangeError),
 }
 
 impl Remote {
-    /// One for an emulator with these directions, which shows its statistics there; and where orders
-    /// arrive.
+    /// A handle for an emulator with these directions, which publishes its statistics there; and the receiver of
+    /// orders.
     pub(super) fn new(
         directions: Vec<String>,
         shown: Arc<Mutex<Statistics>>,
@@ -74,11 +74,11 @@ impl Remote {
         shown.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Orders changes to directions, by name, all of them made at `at`, or at once when that has
-    /// passed. What was ordered before is made before.
+    /// Orders changes to directions, by name, applied together at `at`, or at once if that has passed. Earlier orders
+    /// are applied first.
     ///
     /// # Errors
-    /// [`OrderError`]; then nothing of it is made.
+    /// [`OrderError`]; then no change is made.
     pub fn order(
         &self,
         at: Instant,
@@ -106,11 +106,10 @@ impl Remote {
 }
 
 impl Receipt {
-    /// When the order was carried out; waits for that no longer than `limit`. `None` when it has
-    /// not been by then.
+    /// When the order was executed; waits for that for at most `limit`. `None` if it is still pending then.
     ///
     /// # Errors
-    /// [`OrderError`] when it cannot be.
+    /// [`OrderError`] if it failed.
     pub fn wait(&self, limit: Duration) -> Result<Option<Instant>, OrderError> {
         match self.0.recv_timeout(limit) {
             Ok(done) => Ok(Some(done?)),

@@ -1,37 +1,36 @@
-//! Short rests of a real-time thread, lest the kernel give it a long one.
+//! Short sleeps of a real-time thread, so that the kernel does not throttle it for longer.
 //!
-//! The kernel lets real-time threads have 950 ms of each second of a processor (sched(7),
-//! `sched_rt_runtime_us`); newer ones keep the rest for others by a server of theirs. A thread that
-//! asks for more stands still for 50 ms, in which no packet moves on any path. One that has used too
-//! much of the last time sleeps for what it owes instead: some 90 µs of each millisecond, when it is
-//! never idle.
+//! The kernel limits real-time threads to 950 ms of each second of a processor (sched(7), `sched_rt_runtime_us`); newer
+//! kernels reserve the rest for others with a deadline server. A thread above the limit is stopped for 50 ms, in which
+//! no packet moves on any path. To prevent this, a thread that has used too much recently sleeps off its debt: some 90
+//! µs of each millisecond if it is never idle.
 
 use std::time::Duration;
 
 use wansan_trace::Instant;
 
-/// What the thread may use of its processor's time, in percent.
+/// Processor time that the thread may use, in percent.
 const SHARE_PERCENT: i64 = 92;
-/// The most that a thread has saved by being idle. With what it is granted meanwhile, it uses
-/// 940 ms of any second at most, and a quarter of a second without a rest.
+/// Largest credit from being idle. Together with what accrues meanwhile, the thread uses at most 940 ms of any second,
+/// and a quarter of a second without a sleep.
 const MOST_SAVED_NS: i64 = 20_000_000;
-/// The most that it may owe: what a processor's clock that ran wild cost.
+/// Largest debt: bounds the effect of an erratic processor clock.
 const MOST_OWED_NS: i64 = 20_000_000;
-/// A shorter sleep costs more than it is worth.
+/// Shortest worthwhile sleep.
 const LEAST_REST_NS: u64 = 50_000;
-/// How often the time that was used is looked at, which takes a system call.
+/// Interval for querying the time used, which takes a system call.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a thread may use of its processor's time.
+/// Processor time budget of a thread.
 pub(super) struct Allowance {
     looked: Instant,
     used_ns: u64,
-    /// What it has saved; below zero, what it owes.
+    /// Credit; negative for debt.
     saved_ns: i64,
 }
 
 impl Allowance {
-    /// Of a thread that has used `used_ns` of its processor's time until `now`.
+    /// For a thread that has used `used_ns` of processor time by `now`.
     pub(super) fn since(now: Instant, used_ns: u64) -> Allowance {
         Allowance {
             looked: now,
@@ -40,7 +39,7 @@ impl Allowance {
         }
     }
 
-    /// How long the thread has to sleep now, if it has to. `used_ns` is asked once in a millisecond.
+    /// The sleep that is due now, if any. Calls `used_ns` at most once per millisecond.
     pub(super) fn rest(&mut self, now: Instant, used_ns: impl FnOnce() -> u64) -> Option<Duration> {
         let passed = now - self.looked;
         if passed < LOOK_INTERVAL {
@@ -54,7 +53,7 @@ impl Allowance {
         self.looked = now;
         self.used_ns = used_ns;
         let owed_ns = u64::try_from(-self.saved_ns).unwrap_or(0);
-        // What is owed is granted while it sleeps.
+        // The debt is worked off while it sleeps.
         (owed_ns >= LEAST_REST_NS)
             .then(|| Duration::from_nanos(owed_ns * 100 / SHARE_PERCENT as u64))
     }
@@ -66,7 +65,7 @@ mod tests {
 
     const TURN: Duration = Duration::from_micros(10);
 
-    /// A thread on a processor of its own.
+    /// A thread with its own processor.
     struct Thread {
         now: Instant,
         used: Duration,
@@ -84,7 +83,7 @@ mod tests {
             }
         }
 
-        /// Works for a part of each ten microseconds, but for the rests.
+        /// Works for a fraction `part` of each ten microseconds, apart from sleeps.
         fn works(&mut self, part: f64, time: Duration) {
             let end = self.now + time;
             while self.now < end {

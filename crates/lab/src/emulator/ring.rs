@@ -1,14 +1,13 @@
-//! One end of a virtual Ethernet link as raw frames: a packet socket (packet(7)) with a receive
-//! ring that it shares with the kernel.
+//! Raw frames at one end of a virtual Ethernet link: a packet socket (packet(7)) with a receive ring shared with the
+//! kernel.
 //!
-//! The kernel writes each arriving frame and the time it saw it into the next slot of the ring
-//! (TPACKET_V2), so a frame costs no system call, and its time does not depend on when we wake.
-//! TPACKET_V3 is not used: it hands over blocks, and a partly filled one only after a time-out of
-//! at least a millisecond. Sending uses no ring either: the kernel would send our pages without
-//! copying them and call them free while the receiving host's TCP still holds them.
+//! The kernel writes each arriving frame and its timestamp into the next slot of the ring (TPACKET_V2), so a frame
+//! costs no system call, and its timestamp does not depend on when we wake. TPACKET_V3 is not used: it delivers blocks,
+//! and a partly filled one only after a timeout of at least a millisecond. There is no transmit ring: the kernel would
+//! send our pages without copying and mark them free while the receiving host's TCP still holds them.
 //!
-//! Each frame comes and goes with a header that says which segmentation and checksum are left to
-//! do (PACKET_VNET_HDR), so a host's kernel hands over many packets of a flow at once.
+//! Each frame has a header that states the remaining segmentation and checksum work (PACKET_VNET_HDR), so a host's
+//! kernel passes many packets of a flow at once.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,29 +18,28 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 use super::virtio::{self, Offload};
 
-/// Bytes of a slot, and of the kernel's blocks of memory that slots come from.
+/// Size of a slot, and of the kernel memory blocks that contain slots, in bytes.
 const SLOT_BYTES: usize = 16 << 10;
-/// The same of a real router, whose interfaces may join packets to the longest that IPv4 has.
+/// The same on a real router, whose interfaces may join packets up to IPv4's maximum.
 const ROUTED_SLOT_BYTES: usize = 128 << 10;
-/// The longest IP packet or super-frame that a slot has room for, beside the kernel's notes and an
-/// Ethernet header with a VLAN tag.
+/// Longest IP packet or super-frame that fits into a slot, besides the kernel's header and an Ethernet header with a
+/// VLAN tag.
 pub(crate) const MAX_SUPER_FRAME_BYTES: u32 = (SLOT_BYTES - 256) as u32;
-/// The memory of all rings together.
+/// Memory of all rings together, in bytes.
 const RINGS_BYTES: usize = 64 << 20;
-/// The slots of a ring when it is one of few. The driver looks into it at least every half
-/// millisecond, in which a host that sends a million frames a second fills a quarter of it.
+/// Slots of a ring if there are few rings. The driver polls it at least every half millisecond, in which a host that
+/// sends a million frames a second fills a quarter of it.
 const MAX_SLOTS: usize = 2048;
-/// The slots of a ring when it is one of many.
+/// Slots of a ring if there are many rings.
 const MIN_SLOTS: usize = 128;
 
 /// A frame in the ring.
 pub(super) struct Received<'a> {
-    /// When the kernel got it: CLOCK_REALTIME, nanoseconds.
+    /// Kernel receive time: CLOCK_REALTIME, in ns.
     pub(super) realtime_ns: u64,
-    /// The frame from its Ethernet header on.
+    /// The frame, including the Ethernet header.
     pub(super) bytes: &'a [u8],
-    /// What is left to do for it, or nothing when that is more than a network card would do, or
-    /// the frame is cut off.
+    /// The remaining offload work; `None` if it exceeds what a network card would do, or if the frame is truncated.
     pub(super) offload: Option<Offload>,
 }
 
@@ -52,23 +50,22 @@ pub(super) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens the interface of that name in the calling thread's network namespace, one of `ports`
-    /// that share the memory of rings. With a program of the socket filter ([`pairs`](super::pairs)) it is
-    /// one of a real router, where others are at work too.
+    /// Opens an interface in the calling thread's network namespace, one of `ports` that share the ring memory. With a
+    /// socket filter program ([`pairs`](super::pairs)) it belongs to a real router, which others share.
     pub(super) fn open(
         interface: &str,
         ports: usize,
         program: Option<&[libc::sock_filter]>,
     ) -> io::Result<Self> {
-        // Protocol 0: nothing comes in before the ring is there and the interface is chosen.
+        // Protocol 0: no frames arrive before the ring and the interface are set up.
         let socket = socket(AddressFamily::PACKET, SocketType::RAW, None)?;
         let index = netdevice::name_to_index(&socket, interface)?;
         set_option(&socket, libc::PACKET_VERSION, &TPACKET_V2)?;
         set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1)?;
         set_option(&socket, libc::PACKET_VNET_HDR, &1)?;
         let slot_bytes = match program {
-            // The kernel then cuts no super-frame of ours: it refuses those that the interface would
-            // not take whole, which veth does up to 64 KiB.
+            // The kernel then cuts none of our super-frames: it rejects those that the interface would not accept
+            // whole; veth accepts up to 64 KiB.
             None => {
                 set_option(&socket, libc::PACKET_QDISC_BYPASS, &1)?;
                 SLOT_BYTES
@@ -85,12 +82,12 @@ impl PacketSocket {
         Ok(PacketSocket { socket, ring })
     }
 
-    /// The oldest frame that has not been released, if one has come.
+    /// The oldest frame not yet released, if any.
     pub(super) fn oldest(&self) -> Option<Received<'_>> {
         self.ring.oldest()
     }
 
-    /// Gives the slot of the oldest frame back to the kernel.
+    /// Returns the oldest frame's slot to the kernel.
     pub(super) fn release(&mut self) {
         self.ring.release();
     }
@@ -160,7 +157,7 @@ impl Ring {
         unsafe { self.memory.add(self.next * self.slot_bytes) }
     }
 
-    /// The word by which a slot changes hands: 0 is the kernel's, TP_STATUS_USER ours.
+    /// The status word that transfers a slot's ownership: 0 is the kernel's, TP_STATUS_USER ours.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: a slot begins with a `tpacket2_hdr`, that with its 32-bit status; slots are
         // aligned to their power of two, and both sides access the word atomically.
@@ -209,7 +206,7 @@ impl Drop for Ring {
     }
 }
 
-/// Has the kernel hand over only the packets that a program takes.
+/// Limits the socket to packets that a program accepts.
 fn attach(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: program.len() as u16,

@@ -1,4 +1,4 @@
-//! The TCP segment inside a frame, or the packet of a tunnel, as far as records need it.
+//! The TCP segment inside a frame, or a tunnel's packet, for records.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -25,9 +25,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The segment in an Ethernet frame, of which the headers suffice, or nothing when it carries
-    /// something else: not IPv4 (RFC 791 §3.1), a later fragment, not TCP (RFC 9293 §3.1), or
-    /// lengths that do not fit.
+    /// Parses the segment in an Ethernet frame, of which the headers suffice; `None` for anything but TCP over IPv4
+    /// (RFC 791 §3.1, RFC 9293 §3.1), for later fragments, and for inconsistent lengths.
     pub(super) fn parse(frame: &[u8]) -> Option<Segment> {
         let (ip, header_bytes, ip_bytes) = ipv4(frame)?;
         if *ip.get(9)? != PROTOCOL_TCP {
@@ -52,9 +51,8 @@ impl Segment {
         })
     }
 
-    /// What can be seen of a packet that may be a tunnel's, UDP (RFC 768) or ESP (RFC 4303 §2): its
-    /// ends and lengths, and ESP's sequence number. Everything else is 0; so are the flags, as those
-    /// of no TCP segment are.
+    /// The visible fields of what may be a tunnel's packet, UDP (RFC 768) or ESP (RFC 4303 §2): addresses, lengths, and
+    /// ESP's sequence number. Everything else is 0, including the flags, which are never 0 in a TCP segment.
     pub(super) fn sealed(frame: &[u8]) -> Option<Segment> {
         let (ip, header_bytes, ip_bytes) = ipv4(frame)?;
         let content = ip.get(header_bytes..)?;
@@ -83,7 +81,7 @@ impl Segment {
     }
 }
 
-/// The IPv4 packet in a frame, the length of its header, and that which it states of itself.
+/// The IPv4 packet in a frame, its header length, and its total length field.
 fn ipv4(frame: &[u8]) -> Option<(&[u8], usize, u16)> {
     if frame.get(12..ETHERNET_BYTES)? != ETHERTYPE_IPV4 {
         return None;
@@ -115,7 +113,7 @@ fn socket_address(ip: &[u8], at: usize, port: u16) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// An ACK with the timestamp option and three bytes of payload, padded to Ethernet's least.
+    /// An ACK with the timestamp option and three bytes of payload, padded to Ethernet's minimum.
     fn frame() -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
         frame.extend([0x45, 0b11, 0, 55, 0, 0, 0x40, 0, 64, 6, 0, 0]);

@@ -1,8 +1,8 @@
-//! What a host's kernel hands to its link at once: a packet, or many of one flow in one *super-frame*
-//! that it leaves to the network card to cut (TCP and UDP segmentation offload).
+//! The units that a host's kernel passes to its link: a packet, or many packets of one flow in a *super-frame* that is
+//! left to the network card to cut (TCP and UDP segmentation offload).
 //!
-//! Cutting is arithmetic on headers, as Linux's own software segmentation does it, so each wire
-//! packet can pass the path by itself while all share the super-frame's bytes.
+//! Cutting is arithmetic on headers, as in Linux's software segmentation, so that each wire packet can pass the path
+//! individually while all share the super-frame's bytes.
 
 use wansan_path::Ecn;
 
@@ -22,7 +22,7 @@ const UDP_HEADER_BYTES: usize = 8;
 /// IPv4's "more fragments" and its fragment offset.
 const FRAGMENT: u16 = 0x3fff;
 
-/// TCP flags that segmentation treats apart.
+/// TCP flags with special treatment in segmentation.
 pub(super) mod flag {
     pub(in crate::emulator) const FIN: u8 = 0x01;
     pub(in crate::emulator) const SYN: u8 = 0x02;
@@ -32,19 +32,19 @@ pub(super) mod flag {
     pub(in crate::emulator) const CWR: u8 = 0x80;
 }
 
-/// Where the headers of a TCP segment or UDP datagram over IPv4 are in its frame.
+/// Offsets of the headers of a TCP segment or UDP datagram over IPv4 in its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) kind: Kind,
-    /// Where the TCP or UDP header begins.
+    /// Offset of the TCP or UDP header.
     pub(super) transport: usize,
-    /// Where the payload begins.
+    /// Offset of the payload.
     pub(super) payload: usize,
 }
 
 impl Layout {
-    /// The layout of a frame that carries TCP or UDP over IPv4 in one piece. `headers` may end
-    /// anywhere after the headers; the lengths that they state are not looked at.
+    /// The layout of a frame with unfragmented TCP or UDP over IPv4. `headers` may be truncated anywhere after the
+    /// headers; length fields are ignored.
     pub(super) fn of(headers: &[u8]) -> Option<Layout> {
         let ip = headers.get(ETHERNET_BYTES..)?;
         let ip_header_bytes = usize::from(ip.first()? & 0x0f) * 4;
@@ -72,7 +72,7 @@ impl Layout {
         })
     }
 
-    /// Where the transport's checksum is.
+    /// Offset of the transport checksum.
     pub(super) fn checksum(&self) -> usize {
         self.transport
             + match self.kind {
@@ -92,14 +92,14 @@ pub(super) struct SuperFrame {
 }
 
 impl SuperFrame {
-    /// The frame of these bytes, for which so much is left to do; nothing when what is left is
-    /// more than a network card would do, so that no wire packets can be made of it.
+    /// A frame with these bytes and remaining offload work; `None` if the work exceeds what a network card would do, so
+    /// that no wire packets can be made of it.
     pub(super) fn new(bytes: Vec<u8>, offload: Offload) -> Option<SuperFrame> {
-        // Padding behind the IP packet, which no host here sends, makes a frame opaque.
+        // Padding after the IP packet, which no host here sends, makes a frame opaque.
         let layout = Layout::of(&bytes).filter(|_| {
             be16(&bytes, ETHERNET_BYTES + 2) == Some((bytes.len() - ETHERNET_BYTES) as u16)
         });
-        // Only a checksum where the headers say that it is can be moved to other frames.
+        // Only a checksum at the place that the headers imply can be moved to other frames.
         let checksum_fits = offload.checksum.is_none_or(|checksum| match layout {
             Some(layout) => {
                 usize::from(checksum.start) == layout.transport
@@ -128,32 +128,32 @@ impl SuperFrame {
         })
     }
 
-    /// Its bytes as they came.
+    /// Its bytes as received.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What is left to do for it.
+    /// The remaining offload work.
     pub(super) fn offload(&self) -> Offload {
         self.offload
     }
 
-    /// Where its headers are, when it is TCP or UDP.
+    /// Offsets of its headers, if it is TCP or UDP.
     pub(super) fn layout(&self) -> Option<Layout> {
         self.layout
     }
 
-    /// Its ECN codepoint, which all its wire packets have.
+    /// Its ECN codepoint, common to all its wire packets.
     pub(super) fn ecn(&self) -> Ecn {
         ip::ecn(&self.bytes)
     }
 
-    /// The number of wire packets that it is cut into.
+    /// Number of wire packets.
     pub(super) fn segments(&self) -> u16 {
         self.segments
     }
 
-    /// The payload of one of its wire packets; all bytes when they are opaque.
+    /// The payload of a wire packet; all bytes if opaque.
     pub(super) fn payload(&self, segment: u16) -> &[u8] {
         let payload = &self.bytes[self.header_bytes()..];
         match self.offload.segmentation {
@@ -166,18 +166,17 @@ impl SuperFrame {
         }
     }
 
-    /// Bytes of the headers of each of its wire packets; none when they are opaque.
+    /// Header length of each wire packet; 0 if opaque.
     pub(super) fn header_bytes(&self) -> usize {
         self.layout.map_or(0, |layout| layout.payload)
     }
 
-    /// Writes the headers of the wire packet `segment`, made longer by the payload of those that
-    /// are joined to it, and gives their length. `payload_bytes` is all payload, `last_flags` are
-    /// the TCP flags of the last of them. Where the checksum is left to do, its field gets the
-    /// pseudo header's sum.
+    /// Writes the headers of the wire packet `segment`, extended to cover the packets joined to it, and returns their
+    /// length. `payload_bytes` is the total payload, `last_flags` are the TCP flags of the last packet. If the checksum
+    /// is offloaded, its field gets the pseudo-header sum.
     ///
-    /// As the kernel does it: IDs and sequence numbers count on, CWR is the first segment's, FIN
-    /// and PSH are the last one's (RFC 9293 §3.1, RFC 3168 §6.1.2).
+    /// As in the kernel: IDs and sequence numbers are incremented, CWR is set in the first segment only, FIN and PSH in
+    /// the last only (RFC 9293 §3.1, RFC 3168 §6.1.2).
     pub(super) fn write_header(
         &self,
         segment: u16,
@@ -220,7 +219,7 @@ impl SuperFrame {
         layout.payload
     }
 
-    /// TCP's flags in one of its wire packets; 0 when it is not TCP.
+    /// TCP flags of a wire packet; 0 if it is not TCP.
     pub(super) fn tcp_flags(&self, segment: u16) -> u8 {
         let Some(Layout {
             kind: Kind::Tcp,
@@ -240,7 +239,7 @@ impl SuperFrame {
         flags
     }
 
-    /// TCP's sequence number in one of its wire packets.
+    /// TCP sequence number of a wire packet.
     pub(super) fn seq(&self, segment: u16, layout: Layout) -> u32 {
         let at = layout.transport + 4;
         let field = [0, 1, 2, 3].map(|byte| self.bytes[at + byte]);
@@ -271,7 +270,7 @@ pub(super) mod sample {
     use super::super::virtio::{Checksum, Segmentation};
     use super::*;
 
-    /// A super-frame of TCP with the timestamp option, as a host's kernel leaves it to its card.
+    /// A TCP super-frame with the timestamp option, as a host's kernel passes it to its card.
     pub(in crate::emulator) fn tcp(
         seq: u32,
         id: u16,

@@ -1,4 +1,4 @@
-//! Frames that are due, on their way to the kernel.
+//! Due frames on their way to the kernel.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -11,24 +11,24 @@ use wansan_trace::{Instant, clock};
 use super::frame::Frame;
 use super::join::Joined;
 
-/// Joined frames handed over in one system call. The kernel carries each one through the receiving
-/// host's network stack before it takes the next, so a large batch would make its last frame late.
+/// Joined frames per system call. The kernel processes each through the receiving host's network stack before the next,
+/// so a large batch would delay its last frame.
 const BATCH: usize = 16;
-/// Packets that are kept for one another before they are handed over.
+/// Most packets collected before they are sent.
 const PACKETS: usize = 128;
 
-/// A packet that is due.
+/// A due packet.
 pub(super) struct Due {
     pub(super) frame: Frame,
-    /// Which direction it came by.
+    /// Its direction.
     pub(super) direction: usize,
-    /// When its path let it go.
+    /// Departure from its path.
     pub(super) departed: Instant,
-    /// How long its path's delay was for it.
+    /// The delay that its path applied.
     pub(super) delayed: Duration,
 }
 
-/// What one port has to send.
+/// The send queue of one port.
 #[derive(Default)]
 pub(super) struct Transmit {
     due: Vec<Due>,
@@ -40,22 +40,22 @@ impl Transmit {
         self.due.push(due);
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
 
-    /// Whether there are enough packets for a system call of their own.
+    /// Whether there are enough packets for a system call.
     pub(super) fn is_full(&self) -> bool {
         self.due.len() >= PACKETS
     }
 
-    /// Packets that the kernel refused, for good.
+    /// Packets dropped because the kernel refused them.
     pub(super) fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Hands all packets to the kernel, and each that is through to `sent` with the time.
+    /// Sends all packets; reports each that was sent to `sent` with the time.
     pub(super) fn flush(&mut self, socket: BorrowedFd<'_>, mut sent: impl FnMut(Due, Instant)) {
         let mut joined = self.join();
         while !joined.is_empty() {
@@ -64,8 +64,8 @@ impl Transmit {
                 Ok(accepted) => accepted,
                 Err(Errno::INTR) => continue,
                 Err(_) => {
-                    // The first frame is at fault or the link is down. Either way its packets are
-                    // lost, as on a wire; the next one may fare better.
+                    // The first frame is invalid or the link is down. Either way its packets are lost, as on a wire;
+                    // the next one may succeed.
                     self.failed += joined[0].packets as u64;
                     1
                 }
@@ -78,7 +78,7 @@ impl Transmit {
         }
     }
 
-    /// The packets due, joined to as few frames as possible without a change of their order.
+    /// Joins the due packets into as few frames as possible, keeping their order.
     fn join(&self) -> Vec<Joined> {
         let mut rest = &self.due[..];
         std::iter::from_fn(|| {
@@ -90,9 +90,9 @@ impl Transmit {
     }
 }
 
-/// Sends frames, which take their packets from `due` in turn, until one is refused; the number
-/// sent, or why the first one was refused. It waits when the socket's buffer is full, which empties
-/// as the receiving host takes its frames.
+/// Sends frames, which take their packets from `due` in turn, until one is refused; returns the number sent, or the
+/// error of the first. Blocks while the socket's buffer is full, which drains as the receiving host processes its
+/// frames.
 fn send(socket: BorrowedFd<'_>, frames: &[Joined], due: &[Due]) -> Result<usize, Errno> {
     let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(due.len() + 2 * frames.len());
     let mut ends = Vec::with_capacity(frames.len());

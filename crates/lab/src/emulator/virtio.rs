@@ -1,5 +1,5 @@
-//! The header before each frame on a packet socket with PACKET_VNET_HDR: what the sender's kernel
-//! has left for a network card to do (linux/virtio_net.h, `struct virtio_net_hdr`).
+//! The header before each frame on a packet socket with PACKET_VNET_HDR: the work that the sender's kernel has left to
+//! a network card (linux/virtio_net.h, `struct virtio_net_hdr`).
 
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 10;
@@ -7,10 +7,10 @@ pub(super) const HEADER_BYTES: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 const SEGMENT_TCP_IPV4: u8 = 1;
 const SEGMENT_UDP: u8 = 5;
-/// Set beside the kind when the first segment carries CWR.
+/// Set with the type if the first segment carries CWR.
 const ECN: u8 = 0x80;
 
-/// Which segments a frame is to be cut into.
+/// Segmentation type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// TCP over IPv4.
@@ -19,27 +19,27 @@ pub(super) enum Kind {
     Udp,
 }
 
-/// The checksum that is left to do: the transport's, over everything from `start`. Its field,
-/// `offset` bytes behind that, holds the pseudo header's sum.
+/// The remaining checksum: the transport's, over everything from `start`. Its field, `offset` bytes after that, holds
+/// the pseudo-header sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Checksum {
     pub(super) start: u16,
     pub(super) offset: u16,
 }
 
-/// The segmentation that is left to do.
+/// The remaining segmentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segmentation {
     pub(super) kind: Kind,
-    /// Payload of each segment but the last, which has what is left.
+    /// Payload of each segment but the last, in bytes.
     pub(super) segment_bytes: u16,
-    /// All headers together.
+    /// Total header length, in bytes.
     pub(super) header_bytes: u16,
     /// Whether the first segment carries CWR (RFC 3168 §6.1.2).
     pub(super) cwr: bool,
 }
 
-/// What is left to do.
+/// The remaining work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Offload {
     pub(super) checksum: Option<Checksum>,
@@ -47,7 +47,7 @@ pub(super) struct Offload {
 }
 
 impl Offload {
-    /// What a header says, or nothing when that is a kind of segmentation that no host here uses.
+    /// Decodes a header; `None` for segmentation types that no host here uses.
     pub(super) fn parse(header: [u8; HEADER_BYTES]) -> Option<Offload> {
         let [flags, kind, ..] = header;
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -73,7 +73,7 @@ impl Offload {
         })
     }
 
-    /// The header that says so.
+    /// Encodes the header.
     pub(super) fn emit(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let mut put = |at: usize, word: u16| {

@@ -1,4 +1,4 @@
-//! The lab's end of a cluster: a process of Python that speaks to Dask's scheduler.
+//! The lab's side of a cluster: a Python process that talks to Dask's scheduler.
 
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::process::CommandExt;
@@ -18,40 +18,40 @@ use crate::hosts::sha256_of;
 use crate::lines;
 use crate::world::Tail;
 
-/// What Python runs.
+/// The Python program.
 const DRIVER: &str = include_str!("dask.py");
-/// How many messages wait to be read.
+/// Most queued messages.
 const MAX_MESSAGES: usize = 1024;
-/// How often somebody who waits looks whether the run is to stop.
+/// How often a waiting caller checks whether the run should stop.
 const POLL: Duration = Duration::from_millis(50);
-/// How long it may take to have the workers end what they run, and to take leave: the program, too, which may still be on its
-/// way to them.
+/// Time for the workers to abort their cells and disconnect: includes the transfer of the program if it is still in
+/// progress.
 const LEAVE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The cluster. Dropping it ends what its workers still run.
+/// The cluster. Dropping it aborts the cells that run on its workers.
 pub(crate) struct Cluster {
     engine: Engine,
-    /// Whether the workers have the program, and it was not handed to them.
+    /// Whether the workers have the program installed, so that it was not sent.
     is_installed: bool,
     /// The SHA-256 of the program that the workers run, in hexadecimal.
     sha256: String,
     python: Child,
-    /// None once it is to end.
+    /// `None` once it should end.
     input: Option<ChildStdin>,
     stderr: Tail,
     messages: Receiver<Message>,
-    /// How many workers take such cells, and how many cells these run at a time, once that is known.
+    /// The capacity for such cells, once known.
     room: Option<Room>,
 }
 
-/// How many workers take cells, and how many of these at a time.
+/// Number of workers that accept cells, and their total concurrency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) workers: u64,
     pub(crate) cells: usize,
 }
 
-/// What the driver says.
+/// A message from the driver.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Message {
@@ -86,34 +86,34 @@ enum Message {
     },
 }
 
-/// What the workers are wanted for.
+/// What the workers are needed for.
 pub(crate) struct Wish<'a> {
-    /// What they are to run.
+    /// The program to run.
     pub(crate) program: &'a Path,
-    /// Whether they have it, and it need not be handed to them.
+    /// Whether it is installed there and need not be sent.
     pub(crate) is_installed: bool,
-    /// The resource that a cell takes, if any.
+    /// The Dask resource that a cell requires, if any.
     pub(crate) needs: Option<&'static str>,
 }
 
-/// What happens on the cluster while cells run.
+/// Events on the cluster while cells run.
 #[derive(Debug)]
 pub(crate) enum Said {
-    /// Workers have come, or gone.
+    /// Workers joined or left.
     Room(Room),
-    /// A cell has been run by a worker; all that it gave is in its folder.
+    /// A worker has run a cell; its results are in its folder.
     Ended {
         cell: u64,
         worker: String,
         hello: Box<Hello>,
     },
-    /// It cannot be run.
+    /// The cell cannot be run.
     Failed { cell: u64, said: String },
 }
 
 impl Cluster {
-    /// Reaches the cluster and hands the program to its workers. `waits` is called if there are none yet, and they are
-    /// waited for then.
+    /// Connects to the cluster and sends the program to its workers. If there are none yet, calls `waits` and waits for
+    /// them.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -159,7 +159,7 @@ impl Cluster {
 
     fn start(engine: &Engine, is_installed: bool, sha256: String) -> Result<Cluster, EngineError> {
         let mut python = Command::new("python3");
-        // A Ctrl-C at the terminal is for the lab, which then ends the cells in order.
+        // Ctrl-C at the terminal must reach the lab only, which then ends the cells in order.
         python.args(["-c", DRIVER]).process_group(0);
         python
             .stdin(Stdio::piped())
@@ -173,7 +173,7 @@ impl Cluster {
         let (give, messages) = mpsc::sync_channel(MAX_MESSAGES);
         thread::spawn(move || {
             let mut output = BufReader::new(output);
-            // What is no message is its end: the last words on standard error say why.
+            // Anything but a message ends the session: the last lines of standard error give the reason.
             while let Ok(Some(message)) = lines::read(&mut output, MAX_ORDER_BYTES) {
                 if give.send(message).is_err() {
                     break;
@@ -192,24 +192,24 @@ impl Cluster {
         })
     }
 
-    /// The SHA-256 of the program that its workers run, in hexadecimal.
+    /// The SHA-256 of the workers' program, in hexadecimal.
     pub(crate) fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// Who takes cells, once that is known.
+    /// The capacity, once known.
     pub(crate) fn room(&self) -> Option<Room> {
         self.room
     }
 
-    /// That no worker takes such cells.
+    /// The error if no worker accepts such cells.
     pub(crate) fn no_room(&self) -> EngineError {
         EngineError::NoNamespaces {
             engine: self.engine.clone(),
         }
     }
 
-    /// Has a cell run; what it gives goes to `folder`.
+    /// Submits a cell; its results go to `folder`.
     ///
     /// # Errors
     /// [`EngineError::Lost`].
@@ -218,10 +218,10 @@ impl Cluster {
         self.tell(&json!({"cell": order.known.cell, "order": order_text, "folder": folder}))
     }
 
-    /// What happens next; `None` when nothing does for a while.
+    /// The next event; `None` after a while without one.
     ///
     /// # Errors
-    /// [`EngineError`], of a worker that cannot run this program as well.
+    /// [`EngineError`], also if a worker cannot run this program.
     pub(crate) fn next(&mut self) -> Result<Option<Said>, EngineError> {
         let message = match self.messages.recv_timeout(POLL) {
             Ok(message) => message,
@@ -266,13 +266,13 @@ impl Cluster {
         let input = self.input.as_mut().expect("it is open until the end");
         match lines::write(input, message) {
             Ok(()) => Ok(()),
-            // What it has said before tells more.
+            // An earlier message explains it better.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             Err(error) => Err(self.lost(error.to_string())),
         }
     }
 
-    /// What a message means that ends all.
+    /// The error for a fatal message.
     fn broken(&self, message: Message) -> EngineError {
         match message {
             Message::Unfit {
@@ -281,7 +281,7 @@ impl Cluster {
                 said,
             } if self.is_installed => {
                 let (there, here) = (there.build(), Hello::here().build());
-                // Both may say the same of themselves.
+                // Both may report the same version.
                 let there = if there == here {
                     format!("{there}, {said},")
                 } else {
@@ -317,17 +317,17 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Ends what its workers still run, and takes leave. Nothing is written to a folder from then on.
+    /// Aborts the cells that run on its workers, and disconnects. Nothing is written to a folder afterwards.
     pub(crate) fn leave(&mut self) {
-        // It then takes leave of the scheduler, which ends the cells.
+        // It then disconnects from the scheduler, which cancels the cells.
         self.input = None;
         let deadline = Instant::now() + LEAVE_LIMIT;
         while matches!(self.python.try_wait(), Ok(None)) && Instant::now() < deadline {
-            // Its messages would stop it when nobody reads them.
+            // Drain the messages, on which it would otherwise block.
             self.messages.try_iter().for_each(drop);
             thread::sleep(POLL / 5);
         }
-        // Both fail only when it is gone already.
+        // Both fail only if it has exited already.
         let _ = self.python.kill();
         let _ = self.python.wait();
     }

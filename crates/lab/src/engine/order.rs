@@ -1,5 +1,5 @@
-//! The order for a cell, which its program reads from standard input, and the answer: its build and computer on standard
-//! output, and the outcome in the cell's folder.
+//! The order for a cell, which its program reads from standard input, and the answer: build and host facts on standard
+//! output, and the result in the cell's folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,28 +15,28 @@ use super::EngineError;
 use crate::plan::{Cell, Plan};
 use crate::record::{clock_anchor, machine};
 
-/// The longest order: a plan of the greatest length and its files.
+/// Longest order: a plan of the largest size and its files.
 pub(crate) const MAX_ORDER_BYTES: u64 = 256 << 20;
-/// Where the answer is, in the cell's folder.
+/// The answer's file name in the cell's folder.
 const ANSWER: &str = "answer.json";
 
 /// A cell to run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// What is known of it before it runs: its number, and what labels it.
+    /// What is known before it runs: its number and labels.
     pub(crate) known: CellResult,
-    /// The plan of this cell alone, resolved, as TOML.
+    /// The resolved plan of this cell alone, as TOML.
     pub(crate) document: String,
     /// The files that the plan names.
     pub(crate) files: BTreeMap<String, String>,
-    /// How many cells its run has: how finely it is drawn.
+    /// Number of cells in its run, which determines the resolution of charts.
     pub(crate) cells: usize,
-    /// How long it may take, if it is simulated.
+    /// Time limit, if it is simulated.
     pub(crate) budget_ns: Option<u64>,
 }
 
 impl Order {
-    /// To run that cell of a plan.
+    /// The order for a cell of a plan.
     pub(crate) fn of(
         known: CellResult,
         cell: &Cell,
@@ -56,7 +56,7 @@ impl Order {
         }
     }
 
-    /// Whether every file of the plan can go with it.
+    /// Checks that every file of the plan can be sent with it.
     ///
     /// # Errors
     /// [`EngineError::FileElsewhere`].
@@ -70,10 +70,10 @@ impl Order {
     }
 }
 
-/// Writes the files of a plan, by their names, into a folder.
+/// Writes the files of a plan into a folder, by name.
 ///
 /// # Errors
-/// Those of the file system; and a name that leads elsewhere.
+/// File system errors, and names that leave the folder.
 pub(crate) fn unpack(files: &BTreeMap<String, String>, folder: &Path) -> io::Result<()> {
     for (name, text) in files {
         if !is_below(name) {
@@ -88,13 +88,13 @@ pub(crate) fn unpack(files: &BTreeMap<String, String>, folder: &Path) -> io::Res
     Ok(())
 }
 
-/// Whether a file of that name is in the plan's folder, or in one below.
+/// Whether `name` is in the plan's folder or below it.
 fn is_below(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-/// What a program says that is to run a cell.
+/// The greeting of a program that will run a cell.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) version: String,
@@ -104,7 +104,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// What this program says.
+    /// The greeting of this program.
     pub(crate) fn here() -> Hello {
         Hello {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -120,32 +120,32 @@ impl Hello {
     }
 }
 
-/// What has become of a cell, beside its records.
+/// Result of a cell, besides its records.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
-    /// What was built and started.
+    /// Facts about what was built and started.
     pub(crate) facts: CellFacts,
-    /// Its numbers; of one that failed, what is known all the same.
+    /// Its results; partial if it failed.
     pub(crate) result: CellResult,
-    /// Why it failed, if it did.
+    /// The failure, if any.
     pub(crate) failure: Option<String>,
-    /// What its records say, if they are of I/Os.
+    /// The explanation of its I/O records, if any.
     pub(crate) explained: Option<(Observed, CellCharts)>,
 }
 
 impl Answer {
-    /// Leaves it in the cell's folder.
+    /// Writes it to the cell's folder.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         fs::write(folder.join(ANSWER), serde_json::to_vec(self)?)
     }
 
-    /// Takes it out of the cell's folder.
+    /// Reads it from the cell's folder and removes it.
     ///
     /// # Errors
-    /// When there is none.
+    /// There is none.
     pub(crate) fn take(folder: &Path) -> io::Result<Answer> {
         let file = folder.join(ANSWER);
         let answer = serde_json::from_slice(&fs::read(&file)?)?;

@@ -1,8 +1,8 @@
-//! `wansan lab attend`: the lab's agent on a host, at the far end of a connection of `ssh`.
+//! `wansan lab attend`: the lab's agent on a host, on the remote side of an `ssh` connection.
 //!
-//! Programs are its children and die with it; it ends when its standard input does, or is silent for too long.
-//! So nothing runs on when the lab has ended, however that was, or the connection is lost. Its folder holds
-//! what programs record, and the copy of `wansan` that it is, if it is one.
+//! Programs are its children and die with it; it exits when its standard input closes or is silent for too long. So
+//! nothing keeps running after the lab has ended in any way, or the connection is lost. Its folder contains the
+//! programs' records, and the copy of `wansan` that it runs from, if copied.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,19 +27,18 @@ use crate::processors::Processors;
 use crate::record::{machine, recorded_as};
 use crate::world::{Process, in_force};
 
-/// How often the threads of programs are sampled, and a program that has closed its output is asked whether it
-/// has ended.
+/// Interval for sampling programs' threads, and for checking whether a program that has closed its output has exited.
 const POLL: Duration = Duration::from_millis(50);
-/// How long an ended program's last words are waited for.
+/// Timeout for the last output of an exited program.
 const LAST_LIMIT: Duration = Duration::from_secs(1);
-/// The name, behind that of the host, of the records of programs' threads.
+/// Suffix of the host's name, for records of programs' threads.
 const LAB: &str = "lab";
 
-/// Serves the lab on standard input and output until it ends. `folder` is one that nobody else uses; it is
-/// removed when nothing else is in it.
+/// Serves the lab on standard input and output until it ends. `folder` must be used by nobody else; it is removed if
+/// nothing else is in it.
 ///
 /// # Errors
-/// When the folder or the standard streams cannot be used.
+/// The folder or the standard streams cannot be used.
 pub fn attend(folder: &Path) -> io::Result<()> {
     let mut agent = Agent::begin(folder)?;
     let heard = listen(agent.out.clone())?;
@@ -48,7 +47,7 @@ pub fn attend(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where replies go, whole message by whole message.
+/// Output for replies, one whole message at a time.
 type Out = Arc<Mutex<File>>;
 
 fn say(out: &Out, reply: &Reply) -> io::Result<()> {
@@ -56,14 +55,14 @@ fn say(out: &Out, reply: &Reply) -> io::Result<()> {
     lines::write(&mut *out, reply)
 }
 
-/// What comes from the lab.
+/// Input from the lab.
 enum Heard {
     Asked(Request),
-    /// Only that it is there.
+    /// A keep-alive.
     Alive,
 }
 
-/// Reads requests in a thread of its own, which answers those for the clock at once.
+/// Reads requests in its own thread, which answers clock requests immediately.
 fn listen(out: Out) -> io::Result<Receiver<Heard>> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (give, heard) = mpsc::sync_channel(64);
@@ -100,7 +99,7 @@ struct Agent {
     programs: BTreeMap<u64, Program>,
 }
 
-/// A program, until it has ended.
+/// A program, until it has exited.
 type Program = Arc<Mutex<Option<Process>>>;
 
 impl Agent {
@@ -133,7 +132,7 @@ impl Agent {
         say(&self.out, &Reply::Hello(Box::new(hello)))
     }
 
-    /// Does what is asked until nobody asks any more.
+    /// Serves requests until the input ends.
     fn serve(&mut self, heard: &Receiver<Heard>) {
         let mut last = Instant::now();
         loop {
@@ -155,7 +154,7 @@ impl Agent {
         }
     }
 
-    /// Fails only when nobody hears it.
+    /// Fails only if the connection is lost.
     fn answer(&mut self, request: Request) -> io::Result<()> {
         match request {
             Request::Clock { .. } => {}
@@ -213,7 +212,7 @@ impl Agent {
     ) -> io::Result<()> {
         let mut command = Command::new(&self.program);
         command.args(arguments);
-        // The title is for errors, which the lab has words of its own for.
+        // The title is for errors, which the lab words itself.
         let started = Process::spawn_held("it".to_owned(), command, settings.as_bytes());
         let mut process = match started {
             Ok(process) => process,
@@ -241,7 +240,8 @@ impl Agent {
             .map(drop)
     }
 
-    /// Sends every file that was recorded, and removes it. What is in the way is said; an error is that nobody hears.
+    /// Sends every record file and removes it. The inner error describes a failure; the outer means that the connection
+    /// is lost.
     fn collect(&mut self) -> io::Result<Result<(), String>> {
         let none = Processors::new(&[], 0);
         let threads = std::mem::replace(&mut self.processors, none).end();
@@ -284,7 +284,7 @@ impl Drop for Agent {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
         }
-        // Only what it has made itself, or what was made for it, and only if that is still there.
+        // Remove only what it has created, or what was created for it, and only if still there.
         let _ = fs::remove_dir_all(&self.records);
         if self.program.parent() == Some(&self.folder) {
             let _ = fs::remove_file(&self.program);
@@ -293,7 +293,7 @@ impl Drop for Agent {
     }
 }
 
-/// Passes on what a program says until it has ended.
+/// Forwards a program's output until it exits.
 fn follow(program: u64, lines: &Receiver<String>, process: &Program, out: &Out) {
     for text in lines {
         if say(out, &Reply::Line { program, text }).is_err() {
@@ -317,7 +317,7 @@ fn follow(program: u64, lines: &Receiver<String>, process: &Program, out: &Out) 
             Some(Err(error)) => (Err(error.to_string()), String::new()),
             None => return,
         };
-        // Nobody hears it only when the agent is to end, too.
+        // Fails only if the agent is about to end, too.
         let _ = say(
             out,
             &Reply::Ended {
@@ -330,7 +330,7 @@ fn follow(program: u64, lines: &Receiver<String>, process: &Program, out: &Out) 
     }
 }
 
-/// Whether that is an address of this computer.
+/// Whether this is an address of this computer.
 fn is_own(address: Ipv4Addr) -> bool {
     TcpListener::bind((address, 0)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! A connection to the agent on a host: `ssh`, and what goes to and fro over it.
+//! A connection to the agent on a host over `ssh`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,26 +21,26 @@ use crate::lines;
 use crate::plan::RealHost;
 use crate::world::{Elsewhere, Process, Tail};
 
-/// How long a host may take to greet, and its agent to answer.
+/// Timeout for a host's greeting and for its agent's answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
-/// How often somebody who waits looks whether the run is to stop.
+/// How often a waiting caller checks whether the run should stop.
 const STOP_POLL: Duration = Duration::from_millis(50);
-/// Time between two exchanges of clocks, which also tell the agent that somebody is there.
+/// Interval between clock exchanges, which also serve as keep-alives.
 const EXCHANGE_EVERY: Duration = Duration::from_millis(100);
-/// Most exchanges that are kept of one cell.
+/// Most clock exchanges kept per cell.
 const MAX_EXCHANGES: usize = 100_000;
-/// How long an agent has to clean up behind itself when it is dismissed.
+/// Time for a dismissed agent to clean up.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
-/// How many lines of a program wait to be read.
+/// Most queued lines of a program's output.
 const MAX_LINES: usize = 1024;
-/// What a login may print before the greeting.
+/// Most output of a login shell before the greeting, in bytes.
 const MAX_NOISE_BYTES: u64 = 64 << 10;
-/// Most bytes of records that a host may send of one cell.
+/// Most bytes of records that a host may send per cell.
 const MAX_RECORDED_BYTES: u64 = 64 << 30;
-/// The copy of the program is sent in pieces of so many bytes.
+/// Chunk size for copying the program, in bytes.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// The connection. Dropping it ends the agent, which kills its programs and removes what it has made.
+/// The connection. Dropping it ends the agent, which kills its programs and removes what it has created.
 #[derive(Debug)]
 pub(crate) struct Connection {
     host: RealHost,
@@ -48,49 +48,49 @@ pub(crate) struct Connection {
     stderr: Tail,
     shared: Arc<Shared>,
     events: Receiver<Event>,
-    /// Those that read, and exchange clocks.
+    /// The threads that read and that exchange clocks.
     threads: Vec<JoinHandle<()>>,
     next_program: AtomicU64,
 }
 
-/// What all threads of a connection have.
+/// State shared by a connection's threads.
 #[derive(Debug)]
 struct Shared {
-    /// None once it is to end.
+    /// `None` once it should end.
     input: Mutex<Option<ChildStdin>>,
     programs: Mutex<BTreeMap<u64, Arc<Program>>>,
     exchanges: Mutex<Vec<Exchange>>,
-    /// Records that are on their way.
+    /// The transfer of records in progress.
     collecting: Mutex<Option<Collecting>>,
     is_lost: AtomicBool,
 }
 
-/// Records that are on their way.
+/// A transfer of records.
 #[derive(Debug)]
 struct Collecting {
-    /// Where they go.
+    /// Destination folder.
     folder: PathBuf,
-    /// How many bytes may still come.
+    /// Bytes that may still arrive.
     left_bytes: u64,
-    /// The files that have come.
+    /// The files received.
     files: Vec<PathBuf>,
 }
 
-/// What the connection's owner waits for.
+/// Events that the connection's owner waits for.
 #[derive(Debug)]
 enum Event {
-    /// The host has been reached: its system and its architecture.
+    /// The host's greeting: its system and architecture.
     Greeted(String, String),
     Hello(Box<Hello>),
     Address(bool),
-    /// All records are here, or why they are not.
+    /// All records have arrived, or an error.
     Collected(Option<String>),
 }
 
-/// A program on the host, as far as is known here.
+/// A program on the host, and its local state.
 #[derive(Debug)]
 struct Program {
-    /// None when it has ended.
+    /// `None` once it has exited.
     lines: Mutex<Option<SyncSender<String>>>,
     ended: Mutex<Option<(Result<ExitStatus, String>, String)>>,
 }
@@ -100,7 +100,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    /// Begins to connect. The calling thread has to outlive the connection.
+    /// Starts connecting. The calling thread has to outlive the connection.
     ///
     /// # Errors
     /// [`HostsError::NoSsh`].
@@ -142,7 +142,7 @@ impl Connection {
         &self.host
     }
 
-    /// Waits for the greeting; the host's system and architecture.
+    /// Waits for the greeting; returns the host's system and architecture.
     pub(super) fn greeting(&self, stop: &AtomicBool) -> Result<(String, String), HostsError> {
         match self.event(stop)? {
             Event::Greeted(system, machine) => Ok((system, machine)),
@@ -175,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// Waits for the agent, and exchanges clocks with it from then on.
+    /// Waits for the agent, and starts exchanging clocks with it.
     pub(super) fn hello(&mut self, stop: &AtomicBool) -> Result<Box<Hello>, HostsError> {
         let hello = match self.event(stop)? {
             Event::Hello(hello) => hello,
@@ -194,7 +194,7 @@ impl Connection {
         Ok(hello)
     }
 
-    /// Whether the address of the plan is one of the host.
+    /// Whether the host has the address that the plan gives it.
     pub(super) fn has_its_address(&self, stop: &AtomicBool) -> Result<bool, HostsError> {
         let address = self.host.address;
         self.ask(&Request::Address { address })?;
@@ -204,7 +204,7 @@ impl Connection {
         }
     }
 
-    /// Has the agent get ready for a cell.
+    /// Prepares the agent for a cell.
     pub(super) fn begin(&self, thread_memory_bytes: Option<u64>) -> Result<(), HostsError> {
         locked(&self.shared.programs).clear();
         locked(&self.shared.exchanges).clear();
@@ -214,7 +214,7 @@ impl Connection {
         })
     }
 
-    /// Starts `wansan` with these arguments, and with `settings` on its standard input, which stays open.
+    /// Starts `wansan` with these arguments and with `settings` on its standard input, which stays open.
     pub(crate) fn start(
         &self,
         title: &str,
@@ -248,7 +248,7 @@ impl Connection {
         ))
     }
 
-    /// Has everything that was recorded come to `folder`; the files.
+    /// Fetches all records into `folder`; returns the files.
     pub(super) fn collect(
         &self,
         folder: &Path,
@@ -259,7 +259,7 @@ impl Connection {
             left_bytes: MAX_RECORDED_BYTES,
             files: Vec::new(),
         });
-        // However short the cell was, there is one exchange of clocks.
+        // Ensures at least one clock exchange, however short the cell was.
         let sent_ns = clock::now().ns();
         self.ask(&Request::Clock { sent_ns })?;
         self.ask(&Request::Collect)?;
@@ -277,7 +277,7 @@ impl Connection {
         }
     }
 
-    /// The exchanges of clocks since the cell began.
+    /// The clock exchanges since the cell began.
     pub(super) fn exchanges(&self) -> Vec<Exchange> {
         locked(&self.shared.exchanges).clone()
     }
@@ -286,13 +286,13 @@ impl Connection {
         self.shared.say(request).map_err(|_| self.lost())
     }
 
-    /// The next event, within the time that an answer may take.
+    /// The next event, within the answer timeout.
     fn event(&self, stop: &AtomicBool) -> Result<Event, HostsError> {
         let deadline = Instant::now() + ANSWER_LIMIT;
         self.next(stop, || Instant::now() < deadline)
     }
 
-    /// The next event, as long as the host is there.
+    /// The next event, as long as the host is alive.
     fn patient_event(&self, stop: &AtomicBool) -> Result<Event, HostsError> {
         self.next(stop, || true)
     }
@@ -316,7 +316,7 @@ impl Connection {
         }
     }
 
-    /// Why there is no connection any more, in ssh's last words.
+    /// The error for a lost connection, with ssh's last output.
     pub(super) fn lost(&self) -> HostsError {
         let said = self.stderr.last_words();
         let said = said.lines().map(str::trim).rfind(|line| !line.is_empty());
@@ -339,17 +339,17 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The agent sees the end of its input, and ends.
+        // The agent sees end of file, and exits.
         *locked(&self.shared.input) = None;
         let deadline = Instant::now() + LEAVE_LIMIT;
         while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        // Both fail only when it has ended already.
+        // Both fail only if it has exited already.
         let _ = self.ssh.kill();
         let _ = self.ssh.wait();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A panic has been reported by its hook.
             let _ = thread.join();
         }
     }
@@ -363,7 +363,7 @@ impl Shared {
         }
     }
 
-    /// Reads until the end, or what makes no sense.
+    /// Reads until the end of the stream or a protocol error.
     fn read(&self, output: ChildStdout, events: &Sender<Event>) {
         let mut output = BufReader::new(output);
         let Some(greeted) = greeting(&mut output) else {
@@ -405,7 +405,7 @@ impl Shared {
                 Reply::File { name, bytes } => match self.take(&name, bytes, &mut output) {
                     Ok(()) => continue,
                     Err(error) => {
-                        // What follows would be taken for messages.
+                        // The bytes that follow would be parsed as messages.
                         let problem = Some(format!("{name}: {error}"));
                         let _ = events.send(Event::Collected(problem));
                         return;
@@ -421,7 +421,7 @@ impl Shared {
         }
     }
 
-    /// Hands on a line; fails when its reader leaves too many.
+    /// Forwards a line; fails if its reader is too far behind.
     fn line(&self, program: u64, text: String) -> Result<(), ()> {
         let program = locked(&self.programs).get(&program).map(Arc::clone);
         let lines = program.as_ref().map(|program| locked(&program.lines));
@@ -434,7 +434,7 @@ impl Shared {
         }
     }
 
-    /// Takes in a file of records.
+    /// Receives a record file.
     fn take(&self, name: &str, bytes: u64, output: &mut impl BufRead) -> io::Result<()> {
         let mut collecting = locked(&self.collecting);
         let Some(collecting) = collecting.as_mut() else {
@@ -460,7 +460,7 @@ impl Shared {
         }
     }
 
-    /// Nothing comes any more: whoever waits is to know.
+    /// Marks the connection as lost, and wakes all waiters.
     fn lose(&self) {
         self.is_lost.store(true, Ordering::Relaxed);
         for program in locked(&self.programs).values() {
@@ -469,7 +469,7 @@ impl Shared {
     }
 }
 
-/// Reads up to the greeting, over what a login prints before it.
+/// Reads up to the greeting, skipping a login shell's output.
 fn greeting(output: &mut impl BufRead) -> Option<Event> {
     let mut noise = output.take(MAX_NOISE_BYTES);
     loop {
@@ -487,7 +487,7 @@ fn greeting(output: &mut impl BufRead) -> Option<Event> {
     }
 }
 
-/// A program on a host, for whoever waits for it.
+/// A program on a host, as seen by its waiter.
 #[derive(Debug)]
 struct Remote {
     host: String,
@@ -512,7 +512,7 @@ impl Elsewhere for Remote {
     }
 
     fn release(&mut self) {
-        // Where the connection is lost, whoever waits learns it.
+        // If the connection is lost, the waiter learns it elsewhere.
         let _ = self.shared.say(&Request::Release {
             program: self.number,
         });

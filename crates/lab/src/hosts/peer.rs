@@ -1,4 +1,4 @@
-//! One host at the other end of a path, where a program does beside one here what that does here.
+//! A host at the other end of a path, whose program works with one here.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -9,13 +9,13 @@ use super::{Attended, HostsError, Own, Reach};
 use crate::plan::RealHost;
 use crate::world::Process;
 
-/// A host with an agent, which goes with this value.
+/// A host with an agent; dropping it ends the agent.
 #[derive(Debug)]
 pub struct Peer(Attended);
 
 impl Peer {
-    /// Connects to what `ssh` calls `destination`, which runs `program`, a `wansan`. The calling thread has to outlive the
-    /// value.
+    /// Connects to `destination`, in `ssh`'s syntax, which runs `program`, a `wansan`. The calling thread has to
+    /// outlive the value.
     ///
     /// # Errors
     /// It cannot be reached, or `program` does not run there.
@@ -28,7 +28,7 @@ impl Peer {
         let host = RealHost {
             name: destination.to_owned(),
             ssh: destination.to_owned(),
-            // Its programs listen nowhere.
+            // Its programs do not listen.
             address: Ipv4Addr::UNSPECIFIED,
         };
         let own = Own::of(program, reach)?;
@@ -37,7 +37,7 @@ impl Peer {
         Ok(Peer(own.attend(connection, stop)?))
     }
 
-    /// Starts `wansan` there with these arguments; what it prints is read from what is returned.
+    /// Starts `wansan` there with these arguments; its output is read from the returned process.
     ///
     /// # Errors
     /// The connection is lost.

@@ -1,5 +1,5 @@
-//! What the lab and its agent on a host say to each other, over one connection of `ssh`: JSON, a message on each
-//! line. The bytes of a file follow the line that announces it.
+//! The protocol between the lab and its agent on a host, over one `ssh` connection: JSON, a message per line. The bytes
+//! of a file follow the line that announces it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,44 +9,44 @@ use wansan_schema::Machine;
 use wansan_trace::Instant;
 use wansan_trace::event::Role;
 
-/// The longest message: the longest line of a program, each byte of it escaped.
+/// Longest message: the longest line of a program, with every byte escaped.
 pub(super) const MAX_MESSAGE_BYTES: u64 = 8 << 20;
-/// Begins the line that says that a host has been reached, and what it is: system and architecture follow.
+/// Prefix of the greeting, followed by the host's system and architecture.
 pub(super) const GREETING: &str = "wansan-lab";
-/// An agent that hears nothing for so many seconds has lost its lab, and ends.
+/// Timeout in seconds without input, after which an agent assumes that it has lost its lab and exits.
 pub(super) const SILENCE_S: u64 = 30;
 
-/// What the lab asks an agent to do.
+/// A request from the lab to an agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub(super) enum Request {
-    /// To read its clock.
+    /// Read the clock.
     Clock { sent_ns: u64 },
-    /// To say whether that address is one of its host.
+    /// Report whether this is an address of the host.
     Address { address: std::net::Ipv4Addr },
-    /// To get ready for a cell, as that host of the plan; to record its programs' threads in so much memory, if at all.
+    /// Prepare for a cell, as that host of the plan; record the programs' threads in this much memory, if at all.
     Begin {
         host: String,
         thread_memory_bytes: Option<u64>,
     },
-    /// To start `wansan` with these arguments, and hand it settings. Its standard input stays open.
+    /// Start `wansan` with these arguments and settings. Its standard input stays open.
     Start {
         program: u64,
         arguments: Vec<String>,
         settings: String,
         watched: Option<Watched>,
     },
-    /// To end a program's standard input.
+    /// Close a program's standard input.
     Release { program: u64 },
-    /// To send a program SIGTERM.
+    /// Send SIGTERM to a program.
     Terminate { program: u64 },
-    /// To kill a program.
+    /// Kill a program.
     Kill { program: u64 },
-    /// To hand over what was recorded since it began, and forget it.
+    /// Send all records since the cell began, and delete them.
     Collect,
 }
 
-/// As what the threads of a program are recorded.
+/// How a program's threads are recorded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Watched {
     pub(crate) what: String,
@@ -67,11 +67,11 @@ impl Watched {
     }
 }
 
-/// What an agent says.
+/// A message from an agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(super) enum Reply {
-    /// Who it is; the first message.
+    /// Its greeting; the first message.
     Hello(Box<Hello>),
     /// The answer to [`Request::Clock`].
     Clock { sent_ns: u64, read_ns: u64 },
@@ -79,19 +79,19 @@ pub(super) enum Reply {
     Address { is_own: bool },
     /// A program printed a line.
     Line { program: u64, text: String },
-    /// A program ended, with this status of wait(2), or could not be started.
+    /// A program exited, with its wait(2) status, or could not be started.
     Ended {
         program: u64,
         status: Result<i32, String>,
         stderr: String,
     },
-    /// A file of records, whose bytes follow.
+    /// A record file, whose bytes follow.
     File { name: String, bytes: u64 },
-    /// All files have been sent, or why they could not be.
+    /// All files were sent, or an error.
     Collected { problem: Option<String> },
 }
 
-/// What an agent is, and where.
+/// Facts about an agent and its host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     /// The version and the commit of its `wansan`.
@@ -99,16 +99,16 @@ pub(crate) struct Hello {
     pub(super) commit: String,
     /// The SHA-256 of its program, in hexadecimal.
     pub(super) sha256: String,
-    /// Where its programs record.
+    /// The folder of its programs' records.
     pub(super) records: PathBuf,
-    /// The user that it runs as.
+    /// Its user ID.
     pub(super) uid: u32,
     pub(super) machine: Machine,
-    /// Its kernel's settings of TCP, by sysctl name.
+    /// The kernel's TCP settings, by sysctl name.
     pub(super) settings: BTreeMap<String, String>,
 }
 
-/// When an exchange of clocks began and ended here, and what the other clock showed meanwhile.
+/// A clock exchange: its start and end here, and the other clock's reading in between.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     pub(super) sent: Instant,

@@ -1,4 +1,4 @@
-//! How `ssh` is called: the user's own program, with what the user has set up for it.
+//! How `ssh` is called: the user's own program and configuration.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,22 +8,22 @@ use crate::world::stand_alone;
 
 use super::protocol::GREETING;
 
-/// Set for every connection. What is not said here is ssh's own configuration's affair: names, jump hosts, keys.
+/// Options of every connection. Everything else is left to ssh's own configuration: names, jump hosts, keys.
 const OPTIONS: [&str; 7] = [
-    // Nobody is there to be asked.
+    // No one can answer prompts.
     "BatchMode=yes",
     "ConnectTimeout=20",
-    // A network that is gone is noticed within a quarter of a minute.
+    // A dead network is detected within a quarter of a minute.
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
-    // Only what the plan says listens anywhere.
+    // Nothing but the plan's programs may listen anywhere.
     "ClearAllForwardings=yes",
     "RemoteCommand=none",
     "RequestTTY=no",
 ];
 
-/// `ssh` to a host, where it starts an agent: of the installed `wansan`, or of one of so many bytes that comes
-/// over the connection, once the host has greeted.
+/// The `ssh` command that starts an agent on a host: of the installed `wansan`, or of one of `copied_bytes` that is
+/// sent over the connection after the host's greeting.
 pub(super) fn command(
     host: &RealHost,
     config: Option<&Path>,
@@ -38,7 +38,7 @@ pub(super) fn command(
     }
     command
         .args(["--", &host.ssh])
-        // Whatever shell the user has, this is for sh: one line without a quote in it.
+        // Whatever the user's login shell is, this runs in sh: one line without quotes.
         .arg(format!("exec sh -c '{}'", script(copied_bytes)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -47,7 +47,7 @@ pub(super) fn command(
     command
 }
 
-/// What the shell on the host does. It stays until the agent has ended, and removes the folder however that was.
+/// The shell script on the host. It waits until the agent has exited, and removes the folder in any case.
 fn script(copied_bytes: Option<u64>) -> String {
     let begin = format!(
         "umask 077; echo \"{GREETING} $(uname -s) $(uname -m)\"; \
@@ -59,7 +59,7 @@ fn script(copied_bytes: Option<u64>) -> String {
             None => "command -v wansan >/dev/null || { echo no wansan in PATH >&2; exit 127; }; \
                      wansan lab attend \"$d\""
                 .to_owned(),
-            // What a connection that broke has left is not run.
+            // An incomplete copy from a broken connection is not run.
             Some(bytes) => format!(
                 "head -c {bytes} >\"$d/wansan\" && test $(wc -c <\"$d/wansan\") -eq {bytes} && \
                  chmod 700 \"$d/wansan\" || {{ echo the copy of wansan is not whole >&2; exit 1; }}; \
@@ -68,7 +68,7 @@ fn script(copied_bytes: Option<u64>) -> String {
         }
 }
 
-/// What to do about what ssh said when it failed.
+/// A remedy for ssh's error message.
 pub(super) fn remedy(said: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&["Permission denied (", "Too many authentication failures"]) {

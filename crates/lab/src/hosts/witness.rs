@@ -1,8 +1,8 @@
-//! What the I/Os of a cell say about the clocks of two hosts: a command leaves the initiator's before it comes to
-//! the target's, and its answer the other way round.
+//! Bounds on the offset between two hosts' clocks from the I/Os of a cell: a command leaves the initiator's host before
+//! it reaches the target's, and its answer vice versa.
 //!
-//! What is sent counts from before it is handed to the socket: a thread that loses its processor right after that
-//! would stamp it when it is at the other end already.
+//! Sending is timed from before the data are passed to the socket: a thread preempted right after that could timestamp
+//! it when it is already at the other end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -13,9 +13,8 @@ use wansan_trace::event::Crossing;
 use wansan_trace::file::{self, FileError};
 use wansan_trace::{Direction, Instant, Layer, SessionId, TaskTag};
 
-/// When an I/O was sent and answered, as one host recorded it: at the initiator's, when it got its place in the
-/// command window and when its answer came out of the socket; at the target's, when it came to the target and
-/// when its answer was ready.
+/// When an I/O was sent and answered, as recorded by one host: at the initiator, when it got its slot in the command
+/// window and when its answer was read from the socket; at the target, when it arrived and when its answer was ready.
 pub(super) type Crossings = HashMap<(SessionId, TaskTag, End), [Option<Instant>; 2]>;
 
 /// An end of an I/O.
@@ -25,7 +24,7 @@ pub(super) enum End {
     Target,
 }
 
-/// Which of an end's two moments a crossing is, if any.
+/// Which of an end's two times a crossing is, if any.
 fn moment(layer: Layer, direction: Direction) -> Option<(End, usize)> {
     match (layer, direction) {
         (Layer::Window, Direction::Enter) => Some((End::Initiator, 0)),
@@ -36,8 +35,8 @@ fn moment(layer: Layer, direction: Direction) -> Option<(End, usize)> {
     }
 }
 
-/// What was recorded on a host of the layers between which the network is. Uses of a tag after the first are left
-/// out: which of them belong together is not known before the clocks are.
+/// A host's crossings of the layers next to the network. Reuses of a tag are left out: they cannot be paired before the
+/// clocks are known.
 pub(super) fn crossings(
     parts: &BTreeMap<PathBuf, &str>,
     host: &str,
@@ -62,7 +61,7 @@ pub(super) fn crossings(
     Ok(found)
 }
 
-/// By how much the initiator's clock is ahead of the target's, as every I/O bounds it.
+/// How far the initiator's clock is ahead of the target's, as bounded by each I/O.
 pub(super) fn bounds(initiator: &Crossings, target: &Crossings) -> Vec<Bound> {
     let each = initiator
         .iter()

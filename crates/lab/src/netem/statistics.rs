@@ -1,4 +1,4 @@
-//! What netem has counted, as `tc -s -j qdisc show` says it.
+//! netem's counters, from `tc -s -j qdisc show`.
 
 use serde::Deserialize;
 
@@ -15,16 +15,16 @@ pub(super) struct Counted {
     pub(super) qlen: u64,
 }
 
-/// What of its options the kernel has chosen.
+/// The options chosen by the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Options {
     pub(super) seed: Option<u64>,
 }
 
 impl Counted {
-    /// Those of the netem among what tc `printed`.
+    /// Finds netem's counters in tc's output.
     pub(super) fn read(printed: &str) -> Option<Counted> {
-        // Other qdiscs may say something else.
+        // Other qdiscs may have other fields.
         let qdiscs: Vec<serde_json::Value> = serde_json::from_str(printed).ok()?;
         let mut netems = qdiscs
             .into_iter()

@@ -1,4 +1,4 @@
-//! tc(8) of iproute2, run in the wan's namespace.
+//! Runs tc(8) of iproute2 in the WAN's namespace.
 
 use std::env;
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use std::process::{Command, Output, Stdio};
 use super::NetemError;
 use crate::world::Namespace;
 
-/// Where it may be when an ordinary user's `PATH` does not lead there.
+/// Folders to search beyond an ordinary user's `PATH`.
 const FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// What tc says when the kernel lacks a qdisc, a classifier or an action.
+/// tc's messages if the kernel lacks a qdisc, a classifier or an action.
 const LACKS: [&str; 4] = [
     "Specified qdisc kind is unknown",
     "TC classifier not found",
@@ -19,7 +19,7 @@ const LACKS: [&str; 4] = [
     "RTNETLINK answers: No such file or directory",
 ];
 
-/// Where tc is.
+/// The path of tc.
 pub(super) fn find() -> Result<PathBuf, NetemError> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(FOLDERS.map(PathBuf::from));
@@ -31,7 +31,7 @@ pub(super) fn find() -> Result<PathBuf, NetemError> {
     programs.find(is_program).ok_or(NetemError::ProgramMissing)
 }
 
-/// Runs a command of `tc`, which needs these `parts` of the kernel; what it prints.
+/// Runs a command with `tc`, which needs these kernel modules (`parts`); returns its output.
 pub(super) fn run(
     wan: &Namespace,
     tc: &Path,
@@ -49,7 +49,7 @@ pub(super) fn run(
     ))
 }
 
-/// Whether it can tell netem where random numbers begin: from iproute2 6.6 on.
+/// Whether it can seed netem's random numbers: from iproute2 6.6 on.
 pub(super) fn takes_seed(wan: &Namespace, tc: &Path) -> Result<bool, NetemError> {
     let help = output(wan, tc, "qdisc add dev lo root netem help")?;
     Ok(String::from_utf8_lossy(&help.stderr).contains("[ seed "))
@@ -68,7 +68,7 @@ fn output(wan: &Namespace, tc: &Path, command: &str) -> Result<Output, NetemErro
         })
 }
 
-/// What tc's complaint about a command means.
+/// Interprets tc's error message for a command.
 fn refused(command: &str, parts: &'static str, said: &str) -> NetemError {
     if LACKS.iter().any(|lacks| said.contains(lacks)) {
         return NetemError::KernelLacks { parts };

@@ -13,12 +13,12 @@ use super::sweep::{Axis, Point};
 use super::timeline::{self, Moment};
 use wansan_mistake::Mistake;
 
-/// Which time a plan's sweep is run.
+/// The pass over a plan's sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// As the plan says.
     Planned,
-    /// With what the finding advises.
+    /// With the finding's advice.
     Advised,
 }
 
@@ -36,31 +36,31 @@ impl Phase {
 /// One world and one measurement in it.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// In which phase.
+    /// The phase.
     pub phase: Phase,
-    /// Which repetition of the sweep, from 0.
+    /// The repetition of the sweep, from 0.
     pub repeat: u32,
-    /// The value that each axis of the sweep has, in the order of the plan.
+    /// The value of each axis of the sweep, in plan order.
     pub parameters: Vec<(Parameter, Value)>,
-    /// The plan with that set.
+    /// The plan with these values.
     pub document: Document,
-    /// What is to be built and run.
+    /// The world to build and the programs to run.
     pub scenario: Scenario,
-    /// What its paths are like at first.
+    /// The initial state of its paths.
     pub conditions: Conditions,
-    /// What is changed of them while it runs, in order of time.
+    /// Changes during the run, in time order.
     pub timeline: Vec<Moment>,
 }
 
 impl Cell {
-    /// A cell of which only its resolved plan is there, as TOML ([`Document::to_toml`]), and the files of that in
-    /// `folder`. It is the same, but for what labels it.
+    /// A cell from its resolved plan alone, as TOML ([`Document::to_toml`]), with its files in `folder`. It equals the
+    /// original except for its labels.
     pub(crate) fn alone(text: &str, repeat: u32, folder: &Path) -> Result<Cell, Mistake> {
         let document = document::from_text(text)?;
         Cell::resolve(document, Phase::Planned, repeat, Vec::new(), folder)
     }
 
-    /// The files that it names, as they are now.
+    /// The files that it names, with their current contents.
     pub(crate) fn files(&self) -> Result<Vec<PlanFile>, Mistake> {
         files::of(std::slice::from_ref(self), self.conditions.folder())
     }
@@ -86,7 +86,7 @@ impl Cell {
         })
     }
 
-    /// Every congestion control that its programs choose, that of `[tcp]` first.
+    /// Every congestion control of its programs, starting with `[tcp]`'s.
     pub(crate) fn congestion_controls(&self) -> Vec<&str> {
         let of_streams = self.scenario.streams.iter();
         let of_streams =
@@ -149,7 +149,7 @@ pub(super) fn expand(
     Ok(cells)
 }
 
-/// The point of each axis at place `number` of the product; the last axis varies fastest.
+/// The point of each axis at index `number` of the product; the last axis varies fastest.
 fn point_of(sweep: &[Axis], mut number: usize) -> Vec<(&Axis, &Point)> {
     let mut point: Vec<(&Axis, &Point)> = sweep
         .iter()
@@ -165,7 +165,7 @@ fn point_of(sweep: &[Axis], mut number: usize) -> Vec<(&Axis, &Point)> {
     point
 }
 
-/// Parameters as a plan would set them.
+/// Formats parameters as in a plan.
 pub(super) fn written(parameters: &[(Parameter, Value)]) -> String {
     let set: Vec<String> = parameters
         .iter()
@@ -181,7 +181,7 @@ mod tests {
     use super::super::Plan;
     use super::*;
 
-    /// Every plan of ours, with all its cells.
+    /// For every plan in the tree, with all its cells.
     #[test]
     fn a_cell_is_the_same_of_its_resolved_plan_alone() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");

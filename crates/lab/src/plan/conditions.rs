@@ -1,4 +1,4 @@
-//! The paths of a cell as they are at a moment, and what another statement changes of them.
+//! The state of a cell's paths at a time, and the changes that a statement makes.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::parameter::Parameter;
 use super::scenario::{Direction, Link, Scenario};
 use super::timeline::{Action, Side, Statement};
 
-/// Keys of a path that can be changed while it runs.
+/// Keys of a path that can be changed during a run.
 const KEYS: [&str; 9] = [
     "delay",
     "jitter",
@@ -26,17 +26,17 @@ const KEYS: [&str; 9] = [
 /// Keys that cannot.
 const FIXED: [&str; 4] = ["name", "between", "overhead", "capture"];
 
-/// What a plan, and the statements made so far, say of the paths of a cell.
+/// The state of a cell's paths according to its plan and the statements so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conditions {
-    /// The plan with everything set in it.
+    /// The plan with all of them applied.
     table: Table,
-    /// Where the files are that it names.
+    /// The folder of the files that it names.
     folder: PathBuf,
     links: Vec<Link>,
 }
 
-/// What changes in one direction of a path.
+/// Changes to one direction of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Amendment {
     /// The direction's name, such as `upper:forward`.
@@ -46,7 +46,7 @@ pub struct Amendment {
 }
 
 impl Conditions {
-    /// Those at the beginning of a cell.
+    /// The state at the start of a cell.
     pub(super) fn begin(
         document: &Document,
         scenario: &Scenario,
@@ -59,17 +59,17 @@ impl Conditions {
         })
     }
 
-    /// Where the files are that they name.
+    /// The folder of the files that it names.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Makes `statement` and says what that changes: nothing where all is so already. A statement
-    /// about both directions goes before what was said of one.
+    /// Applies `statement` and returns its changes: none if everything is so already. A statement about both directions
+    /// overrides earlier ones about a single direction.
     ///
     /// # Errors
-    /// [`Mistake`] when there is no such path or key, or it does not take the value while it runs;
-    /// nothing is changed then.
+    /// [`Mistake`] if there is no such path or key, or it does not accept the value during a run; then nothing is
+    /// changed.
     pub fn change(&mut self, statement: &Statement) -> Result<Vec<Amendment>, Mistake> {
         let path = &statement.path;
         let names: Vec<&str> = self.links.iter().map(|link| link.name.as_str()).collect();
@@ -99,7 +99,7 @@ impl Conditions {
         };
         check(key)?;
         let mut table = self.table.clone();
-        // Mistakes in it are reported as of a plan's `[[path]]`.
+        // Report mistakes in it as those of a plan's `[[path]]`.
         let own = |mistake: Mistake| Mistake {
             text: mistake
                 .text
@@ -167,7 +167,7 @@ fn set(
     Parameter::new(format!("path.{path}.{side}{key}")).set(table, value.clone())
 }
 
-/// Takes out what single directions of a path say about a key.
+/// Removes a key's values for single directions of a path.
 fn forget(table: &mut Table, path: &str, key: &str) {
     let paths = table.get_mut("path").and_then(Value::as_array_mut);
     let mut paths = paths.into_iter().flatten();
@@ -183,7 +183,7 @@ fn forget(table: &mut Table, path: &str, key: &str) {
     }
 }
 
-/// What leads from one direction to another; nothing when that is not by changes.
+/// The changes from one direction to another; `None` if changes cannot express it.
 fn changes(before: &Direction, after: &Direction) -> Option<Vec<Change>> {
     if before.priorities != after.priorities {
         return None;

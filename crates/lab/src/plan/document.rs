@@ -1,4 +1,4 @@
-//! The tables of a plan, as typed, with their defaults.
+//! The tables of a plan in their written form, with defaults.
 
 mod capture;
 mod case;
@@ -135,14 +135,14 @@ impl WorldKind {
     }
 }
 
-/// What carries packets over a world's paths.
+/// The emulator of a world's paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EmulatorKind {
-    /// [`crate::emulator`], which does all that a plan can say, on any kernel.
+    /// [`crate::emulator`], which supports every plan on any kernel.
     #[default]
     User,
-    /// The kernel's own, sch_netem, which does some of it; see [`crate::netem`].
+    /// The kernel's own, sch_netem, which supports some plans; see [`crate::netem`].
     Netem,
 }
 
@@ -291,7 +291,7 @@ settings! {
 }
 
 impl InitiatorTable {
-    /// The most connections that a session can have in a plan.
+    /// Most connections per session in a plan.
     pub(super) const MAX_CONNECTIONS: u32 = 256;
 }
 
@@ -393,9 +393,9 @@ pub enum RecordKind {
     Stamp,
     /// Every packet in the emulator.
     Packet,
-    /// The emulated paths, sampled.
+    /// Samples of the emulated paths.
     Path,
-    /// The threads of all programs, sampled.
+    /// Samples of all programs' threads.
     Thread,
 }
 
@@ -448,38 +448,38 @@ settings! {
     }
 }
 
-/// Which of a cell's repeats an expectation is about.
+/// Which repeats of a cell an expectation applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Repeats {
-    /// Each by itself.
+    /// Each individually.
     #[default]
     Each,
-    /// Their median: one that was disturbed does not move it.
+    /// Their median, which a single disturbed repeat does not affect.
     Median,
 }
 
-/// Reads a plan's text, with the line of a mistake.
+/// Parses a plan's text; reports the line of a mistake.
 pub(super) fn from_text(text: &str) -> Result<Document, Mistake> {
     wansan_mistake::read(text, THE_PLAN)
 }
 
-/// What a plan is called in a mistake.
+/// The name of a plan in mistakes.
 const THE_PLAN: &str = "the plan";
 
-/// A plan as a table with every default in it: what parameters are set in.
+/// A plan as a table with all defaults, in which parameters can be set.
 pub(super) fn to_table(document: &Document) -> Result<toml::Table, Mistake> {
     toml::Table::try_from(document).map_err(|error| Mistake::new(error.to_string()))
 }
 
-/// Reads a plan from a table in which parameters were set.
+/// Parses a plan from a table with parameters set.
 pub(super) fn from_table(table: &toml::Table) -> Result<Document, Mistake> {
     serde_path_to_error::deserialize(table.clone())
         .map_err(|error| Mistake::from_toml(error.inner(), error.path(), "", THE_PLAN))
 }
 
 impl Document {
-    /// The plan with every default in it, as TOML.
+    /// The plan with all defaults, as TOML.
     pub(crate) fn to_toml(&self) -> String {
         toml::to_string(self).expect("it came from TOML")
     }

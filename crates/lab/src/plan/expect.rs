@@ -1,4 +1,4 @@
-//! What a plan expects of its results, so that it can fail.
+//! Expectations of a plan on its results, so that it can fail.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::metric::Content;
 use super::subject::{Subject, number};
 use wansan_mistake::{Mistake, nearest};
 
-/// An expectation, checked and ready to be held against results.
+/// A checked expectation, ready to be applied to results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
     table: ExpectTable,
@@ -19,18 +19,18 @@ pub struct Expectation {
     comparison: Comparison,
 }
 
-/// What a metric is compared with.
+/// The comparison of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Comparison {
-    /// It is this text, number or truth.
+    /// Equal to this text, number or boolean.
     Equals(Value),
-    /// It is this number or more.
+    /// Not less than this number.
     AtLeast(f64),
-    /// It is this number or less.
+    /// Not greater than this number.
     AtMost(f64),
 }
 
-/// Reads the `[[expect]]` tables of a plan, whose `text` tells the lines of mistakes.
+/// Parses the `[[expect]]` tables of a plan, whose `text` gives the lines of mistakes.
 pub(super) fn resolve(tables: &[ExpectTable], text: &str) -> Result<Vec<Expectation>, Mistake> {
     let located = |place: usize, table: &ExpectTable| {
         Expectation::resolve(table).map_err(|(key, mistake)| {
@@ -43,7 +43,7 @@ pub(super) fn resolve(tables: &[ExpectTable], text: &str) -> Result<Vec<Expectat
 }
 
 impl Expectation {
-    /// A mistake comes with the key that it stands at.
+    /// A mistake is returned with its key.
     fn resolve(table: &ExpectTable) -> Result<Self, (&'static str, String)> {
         let metric = &table.metric;
         let (subject, content) =
@@ -84,7 +84,7 @@ impl Expectation {
         self.subject.metric()
     }
 
-    /// It as written.
+    /// Its table in the plan.
     pub(super) fn table(&self) -> &ExpectTable {
         &self.table
     }
@@ -93,9 +93,8 @@ impl Expectation {
         &self.subject
     }
 
-    /// Holds the expectation against a run's results (the content of results.json). A metric of
-    /// cells must hold in each of the cells that are meant, or for the median of the repeats of each; a
-    /// metric that is not there is not met.
+    /// Checks the expectation against a run's results (the content of results.json). A metric of cells must hold in
+    /// each selected cell, or for the median of the repeats of each; a missing metric fails.
     #[must_use]
     pub fn check(&self, results: &Results) -> Verdict {
         let found = self.subject.values(results);
@@ -130,7 +129,7 @@ impl fmt::Display for Expectation {
     }
 }
 
-/// What a metric of that content can be equal to.
+/// Parses a value that a metric of that content can equal.
 fn equal(content: &Content, value: &toml::Value) -> Result<Value, String> {
     match (content, value) {
         (Content::Number(unit), value) => number(*unit, value).map(Value::from),

@@ -1,4 +1,4 @@
-//! The files that a plan names: without them it does not say what it measures.
+//! The files that a plan names, which are part of its definition.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,17 +12,17 @@ use super::scenario::listing::Listing;
 use super::timeline::Action;
 use wansan_mistake::Mistake;
 
-/// A file of jitter or of rates, as it was when the plan was read.
+/// A jitter or rate file, as it was when the plan was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanFile {
-    /// Its name, as the plan has it.
+    /// Its name in the plan.
     pub name: String,
-    /// What is in it.
+    /// Its contents.
     pub text: String,
 }
 
 impl PlanFile {
-    /// The SHA-256 of what is in it, in hexadecimal.
+    /// The SHA-256 of its contents, in hexadecimal.
     #[must_use]
     pub fn sha256(&self) -> String {
         let digest = Sha256::digest(self.text.as_bytes());
@@ -30,7 +30,7 @@ impl PlanFile {
     }
 }
 
-/// The files that any of the cells names, by name, from `folder`.
+/// The files in `folder` named by any of the cells, by name.
 pub(super) fn of(cells: &[Cell], folder: &Path) -> Result<Vec<PlanFile>, Mistake> {
     let mut files = BTreeMap::new();
     for cell in cells {

@@ -1,5 +1,5 @@
-//! What an expectation may be about: the results' own names ([`wansan_schema::metric`]), so that a
-//! misspelt one is found before anything runs.
+//! The metrics that an expectation may use: the results' own names ([`wansan_schema::metric`]), so that a misspelt one
+//! is detected before anything runs.
 
 use std::sync::LazyLock;
 
@@ -17,25 +17,25 @@ use wansan_trace::Layer;
 use super::cell::Cell;
 use super::document::{EmulatorKind, RecordKind, WorldKind};
 
-/// Begins what the emulator, or netem, counts on the paths of a cell.
+/// Prefix of the emulator's, or netem's, counters of a cell's paths.
 const OF_PATHS: &str = "cells.path_";
 
-/// What stands at a metric's place.
+/// The content of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {
-    /// A number in that unit.
+    /// A number with that unit.
     Number(Unit),
     /// Any text.
     Text,
-    /// One of these words, or nothing.
+    /// One of these words, or none.
     Word(Vec<&'static str>),
-    /// A number or a text, as the plan's parameter has it.
+    /// A number or text, as the plan's parameter.
     Either,
 }
 
 static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(metrics);
 
-/// The names that are the same in every plan.
+/// Names that are the same in every plan.
 fn words(names: Names) -> Option<Vec<&'static str>> {
     match names {
         Names::Layers => Some(Layer::ALL.map(Layer::name).to_vec()),
@@ -52,7 +52,7 @@ fn words(names: Names) -> Option<Vec<&'static str>> {
     }
 }
 
-/// The metric of that name.
+/// Finds a metric by name.
 fn find(name: &str) -> Option<&'static Metric> {
     let is_it = |metric: &&Metric| {
         let has = |(names, said)| words(names).is_none_or(|words| words.contains(&said));
@@ -61,7 +61,7 @@ fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(is_it)
 }
 
-/// All known names; what the plan names is in them as in `like`.
+/// All known names, with names defined by the plan taken from `like`.
 fn all(like: &str) -> Vec<String> {
     let said: Vec<&str> = like.split('.').collect();
     let named = |metric: &Metric| -> Vec<String> {
@@ -81,7 +81,7 @@ fn all(like: &str) -> Vec<String> {
     METRICS.iter().flat_map(named).collect()
 }
 
-/// What stands at `metric`, or which metric is nearest to a name that is none.
+/// The content of `metric`, or the nearest metric to an unknown name.
 pub(super) fn content(metric: &str) -> Result<Content, String> {
     if let Some(found) = find(metric) {
         let mut kind = found.field.kind;
@@ -108,7 +108,7 @@ pub(super) fn content(metric: &str) -> Result<Content, String> {
         let names = names.iter().map(String::as_str);
         names.filter(|name| name.starts_with(with)).collect()
     };
-    // A stream or a relay that is named rightly has no such number.
+    // A correctly named stream or relay has no such number.
     if let Some((of_one, number)) = behind_dot(metric, 3) {
         let numbers: Vec<&str> = begin(of_one)
             .iter()
@@ -121,7 +121,7 @@ pub(super) fn content(metric: &str) -> Result<Content, String> {
             ));
         }
     }
-    // The first word says what it is about; only when that is misspelt too may it be any.
+    // Prefer candidates with the same first word; if that is misspelt too, any.
     let mut near = begin(behind_dot(metric, 1).map_or(metric, |(about, _)| about));
     if near.is_empty() {
         near = begin("");
@@ -132,13 +132,13 @@ pub(super) fn content(metric: &str) -> Result<Content, String> {
     ))
 }
 
-/// A name in two, behind its `count`-th dot.
+/// Splits a name at its `count`-th dot.
 fn behind_dot(name: &str, count: usize) -> Option<(&str, &str)> {
     let (dot, _) = name.match_indices('.').nth(count - 1)?;
     Some(name.split_at(dot + 1))
 }
 
-/// Why a cell can never give a metric; `None` when it can.
+/// Why a cell can never have a metric; `None` if it can.
 pub(super) fn lack(metric: &str, cell: &Cell) -> Option<String> {
     let found = find(metric).filter(|_| metric.starts_with(CELLS))?;
     if is_as_it_is(cell) && metric.starts_with(OF_PATHS) {
@@ -158,7 +158,7 @@ pub(super) fn lack(metric: &str, cell: &Cell) -> Option<String> {
     takes.iter().find_map(|takes| lack_of(*takes, cell))
 }
 
-/// What crossings of that layer are derived from, beside `io` records.
+/// The records besides `io` from which crossings of that layer are derived.
 fn of_layer(name: &str) -> &'static [Takes] {
     match Layer::ALL.into_iter().find(|layer| layer.name() == name) {
         Some(Layer::Wire) => &[Takes::Packet, Takes::Pdu],
@@ -167,7 +167,7 @@ fn of_layer(name: &str) -> &'static [Takes] {
     }
 }
 
-/// Why a cell has nothing of that name. What is there in other cells only has no results in this.
+/// Why a cell has nothing of that name. Names that exist only in other cells have no results in this one.
 fn lack_of_name(names: Names, name: &str, cell: &Cell) -> Option<String> {
     let document = &cell.document;
     let (kind, there): (_, Vec<&str>) = match names {
@@ -185,7 +185,7 @@ fn lack_of_name(names: Names, name: &str, cell: &Cell) -> Option<String> {
         .then(|| format!("no {kind} is named `{name}`; {}", nearest(name, &there)))
 }
 
-/// Why a cell does not have what a metric takes.
+/// Why a cell lacks what a metric requires.
 fn lack_of(takes: Takes, cell: &Cell) -> Option<String> {
     let scenario = &cell.scenario;
     if let Some(kind) = takes.record() {
@@ -218,7 +218,7 @@ fn lack_of(takes: Takes, cell: &Cell) -> Option<String> {
     lacks.then(|| what.to_owned())
 }
 
-/// Whether it runs on real hosts and none of its paths is emulated.
+/// Whether it runs on real hosts without any emulated path.
 fn is_as_it_is(cell: &Cell) -> bool {
     let is_real = cell.document.world.kind == WorldKind::Hosts;
     is_real && cell.scenario.links.iter().all(|link| link.wire)
@@ -244,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// Results in which nothing is missing, as those who measure fill them.
+    /// Complete results, as measurements fill them in.
     fn whole() -> Results {
         let finding = || explain(&[]);
         let some = |names: Names| words(names).unwrap().into_iter().map(str::to_owned);
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// Every name leads to a field of the file, whatever is in it; and every number in a file has a name.
+    /// Every name leads to a field of the file, whatever its value, and every number in a file has a name.
     #[test]
     fn names_are_those_of_the_file() {
         let results = serde_json::to_value(whole()).unwrap();
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    /// The single values of a file, nulls too; cells and routers by the names that metrics have for them.
+    /// The leaf values of a file, including nulls; cells and routers by their names in metrics.
     fn leaves(value: &Value, name: String, found: &mut Vec<(String, Value)>) {
         let within = |inner: &str| match &name[..] {
             "" => inner.to_owned(),
@@ -329,7 +329,7 @@ mod tests {
         }
     }
 
-    /// What is looked up is what stands there.
+    /// A lookup returns the value at that place.
     #[test]
     fn values_are_found_by_their_names() {
         let results = whole();

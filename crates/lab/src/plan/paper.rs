@@ -1,4 +1,4 @@
-//! Numbers that a paper gives, beside ours.
+//! A paper's figures, beside ours.
 
 use wansan_schema::{KnownNumber, Paper, Parameters, Results};
 
@@ -9,7 +9,7 @@ use super::parameter::flatten;
 use super::subject::{Subject, number};
 use wansan_mistake::Mistake;
 
-/// A number of the paper, checked and ready to be held beside results.
+/// A checked figure of the paper.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Known {
     table: KnownTable,
@@ -17,7 +17,7 @@ pub(super) struct Known {
     value: f64,
 }
 
-/// Reads the `[[paper.known]]` tables of a plan.
+/// Parses the `[[paper.known]]` tables of a plan.
 pub(super) fn resolve(paper: Option<&PaperTable>) -> Result<Vec<Known>, Mistake> {
     let tables = paper.map_or(&[][..], |paper| &paper.known);
     let known = |table: &KnownTable| {
@@ -27,7 +27,7 @@ pub(super) fn resolve(paper: Option<&PaperTable>) -> Result<Vec<Known>, Mistake>
     tables.iter().map(known).collect()
 }
 
-/// The paper's numbers beside those of results .
+/// The paper's figures beside those of `results`.
 pub(super) fn beside(paper: &PaperTable, known: &[Known], results: &Results) -> Paper {
     Paper {
         title: paper.title.clone(),
@@ -53,7 +53,7 @@ impl Known {
         })
     }
 
-    /// It as written.
+    /// Its table in the plan.
     pub(super) fn table(&self) -> &KnownTable {
         &self.table
     }

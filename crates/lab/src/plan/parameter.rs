@@ -1,4 +1,4 @@
-//! Dotted names of a plan's values, and setting them.
+//! Dotted names of a plan's values, and how to set them.
 
 use std::fmt;
 
@@ -6,19 +6,18 @@ use toml::{Table, Value};
 
 use wansan_mistake::{Mistake, nearest};
 
-/// Tables inside of a list's elements: names of no element.
+/// Tables within list elements: not names of elements.
 const INNER: [&str; 9] = [
     "back", "forward", "in", "jitter", "loss", "out", "queue", "rate", "reorder",
 ];
 
-/// The name of one value of a plan: `target.command_window`, `workload.parallel`,
-/// `path.wan.delay`. An element of a list of tables goes by its `name`, which may be left out
-/// when it is the only one.
+/// The name of one value of a plan: `target.command_window`, `workload.parallel`, `path.wan.delay`. An element of a
+/// list of tables is identified by its `name`, which may be omitted if it is the only one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Parameter(String);
 
 impl Parameter {
-    /// The parameter of that name. Whether a plan has it shows when it is set.
+    /// The parameter of that name. Setting it checks that a plan has it.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Parameter(name.into())
@@ -30,8 +29,7 @@ impl Parameter {
         &self.0
     }
 
-    /// Sets the value in a plan's table. That the last key exists and takes such a value is
-    /// checked when the plan is read from the table.
+    /// Sets the value in a plan's table. Parsing the plan from the table then checks the last key and the value's type.
     pub(super) fn set(&self, table: &mut Table, value: Value) -> Result<(), Mistake> {
         let keys: Vec<&str> = self.0.split('.').collect();
         let (last, way) = keys.split_last().expect("split gives one part at least");
@@ -61,7 +59,7 @@ impl Parameter {
         Ok(())
     }
 
-    /// The value in a plan's table, if there is one.
+    /// The value in a plan's table, if present.
     pub(super) fn get(&self, table: &Table) -> Option<Value> {
         let way = self.way(table);
         let (first, rest) = way.split_first()?;
@@ -74,8 +72,8 @@ impl Parameter {
         value.cloned()
     }
 
-    /// The way to the value in a plan's table, by keys and by places in lists: two names of one value have the
-    /// same. Keys that the table lacks stand as they are.
+    /// The path to the value in a plan's table, by keys and list indices: two names of one value have the same path.
+    /// Missing keys are kept as written.
     pub(super) fn way(&self, table: &Table) -> Vec<String> {
         let keys: Vec<&str> = self.0.split('.').collect();
         let (last, keys) = keys.split_last().expect("split gives one part at least");
@@ -116,7 +114,7 @@ impl fmt::Display for Parameter {
     }
 }
 
-/// Which element of a list of tables is meant, and whether `wanted` was its name.
+/// The element of a list of tables, and whether `wanted` was its name.
 fn element(list: &[Value], wanted: Option<&str>, key: &str) -> Result<(usize, bool), Mistake> {
     let names: Vec<&str> = list
         .iter()
@@ -146,7 +144,7 @@ fn element(list: &[Value], wanted: Option<&str>, key: &str) -> Result<(usize, bo
     )))
 }
 
-/// The values of nested tables with their dotted names.
+/// The leaf values of nested tables with their dotted names.
 pub(super) fn flatten(table: &Table) -> Vec<(Parameter, Value)> {
     let mut flat = Vec::new();
     for (key, value) in table {

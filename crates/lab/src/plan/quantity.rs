@@ -1,4 +1,4 @@
-//! Lists of a plan that have a length, and the quantities of settings.
+//! Lists of fixed length in a plan, and quantities of settings.
 
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub(super) use wansan_settings::quantity::Rate;
 pub use wansan_settings::quantity::{QueueBound, Share, Size, Span};
 
-/// A list of just so many values.
+/// A list of exactly `COUNT` values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exactly<T, const COUNT: usize>(pub [T; COUNT]);
 

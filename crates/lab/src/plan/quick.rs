@@ -1,4 +1,4 @@
-//! The quick form of a plan: the same experiment with fewer cells and less time.
+//! The quick form of a plan: the same experiment with fewer cells in less time.
 
 use toml::Value;
 
@@ -8,11 +8,11 @@ use super::parameter::flatten;
 use super::sweep;
 use wansan_mistake::Mistake;
 
-/// What mistakes in it begin with.
+/// Prefix of mistakes in it.
 const PLACE: &str = "[quick]";
-/// The key under which `[quick]` replaces lists of the sweep.
+/// The key in `[quick]` that replaces lists of the sweep.
 const SWEEP: &str = "sweep";
-/// Tables that stay as they are: the quick form is judged by what the plan says.
+/// Tables that the quick form does not change: it is judged by the plan's expectations.
 const FIXED: [&str; 4] = ["case", "expect", "paper", "quick"];
 
 /// The document of the quick form.
@@ -47,8 +47,8 @@ pub(super) fn document(planned: &Document) -> Result<Document, Mistake> {
     document::from_table(&table).map_err(within)
 }
 
-/// Puts a mistake of the quick form, which is made of a whole plan, on the line of the key in `[quick]`
-/// that it names, or on that table's first.
+/// Moves a mistake in the quick form, which is a whole plan of its own, to the line of the key in `[quick]` that it
+/// names, or to the table's first line.
 pub(super) fn located(error: PlanError, text: &str) -> PlanError {
     if error.line.is_some() {
         return error;
@@ -58,7 +58,7 @@ pub(super) fn located(error: PlanError, text: &str) -> PlanError {
         true => mistake,
         false => within(mistake),
     };
-    // The first name in it is what is wrong: a key in full, or its last word, or without the path's name.
+    // The first name in it identifies the mistake: a full key, its last word, or a key without the path's name.
     let wrong = mistake.text.split('`').nth(1).unwrap_or_default();
     let wrong = wrong.strip_prefix("sweep.").unwrap_or(wrong).to_owned();
     let names = |key: &str| {

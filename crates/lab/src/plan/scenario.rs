@@ -1,5 +1,4 @@
-//! What one cell builds and runs: hosts, routers and paths by their places, and the programs on
-//! them.
+//! What one cell builds and runs: hosts, routers and paths by index, and the programs on them.
 
 mod effects;
 mod flows;
@@ -40,24 +39,23 @@ use routing::Routing;
 /// A resolved cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// The world: hosts, routers, networks and how packets find their way. Each `[[path]]` is a
-    /// network, in the order of the plan.
+    /// The world: hosts, routers, networks and routing. Each `[[path]]` is a network, in plan order.
     pub topology: Topology,
-    /// What happens on each of the networks, in the same order.
+    /// The effects on each network, in the same order.
     pub links: Vec<Link>,
-    /// The `[[route]]`s, in the order of the plan, which is that of their priority.
+    /// The `[[route]]`s in plan order, which is their priority.
     pub routes: Vec<PlannedRoute>,
-    /// Tells to which of them a packet belongs.
+    /// Maps packets to these.
     pub classifier: Classifier,
-    /// The host of the target, when there is one.
+    /// The target's host, if there is a target.
     pub target_host: Option<String>,
-    /// The real computers that its hosts are; none in another world.
+    /// The real computers of its hosts; empty in another world.
     pub hosts: Vec<RealHost>,
-    /// The initiators, one on a host.
+    /// The initiators, one per host.
     pub initiators: Vec<Initiator>,
-    /// The relays that something goes through.
+    /// The relays in use.
     pub relays: Vec<Relay>,
-    /// The receivers of streams, one on a host.
+    /// The receivers of streams, one per host.
     pub receivers: Vec<Receiver>,
     /// The streams.
     pub streams: Vec<Stream>,
@@ -68,32 +66,31 @@ pub struct Scenario {
 pub struct Initiator {
     /// Its host.
     pub host: String,
-    /// The connections of its session; one at least.
+    /// The connections of its session; at least one.
     pub connections: Vec<Connection>,
-    /// How they share out commands.
+    /// Its schedule of commands over these.
     pub schedule: ScheduleSettings,
-    /// When it acknowledges.
+    /// Its acknowledgement settings.
     pub acks: AckSettings,
 }
 
 /// A connection of an initiator's session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The name of the `[[route]]` or `[[path]]` that it goes over.
+    /// The name of its `[[route]]` or `[[path]]`.
     pub route: String,
-    /// The place of the `[[route]]` in [`Scenario::routes`]; `None` when it goes over a path straight
-    /// to the target.
+    /// Index of the `[[route]]` in [`Scenario::routes`]; `None` for a path straight to the target.
     pub route_place: Option<usize>,
-    /// Where it comes from; port 0 leaves the port to the kernel.
+    /// Source address; port 0 lets the kernel choose.
     pub source: SocketAddrV4,
-    /// The address of the target, or of the relay that leads to it.
+    /// The address of the target, or of the relay to it.
     pub target: Ipv4Addr,
-    /// The port there.
+    /// The destination port.
     pub port: u16,
 }
 
 impl Initiator {
-    /// What it is called in messages.
+    /// Its name in messages.
     #[must_use]
     pub fn title(&self) -> String {
         format!("the initiator on `{}`", self.host)
@@ -101,18 +98,18 @@ impl Initiator {
 }
 
 impl Scenario {
-    /// The place of a host or router among the topology's nodes.
+    /// The index of a host or router among the topology's nodes.
     ///
     /// # Panics
-    /// For a name that the plan does not have.
+    /// The plan has no such name.
     #[must_use]
     pub fn node(&self, name: &str) -> usize {
         let place = self.topology.nodes.iter().position(|it| it.name == name);
         place.expect("the topology has all of the scenario's hosts")
     }
 
-    /// Resolves names and checks what serde cannot. Mistakes stand on lines of the plan's `text`, if
-    /// there is one; the files that it names are in `folder`.
+    /// Resolves names and checks what serde cannot. Mistakes refer to lines of the plan's `text`, if given; the files
+    /// that it names are in `folder`.
     pub(super) fn resolve(
         document: &Document,
         text: &str,
@@ -133,7 +130,7 @@ impl Scenario {
         };
         let links = link::resolve(document, text, &names, &surroundings)?;
         let target = target(document, text, &names)?;
-        // Without a target nothing takes a route.
+        // Without a target, no route is used.
         let end = target.unwrap_or(0);
         let mut routes = route::resolve(document, text, &names, &links, end)?;
         simulated::check(document, text, &links)?;
@@ -206,7 +203,7 @@ impl Scenario {
     }
 }
 
-/// The host of the target, which there is if anybody needs it.
+/// The target's host, required if anything needs a target.
 fn target(document: &Document, text: &str, names: &Names) -> Result<Option<usize>, Mistake> {
     if document.target.is_none() && (!document.initiator.is_empty() || !document.route.is_empty()) {
         let mistake = "the plan has an [[initiator]] or a [[route]], and no [target]";
@@ -218,7 +215,7 @@ fn target(document: &Document, text: &str, names: &Names) -> Result<Option<usize
         .map_err(|mistake| mistake.in_section(text, "target", "host"))
 }
 
-/// The connections of a session, numbered, each with what it goes over.
+/// The numbered connections of a session, each with its route or path.
 fn shared_out<'a>(
     initiator: &InitiatorTable,
     taken: &'a [ConnectionRoute],
@@ -237,7 +234,7 @@ fn shared_out<'a>(
     Ok(taken.iter().cycle().take(count).enumerate())
 }
 
-/// The nodes and networks of a plan, without routes.
+/// The nodes and networks of a plan, without routing.
 fn topology(document: &Document, names: &Names, links: &[Link]) -> Topology {
     let bytes = |sizes: Exactly<super::Size, 3>| sizes.0.map(|size| size.0);
     let tcp = TcpSettings {

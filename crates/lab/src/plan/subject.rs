@@ -1,4 +1,4 @@
-//! Which numbers of a run's results are meant: a metric, of which cells, and relative to which.
+//! Selects numbers of a run's results: a metric, its cells, and its reference cells.
 
 use std::fmt;
 
@@ -15,28 +15,27 @@ use super::parameter::{Parameter, flatten};
 use super::sweep;
 use wansan_mistake::nearest;
 
-/// A metric of the whole run or of chosen cells.
+/// A metric of the whole run or of selected cells.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Subject {
     metric: String,
     filter: Filter,
     relative_to: Option<Filter>,
-    /// The median of a cell's repeats is meant, not each of them.
+    /// Use the median of a cell's repeats, not each of them.
     is_median: bool,
 }
 
-/// Cells with these parameters; all cells when there are none.
+/// Cells with these parameters; all cells if empty.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Filter(Vec<(Parameter, toml::Value)>);
 
-/// A filter's key that is no parameter.
+/// A filter's key that is not a parameter.
 const PHASE: &str = "phase";
-/// What the results of the advised phase begin with.
+/// Prefix of the advised phase's results.
 const ADVISED: &str = "advised.";
 
 impl Subject {
-    /// Checks the metric and the filters, and says what stands there. A mistake comes with the key
-    /// that it stands at.
+    /// Checks the metric and the filters, and returns the metric's content. A mistake is returned with its key.
     pub(super) fn resolve(
         metric: &str,
         chosen: &toml::Table,
@@ -69,7 +68,7 @@ impl Subject {
         Ok((subject, content))
     }
 
-    /// The same of the median of each cell's repeats. A mistake comes with the key that it stands at.
+    /// The same for the median of each cell's repeats. A mistake is returned with its key.
     pub(super) fn by_median(self, content: &Content) -> Result<Self, (&'static str, String)> {
         if !self.metric.starts_with(CELLS) || !matches!(content, Content::Number(_)) {
             let mistake = "`repeats = \"median\"` is for numbers of cells";
@@ -86,19 +85,19 @@ impl Subject {
         &self.metric
     }
 
-    /// The filters that it uses, with their keys.
+    /// The filters in use, with their keys.
     pub(super) fn filters(&self) -> impl Iterator<Item = (&'static str, &Filter)> {
         let relative_to = self.relative_to.iter();
         let relative_to = relative_to.map(|filter| ("relative_to", filter));
         std::iter::once(("where", &self.filter)).chain(relative_to)
     }
 
-    /// Whether a cell of the sweep may be meant, whatever its phase.
+    /// Whether a cell of the sweep may be selected, in any phase.
     pub(super) fn chooses(&self, cell: &Cell) -> bool {
         self.filter.selects_sweep(cell)
     }
 
-    /// Whether a sweep with these cells can give what is meant.
+    /// Whether a sweep with these cells can provide the selected values.
     pub(super) fn is_among(&self, cells: &[Cell], is_advised: bool) -> bool {
         let needs_advice = self.metric.starts_with(ADVISED)
             || self.filters().any(|(_, filter)| filter.wants_advised());
@@ -106,8 +105,7 @@ impl Subject {
         (is_advised || !needs_advice) && self.filters().all(|(_, filter)| has_cells(filter))
     }
 
-    /// What is in a run's results: one value, or one for each of the cells that are meant. `None`
-    /// stands for what is not there.
+    /// The values in a run's results: a single one, or one per selected cell. `None` for missing values.
     pub(super) fn values(&self, results: &Results) -> Vec<Option<Value>> {
         let Some(metric) = self.metric.strip_prefix(CELLS) else {
             return vec![results.value(&self.metric)];
@@ -125,8 +123,8 @@ impl Subject {
             .collect()
     }
 
-    /// What the cells that a filter means have for a metric: each of them, or each point of the sweep
-    /// the median of its repeats, of which one that has none is left out.
+    /// The values of the selected cells for a metric: one per cell, or, per point of the sweep, the median of its
+    /// repeats, where repeats without a value are left out.
     fn of_cells(&self, filter: &Filter, metric: &str, results: &Results) -> Vec<Option<Value>> {
         let cells = filter.cells(results);
         if !self.is_median {
@@ -147,7 +145,7 @@ impl Subject {
             .collect()
     }
 
-    /// The mean of those values that are numbers.
+    /// The mean of the numeric values.
     pub(super) fn mean(&self, results: &Results) -> Option<f64> {
         let values = self.values(results).into_iter();
         mean(values.filter_map(|value| value?.as_f64()))
@@ -183,7 +181,7 @@ impl Filter {
         Filter(parameters.map(named).collect())
     }
 
-    /// Whether a cell of the sweep may be meant, whatever its phase.
+    /// Whether a cell of the sweep may be selected, in any phase.
     pub(super) fn selects_sweep(&self, cell: &Cell) -> bool {
         self.0.iter().all(|(name, value)| {
             let mut set = cell.parameters.iter();
@@ -212,14 +210,14 @@ impl Filter {
     }
 }
 
-/// The value that a cell of the results has for a parameter.
+/// A result cell's value for a parameter.
 fn parameter<'a>(cell: &'a CellResult, wanted: &str) -> Option<&'a Value> {
     let mut parameters = cell.parameters.iter();
     let found = parameters.find(|(name, _)| sweep::is_meant(name, wanted));
     found.map(|(_, value)| value)
 }
 
-/// A number to compare with, in the metric's unit: text has one of its own.
+/// A number for comparison, in the metric's unit: text has its own unit.
 pub(super) fn number(unit: Unit, value: &toml::Value) -> Result<f64, String> {
     match (value, unit) {
         (toml::Value::Integer(number), _) => Ok(*number as f64),

@@ -1,4 +1,4 @@
-//! The axes of a sweep, and what each point of one sets.
+//! The axes of a sweep, and the settings of each point.
 
 use toml::{Table, Value};
 
@@ -6,11 +6,11 @@ use super::document::{self, CaseTable, Document};
 use super::parameter::{Parameter, flatten};
 use wansan_mistake::{Mistake, nearest};
 
-/// The axis that goes through the `[[case]]`s.
+/// The axis over the `[[case]]`s.
 const CASE: &str = "case";
-/// Between the parameters that one axis sets alike.
+/// Separates parameters that one axis sets alike.
 const JOINT: char = '+';
-/// What is of the whole plan: in no cell is it looked at.
+/// Keys of the whole plan, which cells do not use.
 const FIXED: [&str; 8] = [
     "title",
     "repeat",
@@ -22,10 +22,10 @@ const FIXED: [&str; 8] = [
     "expect",
 ];
 
-/// One axis: a parameter, several that are set alike (`a.delay + b.delay`), or `case`.
+/// One axis: a parameter, several set alike (`a.delay + b.delay`), or `case`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// Its name, under which cells show what it has set.
+    /// Its name, with which cells show its value.
     name: Parameter,
     points: Vec<Point>,
 }
@@ -33,14 +33,14 @@ pub struct Axis {
 /// One value of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Point {
-    /// The value as the sweep lists it.
+    /// The value as listed in the sweep.
     pub(super) value: Value,
-    /// What it sets.
+    /// The settings that it makes.
     pub(super) settings: Vec<(Parameter, Value)>,
 }
 
 impl Point {
-    /// The plan `base` with that set, if it can be.
+    /// The plan `base` with these settings, if valid.
     fn plan(&self, base: &Table) -> Option<Document> {
         let mut table = base.clone();
         for (parameter, value) in &self.settings {
@@ -51,18 +51,18 @@ impl Point {
 }
 
 impl Axis {
-    /// Its name: the parameter's, or `case`; with ` + ` between several parameters.
+    /// Its name: the parameter's, or `case`; several parameters are joined by ` + `.
     #[must_use]
     pub fn name(&self) -> &Parameter {
         &self.name
     }
 
-    /// The values that it goes through.
+    /// Its values.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.points.iter().map(|point| &point.value)
     }
 
-    /// Whether some point of it sets that parameter.
+    /// Whether any of its points sets that parameter.
     #[must_use]
     pub fn sets(&self, parameter: &Parameter) -> bool {
         self.set_by_points().any(|name| name == parameter)
@@ -78,21 +78,19 @@ impl Axis {
     }
 }
 
-/// An axis' name in its one spelling.
+/// An axis's canonical name.
 pub(super) fn axis_name(written: &str) -> Parameter {
     let parts: Vec<&str> = written.split(JOINT).map(str::trim).collect();
     Parameter::new(parts.join(" + "))
 }
 
-/// Whether the axis of that name is meant by `wanted`: it is its name, or one of several
-/// parameters that it sets alike.
+/// Whether `wanted` identifies the axis of that name: as its name, or as one of several parameters that it sets alike.
 pub(super) fn is_meant(axis: &str, wanted: &str) -> bool {
     axis == wanted || axis.split(JOINT).any(|part| part.trim() == wanted)
 }
 
-/// The sweep's axes in the order of the plan. Keys may be quoted (`"workload.parallel" = [1, 2]`)
-/// or not.
-/// `base` is the plan that they change. Mistakes stand on lines of the plan's `text`, if there is one.
+/// The sweep's axes in plan order. Keys may be quoted (`"workload.parallel" = [1, 2]`) or not. `base` is the plan that
+/// they modify. Mistakes refer to lines of the plan's `text`, if given.
 pub(super) fn axes(
     table: &Table,
     cases: &[CaseTable],
@@ -121,7 +119,7 @@ pub(super) fn axes(
             .collect();
         let points = points.map_err(here)?;
         let plan = |point: &Point| match name.name() {
-            // Cases may be alike but for what they are called.
+            // Cases may differ in name only.
             CASE => None,
             _ => point.plan(base),
         };
@@ -163,8 +161,8 @@ pub(super) fn axes(
     Ok(axes)
 }
 
-/// The first value that means the same as an earlier one, after that one: they are spelled alike, or make the
-/// same `plan`, as `"64KiB"` and `"65536B"` do.
+/// The first value equivalent to an earlier one, after that one: they are spelled alike, or give the same `plan`, as
+/// `"64KiB"` and `"65536B"` do.
 fn twice(points: &[Point], plan: impl Fn(&Point) -> Option<Document>) -> Option<(&Value, &Value)> {
     let plans: Vec<Option<Document>> = points.iter().map(plan).collect();
     let is_same = |one: usize, other: usize| {
@@ -178,7 +176,7 @@ fn twice(points: &[Point], plan: impl Fn(&Point) -> Option<Document>) -> Option<
     })
 }
 
-/// Whether a parameter is of the whole plan, not of its cells.
+/// Whether a parameter applies to the whole plan, not to its cells.
 fn is_fixed(parameter: &Parameter) -> bool {
     let first = parameter.name().split('.').next();
     first.is_some_and(|first| FIXED.contains(&first))
@@ -225,7 +223,7 @@ fn case_settings(value: &Value, cases: &[CaseTable]) -> Result<Vec<(Parameter, V
     Ok(flatten(&case.set))
 }
 
-/// The axis that sets a value of the plan `base` as well as `axis` does, and what the value is called by each.
+/// The axis that sets the same value of the plan `base` as `axis`, and the value's name on each.
 fn overlap<'a>(
     axes: &'a [Axis],
     axis: &'a Axis,
@@ -242,7 +240,7 @@ fn overlap<'a>(
     })
 }
 
-/// The sweep's table with the lists of `replacements` in the places of those of the plan.
+/// The sweep's table with lists replaced by those in `replacements`.
 pub(super) fn replaced(sweep: &Table, replacements: &Table) -> Result<Table, Mistake> {
     let mut axes: Vec<(Parameter, Value)> = flatten(sweep)
         .into_iter()

@@ -1,4 +1,4 @@
-//! What a plan changes while it runs, and when.
+//! Scheduled changes of a plan's paths during a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,34 +9,33 @@ use wansan_trace::units::{format_duration, parse_duration};
 use super::conditions::Conditions;
 use super::document::Document;
 
-/// Most entries of a timeline.
+/// Most entries in a timeline.
 const MAX_MOMENTS: usize = 1000;
 
-/// A change to a path, as `wansan path set` takes it: `upper.delay = 32ms`, `upper.back.loss = 1%`,
-/// `upper down`.
+/// A change to a path, in the syntax of `wansan path set`: `upper.delay = 32ms`, `upper.back.loss = 1%`, `upper down`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statement {
     /// The path's name.
     pub path: String,
-    /// What happens to it.
+    /// The change.
     pub action: Action,
 }
 
-/// What a [`Statement`] does to its path.
+/// The effect of a [`Statement`] on its path.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Gives a key of the path another value.
+    /// Sets a key of the path.
     Set {
-        /// The one direction that is meant; both when it is left out.
+        /// The direction; both if omitted.
         side: Option<Side>,
-        /// The key, dotted when it is inside a table: `delay`, `reorder.share`.
+        /// The key, dotted if inside a table: `delay`, `reorder.share`.
         key: String,
-        /// The value, as the plan has it.
+        /// The value, as in the plan.
         value: toml::Value,
     },
     /// Takes both directions down.
     Down,
-    /// Brings both directions up again.
+    /// Brings both directions up.
     Up,
 }
 
@@ -45,24 +44,24 @@ pub enum Action {
 pub enum Side {
     /// From the first of `between` to the second.
     Forward,
-    /// From the second to the first.
+    /// From the second of `between` to the first.
     Back,
 }
 
 /// A statement and its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moment {
-    /// When, from the start of the initiators.
+    /// The time, from the start of the initiators.
     pub at: Duration,
-    /// What.
+    /// The statement.
     pub statement: Statement,
 }
 
 impl Side {
-    /// Both, the way there first.
+    /// Both directions, forward first.
     pub const BOTH: [Side; 2] = [Side::Forward, Side::Back];
 
-    /// The word in plans and in names of directions.
+    /// Its name in plans and in names of directions.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,7 +70,7 @@ impl Side {
         }
     }
 
-    /// The name of this direction of a path in records, such as `upper:forward`.
+    /// The name of a path's direction in records, such as `upper:forward`.
     #[must_use]
     pub fn of(self, path: &str) -> String {
         format!("{path}:{}", self.name())
@@ -79,11 +78,10 @@ impl Side {
 }
 
 impl Statement {
-    /// Reads a statement. Whether there is such a path, such a key and such a value, shows when it
-    /// is made ([`Conditions::change`]).
+    /// Parses a statement. Applying it checks the path, the key and the value ([`Conditions::change`]).
     ///
     /// # Errors
-    /// [`Mistake`] when it is neither of the two forms.
+    /// [`Mistake`] if it has neither form.
     pub fn parse(text: &str) -> Result<Statement, Mistake> {
         let strange = || {
             Mistake::new(format!(
@@ -122,7 +120,7 @@ impl Statement {
     }
 }
 
-/// A value as a plan has it; quotes around text with a unit may be left out.
+/// Parses a value as in a plan; text with a unit may be unquoted.
 fn value(text: &str) -> Result<toml::Value, Mistake> {
     if !text.starts_with(['{', '[', '"', '\'']) {
         return Ok(match text {
@@ -157,7 +155,7 @@ impl fmt::Display for Statement {
 }
 
 impl Moment {
-    /// Reads an entry such as `at 5s upper.delay = 32ms`.
+    /// Parses an entry such as `at 5s upper.delay = 32ms`.
     fn parse(text: &str) -> Result<Moment, Mistake> {
         let strange = || {
             Mistake::new(format!(
@@ -185,8 +183,8 @@ impl Moment {
     }
 }
 
-/// The timeline of a plan, each statement tried on paths that begin with `conditions`. Mistakes stand
-/// on lines of the plan's `text`, if there is one.
+/// The timeline of a plan, with each statement tried on paths that start with `conditions`. Mistakes refer to lines of
+/// the plan's `text`, if given.
 pub(super) fn resolve(
     document: &Document,
     text: &str,

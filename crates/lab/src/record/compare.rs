@@ -1,4 +1,4 @@
-//! Two runs cell by cell: what differs between them by more than repeats of one do.
+//! Compares two runs cell by cell: differences larger than between repeats of one run.
 
 use std::collections::BTreeMap;
 
@@ -9,64 +9,64 @@ use wansan_schema::{CellResult, Parameters, PathChange};
 
 use super::StoredRun;
 
-/// The probability that an interval holds the difference.
+/// Confidence level of the interval of a difference.
 pub const CONFIDENCE: f64 = 0.95;
 /// Longest list of differences between the plans.
 const MAX_SETTINGS: usize = 40;
 
-/// Two runs compared.
+/// A comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The first run's name.
     pub first: String,
     /// The second run's name.
     pub second: String,
-    /// How sure the intervals are, 0 to 1.
+    /// Confidence level of the intervals, 0 to 1.
     pub confidence: f64,
-    /// What the plans and programs of both set differently, but for the sweep.
+    /// Settings of plans and programs that differ, except the sweep.
     pub settings: Vec<SettingDifference>,
-    /// The cells that both have, in the order of the first.
+    /// Cells common to both, in the order of the first run.
     pub cells: Vec<CellDifference>,
-    /// Parameters of the cells that only the first has.
+    /// Parameters of cells in the first run only.
     pub only_in_first: Vec<Parameters>,
-    /// Parameters of the cells that only the second has.
+    /// Parameters of cells in the second run only.
     pub only_in_second: Vec<Parameters>,
 }
 
-/// A setting of which the two runs have different values.
+/// A setting with different values in the two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SettingDifference {
     /// Its dotted name in the plan, `file NAME` for the SHA-256 of a file that the plan names, or
     /// `wansan` for the program.
     pub setting: String,
-    /// In the first run; null when it is not set.
+    /// In the first run; null if not set.
     pub first: Value,
     /// In the second run.
     pub second: Value,
 }
 
-/// One cell in both runs, over all its repeats.
+/// One cell in both runs, over all repeats.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellDifference {
     /// `planned` or `advised`.
     pub phase: String,
     /// Its parameters.
     pub parameters: Parameters,
-    /// What `wansan path set` changed while the first run's repeats of it ran: the plan does not know.
+    /// Changes by `wansan path set` during the first run's repeats, which are not in the plan.
     pub by_hand_in_first: Vec<ByHand>,
-    /// The same of the second run.
+    /// The same for the second run.
     pub by_hand_in_second: Vec<ByHand>,
-    /// Each number that both have, by its dotted name in a cell's results.
+    /// Each number common to both, by its dotted name in a cell's results.
     #[serde(flatten)]
     pub numbers: BTreeMap<String, Difference>,
 }
 
-/// A change that came by hand.
+/// A manual change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ByHand {
     /// The cell's number.
     pub cell: u64,
-    /// What, and when.
+    /// The change and its time.
     #[serde(flatten)]
     pub change: PathChange,
 }
@@ -82,26 +82,26 @@ pub struct Difference {
     pub first_repeats: usize,
     /// Repeats in the second run.
     pub second_repeats: usize,
-    /// `second` ÷ `first` − 1; null when the first is 0.
+    /// `second` ÷ `first` − 1; null if the first is 0.
     pub change: Option<f64>,
-    /// Where `second` − `first` truly is, with the confidence of the comparison: Welch's t; null
-    /// when one of the runs has a single repeat.
+    /// Confidence interval of `second` − `first` at the comparison's level, by Welch's t; null if one of the runs has a
+    /// single repeat.
     pub interval: Option<[f64; 2]>,
-    /// What that says.
+    /// Its interpretation.
     pub verdict: DifferenceVerdict,
 }
 
-/// What a difference says.
+/// Interpretation of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DifferenceVerdict {
-    /// One of the runs has a single repeat: nothing tells a difference from chance.
+    /// One of the runs has a single repeat: chance cannot be excluded.
     OneRepeat,
-    /// The interval holds 0.
+    /// The interval contains 0.
     NoneShown,
     /// The second is greater.
     Greater,
-    /// The second is less.
+    /// The second is smaller.
     Less,
 }
 
@@ -114,7 +114,7 @@ pub enum CompareError {
         /// The run's name.
         run: String,
     },
-    /// No cell of the one has the parameters of one of the other.
+    /// The runs have no cell with the same parameters.
     #[error(
         "{first} and {second} have no cell in common: the first varies {first_axes}, the second {second_axes}"
     )]
@@ -130,10 +130,10 @@ pub enum CompareError {
     },
 }
 
-/// Compares two runs, cells of the same phase and parameters with each other.
+/// Compares two runs, matching cells of the same phase and parameters.
 ///
 /// # Errors
-/// [`CompareError`] when they have no such cells.
+/// [`CompareError`] if they have no such cells.
 pub fn compare(first: &StoredRun, second: &StoredRun) -> Result<Comparison, CompareError> {
     let of_first = points(first);
     let of_second = points(second);
@@ -184,7 +184,7 @@ struct Point<'a> {
     repeats: Vec<&'a CellResult>,
 }
 
-/// The points of a run that were measured, in its order.
+/// The measured points of a run, in its order.
 fn points(run: &StoredRun) -> Vec<Point<'_>> {
     let mut points: Vec<Point<'_>> = Vec::new();
     for cell in run
@@ -233,7 +233,7 @@ impl Point<'_> {
     }
 }
 
-/// What differs between the numbers that the repeats of both have.
+/// Differences of the numbers common to the repeats of both.
 fn differences(first: &[&CellResult], second: &[&CellResult]) -> BTreeMap<String, Difference> {
     let (first, mut second) = (numbers(first), numbers(second));
     let both = first.into_iter().filter_map(|(name, first)| {
@@ -243,7 +243,7 @@ fn differences(first: &[&CellResult], second: &[&CellResult]) -> BTreeMap<String
     both.collect()
 }
 
-/// The numbers of some cells by their names.
+/// The numbers of these cells, by name.
 fn numbers(cells: &[&CellResult]) -> BTreeMap<String, Vec<f64>> {
     let mut found: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for cell in cells {
@@ -257,7 +257,7 @@ fn numbers(cells: &[&CellResult]) -> BTreeMap<String, Vec<f64>> {
 }
 
 impl Difference {
-    /// The difference between the means of two samples; `None` when one is empty.
+    /// The difference of the means of two samples; `None` if one is empty.
     #[must_use]
     pub fn between(first: &[f64], second: &[f64]) -> Option<Difference> {
         let (one, other) = (Sample::of(first)?, Sample::of(second)?);
@@ -281,11 +281,11 @@ impl Difference {
     }
 }
 
-/// A sample's mean and what its spread says of it.
+/// A sample's mean and its variance.
 struct Sample {
     count: f64,
     mean: f64,
-    /// The mean's variance: s² ÷ n; `None` of a single number.
+    /// Variance of the mean: s² ÷ n; `None` for a single number.
     variance_of_mean: Option<f64>,
 }
 
@@ -303,8 +303,8 @@ impl Sample {
     }
 }
 
-/// Half the width of the interval of the difference of two means: Welch's t, with the degrees of
-/// freedom by Welch and Satterthwaite. `None` when a sample has no spread to judge by.
+/// Half the width of the confidence interval of the difference of two means: Welch's t, with degrees of freedom by
+/// Welch and Satterthwaite. `None` if a sample has no variance estimate.
 fn welch_half_width(one: &Sample, other: &Sample) -> Option<f64> {
     let (a, b) = (one.variance_of_mean?, other.variance_of_mean?);
     let variance = a + b;
@@ -329,8 +329,8 @@ fn axes(points: &[Point<'_>]) -> String {
     }
 }
 
-/// What the two plans and programs set differently. The sweep shows in the cells; what is expected
-/// of them, and what the plan is called, changes no number.
+/// Settings that differ between the two plans and programs. The sweep is visible in the cells; expectations and the
+/// plan's title affect no number.
 fn settings(first: &StoredRun, second: &StoredRun) -> Vec<SettingDifference> {
     const NO_SETTINGS: [&str; 7] = [
         "title", "sweep", "case", "expect", "quick", "paper", "repeat",
@@ -370,7 +370,7 @@ fn settings(first: &StoredRun, second: &StoredRun) -> Vec<SettingDifference> {
         .collect()
 }
 
-/// Adds the single values of a plan by their parameters' names.
+/// Adds the leaf values of a plan by parameter name.
 fn flatten(flat: &mut Map<String, Value>, name: String, value: &Value) {
     match value {
         Value::Object(table) => {
@@ -411,7 +411,7 @@ mod tests {
         ];
         let found = Difference::between(&first, &second).unwrap();
         let [low, high] = found.interval.unwrap();
-        // By hand: t = 2.85295 and 27.887 degrees of freedom, whose 97.5 % quantile is 2.0487.
+        // Computed by hand: t = 2.85295 and 27.887 degrees of freedom, whose 97.5 % quantile is 2.0487.
         assert!(close(found.second - found.first, 2.8333), "{found:?}");
         assert!(
             close((high - low) / 2.0, 2.83333 / 2.85295 * 2.0487),

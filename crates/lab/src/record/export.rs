@@ -1,4 +1,4 @@
-//! A run's cells as one table: a row for each, parameters and numbers in columns.
+//! A run's cells as one table: a row per cell, with parameters and numbers in columns.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,22 +19,21 @@ use wansan_trace::file::{Described, described_facts};
 use wansan_trace::time::duration_ns;
 use wansan_trace::units;
 
-/// Columns that come first, in this order; those of parameters follow.
+/// Leading columns, in this order; those of parameters follow.
 const FIRST: [&str; 4] = ["cell", "phase", "repeat", "failure"];
-/// What is in columns of its own making.
+/// Expanded into columns of its own.
 const PARAMETERS: &str = "parameters";
-/// What was changed of the paths while the cell ran: by its plan, which other cells say as well, and by
-/// hand, which nothing else does.
+/// Path changes during the cell: by its plan, which other cells have too, and by hand, which are recorded nowhere else.
 const CHANGES: [(&str, bool); 2] = [("changed_by_plan", false), ("changed_by_hand", true)];
 
-/// The cells of a run as columns of one length.
+/// The cells of a run as columns of equal length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellTable {
     columns: Vec<(String, Column)>,
     rows: usize,
 }
 
-/// A column: all its values are of one type, or missing.
+/// A column: values of one type, some of which may be missing.
 #[derive(Debug, Clone, PartialEq)]
 enum Column {
     Whole(Vec<Option<i64>>),
@@ -42,9 +41,9 @@ enum Column {
     Text(Vec<Option<String>>),
 }
 
-/// How the quantities of a parameter are written as numbers.
+/// How a parameter's quantities are converted to numbers.
 struct Unit {
-    /// What the column's name ends in.
+    /// Suffix of the column's name.
     suffix: &'static str,
     read: fn(&str) -> Option<Value>,
 }
@@ -70,9 +69,8 @@ const UNITS: [Unit; 4] = [
 ];
 
 impl CellTable {
-    /// The table of a run's cells. Parameters are columns of their own, in numbers where all their
-    /// values are quantities of one unit, which ends the name then. Lists of what has no name are left
-    /// out, but for what was changed of the paths, in words.
+    /// The table of a run's cells. Parameters are separate columns, numeric if all their values are quantities of one
+    /// unit, which is then the name's suffix. Lists of unnamed elements are left out, except path changes, as text.
     #[must_use]
     pub fn of(results: &Results) -> CellTable {
         let cells: Vec<Map<String, Value>> = results.cells.iter().map(flat).collect();
@@ -99,7 +97,7 @@ impl CellTable {
         }
     }
 
-    /// A table of what a struct's table describes: a row for each, none of whose fields is missing.
+    /// A table of rows described by a struct's table, with no field missing.
     pub(super) fn of_rows(table: &'static Table, rows: &[Map<String, Value>]) -> CellTable {
         let column = |field: &Field| {
             let values = rows.iter().map(|row| row.get(field.name).cloned());
@@ -116,11 +114,10 @@ impl CellTable {
         self.columns.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Writes the table as CSV (RFC 4180, lines end in LF), with a header; what is missing is
-    /// empty.
+    /// Writes the table as CSV (RFC 4180, with LF line ends) with a header; missing values are empty.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write_csv(&self, out: impl Write) -> io::Result<()> {
         let mut csv = csv::Writer::from_writer(out);
         csv.write_record(self.names())?;
@@ -130,15 +127,15 @@ impl CellTable {
         csv.flush()
     }
 
-    /// Writes the table as a Parquet file; what is missing is null.
+    /// Writes the table as a Parquet file; missing values are null.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write_parquet(&self, out: impl Write + Send) -> io::Result<()> {
         self.parquet(out, None).map_err(io::Error::other)
     }
 
-    /// The same, with what the columns hold in the file's metadata.
+    /// The same, with column descriptions in the file's metadata.
     pub(super) fn write_described_parquet(
         &self,
         table: &'static Table,
@@ -159,7 +156,7 @@ impl CellTable {
         self.parquet(out, facts).map_err(io::Error::other)
     }
 
-    /// The table as JSON: an object for each row; what is missing is null.
+    /// The table as JSON: an object per row; missing values are null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let row = |row: usize| -> Map<String, Value> {
@@ -279,7 +276,7 @@ impl Column {
     }
 }
 
-/// The values that are there, and for each row whether one is.
+/// The values present, and a definition level for each row.
 fn present<T, P>(values: &[Option<T>], stored: impl Fn(&T) -> P) -> (Vec<P>, Vec<i16>) {
     let levels = values.iter().map(|value| i16::from(value.is_some()));
     (
@@ -288,7 +285,7 @@ fn present<T, P>(values: &[Option<T>], stored: impl Fn(&T) -> P) -> (Vec<P>, Vec
     )
 }
 
-/// The single values of a cell by dotted names.
+/// The leaf values of a cell by dotted names.
 fn flat(of: &CellResult) -> Map<String, Value> {
     let mut values = Map::new();
     of.singles(&mut |field, single| {
@@ -307,7 +304,7 @@ fn flat(of: &CellResult) -> Map<String, Value> {
     values
 }
 
-/// A column for each parameter that any cell has.
+/// A column for each parameter of any cell.
 fn parameter_columns(cells: &[CellResult]) -> Vec<(String, Column)> {
     let mut names: Vec<&String> = Vec::new();
     for name in cells.iter().flat_map(|cell| cell.parameters.keys()) {

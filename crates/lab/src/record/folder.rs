@@ -15,24 +15,24 @@ use wansan_schema::FileFacts;
 use super::RecordError;
 use crate::plan::Plan;
 
-/// Where copies of the files are that a plan names.
+/// Folder for copies of the files that a plan names.
 const FILES: &str = "files";
 
-/// A run's folder. Until [`RunFolder::keep`] is called, dropping it removes it again, with those
-/// above it that were made for it, so that a run which never started leaves all as it was.
+/// A run's folder. Until [`RunFolder::keep`] is called, dropping it removes it, with the parents that were created for
+/// it, so that a run that never started leaves no trace.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// The folders above it that were missing when the run began, innermost first.
+    /// Its parents that did not exist before the run, innermost first.
     missing: Vec<PathBuf>,
     kept: bool,
 }
 
 impl RunFolder {
-    /// Makes the folder `<root>/<plan>/<UTC time>-<short hash>`.
+    /// Creates the folder `<root>/<plan>/<UTC time>-<short hash>`.
     ///
     /// # Errors
-    /// [`RecordError`] when it cannot be made.
+    /// [`RecordError`] if it cannot be created.
     pub fn create(root: &Path, plan: &Plan) -> Result<RunFolder, RecordError> {
         let parent = root.join(plan.name());
         let missing = missing(&parent);
@@ -61,39 +61,39 @@ impl RunFolder {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder of a cell, which is yet to be made.
+    /// The folder of a cell, not yet created.
     #[must_use]
     pub fn cell(&self, number: u64) -> CellFolder {
         CellFolder(self.path.join(format!("cell-{number:03}")))
     }
 
-    /// Whether the folder stays when it is dropped.
+    /// Whether the folder is kept when this is dropped.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.kept
     }
 
-    /// From now on the folder stays, however the run ends.
+    /// Keeps the folder, however the run ends.
     pub fn keep(&mut self) {
         self.kept = true;
     }
 
-    /// Removes the folder of a cell that was not completed, and the whole when it was the first.
+    /// Removes the folder of an incomplete cell, and the whole folder if it was the first cell.
     pub fn discard(&mut self, cell: u64) {
         self.kept &= cell > 0;
         self.cell(cell).remove();
     }
 
-    /// Copies the files that the plan names; where they are from here, by their names in the plan.
+    /// Copies the files that the plan names; returns the copies' relative paths, by name in the plan.
     ///
     /// # Errors
-    /// [`RecordError`] when they cannot be written.
+    /// [`RecordError`] if they cannot be written.
     pub fn copy_files(&self, plan: &Plan) -> Result<BTreeMap<String, FileFacts>, RecordError> {
         let folder = self.path.join(FILES);
         if !plan.files().is_empty() {
@@ -102,7 +102,7 @@ impl RunFolder {
         let mut facts = BTreeMap::new();
         for file in plan.files() {
             let sha256 = file.sha256();
-            // Two folders may have files of one name.
+            // Files in different folders may have the same name.
             let name = Path::new(&file.name).file_name().unwrap_or_default();
             let copy = format!("{FILES}/{}-{}", &sha256[..8], name.to_string_lossy());
             let path = self.path.join(&copy);
@@ -112,10 +112,10 @@ impl RunFolder {
         Ok(facts)
     }
 
-    /// Writes a JSON file, wholly or not at all.
+    /// Writes a JSON file atomically.
     ///
     /// # Errors
-    /// [`RecordError`] when it cannot be written.
+    /// [`RecordError`] if it cannot be written.
     pub fn write_json(&self, name: &str, content: &impl Serialize) -> Result<(), RecordError> {
         let mut text = serde_json::to_string_pretty(content)
             .map_err(|error| failed("write", &self.path.join(name))(error.into()))?;
@@ -123,10 +123,10 @@ impl RunFolder {
         self.write(name, &text)
     }
 
-    /// Writes a file, wholly or not at all.
+    /// Writes a file atomically.
     ///
     /// # Errors
-    /// [`RecordError`] when it cannot be written.
+    /// [`RecordError`] if it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
         let path = self.path.join(name);
         let unfinished = self.path.join(format!(".{name}.unfinished"));
@@ -141,35 +141,35 @@ impl RunFolder {
 pub struct CellFolder(PathBuf);
 
 impl CellFolder {
-    /// The folder of a cell without a run.
+    /// The folder of a cell outside a run.
     pub(crate) fn alone(path: PathBuf) -> CellFolder {
         CellFolder(path)
     }
 
-    /// Where it is, or is to be.
+    /// Its path; it may not exist yet.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Makes it.
+    /// Creates it.
     ///
     /// # Errors
-    /// [`RecordError`] when it cannot be made.
+    /// [`RecordError`] if it cannot be created.
     pub fn make(&self) -> Result<&Path, RecordError> {
         fs::create_dir(&self.0).map_err(failed("make the folder", &self.0))?;
         Ok(&self.0)
     }
 
-    /// Removes it with all that is in it.
+    /// Removes it with its contents.
     pub fn remove(&self) {
-        // What cannot be removed was made by somebody else meanwhile.
+        // Ignore errors: somebody else may own what remains.
         let _ = fs::remove_dir_all(&self.0);
     }
 
-    /// Removes it if nothing is in it.
+    /// Removes it if empty.
     pub fn remove_if_empty(&self) {
-        // The kernel refuses it where there is.
+        // The kernel refuses to remove a nonempty folder.
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -177,8 +177,7 @@ impl CellFolder {
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if !self.kept {
-            // Best effort: what cannot be removed was made by somebody else meanwhile. Those
-            // above go only when nothing else is in them.
+            // Best effort: somebody else may own what remains. Parents are removed only if empty.
             let _ = fs::remove_dir_all(&self.path);
             for folder in &self.missing {
                 let _ = fs::remove_dir(folder);
@@ -187,7 +186,7 @@ impl Drop for RunFolder {
     }
 }
 
-/// The folders that have to be made for `path` to be there, innermost first.
+/// The folders to create for `path`, innermost first.
 fn missing(path: &Path) -> Vec<PathBuf> {
     path.ancestors()
         .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
@@ -211,8 +210,7 @@ fn time_stamp() -> String {
         .expect("the format has no part that can fail")
 }
 
-/// Eight hexadecimal digits of the SHA-256 of the resolved plan and its files: the same for plans that
-/// mean the same.
+/// Eight hexadecimal digits of the SHA-256 of the resolved plan and its files: equal for equivalent plans.
 fn plan_hash(plan: &Plan) -> String {
     let text = serde_json::to_string(plan.document()).expect("a plan is plain data");
     let mut hash = Sha256::new_with_prefix(text.as_bytes());
@@ -324,7 +322,7 @@ mod tests {
         assert_ne!(plan_hash(&slow), plan_hash(&fast));
         let folder = RunFolder::create(&root.path().join("runs"), &slow).unwrap();
         let files = folder.copy_files(&slow).unwrap();
-        // The file has changed since, the run's own copy has not.
+        // The file has changed since, the run's copy has not.
         assert_eq!(
             files.keys().collect::<Vec<_>>(),
             ["./rates.csv", "rates.csv"]

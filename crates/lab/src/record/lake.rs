@@ -1,5 +1,5 @@
-//! A recording as a part of a lake: its records, and what each of its sessions waited for, as Parquet files that are
-//! partitioned by host, date and session.
+//! Exports a recording to a data lake: its records, and the waits of each session, as Parquet files partitioned by
+//! host, date and session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -27,15 +27,15 @@ use super::RecordError;
 use super::export::CellTable;
 use super::folder::failed;
 
-/// How much of the end of a file is looked at to tell it from others: its footer has a checksum of the rest.
+/// Length of a file's tail that identifies it: its footer has a checksum of the rest.
 const END_BYTES: u64 = 4096;
-/// Where a host's name is not known.
+/// Host name if unknown.
 const NOBODY: &str = "unknown";
 
-/// Why a recording cannot be made a part of a lake.
+/// Why a recording cannot be exported to a lake.
 #[derive(Debug, thiserror::Error)]
 pub enum LakeError {
-    /// It cannot be read.
+    /// The recording cannot be read.
     #[error(transparent)]
     Recording(#[from] ReadError),
     /// Its records cannot be read, or the lake cannot be written.
@@ -46,20 +46,20 @@ pub enum LakeError {
     Lake(#[from] RecordError),
 }
 
-/// What was written.
+/// The result of an export.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// Records, by kind.
     pub records: BTreeMap<&'static str, u64>,
-    /// Sessions, each once for each cell.
+    /// Sessions, counted once per cell.
     pub sessions: u64,
 }
 
-/// Writes a recording, a run or a folder that programs have recorded into, to the lake in a folder. `ended` hears
-/// how many of how many cells are done. Cells that failed are left out. A recording that is there already is replaced,
+/// Exports a recording, a run or a folder with programs' records, to the lake in a folder. Calls `ended` with the
+/// number of completed cells and the total. Failed cells are left out. An earlier export of the recording is replaced,
 /// once all of it is written.
 ///
-/// Memory: what explaining a cell takes, and [`spread`].
+/// Memory: as for explaining a cell, and for [`spread`].
 ///
 /// # Errors
 /// [`LakeError`].
@@ -100,8 +100,8 @@ pub fn write_lake(
     Ok(written)
 }
 
-/// Removes what an earlier export of a recording has left, of which `files` are those of this one: another version, or other
-/// records in the same place, may have divided it otherwise.
+/// Removes files of an earlier export of a recording that are not among `files`: another version, or other records in
+/// the same folder, may have been partitioned differently.
 fn remove_earlier(
     lake: &Path,
     recording: &str,
@@ -113,7 +113,7 @@ fn remove_earlier(
             let path = entry.map_err(failed("read", &folder))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if path.is_dir() {
-                // Partitions are called COLUMN=VALUE.
+                // Partitions are named COLUMN=VALUE.
                 if has_tables || name.contains('=') {
                     folders.push((path, false));
                 }
@@ -125,7 +125,7 @@ fn remove_earlier(
     Ok(())
 }
 
-/// Whether a file is of a recording or of one of its cells, be it the first of them in its partition or another.
+/// Whether a file belongs to a recording or one of its cells; a partition may have several of its files.
 fn is_of(file: &str, recording: &str) -> bool {
     let rest = file.strip_prefix(recording);
     let Some(rest) = rest.and_then(|rest| rest.strip_suffix(".parquet")) else {
@@ -136,7 +136,7 @@ fn is_of(file: &str, recording: &str) -> bool {
     numbers.next() == Some("") && numbers.all(is_number)
 }
 
-/// Writes how each session of a cell fared, and what it waited for; adds the files to `files`.
+/// Exports each session's performance and waits for a cell; adds the files to `files`.
 fn write_sessions(
     folder: &Path,
     window: Option<Window>,
@@ -244,9 +244,9 @@ fn write_rows(
     Ok(path)
 }
 
-/// Where a session begins and ends.
+/// The ends of a session.
 struct Ends {
-    /// The host that its initiator is on, or else its target.
+    /// The initiator's host, or else the target's.
     host: String,
     initiator: String,
     target: String,
@@ -262,7 +262,7 @@ impl Default for Ends {
     }
 }
 
-/// Those of each session, as its first connection has them.
+/// The ends of each session, from its first connection.
 fn ends(records: &Cell) -> BTreeMap<SessionId, Ends> {
     let mut found: BTreeMap<SessionId, (Role, Ends)> = BTreeMap::new();
     for row in records.connection.iter().flat_map(|table| &table.rows) {
@@ -299,13 +299,13 @@ fn ends(records: &Cell) -> BTreeMap<SessionId, Ends> {
         .collect()
 }
 
-/// A session as folders are called after it.
+/// A session's name in paths.
 fn part_of_path(session: SessionId) -> String {
     session.to_string().replace('/', "-")
 }
 
-/// What tells a recording from all others, and the day on which it began: of a run, as its folder and its manifest
-/// say; of what programs have recorded by hand, what is in the files, and when they were written.
+/// A recording's unique name and its start date: for a run, from its folder and manifest; for records made by hand,
+/// from the files' contents and modification times.
 fn name_and_date(recording: &Path) -> Result<(String, String), RecordError> {
     let unreadable = failed("read", recording);
     let recording = recording.canonicalize().map_err(unreadable)?;
@@ -361,7 +361,7 @@ fn date(moment: OffsetDateTime) -> String {
         .expect("the format has no part that can fail")
 }
 
-/// A name that any file system and engine takes as it is, and that no engine takes for a hidden file.
+/// A name that any file system and engine accepts, and that no engine treats as hidden.
 fn plain(name: &str) -> String {
     let fit = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' {

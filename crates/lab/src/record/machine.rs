@@ -1,11 +1,11 @@
-//! The machine that makes a result.
+//! The machine that produces a result.
 
 use std::fs;
 use std::path::Path;
 
 use wansan_schema::Machine;
 
-/// Files that say something about punctuality.
+/// Kernel settings that affect timing.
 const SCHEDULING: [&str; 5] = [
     "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
     "/sys/kernel/debug/sched/preempt",
@@ -14,7 +14,7 @@ const SCHEDULING: [&str; 5] = [
     "/proc/sys/kernel/timer_migration",
 ];
 
-/// The machine that this runs on.
+/// This machine.
 #[must_use]
 pub(crate) fn here() -> Machine {
     let name = rustix::system::uname();
@@ -42,7 +42,7 @@ pub(crate) fn here() -> Machine {
     }
 }
 
-/// Bytes of memory that it has.
+/// Its memory, in bytes.
 pub(crate) fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram as u64 * u64::from(machine.mem_unit.max(1))
@@ -57,7 +57,7 @@ fn line(file: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// The value behind `name :` in a file of the kernel's.
+/// The value after `name :` in a file of the kernel.
 fn field(file: &str, name: &str) -> Option<String> {
     fs::read_to_string(file).ok()?.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

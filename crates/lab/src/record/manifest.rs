@@ -1,4 +1,4 @@
-//! What goes into manifest.json.
+//! Contents of manifest.json.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::emulator::Statistics;
 use crate::plan::{Plan, WorldKind, json};
 use crate::world::{Node, Rights, Role, World};
 
-/// The manifest of a run that begins now.
+/// The manifest of a run that starts now.
 #[must_use]
 pub(crate) fn manifest(plan: &Plan, rights: Rights) -> Manifest {
     let is_emulated = plan.document().world.kind != WorldKind::Hosts;
@@ -50,7 +50,7 @@ pub(crate) fn clock_anchor() -> ClockAnchor {
     }
 }
 
-/// What is known about a node.
+/// Facts about a node.
 #[must_use]
 pub(crate) fn node_facts(node: &Node) -> NodeFacts {
     let spec = node.spec();
@@ -70,7 +70,7 @@ pub(crate) fn node_facts(node: &Node) -> NodeFacts {
             Role::Router => "router",
         }
         .to_owned(),
-        // A host that is a router in a world of real ones is in no network here.
+        // On real hosts, a host that acts as a router is in no network of its own.
         address: match node.interfaces() {
             [] => String::new(),
             _ => node.address().to_string(),
@@ -82,7 +82,7 @@ pub(crate) fn node_facts(node: &Node) -> NodeFacts {
     }
 }
 
-/// Adds what the emulator did.
+/// Adds the emulator's statistics.
 pub(crate) fn add_statistics(cell: &mut CellFacts, statistics: &Statistics) {
     cell.emulator_ring_drops = statistics.ring_drops;
     cell.emulator_strays = statistics.strays;

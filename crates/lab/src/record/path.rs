@@ -1,4 +1,4 @@
-//! What a cell's paths did.
+//! Statistics of a cell's paths.
 
 use wansan_path::Tally;
 use wansan_schema::{ElementResult, PathResult};

@@ -1,17 +1,17 @@
-//! report.html: the page that `web/` builds, with a run's data in it.
+//! report.html: the page built by `web/`, with a run's data embedded.
 
 use std::collections::BTreeMap;
 
 use wansan_insight::report::{self, CellCharts, PageError, RunRecord};
 use wansan_schema::{Manifest, Results};
 
-/// The page without data, as it was when the lab was built.
+/// The page without data, as of the lab's build.
 const PAGE: &str = include_str!(env!("WANSAN_REPORT_PAGE"));
 
-/// The page of a run; `charts` by the numbers of their cells.
+/// The page of a run; `charts` by cell number.
 ///
 /// # Errors
-/// [`PageError`] when the lab was built with another page than it knows.
+/// [`PageError`] if the lab was built with an incompatible page.
 pub fn page(
     manifest: &Manifest,
     results: &Results,

@@ -1,4 +1,4 @@
-//! What goes into results.json.
+//! Contents of results.json.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub fn results(plan: &Plan) -> Results {
     }
 }
 
-/// The result of a cell that has not been measured.
+/// The result of a cell that is not measured yet.
 #[must_use]
 pub fn cell_result(number: u64, cell: &Cell) -> CellResult {
     let parameters = cell.parameters.iter();
@@ -41,14 +41,14 @@ pub fn cell_result(number: u64, cell: &Cell) -> CellResult {
     }
 }
 
-/// Takes in what the tunnels of each router carried and cost.
+/// Adds the traffic and cost of each router's tunnels.
 pub(crate) fn add_routers(cell: &mut CellResult, routers: Vec<RouterUsage>) {
     let costs = routers.iter().filter_map(|router| router.cpu_s_per_gib);
     cell.vpn_cpu_s_per_gib = costs.reduce(f64::max);
     cell.routers = routers;
 }
 
-/// Takes in what each direction of each path did.
+/// Adds the statistics of each direction of each path.
 pub(crate) fn add_paths(cell: &mut CellResult, paths: Vec<PathResult>) {
     cell.path_dropped = Some(paths.iter().map(|path| path.dropped_packets).sum());
     cell.path_marked = Some(paths.iter().map(|path| path.marked_packets).sum());
@@ -57,17 +57,17 @@ pub(crate) fn add_paths(cell: &mut CellResult, paths: Vec<PathResult>) {
     cell.paths = paths;
 }
 
-/// Takes in what netem says of each direction of each path. It counts no marks, and does not tell
-/// what waits from what travels.
+/// Adds netem's counters of each direction of each path. It does not count marks, and does not separate the queue from
+/// packets in transit.
 pub(crate) fn add_netem(cell: &mut CellResult, paths: Vec<NetemResult>) {
     cell.path_dropped = Some(paths.iter().map(|path| path.dropped_packets).sum());
     cell.netem = paths;
 }
 
-/// Sums up what the initiators say.
+/// Sums up the initiators' reports.
 pub(crate) fn add_reports(cell: &mut CellResult, reports: Vec<BenchReport>) {
     let sum = |number: fn(&BenchReport) -> f64| {
-        // A sum of nothing is −0 otherwise.
+        // An empty sum would be −0 otherwise.
         Some(reports.iter().fold(0.0, |sum, report| sum + number(report)))
     };
     cell.iops = sum(|report| report.iops);
@@ -77,8 +77,8 @@ pub(crate) fn add_reports(cell: &mut CellResult, reports: Vec<BenchReport>) {
     cell.initiators = reports;
 }
 
-/// Takes in what the streams measured, after the initiators' reports. Where there are no initiators,
-/// the cell's own numbers are those of the streams.
+/// Adds the streams' results, after the initiators' reports. Without initiators, the cell's own numbers are those of
+/// the streams.
 pub(crate) fn add_streams(cell: &mut CellResult, streams: BTreeMap<String, StreamResult>) {
     if streams.is_empty() {
         return;
@@ -98,8 +98,8 @@ pub(crate) fn add_streams(cell: &mut CellResult, streams: BTreeMap<String, Strea
     cell.streams = streams;
 }
 
-/// The host of the initiator that was done first and that of the one that began last, when there
-/// was no time at which all were measured.
+/// The hosts of the initiator that ended first and of the one that began last, if there was no time at which all were
+/// measured.
 #[must_use]
 pub(crate) fn apart(cell: &CellResult) -> Option<(String, String)> {
     if cell.measured_from_ns < cell.measured_to_ns {
@@ -119,7 +119,7 @@ pub(crate) fn apart(cell: &CellResult) -> Option<(String, String)> {
     Some((first.1.clone(), last.1.clone()))
 }
 
-/// The throughput of each connection of a stream, where it is known.
+/// The throughput of each connection of a stream, where known.
 fn rates(stream: &StreamResult) -> impl Iterator<Item = Option<f64>> {
     stream.flows.iter().map(|flow| flow.bytes_per_s)
 }

@@ -1,4 +1,4 @@
-//! Runs that were made before: finding them, and reading back what they say of themselves.
+//! Stored runs: finds them and reads their results.
 
 use std::fs;
 use std::io;
@@ -8,14 +8,14 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 use wansan_schema::{Manifest, Results};
 
-/// Longest results.json or manifest.json that is read.
+/// Longest results.json or manifest.json, in bytes.
 const MAX_JSON_BYTES: u64 = 256 << 20;
-/// Names given in an error when several runs are meant.
+/// Most run names listed in an error about ambiguity.
 const MAX_NAMED: usize = 4;
 const RESULTS: &str = "results.json";
 const MANIFEST: &str = "manifest.json";
 
-/// A run that was made before.
+/// A stored run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredRun {
     /// Its folder.
@@ -26,43 +26,42 @@ pub struct StoredRun {
     pub manifest: Manifest,
 }
 
-/// Why a run cannot be had. Each is one line.
+/// Why a run cannot be read. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum StoredError {
-    /// Nothing is called so.
+    /// No run of that name.
     #[error("{wanted}: no run: neither a run folder, nor a plan with runs in {out}, nor the beginning of a run's name there (`wansan lab list`)", out = .out.display())]
     NoRun {
-        /// What was requested.
+        /// The requested name.
         wanted: String,
-        /// Where runs are looked for.
+        /// The folder searched.
         out: PathBuf,
     },
-    /// Several runs are called so.
+    /// Several runs match.
     #[error("{wanted}: {count} runs begin so: {named}; write more of the name")]
     Ambiguous {
-        /// What was requested.
+        /// The requested name.
         wanted: String,
-        /// How many there are.
+        /// Number of matches.
         count: usize,
         /// Some of them.
         named: String,
     },
-    /// A file of the run cannot be read, or is not what its name says.
+    /// A file of the run cannot be read, or has unexpected contents.
     #[error("{}: {reason}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }
 
 impl StoredRun {
-    /// Reads the run in `folder`. An unreadable or missing manifest is an empty one: the results
-    /// tell more.
+    /// Reads the run in `folder`. An unreadable or missing manifest reads as empty: the results matter more.
     ///
     /// # Errors
-    /// [`StoredError::Unreadable`] when there is no results.json, or it is not one of a run.
+    /// [`StoredError::Unreadable`] if results.json is missing or not a run's.
     pub fn read(folder: &Path) -> Result<StoredRun, StoredError> {
         let path = folder.join(RESULTS);
         let unreadable = |reason: String| StoredError::Unreadable {
@@ -72,7 +71,7 @@ impl StoredRun {
         let text = read_json(&path).map_err(|error| unreadable(error.to_string()))?;
         let mut results = Results::from_json(&text)
             .map_err(|error| unreadable(format!("not the results of a run: {error}")))?;
-        // Earlier versions wrote 0 for what a cell that failed has not measured.
+        // Earlier versions wrote 0 for what a failed cell had not measured.
         for cell in results
             .cells
             .iter_mut()
@@ -92,19 +91,19 @@ impl StoredRun {
         })
     }
 
-    /// The run that `wanted` means: the path of its folder, a plan's name (its newest run), or the
-    /// beginning of a folder's name that no other run in `out` shares.
+    /// The run identified by `wanted`: a folder's path, a plan's name (its newest run), or a folder name's prefix that
+    /// is unique in `out`.
     ///
     /// # Errors
-    /// [`StoredError`] when there is none, there are several, or it cannot be read.
+    /// [`StoredError`] if there is none, there are several, or it cannot be read.
     pub fn find(out: &Path, wanted: &str) -> Result<StoredRun, StoredError> {
         StoredRun::read(&StoredRun::folder_of(out, wanted)?)
     }
 
-    /// The folder of the run that `wanted` means, likewise.
+    /// The folder of the run identified by `wanted` in the same way.
     ///
     /// # Errors
-    /// [`StoredError`] when there is none, or there are several.
+    /// [`StoredError`] if there is none, or there are several.
     pub fn folder_of(out: &Path, wanted: &str) -> Result<PathBuf, StoredError> {
         let path = Path::new(wanted);
         if path.join(RESULTS).is_file() {
@@ -136,13 +135,13 @@ impl StoredRun {
         }
     }
 
-    /// The name that tells it from other runs: its plan's, and its folder's.
+    /// Its unique name: plan name and folder name.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}/{}", self.results.plan, name_of(&self.folder))
     }
 
-    /// When it began, as `2026-11-21 20:11:16`, if the manifest says it.
+    /// Its start, as `2026-11-21 20:11:16`, if the manifest has it.
     #[must_use]
     pub fn began_utc(&self) -> Option<String> {
         let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
@@ -151,7 +150,7 @@ impl StoredRun {
         time.ok()?.format(&format).ok()
     }
 
-    /// How long it took, in nanoseconds; `None` when it did not come to its end.
+    /// Its duration, in ns; `None` if it did not complete.
     #[must_use]
     pub fn took_ns(&self) -> Option<u64> {
         match &self.manifest.clock_anchors[..] {
@@ -160,7 +159,7 @@ impl StoredRun {
         }
     }
 
-    /// How many of its expectations were met, and how many there are.
+    /// Expectations met, and their total.
     #[must_use]
     pub fn expectations(&self) -> (usize, usize) {
         let verdicts = &self.results.expectations;
@@ -176,14 +175,13 @@ impl StoredRun {
     }
 }
 
-/// The runs in the folder `out`, oldest first; each that cannot be read with the reason.
+/// The runs in the folder `out`, oldest first; an error for each unreadable one.
 ///
 /// # Errors
-/// [`StoredError::Unreadable`] when `out` itself cannot be read. That it is not there means that
-/// there are no runs.
+/// [`StoredError::Unreadable`] if `out` itself cannot be read. If it does not exist, there are no runs.
 pub fn list(out: &Path) -> Result<Vec<Result<StoredRun, StoredError>>, StoredError> {
     let mut folders = folders(out)?;
-    // Names begin with the time.
+    // Names start with the time.
     folders.sort_by_key(|folder| (name_of(folder), plan_of(folder)));
     Ok(folders
         .iter()
@@ -191,7 +189,7 @@ pub fn list(out: &Path) -> Result<Vec<Result<StoredRun, StoredError>>, StoredErr
         .collect())
 }
 
-/// The run folders in `out`, by plan and then by time.
+/// The run folders in `out`, by plan and time.
 fn folders(out: &Path) -> Result<Vec<PathBuf>, StoredError> {
     let mut runs = Vec::new();
     for plan in subfolders(out)? {

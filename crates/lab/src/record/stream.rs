@@ -1,11 +1,11 @@
-//! What streams and relays did in a cell.
+//! Results of streams and relays in a cell.
 
 use wansan_insight::backlog::BacklogUse;
 use wansan_schema::{RelayEnd, RelayResult, StreamReport, StreamResult};
 
 use crate::plan::{Relay, Stream};
 
-/// The result of a stream whose program said `report`.
+/// The result of a stream from its program's `report`.
 #[must_use]
 pub(crate) fn stream_result(stream: &Stream, report: StreamReport) -> StreamResult {
     let (latency, one_way) = (&report.latency_ns, &report.one_way_ns);
@@ -35,7 +35,7 @@ pub(crate) fn stream_result(stream: &Stream, report: StreamReport) -> StreamResu
     }
 }
 
-/// The result of a relay that held backlogs by `law`, and said `end` at its end.
+/// The result of a relay that limited its backlog by `law`, from its final report `end`.
 #[must_use]
 pub(crate) fn relay_result(relay: &Relay, law: Option<&str>, end: RelayEnd) -> RelayResult {
     RelayResult {
@@ -51,8 +51,7 @@ pub(crate) fn relay_result(relay: &Relay, law: Option<&str>, end: RelayEnd) -> R
     }
 }
 
-/// Takes in what a relay's records tell of the time in which it was measured: what waited in it, and how
-/// often it signalled.
+/// Adds a relay's records of the measurement: its backlog, and how often it signalled ECE.
 pub(crate) fn add_relay_records(relay: &mut RelayResult, backlog: &BacklogUse, ece_signals: u64) {
     relay.backlog_mean_bytes = Some(backlog.mean_bytes);
     relay.backlog_p99_bytes = Some(backlog.p99_bytes);
@@ -63,9 +62,9 @@ pub(crate) fn add_relay_records(relay: &mut RelayResult, backlog: &BacklogUse, e
     relay.ece_signals = Some(ece_signals);
 }
 
-/// The name in records of a relay or stream on a host. Neither name has an underscore.
+/// The name in records of a relay or stream on a host. Neither name contains an underscore.
 pub(crate) fn recorded_as(host: &str, name: &str) -> String {
-    // Records take 64 letters, names have 32 at most.
+    // Record names have at most 64 characters, plan names at most 32.
     let mut whole = format!("{host}_{name}");
     whole.truncate(64);
     whole

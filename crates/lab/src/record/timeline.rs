@@ -1,8 +1,8 @@
-//! A cell as a timeline for Perfetto (ui.perfetto.dev, trace processor): a trace in its protobuf format.
+//! Exports a cell as a timeline for Perfetto (ui.perfetto.dev, trace processor): a trace in its protobuf format.
 //!
-//! Each session is a group of tracks. An I/O is a slice on one of them, with its layers as slices inside each other; I/Os
-//! that are in flight at the same time are on different tracks. What TCP and the paths did are counters, and TCP's events
-//! instants. Times are those of the records.
+//! Each session is a group of tracks. An I/O is a slice on one of them, with its layers as nested slices; concurrent
+//! I/Os are on different tracks. TCP and path state are counters, and TCP's events are instants. Times are those of the
+//! records.
 
 mod message;
 
@@ -22,10 +22,10 @@ use self::message::{
     Packet, Trace, Track, TrackEvent,
 };
 
-/// Something that is counted: its name, its unit, and how a record has it.
+/// A counter: its name, its unit, and its value in a record.
 type Counted<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-/// What is counted of a connection.
+/// Counters of a connection.
 const OF_TCP: [Counted<Tcp>; 5] = [
     ("cwnd", "segments", |it| it.cwnd_packets.into()),
     ("in flight", "segments", |it| it.in_flight_packets.into()),
@@ -34,7 +34,7 @@ const OF_TCP: [Counted<Tcp>; 5] = [
     ("unsent", "bytes", |it| it.unsent_bytes.into()),
 ];
 
-/// The same of a path.
+/// Counters of a path.
 const OF_PATH: [Counted<Path>; 3] = [
     ("queue", "bytes", |it| it.queue_bytes),
     ("drops", "packets", |it| it.queue_drops + it.loss_drops),
@@ -44,7 +44,7 @@ const OF_PATH: [Counted<Path>; 3] = [
 /// Writes the timeline of a cell.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_perfetto(cell: &Cell, out: &mut dyn Write) -> io::Result<()> {
     let mut timeline = Timeline {
         out,
@@ -59,7 +59,7 @@ pub fn write_perfetto(cell: &Cell, out: &mut dyn Write) -> io::Result<()> {
 
 struct Timeline<'a> {
     out: &'a mut dyn Write,
-    /// How many there are: each is identified by its number, from 1.
+    /// Number of tracks: each is identified by its number, from 1.
     tracks: u64,
     has_begun: bool,
 }
@@ -67,7 +67,7 @@ struct Timeline<'a> {
 impl Timeline<'_> {
     fn packet(&mut self, mut packet: Packet) -> io::Result<()> {
         packet.sequence = Some(1);
-        // The first clears what a reader may know of the sequence, and the others need what it says.
+        // The first packet clears a reader's incremental state, on which the others depend.
         packet.sequence_flags = Some(if self.has_begun { 2 } else { 1 });
         self.has_begun = true;
         let trace = Trace {
@@ -76,7 +76,7 @@ impl Timeline<'_> {
         self.out.write_all(&trace.encode_to_vec())
     }
 
-    /// Layers are named once, by their depths.
+    /// Interns the layers' names, by depth.
     fn begin(&mut self) -> io::Result<()> {
         let names = Layer::ALL.into_iter().map(|layer| EventName {
             id: Some(name_id(layer)),
@@ -129,7 +129,7 @@ impl Timeline<'_> {
         for (session, mut tasks) in sessions {
             tasks.sort_by_key(|(_, spans)| spans[0].from_ns);
             let group = self.track(format!("session {session}"), None, None)?;
-            // Tracks by when their last I/O ends, those that are free first.
+            // Tracks by the end of their last I/O, free ones first.
             let mut lanes: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
             for (task, spans) in tasks {
                 let from_ns = spans[0].from_ns;
@@ -145,10 +145,10 @@ impl Timeline<'_> {
         Ok(())
     }
 
-    /// The slices of one I/O, each inside the one before.
+    /// The nested slices of one I/O.
     fn task(&mut self, task: &Task, spans: &[Span], track: u64) -> io::Result<()> {
         for (depth, span) in spans.iter().enumerate() {
-            // The outermost says which I/O it is.
+            // The outermost slice identifies the I/O.
             let own = (depth == 0).then(|| format!("{} {:#x}", span.layer.name(), task.tag.0));
             let event = TrackEvent {
                 kind: Some(EVENT_SLICE_BEGIN),
@@ -225,7 +225,7 @@ impl Timeline<'_> {
         Ok(())
     }
 
-    /// A group of counters, and each of them by its name and unit.
+    /// A group of counters, each with name and unit.
     fn counters<const N: usize>(
         &mut self,
         name: String,
@@ -249,10 +249,10 @@ impl Timeline<'_> {
     }
 }
 
-/// An I/O, and when it was in which layer.
+/// An I/O, and its time in each layer.
 type InLayers<'a> = (&'a Task, Vec<Span>);
 
-/// An I/O in a layer.
+/// An I/O's time in a layer.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     layer: Layer,
@@ -260,8 +260,8 @@ struct Span {
     to_ns: u64,
 }
 
-/// The layers that an I/O is known to have entered and left, from the top down. Clocks of two hosts may differ by more than
-/// an I/O is in a layer: each is cut to what is around it.
+/// The layers that an I/O has both entered and left, from the top down. Two hosts' clocks may differ by more than its
+/// time in a layer: each span is clipped to the one around it.
 fn spans(task: &Task) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for layer in Layer::ALL {
@@ -281,7 +281,7 @@ fn spans(task: &Task) -> Vec<Span> {
     spans
 }
 
-/// Names count from 1.
+/// Name IDs count from 1.
 fn name_id(layer: Layer) -> u64 {
     layer.depth() as u64 + 1
 }
@@ -292,13 +292,13 @@ mod tests {
 
     use super::*;
 
-    /// I/Os by their tags: when each is asked for, and when it is done.
+    /// I/Os by tag: submission and completion.
     const IOS: [(u32, u64, u64); 3] = [(1, 100, 400), (2, 200, 300), (3, 300, 500)];
 
     fn cell() -> Cell {
         let mut recorder = Recorder::new(Kinds::ALL, 1 << 20);
         for (tag, from_ns, to_ns) in IOS {
-            // The clock of the lower layer is ahead: it seems to be done after the one above.
+            // The lower layer's clock is ahead: it seems to end after the one above.
             let crossings = [
                 (Layer::App, Direction::Enter, from_ns),
                 (Layer::Target, Direction::Enter, from_ns + 20),

@@ -1,5 +1,5 @@
-//! Cells that run beside each other: what each takes, and what becomes of it. They are taken in their order, so that
-//! a run is the same however many run at a time, and wherever.
+//! Runs cells concurrently, and collects their results. Results are processed in cell order, so that a run is the same
+//! whatever the concurrency and wherever its cells run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -16,47 +16,47 @@ use crate::record::CellFolder;
 /// A cell to run.
 pub(super) struct Work<'a> {
     pub(super) cell: &'a Cell,
-    /// What is known of it before it runs.
+    /// What is known before it runs: its number and labels.
     pub(super) known: CellResult,
-    /// Where its records go, which is made when it begins, and goes again when nothing is in it.
+    /// Folder for its records, created when it starts and removed again if empty.
     pub(super) folder: CellFolder,
     pub(super) detail: Detail,
 }
 
-/// What ends a cell before its time.
+/// Limits that end a cell early.
 pub(super) struct Bounds<'a> {
-    /// Set when the run is to stop.
+    /// Set to stop the run.
     pub(super) stop: &'a AtomicBool,
-    /// How long a cell may take that is simulated.
+    /// Time limit of a simulated cell.
     pub(super) budget: Option<Duration>,
 }
 
-/// What has become of a cell.
+/// The result of a cell.
 pub(super) struct Ended {
-    /// What was built and started.
+    /// Facts about what was built and started.
     pub(super) facts: CellFacts,
-    /// Its numbers; of one that failed, what is known all the same.
+    /// Its results; partial if it failed.
     pub(super) result: Box<CellResult>,
-    /// What its records say, if they are of I/Os.
+    /// The explanation of its I/O records, if any.
     pub(super) outcome: Result<Option<Explained>, CellError>,
-    /// Who has run it, if that was not the lab.
+    /// The worker that ran it, if not the lab itself.
     pub(super) worker: Option<WorkerFacts>,
 }
 
-/// What happens.
+/// An event.
 pub(super) enum Event {
-    /// Cells are running: how much is done of all of them, counted in cells.
+    /// Total progress, in cells.
     Running(f64),
-    /// Something that the user should know.
+    /// A message for the user.
     Noted(String),
-    /// The cell at that place has ended.
+    /// The cell at that index has ended.
     Ended(usize, Box<Ended>),
 }
 
-/// Whoever takes what happens. `false`: the rest is left.
+/// Receives events. Returns `false` to abandon the rest.
 pub(super) type Take<'a> = &'a mut dyn FnMut(Event) -> bool;
 
-/// Keeps cells that have ended until those before them have.
+/// Holds back ended cells until those before them have ended.
 #[derive(Default)]
 pub(super) struct InOrder {
     early: BTreeMap<usize, Box<Ended>>,
@@ -64,7 +64,7 @@ pub(super) struct InOrder {
 }
 
 impl InOrder {
-    /// Takes in the cell at a place, and passes on what is next.
+    /// Adds an ended cell, and passes on all that are next in order.
     pub(super) fn add(&mut self, place: usize, ended: Ended, take: Take<'_>) -> bool {
         self.early.insert(place, Box::new(ended));
         while let Some(ended) = self.early.remove(&self.taken) {
@@ -77,22 +77,22 @@ impl InOrder {
         true
     }
 
-    /// How many have been passed on.
+    /// Number of cells passed on.
     pub(super) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// The places of those that have ended and were not passed on.
+    /// Indices of cells that have ended but were not passed on.
     pub(super) fn early(&self) -> impl Iterator<Item = usize> {
         self.early.keys().copied()
     }
 
-    /// How many have ended.
+    /// Number of ended cells.
     pub(super) fn ended(&self) -> usize {
         self.taken + self.early.len()
     }
 
-    /// Passes on what has ended, when no other cell will.
+    /// Passes on the ended cells when no more will end.
     pub(super) fn end(self, take: Take<'_>) {
         for (place, ended) in self.early {
             if !take(Event::Ended(place, ended)) {

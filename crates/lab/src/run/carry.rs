@@ -1,7 +1,6 @@
-//! `wansan lab carry`: the emulator on a real router, as the lab's agent starts it there. It changes nothing of the
-//! router, so that nothing stays when it ends, however that is: its sockets see the packets that hosts on both sides
-//! send to each other, which the router's kernel drops as long as it does not forward, and send them on as a plan
-//! says.
+//! `wansan lab carry`: the emulator on a real router, started there by the lab's agent. It does not change the router's
+//! configuration, so that nothing remains however it ends: its sockets capture the packets between hosts on both sides,
+//! which the router's kernel drops as long as it does not forward, and send them on according to the plan.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,66 +26,66 @@ use crate::plan::{Cell, RealHost, Scenario};
 use crate::record::{add_statistics, recorded_as};
 use crate::world::{NoWay, way_to};
 
-/// How often it looks whether it is to end.
+/// How often it checks whether to stop.
 const POLL: Duration = Duration::from_millis(20);
-/// The name, behind that of its host, of an emulator's records.
+/// Suffix of its host's name, for an emulator's records.
 const WAN: &str = "wan";
 
-/// What a router is to do, on the first line of standard input.
+/// A router's settings, on the first line of standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Carriage {
     /// Its name in the plan.
     pub(super) router: String,
-    /// The plan of the cell, resolved, as TOML.
+    /// The resolved plan of the cell, as TOML.
     pub(super) document: String,
     /// The files that the plan names.
     pub(super) files: BTreeMap<String, String>,
-    /// Which repetition it is.
+    /// The number of the repetition.
     pub(super) repeat: u32,
-    /// Whether packets go on as they come, which shows what the paths are like without the emulator.
+    /// Whether packets are forwarded without emulation, to measure the paths themselves.
     pub(super) is_bare: bool,
-    /// Where it records.
+    /// Folder for its records.
     pub(super) records: PathBuf,
 }
 
-/// What it has done, on the last line of standard output.
+/// Its results, on the last line of standard output.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Carried {
-    /// What each direction of its paths did.
+    /// Results of each direction of its paths.
     pub(super) carried: Vec<PathResult>,
-    /// What is known of its emulator.
+    /// Facts about its emulator.
     pub(super) facts: CellFacts,
 }
 
-/// Why a router does not carry packets.
+/// Why a router cannot carry packets.
 #[derive(Debug, thiserror::Error)]
 pub enum CarryError {
-    /// Its settings do not come.
+    /// Its settings cannot be read.
     #[error("it is started by `wansan lab run` on a plan's routers: {0}")]
     Settings(io::Error),
-    /// Nobody takes what it says.
+    /// Its output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
-    /// The plan is none of this wansan's.
+    /// This wansan does not accept the plan.
     #[error("{0}")]
     Plan(Mistake),
-    /// The plan's files cannot be kept for as long as it is read.
+    /// The plan's files cannot be stored while it is parsed.
     #[error("cannot keep the plan's files in {}: {source}", folder.display())]
     Files {
-        /// Where.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A host is not reached.
+    /// A host is not reachable.
     #[error("it cannot reach host `{host}`: {source}")]
     NoWay {
         /// The host.
         host: String,
-        /// Why.
+        /// The reason.
         source: NoWay,
     },
-    /// The kernel forwards packets, too.
+    /// The kernel also forwards packets.
     #[error(
         "its kernel forwards packets from {interface}, so that they would go both ways: stop that there while the \
          plan runs, by `sysctl net.ipv4.conf.{}.forwarding=0`", interface.replace('.', "/")
@@ -95,17 +94,17 @@ pub enum CarryError {
         /// The interface.
         interface: String,
     },
-    /// There is no emulator.
+    /// The emulator cannot run.
     #[error("{source}{}", remedy(source))]
     Emulator {
-        /// Why.
+        /// The error.
         #[from]
         source: EmulatorError,
     },
     /// Its records cannot be written.
     #[error(transparent)]
     Records(#[from] FileError),
-    /// Its captures or its paths cannot be made.
+    /// Its captures or its paths cannot be set up.
     #[error(transparent)]
     Cell(Box<CellError>),
 }
@@ -122,7 +121,7 @@ fn remedy(error: &EmulatorError) -> &'static str {
     }
 }
 
-/// Carries packets as standard input says until `stop` is true.
+/// Carries packets according to standard input until `stop` is set.
 ///
 /// # Errors
 /// [`CarryError`].
@@ -153,7 +152,7 @@ pub fn carry(stop: &AtomicBool) -> Result<(), CarryError> {
         .map_err(|error| CarryError::Cell(Box::new(error)))?;
     let emulator = Emulator::start_here(config)?;
     say(&serde_json::json!({ "event": "listening" }))?;
-    // One with capabilities of its own gets no signal when the agent is killed (prctl(2), PR_SET_PDEATHSIG).
+    // A process with file capabilities gets no signal when the agent is killed (prctl(2), PR_SET_PDEATHSIG).
     while !stop.load(Ordering::Relaxed) && getppid() == agent {
         thread::sleep(POLL);
     }
@@ -173,7 +172,7 @@ fn say(said: &impl Serialize) -> Result<(), CarryError> {
     lines::write(&mut io::stdout().lock(), said).map_err(CarryError::Output)
 }
 
-/// The cell of the settings. The plan's files are there for as long as it is read.
+/// The cell in the settings. The plan's files exist while it is parsed.
 fn cell_of(settings: &Carriage) -> Result<Cell, CarryError> {
     let folder = settings.records.with_file_name("plan");
     let failed = |source| CarryError::Files {

@@ -1,4 +1,4 @@
-//! One cell: a world built, loaded, recorded and taken down again.
+//! Runs one cell: builds its world, applies the load, records, and tears it down.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,38 +23,38 @@ use crate::record::stream_result;
 use crate::vpn::Meter;
 use crate::world::Process;
 
-/// How long an initiator may take to log in; it gives up by itself before.
+/// Timeout of an initiator's login; the initiator itself gives up earlier.
 const LOGIN_LIMIT: Duration = Duration::from_secs(120);
-/// How long one that has been waited for as long as that may take to be seen to have ended.
+/// Grace time to detect the exit of a program at its time limit.
 const LAST_LIMIT: Duration = Duration::from_secs(1);
-/// How often the initiators are looked at, and progress is reported.
+/// How often initiators are checked and progress is reported.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What a cell has given.
+/// The results of a cell.
 #[derive(Default)]
 pub(super) struct Measured {
-    /// What each initiator's bench says, with its host.
+    /// Each initiator's bench report, with its host.
     pub(super) reports: Vec<BenchReport>,
-    /// What each stream measured, by its name.
+    /// Each stream's result, by name.
     pub(super) streams: BTreeMap<String, StreamResult>,
-    /// What each relay did, by its name.
+    /// Each relay's result, by name.
     pub(super) relays: BTreeMap<String, RelayResult>,
-    /// What each router has done for its tunnels.
+    /// Each router's work for its tunnels.
     pub(super) vpns: Meter,
 }
 
-/// What is known of a cell however it ends.
+/// What is kept of a cell however it ends.
 pub(super) struct Kept {
-    /// What has been built and started.
+    /// Facts about what was built and started.
     pub(super) facts: CellFacts,
-    /// What each direction of its paths did, once they have carried packets to the end.
+    /// Results of each direction of its paths, if they carried packets to the end.
     pub(super) carried: Option<PathResults>,
-    /// What was changed of them.
+    /// Changes of its paths.
     pub(super) timeline: Vec<PathChange>,
 }
 
 impl Kept {
-    /// Of a cell that has not begun.
+    /// For a cell that has not begun.
     pub(super) fn begin(facts: CellFacts) -> Kept {
         Kept {
             facts,
@@ -66,19 +66,19 @@ impl Kept {
 
 /// Observes a cell's progress.
 pub(super) trait Watch {
-    /// The initiators have been started: from now on there is something to keep.
+    /// The initiators were started: from now on there is something to keep.
     fn started(&mut self);
     /// It is still running.
     fn running(&mut self);
 }
 
-/// Where the random choices of a cell begin.
+/// The seed of a cell's random choices.
 pub(super) fn seed(cell: &Cell) -> u64 {
     u64::from(cell.document.seed) << 32 | u64::from(cell.repeat) << 16
 }
 
-/// Builds the cell's world, or takes that of real hosts, runs its programs and gathers its records in `folder`.
-/// `kept` has what is known of it however it ends; once its load has begun, its records stay too.
+/// Builds the cell's world, or uses real hosts, runs its programs and collects its records in `folder`. `kept` has what
+/// is known however it ends; once its load has begun, its records are kept too.
 pub(super) fn measure(
     cell: &Cell,
     folder: &Path,
@@ -144,7 +144,7 @@ pub(super) fn measure(
         let line = line.ok_or(CellError::Interrupted)?;
         program::expect_event(&client.title, program::Event::Ready, &line)?;
     }
-    // All begin together, or the first could be done before the last is there.
+    // All begin together; otherwise the first could end before the last begins.
     stage.enter(Course::begin(facts.cell, cell, site.emulator()));
     for client in &mut clients {
         client.process.release();
@@ -167,7 +167,7 @@ pub(super) fn measure(
     if matches!(loaded, Err(CellError::Interrupted)) {
         return Err(CellError::Interrupted);
     }
-    // Whatever became of the load: what was recorded of it says why.
+    // Even if the load failed: its records tell why.
     let served = servers.end();
     let ended = site.end(folder, processors, kept);
     let (mut reports, mut streams) = loaded.map_err(|error| with_outages(error, &kept.timeline))?;
@@ -195,18 +195,17 @@ pub(super) fn measure(
     })
 }
 
-/// Has moments of a host's clock be of the one that records are joined by.
+/// Converts times of a host's clock to the reference clock.
 fn convert(clock: &OtherClock, moments: [&mut u64; 2]) {
     for ns in moments {
         *ns = clock.here(wansan_trace::Instant::from_ns(*ns)).ns();
     }
 }
 
-/// What the initiators say, and what the streams measured, by their names.
+/// The initiators' reports, and the streams' by name.
 type Reports = (Vec<BenchReport>, BTreeMap<String, StreamResult>);
 
-/// What the clients say when they have ended. All of them are heard: the records of one come after
-/// what it says.
+/// The reports of exited clients. All are read: a client's records follow its report.
 fn reports(servers: &mut Servers<'_>, clients: Vec<Client<'_>>) -> Result<Reports, CellError> {
     let ended: Vec<_> = clients
         .into_iter()
@@ -233,7 +232,7 @@ fn reports(servers: &mut Servers<'_>, clients: Vec<Client<'_>>) -> Result<Report
     Ok((reports, streams))
 }
 
-/// A cell's failure with the paths that were down by then, as they are the likely cause.
+/// A cell's failure with the paths that were down, as they are the likely cause.
 fn with_outages(error: CellError, timeline: &[PathChange]) -> CellError {
     let mut down: Vec<(String, &PathChange)> = Vec::new();
     for change in timeline.iter().filter(|change| change.made_at_ns.is_some()) {
@@ -256,7 +255,7 @@ fn with_outages(error: CellError, timeline: &[PathChange]) -> CellError {
     }
 }
 
-/// A program that loads the world, held until all are there.
+/// A program that generates load, held until all are ready.
 struct Client<'a> {
     title: String,
     process: Process,
@@ -269,7 +268,7 @@ enum Load<'a> {
     Stream(&'a Stream),
 }
 
-/// Waits until every client has ended, and no longer than the servers and what is sampled live.
+/// Waits until every client has exited; fails if a server exits or live sampling fails.
 fn wait(
     servers: &mut Servers<'_>,
     clients: &mut [Client<'_>],
@@ -286,7 +285,7 @@ fn wait(
         for client in clients.iter_mut() {
             running |= client.process.is_running()?;
         }
-        // After the deadline `succeed` says which one is late.
+        // After the deadline, `succeed` reports which one is late.
         if !running || Instant::now() > deadline {
             return Ok(());
         }

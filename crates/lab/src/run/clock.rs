@@ -1,15 +1,15 @@
-//! How long a run still takes.
+//! Estimates the time left of a run.
 
 use std::time::{Duration, Instant};
 
 use crate::plan::Cell;
 
-/// What a cell takes beyond its measured time, until one has been timed.
+/// Initial estimate of a cell's time beyond its measurement.
 const FIRST_GUESS: Duration = Duration::from_millis(1500);
-/// The share of all such cells from which on the time that it took is a measure of the rest.
+/// Share of the work from which on its elapsed time is used to estimate the rest.
 const SHARE_THAT_TELLS: f64 = 0.01;
 
-/// Guesses the time left from the cells that have ended.
+/// Estimates the time left from ended cells.
 #[derive(Debug)]
 pub(super) struct Clock {
     cells: usize,
@@ -20,7 +20,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The clock of a run of so many cells.
+    /// The clock of a run of `cells` cells.
     pub(super) fn new(cells: usize) -> Clock {
         Clock {
             cells,
@@ -50,13 +50,12 @@ impl Clock {
     pub(super) fn cell_ends(&mut self, cell: &Cell) {
         self.done += 1;
         let beyond = self.began.elapsed().saturating_sub(measured(cell));
-        // The first guess goes at once; later cells are averaged.
+        // The initial estimate is discarded at once; later cells are averaged.
         let weight = u32::try_from(self.done.min(8)).unwrap_or(8);
         self.beyond = (self.beyond * (weight - 1) + beyond) / weight;
     }
 
-    /// What is left while `cell` runs, where a cell takes the time that it measures; the cells after it are taken to
-    /// be like it.
+    /// Time left while `cell` runs in real time; later cells are assumed to take as long.
     pub(super) fn left(&self, cell: &Cell) -> Duration {
         let each = measured(cell) + self.beyond;
         let cells = u32::try_from(self.cells.saturating_sub(self.done)).unwrap_or(u32::MAX);
@@ -64,11 +63,11 @@ impl Clock {
             .saturating_sub(self.began.elapsed().min(each))
     }
 
-    /// What is left of cells that run beside each other, by the time that went into what is done. `running` says how much of those
-    /// is done that have not ended, counted in cells.
+    /// Time left of concurrent cells, from the time spent on completed work. `running` is the progress of cells still
+    /// running, in cells.
     pub(super) fn left_beside(&self, running: f64) -> Duration {
         let (done, all) = (self.done as f64 + running, self.cells as f64);
-        // Little says nothing yet.
+        // Too little for an estimate.
         if done < SHARE_THAT_TELLS * all {
             return FIRST_GUESS.mul_f64(all);
         }

@@ -1,5 +1,4 @@
-//! The congestion controls of our own that a run's connections use: in the kernel as long as it
-//! takes.
+//! wansan's own congestion controls for a run's connections, in the kernel for its duration.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +9,10 @@ use wansan_tcp::control::{self, Algorithm, Control, ControlError, Options};
 
 use crate::plan::{Cell, ControlTable, WorldKind, json};
 
-/// A control that a plan wants cannot be had.
+/// A congestion control in the plan is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum CongestionControlError {
-    /// It is not there.
+    /// It is not loaded.
     #[error(
         "the plan wants congestion control '{name}', which is not loaded: {source}; once root has \
          loaded it (wansan cc load {name}), anybody's plans can use it"
@@ -24,20 +23,20 @@ pub enum CongestionControlError {
         /// Why it cannot be loaded.
         source: ControlError,
     },
-    /// It is there, and what it was loaded with is not what the plan wants, or cannot be seen.
+    /// It is loaded with other parameters than the plan's, or they cannot be read.
     #[error(
         "the plan sets what congestion control '{name}' is loaded with ([tcp.control]): {source}"
     )]
     Otherwise {
         /// Its name.
         name: &'static str,
-        /// What is in the way.
+        /// The obstacle.
         source: ControlError,
     },
 }
 
-/// Those that the cells use: loaded for the run, or found there and kept from going. They go with the
-/// value, and with the process however it ends.
+/// The congestion controls of the cells: loaded for the run, or found loaded and pinned. They are released with this
+/// value, or when the process ends.
 #[derive(Default)]
 pub(super) struct Controls {
     held: Vec<Held>,
@@ -45,14 +44,14 @@ pub(super) struct Controls {
 
 struct Held {
     law: Algorithm,
-    /// What the plan says that it is to be loaded with.
+    /// The plan's parameters for it.
     wanted: Option<Options>,
-    /// None where somebody with more rights has loaded it: it will do, as long as it stays.
+    /// `None` if a more privileged user has loaded it: usable for as long as it stays loaded.
     control: Option<Control>,
 }
 
 impl Controls {
-    /// Takes hold of those of all `cells`, each as the first cell that uses it wants it.
+    /// Acquires the controls of all `cells`, each with the parameters of the first cell that uses it.
     pub(super) fn hold(cells: &[Cell]) -> Result<Controls, CongestionControlError> {
         let mut controls = Controls { held: Vec::new() };
         for cell in cells {
@@ -66,8 +65,8 @@ impl Controls {
         Ok(controls)
     }
 
-    /// Sees to it that `cell` has its own as it wants it, and says what it is. The connections of the
-    /// cells before have ended.
+    /// Ensures that `cell` has its control with its parameters, and returns facts on it. The connections of earlier
+    /// cells have ended.
     pub(super) fn of_cell(&mut self, cell: &Cell) -> Result<ControlFacts, CongestionControlError> {
         let name = cell.document.tcp.congestion_control.clone();
         match cell.document.world.kind {
@@ -81,7 +80,7 @@ impl Controls {
             };
             let options = table.options();
             if self.of(law).is_none_or(|held| held.wanted != options) {
-                // A name is the whole kernel's: the one before has to go first.
+                // Names are kernel-wide: unload the previous one first.
                 self.held.retain(|held| held.law != law);
                 self.held.push(hold(law, &table)?);
             }
@@ -111,13 +110,13 @@ impl Controls {
     }
 }
 
-/// The controls that a cell uses, with what each is to be loaded with.
+/// The controls of a cell, each with its parameters.
 fn wanted(cell: &Cell) -> impl Iterator<Item = (&str, ControlTable)> {
     let names = cell.congestion_controls().into_iter();
     names.map(move |name| (name, cell.document.tcp.control_of(name)))
 }
 
-/// What real hosts have under that name: none of theirs is loaded for a run.
+/// Facts on a control of real hosts: none is loaded there for a run.
 fn of_hosts(name: String) -> ControlFacts {
     let origin = match Algorithm::by_name(&name) {
         Some(_) => "before",
@@ -130,7 +129,7 @@ fn of_hosts(name: String) -> ControlFacts {
     }
 }
 
-/// What a simulated cell has under that name.
+/// Facts on a control of a simulated cell.
 fn simulated(cell: &Cell, name: String) -> ControlFacts {
     let options = cell.document.tcp.control_of(&name).options();
     let parameters = Algorithm::by_name(&name)
@@ -163,12 +162,12 @@ fn hold(law: Algorithm, table: &ControlTable) -> Result<Held, CongestionControlE
     })
 }
 
-/// Fails with the first control that the kernel does not have, once [`Controls`] have our own, and
-/// before anything is built. Whether the hosts may use those that it has shows in their namespaces.
+/// Fails with the first control that the kernel lacks, after [`Controls`] have loaded ours, and before anything is
+/// built. Whether the hosts may use the controls is checked in their namespaces.
 pub(super) fn check(cells: &[Cell]) -> Result<(), CongestionError> {
     let wanted = cells.iter().flat_map(Cell::congestion_controls);
     for name in wanted.collect::<BTreeSet<&str>>() {
-        // What cannot be tried here is reported by the program that needs it.
+        // If it cannot be tried here, the program that needs it reports the error.
         let Ok(socket) = socket(AddressFamily::INET, SocketType::STREAM, None) else {
             continue;
         };
@@ -196,7 +195,7 @@ mod tests {
         congestion_control = \"wansan_hstcp\"\n[workload]\ntime = \"1s\"\n\
         [tcp]\ncongestion_control = \"wansan_scal\"\ncontrol.max_ssthresh = 100\n";
 
-    /// What a plan sets is for the control that `[tcp]` names; nothing is loaded for a simulated world.
+    /// A plan's parameters apply to the control that `[tcp]` names; nothing is loaded for a simulated world.
     #[test]
     fn a_simulated_cell_has_its_controls_as_the_plan_says() {
         let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();

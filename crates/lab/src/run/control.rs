@@ -1,8 +1,7 @@
-//! Speaking to a running lab: a Unix socket in its run folder, which its user alone can open.
+//! Controls a running lab, through a Unix socket in its run folder that only its user can open.
 //!
-//! A client sends one line of JSON, a [`Request`], and gets one back, an [`Answer`]. The socket is
-//! reached by way of the folder's descriptor, since the kernel takes no path of a socket beyond 107
-//! bytes.
+//! A client sends one line of JSON, a [`Request`], and receives one line, an [`Answer`]. The socket is addressed
+//! through the folder's descriptor, since the kernel limits socket paths to 107 bytes.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -28,38 +27,38 @@ use crate::plan::Statement;
 
 /// The socket's name in the run folder.
 const SOCKET: &str = "control";
-/// Clients that may wait to be answered.
+/// Backlog of the listening socket.
 const BACKLOG: i32 = 8;
 /// Longest request, in bytes.
 const MAX_REQUEST_BYTES: u64 = 1 << 16;
 /// Longest answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
-/// How long either end waits for the other.
+/// Timeout of either end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a client may take to ask.
+/// Time for a client to send its request.
 const ASKING: Duration = Duration::from_secs(1);
-/// How often it is looked whether a change has been made.
+/// How often to check whether a change has been applied.
 const POLL: Duration = Duration::from_millis(1);
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// How the paths of the running cell do.
+    /// Show the state of the running cell's paths.
     Show,
-    /// These changes, all at once.
+    /// Apply these changes together.
     Set(Vec<String>),
 }
 
-/// What it gets.
+/// The answer to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// How the paths do.
+    /// The state of the paths.
     Show(Shown),
-    /// What was changed, and when.
+    /// The changes and their times.
     Set(Vec<PathChange>),
-    /// Why nothing was done, in one line.
+    /// The reason for a refusal, in one line.
     Refused(String),
 }
 
@@ -72,36 +71,36 @@ pub struct Shown {
     pub after_ns: u64,
     /// Each direction of each emulated path.
     pub paths: Vec<PathResult>,
-    /// What has been changed so far.
+    /// The changes so far.
     pub timeline: Vec<PathChange>,
 }
 
-/// Why a running lab cannot be spoken to. Each is one line.
+/// Why a running lab cannot be controlled. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// No run in the folder is running.
+    /// No run in the folder is active.
     #[error("no lab runs in {}: start one with `wansan lab run`, or name its run folder with --run", .0.display())]
     NoneRuns(PathBuf),
-    /// The run is over, or the folder is none of a run.
+    /// The run has ended, or the folder is not a run's.
     #[error("{}: no lab runs there", .0.display())]
     NotRunning(PathBuf),
-    /// The lab does not answer, or not in its language.
+    /// The lab does not answer, or not with the expected protocol.
     #[error("{}: cannot ask the lab: {reason}", folder.display())]
     Unanswered {
         /// The run's folder.
         folder: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The lab does not do it.
+    /// The lab refuses.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Asks the lab that makes the run in `folder`.
+/// Sends a request to the lab whose run is in `folder`.
 ///
 /// # Errors
-/// [`ControlError`]; a refusal is one, too.
+/// [`ControlError`], also for a refusal.
 pub fn ask(folder: &Path, request: &Request) -> Result<Answer, ControlError> {
     let mut stream = connect(folder)?;
     let unanswered = |error: io::Error| ControlError::Unanswered {
@@ -121,7 +120,7 @@ pub fn ask(folder: &Path, request: &Request) -> Result<Answer, ControlError> {
     }
 }
 
-/// The folder of the newest run in `out` that is running.
+/// The folder of the newest active run in `out`.
 ///
 /// # Errors
 /// [`ControlError::NoneRuns`].
@@ -130,15 +129,14 @@ pub fn running(out: &Path) -> Result<PathBuf, ControlError> {
     found.ok_or_else(|| ControlError::NoneRuns(out.to_owned()))
 }
 
-/// Whether a lab makes the run in `folder` just now.
+/// Whether the run in `folder` is active.
 #[must_use]
 pub fn is_running(folder: &Path) -> bool {
     folder.join(SOCKET).exists() && connect(folder).is_ok()
 }
 
-/// The folder of the run that `wanted` means: its path, or what stored runs are called by as well, for
-/// the newest in `out` that is running: its plan's name, or the beginning of its own. What means none
-/// is taken for a path.
+/// The folder of the run identified by `wanted`: a path, or for the newest active run in `out`, its plan's name or a
+/// prefix of its own, as for stored runs. A name without a match is treated as a path.
 #[must_use]
 pub fn find(out: &Path, wanted: &str) -> PathBuf {
     let path = PathBuf::from(wanted);
@@ -159,7 +157,7 @@ pub fn find(out: &Path, wanted: &str) -> PathBuf {
     all_running(out).find(is_meant).unwrap_or(path)
 }
 
-/// The folders of the runs in `out` that are running, the newest first.
+/// The folders of the active runs in `out`, newest first.
 fn all_running(out: &Path) -> impl Iterator<Item = PathBuf> {
     let subfolders = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -168,7 +166,7 @@ fn all_running(out: &Path) -> impl Iterator<Item = PathBuf> {
     let mut runs: Vec<PathBuf> = subfolders(out)
         .flat_map(|plan| subfolders(&plan).collect::<Vec<_>>())
         .collect();
-    // Names begin with the time.
+    // Names start with the time.
     runs.sort_by(|one, other| other.file_name().cmp(&one.file_name()));
     runs.into_iter().filter(|run| is_running(run))
 }
@@ -186,7 +184,7 @@ fn connect(folder: &Path) -> Result<UnixStream, ControlError> {
     })
 }
 
-/// A short path of the socket in a folder; it holds as long as the descriptor.
+/// A short path of the socket in a folder, valid while the descriptor is open.
 fn by_descriptor(folder: &Path) -> io::Result<(OwnedFd, String)> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = open(folder, flags, Mode::empty())?;
@@ -207,17 +205,17 @@ fn read_message<T: DeserializeOwned>(stream: impl Read, most_bytes: u64) -> io::
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Answers for a run, in a thread of its own, until it is dropped.
+/// Answers requests for a run in its own thread, until dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     socket: PathBuf,
-    /// Hanging up ends the thread.
+    /// Shutting this down ends the thread.
     hang_up: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Listens in the run's folder.
+    /// Starts listening in the run's folder.
     pub(super) fn start(folder: &Path, stage: Arc<Stage>) -> io::Result<Server> {
         let (_folder, path) = by_descriptor(folder)?;
         let socket = socket_with(
@@ -226,7 +224,7 @@ impl Server {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        // The file gets the mode that the socket has, so that nobody else can ever open it.
+        // The file inherits the socket's mode, so that nobody else can ever open it.
         fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
         listen(&socket, BACKLOG)?;
@@ -249,7 +247,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("answering does not panic");
         }
-        // The folder may have gone before.
+        // The folder may already be removed.
         let _ = fs::remove_file(&self.socket);
     }
 }
@@ -266,7 +264,7 @@ fn serve(listener: &UnixListener, hung_up: &UnixStream, stage: &Stage) {
         if !ready[1].revents().is_empty() {
             return;
         }
-        // A client that goes away, or breaks off, is the client's own affair.
+        // A client that disconnects early is not an error.
         if let Ok((stream, _)) = listener.accept() {
             let _ = attend(stream, stage);
         }

@@ -1,4 +1,4 @@
-//! The course of a running cell: what is changed of its paths, by its plan and by hand.
+//! The course of a running cell: changes to its paths, by its plan and by hand.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -14,36 +14,35 @@ use wansan_schema::{PathChange, PathResult};
 use crate::emulator::{Receipt, Remote};
 use crate::plan::{Amendment, Cell, Conditions, Moment, Statement};
 
-/// How long before its time a change of the plan is handed to the emulator, which makes it then.
-/// Longer than the time between two calls of [`Course::advance`], even when the machine is busy.
+/// How far ahead a planned change is submitted to the emulator, which applies it on time. Longer than the interval
+/// between calls of [`Course::advance`], even on a busy machine.
 const AHEAD: Duration = Duration::from_millis(200);
-/// How long an emulator may take to make a change whose time has come.
+/// Time for an emulator to apply a due change.
 const MAKE_LIMIT: Duration = Duration::from_secs(1);
-/// Most changes of one cell that are kept and made.
+/// Most changes per cell.
 const MAX_CHANGES: usize = 10_000;
 
 /// A running cell.
 #[derive(Debug)]
 pub(super) struct Course {
     cell: u64,
-    /// When its initiators were started.
+    /// Start of its initiators.
     began: Instant,
     conditions: Conditions,
     planned: VecDeque<Moment>,
-    /// None under netem and real routers, which make no changes.
+    /// `None` with netem and real routers, which do not support changes.
     emulator: Option<Remote>,
     changes: Vec<PathChange>,
-    /// What those wait for that are not made yet, by their places in `changes`.
+    /// Receipts of pending changes, by their indices in `changes`.
     waiting: Vec<(std::ops::Range<usize>, Receipt)>,
 }
 
-/// Where the running cell is, if one runs.
+/// The running cell, if any.
 #[derive(Debug, Default)]
 pub(super) struct Stage(Mutex<Option<Course>>);
 
 impl Stage {
-    /// Does something with the running cell. Nobody holds it for longer than a change takes to be
-    /// resolved.
+    /// Accesses the running cell. The lock is held no longer than it takes to resolve a change.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Course) -> R) -> Option<R> {
         let mut course = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         course.as_mut().map(act)
@@ -59,7 +58,7 @@ impl Stage {
 }
 
 impl Course {
-    /// That of a cell whose initiators have been started just now.
+    /// For a cell whose initiators were just started.
     pub(super) fn begin(number: u64, cell: &Cell, emulator: Option<Remote>) -> Course {
         Course {
             cell: number,
@@ -72,7 +71,7 @@ impl Course {
         }
     }
 
-    /// Hands on the changes of the plan whose time comes soon.
+    /// Submits the planned changes that are due soon.
     pub(super) fn advance(&mut self) {
         let soon = clock::now() + AHEAD;
         let began = self.began;
@@ -81,14 +80,13 @@ impl Course {
             && let Some(moment) = self.planned.pop_front()
         {
             let at = self.began + moment.at;
-            // Nothing of the plan is refused, unless something was changed by hand meanwhile.
+            // A planned change is never refused, unless manual changes intervened.
             let _ = self.change(&[moment.statement], at, Some(moment.at));
         }
         self.collect(Duration::ZERO);
     }
 
-    /// Makes changes that somebody asks for, all at once or none; where they will stand among
-    /// [`Course::changes`].
+    /// Applies requested changes, all or none; returns their indices in [`Course::changes`].
     pub(super) fn set(
         &mut self,
         statements: &[Statement],
@@ -97,7 +95,7 @@ impl Course {
         match self.change(statements, clock::now(), None) {
             Ok(()) => Ok(first..self.changes.len()),
             Err(refused) => {
-                // It was reported at once: no part of what happened to the cell.
+                // The error was returned at once, so these changes are not part of the cell's history.
                 self.changes.truncate(first);
                 Err(refused)
             }
@@ -162,7 +160,7 @@ impl Course {
         Ok(receipt)
     }
 
-    /// Notes what the emulator has made; waits for the rest no longer than `limit`.
+    /// Records the changes that the emulator has applied; waits for the rest for at most `limit`.
     fn collect(&mut self, limit: Duration) {
         let until = std::time::Instant::now() + limit;
         let (changes, began) = (&mut self.changes, self.began);
@@ -186,7 +184,7 @@ impl Course {
         });
     }
 
-    /// What has become of these changes, and whether all have been made or refused.
+    /// The state of these changes, and whether all have been applied or refused.
     pub(super) fn outcome(&mut self, places: std::ops::Range<usize>) -> (Vec<PathChange>, bool) {
         self.collect(Duration::ZERO);
         let settled = |change: &PathChange| change.made_at_ns.is_some() || change.refused.is_some();
@@ -195,7 +193,7 @@ impl Course {
         (changes, all)
     }
 
-    /// How the cell's paths do.
+    /// The state of the cell's paths.
     pub(super) fn shown(&mut self) -> Shown {
         self.collect(Duration::ZERO);
         let statistics = self.emulator.as_ref().map(Remote::statistics);
@@ -208,7 +206,7 @@ impl Course {
         }
     }
 
-    /// All that was changed, when the initiators have ended.
+    /// All changes, after the initiators have ended.
     pub(super) fn end(mut self) -> Vec<PathChange> {
         self.collect(MAKE_LIMIT);
         self.changes

@@ -1,4 +1,4 @@
-//! Cells run by the workers of an engine.
+//! Runs cells on the workers of an engine.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -11,20 +11,20 @@ use super::beside::{Bounds, Ended, Event, InOrder, Take, Work};
 use crate::engine::{Answer, Cluster, EngineError, Hello, Order, Room, Said};
 use crate::plan::{Plan, WorldKind};
 
-/// The resource that a worker has who takes cells in network namespaces: each takes one, so that none has another's
-/// packets beside its own.
+/// The Dask resource of workers that accept cells with network namespaces: each cell takes one, so that no cell's traffic
+/// competes with another's.
 pub(super) const NETNS: &str = "netns";
-/// How many cells are handed out for each that can run: so many that none has to wait for work, and not so many that
-/// what they have given piles up where it cannot be fetched as fast.
+/// Submitted cells per concurrent cell: enough to keep workers busy, few enough that results do not pile up faster than
+/// they can be fetched.
 const AHEAD: usize = 2;
 
-/// What a cell takes of a worker.
+/// The resource that a cell needs from a worker.
 pub(super) fn needs(kind: WorldKind) -> Option<&'static str> {
     (kind == WorldKind::Netns).then_some(NETNS)
 }
 
-/// Has cells run until the run is to stop. `take` is called with the cells that have ended, in their order, and in
-/// between; when it says `false`, the rest is left. When this ends with an error, or early, the workers have been asked to end their cells.
+/// Runs cells until the run is stopped. Calls `take` with ended cells, in order, and with other events; when it returns
+/// `false`, the rest is abandoned. On an error or early end, the workers have been told to abort their cells.
 pub(super) fn each(
     cluster: &mut Cluster,
     work: &[Work<'_>],
@@ -44,7 +44,7 @@ pub(super) fn each(
         .map(|place| work[place].known.cell)
         .collect();
     for work in &work[in_order.taken()..] {
-        // What has come of a cell of which nothing was heard.
+        // Partial results of a cell that was never reported.
         if !kept.contains(&work.known.cell) {
             work.folder.remove();
         }
@@ -118,7 +118,7 @@ fn hand_out(
     Ok(())
 }
 
-/// A cell that a worker has run.
+/// The result of a cell that a worker ran.
 fn ended(work: &Work<'_>, worker: String, hello: Hello, sha256: &str) -> Ended {
     let answer = match Answer::take(work.folder.path()) {
         Ok(answer) => answer,
@@ -151,7 +151,7 @@ fn ended(work: &Work<'_>, worker: String, hello: Hello, sha256: &str) -> Ended {
     }
 }
 
-/// A cell that no worker could run.
+/// The result of a cell that no worker could run.
 fn failed(work: &Work<'_>, said: String) -> Ended {
     Ended {
         facts: CellFacts {

@@ -15,11 +15,11 @@ use crate::plan::{self, CaptureWish, Classifier, RecordKind, Scenario, Side};
 use crate::record::RecordError;
 use crate::world::World;
 
-/// Time between two samples of a path.
+/// Sample interval of a path.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Starts the emulator of a world, and the captures of its paths in `folder`. `seed` is where its
-/// losses begin; every direction of every link has a sequence of its own.
+/// Starts the emulator of a world, and the captures of its paths in `folder`. `seed` seeds its losses; every direction
+/// of every link has its own sequence.
 pub(super) fn start(
     world: &World,
     scenario: &Scenario,
@@ -28,7 +28,7 @@ pub(super) fn start(
     memory_bytes: u64,
     folder: &Path,
 ) -> Result<(Emulator, Vec<Capture>), CellError> {
-    // One port for every interface into an emulated network, which is one link's.
+    // One port per interface into an emulated network, which is one link's.
     let mut ports = Ports::default();
     for (node, at) in world.nodes().iter().zip(0..) {
         for interface in node.interfaces() {
@@ -43,7 +43,7 @@ pub(super) fn start(
     Ok((emulator, captures))
 }
 
-/// Where hosts are reached: for each network, that of a link, and each of its nodes here.
+/// The ports of hosts, by network (a link's) and local node.
 #[derive(Default)]
 pub(super) struct Ports {
     each: Vec<Port>,
@@ -51,7 +51,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Adds that of a node in a network. A real router reaches one in several networks by the same.
+    /// Adds a node's port in a network. A real router reaches a node in several networks through the same port.
     pub(super) fn add(&mut self, place: (usize, usize), port: Port) {
         let known = self.each.iter().position(|other| *other == port);
         let number = known.unwrap_or(self.each.len());
@@ -62,7 +62,7 @@ impl Ports {
     }
 }
 
-/// Where an emulator records what a plan wants of it.
+/// The emulator's recorder for the record kinds of a plan.
 pub(super) fn recorder(kinds: &[RecordKind], memory_bytes: u64) -> Recorder {
     let kinds = Kinds {
         path: kinds.contains(&RecordKind::Path),
@@ -72,7 +72,7 @@ pub(super) fn recorder(kinds: &[RecordKind], memory_bytes: u64) -> Recorder {
     Recorder::new(kinds, usize::try_from(memory_bytes).unwrap_or(usize::MAX))
 }
 
-/// An emulator of the links whose nodes have ports, and the captures of their paths.
+/// Configures an emulator of the links whose nodes have ports, and the captures of their paths.
 pub(super) fn config(
     ports: Ports,
     scenario: &Scenario,
@@ -150,13 +150,13 @@ struct Captures<'a> {
 }
 
 impl Captures<'_> {
-    /// Begins that of a path; a tap for each direction.
+    /// Starts a path's capture; returns a tap per direction.
     fn path(&mut self, link: &plan::Link, names: &[String; 2]) -> Result<Vec<Tap>, RecordError> {
         let interfaces: Vec<&str> = names.iter().map(String::as_str).collect();
         self.begin(&link.name, &interfaces, "Frames as they leave the path")
     }
 
-    /// Begins that of one element of a path, in both directions.
+    /// Starts the capture of one element of a path, in both directions.
     fn element(
         &mut self,
         link: &plan::Link,

@@ -1,4 +1,4 @@
-//! What insight makes of a run's records.
+//! Explains a run's records.
 
 use std::path::Path;
 
@@ -17,11 +17,11 @@ use wansan_trace::file;
 use crate::plan::Cell;
 use crate::record::{add_relay_records, recorded_as};
 
-/// What a cell's records say of it, and its charts.
+/// A cell's explanation, and its charts.
 pub(super) type Explained = (Observed, CellCharts);
 
-/// Adds to a cell's result what only its records can tell, and draws its charts as finely as `detail` says. The
-/// parameters that label it are the sweep's alone, so that cells of both phases can be compared.
+/// Adds to a cell's result what only its records show, and draws its charts at the resolution `detail`. Its labels are
+/// those of the sweep only, so that cells of both phases can be compared.
 pub(super) fn cell(
     records: &Records,
     folder: &Path,
@@ -63,7 +63,7 @@ pub(super) fn cell(
     Ok((observed, charts))
 }
 
-/// Adds to a cell's result what TCP's records tell of its relays, and where there are no I/Os of its streams.
+/// Adds to a cell's result what TCP's records show of its relays and, without I/Os, of its streams.
 pub(super) fn flows(
     folder: &Path,
     records: Option<&Records>,
@@ -98,13 +98,13 @@ pub(super) fn flows(
     Ok(())
 }
 
-/// What holds the planned sweep back.
+/// The limiting factor of the planned sweep.
 pub(super) fn finding(planned: &[Observed]) -> Finding {
     wansan_insight::finding::explain(planned)
 }
 
-/// What the change from the planned to the advised sweep has brought, beside what was predicted. The point that
-/// stands for all is the one where most was foretold.
+/// The gain of the advised over the planned sweep, beside the prediction. The representative point is the one with the
+/// largest predicted gain.
 pub(super) fn advised(
     predicted: &[Prediction],
     planned: &[Observed],

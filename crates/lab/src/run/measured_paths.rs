@@ -1,4 +1,4 @@
-//! What the paths between real hosts are like, before anything else is on them.
+//! Measures the paths between real hosts before any other traffic.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,17 +19,17 @@ use crate::patience;
 use crate::plan::{Cell, STREAM_PORT, Scenario};
 use crate::processors::Processors;
 
-/// How long each direction of a path is measured.
+/// Duration of the measurement of each direction.
 const TIME: Duration = Duration::from_secs(2);
-/// Distance of marks: some come back even from a path of a megabit per second.
+/// Interval between marks: short enough to get some back even at a megabit per second.
 const MARK_EVERY: Size = Size(64 << 10);
-/// How long the end of that may take.
+/// Time limit after the measurement.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The payload of a full segment on a path of 1,500 bytes, with timestamps.
+/// Payload of a full segment at an MTU of 1,500 bytes, with timestamps.
 const SEGMENT_BYTES: f64 = 1448.0;
 
-/// Measures every path of a cell in both directions, one after the other. Routers let packets go on as they come, and
-/// all packets of their paths have to go through them.
+/// Measures every path of a cell in both directions, one after the other. Routers forward packets without emulation,
+/// and every packet of their paths must pass them.
 pub(super) fn measure(
     fleet: &Fleet,
     cell: &Cell,
@@ -42,7 +42,7 @@ pub(super) fn measure(
         return measured;
     }
     let carried = routers.end(&mut CellFacts::default())?;
-    // Where nothing arrives, that is why.
+    // If nothing arrives, this is the reason.
     routers::have_all(fleet, cell, &carried.unwrap_or_default().paths)?;
     measured
 }
@@ -59,7 +59,7 @@ fn each(
             let host = fleet.host(&scenario.topology.nodes[node].name);
             host.expect("all nodes are hosts")
         };
-        // Real hosts are named one by one.
+        // Real hosts are named individually.
         let (near, far) = (host(link.near[0]), host(link.far[0]));
         for [from, to] in [[near, far], [far, near]] {
             let report = stream(from, to, &link.name, program, stop)?;
@@ -69,7 +69,7 @@ fn each(
     Ok(measured)
 }
 
-/// Sends one stream from host to host, as fast as it goes.
+/// Sends one stream from host to host, as fast as possible.
 fn stream(
     from: &Attended,
     to: &Attended,
@@ -106,7 +106,7 @@ fn stream(
     let title_of_sender = title("sends", from);
     let sender = Program::new(program, &["stream", "send"], &sends);
     let mut sender = sender.start(&Place::Host(from), &title_of_sender, &mut unwatched)?;
-    // All that it prints is what it has measured.
+    // Its only output is the result.
     let line = sender.line_unless(stop, "measure", LIMIT)?;
     let line = line.ok_or(CellError::Interrupted)?;
     sender.succeed(LIMIT)?;

@@ -1,4 +1,4 @@
-//! What carries the packets of a cell: the emulator, or netem.
+//! Emulates a cell's paths: with the emulator, or with netem.
 
 use std::path::Path;
 
@@ -15,15 +15,15 @@ use crate::world::World;
 /// The host name of the emulator's records.
 const WAN: &str = "wan";
 
-/// It, at work.
+/// The running emulation.
 pub(super) enum PathEmulator {
-    /// The emulator, and the captures of its paths.
+    /// The emulator, with its captures.
     Emulator(Emulator, Vec<Capture>),
     /// netem.
     Netem(Netem),
 }
 
-/// What each direction of each path did, as whoever carried its packets says it.
+/// Results of each direction of each path, from its emulator.
 #[derive(Debug, Default)]
 pub(super) struct PathResults {
     pub(super) paths: Vec<PathResult>,
@@ -31,8 +31,7 @@ pub(super) struct PathResults {
 }
 
 impl PathEmulator {
-    /// Has packets carried over the paths of a world. `seed` is where losses begin; every direction
-    /// of every link has a sequence of its own.
+    /// Starts emulating the paths of a world. `seed` seeds losses; every direction of every link has its own sequence.
     pub(super) fn start(
         world: &World,
         cell: &Cell,
@@ -52,7 +51,7 @@ impl PathEmulator {
         }
     }
 
-    /// The emulator, for changes while it runs; netem takes none.
+    /// A handle for changes during the run; `None` for netem, which does not support them.
     pub(super) fn remote(&self) -> Option<Remote> {
         match self {
             PathEmulator::Emulator(emulator, _) => Some(emulator.remote()),
@@ -60,7 +59,7 @@ impl PathEmulator {
         }
     }
 
-    /// Has it end and write its records down; what the paths did.
+    /// Stops it and writes its records; returns the paths' results.
     pub(super) fn end(
         self,
         world: &World,

@@ -28,11 +28,11 @@ use crate::hosts::Fleet;
 use crate::plan::{self, Cell, Parameter, Phase, Plan, WorldKind};
 use crate::record::{self, RunFolder};
 
-/// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
-/// expectations and the report. [`crate::world::isolate`] has to have been called.
+/// Executes `plan`: the sweep, the finding, the advised sweep if requested, the expectations and the report.
+/// [`crate::world::isolate`] has to have been called.
 ///
 /// # Errors
-/// [`RunError`]; it says what is kept.
+/// [`RunError`], which says what is kept.
 pub fn run(
     plan: &Plan,
     options: &Options<'_>,
@@ -48,7 +48,7 @@ pub fn run(
             checked.map_err(|error| plan.wrong("tcp.congestion_control", &error))?;
             controls
         }
-        // Of other kernels, or of none.
+        // Their kernels are other computers', or none.
         WorldKind::Netns | WorldKind::Sim | WorldKind::Hosts => Controls::default(),
     };
     let cluster = match &options.on {
@@ -75,7 +75,7 @@ pub fn run(
         reached.fleet
     });
     let stage = Arc::new(Stage::default());
-    // A run on a file system that has no sockets cannot be spoken to, and goes on.
+    // On a file system without sockets the run cannot be controlled, but continues.
     let _control = Server::start(folder.path(), Arc::clone(&stage));
     let mut run = Run {
         options,
@@ -93,7 +93,7 @@ pub fn run(
     };
     let outcome = run.carry_out(plan, &cells);
     run.manifest.clock_anchors.push(record::clock_anchor());
-    // What has been measured is written down, whatever happened after it.
+    // Write what was measured, whatever happened afterwards.
     run.write()?;
     let page = record::page(&run.manifest, &run.results, &run.charts)?;
     run.folder.write("report.html", &page)?;
@@ -103,7 +103,7 @@ pub fn run(
     })
 }
 
-/// The real hosts of a run, and what was measured of their paths.
+/// The real hosts of a run, and their paths' measurements.
 struct Reached {
     fleet: Fleet,
     paths: Vec<MeasuredPath>,
@@ -131,7 +131,7 @@ fn reach(
     Ok(Reached { fleet, paths })
 }
 
-/// Connects to an engine that is to run the cells.
+/// Connects to the engine for the cells.
 fn reach_engine(
     engine: &Engine,
     plan: &Plan,
@@ -160,7 +160,7 @@ fn reach_engine(
     Cluster::reach(engine, &wish, options.stop, waits).map_err(not_started)
 }
 
-/// What a plan's advised phase changes; nothing if it has none. Advice about a parameter that the sweep varies is no
+/// The changes of a plan's advised phase; empty without such a phase. Advice on a parameter of the sweep is not a
 /// change: its values have been measured.
 fn changes(plan: &Plan, finding: &Finding) -> Vec<(Parameter, toml::Value)> {
     let settings = advice::advised(finding);
@@ -175,15 +175,15 @@ fn changes(plan: &Plan, finding: &Finding) -> Vec<(Parameter, toml::Value)> {
     changes.collect()
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     options: &'a Options<'a>,
     observer: &'a mut dyn Observer,
     folder: RunFolder,
     stage: Arc<Stage>,
-    /// The real hosts, in a world of such.
+    /// The real hosts, if any.
     fleet: Option<Fleet>,
-    /// What runs the cells, if it is not the lab.
+    /// The engine's cluster, if cells do not run locally.
     cluster: Option<Cluster>,
     controls: Controls,
     manifest: Manifest,
@@ -196,9 +196,9 @@ struct Run<'a> {
 impl Run<'_> {
     fn carry_out(&mut self, plan: &Plan, cells: &[Cell]) -> Result<(), RunError> {
         let planned = self.phase(plan, Phase::Planned, cells)?;
-        // Without I/Os there is nothing to find.
+        // Without I/Os there is no finding.
         let finding = (!planned.is_empty()).then(|| explain::finding(&planned));
-        // Where the advice is followed next, more than a bound is wanted of it.
+        // If the advice is applied next, it must be a value rather than a bound.
         let finding = finding.map(|finding| match changes(plan, &finding).is_empty() {
             true => finding,
             false => self.predicted(finding, &planned),
@@ -216,7 +216,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The finding with what simulations of its cells predict.
+    /// The finding, with predictions from simulations of its cells.
     fn predicted(&self, finding: Finding, planned: &[Observed]) -> Finding {
         let (cells, folder) = (&self.results.cells, &self.folder);
         let records = |cell: u64| {
@@ -229,7 +229,7 @@ impl Run<'_> {
         advice::predict(finding, planned, &records, &goes_on)
     }
 
-    /// Runs the sweep again with the finding's advice set over all of it, if it is to be applied.
+    /// Repeats the sweep with the finding's advice, if it is to be applied.
     fn apply(
         &mut self,
         plan: &Plan,
@@ -275,7 +275,7 @@ impl Run<'_> {
         };
         self.observer.phase(phase, cells.len(), left);
         let mut observed = Vec::with_capacity(cells.len());
-        // One that is killed in its first cell is a run, too.
+        // Even a run killed in its first cell is a valid run.
         self.write()?;
         if is_beside {
             return self.beside(plan, cells, first);
@@ -291,14 +291,13 @@ impl Run<'_> {
             self.observer.cell(&result);
             self.results.cells.push(result);
             self.clock.cell_ends(cell);
-            // A lab that is killed leaves the cells that were complete.
+            // If the lab is killed, the complete cells are kept.
             self.write()?;
         }
         Ok(observed)
     }
 
-    /// Measures a cell; what it says of its I/Os, if it has any. `result` has what is known, however it
-    /// ends.
+    /// Measures a cell; returns its explanation if it has I/Os. `result` has what is known, however it ends.
     fn cell(
         &mut self,
         cell: &Cell,
@@ -327,7 +326,7 @@ impl Run<'_> {
             &mut watch,
             result,
         );
-        // The facts are needed most of a cell that failed; of one that was interrupted nothing is kept.
+        // The facts matter most for a failed cell; nothing is kept of an interrupted one.
         if !matches!(outcome, Err(CellError::Interrupted)) {
             self.manifest.cells.push(facts);
         }
@@ -337,8 +336,8 @@ impl Run<'_> {
         }))
     }
 
-    /// Runs all cells of a phase beside each other, simulated ones on all processors of this computer, or any on an
-    /// engine, and takes them in their order. Those that fail leave the others as they are.
+    /// Runs all cells of a phase concurrently, simulated ones on all local processors, or any on an engine, and
+    /// processes them in order. Failed cells do not affect others.
     fn beside(
         &mut self,
         plan: &Plan,
@@ -384,7 +383,7 @@ impl Run<'_> {
             }
             ended += 1;
             self.clock.cell_ends(cell);
-            // A lab that is killed leaves the cells that were complete.
+            // If the lab is killed, the complete cells are kept.
             written = self.write();
             written.is_ok()
         };
@@ -418,7 +417,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a cell into the run that ran beside others.
+    /// Adds a concurrently executed cell to the run.
     fn take(&mut self, cell: &Cell, ended: Ended) -> Result<Option<Observed>, CellError> {
         self.manifest.cells.push(ended.facts);
         if let Some(worker) = ended.worker {
@@ -476,7 +475,7 @@ impl Run<'_> {
     }
 }
 
-/// What is left of the result of a cell that failed.
+/// The remaining result of a failed cell.
 fn failure(cell: &Cell, known: CellResult, error: &CellError) -> CellResult {
     CellResult {
         failure: Some(error.to_string()),
@@ -490,8 +489,8 @@ fn failure(cell: &Cell, known: CellResult, error: &CellError) -> CellResult {
     }
 }
 
-/// Takes what a cell has given into its result, and explains it; `None` of one without I/Os. `records` are those in its
-/// folder, where they need not be read.
+/// Adds a cell's measurements to its result, and explains it; `None` without I/Os. `records` are those in its folder,
+/// if they are already in memory.
 pub(super) fn conclude(
     cell: &Cell,
     folder: &Path,
@@ -522,7 +521,7 @@ pub(super) fn conclude(
     }
 }
 
-/// Passes on how far a cell has got.
+/// Reports a cell's progress.
 struct Progress<'a> {
     folder: &'a mut RunFolder,
     observer: &'a mut dyn Observer,

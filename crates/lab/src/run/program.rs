@@ -1,4 +1,4 @@
-//! The programs on the hosts: the settings that they are handed, and what they say.
+//! The programs on the hosts: their settings and their output.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,37 +34,37 @@ use crate::processors::Processors;
 use crate::record::recorded_as;
 use crate::world::Process;
 
-/// What the programs of a cell need to know.
+/// Common inputs of a cell's programs.
 pub(super) struct Programs<'a> {
     /// The `wansan` binary.
     pub(super) binary: &'a Path,
     /// The cell's plan.
     pub(super) document: &'a Document,
-    /// Where records go.
+    /// Folder for records.
     pub(super) folder: &'a Path,
-    /// Of the initiators' orders and content: that of the first; the others' follow it.
+    /// Seed of the first initiator's I/O sequence and content; the others' follow it.
     pub(super) seed: u64,
 }
 
-/// `wansan` with a command that is handed its settings on standard input.
+/// A `wansan` command that reads its settings from standard input.
 pub(super) struct Program {
     binary: PathBuf,
     arguments: Vec<String>,
     /// In JSON, on one line.
     settings: String,
-    /// As what its threads are recorded, if they are.
+    /// How its threads are recorded, if they are.
     watched: Option<(&'static str, Role)>,
 }
 
-/// Nothing is waited for.
+/// No waiting.
 const AT_ONCE: Span = Span(Duration::ZERO);
 
-/// What programs say before they are done.
+/// Events that programs report before they end.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
-    /// A target takes connections.
+    /// A target accepts connections.
     Listening,
-    /// A bench has logged in, and begins when it is released.
+    /// A bench is logged in, and begins when released.
     Ready,
 }
 
@@ -74,7 +74,7 @@ impl Program {
         Program::by_lab(binary, &[command, &["--settings", "-"]].concat(), settings)
     }
 
-    /// The same of a command that only the lab starts, and that takes nothing but settings.
+    /// The same for a command that only the lab starts, and that takes nothing but settings.
     pub(super) fn by_lab(binary: &Path, words: &[&str], settings: &impl Serialize) -> Program {
         let mut line = serde_json::to_string(settings).expect("settings are plain data");
         line.push('\n');
@@ -98,7 +98,7 @@ impl Program {
         Ok(process)
     }
 
-    /// Starts it at `place` as [`Program::start`] does, held until it is released.
+    /// Starts it like [`Program::start`], held until released.
     pub(super) fn start_held(
         self,
         place: &Place<'_>,
@@ -122,8 +122,7 @@ impl Program {
         }
     }
 
-    /// Writes down how it is started, as a shell would take it, under the name of its host and, where that
-    /// has several, its own.
+    /// Records its shell command in `facts`, under its host's name and, if the host has several, its own.
     pub(super) fn note(&self, facts: &mut CellFacts, name: &str) {
         let words = std::iter::once(self.binary.to_string_lossy());
         let words = words.chain(self.arguments.iter().map(Into::into));
@@ -135,7 +134,7 @@ impl Program {
 }
 
 impl Programs<'_> {
-    /// `wansan target` at `place`, for sessions of as many connections as those of `initiators`.
+    /// `wansan target` at `place`, for sessions with as many connections as those of `initiators`.
     pub(super) fn target(
         &self,
         target: &TargetTable,
@@ -149,7 +148,7 @@ impl Programs<'_> {
         }
         let session = &self.document.session;
         let mut served = UnitsSettings::new(&target.name, luns);
-        // No fewer than one that is started by hand grants.
+        // At least as many as a target started by hand grants.
         let most = initiators.iter().map(|one| one.connections.len()).max();
         let most = u16::try_from(most.unwrap_or_default()).unwrap_or(u16::MAX);
         served.max_connections = served.max_connections.max(most);
@@ -165,7 +164,7 @@ impl Programs<'_> {
             },
             process: settings::ProcessSettings {
                 congestion_control: Some(self.document.tcp.congestion_control.clone()),
-                // Programs that can log out have done so when they are asked to end.
+                // Programs that can log out have done so before they are asked to exit.
                 drain: AT_ONCE,
                 record: self.records(place),
                 json: true,
@@ -179,7 +178,7 @@ impl Programs<'_> {
         }
     }
 
-    /// Has LUN 0 in memory hold what reads that are verified are compared with.
+    /// Fills LUN 0, if in memory, with the content that verified reads are compared with.
     fn prepare(&self, lun: &mut LunSpec) {
         let load = &self.document.workload.load;
         let is_compared = load.verify && load.op == Operation::Read;
@@ -190,7 +189,7 @@ impl Programs<'_> {
         }
     }
 
-    /// `wansan bench` for `initiator`, the one of that number among all, at `place`.
+    /// `wansan bench` for `initiator`, number `number` of all, at `place`.
     pub(super) fn bench(&self, initiator: &Initiator, place: &Place<'_>, number: u64) -> Program {
         let Document {
             workload,
@@ -214,7 +213,7 @@ impl Programs<'_> {
         logs_in.negotiation = session.negotiation.clone();
         logs_in.acks = initiator.acks;
         logs_in.connections.recovery = session.recovery;
-        // One connection over one path needs no more than the URL.
+        // A single connection over a path needs only the URL.
         if connections.len() > 1 || connections[0].route_place.is_some() {
             logs_in.connections.schedule = initiator.schedule;
             let routes = connections.iter().map(|connection| Route {
@@ -254,7 +253,7 @@ impl Programs<'_> {
                 listener: vec![listener],
             },
             process: wansan_relay::ProcessSettings {
-                // What has not ended when all was measured is of no interest.
+                // What is still open after the measurement does not matter.
                 drain: AT_ONCE,
                 record: self.tcp_records(place, &relay.table.name),
                 json: true,
@@ -298,13 +297,13 @@ impl Programs<'_> {
         Program::new(self.binary, &["stream", "send"], &SendSettings { to, load })
     }
 
-    /// The records of a program that has nothing but TCP to record. Several may run at one place.
+    /// Record settings of a program with TCP records only. Several may run at one place.
     fn tcp_records(&self, place: &Place<'_>, name: &str) -> RecordSettings {
         let is_wanted = self.document.trace.kinds.contains(&RecordKind::Tcp);
         self.kept(is_wanted, place, &recorded_as(place.name(), name))
     }
 
-    /// The records of a target or a bench.
+    /// Record settings of a target or a bench.
     fn records(&self, place: &Place<'_>) -> KindSettings {
         let kinds = self.document.trace.kinds.iter();
         let kinds: Vec<_> = kinds.filter_map(|kind| kind.of_programs()).collect();
@@ -326,7 +325,7 @@ impl Programs<'_> {
     }
 }
 
-/// Reads the line by which a program says that it is that far.
+/// Parses the line by which a program reports an event.
 pub(super) fn expect_event(title: &str, event: Event, line: &str) -> Result<Value, CellError> {
     let said: Value = serde_json::from_str(line).unwrap_or_default();
     let (name, awaited) = match event {
@@ -339,7 +338,7 @@ pub(super) fn expect_event(title: &str, event: Event, line: &str) -> Result<Valu
     }
 }
 
-/// What a bench says at its end, with its host.
+/// Parses a bench's final report; adds its host.
 pub(super) fn report(title: &str, host: &str, lines: &[String]) -> Result<BenchReport, CellError> {
     let report: BenchReport = last_object(title, lines, "iops", "report of a bench")?;
     Ok(BenchReport {
@@ -348,17 +347,17 @@ pub(super) fn report(title: &str, host: &str, lines: &[String]) -> Result<BenchR
     })
 }
 
-/// What a sender of streams says at its end.
+/// Parses the final report of a sender of streams.
 pub(super) fn stream_report(title: &str, lines: &[String]) -> Result<StreamReport, CellError> {
     last_object(title, lines, "fairness", "report of a stream")
 }
 
-/// What a relay says at its end.
+/// Parses a relay's final report.
 pub(super) fn relay_end(title: &str, lines: &[String]) -> Result<RelayEnd, CellError> {
     last_object(title, lines, "onward_bytes", "end of a relay")
 }
 
-/// What a router says at its end.
+/// Parses a router's final report.
 pub(super) fn carried(title: &str, lines: &[String]) -> Result<Carried, CellError> {
     last_object(title, lines, "carried", "end of a router")
 }

@@ -1,4 +1,4 @@
-//! A cell in a world of its own, measured and explained.
+//! Measures and explains a cell in its own world.
 
 use std::path::Path;
 
@@ -17,17 +17,17 @@ use crate::plan::{Cell, EmulatorKind};
 use crate::record;
 use crate::vpn::{self, Kind};
 
-/// With what cells are measured.
+/// The context of measuring cells.
 #[derive(Clone, Copy)]
 pub(super) struct Means<'a> {
     pub(super) options: &'a Options<'a>,
-    /// The real hosts, in a world of such.
+    /// The real hosts, if any.
     pub(super) fleet: Option<&'a Fleet>,
-    /// What a cell that runs can be asked for.
+    /// Access to the running cell.
     pub(super) stage: &'a Stage,
 }
 
-/// Sees whether this computer has what cells in namespaces take, and takes hold of their congestion controls.
+/// Checks that this computer has what cells with namespaces need, and acquires their congestion controls.
 pub(super) fn prepare(cells: &[Cell]) -> Result<Controls, CellError> {
     let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
     vpn::check(&kinds)?;
@@ -38,8 +38,7 @@ pub(super) fn prepare(cells: &[Cell]) -> Result<Controls, CellError> {
     Ok(Controls::hold(cells)?)
 }
 
-/// Measures a cell: what was built, and what it says of its I/Os, if it has any. `result` has what is known, however
-/// it ends.
+/// Measures a cell; returns the facts, and its explanation if it has I/Os. `result` has what is known, however it ends.
 pub(super) fn measured(
     cell: &Cell,
     folder: &Path,

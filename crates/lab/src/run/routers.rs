@@ -1,4 +1,4 @@
-//! The real routers of a cell, each with an emulator of its own: the near end of [`super::carry`].
+//! The real routers of a cell, each with its own emulator: the lab's side of [`super::carry`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::plan::{Cell, Side};
 use crate::processors::Processors;
 use crate::world::Process;
 
-/// How long one may take to find its ways to the hosts and to begin.
+/// Time for a router to resolve its hosts and start.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// They, at work.
+/// The running routers.
 pub(super) struct Routers(Vec<(String, Process)>);
 
 impl Routers {
-    /// Starts those of a cell. Bare, they let packets go on as they come.
+    /// Starts those of a cell. Bare routers forward packets without emulation.
     pub(super) fn start(
         fleet: &Fleet,
         cell: &Cell,
@@ -71,7 +71,7 @@ impl Routers {
         Ok(routers)
     }
 
-    /// Fails with why one of them has ended, if one has: none ends by itself, and without it only time-outs would tell.
+    /// Fails with the reason if one has exited: none does so by itself, and otherwise only timeouts would reveal it.
     pub(super) fn check(&mut self) -> Result<(), CellError> {
         for (_, process) in &mut self.0 {
             if !process.is_running()? {
@@ -81,7 +81,7 @@ impl Routers {
         Ok(())
     }
 
-    /// Ends them, which has them write their records; what they did, added to what is known of the cell.
+    /// Stops them, which makes them write their records; returns their results and adds facts on the cell.
     pub(super) fn end(self, facts: &mut CellFacts) -> Result<Option<PathResults>, CellError> {
         let mut results = PathResults::default();
         let has_any = !self.0.is_empty();
@@ -102,7 +102,7 @@ impl Routers {
     }
 }
 
-/// Whether the packets of all paths that routers are to emulate went through these, each way.
+/// Checks that the packets of all emulated paths passed their routers, in both directions.
 pub(super) fn have_all(
     fleet: &Fleet,
     cell: &Cell,

@@ -1,4 +1,4 @@
-//! The programs of a cell that others connect to: the target, receivers of streams, and relays.
+//! A cell's programs that others connect to: the target, receivers of streams, and relays.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::record::relay_result;
 use crate::world::{Process, ProcessError};
 use wansan_schema::{CellFacts, RelayResult};
 
-/// How long a target may take to make its stores and to listen.
+/// Time for a target to create its stores and listen.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a dying program's exit may take to be seen.
+/// Grace time to detect a program's exit.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Those that run, in the order in which they were started.
+/// The running servers, in starting order.
 pub(super) struct Servers<'a> {
     scenario: &'a Scenario,
     each: Vec<Server>,
@@ -29,14 +29,14 @@ pub(super) struct Servers<'a> {
 struct Server {
     title: String,
     process: Process,
-    /// What it said when it listened.
+    /// Its report that it listens.
     listening: Value,
-    /// Of a relay, its place in the scenario.
+    /// For a relay, its index in the scenario.
     relay: Option<usize>,
 }
 
 impl<'a> Servers<'a> {
-    /// Starts all of them, each once those that it leads to listen.
+    /// Starts all of them, each after the servers that it connects to listen.
     pub(super) fn start(
         site: &Site<'_>,
         scenario: &'a Scenario,
@@ -76,7 +76,7 @@ impl<'a> Servers<'a> {
         Ok(servers)
     }
 
-    /// Takes in one, once it listens.
+    /// Adds one, once it listens.
     fn add(
         &mut self,
         title: String,
@@ -96,7 +96,7 @@ impl<'a> Servers<'a> {
         Ok(())
     }
 
-    /// Fails with why one of them has ended, if one has: none ends by itself.
+    /// Fails with the reason if one has exited: none does so by itself.
     pub(super) fn check(&mut self) -> Result<(), CellError> {
         for server in &mut self.each {
             if !server.process.is_running()? {
@@ -106,7 +106,7 @@ impl<'a> Servers<'a> {
         Ok(())
     }
 
-    /// Whoever connects to one of them fails when that has died: then that is what failed.
+    /// The root cause of a client's failure: a server that has died, if any, otherwise the client's own.
     pub(super) fn first_cause(&mut self, of_client: ProcessError) -> ProcessError {
         let dead = self.each.iter_mut().find_map(|server| {
             if server.process.is_running().ok()? {
@@ -120,7 +120,7 @@ impl<'a> Servers<'a> {
         dead.unwrap_or(of_client)
     }
 
-    /// Ends them, those first that lead to others; what each relay says that it has done, by its name.
+    /// Stops them, relays before their destinations; returns each relay's final report, by name.
     pub(super) fn end(self) -> Result<BTreeMap<String, RelayResult>, CellError> {
         let mut relays = BTreeMap::new();
         for server in self.each.into_iter().rev() {

@@ -1,5 +1,5 @@
-//! Simulated cells, on all processors. None knows of another, so what a cell gives does not depend on how many
-//! run at a time.
+//! Simulated cells, on all processors. They are independent, so that a cell's result does not depend on the
+//! concurrency.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -18,13 +18,13 @@ use super::phase::conclude;
 use crate::simulated::SimulationError;
 use crate::{record, simulated};
 
-/// How often it is reported that the simulation goes on.
+/// Interval of progress reports.
 const POLL: Duration = Duration::from_millis(50);
-/// The share of the machine's memory that records may take, as its divisor.
+/// Divisor of the machine's memory for records.
 const MEMORY_SHARE: u64 = 2;
 
-/// Simulates cells until the run is to stop. `take` is called by this thread: with the cells that have ended, in
-/// their order, and in between; when it says `false`, the rest is left.
+/// Simulates cells until the run is stopped. Calls `take` in this thread with ended cells, in order, and with other
+/// events; when it returns `false`, the rest is abandoned.
 pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: Take<'_>) {
     let next = AtomicUsize::new(0);
     let is_left = AtomicBool::new(false);
@@ -47,7 +47,7 @@ pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: Take<'_>) {
                     && let Some(work) = work.get(place)
                 {
                     let ended = simulated(work, bounds.budget, goes_on, &done[place]);
-                    // One that was interrupted leaves nothing.
+                    // An interrupted cell leaves nothing.
                     if !matches!(ended.outcome, Err(CellError::Interrupted))
                         && sender.send((place, ended)).is_err()
                     {
@@ -73,14 +73,13 @@ pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: Take<'_>) {
     });
 }
 
-/// Simulates a single cell until the run is to stop.
+/// Simulates a single cell until the run is stopped.
 pub(super) fn one(work: &Work<'_>, bounds: &Bounds<'_>) -> Ended {
     let goes_on = || !bounds.stop.load(Ordering::Relaxed);
     simulated(work, bounds.budget, &goes_on, &Share::default())
 }
 
-/// How many cells run at a time: as many as there are processors, and as the machine has memory for, where each
-/// takes all that its plan allows for records.
+/// Concurrency: the number of processors, limited by memory if each cell uses all that its plan allows for records.
 fn workers(work: &[Work<'_>]) -> usize {
     let each = work.iter().map(|work| work.cell.document.trace.memory.0);
     let machine = record::memory_bytes() / MEMORY_SHARE;
@@ -91,12 +90,12 @@ fn workers(work: &[Work<'_>]) -> usize {
         .clamp(1, work.len().max(1))
 }
 
-/// How much of a cell is done, which another thread asks.
+/// A cell's progress, read by another thread.
 #[derive(Debug, Default)]
 struct Share(AtomicU64);
 
 impl Share {
-    /// From 0 to 1.
+    /// Sets it, from 0 to 1.
     fn set(&self, share: f64) {
         self.0.store(share.to_bits(), Ordering::Relaxed);
     }
@@ -106,7 +105,7 @@ impl Share {
     }
 }
 
-/// Simulates a cell and explains it, within its budget.
+/// Simulates and explains a cell within its time limit.
 fn simulated(
     work: &Work<'_>,
     budget: Option<Duration>,
@@ -153,7 +152,7 @@ fn simulated(
     }
 }
 
-/// The same, until `watch` says `false`: `None` then. `result` has what is known of it.
+/// The same, until `watch` returns `false`: then `None`. `result` has what is known of it.
 fn simulate(
     work: &Work<'_>,
     result: &mut CellResult,
@@ -176,7 +175,7 @@ fn simulate(
     let Some(gathered) = &simulated.records else {
         return concluded(None).map(Some);
     };
-    // Both only look at the records. The last cells of a sweep have processors to spare.
+    // Both only read the records. The last cells of a sweep leave processors idle.
     thread::scope(|scope| {
         let writing = scope.spawn(|| gathered.write(folder));
         let concluded = concluded(Some(&gathered.cell));
@@ -205,11 +204,10 @@ mod tests {
         [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"500ms\"\n\
         [trace]\nkinds = [\"io\"]\n[sweep]\nworkload.parallel = [1, 2, 3, 4]\n";
 
-    /// What came of cells, by their numbers.
+    /// Results of cells, by number.
     type Outcomes = Vec<(usize, Ended)>;
 
-    /// What came of the cells of a plan, and which of them have a folder. `act` sees the events
-    /// before they are taken.
+    /// The results of a plan's cells, and which of them have a folder. `act` sees each event first.
     fn simulated(
         text: &str,
         bounds: &Bounds<'_>,
@@ -249,7 +247,7 @@ mod tests {
             stop: &stop,
             budget: None,
         };
-        // Nothing passes the path of the second cell.
+        // The second cell's path drops everything.
         let text = PLAN.replace(
             "workload.parallel = [1, 2, 3, 4]",
             "path.wan.loss = [\"0%\", \"100%\", \"0.1%\"]",

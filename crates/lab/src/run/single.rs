@@ -1,5 +1,5 @@
-//! `wansan lab cell`: one cell, as an engine's worker runs it. What it gives depends on nothing but its order and this
-//! program; it ends when its standard input does, as nobody wants it any more.
+//! `wansan lab cell`: one cell, as run by an engine's worker. Its results depend only on its order and this program; it
+//! exits when its standard input closes, as it has then been cancelled.
 
 use std::fs;
 use std::io::{self, Read};
@@ -26,16 +26,15 @@ use crate::plan::{Cell, WorldKind};
 use crate::record::CellFolder;
 use crate::world;
 
-/// How long a cell that nobody wants has to take its world down.
+/// Time for a cancelled cell to tear down its world.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// Says who it is, and runs the cell that standard input then asks for, if any: its records, and what has become of
-/// it, go to `cell` in `folder`, which is one that nobody else uses. The process must have one thread: see
-/// [`world::isolate`].
+/// Sends its greeting, and runs the cell ordered on standard input, if any: its records and result go to `cell` in
+/// `folder`, which nobody else may use. The process must be single-threaded: see [`world::isolate`].
 ///
 /// # Errors
-/// When the folder or the standard streams cannot be used, or the order is none of this program's. What is wrong
-/// with the cell itself is in its answer.
+/// The folder or the standard streams cannot be used, or the order is not for this program. The cell's own errors are
+/// in its answer.
 pub fn single(folder: &Path) -> io::Result<()> {
     lines::write(&mut io::stdout().lock(), &Hello::here())?;
     let Some(order) = lines::read::<Order>(&mut io::stdin().lock(), MAX_ORDER_BYTES)? else {
@@ -74,7 +73,7 @@ pub fn single(folder: &Path) -> io::Result<()> {
         Ok(explained) => (None, explained),
         Err(error) => (Some(error.to_string()), None),
     };
-    // One that failed may have left none.
+    // A failed one may have left none.
     fs::create_dir_all(work.folder.path())?;
     let answer = Answer {
         facts: ended.facts,
@@ -85,12 +84,12 @@ pub fn single(folder: &Path) -> io::Result<()> {
     answer.write(work.folder.path())
 }
 
-/// What is set when standard input ends, in a thread of its own. Should the cell not end then, this process does.
+/// A flag that a thread sets at the end of standard input. If the cell does not end then, the process exits.
 fn end_with_input() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&stop);
     thread::spawn(move || {
-        // Nothing more is to come but its end.
+        // Nothing but end of file is expected.
         let _ = io::stdin().lock().read(&mut [0]);
         set.store(true, Ordering::Relaxed);
         thread::sleep(END_LIMIT);
@@ -148,7 +147,7 @@ fn in_namespaces(work: &Work<'_>) -> Ended {
     }
 }
 
-/// Nobody watches: the lab hears of cells that have ended.
+/// Progress is ignored: the lab only needs ended cells.
 struct Unwatched;
 
 impl Watch for Unwatched {

@@ -1,4 +1,4 @@
-//! Where a cell runs: a world of namespaces that is built for it, or the real hosts of the run.
+//! Where a cell runs: in a world of namespaces built for it, or on the run's real hosts.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::record::node_facts;
 use crate::vpn::{Meter, Tunnels};
 use crate::world::{Node, World};
 
-/// The host name of the records of programs' threads, of all nodes of a world.
+/// Host name of thread records, for all nodes of a world.
 const LAB: &str = "lab";
 
-/// It, with whatever carries packets there.
+/// The site, with its packet emulation.
 pub(super) enum Site<'a> {
     /// Namespaces on this computer.
     Netns(Box<Netns>),
@@ -41,29 +41,29 @@ pub(super) struct Netns {
 /// Real hosts.
 pub(super) struct Hosts<'a> {
     fleet: &'a Fleet,
-    /// Those of them that emulate paths.
+    /// The routers among them that emulate paths.
     routers: Routers,
     target: Option<&'a str>,
     stop: &'a AtomicBool,
 }
 
-/// One host of it.
+/// One host of a site.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
     Node(&'a Node),
     Host(&'a Attended),
 }
 
-/// What is known at its end.
+/// Results available at its end.
 pub(super) struct Ended {
-    /// What each router has done for its tunnels.
+    /// Each router's work for its tunnels.
     pub(super) vpns: Meter,
-    /// What the clocks of its hosts showed, where they have their own.
+    /// The clocks of its hosts, if they have their own.
     pub(super) clocks: Clocks,
 }
 
 impl<'a> Site<'a> {
-    /// Builds a cell's world; `seed` is where the losses of its paths begin.
+    /// Builds a cell's world; `seed` seeds the losses of its paths.
     pub(super) fn build(
         cell: &Cell,
         seed: u64,
@@ -80,7 +80,7 @@ impl<'a> Site<'a> {
         })))
     }
 
-    /// Has real hosts get ready for a cell.
+    /// Prepares real hosts for a cell.
     pub(super) fn of_hosts(
         fleet: &'a Fleet,
         cell: &'a Cell,
@@ -105,7 +105,7 @@ impl<'a> Site<'a> {
         place.expect("it has all its scenario's hosts")
     }
 
-    /// What is known of its hosts and routers.
+    /// Facts about its hosts and routers.
     pub(super) fn nodes(&self) -> Vec<NodeFacts> {
         match self {
             Site::Netns(netns) => netns.world.nodes().iter().map(node_facts).collect(),
@@ -121,7 +121,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Has the programs of its tunnels watched.
+    /// Watches the programs of its tunnels.
     pub(super) fn watch(&self, processors: &mut Processors) {
         if let Site::Netns(netns) = self {
             for (router, vpn, process) in netns.tunnels.programs() {
@@ -130,7 +130,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Its emulator, for changes while it runs, if there is one that takes any.
+    /// Its emulator, for changes during the run, if it supports them.
     pub(super) fn emulator(&self) -> Option<Remote> {
         match self {
             Site::Netns(netns) => netns.emulator.remote(),
@@ -138,7 +138,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Notes what its tunnels do, and fails where a router carries no more; to be called often.
+    /// Samples its tunnels, and fails if a router has failed; call it often.
     pub(super) fn sample(&mut self) -> Result<(), CellError> {
         match self {
             Site::Netns(netns) => Ok(netns.tunnels.sample()?),
@@ -146,7 +146,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Ends what carries packets, and joins what was recorded in `folder`.
+    /// Stops the emulation, and merges the records in `folder`.
     pub(super) fn end(
         self,
         folder: &Path,
@@ -194,7 +194,7 @@ impl Place<'_> {
         }
     }
 
-    /// Where a target listens on it: at its only address, or at all of a host that nobody else reaches.
+    /// The address that a target on it listens at: its only one, or the wildcard on an isolated host.
     pub(super) fn listens_at(&self) -> Ipv4Addr {
         match self {
             Place::Host(host) => host.spec().address,
@@ -205,7 +205,7 @@ impl Place<'_> {
         }
     }
 
-    /// Where its programs record what belongs into `folder`, that of the cell.
+    /// The folder in which its programs record, given the cell's `folder`.
     pub(super) fn records<'f>(&'f self, folder: &'f Path) -> &'f Path {
         match self {
             Place::Node(_) => folder,

@@ -1,4 +1,4 @@
-//! The tunnels of a cell's world: started between its routers, and led into.
+//! The tunnels of a cell's world: starts them between its routers, and routes into them.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -15,14 +15,14 @@ pub(super) fn kinds(cell: &Cell) -> impl Iterator<Item = Kind> {
     taken(&cell.scenario).map(|(_, tunnel)| tunnel.kind)
 }
 
-/// The routes with a tunnel that a session takes.
+/// The routes in use that have a tunnel.
 fn taken(scenario: &Scenario) -> impl Iterator<Item = (&PlannedRoute, &Tunnel)> {
     let routes = scenario.routes.iter();
     routes.filter_map(|planned| Some((planned, planned.taken_tunnel()?)))
 }
 
-/// Starts the tunnels of all routes that are taken, and routes these into them. The outer paths
-/// have to carry packets already. `program` is the `wansan` binary; `stop` ends the wait for them.
+/// Starts the tunnels of all routes in use, and routes into them. The outer paths must already carry packets. `program`
+/// is the `wansan` binary; `stop` ends the wait for them.
 pub(super) fn start(
     program: &Path,
     world: &World,
@@ -61,10 +61,10 @@ pub(super) fn start(
     Ok(tunnels)
 }
 
-/// The names of the paths that the tunnel of a route goes over.
+/// The names of the paths below a route's tunnel.
 fn under(scenario: &Scenario, route: &str) -> String {
     let planned = scenario.routes.iter().find(|planned| planned.name == route);
-    // The last network is the one to the target.
+    // The last network leads to the target.
     let between = planned.and_then(|planned| planned.networks.split_last());
     let links = between.into_iter().flat_map(|(_, between)| between);
     let names: Vec<String> = links
@@ -84,7 +84,7 @@ fn end<'w>(world: &'w World, end: &TunnelEnd) -> End<'w> {
     }
 }
 
-/// All that goes through: between each address on the one side and each on the other.
+/// Its traffic: between each address on one side and each on the other.
 fn traffic(tunnel: &Tunnel) -> Vec<Traffic> {
     let pairs = tunnel
         .near

@@ -1,4 +1,4 @@
-//! Ends of connections as the programs' sockets are set up.
+//! TCP endpoints with the programs' socket options.
 
 use std::net::SocketAddr;
 
@@ -15,20 +15,20 @@ use wansan_tcp::control::Algorithm;
 use super::network::addresses;
 use crate::plan::{Cell, ControlTable, Document, Receiver, Relay, Size};
 
-/// Bytes of the headers of IPv4 and TCP with timestamps.
+/// Length of IPv4 and TCP headers with timestamps.
 const HEADER_BYTES: u32 = 20 + 20 + 12;
 
-/// Bytes of timestamps in each segment (RFC 7323 §3.2).
+/// Length of the timestamp option in each segment (RFC 7323 §3.2).
 const TIMESTAMP_BYTES: u32 = 12;
 
-/// What a program sets of its socket.
+/// Socket options of a program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Socket<'a> {
-    /// Its congestion control; `None` for that of its host.
+    /// Its congestion control; `None` for its host's default.
     pub(super) control: Option<&'a str>,
     /// TCP_NODELAY.
     pub(super) nodelay: bool,
-    /// TCP_QUICKACK at each read.
+    /// TCP_QUICKACK after each read.
     pub(super) quick_acks: bool,
     /// SO_SNDBUF.
     pub(super) send_buffer: Option<Size>,
@@ -41,7 +41,7 @@ pub(super) struct Socket<'a> {
 }
 
 impl Socket<'_> {
-    /// Of a program that sets nothing but TCP_NODELAY.
+    /// The options of a program that sets only TCP_NODELAY.
     pub(super) const PLAIN: Socket<'static> = Socket {
         control: None,
         nodelay: true,
@@ -52,7 +52,7 @@ impl Socket<'_> {
         mss: None,
     };
 
-    /// Of iSCSI.
+    /// The options of iSCSI programs.
     pub(super) fn iscsi(nodelay: bool, acks: AckSettings) -> Socket<'static> {
         Socket {
             nodelay,
@@ -61,7 +61,7 @@ impl Socket<'_> {
         }
     }
 
-    /// The one with which whoever listens at an address takes connections.
+    /// The options of connections accepted at a listening address.
     pub(super) fn accepted<'a>(cell: &'a Cell, at: SocketAddr) -> Socket<'a> {
         let (scenario, document) = (&cell.scenario, &cell.document);
         let mut receivers = scenario.receivers.iter();
@@ -84,17 +84,17 @@ impl Socket<'_> {
         })
     }
 
-    /// The end that has this socket, on a host of the plan.
+    /// The endpoint with these options, on a host of the plan.
     pub(super) fn end(&self, document: &Document, seed: u64) -> EndConfig {
         let mtu_bytes = u32::try_from(document.world.mtu.0).unwrap_or(u32::MAX);
         self.end_over(mtu_bytes, document, seed)
     }
 
-    /// The same on a way with IP packets of so many bytes at most.
+    /// The same for a path with that MTU.
     pub(super) fn end_over(&self, mtu_bytes: u32, document: &Document, seed: u64) -> EndConfig {
         let tcp = &document.tcp;
         let mss = mtu_bytes.saturating_sub(HEADER_BYTES);
-        // The option counts what timestamps take.
+        // The option's value includes the timestamps.
         let own = self
             .mss
             .map(|mss| u32::from(mss).saturating_sub(TIMESTAMP_BYTES));
@@ -118,7 +118,7 @@ impl Socket<'_> {
             },
             receive: ReceiveConfig {
                 rmem_bytes: bytes(tcp.rmem.0),
-                // Programs of the lab have the right to more.
+                // The lab's programs are privileged to exceed rmem_max.
                 rmem_max_bytes: usual.rmem_max_bytes.max(so_rcvbuf_bytes.unwrap_or(0)),
                 so_rcvbuf_bytes,
                 mss,
@@ -132,7 +132,7 @@ impl Socket<'_> {
     }
 }
 
-/// The law of a name; `table` says what one of `wansan cc` is loaded with.
+/// The algorithm of a name; `table` has the parameters for one of `wansan cc`.
 fn law(name: &str, table: &ControlTable, seed: u64) -> Law {
     match Algorithm::by_name(name) {
         Some(algorithm) => {

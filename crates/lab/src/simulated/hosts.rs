@@ -1,4 +1,4 @@
-//! The target and the initiators of a plan as simulated ones.
+//! A plan's target and initiators in the simulator.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::ports::Ports;
 use crate::patience;
 use crate::plan::{Cell, Connection, Document, Scenario, TargetTable};
 
-/// Memory for the sessions of a target.
+/// Memory for a target's sessions.
 const TARGET_MEMORY_BYTES: usize = 1 << 30;
 
 /// The target of a plan.
@@ -76,7 +76,7 @@ pub(super) fn target(
     })
 }
 
-/// The time limits of `wansan bench`, of which plans have the usual ones.
+/// The timeouts of `wansan bench`, at their defaults in plans.
 fn patience(table: &TargetTable) -> Patience {
     let usual = InitiatorSettings::new(IscsiUrl {
         host: table.host.clone(),
@@ -90,8 +90,8 @@ fn patience(table: &TargetTable) -> Patience {
     }
 }
 
-/// What each unit of a target contains at first: the seed of its content, or zeros. What reads are compared with is that
-/// of `seed`, as the loads' is.
+/// Initial contents of each unit of a target: the seed of its content, or zeros. Reads are compared with the content of
+/// `seed`, the loads' own.
 pub(super) fn contents(
     document: &Document,
     table: &TargetTable,
@@ -104,21 +104,21 @@ pub(super) fn contents(
             Backing::Memory { content_seed, .. } => content_seed,
             _ => None,
         };
-        // The loads go to the first one.
+        // The loads use the first unit.
         let loaded = (unit == 0 && is_compared).then_some(seed);
         (unit, own.or(loaded))
     });
     contents.collect()
 }
 
-/// The longest IP packet on the way of a connection: hosts know what a tunnel on it carries.
+/// MTU of a connection's path: hosts know a tunnel's MTU.
 fn mtu_bytes(scenario: &Scenario, connection: &Connection) -> u32 {
     let route = connection.route_place.map(|place| &scenario.routes[place]);
     let tunnel = route.and_then(|route| route.tunnel.as_ref());
     tunnel.map_or(scenario.topology.mtu_bytes, |tunnel| tunnel.mtu_bytes)
 }
 
-/// The initiator at a place among the cell's.
+/// The initiator with index `place` among the cell's.
 pub(super) fn initiator(
     cell: &Cell,
     place: usize,

@@ -1,4 +1,4 @@
-//! The paths of a scenario as links of a simulated network, and the ways over them.
+//! A scenario's paths as links of a simulated network, and the routes over them.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -17,13 +17,12 @@ use crate::world::Topology;
 /// The links of each path, forward and back, and the tunnels.
 pub(super) struct Directions {
     links: Vec<[u32; 2]>,
-    /// Names and overheads of those that are paths, not wires.
+    /// Names and overheads of the links of paths other than wires.
     named: Vec<(String, u32, u32)>,
     tunnels: Tunnels,
 }
 
-/// Adds the links of all paths, and the tunnels. Every direction has a sequence of random numbers of its own, as in the
-/// emulator.
+/// Adds the links of all paths, and the tunnels. Every direction has its own random sequence, as in the emulator.
 pub(super) fn build(
     network: &mut Network,
     scenario: &Scenario,
@@ -64,7 +63,7 @@ pub(super) fn build(
 }
 
 impl Directions {
-    /// The way of a connection from an initiator's host to the target's, and back.
+    /// The route of a connection from an initiator's host to the target's, and back.
     pub(super) fn routes(
         &self,
         scenario: &Scenario,
@@ -97,7 +96,7 @@ impl Directions {
         self.both_ways(scenario, &there, connection.route_place)
     }
 
-    /// The way from a host straight to an address of another one, and back; and the host's own address there.
+    /// The direct route from a host to another one's address, and back; and the host's own address there.
     pub(super) fn straight(
         &self,
         scenario: &Scenario,
@@ -115,7 +114,7 @@ impl Directions {
         (routes, Topology::address(place, host))
     }
 
-    /// The ways over these directions of paths, of the route at that place, and back.
+    /// The routes over these directions of paths, for the route at index `place`, and back.
     fn both_ways(
         &self,
         scenario: &Scenario,
@@ -132,7 +131,7 @@ impl Directions {
         ways.map(|(steps, way)| self.way(scenario, steps, route, through.map(|both| both[way])))
     }
 
-    /// The way over these directions of paths: in a tunnel, if there is one, on all but the first and the last.
+    /// The route over these directions of paths: in a tunnel, if there is one, on all but the first and the last.
     fn way(
         &self,
         scenario: &Scenario,
@@ -155,14 +154,14 @@ impl Directions {
             let direction = [&link.forward, &link.back][side];
             hops.push(Hop::Link {
                 link: self.links[path][side],
-                // Packets in a tunnel cannot be distinguished.
+                // Packets inside a tunnel cannot be classified.
                 class: direction.class_of(route.filter(|_| !is_inside)),
             });
         }
         hops
     }
 
-    /// What the routers' VPN programs have done over time.
+    /// The work of the routers' VPN programs over time.
     pub(super) fn meter(&self, network: &Network) -> Meter {
         self.tunnels.meter(network)
     }
@@ -173,7 +172,7 @@ impl Directions {
         named.find(|(other, ..)| other == name).map(|it| it.1)
     }
 
-    /// What each direction of each path did.
+    /// Results of each direction of each path.
     pub(super) fn results(&self, network: &mut Network) -> Vec<PathResult> {
         let named = self.named.iter();
         let statistics = named.map(|(name, link, overhead_bytes)| {
@@ -194,7 +193,7 @@ impl Directions {
     }
 }
 
-/// The addresses at which a program on a host listens: at all of its own, with that port.
+/// The addresses at which a program on a host listens: all of its own, with that port.
 pub(super) fn addresses(scenario: &Scenario, host: &str, listen: SocketAddrV4) -> Vec<SocketAddr> {
     let host = scenario.node(host);
     let links = scenario.links.iter().enumerate();

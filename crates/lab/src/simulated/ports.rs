@@ -1,19 +1,19 @@
-//! Ports that no plan chose.
+//! Ephemeral ports.
 
-/// Where they begin.
+/// First ephemeral port.
 const FIRST: u16 = 40_000;
 
-/// Those that each host has given to its connections.
+/// The next port of each host.
 #[derive(Debug)]
 pub(super) struct Ports(Vec<u16>);
 
 impl Ports {
-    /// Of so many hosts.
+    /// For that many hosts.
     pub(super) fn new(hosts: usize) -> Ports {
         Ports(vec![FIRST; hosts])
     }
 
-    /// The next one of a host.
+    /// Allocates a host's next port.
     pub(super) fn next(&mut self, host: usize) -> u16 {
         let port = self.0[host];
         self.0[host] = match port {

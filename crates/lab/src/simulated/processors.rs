@@ -1,10 +1,10 @@
-//! What the programs of a plan take of simulated hosts' processors.
+//! Processor costs of a plan's programs on simulated hosts.
 
 use wansan_sim::storage::{Owner, ProcessorsConfig, Program, ProgramCost};
 
 use crate::plan::{Cell, ProcessorsTable, Span};
 
-/// The processors of a cell's hosts; `None` where programs take nothing.
+/// The processors of a cell's hosts; `None` if programs cost nothing.
 pub(super) fn processors(cell: &Cell) -> Option<ProcessorsConfig> {
     let table = cell.document.processors.as_ref()?;
     let scenario = &cell.scenario;

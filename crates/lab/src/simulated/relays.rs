@@ -1,4 +1,4 @@
-//! The relays of a plan as simulated ones.
+//! A plan's relays in the simulator.
 
 use std::net::SocketAddr;
 
@@ -44,7 +44,7 @@ pub(super) fn relay(
 }
 
 impl<'a> Socket<'a> {
-    /// Of a relay towards one side.
+    /// The options of a relay's socket towards one side.
     pub(super) fn of_relay(side: &'a SideSettings) -> Socket<'a> {
         Socket {
             control: side.congestion_control.as_deref(),

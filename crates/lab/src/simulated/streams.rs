@@ -1,4 +1,4 @@
-//! The measured streams of a plan as simulated ones.
+//! A plan's measured streams in the simulator.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ pub(super) fn receiver(cell: &Cell, receiver: &Receiver) -> ReceiverConfig {
     }
 }
 
-/// The sender at a place among the cell's.
+/// The sender with index `place` among the cell's.
 pub(super) fn sender(
     cell: &Cell,
     place: usize,

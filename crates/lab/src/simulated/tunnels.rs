@@ -1,4 +1,4 @@
-//! The tunnels of a scenario, and the VPN programs of its routers, as simulated ones.
+//! A scenario's tunnels, and its routers' VPN programs, in the simulator.
 
 use std::net::SocketAddr;
 
@@ -11,10 +11,10 @@ use wansan_wireguard::{RECEIVE_BUFFER_BYTES, TURN_PACKETS};
 use crate::plan::Scenario;
 use crate::vpn::{Cipher, Counters, Kind, Meter, Metered, Vpn};
 
-/// Packets that the queue of a TUN device holds (TUN_READQ_SIZE, drivers/net/tun.c).
+/// Queue length of a TUN device, in packets (TUN_READQ_SIZE, drivers/net/tun.c).
 const DEVICE_PACKETS: u32 = 500;
 
-/// What a packet takes of a processor, to be encrypted or decrypted: measured as docs/internals/simulator.md tells.
+/// Processor time to encrypt or decrypt a packet, measured as described in docs/internals/simulator.md.
 const fn cost(kind: Kind) -> Cost {
     let (packet_ns, byte_ps) = match kind {
         Kind::WireGuard => (4_500, 620),
@@ -28,18 +28,18 @@ const fn cost(kind: Kind) -> Cost {
 /// One direction of a route's tunnel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Through {
-    /// Where its packets are taken from before they are encrypted.
+    /// The queue before encryption.
     pub(super) seal: Side,
     /// Its number in the network.
     pub(super) tunnel: u32,
-    /// Where they are taken from before they are decrypted.
+    /// The queue before decryption.
     pub(super) open: Side,
 }
 
-/// Both directions of each route's tunnel, and what serves them.
+/// Both directions of each route's tunnel, and the programs that serve them.
 #[derive(Debug)]
 pub(super) struct Tunnels {
-    /// There and back; `None` of a route that has none, or that nobody takes.
+    /// Forward and back; `None` for a route without a tunnel, or not in use.
     routes: Vec<Option<[Through; 2]>>,
     programs: Vec<Program>,
 }
@@ -53,17 +53,17 @@ struct Program {
     threads: Threads,
 }
 
-/// Its threads, by their numbers in the network.
+/// Its threads, by number in the network.
 #[derive(Debug, Clone, Copy)]
 enum Threads {
-    /// One has a device and a socket of each tunnel, as `wansan wireguard` does.
+    /// One thread serves a device and a socket per tunnel, as in `wansan wireguard`.
     One(u32),
-    /// One encrypts for all tunnels and the other decrypts, and what waits for them has no bound, as in charon.
+    /// One thread encrypts for all tunnels and another decrypts, with unbounded queues, as in charon.
     Two([(u32, Side); 2]),
 }
 
 impl Tunnels {
-    /// Adds those of all routes that are taken.
+    /// Adds the tunnels of all routes in use.
     pub(super) fn build(network: &mut Network, scenario: &Scenario) -> Tunnels {
         let mut tunnels = Tunnels {
             routes: Vec::new(),
@@ -96,13 +96,12 @@ impl Tunnels {
         tunnels
     }
 
-    /// Those of the tunnel of a route at that place, there and back.
+    /// The tunnel of the route at that index, forward and back.
     pub(super) fn of_route(&self, place: usize) -> Option<[Through; 2]> {
         self.routes[place]
     }
 
-    /// Where a router's program takes a tunnel's packets from, before they are encrypted and before they are
-    /// decrypted.
+    /// The queues of a router's program for a tunnel's packets, before encryption and before decryption.
     fn sides(
         &mut self,
         network: &mut Network,
@@ -133,7 +132,7 @@ impl Tunnels {
         }
     }
 
-    /// What each router's program has done over time.
+    /// Each router's work over time.
     pub(super) fn meter(&self, network: &Network) -> Meter {
         let metered = self.programs.iter().map(|program| Metered {
             router: program.router.clone(),
@@ -163,7 +162,7 @@ impl Threads {
         }
     }
 
-    /// What they have done together.
+    /// Their combined counters.
     fn counters(self, usages: &[VpnUsage]) -> Counters {
         let own = match self {
             Threads::One(thread) => vec![thread],
@@ -180,15 +179,15 @@ impl Threads {
     }
 }
 
-/// How many of the longest packets the buffer of a tunnel's socket holds, of which the kernel grants twice what is
-/// asked for (socket(7)).
+/// How many of the longest packets fit into the buffer of a tunnel's socket, which is twice the requested size
+/// (socket(7)).
 fn socket_packets(kind: Kind, mtu_bytes: u32) -> u32 {
     let asked = (RECEIVE_BUFFER_BYTES as u64).min(ReceiveConfig::default().rmem_max_bytes);
     let longest = kind.wrapping().outer_bytes(mtu_bytes);
     (2 * asked / Truesize::default().of(longest)) as u32
 }
 
-/// What is known of a scenario's tunnels, for the manifest.
+/// Facts about a scenario's tunnels, for the manifest.
 pub(crate) fn facts(scenario: &Scenario) -> Vec<TunnelFacts> {
     let taken = scenario.routes.iter();
     let taken = taken.filter_map(|planned| Some((planned, planned.taken_tunnel()?)));
@@ -274,8 +273,8 @@ time = "1s"
 kinds = ["io", "packet", "thread"]
 "#;
 
-    /// What the target's router encrypts, those of the initiator decrypt, as much as the paths carry; it takes them
-    /// what the packets take.
+    /// The initiator's router decrypts what the target's router encrypts, as far as the paths carry it; the processor
+    /// time follows from the packets.
     #[test]
     fn each_router_s_program_is_metered() {
         let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
@@ -298,17 +297,17 @@ kinds = ["io", "packet", "thread"]
         ] {
             let (near, far) = (of(near, kind.vpn()), of("far", kind.vpn()));
             assert_eq!(near.ciphers, [kind.cipher_name()]);
-            // 20 Mbit/s for a second of frames, of which the inner packets are a part.
+            // 20 Mbit/s of frames for a second, of which inner packets are a part.
             let longest = kind.mtu_bytes(1500);
             let frame_bytes = 14 + kind.wrapping().outer_bytes(longest);
             let expected = 2_500_000.0 * f64::from(longest) / f64::from(frame_bytes);
             let ratio = near.received_bytes as f64 / expected;
             assert!((ratio - 1.0).abs() < 0.01, "{near:?}");
-            // What the path's queue has no room for has been encrypted all the same.
+            // Packets dropped by the path's queue have been encrypted all the same.
             assert!(far.sent_bytes + 10_000 > near.received_bytes, "{far:?}");
             let longest = u64::from(longest);
             let Cost { packet_ns, byte_ps } = cost(kind);
-            // As if all that is encrypted were of full length, and nothing were decrypted.
+            // As if everything encrypted were of full length, and nothing were decrypted.
             let least_ns = far.sent_bytes / longest * packet_ns + far.sent_bytes * byte_ps / 1_000;
             let most_ns = 2 * least_ns;
             assert!(
@@ -318,7 +317,7 @@ kinds = ["io", "packet", "thread"]
         }
     }
 
-    /// 60 bytes more with WireGuard; ESP with AES-CBC and SHA-256 makes 1476 of 1400.
+    /// WireGuard adds 60 bytes; ESP with AES-CBC and SHA-256 turns 1400 into 1476.
     #[test]
     fn the_manifest_says_what_tunnels_were_simulated_with() {
         let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();

@@ -1,14 +1,12 @@
-//! IPsec between routers, by strongSwan: IKEv2 (RFC 7296) with a pre-shared key for each tunnel,
-//! made for this run, and ESP in tunnel mode inside UDP (RFC 3948).
+//! IPsec between routers with strongSwan: IKEv2 (RFC 7296) with a pre-shared key per tunnel, generated for the run, and
+//! ESP in tunnel mode, encapsulated in UDP (RFC 3948).
 //!
-//! ESP is done by charon itself (its plugin `kernel-libipsec`) and not by the kernel, whether the
-//! kernel could or not: so runs on different machines are alike, and what encryption costs a router
-//! is the processor time of one process, which the kernel's own ESP would hide in the time of
-//! whoever happened to be running.
+//! ESP is done by charon itself (its plugin `kernel-libipsec`), even if the kernel supports it: this makes runs on
+//! different machines comparable, and the cost of encryption is the processor time of one process, while the kernel's
+//! ESP would be charged to whatever process is running.
 //!
-//! Each charon has a mount namespace of its own with an empty `/run` and its own
-//! `/etc/strongswan.conf`, so it meets no other charon and leaves no file. Keys go to it over its
-//! control socket and are in no file at all.
+//! Each charon has its own mount namespace with an empty `/run` and its own `/etc/strongswan.conf`, so that it neither
+//! interferes with another charon nor leaves files. Keys are passed over its control socket and are never in a file.
 
 mod vici;
 
@@ -32,10 +30,10 @@ use wansan_sim::network::vpn::Wrapping;
 use super::{Cipher, End, Kind, Server, Traffic, TunnelSpec, Vpn, VpnError, routers};
 use crate::world::{Node, Process};
 
-/// Where Debian has charon and its plugins.
+/// Debian's paths of charon and its plugins.
 const CHARON: &str = "usr/lib/ipsec/charon";
 const PLUGINS: &str = "usr/lib/ipsec/plugins/libstrongswan-";
-/// The plugins that are loaded, in this order, and the Debian packages that bring them.
+/// The plugins to load, in this order, and their Debian packages.
 const LOADED: [(&str, &str); 13] = [
     ("random", "libstrongswan"),
     ("nonce", "libstrongswan"),
@@ -51,34 +49,34 @@ const LOADED: [(&str, &str); 13] = [
     ("socket-default", "strongswan-libcharon"),
     ("vici", "strongswan-swanctl"),
 ];
-/// Given the configuration on standard input: hides this computer's own strongSwan
-/// from charon, and charon from it. The mount namespace goes with charon. `$1` is charon.
+/// Reads the configuration from standard input; hides this computer's own strongSwan from charon, and vice versa. The
+/// mount namespace ends with charon. `$1` is charon.
 const ENTER: &str = "set -e; mount -t tmpfs -o mode=0700,size=1m none /run; \
     cat >/run/strongswan.conf; mount --bind /run/strongswan.conf /etc/strongswan.conf; exec \"$1\"";
-/// charon's control socket, of a name that no other charon's has, in the directory and with the
-/// beginning that Debian's AppArmor profile of charon allows.
+/// charon's control socket, with a unique name in the directory and with the prefix that Debian's AppArmor profile of
+/// charon permits.
 const CONTROL: &str = "/run/charon.wansan.vici";
-/// How long a charon may take to start.
+/// Timeout for charon's start.
 const READY_LIMIT: Duration = Duration::from_secs(20);
-/// How long a handshake may take, whose messages are repeated when one is lost.
+/// Timeout for a handshake, whose lost messages are retransmitted.
 const UP_LIMIT: Duration = Duration::from_secs(60);
-/// How often a starting charon is looked at.
+/// Poll interval while charon starts.
 const POLL: Duration = Duration::from_millis(10);
-/// The program that gives charon a mount namespace; it has to be on the PATH.
+/// The program that creates charon's mount namespace; it has to be on the PATH.
 const ENTERED_BY: &str = "unshare";
-/// The device through which `kernel-libipsec` takes and gives packets; it has one per router.
+/// The TUN device of `kernel-libipsec`, one per router.
 const DEVICE: &str = "ipsec0";
-/// The port of ESP in UDP at both ends (RFC 3948 §2.1).
+/// The UDP port of ESP at both ends (RFC 3948 §2.1).
 pub(super) const PORT: u16 = 4500;
-/// The longest packet that `kernel-libipsec` reads from its device.
+/// Largest packet that `kernel-libipsec` reads from its device.
 const MAX_MTU_BYTES: u32 = 1400;
-/// charon makes routes into its device by destination alone, in a table of its own. Its rule comes
-/// after those of all other tables (32767 is the last), so they count for nothing.
+/// charon adds routes into its device by destination only, in its own table. Its rule follows those of all other tables
+/// (32767 is the last), so they have no effect.
 const RULE: u32 = 40_000;
-/// The handshake's own cipher, the same for all tunnels.
+/// IKE's own proposal, the same for all tunnels.
 const IKE_PROPOSAL: &str = "aes128-sha256-ecp256";
 
-/// Whether charon, its plugins and what it is started by are there. `root` is `/`, but for tests.
+/// Checks that charon, its plugins and the programs to start it are installed. `root` is `/` except in tests.
 pub(super) fn check(root: &Path) -> Result<(), VpnError> {
     let mut missing = Vec::new();
     if !root.join(CHARON).exists() {
@@ -104,7 +102,7 @@ pub(super) fn check(root: &Path) -> Result<(), VpnError> {
     Ok(())
 }
 
-/// Starts the charon of every router, and has all tunnels set up, unless `stop` is set before.
+/// Starts every router's charon, and sets up all tunnels, unless `stop` is set first.
 pub(super) fn start(specs: &[&TunnelSpec<'_>], stop: &AtomicBool) -> Result<Vec<Server>, VpnError> {
     if specs.is_empty() {
         return Ok(Vec::new());
@@ -172,9 +170,8 @@ pub(super) fn start(specs: &[&TunnelSpec<'_>], stop: &AtomicBool) -> Result<Vec<
     Ok(servers.into_iter().map(|(_, server, _)| server).collect())
 }
 
-/// Addresses that a router has to have for `kernel-libipsec`, which insists on an own one among
-/// those on its side of each tunnel. They are hosts' that the router forwards for, so once the
-/// tunnels are up, the router must give up taking what comes for them.
+/// Addresses that a router needs for `kernel-libipsec`, which requires one of its own on its side of each tunnel. They
+/// belong to hosts behind the router, so local delivery to them must be removed once the tunnels are up.
 fn stand_ins(router: &Node, specs: &[&TunnelSpec<'_>]) -> Vec<Ipv4Addr> {
     let is_here = |end: End<'_>| end.router.name() == router.name();
     let ends = specs.iter().flat_map(|spec| {
@@ -196,7 +193,7 @@ fn stand_ins(router: &Node, specs: &[&TunnelSpec<'_>]) -> Vec<Ipv4Addr> {
     addresses
 }
 
-/// The tunnels as they will be.
+/// The facts of the tunnels to be set up.
 pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<TunnelFacts> {
     let mtu_bytes = device_mtu_bytes(specs);
     let tunnel = |spec: &&TunnelSpec<'_>| TunnelFacts {
@@ -209,7 +206,7 @@ pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<TunnelFacts> {
     specs.iter().map(tunnel).collect()
 }
 
-/// The longest packet that may go into any of the tunnels: they share devices.
+/// The MTU common to the tunnels, which share devices.
 fn device_mtu_bytes(specs: &[&TunnelSpec<'_>]) -> u32 {
     let kinds: Vec<Kind> = specs.iter().map(|spec| spec.kind).collect();
     let each = specs
@@ -218,12 +215,12 @@ fn device_mtu_bytes(specs: &[&TunnelSpec<'_>]) -> u32 {
     each.min().unwrap_or(MAX_MTU_BYTES)
 }
 
-/// How ESP lengthens packets.
+/// Encapsulation overhead of ESP.
 pub(super) const fn wrapping(cipher: Cipher) -> Wrapping {
     Esp::of(cipher).wrapping()
 }
 
-/// The longest packet that may go into a tunnel.
+/// MTU of a tunnel.
 pub(super) const fn mtu_bytes(cipher: Cipher, outer_mtu_bytes: u32) -> u32 {
     let fitting = wrapping(cipher).inner_bytes(outer_mtu_bytes);
     if fitting < MAX_MTU_BYTES {
@@ -243,13 +240,13 @@ fn cipher(spec: &TunnelSpec<'_>) -> Cipher {
 /// A cipher suite of ESP.
 #[derive(Debug, Clone, Copy)]
 struct Esp {
-    /// The proposal, as strongSwan writes it.
+    /// The proposal in strongSwan's syntax.
     proposal: &'static str,
-    /// The initialization vector.
+    /// Length of the initialization vector.
     vector_bytes: u32,
-    /// What is encrypted is a multiple of this.
+    /// Block size for padding.
     block_bytes: u32,
-    /// The integrity check value.
+    /// Length of the integrity check value.
     check_bytes: u32,
 }
 
@@ -279,7 +276,7 @@ impl Esp {
     }
 }
 
-/// A pre-shared key: 256 random bits, in hexadecimal digits as charon takes them.
+/// A pre-shared key: 256 random bits, in hexadecimal as charon expects.
 fn secret() -> Result<String, VpnError> {
     let mut random = [0; 32];
     let mut filled = 0;
@@ -301,7 +298,7 @@ fn charon(router: &Node, stop: &AtomicBool) -> Result<(Process, Client), VpnErro
     command.args(["--mount", "sh", "-c", ENTER, "sh"]);
     command.arg(Path::new("/").join(CHARON));
     let mut process = router.start_fed(&title, command, configuration().into_bytes())?;
-    // The process has the same id throughout: each program gives way to the next.
+    // Each program execs the next, so the process ID stays the same.
     let control = format!("/proc/{}/root{CONTROL}", process.id());
     let deadline = Instant::now() + READY_LIMIT;
     let stream = loop {
@@ -345,7 +342,7 @@ fn configuration() -> String {
     )
 }
 
-/// Tells a router's charon of its end of a tunnel, and the key that it shares with the other end.
+/// Configures a router's charon for its end of a tunnel, with the key shared with the other end.
 fn configure(
     client: &mut Client,
     spec: &TunnelSpec<'_>,
@@ -359,7 +356,7 @@ fn configure(
     } else {
         ("far", "near")
     };
-    // The names of the ends say which tunnel is meant, also between the same two routers.
+    // The identities include the tunnel's name, to distinguish tunnels between the same two routers.
     let id = |end: &str| format!("@{end}.{}", spec.name);
     let shared = Section::default()
         .text("id", &spec.name)
@@ -388,9 +385,9 @@ fn configure(
     let end = |id: String| Section::default().text("auth", "psk").text("id", id);
     let connection = Section::default()
         .text("version", "2")
-        // ESP in UDP is all that `kernel-libipsec` can.
+        // `kernel-libipsec` supports only ESP in UDP.
         .text("encap", "yes")
-        // Addresses stay where they are, whatever else changes in the router.
+        // Addresses stay fixed, whatever else changes on the router.
         .text("mobike", "no")
         .list("local_addrs", [here.address.to_string()])
         .list("remote_addrs", [there.address.to_string()])
@@ -402,7 +399,7 @@ fn configure(
     client.ask("load-conn", &load).map(drop)
 }
 
-/// What charon says against something; when it has ended, why it did.
+/// charon's error; if it has exited, the reason.
 fn said(router: &Node, process: &mut Process, source: &io::Error) -> VpnError {
     if let Err(ended @ crate::world::ProcessError::Ended { .. }) =
         process.line("serve", Duration::from_millis(200))
@@ -432,8 +429,8 @@ mod tests {
         }
     }
 
-    /// An acknowledgement and the longest packet: RFC 4303 §2 in RFC 3948's UDP, with RFC 4106's vector of 8 bytes and
-    /// tag of 16, RFC 3602's vector of 16 with RFC 4868's 16, and RFC 2451's 8 with RFC 2404's 12.
+    /// An acknowledgement and the longest packet: RFC 4303 §2 in RFC 3948's UDP, with RFC 4106's IV of 8 bytes and ICV
+    /// of 16, RFC 3602's IV of 16 with RFC 4868's ICV of 16, and RFC 2451's IV of 8 with RFC 2404's ICV of 12.
     #[test]
     fn outer_packets_are_as_long_as_the_ciphers_make_them() {
         for (cipher, short, long) in [

@@ -1,4 +1,4 @@
-//! What the tunnels have carried and what that has cost, over time.
+//! Traffic and cost of the tunnels over time.
 
 use std::fs;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use wansan_trace::clock;
 
 use super::{Server, Tunnels, Vpn, VpnError};
 
-/// How long a dying program's exit may take to be seen.
+/// Grace time to detect a program's exit.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// What the VPN programs of routers have done, over time.
+/// Work of the routers' VPN programs over time.
 #[derive(Debug, Default)]
 pub struct Meter {
     routers: Vec<Metered>,
@@ -27,14 +27,14 @@ pub(crate) struct Metered {
     pub(crate) ciphers: Vec<&'static str>,
 }
 
-/// Every program's counters at one moment.
+/// Every program's counters at one time.
 #[derive(Debug)]
 struct Sample {
     at_ns: u64,
     counters: Vec<Counters>,
 }
 
-/// What a program has done since its start.
+/// A program's counters since its start.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counters {
     pub(crate) cpu_ns: u64,
@@ -45,10 +45,10 @@ pub(crate) struct Counters {
 }
 
 impl Tunnels {
-    /// Notes what each router has done so far; often enough to have the usage of any stretch.
+    /// Samples each router's counters; call it often enough for the usage of any period.
     ///
     /// # Errors
-    /// [`VpnError::Program`] when a router's program has ended: its tunnels are gone.
+    /// [`VpnError::Program`] if a router's program has exited, and its tunnels with it.
     pub fn sample(&mut self) -> Result<(), VpnError> {
         let counters = self
             .servers
@@ -59,7 +59,7 @@ impl Tunnels {
         Ok(())
     }
 
-    /// Ends the programs; what they have done.
+    /// Stops the programs; returns their work.
     #[must_use]
     pub fn end(self) -> Meter {
         self.meter
@@ -67,7 +67,7 @@ impl Tunnels {
 }
 
 impl Meter {
-    /// Of programs of which nothing is known yet.
+    /// A meter without samples.
     pub(crate) fn new(routers: Vec<Metered>) -> Meter {
         Meter {
             routers,
@@ -75,13 +75,13 @@ impl Meter {
         }
     }
 
-    /// What each program had done at a moment, later than those before.
+    /// Adds a sample, later than the previous ones.
     pub(crate) fn note(&mut self, at_ns: u64, counters: Vec<Counters>) {
         self.samples.push(Sample { at_ns, counters });
     }
 
-    /// What each router's tunnels carried and cost between two moments. Between samples it is taken to have gone
-    /// evenly; beyond them nothing is known, and nothing counted.
+    /// Traffic and cost of each router's tunnels between two times. Interpolates linearly between samples; counts
+    /// nothing beyond them.
     #[must_use]
     pub fn usage(&self, from_ns: u64, to_ns: u64) -> Vec<RouterUsage> {
         let usage_of = |(place, metered): (usize, &Metered)| {
@@ -121,7 +121,7 @@ impl Counters {
             })
         })();
         if counters.is_err() || !process.is_running()? {
-            // It never ends by itself: let it say why it did.
+            // It never exits by itself: report its last output.
             process.line("serve", LAST_WORDS)?;
         }
         counters.map_err(|source| VpnError::System {
@@ -130,7 +130,7 @@ impl Counters {
         })
     }
 
-    /// What lies `share` of the way to `later`.
+    /// Interpolates towards `later`.
     fn towards(self, later: Counters, share: f64) -> Counters {
         let between = |from: u64, to: u64| from + (to.saturating_sub(from) as f64 * share) as u64;
         Counters {
@@ -146,7 +146,7 @@ impl Counters {
     }
 }
 
-/// The counters of the program at `place` at a moment.
+/// The counters of the program with index `place` at a time.
 fn at(samples: &[Sample], place: usize, at_ns: u64) -> Counters {
     let next = samples.partition_point(|sample| sample.at_ns < at_ns);
     let counters = |sample: &Sample| sample.counters[place];
@@ -160,8 +160,7 @@ fn at(samples: &[Sample], place: usize, at_ns: u64) -> Counters {
     }
 }
 
-/// What was sent into these devices and received from them, and what was dropped on the way in, by a
-/// network namespace's `/proc/PID/net/dev`.
+/// Bytes sent to and received from these devices, and drops on input, from a network namespace's `/proc/PID/net/dev`.
 fn device_counters(table: &str, devices: &[String]) -> Counters {
     let mut all = Counters::default();
     for line in table.lines() {
@@ -173,8 +172,8 @@ fn device_counters(table: &str, devices: &[String]) -> Counters {
                 .split_ascii_whitespace()
                 .map_while(|number| number.parse().ok())
                 .collect();
-            // proc_pid_net(5): eight numbers of what was received (bytes first), eight of what was sent
-            // (bytes first, drops fourth).
+            // proc_pid_net(5): eight numbers for receiving (bytes first), eight for sending (bytes first, drops
+            // fourth).
             let number = |place: usize| numbers.get(place).copied().unwrap_or(0);
             all.received_bytes += number(0);
             all.sent_bytes += number(8);
@@ -184,8 +183,8 @@ fn device_counters(table: &str, devices: &[String]) -> Counters {
     all
 }
 
-/// Datagrams that found no room in the UDP sockets of a network namespace, by its `/proc/PID/net/udp`:
-/// the last column. A router has no other sockets than its VPN's.
+/// Datagrams dropped by full UDP sockets of a network namespace, from the last column of `/proc/PID/net/udp`. A router
+/// has no sockets but its VPN's.
 fn socket_drops(table: &str) -> u64 {
     let sockets = table.lines().skip(1);
     let drops = sockets.filter_map(|line| {

@@ -1,4 +1,4 @@
-//! WireGuard between routers, by `wansan`'s own program in each.
+//! WireGuard between routers, with `wansan`'s own program on each.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -12,14 +12,14 @@ use wansan_wireguard::{Config, Event, Key, OVERHEAD_BYTES, TunnelConfig};
 use super::{End, Kind, Server, Traffic, TunnelSpec, Vpn, VpnError, routers};
 use crate::world::{Node, Process, ProcessError};
 
-/// How long a router may take to make its devices.
+/// Timeout for a router to create its devices.
 const READY_LIMIT: Duration = Duration::from_secs(20);
-/// How long handshakes may take, which are repeated every 5 s when one is lost.
+/// Timeout for handshakes, which are retried every 5 s.
 const UP_LIMIT: Duration = Duration::from_secs(60);
-/// WireGuard's usual port; the tunnels of a router use this one and those after it.
+/// WireGuard's usual port; a router's tunnels use it and the following ones.
 const FIRST_PORT: u16 = 51_820;
 
-/// Starts the program of every router and waits until all tunnels are up, or `stop` is set.
+/// Starts every router's program and waits until all tunnels are up, or `stop` is set.
 pub(super) fn start(
     program: &Path,
     specs: &[&TunnelSpec<'_>],
@@ -80,7 +80,7 @@ pub(super) fn start(
     Ok(servers)
 }
 
-/// The tunnels as they will be.
+/// The facts of the tunnels to be set up.
 pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<TunnelFacts> {
     let tunnel = |(place, spec): (usize, &&TunnelSpec<'_>)| TunnelFacts {
         near_device: device(place),
@@ -92,7 +92,7 @@ pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<TunnelFacts> {
     specs.iter().enumerate().map(tunnel).collect()
 }
 
-/// The port of both ends of the tunnel at that place.
+/// The port of both ends of the tunnel with that index.
 pub(super) const fn port(place: usize) -> u16 {
     FIRST_PORT + place as u16
 }
@@ -101,7 +101,7 @@ fn device(place: usize) -> String {
     format!("vpn{place}")
 }
 
-/// The keys of a tunnel. They live as long as it takes to hand them over.
+/// The keys of a tunnel, kept only until they are passed on.
 struct Keys {
     near: Key,
     far: Key,
@@ -127,7 +127,7 @@ fn keys(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Keys>, VpnError> {
         .collect()
 }
 
-/// A router's configuration: every end of a tunnel at it.
+/// A router's configuration: all its tunnel ends.
 fn config(router: &Node, specs: &[&TunnelSpec<'_>], pairs: &[Keys]) -> Config {
     let mut tunnels = Vec::new();
     for (place, (spec, keys)) in specs.iter().zip(pairs).enumerate() {

@@ -1,4 +1,4 @@
-//! A world made from its topology.
+//! Builds a world from its topology.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use super::node::{LOOPBACK, Node};
 use super::topology::{MAX_NETWORKS, MAX_NODES, Medium, Topology};
 use super::{WorldError, offload};
 
-/// Hosts and routers, and the namespace that lies between them.
+/// Hosts and routers, and the namespace between them.
 ///
 /// Dropping it ends the nodes' threads, and with them every process started on a node.
 #[derive(Debug)]
@@ -19,16 +19,14 @@ pub struct World {
 }
 
 impl World {
-    /// Makes the nodes and joins them. On an emulated network no frame passes until an emulator in
-    /// the wan moves it.
+    /// Creates the nodes and joins them. On an emulated network no frame passes until an emulator in the wan moves it.
     ///
     /// # Errors
-    /// [`WorldError`] when the kernel lacks something or forbids it; nothing is left of the world
-    /// then.
+    /// [`WorldError`] if the kernel lacks something or forbids it; nothing remains of the world then.
     ///
     /// # Panics
-    /// For a topology that the plan has ruled out: more than 250 nodes or more than 100 networks, a
-    /// network with a member that is not there, or a wire without two ends.
+    /// A topology that the plan check excludes: more than 250 nodes or more than 100 networks, a network with an
+    /// unknown member, or a wire without two ends.
     pub fn build(topology: &Topology) -> Result<World, WorldError> {
         assert!(topology.nodes.len() <= MAX_NODES && topology.networks.len() <= MAX_NETWORKS);
         let wan = Namespace::new("wan")?;
@@ -50,7 +48,7 @@ impl World {
         Ok(world)
     }
 
-    /// Gives every member of a network its interface, and makes its neighbours known to it.
+    /// Creates every member's interface into a network, with its neighbours.
     fn join(&mut self, topology: &Topology, network: usize) -> Result<(), WorldError> {
         let spec = &topology.networks[network];
         let mtu_bytes = topology.mtu_bytes;
@@ -100,21 +98,20 @@ impl World {
         &self.wan
     }
 
-    /// The longest super-frame (bytes of its IP packet) that a node leaves to its link into the wan
-    /// to segment.
+    /// Largest super-frame (bytes of its IP packet) that a node sends to its link into the wan.
     #[must_use]
     pub const fn super_frame_max_bytes() -> u32 {
         crate::emulator::MAX_SUPER_FRAME_BYTES
     }
 
-    /// The offloads that are switched off on every emulated link, by ethtool's names.
+    /// The offloads disabled on every emulated link, by ethtool's names.
     #[must_use]
     pub fn offloads_off() -> Vec<&'static str> {
         offload::SWITCHES.iter().map(|(name, _)| *name).collect()
     }
 }
 
-/// A part that a kernel may lack: it answers EOPNOTSUPP then.
+/// A feature that a kernel may lack: it then returns EOPNOTSUPP.
 pub(super) struct Part {
     cause: &'static str,
     remedy: &'static str,
@@ -130,7 +127,7 @@ pub(super) const POLICY_ROUTING: Part = Part {
     remedy: "say `by = \"prefix\"` in [routing], which needs none",
 };
 
-/// Does one step in a node's namespace and says, if it fails, which one and where.
+/// Performs an operation in a node's namespace; an error names the operation and the node.
 pub(super) fn step(
     namespace: &Namespace,
     action: &str,
@@ -143,7 +140,7 @@ pub(super) fn step(
     })
 }
 
-/// A [`step`] that needs a part of the kernel.
+/// A [`step`] that needs an optional kernel feature.
 pub(super) fn step_with(
     part: &Part,
     namespace: &Namespace,

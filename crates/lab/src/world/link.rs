@@ -1,4 +1,4 @@
-//! Virtual Ethernet, addresses and neighbours, by rtnetlink(7).
+//! Virtual Ethernet, addresses and neighbours, with rtnetlink(7).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,9 +24,9 @@ pub(super) type Mac = [u8; 6];
 pub(super) struct End<'a> {
     pub(super) name: &'a str,
     pub(super) mac: Mac,
-    /// The longest super-frame that it sends; the kernel's own bound when there is none.
+    /// Largest super-frame that it sends; `None` for the kernel's default.
     pub(super) super_frame_max_bytes: Option<u32>,
-    /// Whether it sends packets one by one and never a super-frame, whatever the protocol.
+    /// Whether it sends single packets only, never super-frames, for any protocol.
     pub(super) one_by_one: bool,
 }
 
@@ -38,14 +38,14 @@ impl End<'_> {
             LinkAttribute::Mtu(mtu_bytes),
         ];
         attributes.extend(self.super_frame_max_bytes.map(LinkAttribute::GsoMaxSize));
-        // The kernel cuts what has more segments than that before it comes to the interface.
+        // The kernel segments larger super-frames before they reach the interface.
         attributes.extend(self.one_by_one.then_some(LinkAttribute::GsoMaxSegs(1)));
         attributes
     }
 }
 
-/// Makes a pair of virtual Ethernet interfaces: `here` in the calling thread's namespace, `there`
-/// in the namespace behind `there_fd`.
+/// Creates a pair of virtual Ethernet interfaces: `here` in the calling thread's namespace, `there` in the namespace
+/// behind `there_fd`.
 pub(super) fn create_pair(
     here: &End<'_>,
     there: &End<'_>,
@@ -65,7 +65,7 @@ pub(super) fn create_pair(
     Netlink::open()?.ask(request, NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Brings an interface up, without ARP when its neighbours are all set by hand.
+/// Brings an interface up, without ARP if all its neighbours are static.
 pub(super) fn bring_up(name: &str, without_arp: bool) -> io::Result<()> {
     let mut flags = LinkFlags::Up;
     if without_arp {
@@ -78,7 +78,7 @@ pub(super) fn bring_up(name: &str, without_arp: bool) -> io::Result<()> {
     Netlink::open()?.ask(RouteNetlinkMessage::SetLink(link), 0)
 }
 
-/// Sets the longest IP packet of an interface.
+/// Sets an interface's MTU.
 pub(super) fn set_mtu(name: &str, mtu_bytes: u32) -> io::Result<()> {
     let mut link = LinkMessage::default();
     link.header.index = index(name)?;
@@ -86,7 +86,7 @@ pub(super) fn set_mtu(name: &str, mtu_bytes: u32) -> io::Result<()> {
     Netlink::open()?.ask(RouteNetlinkMessage::SetLink(link), 0)
 }
 
-/// Gives an interface its address.
+/// Adds an address to an interface.
 pub(super) fn add_address(name: &str, address: Ipv4Addr, prefix_bits: u8) -> io::Result<()> {
     let mut message = AddressMessage::default();
     message.header.family = AddressFamily::Inet;
@@ -101,7 +101,7 @@ pub(super) fn add_address(name: &str, address: Ipv4Addr, prefix_bits: u8) -> io:
     Netlink::open()?.ask(request, NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Makes known, for good, at which MAC address a neighbour is: nobody has to ask on the path.
+/// Adds a permanent neighbour entry, so that no ARP is needed on the path.
 pub(super) fn add_neighbour(name: &str, address: Ipv4Addr, mac: Mac) -> io::Result<()> {
     let mut message = NeighbourMessage::default();
     message.header.family = AddressFamily::Inet;

@@ -1,4 +1,4 @@
-//! A network namespace and the thread that lives in it.
+//! A network namespace and its thread.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,12 +12,11 @@ use super::rights::unshare;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A network namespace, kept alive by a thread that has entered it.
+/// A network namespace, kept alive by a thread inside it.
 ///
-/// Whatever must happen inside (opening sockets, writing sysctls, starting processes) is handed
-/// to that thread by [`Namespace::run`]. A process started there has the thread as its parent,
-/// so it is told when the thread ends. Dropping the value ends the thread; the namespace goes
-/// when its last process and socket are gone.
+/// Work that must happen inside (opening sockets, writing sysctls, starting processes) is passed to that thread by
+/// [`Namespace::run`]. Processes started there have the thread as parent, so they are signalled when it ends. Dropping
+/// the value ends the thread; the namespace disappears with its last process and socket.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -27,11 +26,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace; `name` is for messages only and known to nobody else.
+    /// Creates a namespace; `name` is only for messages.
     ///
     /// # Errors
-    /// [`WorldError::Refused`] when the kernel makes none. [`super::isolate`] has to have been
-    /// called before.
+    /// [`WorldError::Refused`] if the kernel refuses. [`super::isolate`] has to have been called before.
     pub fn new(name: &str) -> Result<Self, WorldError> {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let (ready, made) = mpsc::channel();
@@ -72,21 +70,21 @@ impl Namespace {
         &self.name
     }
 
-    /// A handle of the namespace, as setns(2) and RTM_NEWLINK's IFLA_NET_NS_FD take it.
+    /// A descriptor of the namespace, for setns(2) and RTM_NEWLINK's IFLA_NET_NS_FD.
     #[must_use]
     pub fn handle(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 
-    /// Runs `job` in the namespace's thread and gives back its result. Threads that the job
-    /// starts are in the namespace too.
+    /// Runs `job` in the namespace's thread and returns its result. Threads that the job starts are in the namespace
+    /// too.
     ///
     /// # Panics
-    /// When the job panics.
+    /// The job panics.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (give, take) = mpsc::channel();
         let boxed: Job = Box::new(move || {
-            // The caller waits below, so the receiver is there.
+            // The caller waits below, so the receiver exists.
             let _ = give.send(job());
         });
         let jobs = self.jobs.as_ref().expect("taken in drop only");
@@ -100,7 +98,7 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // A job that panicked has been reported by `run`.
+            // `run` has reported a job's panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! One request at a time to the kernel's routing netlink.
+//! Synchronous requests to the kernel's routing netlink.
 
 use std::io;
 
@@ -26,8 +26,7 @@ impl Netlink {
         })
     }
 
-    /// Sends one request and waits for the kernel's verdict. `flags` are added to NLM_F_REQUEST
-    /// and NLM_F_ACK.
+    /// Sends a request and waits for its acknowledgement. `flags` are added to NLM_F_REQUEST and NLM_F_ACK.
     pub(super) fn ask(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         match self.answer(request, NLM_F_ACK | flags)? {
             // An acknowledgement is an error message without a code.
@@ -37,7 +36,7 @@ impl Netlink {
         }
     }
 
-    /// Asks for one thing that the kernel knows.
+    /// Queries a single object.
     pub(super) fn get(&mut self, request: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
         match self.answer(request, 0)? {
             NetlinkPayload::InnerMessage(known) => Ok(known),

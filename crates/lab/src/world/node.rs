@@ -14,12 +14,11 @@ use super::topology::{Hop, IpRoute, NodeSpec, PREFIX_BITS, Role, Topology};
 use super::{WorldError, offload, precedence, sysctl};
 use crate::emulator::{MAX_SUPER_FRAME_BYTES, Port};
 
-/// The name of a node's interface into the first network; those into the others have the network's
-/// number, from 2, behind it.
+/// The name of a node's interface into its first network; further ones have the network's number, from 2, as suffix.
 const INTERFACE: &str = "wan";
 pub(super) const LOOPBACK: &str = "lo";
-/// Priority of a node's first rule: behind the kernel's own for local addresses (0), before that of
-/// the main table (32766).
+/// Priority of a node's first rule: after the kernel's own for local addresses (0), before that of the main table
+/// (32766).
 const FIRST_RULE: u32 = 1000;
 
 /// A host or a router: a network namespace with an interface into each of its networks.
@@ -36,7 +35,7 @@ pub struct Node {
 pub struct Interface {
     /// The network.
     pub network: usize,
-    /// Its name, in the node.
+    /// Its name on the node.
     pub name: String,
     /// Its address.
     pub address: Ipv4Addr,
@@ -47,7 +46,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Where its link ends in the wan; `None` on a wire, which ends at no emulator.
+    /// Its link's port in the wan; `None` on a wire, which has no emulator.
     #[must_use]
     pub fn port(&self) -> Option<Port> {
         Some(Port {
@@ -59,7 +58,7 @@ impl Interface {
 }
 
 impl Node {
-    /// Makes the node, without any interface but loopback.
+    /// Creates the node, with a loopback interface only.
     pub(super) fn build(spec: &NodeSpec) -> Result<Node, WorldError> {
         let namespace = Namespace::new(&spec.name)?;
         let (role, tcp) = (spec.role, spec.tcp.clone());
@@ -92,24 +91,23 @@ impl Node {
         self.spec.role
     }
 
-    /// What it was made from: its own addresses, its routes and its rules.
+    /// Its specification: its own addresses, its routes and its rules.
     #[must_use]
     pub fn spec(&self) -> &NodeSpec {
         &self.spec
     }
 
-    /// The address that others reach the node at: its first own one, or else that of its first
-    /// interface.
+    /// The address at which others reach the node: its first own one, or else its first interface's.
     ///
     /// # Panics
-    /// For a node that is in no network.
+    /// The node is in no network.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         let own = self.spec.addresses.first().copied();
         own.unwrap_or_else(|| self.interfaces[0].address)
     }
 
-    /// The node's interfaces into its networks, in their order.
+    /// The node's interfaces into its networks, in order.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
@@ -138,16 +136,16 @@ impl Node {
     /// Starts a program on the node; see [`Process`]. `title` names it in errors.
     ///
     /// # Errors
-    /// [`super::ProcessError`] when it cannot be started.
+    /// [`super::ProcessError`] if it cannot be started.
     pub fn start(&self, title: &str, command: Command) -> Result<Process, ProcessError> {
         let title = title.to_owned();
         self.first(move || Process::spawn(title, command))
     }
 
-    /// Starts a program on the node as [`Node::start`] does, with `input` on its standard input.
+    /// Starts a program like [`Node::start`], with `input` on its standard input.
     ///
     /// # Errors
-    /// [`super::ProcessError`] when it cannot be started.
+    /// [`super::ProcessError`] if it cannot be started.
     pub fn start_fed(
         &self,
         title: &str,
@@ -158,11 +156,11 @@ impl Node {
         self.first(move || Process::spawn_fed(title, command, &input))
     }
 
-    /// Starts a program on the node as [`Node::start_fed`] does, which reads its standard input to the
-    /// end before it goes on; [`Process::release`] lets it.
+    /// Starts a program like [`Node::start_fed`] that reads its standard input to the end before it continues;
+    /// [`Process::release`] lets it.
     ///
     /// # Errors
-    /// [`super::ProcessError`] when it cannot be started.
+    /// [`super::ProcessError`] if it cannot be started.
     pub fn start_held(
         &self,
         title: &str,
@@ -173,7 +171,7 @@ impl Node {
         self.first(move || Process::spawn_held(title, command, &input))
     }
 
-    /// Starts a program, which goes before the computer's others.
+    /// Starts a program with precedence over the computer's others.
     fn first(
         &self,
         start: impl FnOnce() -> Result<Process, ProcessError> + Send + 'static,
@@ -185,30 +183,30 @@ impl Node {
         })
     }
 
-    /// Gives the node an address of its own, on its loopback interface.
+    /// Adds an address of its own to the node, on its loopback interface.
     ///
     /// # Errors
-    /// [`WorldError::Refused`] when it has that address already.
+    /// [`WorldError::Refused`] if it already has that address.
     pub fn add_address(&self, address: Ipv4Addr) -> Result<(), WorldError> {
         step(&self.namespace, "add the address", move || {
             link::add_address(LOOPBACK, address, 32)
         })
     }
 
-    /// Has the node send on what comes for an address of its own like what comes for others'.
+    /// Makes the node forward packets for one of its own addresses as it does for others.
     ///
     /// # Errors
-    /// [`WorldError::Refused`] when it does not have that address.
+    /// [`WorldError::Refused`] if it does not have that address.
     pub fn give_up_delivery(&self, address: Ipv4Addr) -> Result<(), WorldError> {
         step(&self.namespace, "give up delivery", move || {
             route::remove_local_route(address)
         })
     }
 
-    /// Brings up a device that a program on the node has made.
+    /// Brings up a device created by a program on the node.
     ///
     /// # Errors
-    /// [`WorldError::Refused`] when there is none of that name, or it cannot carry such packets.
+    /// [`WorldError::Refused`] if there is no such device, or it does not support that MTU.
     pub fn bring_up_device(&self, device: &str, mtu_bytes: u32) -> Result<(), WorldError> {
         let device = device.to_owned();
         step(&self.namespace, "bring up the tunnel", move || {
@@ -217,14 +215,14 @@ impl Node {
         })
     }
 
-    /// Adds a route, in place of the one to the same address in the same table. The world adds
-    /// those of the topology; this is for devices that come into being after it.
+    /// Adds a route, replacing the one to the same address in the same table. The world adds those of the topology;
+    /// this is for devices created later.
     ///
     /// # Errors
-    /// [`WorldError::Refused`], such as when the device is not there.
+    /// [`WorldError::Refused`], for example if the device does not exist.
     ///
     /// # Panics
-    /// When the route leads into a network that the node is not in.
+    /// The route leads into a network that the node is not in.
     pub fn set_route(&self, route: &IpRoute) -> Result<(), WorldError> {
         let (device, gateway) = match &route.hop {
             Hop::Device(name) => (name.clone(), None),
@@ -251,7 +249,7 @@ impl Node {
         })
     }
 
-    /// Sets the routes and rules of its specification, once all its interfaces are there.
+    /// Adds the routes and rules of its specification, once all its interfaces exist.
     pub(super) fn set_routes_and_rules(&self) -> Result<(), WorldError> {
         for route in &self.spec.routes {
             self.set_route(route)?;
@@ -265,7 +263,7 @@ impl Node {
         Ok(())
     }
 
-    /// Makes known at which MAC addresses the node's neighbours in a network are.
+    /// Adds neighbour entries for the node's neighbours in a network.
     pub(super) fn know_neighbours(
         &self,
         network: usize,
@@ -287,8 +285,8 @@ impl Node {
         })
     }
 
-    /// Gives the node, which has the place `node`, an interface into an emulated network, and its
-    /// other end to the wan, to which packets go `one_by_one` or in super-frames.
+    /// Gives the node with index `node` an interface into an emulated network, and the wan the other end; packets
+    /// arrive there `one_by_one` or in super-frames.
     pub(super) fn join(
         &mut self,
         wan: &Namespace,
@@ -329,7 +327,7 @@ impl Node {
         self.bring_up(interface)
     }
 
-    /// Joins two nodes, which have the places `node` and `other_node`, by a wire.
+    /// Joins two nodes, with indices `node` and `other_node`, by a wire.
     pub(super) fn wire(
         &mut self,
         other: &mut Node,
@@ -352,8 +350,8 @@ impl Node {
         let own = interface.clone();
         step(&self.namespace, "bring up the interface", move || {
             link::add_address(&own.name, own.address, PREFIX_BITS)?;
-            // ARP stays on: without it the kernel would take every neighbour's address for the
-            // interface's own. Permanent neighbours make it silent.
+            // Keep ARP enabled: without it the kernel would take every neighbour's address for the interface's own.
+            // Permanent neighbours keep it silent.
             link::bring_up(&own.name, false)
         })?;
         self.interfaces.push(interface);
@@ -362,7 +360,7 @@ impl Node {
 }
 
 impl Interface {
-    /// The interface of the node at `node` into a network.
+    /// The interface of the node with index `node` into a network.
     fn new(network: usize, node: usize) -> Interface {
         let address = Topology::address(network, node);
         let name = match network {
@@ -373,8 +371,8 @@ impl Interface {
             network,
             name,
             address,
-            // Locally administered addresses (IEEE 802c), so that they cannot be a real card's. The
-            // next one is the wan's end's.
+            // Locally administered addresses (IEEE 802c), so that they cannot be a real card's. The next one belongs to
+            // the wan's end.
             mac: [0x02, 0x53, 0x41, 0x4e, 2 * network as u8, node as u8 + 1],
             wan_interface: None,
         }
@@ -384,8 +382,8 @@ impl Interface {
         End {
             name: &self.name,
             mac: self.mac,
-            // What the emulator has room for; on wires too, so that routers need not cut what they
-            // send on to an emulated path.
+            // The emulator's limit; on wires too, so that routers need not segment what they forward to an emulated
+            // path.
             super_frame_max_bytes: Some(MAX_SUPER_FRAME_BYTES),
             one_by_one: false,
         }

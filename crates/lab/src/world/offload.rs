@@ -1,8 +1,8 @@
-//! Switches off what a host's end of a link would do to packets that came one by one, by ethtool's
-//! ioctl (SIOCETHTOOL).
+//! Disables offloads that would alter packets arriving one by one at a host's end of a link, with ethtool's ioctl
+//! (SIOCETHTOOL).
 //!
-//! Segmentation and checksums are left to the link: the emulator cuts what hosts send into what a
-//! wire would carry, and joins what they get by its times of arrival.
+//! Segmentation and checksums are offloaded to the link: the emulator cuts what hosts send into wire packets, and joins
+//! what they receive by arrival time.
 
 use std::ffi::c_void;
 use std::io;
@@ -14,8 +14,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 /// linux/sockios.h.
 const SIOCETHTOOL: Opcode = 0x8946;
 
-/// The switches in the order in which they are turned off, with their ethtool commands
-/// (linux/ethtool.h).
+/// The offloads in the order of disabling, with their ethtool commands (linux/ethtool.h).
 pub(super) const SWITCHES: [(&str, u32); 1] = [("generic-receive-offload", 0x2c)];
 
 /// `struct ethtool_value`.
@@ -82,8 +81,8 @@ unsafe impl Ioctl for Ethtool<'_> {
     }
 }
 
-/// Turns every switch off on an interface of the calling thread's namespace. A switch that the
-/// kernel does not know is off already.
+/// Disables every listed offload on an interface of the calling thread's namespace. One that the kernel does not
+/// support is off already.
 pub(super) fn turn_off(interface: &str) -> io::Result<()> {
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,

@@ -1,31 +1,29 @@
-//! Who gets a processor first when a computer has other work to do.
+//! Processor precedence of programs on a busy computer.
 //!
-//! A world is a measuring instrument: its routers and hosts stand for computers of their own, which
-//! nobody's compiler runs on. One I/O through two VPN routers wakes six programs one after the other;
-//! where each has to queue for a processor, it takes tens of milliseconds whatever the path does.
+//! A world is a measuring instrument: its routers and hosts stand for dedicated computers. One I/O through two VPN
+//! routers wakes six programs in turn; if each had to queue for a processor, it would take tens of milliseconds
+//! whatever the path does.
 //!
-//! Linux shares processors out among scheduling groups, one for each session of processes where
-//! `kernel.sched_autogroup_enabled` is set (sched(7)), and inside a group by nice values. A program
-//! of a world gets a session of its own, so that it shares its part with nobody, and where the lab may
-//! ask for it, group and process go before others.
+//! Linux divides processors among scheduling groups, one per session if `kernel.sched_autogroup_enabled` is set
+//! (sched(7)), and within a group by nice value. Each program of a world gets its own session, so that it does not
+//! share its group, and, if the lab is permitted to, a higher priority for both group and process.
 
 use std::fs;
 use std::io;
 
 use rustix::process::{Pid, setpriority_process, setsid};
 
-/// As far before others as can be asked for.
+/// Highest priority.
 const FIRST: i32 = -20;
 
-/// Gives the calling process a session, and with it a scheduling group, of its own. Only makes a plain
-/// system call: it may be called between fork and exec.
+/// Puts the calling process into its own session, and thereby scheduling group. Makes only a plain system call: safe
+/// between fork and exec.
 pub(super) fn set_apart() -> io::Result<()> {
     setsid()?;
     Ok(())
 }
 
-/// Has the process with that id go first, if the lab may: it takes CAP_SYS_NICE. Whoever may not shares
-/// as everybody does.
+/// Raises the priority of a process, if permitted: requires CAP_SYS_NICE. Otherwise it is scheduled like any other.
 pub(super) fn put_first(id: u32) {
     let _ = fs::write(format!("/proc/{id}/autogroup"), FIRST.to_string());
     let _ = setpriority_process(Pid::from_raw(id as i32), FIRST);
@@ -57,7 +55,7 @@ mod tests {
         assert_eq!(nice, if may { "-20" } else { "0" });
     }
 
-    /// The scheduling group of a process and its nice value.
+    /// A process's scheduling group and nice value.
     fn group(id: u32) -> Option<(String, String)> {
         let text = std::fs::read_to_string(format!("/proc/{id}/autogroup")).ok()?;
         let (name, nice) = text.trim().split_once(" nice ")?;

@@ -15,78 +15,78 @@ use rustix::process::{
     Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
 };
 
-/// Longest line that a program may print; longer ones are cut into several.
+/// Longest output line of a program; longer ones are split.
 const MAX_LINE_BYTES: u64 = 1 << 20;
-/// How many lines of standard output wait to be read before the program has to.
+/// Most queued lines of standard output, before the program blocks.
 const MAX_LINES: usize = 1024;
-/// How much of the end of standard error is kept for messages.
+/// Length of the tail of standard error kept for messages.
 const STDERR_TAIL_BYTES: usize = 16 * 1024;
-/// How often a program is asked whether it has ended.
+/// How often a program's exit is polled.
 const POLL: Duration = Duration::from_millis(2);
-/// How often somebody who waits for a program looks whether the run is to stop.
+/// How often a waiting caller checks whether the run should stop.
 const STOP_POLL: Duration = Duration::from_millis(50);
-/// What a program that has ended may have left in its pipes is read for at most this long.
+/// Time limit for draining the pipes of an exited program.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What went wrong with a program on a host. Messages carry the end of its standard error.
+/// Errors of a program on a host. Messages include the tail of its standard error.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// It could not be started.
     #[error("cannot start {title}: {source}")]
     Start {
-        /// Which program, on which host.
+        /// The program and its host.
         title: String,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
-    /// It ended before it had said what was waited for, or with a failure.
+    /// It exited before the awaited output, or with a failure.
     #[error("{title} ended with {status}{stderr}")]
     Ended {
-        /// Which program, on which host.
+        /// The program and its host.
         title: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// The end of its standard error on one line, after `: `, or nothing.
+        /// The tail of its standard error on one line, after `: `, or nothing.
         stderr: String,
     },
-    /// It took longer than it may.
+    /// It exceeded its time limit.
     #[error("{title} did not {awaited} within {} s{stderr}", limit.as_secs())]
     TooLong {
-        /// Which program, on which host.
+        /// The program and its host.
         title: String,
-        /// What was waited for.
+        /// What was awaited.
         awaited: &'static str,
-        /// How long.
+        /// The time limit.
         limit: Duration,
-        /// The end of its standard error on one line, after `: `, or nothing.
+        /// The tail of its standard error on one line, after `: `, or nothing.
         stderr: String,
     },
-    /// The kernel would not tell about it.
+    /// Its status cannot be queried.
     #[error("cannot wait for {title}: {source}")]
     Wait {
-        /// Which program, on which host.
+        /// The program and its host.
         title: String,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
 }
 
-/// How a program ended.
+/// The result of an exited program.
 #[derive(Debug)]
 pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it had printed on standard output and nobody had read, as lines.
+    /// Its unread standard output, as lines.
     pub lines: Vec<String>,
-    /// The end of its standard error.
+    /// The tail of its standard error.
     pub stderr: String,
 }
 
-/// A running program. It gets a session of its own (see [`super::precedence`]), so that a Ctrl-C at
-/// the terminal reaches the lab alone, which then ends its programs in order. It is killed when the value is
-/// dropped, and by the kernel when the lab dies without a chance to drop it.
+/// A running program. It has its own session (see [`super::precedence`]), so that Ctrl-C at the terminal reaches the
+/// lab only, which then ends its programs in order. It is killed on drop, and by the kernel if the lab dies before
+/// that.
 ///
-/// One on another computer ([`Process::elsewhere`]) is the same to whoever waits for it.
+/// A program on another computer ([`Process::elsewhere`]) has the same interface.
 #[derive(Debug)]
 pub struct Process {
     title: String,
@@ -98,38 +98,38 @@ pub struct Process {
 enum Running {
     Here {
         child: Child,
-        /// Standard input of a program that is held until it is to go on.
+        /// Standard input of a held program.
         held: Option<ChildStdin>,
         stderr: Tail,
     },
     Elsewhere(Box<dyn Elsewhere>),
 }
 
-/// A program that somebody else has started, on another computer. Dropping it kills it.
+/// A program started by somebody else on another computer. Dropping it kills it.
 pub(crate) trait Elsewhere: std::fmt::Debug + Send {
-    /// How it ended, once it has.
+    /// Its exit status, once it has exited.
     ///
     /// # Errors
-    /// When nobody can tell any more, as the connection to that computer is lost.
+    /// Its status is unknown, as the connection to its computer is lost.
     fn try_wait(&mut self) -> std::io::Result<Option<ExitStatus>>;
-    /// Ends its standard input.
+    /// Closes its standard input.
     fn release(&mut self);
-    /// Asks it to end (SIGTERM).
+    /// Asks it to exit (SIGTERM).
     fn terminate(&self);
-    /// The end of its standard error, once it has ended.
+    /// The tail of its standard error, once it has exited.
     fn stderr(&self) -> String;
 }
 
-/// The end of what a program writes to standard error, read as it comes.
+/// The tail of a program's standard error, read continuously.
 #[derive(Debug)]
 pub(crate) struct Tail {
     bytes: Arc<Mutex<Vec<u8>>>,
-    /// Hangs up when all has been read.
+    /// Disconnects at the end of the stream.
     end: Receiver<Infallible>,
 }
 
 impl Tail {
-    /// Reads a pipe to its end, in a thread of its own.
+    /// Reads a pipe to its end, in its own thread.
     pub(crate) fn of(mut pipe: impl Read + Send + 'static) -> Tail {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&bytes);
@@ -150,29 +150,28 @@ impl Tail {
         Tail { bytes, end }
     }
 
-    /// What has come so far.
+    /// The tail so far.
     pub(crate) fn so_far(&self) -> String {
         let bytes = self.bytes.lock().expect("nobody panics while holding it");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The same, once the program has ended and what it said has been read.
+    /// The tail, once the program has exited and its output has been read.
     pub(crate) fn last_words(&self) -> String {
-        // A child of its own may hold the pipe for longer: what has come until then must do.
+        // A child of its own may keep the pipe open: then use what has arrived.
         let _ = self.end.recv_timeout(LAST_WORDS);
         self.so_far()
     }
 }
 
 impl Process {
-    /// Starts `command` as a child of the calling thread: to be called in a thread that outlives
-    /// it, which a host's is.
+    /// Starts `command` as a child of the calling thread, which must outlive it, as a host's does.
     pub(super) fn spawn(title: String, command: Command) -> Result<Process, ProcessError> {
         Process::spawn_with(title, command, Stdio::null())
     }
 
-    /// Like [`Process::spawn`], with `input` on standard input and nothing after it. What is
-    /// secret is handed over like this: arguments and files can be read by others.
+    /// Like [`Process::spawn`], with `input` followed by end of file on standard input. Use it for secrets: others can
+    /// read arguments and files.
     pub(super) fn spawn_fed(
         title: String,
         command: Command,
@@ -183,8 +182,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Like [`Process::spawn_fed`], with a standard input that stays open after `input` until
-    /// [`Process::release`].
+    /// Like [`Process::spawn_fed`], but standard input stays open after `input` until [`Process::release`].
     pub(crate) fn spawn_held(
         title: String,
         command: Command,
@@ -196,7 +194,7 @@ impl Process {
         };
         let mut pipe = child.stdin.take().expect("piped above");
         match pipe.write_all(input) {
-            // It ended before it had read: its own words say why.
+            // It exited before it had read everything: its own output gives the reason.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(ProcessError::Start {
                 title: process.title.clone(),
                 source: error,
@@ -247,8 +245,7 @@ impl Process {
         })
     }
 
-    /// One that runs on another computer, and whose standard output comes as `lines`, which hang up at
-    /// its end.
+    /// A program on another computer, whose standard output arrives in `lines`, which disconnects at the end.
     pub(crate) fn elsewhere(
         title: String,
         program: Box<dyn Elsewhere>,
@@ -261,8 +258,7 @@ impl Process {
         }
     }
 
-    /// The channel of its lines, for a thread of their own: [`Process::line`] and [`Process::end`] have
-    /// none then.
+    /// Takes the channel of its lines, for a separate thread: [`Process::line`] and [`Process::end`] then return none.
     pub(crate) fn take_lines(&mut self) -> Receiver<String> {
         let (_, none) = mpsc::sync_channel(0);
         std::mem::replace(&mut self.lines, none)
@@ -271,8 +267,7 @@ impl Process {
     /// The next line of standard output.
     ///
     /// # Errors
-    /// [`ProcessError::Ended`] when the program ends first, [`ProcessError::TooLong`] when
-    /// nothing comes within `limit`.
+    /// [`ProcessError::Ended`] if the program exits first, [`ProcessError::TooLong`] if no line arrives within `limit`.
     pub fn line(&mut self, awaited: &'static str, limit: Duration) -> Result<String, ProcessError> {
         match self.lines.recv_timeout(limit) {
             Ok(line) => Ok(line),
@@ -284,10 +279,10 @@ impl Process {
         }
     }
 
-    /// As [`Process::line`], but it waits no longer than until `stop` is set; `None` then.
+    /// See [`Process::line`]; returns `None` as soon as `stop` is set.
     ///
     /// # Errors
-    /// As [`Process::line`].
+    /// See [`Process::line`].
     pub fn line_unless(
         &mut self,
         stop: &AtomicBool,
@@ -308,10 +303,10 @@ impl Process {
         }
     }
 
-    /// The program's process id. It stays its own until the value is dropped.
+    /// The program's process ID. It is not reused until the value is dropped.
     ///
     /// # Panics
-    /// For one on another computer: no id here is its own.
+    /// The program is on another computer: it has no process ID here.
     #[must_use]
     pub fn id(&self) -> u32 {
         match &self.running {
@@ -320,18 +315,18 @@ impl Process {
         }
     }
 
-    /// Processor time, user and system, that all threads of the program have used so far.
+    /// Processor time, user and system, used by all threads of the program so far.
     ///
     /// # Errors
-    /// When the program has ended and somebody has waited for it.
+    /// The program has exited and has been reaped.
     ///
     /// # Panics
-    /// As [`Process::id`].
+    /// See [`Process::id`].
     pub fn cpu_time(&self) -> std::io::Result<Duration> {
         cpu_clock(self.id())
     }
 
-    /// Ends the standard input of a program that was started held, which lets it go on.
+    /// Closes the standard input of a held program, which lets it continue.
     pub fn release(&mut self) {
         match &mut self.running {
             Running::Here { held, .. } => *held = None,
@@ -339,12 +334,12 @@ impl Process {
         }
     }
 
-    /// Asks the program to end (SIGTERM). One that has ended already is left alone.
+    /// Asks the program to exit (SIGTERM). Does nothing if it has exited.
     pub fn terminate(&self) {
         match &self.running {
             Running::Here { child, .. } => {
                 if let Some(pid) = Pid::from_raw(child.id() as i32) {
-                    // The child is not yet waited for, so the id is still its own; it may be dead.
+                    // The child is not yet reaped, so the process ID is still its own, even if it is dead.
                     let _ = kill_process(pid, Signal::TERM);
                 }
             }
@@ -355,7 +350,7 @@ impl Process {
     /// Whether the program is still running.
     ///
     /// # Errors
-    /// [`ProcessError::Wait`] when the kernel does not know the program.
+    /// [`ProcessError::Wait`] if its status cannot be queried.
     pub fn is_running(&mut self) -> Result<bool, ProcessError> {
         match self.running.try_wait() {
             Ok(status) => Ok(status.is_none()),
@@ -366,14 +361,14 @@ impl Process {
         }
     }
 
-    /// Waits until the program has ended.
+    /// Waits until the program exits.
     ///
     /// # Errors
-    /// [`ProcessError::TooLong`] when it is still running after `limit`; it is killed then.
+    /// [`ProcessError::TooLong`] if it is still running after `limit`; it is then killed.
     pub fn end(mut self, limit: Duration) -> Result<Ended, ProcessError> {
         let deadline = Instant::now() + limit;
         let mut lines = Vec::new();
-        // Standard output is read meanwhile, or a program with much to say would never end.
+        // Drain standard output meanwhile, or a program with much output would never exit.
         let status = loop {
             lines.extend(self.lines.try_iter());
             match self.wait("end", Duration::ZERO) {
@@ -395,7 +390,7 @@ impl Process {
         })
     }
 
-    /// Like [`Process::end`], and an exit status other than 0 is an error too.
+    /// Like [`Process::end`], but a nonzero exit status is an error too.
     ///
     /// # Errors
     /// [`ProcessError::TooLong`] and [`ProcessError::Ended`].
@@ -472,15 +467,14 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Running::Here { child, .. } = self {
-            // Both fail only when the program is gone already.
+            // Both fail only if the program has exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Reads the processor-time clock of a process (clock_getcpuclockid(3)), which counts nanoseconds
-/// where `/proc` counts ticks.
+/// Reads a process's CPU-time clock (clock_getcpuclockid(3)), which counts nanoseconds where `/proc` counts ticks.
 #[allow(unsafe_code, reason = "rustix knows no clocks of other processes")]
 fn cpu_clock(id: u32) -> std::io::Result<Duration> {
     let mut clock = 0;
@@ -513,8 +507,8 @@ pub(crate) fn one_line(stderr: &str) -> String {
     }
 }
 
-/// Gives the program a session of its own, and has the kernel kill it when the thread that starts it
-/// ends (prctl(2), PR_SET_PDEATHSIG), and so when the lab is killed.
+/// Puts the program into its own session, and makes the kernel kill it when the thread that starts it ends (prctl(2),
+/// PR_SET_PDEATHSIG), and thus when the lab is killed.
 #[allow(
     unsafe_code,
     reason = "a hook between fork and exec is unsafe to install"
@@ -524,7 +518,7 @@ pub(crate) fn stand_alone(command: &mut Command) {
     let hook = move || {
         precedence::set_apart()?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The lab may have died between fork and the line above; then nobody will tell.
+        // The lab may have died between fork and the line above; then no signal will come.
         if getppid() == Some(lab) {
             Ok(())
         } else {

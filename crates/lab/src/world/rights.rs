@@ -1,4 +1,4 @@
-//! The right to make network namespaces: taken as root, or as root of a user namespace.
+//! The privilege to create network namespaces: as root, or as root of a user namespace.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use rustix::thread::UnshareFlags;
 
 use super::WorldError;
 
-/// How the lab got the right to make namespaces.
+/// How the lab obtained the privilege to create namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// The process had them (CAP_SYS_ADMIN, as root has).
+    /// The process already had it (CAP_SYS_ADMIN, for example as root).
     Privileged,
-    /// It is root in a user namespace of its own, and an ordinary user outside.
+    /// It is root in its own user namespace, and an ordinary user outside.
     UserNamespace,
-    /// It needs none: the world is simulated.
+    /// Not needed: the world is simulated.
     Unneeded,
 }
 
@@ -33,15 +33,15 @@ impl Rights {
     }
 }
 
-/// Moves the process into a network namespace of its own, in which nothing but the lab exists,
-/// and for an ordinary user first into a user namespace in which it is root.
+/// Moves the process into its own network namespace, which contains nothing but the lab; as an ordinary user, first
+/// into a user namespace in which it is root.
 ///
-/// To be called before the process starts a thread: the kernel moves only single-threaded
-/// processes into a user namespace. Files that the lab writes belong to the real user.
+/// Call it before the process starts a thread: only a single-threaded process can enter a user namespace. Files that
+/// the lab writes belong to the real user.
 ///
 /// # Errors
-/// [`WorldError::EnvironmentLacks`] names the setting of the system that forbids it and how to
-/// allow it; [`WorldError::CallerMisused`] when there are threads already.
+/// [`WorldError::EnvironmentLacks`] names the system setting that forbids it and how to change that;
+/// [`WorldError::CallerMisused`] if there already are other threads.
 pub fn isolate() -> Result<Rights, WorldError> {
     match unshare(UnshareFlags::NEWNET) {
         Ok(()) => return Ok(Rights::Privileged),
@@ -54,8 +54,8 @@ pub fn isolate() -> Result<Rights, WorldError> {
         Err(Errno::INVAL) if has_threads() => return Err(WorldError::CallerMisused),
         Err(errno) => return Err(explain(Path::new("/"), errno)),
     }
-    // user_namespaces(7): without the parent's CAP_SETGID, setgroups must be given up before a
-    // group may be mapped.
+    // user_namespaces(7): without CAP_SETGID in the parent namespace, setgroups must be disabled before a group may be
+    // mapped.
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("0 {uid} 1")),
@@ -82,7 +82,7 @@ fn has_threads() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() > 1)
 }
 
-/// Names the setting that made the kernel refuse a namespace. `root` is `/`, but for tests.
+/// Names the setting that made the kernel refuse a namespace. `root` is `/` except in tests.
 fn explain(root: &Path, errno: Errno) -> WorldError {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let is = |path: &str, value: &str| read(path).trim() == value;

@@ -1,4 +1,4 @@
-//! A node's routes and policy rules, by rtnetlink(7).
+//! A node's routes and policy rules, with rtnetlink(7).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,16 +16,16 @@ use super::link;
 use super::netlink::Netlink;
 use super::topology::Selector;
 
-/// The table of local delivery (RT_TABLE_LOCAL).
+/// The local table (RT_TABLE_LOCAL).
 const LOCAL_TABLE: u8 = 255;
 
-/// Where a route leads next: by `device`, to `gateway` if there is one.
+/// The next hop of a route: over `device`, via `gateway` if there is one.
 pub(super) struct NextHop<'a> {
     pub(super) device: &'a str,
     pub(super) gateway: Option<Ipv4Addr>,
 }
 
-/// Adds the route to `destination`, in place of the table's one to the same address.
+/// Adds the route to `destination`, replacing the table's route to the same address.
 pub(super) fn set_route(
     destination: Ipv4Addr,
     table: u32,
@@ -61,7 +61,7 @@ pub(super) fn set_route(
     Netlink::open()?.ask(request, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// Removes the kernel's route for local delivery to an address.
+/// Removes the kernel's local route to an address.
 pub(super) fn remove_local_route(address: Ipv4Addr) -> io::Result<()> {
     let mut message = RouteMessage::default();
     message.header = RouteHeader {
@@ -76,8 +76,7 @@ pub(super) fn remove_local_route(address: Ipv4Addr) -> io::Result<()> {
     Netlink::open()?.ask(RouteNetlinkMessage::DelRoute(message), 0)
 }
 
-/// Adds a rule: packets that `selector` is about find their way by `table`. Rules of a lower
-/// `priority` come first.
+/// Adds a rule: packets that match `selector` use `table`. Rules of a lower `priority` are tried first.
 pub(super) fn add_rule(selector: &Selector, table: u32, priority: u32) -> io::Result<()> {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet;

@@ -1,4 +1,4 @@
-//! The kernel's network settings, which every namespace has for itself.
+//! The kernel's network settings, which are per namespace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io;
 
 use super::{Role, TcpSettings};
 
-/// Settings that are read back into the manifest, set by us or not.
+/// Settings recorded in the manifest, whether set by us or not.
 const RECORDED: [&str; 24] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -34,13 +34,12 @@ const RECORDED: [&str; 24] = [
     "net.ipv6.conf.all.disable_ipv6",
 ];
 
-/// Sets what the plan says about TCP, what the node's role is, and what a quiet namespace needs, in
-/// the calling thread's namespace; gives back every recorded setting as it is now in force. It comes
-/// before the interfaces, which take over some of it when they are made.
+/// Applies the plan's TCP settings, the node's role, and the settings of a quiet namespace, in the calling thread's
+/// namespace; returns every recorded setting as now in force. Call it before interfaces are created, which inherit some
+/// settings.
 ///
-/// `tcp_congestion_control` is tried and no more: but for the first namespace the kernel allows
-/// only algorithms that it holds for harmless there, so the programs also choose it socket by
-/// socket.
+/// Setting `tcp_congestion_control` is best effort: outside the initial namespace the kernel permits only algorithms
+/// marked as unrestricted, so the programs also choose it per socket.
 pub(super) fn apply(role: Role, tcp: &TcpSettings) -> io::Result<BTreeMap<String, String>> {
     let forward = match role {
         Role::Host => "0",
@@ -51,13 +50,12 @@ pub(super) fn apply(role: Role, tcp: &TcpSettings) -> io::Result<BTreeMap<String
         ("net.ipv4.tcp_rmem", triple(tcp.rmem_bytes)),
         ("net.ipv4.tcp_wmem", triple(tcp.wmem_bytes)),
         ("net.ipv4.tcp_ecn", u8::from(tcp.ecn).to_string()),
-        // A path's metrics must not leak from one connection into the next.
+        // Cached path metrics must not affect the next connection.
         ("net.ipv4.tcp_no_metrics_save", "1".to_owned()),
         // First of these, as it resets others.
         ("net.ipv4.ip_forward", forward.to_owned()),
-        // A node has interfaces to several networks, and the plan says which of them packets take:
-        // those that come by another one than answers go by are right (RFC 3704 §2.3), and nobody
-        // would be redirected to a shorter way (RFC 1812 §5.2.7.2).
+        // A node has interfaces into several networks, and the plan determines which of them packets use: asymmetric
+        // routing is intended (RFC 3704 §2.3), and redirects to a shorter route are not (RFC 1812 §5.2.7.2).
         ("net.ipv4.conf.all.rp_filter", "0".to_owned()),
         ("net.ipv4.conf.default.rp_filter", "0".to_owned()),
         ("net.ipv4.conf.all.send_redirects", "0".to_owned()),
@@ -76,8 +74,7 @@ pub(super) fn apply(role: Role, tcp: &TcpSettings) -> io::Result<BTreeMap<String
     Ok(in_force())
 }
 
-/// The recorded settings of the calling thread's namespace. Those that the kernel does not have
-/// are left out.
+/// The recorded settings of the calling thread's namespace. Those unknown to the kernel are left out.
 pub(crate) fn in_force() -> BTreeMap<String, String> {
     let read = |name: &str| {
         let value = fs::read_to_string(path(name)).ok()?;

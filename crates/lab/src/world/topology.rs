@@ -1,5 +1,5 @@
-//! What a world is to be made of: nodes, the networks that join them, and the routes and rules by
-//! which packets find their way. Plain data; [`super::World::build`] makes it real.
+//! The definition of a world: nodes, the networks that join them, and their routes and rules. Plain data;
+//! [`super::World::build`] builds it.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -8,102 +8,99 @@ use std::ops::RangeInclusive;
 /// The first network is 10.83.0.0/16, the second one 10.84.0.0/16 and so on: address ranges inside
 /// their own namespaces.
 const FIRST_RANGE: u8 = 83;
-/// Leading bits of an address that all nodes of a network share.
+/// Prefix length of a network.
 pub(super) const PREFIX_BITS: u8 = 16;
-/// The most networks in one world.
+/// Most networks in one world.
 pub(crate) const MAX_NETWORKS: usize = 100;
-/// The most nodes in one world.
+/// Most nodes in one world.
 pub(crate) const MAX_NODES: usize = 250;
 
-/// Everything that a world is made of. Nodes and networks are named by their places in it, from 0.
+/// The definition of a world. Nodes and networks are given by index, from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// The nodes, 250 at most.
+    /// The nodes, at most 250.
     pub nodes: Vec<NodeSpec>,
-    /// The networks, 100 at most.
+    /// The networks, at most 100.
     pub networks: Vec<NetworkSpec>,
-    /// The longest IP packet on every network, in bytes.
+    /// The MTU of every network.
     pub mtu_bytes: u32,
 }
 
-/// A node to be made.
+/// The definition of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSpec {
     /// Its name, unique in the world.
     pub name: String,
-    /// What it does with packets that are not for itself.
+    /// Whether it forwards packets.
     pub role: Role,
-    /// Its kernel's TCP.
+    /// Its kernel's TCP settings.
     pub tcp: TcpSettings,
-    /// Addresses of the node itself, whichever interface packets come in by, beside those that its
-    /// interfaces have.
+    /// The node's own addresses, reachable over any interface, in addition to its interfaces' addresses.
     pub addresses: Vec<Ipv4Addr>,
-    /// Ways to what lies behind its neighbours.
+    /// Routes beyond its neighbours.
     pub routes: Vec<IpRoute>,
-    /// When another table than the main one is asked for the way; earlier ones first.
+    /// Policy rules for tables other than the main one, in order.
     pub rules: Vec<Rule>,
 }
 
-/// What a node does with packets that are not for itself.
+/// Treatment of packets for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It drops them.
+    /// Drops them.
     Host,
-    /// It sends them on.
+    /// Forwards them.
     Router,
 }
 
-/// What TCP is to be like on a node.
+/// TCP settings of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpSettings {
     /// Congestion control of every connection, such as `cubic`.
     pub congestion_control: String,
-    /// Least, first and greatest receive buffer in bytes (`net.ipv4.tcp_rmem`).
+    /// Minimum, default and maximum receive buffer in bytes (`net.ipv4.tcp_rmem`).
     pub rmem_bytes: [u64; 3],
-    /// Least, first and greatest send buffer in bytes (`net.ipv4.tcp_wmem`).
+    /// Minimum, default and maximum send buffer in bytes (`net.ipv4.tcp_wmem`).
     pub wmem_bytes: [u64; 3],
-    /// Whether ECN is requested and granted (RFC 3168; `net.ipv4.tcp_ecn` 1 or 0).
+    /// Whether ECN is requested and accepted (RFC 3168; `net.ipv4.tcp_ecn` 1 or 0).
     pub ecn: bool,
 }
 
 /// Nodes that reach each other without a router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkSpec {
-    /// The nodes that have an interface into it.
+    /// The nodes with an interface into it.
     pub members: Vec<usize>,
-    /// What carries its frames.
+    /// Its medium.
     pub medium: Medium,
 }
 
-/// What carries a network's frames.
+/// The medium of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
     /// The emulator: every interface ends in the wan's namespace.
     Emulator,
-    /// netem: every interface ends in the wan's namespace, and packets come there one by one.
+    /// netem: every interface ends in the wan's namespace, where packets arrive one by one.
     Netem,
-    /// The kernel: one virtual Ethernet pair straight between two members, offloads on.
+    /// The kernel: a virtual Ethernet pair directly between two members, with offloads.
     Wire,
 }
 
-/// A way to what lies behind a neighbour.
+/// A route beyond a neighbour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpRoute {
-    /// The only address that it leads to.
+    /// Its only destination address.
     pub destination: Ipv4Addr,
-    /// The table that it is in.
+    /// Its routing table.
     pub table: u32,
-    /// Where packets go next.
+    /// Its next hop.
     pub hop: Hop,
-    /// The source address of packets that the node itself sends this way; the kernel's choice when
-    /// there is none.
+    /// The source address of the node's own packets on this route; `None` for the kernel's choice.
     pub source: Option<Ipv4Addr>,
-    /// The longest IP packet that goes through in one piece, in bytes, when it is less than the
-    /// interface's. TCP's segments heed it from their first one on.
+    /// The path MTU, in bytes, if less than the interface's. TCP observes it from its first segment.
     pub mtu_bytes: Option<u32>,
 }
 
-/// Where packets go next.
+/// The next hop of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hop {
     /// To a neighbour in one of the node's networks.
@@ -113,12 +110,12 @@ pub enum Hop {
         /// The neighbour.
         node: usize,
     },
-    /// Into a device of the node that no network has made, such as a tunnel's.
+    /// A device of the node that belongs to no network, such as a tunnel's.
     Device(String),
 }
 
 impl fmt::Display for IpRoute {
-    /// As `ip route` has it.
+    /// In `ip route`'s syntax.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.destination)?;
         match &self.hop {
@@ -139,7 +136,7 @@ impl fmt::Display for IpRoute {
 }
 
 impl fmt::Display for Rule {
-    /// As `ip rule` has it.
+    /// In `ip rule`'s syntax.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.selector {
             Selector::FromPorts(ports) => {
@@ -155,30 +152,30 @@ impl fmt::Display for Rule {
     }
 }
 
-/// When a table other than the main one is asked for the way.
+/// A policy rule that selects a table other than the main one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Which packets it is about.
+    /// The packets that it matches.
     pub selector: Selector,
-    /// The table that is asked. When it knows no way, the rules that follow are tried.
+    /// The table. If it has no route, the following rules are tried.
     pub table: u32,
 }
 
-/// What packets a [`Rule`] is about.
+/// Packets that a [`Rule`] matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// Those from one of these TCP ports.
+    /// From one of these TCP ports.
     FromPorts(RangeInclusive<u16>),
-    /// Those to one of these TCP ports.
+    /// To one of these TCP ports.
     ToPorts(RangeInclusive<u16>),
-    /// Those from an address that shares this many leading bits with it.
+    /// From an address within this prefix.
     FromAddresses(Ipv4Addr, u8),
-    /// Those to an address that shares this many leading bits with it.
+    /// To an address within this prefix.
     ToAddresses(Ipv4Addr, u8),
 }
 
 impl Topology {
-    /// Hosts that all have one interface each into the one emulated network.
+    /// Hosts that each have one interface into a single emulated network.
     #[must_use]
     pub fn flat(names: &[&str], tcp: &TcpSettings, mtu_bytes: u32) -> Topology {
         let nodes = names.iter().map(|name| NodeSpec {
@@ -199,10 +196,10 @@ impl Topology {
         }
     }
 
-    /// The address that a node's interface into a network has: 10.(83 + network).0.(1 + node).
+    /// The address of a node's interface into a network: 10.(83 + network).0.(1 + node).
     ///
     /// # Panics
-    /// For places that no topology has.
+    /// Indices beyond any topology.
     #[must_use]
     pub fn address(network: usize, node: usize) -> Ipv4Addr {
         assert!(network < MAX_NETWORKS && node < MAX_NODES);

@@ -1,4 +1,4 @@
-//! How this computer reaches another one over Ethernet, by rtnetlink(7).
+//! How this computer reaches another one over Ethernet, with rtnetlink(7).
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -15,41 +15,41 @@ use rustix::net::netdevice;
 use super::link::Mac;
 use super::netlink::Netlink;
 
-/// How long the next hop may take to say its address.
+/// Timeout for resolving the next hop's MAC address.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// How often the kernel is asked whether it has.
+/// Poll interval for that.
 const POLL: Duration = Duration::from_millis(10);
-/// Where nobody takes what only makes the kernel ask for that address (RFC 863).
+/// The discard port (RFC 863), for a datagram that only makes the kernel resolve that address.
 const DISCARD_PORT: u16 = 9;
-/// The neighbour's address is known (linux/if_arp.h, ATF_COM).
+/// Flag of a complete ARP entry (linux/if_arp.h, ATF_COM).
 const IS_COMPLETE: u32 = 2;
 
-/// A way to a host.
+/// The first hop to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Way {
-    /// The interface that leads there.
+    /// The outgoing interface.
     pub(crate) interface: String,
-    /// Its own MAC address.
+    /// Its MAC address.
     pub(crate) own_mac: Mac,
-    /// That of the next hop: of the host, or of a gateway.
+    /// The next hop's MAC address: the host's, or a gateway's.
     pub(crate) next_mac: Mac,
 }
 
-/// Why there is none.
+/// Why a host cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum NoWay {
-    /// The kernel knows no route.
+    /// The kernel has no route.
     #[error("there is no route to {to}: {source}")]
     Route {
         /// The host's address.
         to: Ipv4Addr,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The address is this computer's own, or that of several.
+    /// The address is this computer's own, or not unicast.
     #[error("{0} is not the address of another computer here")]
     NotAnother(Ipv4Addr),
-    /// The interface is of another kind.
+    /// The interface is not Ethernet.
     #[error("the route to {to} leads by {interface}, which is no Ethernet interface")]
     NotEthernet {
         /// The host's address.
@@ -57,7 +57,7 @@ pub enum NoWay {
         /// The interface.
         interface: String,
     },
-    /// The next hop does not say its address.
+    /// The next hop does not answer ARP.
     #[error("{next} does not answer ARP on {interface}, which leads to {to}")]
     Silent {
         /// The next hop.
@@ -69,7 +69,7 @@ pub enum NoWay {
     },
 }
 
-/// The way to a host, as the kernel would send packets to it.
+/// The first hop to a host, as the kernel would route packets.
 ///
 /// # Errors
 /// [`NoWay`].
@@ -146,7 +146,7 @@ fn name_of(index: u32) -> io::Result<String> {
     Ok(netdevice::index_to_name(&socket, index)?)
 }
 
-/// The MAC address of the next hop to a host; the kernel asks for it as soon as something is to go there.
+/// The MAC address of the next hop to a host; the kernel resolves it when a packet is sent.
 fn neighbour(to: Ipv4Addr, next: Ipv4Addr, interface: &str) -> io::Result<Option<Mac>> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     let deadline = Instant::now() + ANSWER_LIMIT;
@@ -156,13 +156,13 @@ fn neighbour(to: Ipv4Addr, next: Ipv4Addr, interface: &str) -> io::Result<Option
         if known.is_some() || Instant::now() > deadline {
             return Ok(known);
         }
-        // Where the kernel has given up, it says so here and asks anew next time.
+        // If the kernel has given up, this returns the error, and the next send retries.
         let _ = socket.send_to(&[], (to, DISCARD_PORT));
         thread::sleep(POLL);
     }
 }
 
-/// The address in a line of /proc/net/arp, if it is of that neighbour and complete.
+/// The address in a line of /proc/net/arp, if it is that neighbour's and complete.
 fn known(line: &str, next: Ipv4Addr, interface: &str) -> Option<Mac> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [address, _, flags, mac, _, device] = words[..] else {

@@ -1,4 +1,4 @@
-//! What paths do to frames besides delaying and losing them.
+//! Effects of paths on frames other than delay and loss.
 
 use std::fs::read_to_string;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -12,7 +12,7 @@ use wansan_path::{Counters, Effects, Probability};
 
 use super::{LONG, check, clean, pattern, receive, socket, start, stop, transfer};
 
-/// ECT(0), as the type of service.
+/// ECT(0), in the type-of-service byte.
 const CAPABLE: u8 = 0b10;
 
 fn share(share: f64) -> Probability {
@@ -26,7 +26,7 @@ fn kernel_count(world: &World, host: usize, group: &str, name: &str) -> Result<u
         Ok(snmp + &read_to_string("/proc/thread-self/net/netstat")?)
     });
     let text = text.map_err(|error: std::io::Error| format!("the kernel's counters: {error}"))?;
-    // A line of names and a line of values.
+    // A line of names is followed by a line of values.
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
     let names = lines.next().unwrap_or_default().split_whitespace();
     let values = lines.next().unwrap_or_default().split_whitespace();
@@ -35,7 +35,7 @@ fn kernel_count(world: &World, host: usize, group: &str, name: &str) -> Result<u
     value.parse().map_err(|_| format!("{name} = {value}"))
 }
 
-/// Sends a number to the storage.
+/// Sends a numbered datagram to the storage host.
 fn send(client: &UdpSocket, to: Ipv4Addr, number: u64) -> Result<(), String> {
     client
         .send_to(&number.to_ne_bytes(), (to, 7))
@@ -43,7 +43,7 @@ fn send(client: &UdpSocket, to: Ipv4Addr, number: u64) -> Result<(), String> {
         .map_err(|error| format!("send: {error}"))
 }
 
-/// What the forward direction has counted once nothing is on its way of so many packets.
+/// The forward direction's counters, once none of that many packets is in transit.
 fn when_quiet(emulator: &Emulator, packets: u64) -> Result<Counters, String> {
     let began = Instant::now();
     while began.elapsed() < LONG {
@@ -77,7 +77,7 @@ pub(crate) fn marks_reach_capable_packets(world: &World) -> Result<(), String> {
             send(&client, address, number)?;
         }
     }
-    // A header whose checksum does not fit is dropped, so that all arrive says that it fits.
+    // A header with a wrong checksum is dropped; if all arrive, checksums are right.
     for number in 0..40 {
         check(receive(&storage)? == number, "another packet arrived")?;
     }

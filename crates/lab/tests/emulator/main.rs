@@ -1,6 +1,6 @@
 //! Real frames through emulated paths, as root and as an ordinary user.
 //!
-//! Every test runs this program again in a role of its own.
+//! Every test reruns this program in a role of its own.
 
 mod effects;
 mod rests;
@@ -20,7 +20,7 @@ use wansan_trace::event::{self, Verdict};
 use wansan_trace::{Kinds, Recorder, clock};
 
 const DELAY: Duration = Duration::from_millis(20);
-/// Longer than any machine takes for what these tests do.
+/// Longer than any machine takes for these tests.
 const LONG: Duration = Duration::from_secs(20);
 
 type Role = fn(&World) -> Result<(), String>;
@@ -96,7 +96,7 @@ fn play(role: &str) -> Result<(), String> {
     play(&world)
 }
 
-/// A path that only takes time.
+/// A path with delay only.
 fn clean() -> Effects {
     let rate = Rate::from_bits_per_s(1_000_000_000).expect("not zero");
     Effects {
@@ -107,7 +107,7 @@ fn clean() -> Effects {
     }
 }
 
-/// One that loses this share of the packets.
+/// A path with this loss.
 fn lossy(share: f64) -> Effects {
     let loss = Probability::new(share).expect("a probability");
     Effects {
@@ -116,7 +116,7 @@ fn lossy(share: f64) -> Effects {
     }
 }
 
-/// The same in both directions between the storage and its clients.
+/// The same effects in both directions between the storage host and its clients.
 fn config(world: &World, effects: &Effects) -> Config {
     let direction = |name: &str, seed| Direction::new(name, effects.chain(seed).expect("they fit"));
     let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
@@ -151,7 +151,7 @@ fn check(holds: bool, what: impl Into<String>) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.into()) }
 }
 
-/// Sends `bytes` over TCP from client 1 to the storage; what it got.
+/// Sends `bytes` over TCP from client 1 to the storage host; returns what it received.
 fn transfer(world: &World, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let [storage, client, _] = world.nodes() else {
         return Err("three hosts".to_owned());
@@ -192,7 +192,7 @@ fn tcp_over_a_lossy_path(world: &World) -> Result<(), String> {
     )?;
     let statistics = stop(emulator)?.statistics;
     let lost = statistics.paths[0].counters.dropped_by_loss.packets;
-    // 1 % of some 730 segments: none at all has a chance of 1 in 1500, and the seed is fixed.
+    // 1 % of some 730 segments: the chance of no loss at all is 1 in 1500, and the seed is fixed.
     check(lost > 0, "nothing was lost, so nothing was tested")?;
     check(
         statistics.offloaded == 0 && statistics.send_failures == 0,
@@ -201,7 +201,7 @@ fn tcp_over_a_lossy_path(world: &World) -> Result<(), String> {
 }
 
 fn packets_that_leave_together_arrive_as_one(world: &World) -> Result<(), String> {
-    // So fast that what a host sends at once leaves at once.
+    // Fast enough that a burst from a host leaves at once.
     let effects = Effects {
         capacity: Capacity::Unlimited,
         ..clean()
@@ -219,7 +219,7 @@ fn packets_that_leave_together_arrive_as_one(world: &World) -> Result<(), String
     });
     let statistics = stop(emulator)?.statistics;
     let packets = statistics.paths[0].counters.delivered.packets;
-    // A full segment of 1500 bytes carries 1448 bytes, and no packet on a path is longer.
+    // A full packet of 1500 bytes carries 1448 bytes, and no packet on a path is longer.
     check(
         packets >= bytes.len() as u64 / 1448 && frames > 0 && frames < packets / 2,
         format!("{packets} packets went through the path, and {frames} frames came"),
@@ -230,7 +230,7 @@ fn packets_that_leave_together_arrive_as_one(world: &World) -> Result<(), String
     )
 }
 
-/// A socket of a host, by its place in the world.
+/// A socket of a host, by index in the world.
 fn socket(world: &World, host: usize) -> Result<(UdpSocket, Ipv4Addr), String> {
     let address = world.nodes()[host].address();
     let socket = world.nodes()[host].namespace().run(move || {
@@ -309,7 +309,7 @@ fn a_seed_drops_the_same_packets(world: &World) -> Result<(), String> {
 }
 
 fn a_link_is_shared(world: &World) -> Result<(), String> {
-    // One byte takes one microsecond: what both clients send in an instant takes its time.
+    // One byte takes one microsecond: a simultaneous burst from both clients queues.
     let rate = Rate::from_bits_per_s(8_000_000).expect("not zero");
     let effects = Effects {
         capacity: rate.into(),

@@ -1,4 +1,4 @@
-//! What a busy emulator leaves of its processor to others.
+//! Processor time that a busy emulator leaves to others.
 
 use std::thread;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::{LONG, check, clean, socket, start, stop};
 
 /// With the headers of UDP, IP and Ethernet: 100 bytes.
 const PAYLOAD: [u8; 58] = [0; 58];
-/// At one in 25 µs they take longer than the second of which the kernel grants 950 ms to real-time
-/// threads, and between two of them is no time to sleep.
+/// At one per 25 µs they take longer than the second of which the kernel grants 950 ms to real-time threads, with no
+/// time to sleep in between.
 const PACKETS: u64 = 60_000;
 
 pub(crate) fn a_busy_link_leaves_the_kernel_its_share(world: &World) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Named cases, joint axes, quick forms and the numbers of papers.
+//! Named cases, joint axes, quick forms and papers' figures.
 
 use wansan_lab::plan::{Parameter, Phase};
 
@@ -60,7 +60,7 @@ fn with_cases() -> String {
     format!("{kept}{CASES}")
 }
 
-/// What a results.json says.
+/// The results in a results.json.
 fn results(file: serde_json::Value) -> wansan_schema::Results {
     serde_json::from_value(file).unwrap()
 }
@@ -141,7 +141,7 @@ fn the_quick_form_checks_what_it_has_cells_for() {
     assert_eq!(quick.document().workload.time.to_string(), "200ms");
     assert!(!quick.document().apply_advice);
     assert_eq!(quick.cells(Phase::Planned, &[]).unwrap().len(), 2);
-    // Neither the cells of 10 Mbit/s nor the advised ones are there.
+    // Neither the 10 Mbit/s cells nor the advised ones exist.
     assert_eq!(
         (quick.quick_unchecked(), quick.expectations().len()),
         (Some(2), 1)
@@ -253,7 +253,7 @@ fn mistakes_in_cases_quick_forms_and_papers_are_named() {
     ] {
         is_refused(&text, from, to, parts);
     }
-    // Those of the quick form stand on their lines, whatever the rest of the plan says.
+    // Mistakes of the quick form are reported on its own lines, whatever the rest of the plan contains.
     for (from, to) in [
         ("repeat = 1", "repeat = 0"),
         ("repeat = 1", "workload.tme = 1"),

@@ -1,4 +1,4 @@
-//! What cells a sweep makes.
+//! The cells of a sweep.
 
 use wansan_lab::plan::Phase;
 

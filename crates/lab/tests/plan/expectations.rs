@@ -1,4 +1,4 @@
-//! What a plan expects, and what its advice brings along.
+//! Expectations of a plan, and side effects of its advice.
 
 use wansan_lab::plan::{Parameter, Phase};
 
@@ -65,7 +65,7 @@ fn expectations_can_fail() {
     }
 }
 
-/// One repeat of three that was disturbed neither breaks an expectation of their median nor saves one.
+/// A single disturbed repeat of three neither breaks nor rescues an expectation of their median.
 #[test]
 fn an_expectation_can_be_about_the_median_of_repeats() {
     let cell = |parallel: u32, iops: f64| {

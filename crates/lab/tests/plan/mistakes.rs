@@ -1,4 +1,4 @@
-//! Each mistake in a plan is named, with the right thing.
+//! Each mistake in a plan is reported with a correction.
 
 use std::path::Path;
 
@@ -486,7 +486,7 @@ fn what_only_packets_tell_is_not_expected_of_wires() {
 
 #[test]
 fn no_file_is_too_long_to_be_refused() {
-    // It has no end, and no length in its metadata.
+    // It is endless, and has no length in its metadata.
     let error = Plan::read(Path::new("/dev/zero")).unwrap_err().to_string();
     assert!(error.starts_with("/dev/zero: it is too long"), "{error}");
 }

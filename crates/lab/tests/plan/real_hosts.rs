@@ -1,4 +1,5 @@
-//! What a world of real computers takes of a plan, and what it refuses in a line that names the key and who can.
+//! Plans for real computers: what is supported, and what is refused in a line that names the key and the worlds that
+//! support it.
 
 use std::net::SocketAddrV4;
 
@@ -104,7 +105,7 @@ fn the_same_plan_runs_in_other_worlds() {
     );
 }
 
-/// The plan with a path that a host emulates, which is an end of no other.
+/// The plan with a path emulated by a host that is the end of no other path.
 fn routed(path: &str) -> String {
     let gate = "[[host]]\nname = \"gate\"\naddress = \"192.0.2.9\"\n\n[[path]]\nname = \"lan\"";
     let text = PLAN.replacen("[[path]]\nname = \"lan\"", gate, 1);
@@ -122,7 +123,7 @@ fn a_host_may_emulate_a_path_between_others() {
     assert_eq!(routers, [None, Some(scenario.node("gate")), None]);
     let is_wire: Vec<_> = scenario.links.iter().map(|link| link.wire).collect();
     assert_eq!(is_wire, [true, false, true]);
-    // Other worlds have the same path, without the router.
+    // Other worlds support the same path without the router.
     for kind in [WorldKind::Netns, WorldKind::Sim] {
         let scenario = first_scenario(&plan.in_world(kind).unwrap());
         assert_eq!(scenario.links[1].router, None);

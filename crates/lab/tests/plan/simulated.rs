@@ -1,4 +1,4 @@
-//! What a simulated world refuses of a plan, in a line that names the key, and what it takes.
+//! Plans for a simulated world: what is refused, in a line that names the key, and what is supported.
 
 use super::{is_refused, parse};
 

@@ -64,7 +64,7 @@ fn streams_reach_their_receiver_or_the_relay_that_leads_there() {
     assert_ne!(one.to.ip(), ten.to.ip());
     assert_eq!(scenario.receivers.len(), 1);
     assert_eq!(scenario.receivers[0].listen.port(), ten.to.port());
-    // Every default is written down, and a plan again.
+    // The document has every default, and parses as a plan again.
     let again = parse(&toml::to_string(plan.document()).unwrap()).unwrap();
     assert_eq!(again.document(), plan.document());
 }
@@ -150,7 +150,7 @@ fn each_mistake_is_named_with_the_right_thing() {
             "name = \"spare\"\nece_bound = \"1MiB\"",
             &[":20", "[[relay]] `spare`", "law 'ece-bound'"],
         ),
-        // A side that names none has the congestion control of [tcp].
+        // A side without a congestion control uses that of [tcp].
         (
             "in = { congestion_control = \"reno\" }",
             "law = \"arrival\"\nlatency = \"20ms\"",

@@ -1,4 +1,4 @@
-//! Plans with routers and routes, right and wrong.
+//! Valid and invalid plans with routers and routes.
 
 use wansan_lab::plan::Scenario;
 use wansan_lab::world::{Medium, Role, Topology};
@@ -69,7 +69,7 @@ block = "4KiB"
 time = "1s"
 "#;
 
-/// The good plan's scenario with these replacements.
+/// The valid plan's scenario with these replacements.
 fn scenario(replacements: &[(&str, &str)]) -> Scenario {
     let mut text = GOOD.to_owned();
     for (from, to) in replacements {
@@ -79,7 +79,7 @@ fn scenario(replacements: &[(&str, &str)]) -> Scenario {
     first_scenario(&parse(&text).unwrap())
 }
 
-/// The ends of the first initiator's connections.
+/// The addresses of the first initiator's connections.
 fn ends(scenario: &Scenario) -> Vec<String> {
     let connections = scenario.initiators[0].connections.iter();
     connections
@@ -399,7 +399,7 @@ fn a_tunnel_takes_the_routes_between_its_ends() {
     let address = |text: &str| text.parse::<std::net::Ipv4Addr>().unwrap();
     assert_eq!(near.inner, [address("10.82.0.1")]);
     assert_eq!(far.inner, [address("10.82.0.2")]);
-    // What led from one end to the other has gone from the routers' own routes.
+    // The routers' own routes no longer lead from one end to the other.
     for (node, end, destination) in [(2, near, "10.82.0.2"), (4, far, "10.82.0.1")] {
         let to: Vec<u32> = end.routes.iter().map(|route| route.table).collect();
         assert!(to.contains(&1000), "{to:?}");
@@ -444,7 +444,7 @@ fn hosts_know_what_the_device_of_several_tunnels_carries() {
     let alone = mixed("1400B", [&gcm, &gcm])[0];
     let together = mixed("1400B", [&des, &gcm]);
     assert_eq!(together, [mixed("1400B", [&des, &des])[0].min(alone); 2]);
-    // WireGuard has devices of its own.
+    // WireGuard has separate devices.
     let beside = mixed("1400B", ["vpn = \"wireguard\"", &gcm]);
     assert_eq!(beside[1], alone);
     assert_ne!(beside[0], beside[1]);

@@ -1,5 +1,5 @@
-//! What stand-ins for `wansan target` and `wansan bench` need: they read the same settings, say
-//! the same on stdout, and exchange requests of a header's size for answers with a block of data.
+//! Common parts of stand-ins for `wansan target` and `wansan bench`: they read the same settings, print the same
+//! messages, and exchange requests of a header's size for answers with a block of data.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
@@ -17,7 +17,7 @@ pub(crate) const REQUEST_BYTES: usize = 48;
 /// An answer: a header and a block.
 pub(crate) const ANSWER_BYTES: usize = REQUEST_BYTES + BLOCK_BYTES as usize;
 
-/// The settings on standard input, of a program that is started with `--settings -`.
+/// Reads the settings of a program started with `--settings -` from standard input.
 pub(crate) fn settings<T: DeserializeOwned>(arguments: &[String]) -> Result<T, String> {
     if arguments[1..] != ["--settings", "-"] {
         return Err(format!("{arguments:?} have no settings"));
@@ -28,7 +28,7 @@ pub(crate) fn settings<T: DeserializeOwned>(arguments: &[String]) -> Result<T, S
     wansan_settings::read_json(line.as_bytes(), "standard input").map_err(|error| error.to_string())
 }
 
-/// Listens, and says so.
+/// Listens, and reports it.
 pub(crate) fn listen(address: impl ToSocketAddrs) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     let event = serde_json::json!({"event": "listening", "address": listener.local_addr()?});
@@ -36,7 +36,7 @@ pub(crate) fn listen(address: impl ToSocketAddrs) -> std::io::Result<TcpListener
     Ok(listener)
 }
 
-/// Answers whoever asks, until SIGTERM.
+/// Answers all requests until SIGTERM.
 pub(crate) fn answer(listener: TcpListener) -> std::io::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, ended.clone())?;
@@ -58,13 +58,13 @@ fn serve(mut stream: TcpStream) {
     while stream.read_exact(&mut request).is_ok() && stream.write_all(&answer).is_ok() {}
 }
 
-/// Says that it is logged in, and waits until it may begin, as `--hold` has it.
+/// Reports that it is logged in, and waits for its release, as with `--hold`.
 pub(crate) fn wait_to_begin() -> std::io::Result<()> {
     println!("{}", serde_json::json!({"event": "ready"}));
     std::io::stdin().read_line(&mut String::new()).map(drop)
 }
 
-/// Writes what a bench has recorded, and reports what it has read since `from`.
+/// Writes a bench's records, and reports what it has read since `from`.
 pub(crate) fn report(
     settings: &BenchSettings,
     recorder: Recorder,

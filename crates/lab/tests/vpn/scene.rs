@@ -16,9 +16,9 @@ use crate::spy::{Seen, Spy};
 
 pub(crate) const FIRST_PORTS: RangeInclusive<u16> = 20_000..=20_255;
 pub(crate) const OTHER_PORTS: RangeInclusive<u16> = 20_256..=20_511;
-/// Where storage listens.
+/// Port of the storage host.
 const FAR_PORT: u16 = 3260;
-/// What the client sends again and again.
+/// The pattern that the client sends repeatedly.
 const PATTERN: &[u8] = b"plain text that anybody on the way could read; ";
 pub(crate) const TRANSFER_BYTES: usize = 2 << 20;
 
@@ -94,8 +94,8 @@ impl Scene {
         self.world.node(name).expect("the scene has it")
     }
 
-    /// Starts tunnels between the near and the far router, each with its name and ports, and leads
-    /// all traffic into their devices.
+    /// Starts tunnels between the near and the far router, each with its name and ports, and routes all traffic into
+    /// their devices.
     pub(crate) fn tunnels(
         &self,
         kind: Kind,
@@ -114,7 +114,7 @@ impl Scene {
         Ok(tunnels)
     }
 
-    /// Starts tunnels as [`Scene::tunnels`] does, until `stop` is set.
+    /// Starts tunnels like [`Scene::tunnels`], until `stop` is set.
     pub(crate) fn start(
         &self,
         kind: Kind,
@@ -147,20 +147,20 @@ impl Scene {
         Tunnels::start(&program, &specs, stop)
     }
 
-    /// Leads what the near router sends to the far one astray.
+    /// Misroutes what the near router sends to the far one.
     pub(crate) fn cut(&self) -> Result<(), String> {
         let loopback = Hop::Device("lo".to_owned());
         lead(self.node("near"), Topology::address(2, 3), loopback)
     }
 
-    /// Leads all traffic over the path as it is.
+    /// Routes all traffic outside the tunnels.
     pub(crate) fn lead_around_tunnels(&self) -> Result<(), String> {
         let by_spy = |network| Hop::Neighbour { network, node: 2 };
         lead(self.node("near"), STORAGE, by_spy(1))?;
         lead(self.node("far"), CLIENT, by_spy(2))
     }
 
-    /// What the spy sees of `job`.
+    /// What the spy sees during `job`.
     pub(crate) fn spied(&self, job: impl FnOnce() -> Result<(), String>) -> Result<Seen, String> {
         let spy = self.node("spy").namespace().run(|| Spy::begin(PATTERN));
         let spy = spy.map_err(|error| format!("cannot spy: {error}"))?;
@@ -170,7 +170,7 @@ impl Scene {
         Ok(seen)
     }
 
-    /// Has the client send from that port, and storage say that it is all there.
+    /// Sends from that port of the client, and checks that the storage host receives everything.
     pub(crate) fn transfer(&self, port: u16) -> Result<(), String> {
         let text = |error: std::io::Error| error.to_string();
         let listening = self.node("storage").namespace().run(|| {
@@ -196,12 +196,12 @@ impl Scene {
         }
     }
 
-    /// Connects from that port of the client to storage.
+    /// Connects from that port of the client to the storage host.
     pub(crate) fn connect(&self, port: u16, patience: Duration) -> std::io::Result<TcpStream> {
         self.node("client").namespace().run(move || {
             let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
             sockopt::set_socket_reuseaddr(&stream, true)?;
-            // It bounds connect(2) too.
+            // It applies to connect(2) too.
             let patience = Some(patience);
             sockopt::set_socket_timeout(&stream, sockopt::Timeout::Send, patience)?;
             bind(&stream, &SocketAddrV4::new(CLIENT, port))?;

@@ -1,4 +1,4 @@
-//! Somebody in a router on the path who sees every packet.
+//! A spy in a router on the path, which sees every packet.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -18,17 +18,17 @@ const UDP: u8 = 17;
 /// The port of ESP in UDP (RFC 3948).
 const ESP_PORT: u16 = 4500;
 
-/// What the spy has seen.
+/// The spy's observations.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Seen {
     pub(crate) udp_packets: u64,
     pub(crate) tcp_packets: u64,
-    /// Packets that are neither.
+    /// Packets of other protocols.
     pub(crate) other_packets: u64,
     pub(crate) fragments: u64,
-    /// The longest IP packet.
+    /// Longest IP packet.
     pub(crate) longest_bytes: usize,
-    /// Whether the pattern was in any packet.
+    /// Whether any packet contained the pattern.
     pub(crate) readable: bool,
     /// The destinations and SPIs of ESP packets in UDP (RFC 3948 §2.1).
     pub(crate) associations: BTreeSet<(Ipv4Addr, u32)>,
@@ -40,7 +40,7 @@ pub(crate) struct Spy {
 }
 
 impl Spy {
-    /// Looks at every IPv4 packet in the calling thread's network namespace for `pattern`.
+    /// Searches every IPv4 packet in the calling thread's network namespace for `pattern`.
     pub(crate) fn begin(pattern: &'static [u8]) -> std::io::Result<Spy> {
         let protocol = RawProtocol::new(IPV4).map(Protocol::from_raw);
         let socket = socket(AddressFamily::PACKET, SocketType::DGRAM, protocol)?;
@@ -64,7 +64,7 @@ fn watch(socket: &OwnedFd, stop: &AtomicBool, pattern: &[u8]) -> Seen {
     loop {
         match recv(socket, &mut *packet, RecvFlags::empty()) {
             Ok((length, _)) => seen.look(&packet[..length], pattern),
-            // Nothing for a while: what was sent before the end has been seen.
+            // Idle: everything sent before the end has been seen.
             Err(_) if stop.load(Ordering::Relaxed) => return seen,
             Err(_) => {}
         }
@@ -72,7 +72,7 @@ fn watch(socket: &OwnedFd, stop: &AtomicBool, pattern: &[u8]) -> Seen {
 }
 
 impl Seen {
-    /// Looks at an IPv4 packet.
+    /// Examines an IPv4 packet.
     fn look(&mut self, packet: &[u8], pattern: &[u8]) {
         let Some((header, _)) = packet.split_at_checked(20) else {
             return;
@@ -91,7 +91,7 @@ impl Seen {
                 if let Some((udp, esp)) = content.split_at_checked(8)
                     && u16::from_be_bytes([udp[2], udp[3]]) == ESP_PORT
                     && let Some(&[a, b, c, d]) = esp.get(..4)
-                    // A handshake's packet has 0 there.
+                    // A handshake's packet has 0 there (the non-ESP marker).
                     && [a, b, c, d] != [0; 4]
                 {
                     let destination = [header[16], header[17], header[18], header[19]];

@@ -1,4 +1,4 @@
-//! `capture`: which packets of a path are written to files.
+//! `capture`: which packets of a path are captured.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum CaptureWish {
-    /// What passes the whole path, or nothing.
+    /// The whole path, or nothing.
     Path(bool),
-    /// What passes these elements of it.
+    /// These elements of it.
     Elements(Vec<String>),
 }
 
 impl CaptureWish {
-    /// Whether anything is to be written.
+    /// Whether anything is captured.
     #[must_use]
     pub fn is_any(&self) -> bool {
         *self != CaptureWish::Path(false)

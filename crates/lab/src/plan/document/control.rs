@@ -1,4 +1,4 @@
-//! `[tcp.control]`: what a congestion control is loaded with.
+//! `[tcp.control]`: parameters of a congestion control.
 
 use serde::{Deserialize, Serialize};
 use wansan_settings::{settings, usual};
@@ -30,7 +30,7 @@ settings! {
     }
 }
 
-/// What an ACK counts for.
+/// What an ACK counts for in window growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Count {
@@ -41,8 +41,8 @@ pub enum Count {
 }
 
 impl TcpTable {
-    /// What the control of that name is loaded with: `control` is about `congestion_control`, and others are as
-    /// their standards have them.
+    /// The parameters of the control `name`: `control` applies to `congestion_control`, others have their standards'
+    /// values.
     pub(crate) fn control_of(&self, name: &str) -> ControlTable {
         match name == self.congestion_control {
             true => self.control,
@@ -52,7 +52,7 @@ impl TcpTable {
 }
 
 impl ControlTable {
-    /// What `law` was loaded with, every value of it.
+    /// All parameters with which `law` was loaded.
     #[must_use]
     pub fn of(law: Algorithm, options: &Options) -> ControlTable {
         let highspeed = (law == Algorithm::HighSpeed).then_some(options.highspeed);
@@ -70,7 +70,7 @@ impl ControlTable {
         }
     }
 
-    /// What to load with; nothing when the plan does not say anything about it.
+    /// The parameters to load with; `None` if the plan sets none.
     #[must_use]
     pub fn options(&self) -> Option<Options> {
         if *self == usual() {
@@ -95,7 +95,7 @@ impl ControlTable {
         })
     }
 
-    /// What is wrong with it for the congestion control of that name.
+    /// Its mistake for the congestion control of that name.
     pub(in crate::plan) fn check(&self, name: &str) -> Result<(), String> {
         let Some(options) = self.options() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a path does to packets, as typed.
+//! Effects of a path on packets, in their written form.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use wansan_settings::settings;
 
 use crate::plan::quantity::{QueueBound, Rate, Share, Size, Span};
 
-/// A value that is text in its usual form, and a table when there is more to say.
+/// A value that is text in its usual form, and a table in its extended form.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TextOr<S, T> {
@@ -53,13 +53,13 @@ impl<'de, S: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for TextOrTable
     }
 }
 
-/// How the delays of packets vary: `"1ms"` is uniform.
+/// Delay variation of packets: `"1ms"` is uniform.
 pub type Jitter = TextOr<Span, JitterTable>;
-/// What a link carries: constant, or by a file.
+/// Rate of a link: constant, or from a file.
 pub type LinkRate = TextOr<Rate, RateTable>;
-/// What waits for a link: `"64KiB"` or `"100packets"` is drop-tail.
+/// Queue of a link: `"64KiB"` or `"100packets"` is drop-tail.
 pub type Queue = TextOr<QueueBound, QueueTable>;
-/// Which packets are lost: `"0.1%"` is that share of them at random.
+/// Packet loss: `"0.1%"` is random loss of that share.
 pub type Loss = TextOr<Share, LossTable>;
 
 settings! {
@@ -140,27 +140,27 @@ impl EffectsTable {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum JitterTable {
-    /// Evenly from the delay less `spread` to the delay plus `spread`.
+    /// Uniform from delay − `spread` to delay + `spread`.
     Uniform {
         /// At most the delay.
         spread: Span,
-        /// Whether packets overtake each other.
+        /// Whether packets may be reordered.
         #[serde(default)]
         reorder: bool,
     },
-    /// Normally around the delay, truncated at zero.
+    /// Normal around the delay, truncated at zero.
     Normal {
         /// The standard deviation.
         deviation: Span,
-        /// Whether packets overtake each other.
+        /// Whether packets may be reordered.
         #[serde(default)]
         reorder: bool,
     },
-    /// By a table of quantiles.
+    /// From a table of quantiles.
     File {
-        /// The file, beside the plan.
+        /// The file, in the plan's folder.
         file: String,
-        /// Whether packets overtake each other.
+        /// Whether packets may be reordered.
         #[serde(default)]
         reorder: bool,
     },
@@ -170,7 +170,7 @@ pub enum JitterTable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateTable {
-    /// The file, beside the plan.
+    /// The file, in the plan's folder.
     pub file: String,
 }
 
@@ -186,23 +186,23 @@ pub enum QueueTable {
     },
     /// Random early detection.
     Red {
-        /// What it holds at most.
+        /// Capacity.
         #[serde(default = "limit")]
         limit: QueueBound,
-        /// Average queue from which packets are dropped at random, in bytes or packets.
+        /// Average queue above which packets are dropped at random, in bytes or packets.
         min: QueueBound,
-        /// Average queue at which `probability` is reached, in the same.
+        /// Average queue at which `probability` is reached, in the same unit.
         max: QueueBound,
-        /// The probability there.
+        /// Drop probability there.
         #[serde(default = "red_probability")]
         probability: Share,
-        /// Weight of the present queue in the average, above 0 to 1.
+        /// Weight of the current queue in the average, above 0 to 1.
         #[serde(default = "red_weight")]
         weight: f64,
-        /// Size of the packets in which the average falls while the link is idle.
+        /// Packet size assumed for the average's decay while the link is idle.
         #[serde(default = "red_packet")]
         packet: Size,
-        /// Whether the probability rises on to 1 at twice `max`, instead of being 1 from `max` on.
+        /// Whether the probability rises linearly to 1 at twice `max`, instead of jumping to 1 at `max`.
         #[serde(default = "yes")]
         gentle: bool,
         /// Whether ECN-capable packets are marked instead.
@@ -212,10 +212,10 @@ pub enum QueueTable {
     /// Controlled delay.
     #[serde(rename = "codel")]
     CoDel {
-        /// What it holds at most.
+        /// Capacity.
         #[serde(default = "limit")]
         limit: QueueBound,
-        /// Sojourn time that a standing queue may have.
+        /// Permitted sojourn time of a standing queue.
         #[serde(default = "codel_target")]
         target: Span,
         /// How long it may be exceeded.
@@ -227,7 +227,7 @@ pub enum QueueTable {
     },
     /// Strict priority by route.
     Priority {
-        /// What it holds at most.
+        /// Capacity.
         #[serde(default = "limit")]
         limit: QueueBound,
         /// `[[route]]`s by name, the highest priority first. Packets of no listed route have the
@@ -240,7 +240,7 @@ pub enum QueueTable {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LossTable {
-    /// The numbers of the packets of this direction that are lost, from 1.
+    /// The packets of this direction to drop, by number from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<Vec<u64>>,
     /// The model.
@@ -260,11 +260,11 @@ pub struct LossTable {
     pub bad: Option<Share>,
 }
 
-/// Models of loss that are written as a table.
+/// Loss models written as a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossKind {
-    /// A channel of two states.
+    /// A two-state channel.
     GilbertElliott,
 }
 

@@ -1,4 +1,4 @@
-//! `[paper]`: the publication whose experiment a plan rebuilds, and numbers that it gives.
+//! `[paper]`: the publication whose experiment a plan reproduces, and its figures.
 
 use wansan_settings::settings;
 

@@ -1,5 +1,5 @@
-//! The tables of a plan that say what flows beside, or instead of, sessions: relays that split
-//! connections, and measured streams.
+//! The tables of a plan for traffic beside, or instead of, sessions: relays that split connections, and measured
+//! streams.
 
 use wansan_relay::FlowSettings;
 use wansan_settings::settings;

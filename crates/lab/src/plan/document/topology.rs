@@ -50,14 +50,14 @@ pub enum RoutingBy {
     /// first route.
     #[default]
     Port,
-    /// The initiator's address: its host has one for each route.
+    /// The initiator's address: its host has one per route.
     Source,
-    /// The target's address: its host has one for each route, and routers need no rules.
+    /// The target's address: its host has one per route, and routers need no rules.
     Prefix,
 }
 
 impl RoutingBy {
-    /// As a plan says it.
+    /// Its name in plans.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

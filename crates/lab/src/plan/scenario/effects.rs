@@ -1,4 +1,4 @@
-//! What a path does to packets in one direction.
+//! Effects of a path on packets in one direction.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,29 +14,28 @@ use super::listing;
 use crate::plan::document::{self, EffectsTable, JitterTable, LossTable, QueueTable, TextOr};
 use crate::plan::quantity::{QueueBound, Share, Span};
 
-/// Longest delay, and longest time for which a packet is held back.
+/// Longest delay, and longest time that reordering holds a packet.
 const MAX_DELAY: Duration = Duration::from_secs(60);
-/// Most bytes that count for a packet beyond its frame.
+/// Largest overhead per packet, in bytes.
 const MAX_OVERHEAD_BYTES: u64 = 1024;
-/// Ethernet's header, which counts on a path.
+/// Length of the Ethernet header, which counts on a path.
 const ETHERNET_HEADER_BYTES: u32 = 14;
-/// What a queue holds when the plan does not say.
+/// Default queue capacity.
 const QUEUE_BYTES: u64 = 1 << 20;
 
 /// One direction of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Direction {
-    /// What happens to packets.
+    /// Effects on packets.
     pub effects: Effects,
-    /// What counts for each packet beyond its Ethernet frame, in bytes.
+    /// Overhead per packet beyond its Ethernet frame, in bytes.
     pub overhead_bytes: u32,
-    /// With a priority queue, the places of `[[route]]`s in order of priority; what belongs to none
-    /// of them comes after them.
+    /// With a priority queue, indices of `[[route]]`s in order of priority; packets of no listed route come last.
     pub priorities: Vec<usize>,
 }
 
 impl Direction {
-    /// The class of a packet of the `[[route]]` at that place, or of none; 0 goes first.
+    /// The class of a packet of the `[[route]]` with that index, or of none; 0 has the highest priority.
     #[must_use]
     pub fn class_of(&self, route: Option<usize>) -> u8 {
         let mut places = self.priorities.iter();
@@ -45,9 +44,9 @@ impl Direction {
     }
 }
 
-/// What a plan's effects refer to.
+/// The context of a plan's effects.
 pub(super) struct Surroundings<'a> {
-    /// Where files are.
+    /// The folder of files.
     pub(super) folder: &'a Path,
     /// The longest IP packet.
     pub(super) mtu_bytes: u32,
@@ -55,7 +54,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) routes: Vec<&'a str>,
 }
 
-/// A key and what is wrong with its value.
+/// A key, and the mistake in its value.
 pub(super) type Wrong = (&'static str, String);
 
 impl Surroundings<'_> {
@@ -176,7 +175,7 @@ impl Surroundings<'_> {
             }
             TextOr::Table(QueueTable::Priority { limit, routes }) => {
                 direction.priorities = self.priorities(routes)?;
-                // One more class for what belongs to no route of the list.
+                // One more class for packets of no listed route.
                 (*limit, Discipline::Priority(routes.len() as u8 + 1))
             }
         };
@@ -212,7 +211,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// The largest number of a packet: TOML has no larger whole numbers.
+/// Largest packet number: TOML's largest integer.
 const MAX_LISTED: u64 = i64::MAX as u64;
 
 fn overhead(table: &EffectsTable) -> Result<u32, String> {

@@ -1,4 +1,4 @@
-//! The relays and streams of a plan: which of them run, where, and how one reaches the other.
+//! The relays and streams of a plan: which of them run, on which host, and how they are connected.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -12,23 +12,23 @@ use super::names::{self, Names};
 use super::route::network_between;
 use crate::plan::document::{Document, InitiatorTable, RelayTable, StreamTable};
 
-/// Where receivers of streams listen.
+/// Port of stream receivers.
 pub(crate) const STREAM_PORT: u16 = 5201;
-/// Where the first relay of a plan listens.
+/// Port of a plan's first relay.
 const RELAY_PORT: u16 = 4000;
-/// The most relays, and the most streams, of a plan.
+/// Most relays, and most streams, in a plan.
 const MOST: usize = 100;
 
-/// A relay that something goes through.
+/// A relay in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
-    /// What the plan says of it.
+    /// Its table in the plan.
     pub table: RelayTable,
     /// Its host.
     pub host: String,
-    /// Where it listens.
+    /// Its listening address.
     pub listen: SocketAddrV4,
-    /// Where it leads to.
+    /// Its destination.
     pub to: SocketAddrV4,
 }
 
@@ -37,7 +37,7 @@ pub struct Relay {
 pub struct Receiver {
     /// Its host.
     pub host: String,
-    /// Where it listens.
+    /// Its listening address.
     pub listen: SocketAddrV4,
     /// The receive buffer of each connection.
     pub buffer: BufferSettings,
@@ -46,30 +46,30 @@ pub struct Receiver {
 /// A stream with at least one connection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stream {
-    /// What the plan says of it.
+    /// Its table in the plan.
     pub table: StreamTable,
     /// The host of its sender.
     pub host: String,
-    /// Where it connects: to its receiver, or to a relay.
+    /// Its destination: its receiver, or a relay.
     pub to: SocketAddrV4,
 }
 
 impl Stream {
-    /// What it is called in messages.
+    /// Its name in messages.
     #[must_use]
     pub fn title(&self) -> String {
         format!("[[stream]] `{}` on `{}`", self.table.name, self.host)
     }
 }
 
-/// All of them.
+/// All flows.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     pub(super) receivers: Vec<Receiver>,
     pub(super) streams: Vec<Stream>,
 }
 
-/// The relays of a plan, of which those are kept at the end that something goes through.
+/// The relays of a plan; only those in use are kept in the end.
 pub(super) struct Relays<'a> {
     names: &'a Names,
     links: &'a [Link],
@@ -80,9 +80,9 @@ struct Candidate<'a> {
     table: &'a RelayTable,
     host: usize,
     to: usize,
-    /// The address of the host that it leads to.
+    /// The address of its destination host.
     address: Ipv4Addr,
-    /// The port there, once something goes through it.
+    /// Its destination port, once it is in use.
     port: Option<u16>,
 }
 
@@ -131,8 +131,8 @@ impl<'a> Relays<'a> {
         Ok(Relays { names, links, each })
     }
 
-    /// The network by which a client on `client` reaches the relay that leads it to `port` of `to`, and
-    /// where it connects there; `who` is the client in mistakes.
+    /// The network by which a client on `client` reaches the relay for `port` of `to`, and the address to connect to;
+    /// `who` is the client in mistakes.
     fn enter(
         &mut self,
         who: &str,
@@ -176,7 +176,7 @@ impl<'a> Relays<'a> {
         Ok((network, listens))
     }
 
-    /// The connections of an initiator on `client` whose session goes through a relay.
+    /// The connections of an initiator on `client` whose session uses a relay.
     pub(super) fn session(
         &mut self,
         initiator: &InitiatorTable,
@@ -253,7 +253,7 @@ impl<'a> Relays<'a> {
         Ok(flows)
     }
 
-    /// Those that something goes through.
+    /// The relays in use.
     pub(super) fn used(self) -> Vec<Relay> {
         let names = self.names;
         let used = self
@@ -273,7 +273,7 @@ impl<'a> Relays<'a> {
 }
 
 impl Flows {
-    /// A stream is received on that host.
+    /// Adds a receiver on that host.
     fn receive(
         &mut self,
         host: &str,

@@ -1,4 +1,4 @@
-//! The paths of a plan: which nodes each joins, and what it does to packets.
+//! The paths of a plan: the nodes that each joins, and its effects on packets.
 
 use wansan_mistake::{Mistake, nearest};
 
@@ -7,29 +7,29 @@ use super::names::{self, Names};
 use crate::plan::document::{CaptureWish, Document, EffectsTable, PathTable, WorldKind};
 use crate::world::MAX_NETWORKS;
 
-/// One path. Nodes are named by their places in the world.
+/// One path. Nodes are given by their indices in the world.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// The nodes on its one side.
+    /// The nodes on one side.
     pub near: Vec<usize>,
-    /// The nodes on its other side.
+    /// The nodes on the other side.
     pub far: Vec<usize>,
-    /// Whether it is a wire, which has no effect and is not emulated.
+    /// Whether it is a wire: without effects, not emulated.
     pub wire: bool,
-    /// The real host that emulates it; none in a world that is not one of such.
+    /// The real host that emulates it; `None` in other worlds.
     pub router: Option<usize>,
     /// Which of its packets are captured.
     pub capture: CaptureWish,
-    /// What happens from the near side to the far one.
+    /// Effects from the near side to the far side.
     pub forward: Direction,
-    /// What happens on the way back.
+    /// Effects from the far side to the near side.
     pub back: Direction,
 }
 
 impl Link {
-    /// Whether the link joins these two nodes, either way.
+    /// Whether the link joins these two nodes, in either direction.
     #[must_use]
     pub fn joins(&self, one: usize, other: usize) -> bool {
         let (near, far) = (&self.near, &self.far);
@@ -37,7 +37,7 @@ impl Link {
             || (near.contains(&other) && far.contains(&one))
     }
 
-    /// All its nodes, those of its one side first.
+    /// All its nodes, near side first.
     pub fn members(&self) -> impl Iterator<Item = usize> {
         self.near.iter().chain(&self.far).copied()
     }
@@ -57,7 +57,7 @@ pub(super) fn resolve(
         )));
     }
     let mut links: Vec<Link> = Vec::new();
-    // A real router need not be an end of any.
+    // A real router need not be an end of a path.
     let mut routers: Vec<usize> = Vec::new();
     for (place, path) in document.path.iter().enumerate() {
         let wrong = |key: &str, what: String| {
@@ -125,9 +125,9 @@ pub(super) fn resolve(
     Ok(links)
 }
 
-/// That a list of elements names some, each once, and only those that a path has.
+/// Checks that a list of elements is not empty, has no duplicates, and names only elements of the path.
 fn check_elements(elements: &[String], direction: &Direction) -> Result<(), String> {
-    // Resolving the direction has made one as well.
+    // Resolving the direction has already built one successfully.
     let chain = direction
         .effects
         .chain::<()>(0)

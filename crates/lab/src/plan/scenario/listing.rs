@@ -1,4 +1,4 @@
-//! Files that a path's effects are in: one entry a line.
+//! Files with a path's effects: one entry per line.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use wansan_path::{Quantiles, RateTrace};
 use wansan_trace::time::duration_ns;
 use wansan_trace::units::{parse_duration, parse_rate};
 
-/// Longest file that is read.
+/// Longest file, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Reads a table of quantiles: a line for each, from the least to the greatest, with the time that is
-/// added to the delay, such as `1.5ms` or `-200us`.
+/// Reads a table of quantiles: one per line, in ascending order, as the time added to the delay, such as `1.5ms` or
+/// `-200us`.
 pub(super) fn quantiles(folder: &Path, name: &str) -> Result<Quantiles, String> {
     let file = Listing::read(folder, name)?;
     let offsets = file.entries(|line| {
@@ -27,8 +27,8 @@ pub(super) fn quantiles(folder: &Path, name: &str) -> Result<Quantiles, String> 
     Quantiles::new(offsets).map_err(|error| file.wrong(error))
 }
 
-/// Reads a trace of rates: lines of a time and a rate with a comma between, such as
-/// `500ms, 100Mbit/s`; the rate lasts for that time, and after the last line the first one follows.
+/// Reads a rate trace: lines of a time and a rate separated by a comma, such as `500ms, 100Mbit/s`; the rate lasts for
+/// that time, and the trace repeats after the last line.
 pub(super) fn rates(folder: &Path, name: &str) -> Result<RateTrace, String> {
     let file = Listing::read(folder, name)?;
     let steps: Vec<(Duration, u64)> = file.entries(|line| {
@@ -42,10 +42,10 @@ pub(super) fn rates(folder: &Path, name: &str) -> Result<RateTrace, String> {
     RateTrace::new(&steps).map_err(|error| file.wrong(error))
 }
 
-/// A file that was read.
+/// A file's contents.
 pub(in crate::plan) struct Listing {
     path: PathBuf,
-    /// What is in it.
+    /// Its text.
     pub(in crate::plan) text: String,
 }
 
@@ -56,7 +56,7 @@ impl Listing {
         let fail = |what: String| format!("{}: {what}", path.display());
         let file = std::fs::File::open(&path)
             .map_err(|error| fail(format!("cannot read the file: {error}")))?;
-        // One byte more than allowed tells that there is more.
+        // Read one byte more than allowed, to detect a longer file.
         let mut text = String::new();
         file.take(MAX_FILE_BYTES + 1)
             .read_to_string(&mut text)
@@ -67,7 +67,7 @@ impl Listing {
         Ok(Listing { path, text })
     }
 
-    /// What the lines say; empty lines, and what follows a `#`, say nothing.
+    /// Parses the entries; ignores empty lines and comments after `#`.
     fn entries<E>(&self, read: impl Fn(&str) -> Result<E, String>) -> Result<Vec<E>, String> {
         let mut entries = Vec::new();
         for (place, line) in self.text.lines().enumerate() {

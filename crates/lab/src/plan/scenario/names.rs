@@ -1,4 +1,4 @@
-//! The names that a plan gives to hosts and routers, and the nodes behind each.
+//! The names that a plan gives to hosts and routers, and the nodes of each.
 
 use std::net::Ipv4Addr;
 
@@ -7,13 +7,13 @@ use wansan_mistake::{Mistake, nearest};
 use crate::plan::document::Document;
 use crate::world::{MAX_NODES, Role, Topology};
 
-/// The nodes of a plan by name. Nodes are named by their places, from 0: hosts first, then routers.
+/// The nodes of a plan by name. Nodes are given by index, from 0: hosts first, then routers.
 pub(super) struct Names {
-    /// Every name that means something, with its nodes.
+    /// Every defined name, with its nodes.
     groups: Vec<(String, Vec<usize>)>,
-    /// The name and the role of each node.
+    /// Name and role of each node.
     nodes: Vec<(String, Role)>,
-    /// The address that each real host has; empty in a world that gives its nodes theirs.
+    /// The address of each real host; empty in a world that assigns addresses.
     addresses: Vec<Ipv4Addr>,
 }
 
@@ -73,7 +73,7 @@ impl Names {
         Ok(())
     }
 
-    /// The name and the role of each node, in the order of their places.
+    /// Name and role of each node, by index.
     pub(super) fn nodes(&self) -> &[(String, Role)] {
         &self.nodes
     }
@@ -83,40 +83,39 @@ impl Names {
         &self.nodes[node].0
     }
 
-    /// The nodes that `name` means; `key` says where the plan has it.
+    /// The nodes that `name` denotes; `key` is its place in the plan.
     pub(super) fn all(&self, key: &str, name: &str) -> Result<&[usize], Mistake> {
         self.of_roles(key, name, "host or router", &[Role::Host, Role::Router])
     }
 
-    /// The hosts that `name` means.
+    /// The hosts that `name` denotes.
     pub(super) fn hosts(&self, key: &str, name: &str) -> Result<&[usize], Mistake> {
         self.of_roles(key, name, "host", &[Role::Host])
     }
 
-    /// Has the nodes be real hosts with these addresses, in their order.
+    /// Sets the addresses of the nodes, which are real hosts, in order.
     pub(super) fn have_addresses(&mut self, addresses: Vec<Ipv4Addr>) {
         self.addresses = addresses;
     }
 
-    /// The address at which a node is reached in that network.
+    /// A node's address in that network.
     pub(super) fn address(&self, network: usize, node: usize) -> Ipv4Addr {
         let own = self.addresses.get(node).copied();
         own.unwrap_or_else(|| Topology::address(network, node))
     }
 
-    /// The address at which what others connect to listens on a node: all of them in a world where nobody
-    /// else is.
+    /// The address that servers on a node listen at: the wildcard address in an isolated world.
     pub(super) fn listening(&self, node: usize) -> Ipv4Addr {
         let own = self.addresses.get(node).copied();
         own.unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
-    /// The only host that `name` means.
+    /// The single host that `name` denotes.
     pub(super) fn host(&self, key: &str, name: &str) -> Result<usize, Mistake> {
         self.only(key, name, self.hosts(key, name)?, "runs on one host")
     }
 
-    /// The only router that `name` means.
+    /// The single router that `name` denotes.
     pub(super) fn router(&self, key: &str, name: &str) -> Result<usize, Mistake> {
         let nodes = self.of_roles(key, name, "router", &[Role::Router])?;
         self.only(key, name, nodes, "goes by one router at a time")
@@ -153,7 +152,7 @@ impl Names {
     }
 }
 
-/// Checks the name that a table of the plan has.
+/// Checks the name of a plan's table.
 pub(super) fn check(table: &str, name: &str) -> Result<(), Mistake> {
     let proper = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     if (1..=32).contains(&name.len()) && name.bytes().all(proper) {

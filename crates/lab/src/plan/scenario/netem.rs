@@ -1,4 +1,4 @@
-//! What a plan asks for that netem cannot do.
+//! What in a plan netem does not support.
 
 use wansan_mistake::Mistake;
 
@@ -6,7 +6,7 @@ use super::link::Link;
 use super::netem_setting::NetemSetting;
 use crate::plan::document::{Document, EmulatorKind, RecordKind};
 
-/// Fails with the first of it, if the plan is for netem.
+/// Fails with the first such mistake, if the plan uses netem.
 pub(super) fn check(
     document: &Document,
     text: &str,

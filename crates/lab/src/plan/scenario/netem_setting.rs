@@ -9,27 +9,27 @@ use wansan_trace::units::{format_bytes, format_duration};
 
 use super::Direction;
 
-/// Ethernet's header, which counts for the rate.
+/// Length of the Ethernet header, which counts for the rate.
 const ETHERNET_HEADER_BYTES: u32 = 14;
-/// netem's limit where a plan sets none: on a path without a rate nothing waits for anything.
+/// netem's limit if a plan sets none: without a rate nothing queues.
 const NO_LIMIT_PACKETS: u32 = 1 << 20;
-/// netem keeps the jitter in 31 bits of nanoseconds.
+/// netem stores jitter in 31 bits of nanoseconds.
 const MAX_JITTER: Duration = Duration::from_nanos(i32::MAX as u64);
 
-/// netem's parameters for one direction. As text, what stands behind `netem` in a command of tc(8).
+/// netem's parameters for one direction. Displays as the text after `netem` in a command of tc(8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetemSetting {
     limit_packets: u32,
-    /// All but the limit, in words.
+    /// All parameters but the limit.
     effects: Vec<String>,
 }
 
-/// What a plan asks of a path and netem cannot do.
+/// A path's effect that netem does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inexpressible {
     /// The key of `[[path]]`.
     pub key: &'static str,
-    /// Why, and what to write.
+    /// The reason, and an alternative.
     pub what: String,
 }
 
@@ -37,7 +37,7 @@ impl NetemSetting {
     /// The parameters for that direction of a path with packets of at most `mtu_bytes`.
     ///
     /// # Errors
-    /// [`Inexpressible`] when netem would do something else than the plan says.
+    /// [`Inexpressible`] if netem would deviate from the plan.
     pub fn of(direction: &Direction, mtu_bytes: u32) -> Result<NetemSetting, Inexpressible> {
         let effects = &direction.effects;
         let frame_bytes = mtu_bytes + ETHERNET_HEADER_BYTES + direction.overhead_bytes;
@@ -55,7 +55,7 @@ impl NetemSetting {
             LossModel::Bernoulli(loss) if *loss == Probability::NEVER => {}
             LossModel::Bernoulli(loss) => add(format!("loss random {}", percent(*loss))),
             LossModel::GilbertElliott(channel) => {
-                // tc takes 1 − h and 1 − k: the losses in the bad and in the good state.
+                // tc's arguments are 1 − h and 1 − k: the loss in the bad and in the good state.
                 let [p, r, good, bad] = channel.parameters().map(percent);
                 add(format!("loss gemodel {p} {r} {bad} {good}"));
             }
@@ -82,13 +82,13 @@ impl NetemSetting {
         Ok(setting)
     }
 
-    /// It, with random numbers that begin there.
+    /// The same with this random seed.
     pub(crate) fn seeded(mut self, seed: Option<u64>) -> NetemSetting {
         self.effects.extend(seed.map(|seed| format!("seed {seed}")));
         self
     }
 
-    /// The packets that netem holds at most, those on the delay line among them.
+    /// Most packets that netem holds, including those on the delay line.
     #[must_use]
     pub const fn limit_packets(&self) -> u32 {
         self.limit_packets
@@ -109,8 +109,7 @@ fn no<T>(key: &'static str, what: impl Into<String>) -> Result<T, Inexpressible>
     Err(Inexpressible { key, what })
 }
 
-/// What waits, and with it the packet that is being sent and as many of the longest packets as the
-/// delay line holds at that rate.
+/// The queue, the packet being sent, and as many of the longest packets as the delay line holds at that rate.
 fn limit(effects: &Effects, rate: Option<Rate>, frame_bytes: u32) -> Result<u32, Inexpressible> {
     match effects.discipline {
         Discipline::DropTail => {}
@@ -136,9 +135,9 @@ fn limit(effects: &Effects, rate: Option<Rate>, frame_bytes: u32) -> Result<u32,
     u32::try_from(limit).or_else(|_| no("queue", format!("netem cannot hold {limit} packets")))
 }
 
-/// Delay, jitter and reordering, which netem makes of the delay.
+/// Delay, jitter and reordering, which netem implements by the delay.
 fn delay(effects: &Effects, has_rate: bool) -> Result<Vec<String>, Inexpressible> {
-    // tc knows no shorter unit, but takes parts of it.
+    // tc has no shorter unit, but accepts fractions.
     let us = |time: Duration| format!("{}us", duration_ns(time) as f64 / 1e3);
     let reorders =
         effects.reorder_share != Probability::NEVER && effects.reorder_by > Duration::ZERO;
@@ -149,7 +148,7 @@ fn delay(effects: &Effects, has_rate: bool) -> Result<Vec<String>, Inexpressible
                 "netem holds packets back only on a path without delay, jitter and rate",
             );
         }
-        // netem delays all but those that it sends at once.
+        // netem reorders by sending some packets without delay.
         let at_once = 1.0 - effects.reorder_share.value();
         let at_once = Probability::new(at_once).expect("a share less than 1");
         return Ok(vec![format!(
@@ -193,7 +192,7 @@ fn delay(effects: &Effects, has_rate: bool) -> Result<Vec<String>, Inexpressible
     }
 }
 
-/// As tc reads it: more digits than netem's 32 bits.
+/// In tc's format, with more digits than netem's 32 bits.
 fn percent(probability: Probability) -> String {
     let text = format!("{:.8}", probability.value() * 100.0);
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -247,7 +246,7 @@ mod tests {
                     loss: LossModel::Bernoulli(share(0.001)),
                     ..Effects::default()
                 },
-                // 12500 bytes on the line are nine frames of 1538 bytes.
+                // 12500 bytes in transit are nine frames of 1538 bytes.
                 "limit 110 delay 10000us loss random 0.1% rate 10000000bit 24",
             ),
             (

@@ -1,4 +1,4 @@
-//! What the programs of a cell would refuse: the target, the benches, and TCP under them.
+//! Settings that the programs of a cell would reject: the target, the benches, and TCP under them.
 
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 use wansan_san::store::{Backing, LunSpec};
@@ -9,15 +9,15 @@ use crate::plan::document::{
     WorkloadTable, WorldKind,
 };
 
-/// The table and the key of what is wrong, and what is, as it follows on these.
+/// Table and key of a mistake, and its text, which follows them.
 type Wrong = (&'static str, &'static str, String);
 
-/// The longest name of a congestion control (TCP_CA_NAME_MAX, with its end).
+/// Longest name of a congestion control (TCP_CA_NAME_MAX, without the terminator).
 const MAX_CONTROL_BYTES: usize = 15;
-/// The greatest buffer that the kernel's settings take.
+/// Largest buffer that the kernel's settings accept.
 const MAX_BUFFER_BYTES: u64 = i32::MAX as u64;
 
-/// Checks the arguments of a cell's programs, of which so many are initiators.
+/// Checks the arguments of a cell's programs, with that many initiators.
 pub(super) fn check(document: &Document, initiators: usize) -> Result<(), Wrong> {
     if let Some(table) = &document.target {
         target(table, document.world.kind)?;
@@ -66,7 +66,7 @@ fn target(target: &TargetTable, world: WorldKind) -> Result<(), Wrong> {
             path,
             size_bytes: None,
         } = &lun.backing
-            // A file of a real host is there, not here.
+            // A real host's file is on that host, not here.
             && world != WorldKind::Hosts
             && let Err(error) = path.metadata()
         {
@@ -86,7 +86,7 @@ fn workload(workload: &WorkloadTable) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Whether I/Os fit LUN 0, as far as the plan says how large it is.
+/// Checks that I/Os fit into LUN 0, if the plan determines its size.
 fn on_lun(workload: &WorkloadTable, lun: &LunSpec) -> Result<(), Wrong> {
     let block = workload.load.block.0;
     let size_bytes = match &lun.backing {
@@ -146,7 +146,7 @@ fn tcp(tcp: &TcpTable) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Whether a congestion control could have that name.
+/// Checks that a congestion control could have that name.
 fn control(name: &str) -> Result<(), String> {
     if (1..=MAX_CONTROL_BYTES).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()) {
         return Ok(());
@@ -157,7 +157,7 @@ fn control(name: &str) -> Result<(), String> {
     ))
 }
 
-/// The congestion controls of a relay's sides.
+/// Checks the congestion controls of a relay's sides.
 fn relay(relay: &RelayTable) -> Result<(), Wrong> {
     for side in [&relay.flow.r#in, &relay.flow.out] {
         if let Some(name) = &side.congestion_control {
@@ -167,7 +167,7 @@ fn relay(relay: &RelayTable) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The congestion control of a stream.
+/// Checks the congestion control of a stream.
 fn stream(stream: &StreamTable) -> Result<(), Wrong> {
     match &stream.stream.congestion_control {
         Some(name) => control(name).map_err(|what| ("stream", "congestion_control", what)),

@@ -1,4 +1,4 @@
-//! The real computers of a plan, and what it asks of them that no world of such does.
+//! The real computers of a plan, and what in a plan they do not support.
 
 use std::net::Ipv4Addr;
 
@@ -14,14 +14,14 @@ use crate::plan::document::{
 pub struct RealHost {
     /// Its name in the plan.
     pub name: String,
-    /// What `ssh` calls it; it neither begins with a hyphen nor has a password in it.
+    /// Its name for `ssh`; it neither begins with a hyphen nor contains a password.
     pub ssh: String,
-    /// The address at which others reach it, and at which its programs listen.
+    /// The address at which others reach it and its programs listen.
     pub address: Ipv4Addr,
 }
 
-/// The computers of a world of such, in the order of the plan; none in another world. Fails with the first
-/// thing that such a world cannot do.
+/// The computers of a world of real hosts, in plan order; empty in another world. Fails with the first thing that such
+/// a world does not support.
 pub(super) fn resolve(document: &Document, text: &str) -> Result<Vec<RealHost>, Mistake> {
     if document.world.kind != WorldKind::Hosts {
         return Ok(Vec::new());
@@ -55,10 +55,10 @@ pub(super) fn resolve(document: &Document, text: &str) -> Result<Vec<RealHost>, 
     Ok(hosts)
 }
 
-/// What is wrong where.
+/// A mistake with its key.
 type Wrong = (&'static str, Mistake);
 
-/// The worlds that can do what real computers cannot.
+/// Worlds that support what real computers do not.
 const NETNS_OR_SIM: &str = "`world.kind = \"netns\"` and `\"sim\"` can";
 const NETNS: &str = "`world.kind = \"netns\"` can";
 
@@ -91,7 +91,7 @@ fn world(document: &Document, text: &str) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// Nothing of a host's kernel is set for a plan: a run that is cut off could not set it back.
+/// Rejects settings of a host's kernel: an aborted run could not restore them.
 fn tcp(table: &TcpTable, text: &str) -> Result<(), Mistake> {
     let defaults: TcpTable = usual();
     let keys = [
@@ -112,13 +112,13 @@ fn tcp(table: &TcpTable, text: &str) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// That a path does nothing, which the plan says by that key.
+/// The mistake for a path with an effect at that key, which must have none.
 fn as_it_is(path: &PathTable, key: &str) -> Mistake {
     let why = "a path between real hosts is as it is, but where a host that it names as its `router` emulates it";
     refused(&format!("path.{}.{key}", path.name), why, NETNS_OR_SIM)
 }
 
-/// Whether a router can emulate a path: what it takes are the packets between both ends, by their addresses.
+/// Checks that a router can emulate a path: it identifies the packets between both ends by their addresses.
 fn emulated(path: &PathTable, router: &str, all: &[PathTable]) -> Result<(), Mistake> {
     let name = &path.name;
     if path.between.0.iter().any(|end| end == router) {
@@ -172,7 +172,7 @@ fn host(table: &HostTable, others: &[RealHost]) -> Result<RealHost, Wrong> {
     })
 }
 
-/// Why `ssh` would take a destination for something else; `None` where it does not.
+/// Why `ssh` would misinterpret a destination; `None` if it would not.
 fn misnamed(destination: &str) -> Option<&'static str> {
     let user = destination.rsplit_once('@').map_or("", |(user, _)| user);
     let user = user.strip_prefix("ssh://").unwrap_or(user);

@@ -1,4 +1,4 @@
-//! The routes of a plan: by which routers and paths each goes, and who takes them.
+//! The routes of a plan: their routers and paths, and the sessions that use them.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -11,25 +11,24 @@ use crate::plan::document::{Document, InitiatorTable, RouteTable};
 use crate::vpn;
 use crate::world::Role;
 
-/// The most `[[route]]`s of a plan.
+/// Most `[[route]]`s in a plan.
 pub(super) const MAX_ROUTES: usize = 32;
 
-/// A `[[route]]`: a way through routers that sessions can take.
+/// A `[[route]]`: a path through routers for sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedRoute {
     /// Its name.
     pub name: String,
-    /// The routers on it, from the initiators' side to the target's, by their places in the world;
-    /// one at least.
+    /// Its routers, from the initiators' side to the target's, by index; at least one.
     pub via: Vec<usize>,
-    /// The networks between them and, as the last one, to the target's host.
+    /// The networks between them and, last, to the target's host.
     pub networks: Vec<usize>,
-    /// What its packets are wrapped in between the first and the last router.
+    /// The tunnel between the first and the last router, if any.
     pub tunnel: Option<Tunnel>,
 }
 
 impl PlannedRoute {
-    /// Its tunnel, if a session takes it.
+    /// Its tunnel, if a session uses the route.
     #[must_use]
     pub fn taken_tunnel(&self) -> Option<&Tunnel> {
         let tunnel = self.tunnel.as_ref();
@@ -40,48 +39,48 @@ impl PlannedRoute {
 /// A tunnel between the first and the last router of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tunnel {
-    /// What makes it, and how it encrypts.
+    /// Implementation and encryption.
     pub kind: vpn::Kind,
     /// Its end on the initiators' side.
     pub near: TunnelEnd,
     /// Its end on the target's side.
     pub far: TunnelEnd,
-    /// The initiators' ports of the packets that go into it, when routes are distinguished by them.
+    /// The initiators' ports of its packets, if routes are distinguished by port.
     pub ports: Option<RangeInclusive<u16>>,
-    /// The longest IP packet that goes into it, in bytes.
+    /// MTU inside the tunnel, in bytes.
     pub mtu_bytes: u32,
 }
 
 /// One end of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelEnd {
-    /// The router, by its place in the world.
+    /// The router, by index.
     pub router: usize,
-    /// The network by which its wrapped packets leave.
+    /// The network by which its encapsulated packets leave.
     pub network: usize,
-    /// The router's address in that network, which the other end sends them to.
+    /// The router's address in that network, which the other end sends to.
     pub outer: Ipv4Addr,
-    /// The addresses on this end's side that the other end reaches through the tunnel.
+    /// The addresses on this side that the other end reaches through the tunnel.
     pub inner: Vec<Ipv4Addr>,
-    /// The routes that are to lead into the tunnel's device, once it is there.
+    /// Routes into the tunnel's device, added once it exists.
     pub routes: Vec<InnerRoute>,
 }
 
 /// A route into a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InnerRoute {
-    /// The only address that it leads to.
+    /// Its only destination address.
     pub destination: Ipv4Addr,
-    /// The router's table that it is in.
+    /// Its routing table on the router.
     pub table: u32,
 }
 
-/// What one connection goes over.
+/// The route of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ConnectionRoute {
     /// The name of the route or path.
     pub(super) name: String,
-    /// The place of the route; `None` for a path straight to the target.
+    /// The index of the route; `None` for a path straight to the target.
     pub(super) route: Option<usize>,
     /// The initiator's host.
     pub(super) host: usize,
@@ -183,7 +182,7 @@ fn tunnel(table: &RouteTable, via: &[usize]) -> Result<Option<Tunnel>, Mistake> 
     }))
 }
 
-/// The network that joins two nodes; of several, the one that has the route's name.
+/// The network that joins two nodes; if there are several, the one with the route's name.
 pub(super) fn network_between(
     one: usize,
     other: usize,
@@ -214,7 +213,7 @@ pub(super) fn network_between(
     }
 }
 
-/// What the connections of an initiator on `host` go over, in the order of its table.
+/// The routes of the connections of an initiator on `host`, in the order of its table.
 pub(super) fn taken(
     initiator: &InitiatorTable,
     host: usize,
@@ -272,7 +271,7 @@ pub(super) fn taken(
     Ok(taken)
 }
 
-/// Why an initiator without `routes` has none, or has to choose.
+/// Why an initiator without `routes` has no route, or has to choose.
 fn undecided(
     host: usize,
     target: usize,
@@ -306,7 +305,7 @@ fn undecided(
     })
 }
 
-/// Why a name of `initiator.routes` means nothing.
+/// Why a name in `initiator.routes` is undefined.
 fn unknown(
     route: &str,
     host: usize,

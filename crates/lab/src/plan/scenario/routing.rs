@@ -1,9 +1,9 @@
-//! How packets find their way: the addresses of the ends, and the routes and rules of every node.
+//! Addressing and routing: the addresses of the ends, and the routes and rules of every node.
 //!
-//! All three kinds of routing are one scheme. On each node of a route stand a route to the target's
-//! address by the next node and, for the way back, one to the initiator's address by the node before.
-//! They are in a table of the `[[route]]`'s own, which rules choose by port or by the initiator's
-//! address; or in the main table, when the target's address tells the routes apart.
+//! All three kinds of routing use one scheme. Each node of a route has a route to the target's address by the next node
+//! and, for the return path, one to the initiator's address by the previous node. They are in a table per `[[route]]`,
+//! selected by rules on the port or the initiator's address; or in the main table, if the target's address
+//! distinguishes the routes.
 //!
 //! | by | initiator | target | rules |
 //! |---|---|---|---|
@@ -24,17 +24,16 @@ use crate::plan::document::{InitiatorTable, RoutingBy};
 use crate::vpn::Kind;
 use crate::world::{Hop, IpRoute, NodeSpec, Rule, Selector, Topology};
 
-/// The ports of the first route's connections begin here, below those that Linux takes of itself
-/// (from 32768 on).
+/// First port of the first route's connections, below Linux's ephemeral range (from 32768).
 const FIRST_PORT: u16 = 20_000;
 const PORTS_OF_A_ROUTE: u16 = InitiatorTable::MAX_CONNECTIONS as u16;
-/// The table of the first route; the kernel's own are 253 to 255.
+/// Routing table of the first route; the kernel's own are 253 to 255.
 const FIRST_TABLE: u32 = 1000;
 const MAIN_TABLE: u32 = 254;
 
 const _: () = assert!(FIRST_PORT as usize + PORTS_OF_A_ROUTE as usize * MAX_ROUTES <= 32_768);
 
-/// Tells to which `[[route]]` a packet belongs, in either direction.
+/// Maps packets, in either direction, to `[[route]]`s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Classifier {
     by: RoutingBy,
@@ -46,8 +45,8 @@ impl Classifier {
         Classifier { by, routes }
     }
 
-    /// The place of the route in [`super::Scenario::routes`], for a TCP segment between these ends.
-    /// Packets inside of a tunnel cannot be distinguished.
+    /// The index of the route in [`super::Scenario::routes`], for a TCP segment between these ends. Packets inside a
+    /// tunnel cannot be distinguished.
     #[must_use]
     pub fn route(&self, source: SocketAddrV4, destination: SocketAddrV4) -> Option<usize> {
         let route = |end: SocketAddrV4| match self.by {
@@ -67,12 +66,12 @@ impl Classifier {
     }
 }
 
-/// The address of a node itself.
+/// A node's own address.
 fn own_address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 82, 0, node as u8 + 1)
 }
 
-/// The address that a node has for a route.
+/// A node's address for a route.
 fn route_address(route: usize, node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 81, route as u8, node as u8 + 1)
 }
@@ -82,13 +81,13 @@ fn ports(route: usize) -> RangeInclusive<u16> {
     first..=first + (PORTS_OF_A_ROUTE - 1)
 }
 
-/// Gathers what nodes need for the connections that are made.
+/// Collects the addresses, routes and rules that connections need on each node.
 pub(super) struct Routing {
     by: RoutingBy,
     target: usize,
-    /// What connections take routes, each once.
+    /// Routes in use, each once.
     taken: Vec<(usize, ConnectionRoute)>,
-    /// By which node, table and destination there is a way already.
+    /// Existing routes, by node, table and destination.
     claimed: BTreeSet<(usize, u32, Ipv4Addr)>,
 }
 
@@ -102,7 +101,7 @@ impl Routing {
         }
     }
 
-    /// The ends of connection `number` of a session, over `taken`.
+    /// The addresses of connection `number` of a session, over `taken`.
     pub(super) fn connection(
         &mut self,
         number: usize,
@@ -136,12 +135,12 @@ impl Routing {
         }
     }
 
-    /// Gives the nodes their addresses, routes and rules, and the tunnels theirs.
+    /// Assigns addresses, routes and rules to nodes, and routes to tunnels.
     pub(super) fn finish(mut self, topology: &mut Topology, routes: &mut [PlannedRoute]) {
-        // Where the main table knows one way only, it is that of the route that comes first.
+        // Where the main table has a single route, it is that of the first route.
         let mut connections = std::mem::take(&mut self.taken);
         connections.sort_by_key(|(route, _)| *route);
-        // Only the tunnels of routes that are taken come into being.
+        // Only the tunnels of routes in use are created.
         let tunnels = connections
             .iter()
             .filter_map(|(route, _)| routes[*route].tunnel.as_ref());
@@ -155,7 +154,7 @@ impl Routing {
         }
     }
 
-    /// Leads the packets of a connection there and back.
+    /// Adds the routes of a connection in both directions.
     fn lead(
         &mut self,
         taken: &ConnectionRoute,
@@ -169,7 +168,7 @@ impl Routing {
         let (last_router, last) = (planned.via.len(), planned.via.len() + 1);
         for (number, &node) in stations.iter().enumerate() {
             if planned.tunnel.is_some() && (2..last_router).contains(&number) {
-                // It sees wrapped packets only.
+                // It only sees encapsulated packets.
                 continue;
             }
             let own = match number {
@@ -223,7 +222,7 @@ impl Routing {
         }
     }
 
-    /// Whether no way has led from there to that address by that table yet; from now on one has.
+    /// Claims a route from a node to an address in a table; returns whether it was not claimed before.
     fn claim(&mut self, node: usize, table: u32, destination: Ipv4Addr) -> bool {
         self.claimed.insert((node, table, destination))
     }
@@ -240,7 +239,7 @@ impl Routing {
         }
     }
 
-    /// The tables that lead over a route: its own, and the main one, for what no rule distinguishes.
+    /// The tables of a route: its own, and the main one, for packets that no rule matches.
     fn tables(&self, route: usize) -> impl Iterator<Item = u32> + use<> {
         let own = self.table(route);
         [own, MAIN_TABLE]
@@ -273,7 +272,8 @@ impl Routing {
     }
 }
 
-/// Settles where a tunnel's ends are and what its MTU is among the tunnels of these `kinds`, and leads its wrapped packets by the routers between them.
+/// Determines a tunnel's ends and its MTU among tunnels of these `kinds`, and routes its encapsulated packets over the
+/// routers between them.
 fn dig(
     planned: &mut PlannedRoute,
     ports: Option<RangeInclusive<u16>>,
@@ -285,7 +285,7 @@ fn dig(
     };
     tunnel.mtu_bytes = tunnel.kind.shared_mtu_bytes(kinds, topology.mtu_bytes);
     tunnel.ports = ports;
-    // The last network is the one to the target.
+    // The last network leads to the target.
     let between = &planned.networks[..planned.networks.len() - 1];
     let far_end = between.len();
     for (end, network) in [
@@ -311,7 +311,7 @@ fn dig(
             };
             add_route(&mut topology.nodes[node], route);
         };
-        // Those beside an end are its neighbours.
+        // Adjacent to an end, they are its neighbours.
         if number + 1 < far_end {
             lead(far, number, number + 1);
         }
@@ -321,7 +321,7 @@ fn dig(
     }
 }
 
-/// Adds a route, unless the table has one to that address already.
+/// Adds a route, unless the table already has one to that address.
 fn add_route(node: &mut NodeSpec, route: IpRoute) {
     let same =
         |other: &IpRoute| (other.table, other.destination) == (route.table, route.destination);

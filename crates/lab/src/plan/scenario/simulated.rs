@@ -1,4 +1,4 @@
-//! What a plan asks for that a simulated world cannot do.
+//! What in a plan a simulated world does not support.
 
 use wansan_mistake::{Mistake, nearest};
 use wansan_san::store::Backing;
@@ -7,7 +7,7 @@ use wansan_sim::tcp::congestion::Law;
 use super::link::Link;
 use crate::plan::document::{Document, EmulatorKind, RecordKind, RelayTable, WorldKind};
 
-/// Fails with the first of it, if the plan is for a simulated world.
+/// Fails with the first such mistake, if the plan is for a simulated world.
 pub(super) fn check(document: &Document, text: &str, links: &[Link]) -> Result<(), Mistake> {
     if document.world.kind != WorldKind::Sim {
         return Ok(());
@@ -62,7 +62,7 @@ pub(super) fn check(document: &Document, text: &str, links: &[Link]) -> Result<(
     Ok(())
 }
 
-/// That the sides of a relay can be had there; the side, and what is wrong with it.
+/// Checks that both sides of a relay are supported; returns the side and the mistake.
 fn check_relay(relay: &RelayTable) -> Result<(), (&'static str, String)> {
     let flow = &relay.flow;
     for (name, side) in [("in", &flow.r#in), ("out", &flow.out)] {
@@ -81,7 +81,7 @@ fn check_relay(relay: &RelayTable) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
-/// That a congestion control runs there.
+/// Checks that a congestion control is supported.
 fn check_control(key: &str, control: &str) -> Result<(), String> {
     let known = Law::names();
     if known.contains(&control) {

@@ -1,5 +1,5 @@
-//! The part of Perfetto's trace format that timelines need, by the numbers of its fields
-//! (`protos/perfetto/trace/trace_packet.proto` and those beside it).
+//! The part of Perfetto's trace format that timelines need, by field number (`protos/perfetto/trace/trace_packet.proto`
+//! and the files beside it).
 
 use prost::Message;
 
@@ -9,7 +9,7 @@ pub(super) const EVENT_SLICE_END: i32 = 2;
 pub(super) const EVENT_INSTANT: i32 = 3;
 pub(super) const EVENT_COUNTER: i32 = 4;
 
-/// `Trace`. Several of them in a row are one.
+/// `Trace`. Concatenated traces form one.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Trace {
     #[prost(message, repeated, tag = "1")]

@@ -1,6 +1,6 @@
-//! vici, the protocol by which strongSwan's charon is configured and told what to do
-//! (strongSwan's `src/libcharon/plugins/vici/README.md`): a stream of packets, each with its length
-//! before it, which carry a tree of sections, values and lists.
+//! vici, the configuration and control protocol of strongSwan's charon (strongSwan's
+//! `src/libcharon/plugins/vici/README.md`): a stream of length-prefixed packets with a tree of sections, values and
+//! lists.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,12 +10,12 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
-/// The longest packet that is read; charon's own limit.
+/// Longest packet accepted; charon's own limit.
 const MAX_PACKET_BYTES: u32 = 512 * 1024;
-/// Sections inside sections that are read; charon's answers have few.
+/// Deepest nesting accepted; charon's answers are shallow.
 const MAX_DEPTH: usize = 16;
 
-/// How often somebody who waits for an answer looks whether the run is to stop.
+/// How often a waiting caller checks whether the run should stop.
 const STOP_POLL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -34,7 +34,7 @@ const LIST_START: u8 = 4;
 const LIST_ITEM: u8 = 5;
 const LIST_END: u8 = 6;
 
-/// What stands at a key.
+/// The value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
@@ -42,7 +42,7 @@ pub(super) enum Value {
     Section(Section),
 }
 
-/// Keys and what stands there, in order.
+/// Keys and their values, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Section(Vec<(String, Value)>);
 
@@ -70,7 +70,7 @@ impl Section {
         self
     }
 
-    /// The text at `key`, if there is one.
+    /// The text at `key`, if present.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find_map(|(name, value)| match value {
             Value::Text(text) if name == key => Some(text.as_str()),
@@ -112,25 +112,25 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Speaks over a connected stream.
+    /// Uses a connected stream.
     pub(super) const fn new(stream: UnixStream) -> Client {
         Client { stream }
     }
 
-    /// Gives a command and waits for its answer.
+    /// Sends a command and waits for its answer.
     ///
     /// # Errors
-    /// What charon says against it, or why it could not be asked.
+    /// charon's error, or a communication error.
     pub(super) fn ask(&mut self, command: &str, arguments: &Section) -> io::Result<Section> {
         self.give(command, arguments)?;
         self.answer()
     }
 
-    /// As [`Client::ask`] for what may take long, but it waits no longer than until `stop` is set;
-    /// `None` then, and nothing more can be asked.
+    /// See [`Client::ask`]; for slow commands: returns `None` as soon as `stop` is set, after which the client is
+    /// unusable.
     ///
     /// # Errors
-    /// As [`Client::ask`].
+    /// See [`Client::ask`].
     pub(super) fn ask_unless(
         &mut self,
         stop: &AtomicBool,
@@ -143,7 +143,7 @@ impl Client {
         while !stop.load(Ordering::Relaxed) {
             let mut stream = [PollFd::new(&self.stream, PollFlags::IN)];
             let come = retry_on_intr(|| poll(&mut stream, Some(&STOP_POLL)))?;
-            // When it is late, reading says so.
+            // On a timeout, the read returns the error.
             if come > 0 || limit.is_some_and(|limit| begun.elapsed() > limit) {
                 return self.answer().map(Some);
             }
@@ -177,7 +177,7 @@ impl Client {
     }
 }
 
-/// An answer that says that the command failed is an error.
+/// Converts an answer that reports failure to an error.
 fn verdict(answer: Section) -> io::Result<Section> {
     if answer.get("success") == Some("no") {
         let reason = answer.get("errmsg").unwrap_or("without a reason");
@@ -212,7 +212,7 @@ fn parse(bytes: &[u8]) -> io::Result<Section> {
     }
 }
 
-/// Reads up to the end of the section, or at the top up to the end of the message.
+/// Parses to the end of the section, or at top level to the end of the message.
 fn parse_section(rest: &mut &[u8], depth: usize) -> io::Result<Section> {
     if depth > MAX_DEPTH {
         return Err(garbled("sections that are nested too deep"));
@@ -279,7 +279,7 @@ fn cut_short() -> io::Error {
 mod tests {
     use super::*;
 
-    /// The example of vici's README.
+    /// The example in vici's README.
     #[test]
     fn the_example_of_the_documentation() {
         let message = Section::default().text("key1", "value1").section(
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(bytes, expected);
         assert_eq!(parse(&bytes).unwrap(), message);
         for length in 1..bytes.len() {
-            // Whatever is cut off, it is an error or a shorter message, and never a panic.
+            // Any truncation gives an error or a shorter message, never a panic.
             let _ = parse(&bytes[..length]);
         }
         assert!(parse(&bytes[..bytes.len() - 1]).is_err());
