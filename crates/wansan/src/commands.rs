@@ -1,4 +1,4 @@
-//! One module per command, and what they share: how errors look.
+//! One module per command, and common output: text, JSON and errors.
 
 pub(crate) mod attach;
 pub(crate) mod bench;
@@ -35,43 +35,42 @@ use wansan_san::url::without_user;
 
 use wansan_trace::terminal::{Escaping, escaped, escaped_json};
 
-/// Exit status of a program that was interrupted, as shells count it: 128 + SIGINT.
+/// Exit status of an interrupted program, as in shells: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Writes text to standard output, with what would act on a terminal escaped. A reader that has
-/// gone away has seen what it wanted: no error.
+/// Prints text on standard output, with control characters escaped. A closed reader is not an error.
 pub(crate) fn print_text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     try_print(write).map(|_| ())
 }
 
-/// As [`print_text`]; `false` when the reader has gone away, so that nothing more needs to be said.
+/// See [`print_text`]; returns `false` if the reader has closed, so that no more needs to be printed.
 pub(crate) fn try_print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<bool> {
     let mut out = Escaping(io::stdout().lock());
     heard(write(&mut out).and_then(|()| out.flush()))
 }
 
-/// Writes JSON and a line's end to standard output, as [`print_text`] writes text.
+/// Prints JSON and a line feed on standard output, like [`print_text`].
 pub(crate) fn print_json(json: &str) -> Result<()> {
     try_print_json(json).map(|_| ())
 }
 
-/// As [`print_json`]; `false` when the reader has gone away, so that nothing more needs to be said.
+/// See [`print_json`]; returns `false` if the reader has closed, so that no more needs to be printed.
 pub(crate) fn try_print_json(json: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     heard(writeln!(out, "{}", escaped_json(json.trim_end())).and_then(|()| out.flush()))
 }
 
-/// Whether somebody may still read standard output: `false` once it is a pipe, a socket or a terminal
-/// whose other end has gone. Nothing is written to find out.
+/// Whether standard output may still have a reader: `false` once it is a pipe, a socket or a terminal whose other end
+/// is closed. Writes nothing to find out.
 pub(crate) fn is_read() -> bool {
     let out = io::stdout();
-    // Errors and hang-ups are reported unasked.
+    // Poll always reports errors and hang-ups.
     let mut polled = [PollFd::new(&out, PollFlags::empty())];
     match poll(&mut polled, Some(&Timespec::default())) {
         Ok(_) => !polled[0]
             .revents()
             .intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL),
-        // Nothing is known then.
+        // Unknown.
         Err(_) => true,
     }
 }
@@ -84,12 +83,12 @@ fn heard(written: io::Result<()>) -> Result<bool> {
     }
 }
 
-/// Says something in one line on standard error.
+/// Prints a line on standard error.
 pub(crate) fn remark(line: &str) {
     eprintln!("{}", escaped(line));
 }
 
-/// An error and its causes in one line, each cause once.
+/// Formats an error and its causes in one line, each cause once.
 #[must_use]
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
@@ -105,11 +104,11 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Answers arguments that cannot be used: help and version as asked for, an error in one line.
+/// Handles unusable arguments: prints help or version if requested, otherwise an error in one line.
 #[must_use]
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Nothing to be done if the terminal is gone.
+        // Nothing can be done if the terminal is gone.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

@@ -1,4 +1,4 @@
-//! `wansan`: block storage over long distances. This crate is arguments and output, nothing else.
+//! `wansan`: block storage over long distances. This crate only parses arguments and prints output.
 
 mod commands;
 #[cfg(test)]
@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Exit status for bad input or an environment that lacks something.
+/// Exit status for bad input or a missing prerequisite.
 const BAD_INPUT: u8 = 2;
 
-/// What `--version` prints: a build without the programs that run in the kernel says so.
+/// The output of `--version`: tells if the build lacks the programs that run in the kernel.
 const VERSION: &str = if cfg!(feature = "ebpf") {
     env!("CARGO_PKG_VERSION")
 } else {
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         Command::Wireguard => commands::wireguard::run(),
     };
     done.unwrap_or_else(|error| {
-        // Causes are in the text already, one line in all.
+        // The text already includes the causes, in one line.
         commands::remark(&format!("wansan: {}", commands::one_line(&error)));
         ExitCode::from(BAD_INPUT)
     })

@@ -1,5 +1,5 @@
-//! Pages of `docs/reference` that are made of what they describe: `commands.md` of the command line's own
-//! help, `settings.md` of the tables of settings.
+//! Generated pages of `docs/reference`: `commands.md` from the command line's help, `settings.md` from the tables of
+//! settings.
 
 use std::fmt::Write;
 
@@ -103,7 +103,7 @@ fn program<T: Settings>(text: &mut String, title: &str, about: &str) {
     table(text, "", &T::rows());
 }
 
-/// A table of a file, whose dotted name ends in a dot, and those in it.
+/// A table of a file, whose dotted name ends in a dot, and its nested tables.
 fn table(text: &mut String, path: &str, rows: &[Row]) {
     let is_table = |row: &&Row| !row.rows.is_empty();
     let plain: Vec<&Row> = rows
@@ -135,7 +135,7 @@ fn table(text: &mut String, path: &str, rows: &[Row]) {
     }
 }
 
-/// What a row is for, and what it is when it is not given.
+/// The description of a row, and its default.
 fn about(row: &Row) -> (String, String) {
     let (about, told) = match row.about.split_once(" [default: ") {
         Some((about, told)) => (about, Some(told.trim_end_matches(']'))),
@@ -155,7 +155,7 @@ fn about(row: &Row) -> (String, String) {
     (about.to_owned(), default)
 }
 
-/// What a value of a row looks like.
+/// The form of a row's value.
 fn value(row: &Row) -> String {
     let mut text = match (&row.shape, row.value) {
         (Shape::Choice(words), _) => words
@@ -183,13 +183,13 @@ fn value(row: &Row) -> String {
     text
 }
 
-/// `WANSAN_UPDATE=1` writes the page.
+/// `WANSAN_UPDATE=1` rewrites the page.
 #[test]
 fn the_page_of_commands_is_what_help_says() {
     wansan_generated::check("docs/reference/commands.md", &commands());
 }
 
-/// `WANSAN_UPDATE=1` writes the page.
+/// `WANSAN_UPDATE=1` rewrites the page.
 #[test]
 fn the_page_of_settings_is_what_the_tables_say() {
     wansan_generated::check("docs/reference/settings.md", &settings());

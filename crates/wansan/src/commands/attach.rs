@@ -1,4 +1,4 @@
-//! `wansan attach`: serves remote disks to programs of this host.
+//! `wansan attach`: serves remote disks to programs on this host.
 
 mod disks;
 mod list;
@@ -53,7 +53,7 @@ struct ServeArgs {
     elsewhere: Elsewhere,
 }
 
-/// What a disk could not be attached for.
+/// Why a disk could not be attached.
 struct Refused {
     error: anyhow::Error,
     /// See [`AttachError::may_pass`].
@@ -66,14 +66,14 @@ struct Program {
     disks: Disks,
 }
 
-/// How long a reload waits for disks that are gone from the file, before others take their places.
+/// How long a reload waits for disks removed from the file, before others take their places.
 const RELOAD_TIME: Duration = Duration::from_secs(30);
 
-/// Carries out `wansan attach`: serves until SIGINT or SIGTERM, then writes what was acknowledged to the disks. A
-/// second signal gives that up. SIGHUP reads the file again.
+/// Runs `wansan attach`: serves until SIGINT or SIGTERM, then writes acknowledged data back to the disks. A second
+/// signal aborts that. SIGHUP rereads the file.
 ///
 /// # Errors
-/// What makes it impossible to serve.
+/// The error that prevents serving.
 pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode> {
     match &args.command {
         Some(AttachCommand::List(args)) => list::list(args),
@@ -119,7 +119,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
             Ok(program.summary())
         })
     });
-    // Whatever went wrong, what was acknowledged is written.
+    // Acknowledged data are written back in any case.
     let is_safe = program.disks.end(|| orders.hurries());
     obeyed?;
     let recorders = program.disks.take_records();
@@ -138,8 +138,8 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
 }
 
 impl Program {
-    /// Attaches the disks of a file. Of several, those whose targets are away are tried again later. Whether it goes on:
-    /// not when `gives_up` says so before all have been tried.
+    /// Attaches the disks of a file. If there are several, those with unreachable targets are retried later. Returns
+    /// whether to continue: `false` if `gives_up` returned true before all have been tried.
     fn start(self: &Arc<Self>, file: &AttachFile, gives_up: impl FnMut() -> bool) -> Result<bool> {
         self.check(file)?;
         let disks = file.disk.iter().cloned().enumerate().collect();
@@ -160,7 +160,7 @@ impl Program {
             return Ok(false);
         }
         if self.disks.served().is_empty() {
-            // A service manager starts it again.
+            // A service manager restarts it.
             away.into_iter().try_for_each(|(.., error)| Err(error))?;
             return Ok(true);
         }
@@ -170,7 +170,7 @@ impl Program {
         Ok(true)
     }
 
-    /// Looks for mistakes in a file before anything is attached or detached.
+    /// Checks a file before anything is attached or detached.
     fn check(&self, file: &AttachFile) -> Result<()> {
         if file.disk.is_empty() {
             let mistake = Mistake::new("at least one disk must be given");
@@ -179,7 +179,7 @@ impl Program {
         file.check()
             .map_err(|(place, error)| self.mistake(place, &error))?;
         for (place, settings) in file.disk.iter().enumerate() {
-            // What is attached needs its secrets no more.
+            // An attached disk no longer needs its secrets.
             if !self.has(settings) {
                 let config = settings.config(&self.process, |_| {});
                 config.map_err(|error| self.mistake(place, &error))?;
@@ -188,7 +188,7 @@ impl Program {
         Ok(())
     }
 
-    /// What is wrong with the disk at that place of the file.
+    /// The error for the disk at index `place` of the file.
     fn mistake(&self, place: usize, error: &impl std::error::Error) -> anyhow::Error {
         let place = self.origin.file().map(|_| format!("disk[{place}]"));
         self.origin
@@ -199,11 +199,11 @@ impl Program {
     fn has(&self, settings: &DiskSettings) -> bool {
         let waits = |disk: &Waiting| disk.settings == *settings;
         let is_served = |disk: &Disk| disk.settings == *settings;
-        // It may come to be served between the two.
+        // Checked in this order, as a waiting disk may become served in between.
         self.disks.waiting().iter().any(waits) || self.disks.served().iter().any(is_served)
     }
 
-    /// Lets it be listed and told to detach disks.
+    /// Starts the control socket, for listing and detaching disks.
     fn control(&self) -> Option<Control> {
         let disks = self.disks.clone();
         let control = Control::serve(move |request| list::answer(&disks, &request), list::end);
@@ -215,7 +215,7 @@ impl Program {
         control.ok()
     }
 
-    /// Says what is served where, once it can be listed and detached.
+    /// Prints what is served where, once it can be listed and detached.
     fn announce_all(&self) -> Result<()> {
         let metrics = match self.process.metrics {
             Some(listen) => Some(metrics::serve(listen.0.0, self.disks.clone())?),
@@ -240,7 +240,7 @@ impl Program {
         self.set_up_device(attached, place)
     }
 
-    /// Attaches a disk, but for its device.
+    /// Attaches a disk, without its block device.
     fn log_in(&self, settings: &DiskSettings, place: usize) -> Result<Attached, Refused> {
         let config = settings.config(&self.process, |line| {
             remark(&format!("wansan attach: {line}"));
@@ -266,7 +266,7 @@ impl Program {
         }
     }
 
-    /// The line that says what is served where.
+    /// The line that tells what is served where.
     fn announcement(&self, disk: &Disk) -> String {
         let Disk { settings, attached } = disk;
         let (facts, place) = (attached.facts(), attached.place());
@@ -291,9 +291,9 @@ impl Program {
         }
     }
 
-    /// One line for `systemctl status`.
+    /// A status line for `systemctl status`.
     fn summary(&self) -> String {
-        // Not while the others are held: a disk that comes to be served takes both the other way round.
+        // Lock one at a time: a disk that becomes served locks both in the opposite order.
         let waiting = self.disks.waiting().len();
         let disks = self.disks.served();
         let places = disks.iter().map(|disk| disk.attached.place().to_string());
@@ -305,7 +305,7 @@ impl Program {
         }
     }
 
-    /// Reads the file again: disks that are new in it are attached, those that are gone are detached, others stay.
+    /// Rereads the file: attaches new disks, detaches removed ones, and keeps the others.
     fn reload(self: &Arc<Self>) -> Result<()> {
         let path = self.origin.file().context("only a file is read again")?;
         let read = settings_file::read(path).and_then(|file| {
@@ -338,7 +338,7 @@ impl Program {
             .disks
             .take(|disk| !file.disk.contains(&disk.settings) && !is_used(disk));
         let removed = gone.len();
-        // One that takes longer goes on in the background.
+        // A slower one continues in the background.
         self.disks.detach_within(gone, RELOAD_TIME);
         let stays = self.disks.served().len();
         let mut added = 0;

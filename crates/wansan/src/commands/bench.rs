@@ -24,10 +24,10 @@ pub(crate) struct BenchArgs {
     elsewhere: Elsewhere,
 }
 
-/// Carries out `wansan bench`.
+/// Runs `wansan bench`.
 ///
 /// # Errors
-/// What makes it impossible to measure.
+/// The error that prevents the measurement.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let settings = args.elsewhere.settings_or(&args.options)?;
     let place = &settings.record.place;
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         _ => sessions.logout(),
     };
     let dropped = traces.iter().map(Recorder::dropped).sum();
-    // What was recorded of a load that failed says why.
+    // The records of a failed load tell why.
     let written = match has_begun {
         true => recording.write(&traces),
         false => Ok(()),
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
 }
 
-/// Says what has happened to routes, where there are several.
+/// Reports route events, if there are several routes.
 fn report_routes(sessions: &mut Sessions) {
     while let Some(event) = sessions.poll_event() {
         remark(&format!("wansan: {event}"));

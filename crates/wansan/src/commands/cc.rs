@@ -1,4 +1,4 @@
-//! `wansan cc`: congestion controls of our own, in the running kernel.
+//! `wansan cc`: wansan's own congestion controls in the running kernel.
 
 mod load;
 mod status;
@@ -48,7 +48,7 @@ struct NameArgs {
     json: bool,
 }
 
-/// Reads the name of one of ours.
+/// Parses the name of one of our controls.
 fn law(name: &str) -> Result<Algorithm> {
     Algorithm::by_name(name).ok_or_else(|| {
         let names: Vec<&str> = Algorithm::ALL.into_iter().map(Algorithm::name).collect();
@@ -56,11 +56,10 @@ fn law(name: &str) -> Result<Algorithm> {
     })
 }
 
-/// Carries out `wansan cc`.
+/// Runs `wansan cc`.
 ///
 /// # Errors
-/// What the machine lacks, what the kernel refuses, and names that are taken or not there; the exit
-/// status is 2 then.
+/// A missing prerequisite, the kernel's refusal, or a name that is in use or does not exist; the exit status is then 2.
 pub(crate) fn run(args: &CcArgs) -> Result<ExitCode> {
     match &args.command {
         CcCommand::List(args) => status::list(args.json)?,
@@ -72,7 +71,7 @@ pub(crate) fn run(args: &CcArgs) -> Result<ExitCode> {
 }
 
 fn unload(args: &NameArgs) -> Result<()> {
-    // Counted before, as it was then.
+    // Count users before the unload.
     let counted = Counted::now();
     control::unload(args.name)?;
     let name = args.name.name();

@@ -1,4 +1,4 @@
-//! `wansan completions`: scripts by which shells complete wansan's command line.
+//! `wansan completions`: shell completion scripts for wansan's command line.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,12 +19,12 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Carries out `wansan completions`; `wansan` is the command line.
+/// Runs `wansan completions`; `wansan` is the command line.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub(crate) fn run(args: &CompletionsArgs, mut wansan: clap::Command) -> Result<ExitCode> {
-    // Into memory first: `generate` panics where it cannot write.
+    // Generate into memory first: `generate` panics if it cannot write.
     let mut script = Vec::new();
     generate(args.shell, &mut wansan, "wansan", &mut script);
     let mut out = io::stdout().lock();

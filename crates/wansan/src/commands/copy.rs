@@ -21,10 +21,10 @@ pub(crate) struct CopyArgs {
     elsewhere: Elsewhere,
 }
 
-/// Carries out `wansan copy`.
+/// Runs `wansan copy`.
 ///
 /// # Errors
-/// What makes the copy impossible, or what differs.
+/// The error that prevents the copy, or a difference.
 pub(crate) fn run(args: &CopyArgs) -> Result<ExitCode> {
     let settings = args.elsewhere.settings_or(&args.options)?;
     let config = settings.config()?;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<ExitCode> {
         }
         copied => copied?,
     };
-    // The data are on standard output.
+    // Standard output carries the data.
     let to_standard_output = settings.to.0 == CopyPlace::Standard;
     if settings.json {
         let json = serde_json::json!({
@@ -92,14 +92,14 @@ fn show(bar: &ProgressBar, progress: CopyProgress) {
             bar.set_length(size);
         }
         bar.set_message(what);
-        // What was there before has no part in the rate.
+        // Data copied earlier do not count for the rate.
         bar.set_position(done_bytes);
         bar.reset_eta();
     }
     bar.set_position(done_bytes);
 }
 
-/// Of what was copied now, in bytes per second.
+/// The rate of this copy, in bytes per second.
 fn rate(report: &CopyReport) -> f64 {
     let bytes = report.size_bytes - report.resumed_bytes;
     bytes as f64 / report.time.as_secs_f64().max(1e-9)

@@ -1,4 +1,4 @@
-//! `wansan diagnose`: why the disks of this host are slow, now.
+//! `wansan diagnose`: diagnoses slow disks of this host.
 
 mod live;
 mod metrics;
@@ -105,12 +105,12 @@ fn destination(text: &str) -> Result<String, String> {
 }
 
 impl DiagnoseArgs {
-    /// Whether it is shown while it goes on.
+    /// Whether it is displayed continuously.
     fn is_live(&self) -> bool {
         self.live || self.web.is_some() || self.prometheus.is_some()
     }
 
-    /// How long to look: as good as for ever where nobody says.
+    /// Duration: practically unlimited by default.
     fn time(&self) -> Duration {
         const USUAL: Duration = Duration::from_secs(30);
         const EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -119,20 +119,20 @@ impl DiagnoseArgs {
     }
 }
 
-/// Everything that is printed with `--json`.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Told<'t> {
     #[serde(flatten)]
     diagnosis: &'t Diagnosis,
-    /// What was seen at the other end.
+    /// The result from the other end.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'t OtherEnd>,
 }
 
-/// Carries out `wansan diagnose`.
+/// Runs `wansan diagnose`.
 ///
 /// # Errors
-/// There are no sessions on this host, or they cannot be looked at.
+/// There are no sessions on this host, or they cannot be observed.
 pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     let sys = Path::new("/sys");
     let asked: BTreeSet<u16> = args.ports.iter().copied().collect();
@@ -169,13 +169,13 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
         if !matches!(live.borrow_mut().goes_on(), Ok(true)) {
             ends.store(true, Ordering::Relaxed);
         }
-        // Interrupted, it prints what was seen until then.
+        // If interrupted, it prints the result so far.
         !ends.load(Ordering::Relaxed)
     };
     let is_over = || clock::now() >= end || !goes_on();
     let keeps_ios = peering.is_some() || args.each_io;
     let (mut slices, mut ios): (Slices, Vec<PassedIo>) = Default::default();
-    // Of the slice that the diagnosis is of, with its number.
+    // The slice that the diagnosis describes, with its number.
     let mut shown: Option<(u64, Capture)> = None;
     let predicts = !args.is_live() && !args.each_io;
     loop {
@@ -244,7 +244,7 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Becomes true at SIGINT or SIGTERM; a second one ends the program at once.
+/// A flag set by SIGINT or SIGTERM; a second signal ends the program at once.
 fn until_told() -> Result<Arc<AtomicBool>> {
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

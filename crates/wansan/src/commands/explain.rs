@@ -1,5 +1,4 @@
-//! `wansan explain`: what held a run back, judged again from its records alone, and what a capture or
-//! a watch tells.
+//! `wansan explain`: explains a run again from its records alone, or a capture or a watch.
 
 mod both_ends;
 mod capture;
@@ -27,7 +26,7 @@ use wansan_lab::record::StoredRun;
 use wansan_schema::{Gain, PathChange};
 use wansan_trace::Layer;
 
-/// Columns stand apart by spaces; one line below the header.
+/// Columns separated by spaces; one line below the header.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
@@ -63,10 +62,10 @@ pub(crate) struct ExplainArgs {
     both_ends: bool,
 }
 
-/// Most changes of paths that are listed.
+/// Most path changes listed.
 const MAX_CHANGES: usize = 40;
 
-/// What was changed of a cell's paths while it ran.
+/// Changes of a cell's paths during the run.
 #[derive(Serialize)]
 struct Changed {
     cell: u64,
@@ -74,11 +73,11 @@ struct Changed {
     change: PathChange,
 }
 
-/// Everything that is printed with `--json`.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Explanation {
     finding: Finding,
-    /// Why cells failed, by their numbers.
+    /// Reasons of failed cells, by number.
     failures: BTreeMap<u64, String>,
     changes: Vec<Changed>,
     gains: Vec<Gain>,
@@ -86,10 +85,10 @@ struct Explanation {
     advised: Vec<Observed>,
 }
 
-/// Carries out `wansan explain`.
+/// Runs `wansan explain`.
 ///
 /// # Errors
-/// When the folder is no run folder, its records cannot be read, or a file is no capture.
+/// The folder is not a run folder, its records cannot be read, or a file is not a capture.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     if args.both_ends {
         return both_ends::explain(&args.places, args.json);
@@ -175,7 +174,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The finding with the predictions of the run, some of which it had from simulations.
+/// The finding with the run's predictions, some of which are from simulations.
 fn as_the_run_predicted(finding: Finding, folder: &Path, planned: &[Observed]) -> Finding {
     let stored = StoredRun::read(folder).ok();
     let stored = stored.and_then(|run| run.results.finding?.predicted);
@@ -263,7 +262,7 @@ fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
     Ok(())
 }
 
-/// What something in the file system is that is neither a file nor a folder.
+/// Names the type of a file that is neither a regular file nor a folder.
 fn in_words(kind: FileType) -> &'static str {
     if kind.is_fifo() {
         "a pipe"
@@ -274,7 +273,7 @@ fn in_words(kind: FileType) -> &'static str {
     }
 }
 
-/// What was changed of the paths while cells ran: by hand first, as no plan says that.
+/// Prints changes of the paths during cells: manual ones first, as they are not in the plan.
 fn changes(out: &mut dyn Write, changes: &[Changed]) -> io::Result<()> {
     let mut made: Vec<&Changed> = changes
         .iter()
@@ -296,7 +295,7 @@ fn changes(out: &mut dyn Write, changes: &[Changed]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// One row per cell, one column per layer.
+/// A row per cell, a column per layer.
 fn table<'o>(
     cells: impl Iterator<Item = &'o Observed>,
     layers: &[Layer],

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
-/// Columns stand apart by spaces; one line below the header.
+/// Columns separated by spaces; one line below the header.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
@@ -16,7 +16,7 @@ pub(super) fn grid<T: ToString>(header: impl IntoIterator<Item = T>) -> Table {
     table
 }
 
-/// Aligns columns of numbers.
+/// Right-aligns columns of numbers.
 pub(super) fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     for column in columns {
         if let Some(column) = table.column_mut(column) {

@@ -1,5 +1,4 @@
-//! `wansan initiator-check`: logs in, and says what was negotiated and what of it hurts on a long
-//! path.
+//! `wansan initiator-check`: logs in, and reports the negotiated parameters and which of them hurt on a long path.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -43,7 +42,7 @@ pub(crate) struct InitiatorCheckArgs {
     initiator: Options<InitiatorSettings>,
 }
 
-/// The path that is judged for when the measured one is short.
+/// The round-trip time assumed if the measured one is shorter.
 const LONG_RTT: Duration = Duration::from_millis(50);
 
 fn rate(text: &str) -> Result<u64, String> {
@@ -53,7 +52,7 @@ fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Everything that is printed with `--json`.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Checked {
     target: String,
@@ -97,10 +96,10 @@ impl From<Cost> for CostReport {
     }
 }
 
-/// Carries out `wansan initiator-check`.
+/// Runs `wansan initiator-check`.
 ///
 /// # Errors
-/// When login or the first commands fail.
+/// The login or the first commands fail.
 pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
     let settings = args.initiator.settings()?;
     let url = &settings.url.0;
@@ -108,7 +107,7 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
         bail!("--multipath: one session is checked; name one route, or leave it out");
     }
     let config = InitiatorConfig {
-        // One login is what is checked.
+        // A single login is checked.
         replacement_timeout: Duration::ZERO,
         ..settings.config(1, LONG_RTT)?
     };
@@ -153,18 +152,18 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the negotiated values cost, and this machine's socket buffers.
+/// The costs of the negotiated values, and of this machine's socket buffers.
 fn costs(in_force: &InForce<'_>, path: Path) -> Vec<CostReport> {
     let mut costs: Vec<CostReport> = in_force
         .costs(path)
         .into_iter()
         .map(CostReport::from)
         .collect();
-    // A kernel that does not say what it allows may allow enough.
+    // A kernel that does not report its limits may allow enough.
     let Ok(limits) = BufferLimits::here() else {
         return costs;
     };
-    // The kernel keeps up to half of a buffer for its own bookkeeping.
+    // The kernel reserves up to half of a buffer for its own overhead.
     let wanted_bytes = 2 * path.bdp_bytes();
     for (name, bytes, what) in [
         ("net.ipv4.tcp_rmem", limits.receive_bytes, "reads"),
@@ -247,7 +246,7 @@ fn print(out: &mut dyn Write, checked: &Checked) -> io::Result<()> {
     let login_ms = ms(checked.connect_and_login_ns);
     write!(out, "login    {login_ms:.1} ms, including connect")?;
     match checked.rtt_ns {
-        // Nearer than that, it is computing that takes the time.
+        // At shorter round trips, processing time dominates.
         0..1_000_000 => writeln!(out)?,
         rtt_ns => writeln!(
             out,

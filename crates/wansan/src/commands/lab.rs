@@ -111,7 +111,7 @@ enum WorldArg {
 }
 
 impl WorldArg {
-    /// The kinds of worlds, in the order in which the plan runs in them.
+    /// The kinds of worlds, in the order in which they run.
     fn kinds(self) -> &'static [WorldKind] {
         match self {
             WorldArg::Netns => &[WorldKind::Netns],
@@ -134,11 +134,10 @@ struct CheckArgs {
     json: bool,
 }
 
-/// Carries out `wansan lab`. The process must have one thread: see
-/// [`wansan_lab::world::isolate`].
+/// Runs `wansan lab`. The process must be single-threaded: see [`wansan_lab::world::isolate`].
 ///
 /// # Errors
-/// Whatever keeps the plan from being read or run; the exit status is 2 then.
+/// Any error that prevents reading or running the plan; the exit status is then 2.
 pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run_plan(&args),
@@ -228,7 +227,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
     }
     let rights = match args.on.is_none() && plans.iter().any(is_built) {
         false => Rights::Unneeded,
-        // Before anything starts a thread.
+        // Before any thread is started.
         true => world::isolate()?,
     };
     let stop = stop_on_signals()?;
@@ -269,7 +268,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
         )?)?,
         _ => {}
     }
-    // Expectations are about the world that the plan is written for, where it ran there.
+    // Expectations apply to the world that the plan is written for, if it ran there.
     let mut own = plans.iter().zip(&outcomes);
     let own = own.find(|(plan, _)| plan.document().world.kind == written_for);
     let judged = own.map_or(&outcomes[0], |(_, outcome)| outcome);
@@ -279,11 +278,11 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
     }
 }
 
-/// What signals set so that a run ends early.
+/// A flag that signals set to end a run early.
 pub(super) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The second one ends the lab at once; the kernel then ends its programs.
+        // A second signal ends the lab at once; the kernel then ends its programs.
         signal_hook::flag::register_conditional_shutdown(
             signal,
             i32::from(INTERRUPTED),
@@ -294,7 +293,7 @@ pub(super) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// What is said once a run is over.
+/// Prints the summary of a completed run.
 fn conclude(out: &mut dyn Write, results: &Results, folder: &Path) -> io::Result<()> {
     if let Some(advised) = &results.advised {
         writeln!(out, "{}", text::table(results, Phase::Advised))?;
@@ -317,24 +316,24 @@ fn conclude(out: &mut dyn Write, results: &Results, folder: &Path) -> io::Result
     }
     out.write_all(text::unchecked(results.expectations_unchecked).as_bytes())?;
     let report = folder.join("report.html");
-    // A run that was killed has none.
+    // A killed run has none.
     if report.exists() {
         writeln!(out, "\nReport: {}", report.display())?;
     }
     Ok(())
 }
 
-/// Prints while the run goes on, and goes on without a reader: results are kept in files.
+/// Prints during the run, and ignores a closed reader: results are kept in files.
 fn say(text: &str) {
     let _ = print_text(|out| writeln!(out, "{text}"));
 }
 
-/// Tells a person at a terminal, or a log, how a run gets on.
+/// Reports a run's progress on a terminal or in a log.
 struct Console {
     bar: ProgressBar,
-    /// Whether anything goes to standard output meanwhile.
+    /// Whether to keep standard output free for JSON.
     json: bool,
-    /// Whether somebody watches; a log gets a line for each cell instead of a bar.
+    /// Whether it is a terminal; a log gets a line per cell instead of a bar.
     watched: bool,
 }
 
@@ -367,7 +366,7 @@ impl Observer for Console {
     }
 
     fn progress(&mut self, done: usize, cells: usize, left: Duration) {
-        // The bar runs with time, so that long cells do not make it stand still.
+        // The bar advances with time, so that it does not stall in long cells.
         let elapsed = self.bar.elapsed();
         self.bar.set_length((elapsed + left).as_millis() as u64);
         self.bar.set_position(elapsed.as_millis() as u64);

@@ -18,14 +18,14 @@ pub(crate) struct ManArgs {
     folder: PathBuf,
 }
 
-/// Carries out `wansan man`; `wansan` is the command line.
+/// Runs `wansan man`; `wansan` is the command line.
 ///
 /// # Errors
-/// The folder cannot be made, or a page in it cannot be written; `SOURCE_DATE_EPOCH` is no time.
+/// The folder cannot be created, a page cannot be written, or `SOURCE_DATE_EPOCH` is not a time.
 pub(crate) fn run(args: &ManArgs, wansan: Command) -> Result<ExitCode> {
     let release = format!("wansan {}", wansan.get_version().unwrap_or_default());
     let date = date()?;
-    // `wansan help` is the pages themselves.
+    // The pages themselves replace `wansan help`.
     let mut wansan = wansan.disable_help_subcommand(true);
     wansan.build();
     fs::create_dir_all(&args.folder)
@@ -34,8 +34,7 @@ pub(crate) fn run(args: &ManArgs, wansan: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The date of the pages: today, or that of `SOURCE_DATE_EPOCH`, in seconds since 1970, with which packages are made
-/// reproducible.
+/// The date of the pages: today, or `SOURCE_DATE_EPOCH`, in seconds since 1970, for reproducible packages.
 fn date() -> Result<String> {
     let time = match env::var("SOURCE_DATE_EPOCH") {
         Ok(seconds) => seconds
@@ -50,12 +49,12 @@ fn date() -> Result<String> {
     Ok(time.date().to_string())
 }
 
-/// Writes the page of `command`, and those of the commands below it.
+/// Writes the page of `command`, and those of its subcommands.
 fn write(command: &Command, release: &str, date: &str, folder: &Path) -> io::Result<()> {
     let man = Man::new(command.clone()).source(release).date(date);
     let mut page = Vec::new();
     man.render(&mut page)?;
-    // A blank line ends a line of text without the requests around it, of which mandoc warns.
+    // A blank line breaks a paragraph without the requests around it, about which mandoc warns.
     let page = String::from_utf8_lossy(&page).replace(".br\n\n.br\n", ".sp\n");
     fs::write(folder.join(man.get_filename()), page)?;
     for inner in command

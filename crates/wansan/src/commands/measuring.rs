@@ -1,5 +1,4 @@
-//! What commands that measure share: they end when told, are held until told to begin, and show how
-//! far they are.
+//! Common parts of measuring commands: stopping on a signal, waiting for release, and progress.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -12,8 +11,7 @@ use signal_hook::iterator::Signals;
 use super::options::read_line;
 use super::{INTERRUPTED, print_json, remark};
 
-/// Ends the program at SIGINT, SIGTERM or SIGHUP, and takes the folder that was made for records
-/// along if there are none in it yet.
+/// Ends the program on SIGINT, SIGTERM or SIGHUP, and removes the folder created for records if it is still empty.
 pub(super) fn end_when_told(made: Option<PathBuf>) -> Result<()> {
     const CANNOT: &str = "cannot wait for signals";
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context(CANNOT)?;
@@ -21,7 +19,7 @@ pub(super) fn end_when_told(made: Option<PathBuf>) -> Result<()> {
     let wait = move || {
         if signals.forever().next().is_some() {
             if let Some(folder) = made {
-                // One with records in it stays.
+                // A folder with records stays.
                 let _ = std::fs::remove_dir(folder);
             }
             remark("wansan: interrupted");
@@ -32,7 +30,7 @@ pub(super) fn end_when_told(made: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Says that the load could begin, and waits for the order to begin.
+/// Reports that the load is ready, and waits for its release.
 pub(super) fn wait_to_begin(json: bool) -> Result<()> {
     if json {
         print_json(r#"{"event":"ready"}"#)?;
@@ -43,7 +41,7 @@ pub(super) fn wait_to_begin(json: bool) -> Result<()> {
     line.map(drop).context("cannot read standard input")
 }
 
-/// A bar of 1000 steps, for people only.
+/// A progress bar of 1000 steps, hidden with JSON output.
 pub(super) fn bar(json: bool) -> ProgressBar {
     if json || !io::stderr().is_terminal() {
         return ProgressBar::hidden();

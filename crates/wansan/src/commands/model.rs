@@ -1,4 +1,4 @@
-//! `wansan model`: closed forms of throughput, fitted to what was measured.
+//! `wansan model`: closed-form throughput models, fitted to measurements.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use wansan_trace::units;
 
 use super::{print_json, print_text};
 
-/// Columns stand apart by spaces; one line below the header.
+/// Columns separated by spaces; one line below the header.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
@@ -53,22 +53,22 @@ struct RoutesArgs {
     json: bool,
 }
 
-/// Everything that is printed with `--json`.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Routes {
     run: String,
     /// The axes of the first and the second delay.
     axes: [String; 2],
-    /// Cells that are left out: other work kept their programs from the processors.
+    /// Cells left out because other work kept their programs from the processors.
     left_out: Vec<u64>,
     #[serde(flatten)]
     judgement: Judgement,
 }
 
-/// Carries out `wansan model`.
+/// Runs `wansan model`.
 ///
 /// # Errors
-/// When the run cannot be read, or a form cannot be fitted to it.
+/// The run cannot be read, or a model cannot be fitted to it.
 pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
     match &args.command {
         ModelCommand::Routes(args) => routes(args),
@@ -116,8 +116,7 @@ fn routes(args: &RoutesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The axes of the two delays, first the one that the sweep varies more slowly; `None` when the
-/// cells vary anything else.
+/// The axes of the two delays, slower-varying first; `None` if the cells vary anything else.
 fn delay_axes(cells: &[&CellResult]) -> Option<[String; 2]> {
     let names: Vec<&String> = cells.first()?.parameters.keys().collect();
     let all_delays = cells.iter().all(|cell| {
@@ -148,7 +147,7 @@ fn delay_ns(cell: &CellResult, axis: &str) -> Option<u64> {
     Some(duration_ns(delay))
 }
 
-/// How the initiators of a plan ask, and for how much at once.
+/// The initiators' access pattern and queue depth in a plan.
 fn asked(document: &Value) -> Option<Asked> {
     let workload = document.get("workload")?;
     let block = units::parse_bytes(workload.get("block")?.as_str()?).ok()?;
@@ -283,10 +282,10 @@ fn cycle(form: &Known) -> String {
     }
 }
 
-/// What stands for a number that makes no difference to any cell.
+/// Printed for a parameter to which no cell is sensitive.
 const UNKNOWN: &str = "not determined by these cells";
 
-/// A number with what the cells allow.
+/// A number with its uncertainty from the cells.
 fn number(estimate: Option<Estimate>, scale: f64, unit: &str) -> String {
     let Some(Estimate { value, least, most }) = estimate else {
         return UNKNOWN.to_owned();

@@ -1,5 +1,5 @@
-//! Settings as options of the command line: one for each row of their table, in which a word means
-//! what it means in a file. All of a program's settings can come as JSON on standard input instead.
+//! Settings as command-line options: one per row of their table, with the same meaning as in a file. Alternatively, all
+//! settings can be given as JSON on standard input.
 
 use std::io::{self, BufRead};
 use std::marker::PhantomData;
@@ -15,10 +15,10 @@ use wansan_settings::{Row, Settings, Shape, read_json, read_value};
 
 use super::settings_file::{Origin, STANDARD_INPUT};
 
-/// Most that is read of standard input at once, in bytes.
+/// Most bytes read from standard input at once.
 const MAX_INPUT_BYTES: u64 = 1 << 20;
 
-/// Settings, as far as options give them.
+/// Settings given by options.
 #[derive(Debug)]
 pub(super) struct Options<T> {
     given: Map<String, Value>,
@@ -26,10 +26,10 @@ pub(super) struct Options<T> {
 }
 
 impl<T: Settings + DeserializeOwned> Options<T> {
-    /// Those that were given, and the defaults of all others.
+    /// The given settings, with defaults for all others.
     ///
     /// # Errors
-    /// When one lacks that has to be given.
+    /// A required setting is missing.
     pub(super) fn settings(&self) -> Result<T> {
         Ok(read_value(self.given.clone().into(), "the command line")?)
     }
@@ -68,14 +68,12 @@ impl<T: Settings> FromArgMatches for Options<T> {
     }
 }
 
-/// The name of the option for a row of a table whose options begin with `prefix`; empty for what is no
-/// option, and stands by itself.
+/// The option's name for a row of a table whose options have the prefix `prefix`; empty for a positional argument.
 fn name(row: &Row, prefix: &str) -> String {
     format!("{prefix}{}", row.option())
 }
 
-/// Adds an option for each row of `rows`, and of the tables in them. Lists of tables have no place in a
-/// command line.
+/// Adds an option for each row of `rows`, and of nested tables. Lists of tables are not supported on the command line.
 fn add(options: &mut Vec<Arg>, rows: &[Row], prefix: &str, heading: Option<&'static str>) {
     for row in rows {
         match &row.shape {
@@ -125,7 +123,7 @@ fn option(row: &Row, prefix: &str, heading: Option<&'static str>) -> Arg {
             option = option.value_delimiter(',');
         }
     }
-    // What begins with a hyphen is no option here, but a value to refuse.
+    // A leading hyphen is not an option here, but an invalid value to report.
     let is_quantity = matches!(
         row.value,
         Some("BYTES" | "TIME" | "RATE" | "IOPS" | "N" | "SEED" | "LEVEL")
@@ -137,12 +135,12 @@ fn option(row: &Row, prefix: &str, heading: Option<&'static str>) -> Arg {
     }
 }
 
-/// Whether an option has no value.
+/// Whether an option takes no value.
 fn is_bare(row: &Row) -> bool {
     row.shape == Shape::Flag && row.value.is_none()
 }
 
-/// A default as words of a command line.
+/// A default in command-line form.
 fn default(row: &Row) -> Option<String> {
     match row.default.as_ref()? {
         Value::Bool(on) => {
@@ -163,7 +161,7 @@ fn default(row: &Row) -> Option<String> {
     }
 }
 
-/// What was given of `rows`, as a file would have it.
+/// The given values of `rows`, in the form of a file.
 fn given(matches: &ArgMatches, rows: &[Row], prefix: &str) -> Map<String, Value> {
     let mut given_here = Map::new();
     for row in rows {
@@ -190,7 +188,7 @@ fn given(matches: &ArgMatches, rows: &[Row], prefix: &str) -> Map<String, Value>
             let words: Vec<&str> = words.map(String::as_str).collect();
             row.json(&words)
         };
-        // Each word has been looked at before.
+        // Each word has been validated before.
         if let Ok(value) = value {
             given_here.insert(row.key.to_owned(), value);
         }
@@ -198,26 +196,26 @@ fn given(matches: &ArgMatches, rows: &[Row], prefix: &str) -> Map<String, Value>
     given_here
 }
 
-/// Settings from a file, or, where there is none, from options.
+/// Settings from a file or, without one, from options.
 #[derive(Debug)]
 pub(super) struct FileOr<T> {
     path: Option<PathBuf>,
     options: Options<T>,
 }
 
-/// The option that names the file.
+/// The option for the file.
 const CONFIG: &str = "config";
 
 impl<T: Settings + DeserializeOwned> FileOr<T> {
-    /// Where they come from.
+    /// Their origin.
     pub(super) fn origin(&self) -> Origin {
         self.path.clone().map_or(Origin::Options, Origin::File)
     }
 
-    /// As [`Options::settings`].
+    /// See [`Options::settings`].
     ///
     /// # Errors
-    /// As [`Options::settings`].
+    /// See [`Options::settings`].
     pub(super) fn settings(&self) -> Result<T> {
         self.options.settings()
     }
@@ -276,7 +274,7 @@ impl Elsewhere {
     /// All settings, from standard input or from options.
     ///
     /// # Errors
-    /// In one line what is wrong with them, and where.
+    /// The mistake and its place, in one line.
     pub(super) fn settings_or<T: Settings + DeserializeOwned>(
         &self,
         options: &Options<T>,
@@ -284,11 +282,11 @@ impl Elsewhere {
         self.settings()?.map_or_else(|| options.settings(), Ok)
     }
 
-    /// The settings on standard input, if they come from there. What follows the line on which they end is
-    /// left there.
+    /// The settings on standard input, if they come from there. Leaves everything after the line on which they end
+    /// unread.
     ///
     /// # Errors
-    /// In one line what is wrong with them, and where.
+    /// The mistake and its place, in one line.
     pub(super) fn settings<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         if self.settings.is_none() {
             return Ok(None);
@@ -299,7 +297,7 @@ impl Elsewhere {
     }
 }
 
-/// Reads a JSON object, over as many lines as it has, and the end of its last one.
+/// Reads a JSON object, which may span lines, and the rest of its last line.
 fn read_settings<T: DeserializeOwned>(from: impl BufRead) -> Result<T> {
     let mut from = from.take(MAX_INPUT_BYTES);
     let settings = read_json(&mut from, "the object");
@@ -317,7 +315,7 @@ fn read_settings<T: DeserializeOwned>(from: impl BufRead) -> Result<T> {
     Ok(settings)
 }
 
-/// A line; what comes after it is not for whoever reads the line.
+/// Reads a line, and nothing after it.
 pub(super) fn read_line(from: impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     from.take(MAX_INPUT_BYTES).read_line(&mut line)?;

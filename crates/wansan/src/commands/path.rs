@@ -1,4 +1,4 @@
-//! `wansan path`: the paths of a lab that runs.
+//! `wansan path`: the paths of a running lab.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use wansan_schema::{ElementResult, PathResult};
 use super::grid::{grid, right};
 use super::{print_json, print_text};
 
-/// Where run folders are made when nobody says otherwise.
+/// Default parent of run folders.
 const RUNS: &str = "runs";
 
 /// Arguments of `wansan path`.
@@ -56,10 +56,10 @@ struct SetArgs {
     json: bool,
 }
 
-/// Carries out `wansan path`.
+/// Runs `wansan path`.
 ///
 /// # Errors
-/// When no lab runs, or it refuses; the exit status is 2 then.
+/// No lab is running, or it refuses; the exit status is then 2.
 pub(crate) fn run(args: &PathArgs) -> Result<ExitCode> {
     match &args.command {
         PathCommand::Show(args) => show(args),

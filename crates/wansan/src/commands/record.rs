@@ -1,4 +1,4 @@
-//! Where records go.
+//! The destination of records.
 
 use std::path::{Path, PathBuf};
 
@@ -7,25 +7,25 @@ use wansan_settings::record::RecordSettings;
 use wansan_trace::Recorder;
 use wansan_trace::file;
 
-/// Where records go, made ready before there are any.
+/// The destination of records, prepared in advance.
 #[derive(Debug)]
 pub(super) struct Recording {
-    /// The folder and this host's name in it; none when nothing is recorded.
+    /// The folder and this host's name in it; `None` if nothing is recorded.
     place: Option<(PathBuf, String)>,
-    /// The folder, if it was made for this recording.
+    /// The folder, if it was created for this recording.
     made: Option<PathBuf>,
 }
 
 impl Recording {
-    /// The folder that was made for this recording.
+    /// The folder, if it was created for this recording.
     pub(super) fn made(&self) -> Option<PathBuf> {
         self.made.clone()
     }
 
-    /// Writes the records, if any were requested.
+    /// Writes the records, if requested.
     ///
     /// # Errors
-    /// When they cannot be written, or another program has written under the same name meanwhile.
+    /// They cannot be written, or another program has written under the same name meanwhile.
     pub(super) fn write(&self, recorders: &[Recorder]) -> Result<()> {
         if let Some((folder, host)) = &self.place {
             refuse_to_overwrite(folder, host)?;
@@ -38,14 +38,14 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if let Some(folder) = &self.made {
-            // Only an empty folder can be removed this way: one with records stays.
+            // Removes an empty folder only: one with records stays.
             let _ = std::fs::remove_dir(folder);
         }
     }
 }
 
-/// Fails when `folder` holds a recording that one of `host` would replace or be mixed with: a part
-/// of the same host, or files that are merged already.
+/// Fails if `folder` has a recording that one of `host` would replace or mix with: a part of the same host, or merged
+/// files.
 fn refuse_to_overwrite(folder: &Path, host: &str) -> Result<()> {
     const PART: &str = ".part.parquet";
     let unreadable = || format!("cannot read the folder {}", folder.display());
@@ -69,12 +69,11 @@ fn refuse_to_overwrite(folder: &Path, host: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes the folder and sees that it is free, so that a place that cannot be had is reported before any
-/// work is done. The folder goes again with what is returned, unless records were written to it. `part`
-/// is what this host is called when nobody names it.
+/// Creates the folder and checks that it is free, so that an unusable one is reported before any work is done. Dropping
+/// the returned value removes the folder, unless records were written to it. `part` is this host's default name.
 ///
 /// # Errors
-/// When the folder cannot be had, or holds an earlier recording that would be replaced.
+/// The folder cannot be used, or has an earlier recording that would be replaced.
 pub(super) fn prepare(settings: &RecordSettings, part: &str) -> Result<Recording> {
     let Some(folder) = &settings.folder else {
         return Ok(Recording {

@@ -30,7 +30,7 @@ pub(crate) struct RelayArgs {
     elsewhere: Elsewhere,
 }
 
-/// A relay's settings, and where they come from.
+/// A relay's settings and their origin.
 struct Program {
     settings: RelaySettings,
     origin: Origin,
@@ -57,13 +57,13 @@ impl RelayArgs {
 }
 
 impl Program {
-    /// Says where what is wrong with the listeners stands.
+    /// Adds the place of a mistake in the listeners.
     fn locate(&self, listeners: &[ListenerConfig], error: RelayError) -> anyhow::Error {
         let place = error.place(listeners);
         self.origin.locate(place.as_deref(), error)
     }
 
-    /// Has the rules in force that are needed now, and no others; without `--setup` says how.
+    /// Installs the rules that are needed now, and removes others; without `--setup`, prints the commands.
     fn set_up(&self, relay: &Relay, needed: &[Rules], standing: &mut Standing) -> Result<()> {
         if self.settings.process.setup {
             return Ok(standing.change(relay, needed)?);
@@ -74,8 +74,8 @@ impl Program {
         Ok(())
     }
 
-    /// Reads the file again and has `relay` do what it says now; says what came of it. Listeners that
-    /// are in force before their rules fail stay so: flows that come by themselves are carried.
+    /// Rereads the file, applies it to `relay`, and reports the result. Listeners that are active when their rules fail
+    /// stay active: they carry flows that arrive by other means.
     fn reload(&self, relay: &mut Relay, standing: &mut Standing) -> Result<()> {
         let path = self.origin.file().expect("only a file is read again");
         let reloaded = settings_file::read(path).and_then(|RelayFile { listener }| {
@@ -113,7 +113,7 @@ impl Program {
         })
     }
 
-    /// Says where it listens.
+    /// Reports where it listens.
     fn report_start(
         &self,
         relay: &Relay,
@@ -138,7 +138,7 @@ impl Program {
         })
     }
 
-    /// Says what it has done.
+    /// Reports its totals.
     fn report_end(&self, relay: &Relay, left: usize) -> Result<()> {
         let meter = relay.observer().meter();
         if self.settings.process.json {
@@ -181,7 +181,7 @@ fn addresses(relay: &Relay) -> Vec<String> {
     relay.addresses().iter().map(ToString::to_string).collect()
 }
 
-/// What brings packets to the transparent ones among the listeners of `relay`.
+/// The rules that divert packets to `relay`'s transparent listeners.
 fn rules(relay: &Relay, configs: &[ListenerConfig]) -> Result<Vec<Rules>> {
     let listeners = relay.addresses().into_iter().zip(configs);
     let transparent = listeners.filter(|(_, config)| config.transparent);
@@ -189,7 +189,7 @@ fn rules(relay: &Relay, configs: &[ListenerConfig]) -> Result<Vec<Rules>> {
     Ok(rules.collect::<Result<_, _>>()?)
 }
 
-/// Where `relay` listens, by which laws, and what brings packets there, in an event.
+/// Adds to an event where `relay` listens, its backlog laws, and the rules that divert packets there.
 fn add_places(event: &mut serde_json::Value, relay: &Relay, rules: &[Rules]) {
     let addresses = addresses(relay);
     event["address"] = addresses[0].as_str().into();
@@ -202,7 +202,7 @@ fn add_places(event: &mut serde_json::Value, relay: &Relay, rules: &[Rules]) {
     }
 }
 
-/// Where `relay` listens and what comes of it, a line each.
+/// Prints where `relay` listens and where it connects to, a line each.
 fn write_places(out: &mut dyn Write, relay: &Relay, configs: &[ListenerConfig]) -> io::Result<()> {
     for (config, address) in configs.iter().zip(relay.addresses()) {
         let takes = if config.transparent {
@@ -215,11 +215,11 @@ fn write_places(out: &mut dyn Write, relay: &Relay, configs: &[ListenerConfig]) 
     Ok(())
 }
 
-/// Carries out `wansan relay`: carries flows until SIGINT or SIGTERM, and reads its file again at
-/// SIGHUP. Without one, SIGHUP ends it as well.
+/// Runs `wansan relay`: carries flows until SIGINT or SIGTERM, and rereads its file on SIGHUP. Without a file, SIGHUP
+/// ends it as well.
 ///
 /// # Errors
-/// What makes it impossible to listen.
+/// The error that prevents listening.
 pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
     let program = args.program()?;
     let RelaySettings { file, process } = &program.settings;

@@ -1,5 +1,5 @@
-//! Programs that serve until they are asked to end, and what they report to a service manager
-//! (sd_notify(3)); without one, nothing happens.
+//! Programs that serve until asked to exit, and their notifications to a service manager (sd_notify(3)); these do
+//! nothing without one.
 
 use anyhow::{Context, Result};
 use sd_notify::NotifyState;
@@ -8,18 +8,18 @@ use signal_hook::iterator::Signals;
 
 use super::remark;
 
-/// The exit status of a program that has panicked, as Rust has it.
+/// Rust's exit status after a panic.
 const PANICKED: i32 = 101;
 
-/// The signals that such a program has received, from when this is made.
+/// The signals received by such a program, from its creation on.
 pub(super) struct Orders(Signals);
 
 impl Orders {
-    /// From now on a panic in any thread ends the program: connections that a dead thread had would hang,
-    /// and a service manager can start it again.
+    /// Makes a panic in any thread end the program: connections of a dead thread would hang, and a service manager can
+    /// restart the program.
     ///
     /// # Errors
-    /// When the system does not tell of signals.
+    /// Signals cannot be handled.
     pub(super) fn new() -> Result<Orders> {
         let tell = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -30,12 +30,12 @@ impl Orders {
         Ok(Orders(signals.context("cannot wait for signals")?))
     }
 
-    /// Serves until SIGINT or SIGTERM. `serve` is called at the beginning with `false`, then with `true`
-    /// whenever settings are to be read again (SIGHUP, where the program `reloads`; else that ends it,
-    /// too); it says what `systemctl status` is to show.
+    /// Serves until SIGINT or SIGTERM. Calls `serve` at the start with `false`, then with `true` whenever settings are
+    /// to be reread (SIGHUP, if the program `reloads`; otherwise that ends it, too); it returns the text for
+    /// `systemctl status`.
     ///
     /// # Errors
-    /// Those of `serve`.
+    /// Errors of `serve`.
     pub(super) fn obey(
         &mut self,
         reloads: bool,
@@ -53,27 +53,27 @@ impl Orders {
         Ok(())
     }
 
-    /// Whether a signal has come since: whoever sends a second one does not want to wait.
+    /// Whether another signal has arrived: a second one means not to wait.
     pub(super) fn hurries(&mut self) -> bool {
         self.0.pending().any(|signal| signal != SIGHUP)
     }
 }
 
-/// The program serves; `status` is what `systemctl status` shows.
+/// Notifies that the program serves; `status` is the text for `systemctl status`.
 fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// The program reads its settings again; [`ready`] follows.
+/// Notifies that the program rereads its settings; [`ready`] follows.
 fn reloading() {
-    // systemd wants to know when it began.
+    // systemd requires the start time.
     let now = NotifyState::monotonic_usec_now();
     let states = [Some(NotifyState::Reloading), now.ok()];
     let states: Vec<NotifyState<'_>> = states.into_iter().flatten().collect();
     notify(&states);
 }
 
-/// The program is about to end.
+/// Notifies that the program is stopping.
 fn stopping() {
     notify(&[NotifyState::Stopping]);
 }

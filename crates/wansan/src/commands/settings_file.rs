@@ -1,4 +1,4 @@
-//! Files of settings, in TOML.
+//! Settings files, in TOML.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,30 +8,30 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use wansan_mistake::Mistake;
 
-/// The longest file that is read, in bytes.
+/// Longest file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Reads a file.
 ///
 /// # Errors
-/// In one line what is wrong, and where: the file, the line, the nearest known key.
+/// The mistake and its place, in one line: the file, the line, the nearest known key.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = read_text(path).with_context(|| path.display().to_string())?;
     wansan_mistake::read(&text, "the file").map_err(|mistake| anyhow!(mistake.in_file(path)))
 }
 
-/// Where settings that were read come from.
+/// Origin of settings.
 #[derive(Debug)]
 pub(super) enum Origin {
     /// Options of the command line.
     Options,
     /// A JSON object on standard input.
     StandardInput,
-    /// The file at that path.
+    /// A file.
     File(PathBuf),
 }
 
-/// What errors call standard input.
+/// The name of standard input in errors.
 pub(super) const STANDARD_INPUT: &str = "standard input";
 
 impl Origin {
@@ -43,8 +43,8 @@ impl Origin {
         }
     }
 
-    /// Says what in the settings cannot be served, and where it stands: in a file, on which line; `place` is
-    /// the way to it, such as `target[1].lun[0]`. Options have no places.
+    /// Formats a mistake in the settings with its place: in a file, on which line; `place` is its path, such as
+    /// `target[1].lun[0]`. Options have no places.
     pub(super) fn locate(
         &self,
         place: Option<&str>,
@@ -59,7 +59,7 @@ impl Origin {
             }
             (Origin::File(path), None) => anyhow!(mistake.in_file(path)),
             (Origin::File(path), Some(place)) => {
-                // It may have changed or gone since.
+                // It may have changed or been removed since.
                 let text = read_text(path).unwrap_or_default();
                 anyhow!(mistake.at(&text, place).in_file(path))
             }
@@ -67,7 +67,7 @@ impl Origin {
     }
 }
 
-/// The text of an ordinary file. A device may have no end, and a pipe may never begin.
+/// Reads a regular file. A device may be endless, and a pipe may never deliver data.
 fn read_text(path: &Path) -> Result<String> {
     if !std::fs::metadata(path)?.is_file() {
         bail!("not an ordinary file");

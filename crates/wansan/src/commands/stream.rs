@@ -74,10 +74,10 @@ fn report(line: &str) {
     remark(&format!("wansan stream: {line}"));
 }
 
-/// Carries out `wansan stream`.
+/// Runs `wansan stream`.
 ///
 /// # Errors
-/// What makes it impossible to measure, or to listen.
+/// The error that prevents measuring or listening.
 pub(crate) fn run(args: &StreamArgs) -> Result<ExitCode> {
     match &args.end {
         Some(End::Send(args)) => measure(&args.elsewhere.settings_or(&args.options)?),
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &StreamArgs) -> Result<ExitCode> {
     }
 }
 
-/// Sends, and says what was measured.
+/// Sends, and prints the result.
 fn measure(settings: &SendSettings) -> Result<ExitCode> {
     let load = &settings.load;
     let recording = record::prepare(&load.record, "sender")?;
@@ -129,12 +129,12 @@ fn shown_rate(bytes_per_s: f64) -> String {
     format!("{:.2} Mbit/s", bytes_per_s * 8.0 / 1e6)
 }
 
-/// A rate takes two marks.
+/// A rate requires two marks.
 fn known_rate(bytes_per_s: Option<f64>) -> String {
     bytes_per_s.map_or_else(|| "unknown".to_owned(), shown_rate)
 }
 
-/// `remedy` is what has more marks measured.
+/// `remedy` tells how to measure more marks.
 fn print(out: &mut dyn Write, report: &StreamReport, remedy: &str) -> io::Result<()> {
     writeln!(
         out,
@@ -202,7 +202,7 @@ fn print_latency(out: &mut dyn Write, name: &str, latency: Option<&MarkLatency>)
     )
 }
 
-/// Takes streams until it is asked to end.
+/// Receives streams until asked to exit.
 fn take(settings: &ReceiveSettings) -> Result<ExitCode> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let receiver = Receiver::start(settings, report)?;

@@ -37,7 +37,7 @@ pub(crate) struct TargetArgs {
     elsewhere: Elsewhere,
 }
 
-/// A target's settings, and where they come from.
+/// A target's settings and their origin.
 struct Program {
     settings: TargetSettings,
     origin: Origin,
@@ -60,7 +60,7 @@ impl TargetArgs {
         Ok(Program { settings, origin })
     }
 
-    /// The one target that the options describe. Whoever looks for it needs what it needs.
+    /// The single target described by the options. Discovery uses the same parameters and credentials.
     fn one_target(&self) -> Result<TargetFile> {
         let target = self.file.settings()?;
         Ok(TargetFile {
@@ -75,7 +75,7 @@ impl TargetArgs {
 }
 
 impl Program {
-    /// Reads the file again and has `target` serve what it says now.
+    /// Rereads the file and applies it to `target`.
     fn reload(&self, target: &mut Target) -> Result<Changes> {
         let path = self.origin.file().expect("only a file is read again");
         let file: TargetFile = settings_file::read(path)?;
@@ -88,7 +88,7 @@ impl Program {
         changes.map_err(|error| self.locate(&file, error))
     }
 
-    /// What `file` has served.
+    /// The configuration described by `file`.
     fn offer(&self, file: &TargetFile) -> Result<Offer> {
         file.offer().map_err(|error| {
             let place = error.place.clone();
@@ -96,13 +96,13 @@ impl Program {
         })
     }
 
-    /// Says where in `file` what is wrong stands.
+    /// Adds a mistake's place in `file`.
     fn locate(&self, file: &TargetFile, error: TargetError) -> anyhow::Error {
         let place = file.place_of(&error);
         self.origin.locate(place.as_deref(), error)
     }
 
-    /// As [`Program::reload`]; says what came of it.
+    /// See [`Program::reload`]; reports the result.
     fn reload_and_report(&self, target: &mut Target) -> Result<()> {
         match self.reload(target) {
             Ok(changes) if self.settings.process.json => {
@@ -124,11 +124,11 @@ impl Program {
     }
 }
 
-/// Carries out `wansan target`: serves until SIGINT or SIGTERM, and reads its file again at SIGHUP.
-/// Without one, SIGHUP ends it as well.
+/// Runs `wansan target`: serves until SIGINT or SIGTERM, and rereads its file on SIGHUP. Without a file, SIGHUP ends it
+/// as well.
 ///
 /// # Errors
-/// What makes it impossible to serve.
+/// The error that prevents serving.
 pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     let program = args.program()?;
     let TargetSettings { file, process } = &program.settings;

@@ -1,5 +1,5 @@
-//! `wansan tune`: the best settings of a plan's target, session and TCP, found in its simulated world and
-//! confirmed in a real one.
+//! `wansan tune`: finds the best settings of a plan's target, session and TCP in its simulated world, and confirms them
+//! in a real one.
 
 use std::io::{self, Write};
 use std::iter;
@@ -29,7 +29,7 @@ use super::lab::stop_on_signals;
 use super::measuring::bar;
 use super::{INTERRUPTED, one_line, print_json, print_text, remark};
 
-/// The records that a twin is made of.
+/// The record kinds that a twin needs.
 const KINDS: [&str; 5] = ["io", "pdu", "tcp", "packet", "path"];
 
 /// Arguments of `wansan tune`.
@@ -73,20 +73,20 @@ impl Measured {
     }
 }
 
-/// What some settings bring.
+/// The effect of some settings.
 #[derive(Debug, Serialize)]
 struct Row {
-    /// None for the plan as it is.
+    /// Empty for the plan unchanged.
     settings: Vec<Setting>,
     simulated: Measured,
-    /// What binds with them.
+    /// The limit that binds with them.
     binds_next: String,
-    /// In network namespaces, if they were confirmed.
+    /// In network namespaces, if confirmed.
     measured: Option<Measured>,
 }
 
 impl Row {
-    /// What counts: what was measured, if it was.
+    /// The decisive result: measured if available.
     fn counts(&self) -> Measured {
         self.measured.unwrap_or(self.simulated)
     }
@@ -97,10 +97,10 @@ impl Row {
     }
 }
 
-/// Carries out `wansan tune`. The process must have one thread: see [`wansan_lab::world::isolate`].
+/// Runs `wansan tune`. The process must be single-threaded: see [`wansan_lab::world::isolate`].
 ///
 /// # Errors
-/// Whatever keeps the plan from being read, simulated or confirmed; the exit status is 2 then.
+/// Any error that prevents reading, simulating or confirming the plan; the exit status is then 2.
 pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     let plan = Plan::read(&args.plan)?;
     let cells = plan.cells(Phase::Planned, &[])?;
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     }
     let rights = match args.confirm {
         0 => Rights::Unneeded,
-        // Before anything starts a thread.
+        // Before any thread is started.
         _ => world::isolate()?,
     };
     let stop = stop_on_signals()?;
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     }
 }
 
-/// Those whose throughput or latency differ: a setting that does nothing beside another is no other.
+/// Removes predictions of equal throughput and latency: a setting without effect beside another is no alternative.
 fn distinct(predictions: Vec<Prediction>) -> Vec<Prediction> {
     let mut kept: Vec<Prediction> = Vec::new();
     for prediction in predictions {
@@ -164,7 +164,7 @@ fn changed(plan: &Plan, change: &[Setting]) -> Result<Plan> {
     Ok(plan.with(&changes)?)
 }
 
-/// Runs plans.
+/// Runs plans in worlds.
 struct Lab<'a> {
     args: &'a TuneArgs,
     rights: Rights,
@@ -175,7 +175,7 @@ struct Lab<'a> {
 impl Lab<'_> {
     fn tune(&self, plan: &Plan) -> Result<ExitCode> {
         let args = self.args;
-        // What cannot be confirmed is said before anything takes long.
+        // Report what cannot be confirmed before the slow part.
         let real = match args.confirm {
             0 => None,
             _ => Some(plan.in_world(WorldKind::Netns)?),
@@ -224,7 +224,7 @@ impl Lab<'_> {
                 measured,
             });
         }
-        // What was measured decides, where it was.
+        // Measurements decide, if available.
         let best = tuned.iter().filter(|row| row.keeps(&bounds));
         let best = best.max_by(|a, b| a.counts().bytes_per_s.total_cmp(&b.counts().bytes_per_s));
         let best = best.filter(|row| row.counts().bytes_per_s > planned.counts().bytes_per_s);
@@ -242,7 +242,7 @@ impl Lab<'_> {
         })
     }
 
-    /// Simulates the plan; what came of it, and its twin.
+    /// Simulates the plan; returns the result and its twin.
     fn simulate(&self, plan: &Plan) -> Result<(Measured, Twin)> {
         let kinds = KINDS.map(toml::Value::from).to_vec();
         let kinds = (Parameter::new("trace.kinds"), kinds.into());
@@ -263,7 +263,7 @@ impl Lab<'_> {
         Ok((Measured::of(&results.cells[0])?, twin))
     }
 
-    /// All sets of settings that keep the bounds, the best first.
+    /// All sets of settings within the bounds, best first.
     fn search(&self, twin: &Twin, bounds: &Bounds) -> Result<Vec<Prediction>> {
         let watch = |done: usize, all: usize| {
             self.bar.set_position((done * 1000 / all.max(1)) as u64);
@@ -303,7 +303,7 @@ impl Lab<'_> {
     }
 }
 
-/// Only the bar shows how a run gets on.
+/// Shows a run's progress by the bar only.
 struct Quiet<'a>(&'a ProgressBar);
 
 impl Observer for Quiet<'_> {

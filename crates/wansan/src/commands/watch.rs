@@ -1,4 +1,4 @@
-//! `wansan watch`: TCP connections of this computer, as they are now.
+//! `wansan watch`: shows the TCP connections of this computer live.
 
 mod relay;
 mod sink;
@@ -76,7 +76,7 @@ pub(crate) struct WatchArgs {
     record: Options<RecordSettings>,
 }
 
-/// An address with a port, or a port of the loopback address.
+/// Parses an address with a port, or a port on loopback.
 pub(super) fn here_or_there(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -118,11 +118,10 @@ impl WatchArgs {
     }
 }
 
-/// Carries out `wansan watch`: until SIGINT, SIGTERM or SIGHUP, or until the process that is watched
-/// has ended.
+/// Runs `wansan watch` until SIGINT, SIGTERM or SIGHUP, or until the watched process exits.
 ///
 /// # Errors
-/// What makes it impossible to watch, or to show or keep what is seen.
+/// The error that prevents watching, displaying or storing.
 pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     if let Some(address) = args.relay {
         let stop = until_told()?;
@@ -175,7 +174,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     for sink in &mut sinks {
         sink.began(watch.method(), interval)?;
     }
-    // Whoever asks there now finds that the watch has begun.
+    // Servers already listen, so clients that see this can connect.
     for line in &remarks {
         remark(line);
     }
@@ -196,7 +195,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     }
 }
 
-/// Becomes true at SIGINT, SIGTERM or SIGHUP.
+/// A flag set by SIGINT, SIGTERM or SIGHUP.
 fn until_told() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

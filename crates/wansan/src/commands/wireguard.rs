@@ -1,13 +1,13 @@
-//! `wansan wireguard`: one router's ends of WireGuard tunnels, as the lab starts it.
+//! `wansan wireguard`: one router's ends of WireGuard tunnels, started by the lab.
 
 use std::io::{stdin, stdout};
 
 use anyhow::Result;
 
-/// Serves the tunnels of the config on standard input until the process is killed.
+/// Serves the tunnels of the configuration on standard input until killed.
 ///
 /// # Errors
-/// Whatever keeps the tunnels from being served; the exit status is 2 then.
+/// The error that prevents serving; the exit status is then 2.
 pub(crate) fn run() -> Result<std::process::ExitCode> {
     match wansan_wireguard::run(stdin().lock(), stdout().lock())? {}
 }

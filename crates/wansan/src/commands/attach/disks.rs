@@ -1,4 +1,4 @@
-//! The disks of a process: those that are served, those that wait for their targets, and those that are being detached.
+//! The disks of a process: those served, those waiting for their targets, and those being detached.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use wansan_trace::Recorder;
 use super::super::remark;
 use super::waiting::Waiting;
 
-/// How often it is looked whether disks are detached.
+/// Poll interval while waiting for disks to be detached.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A disk that is served, and as what.
+/// A served disk, with its settings.
 pub(super) struct Disk {
     pub(super) settings: DiskSettings,
     pub(super) attached: Attached,
 }
 
-/// All of them, for several threads.
+/// All disks, shared by several threads.
 #[derive(Clone, Default)]
 pub(super) struct Disks(Arc<Inner>);
 
@@ -29,15 +29,15 @@ pub(super) struct Disks(Arc<Inner>);
 struct Inner {
     served: Mutex<Vec<Disk>>,
     waiting: Mutex<Vec<Waiting>>,
-    /// The number of the next that waits.
+    /// The number of the next waiting disk.
     next: AtomicU64,
-    /// How many are being detached, or attached after they have waited.
+    /// Number of disks being detached, or being attached after waiting.
     leaving: AtomicUsize,
-    /// Something that was acknowledged is lost.
+    /// Acknowledged data were lost.
     is_unsafe: AtomicBool,
-    /// Of those that were detached.
+    /// Records of detached disks.
     records: Mutex<Vec<Recorder>>,
-    /// Whoever detaches a disk is to be quick.
+    /// Detach quickly.
     hurries: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl Disks {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A disk waits for its target; its number.
+    /// Adds a disk that waits for its target; returns its number.
     pub(super) fn wait_for(&self, settings: DiskSettings, why: String) -> u64 {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         self.waiting().push(Waiting {
@@ -64,8 +64,8 @@ impl Disks {
         number
     }
 
-    /// Whether it still does: then an attempt to attach it begins, which [`Disks::serve`] or [`Disks::still_waits`] ends, and which the
-    /// process waits for.
+    /// Whether it is still waiting: if so, starts an attempt to attach it, which [`Disks::serve`] or
+    /// [`Disks::still_waits`] ends, and which the process waits for.
     pub(super) fn tries(&self, number: u64) -> bool {
         let waiting = self.waiting();
         let waits = waiting.iter().any(|disk| disk.number == number);
@@ -75,7 +75,7 @@ impl Disks {
         waits
     }
 
-    /// An attempt has failed; whether for another reason than the one before.
+    /// Records a failed attempt; returns whether its reason differs from the previous one.
     pub(super) fn still_waits(&self, number: u64, why: &str) -> bool {
         let mut waiting = self.waiting();
         let disk = waiting.iter_mut().find(|disk| disk.number == number);
@@ -88,17 +88,17 @@ impl Disks {
         is_news
     }
 
-    /// An attempt has succeeded: the disk is served from now on, unless it does not wait any more. Then it is detached, as
-    /// programs may have found it already; whether it is served.
+    /// Records a successful attempt: serves the disk, unless it no longer waits. Then detaches it, as programs may have
+    /// found it already; returns whether it is served.
     pub(super) fn serve(&self, number: u64, disk: Disk) -> bool {
         let mut waiting = self.waiting();
         let Some(place) = waiting.iter().position(|disk| disk.number == number) else {
             drop(waiting);
-            // It counts as leaving already.
+            // It is already counted as leaving.
             self.detach(disk, false);
             return false;
         };
-        // It is never in neither.
+        // It is always in at least one of them.
         self.served().push(disk);
         waiting.remove(place);
         self.0.leaving.fetch_sub(1, Ordering::SeqCst);
@@ -112,29 +112,29 @@ impl Disks {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was recorded of the disks that were detached.
+    /// Takes the records of detached disks.
     pub(super) fn take_records(&self) -> Vec<Recorder> {
         std::mem::take(&mut *self.records())
     }
 
-    /// Takes those that are `meant` out of service.
+    /// Takes the disks that satisfy `meant` out of service.
     pub(super) fn take(&self, meant: impl Fn(&Disk) -> bool) -> Vec<Disk> {
         let mut served = self.served();
         let (taken, left) = std::mem::take(&mut *served).into_iter().partition(meant);
         *served = left;
-        // Before anybody can think that nothing is left.
+        // Count them before anyone can find that none is left.
         let taken: Vec<Disk> = taken;
         self.0.leaving.fetch_add(taken.len(), Ordering::SeqCst);
         taken
     }
 
-    /// Whether none is served, waits or is being detached.
+    /// Whether no disk is served, waiting or being detached.
     pub(super) fn are_gone(&self) -> bool {
         let waits = !self.waiting().is_empty();
         !waits && self.served().is_empty() && self.0.leaving.load(Ordering::SeqCst) == 0
     }
 
-    /// Detaches a disk that was taken; a journal is emptied only if that `drains` it. What is wrong with it, if anything.
+    /// Detaches a disk taken out of service; drains its journal only if `drains`. Returns the error, if any.
     pub(super) fn detach(&self, disk: Disk, drains: bool) -> Option<String> {
         let url = disk.settings.initiator.url.to_string();
         let detached = disk
@@ -164,7 +164,7 @@ impl Disks {
         wrong
     }
 
-    /// Detaches disks that were taken, in threads of their own, and waits for them for so long.
+    /// Detaches disks taken out of service, each in its own thread, and waits for them for at most `time`.
     pub(super) fn detach_within(&self, taken: Vec<Disk>, time: Duration) {
         let began = std::time::Instant::now();
         let threads: Vec<_> = taken
@@ -179,7 +179,7 @@ impl Disks {
         }
     }
 
-    /// Detaches all that is served, and waits for all that is being detached; whether nothing was lost.
+    /// Detaches all served disks, and waits for all being detached; returns whether nothing was lost.
     pub(super) fn end(&self, mut hurries: impl FnMut() -> bool) -> bool {
         self.waiting().clear();
         let threads = self.take(|_| true).into_iter().map(|disk| {

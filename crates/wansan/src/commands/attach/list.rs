@@ -107,11 +107,11 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers a request to this process, which ends with its last disk.
+/// Answers a request to this process, which exits after its last disk.
 pub(super) fn answer(disks: &Disks, request: &Request) -> (Answer, Then) {
     match request {
         Request::List => {
-            // One that comes to be served meanwhile is in either.
+            // A disk that becomes served meanwhile is in at least one of them.
             let waiting: Vec<Listed> = disks.waiting().iter().map(awaited).collect();
             let mut all: Vec<Listed> = disks.served().iter().map(listed).collect();
             all.extend(waiting);
@@ -149,7 +149,7 @@ fn take_and_detach(disks: &Disks, name: &str) -> (Answer, Then) {
         Some(wrong) => Answer::Failed(wrong.clone()),
         None => Answer::Detached(detached),
     };
-    // Only now: whoever ends the process sooner gives up what still drains.
+    // Only now: ending the process earlier would abort disks that are still draining.
     let then = match detached > 0 && disks.are_gone() {
         true => Then::End,
         false => Then::Continue,
@@ -193,7 +193,7 @@ fn listed(disk: &Disk) -> Listed {
     }
 }
 
-/// One that is not attached yet.
+/// The entry of a disk that is not attached yet.
 fn awaited(disk: &Waiting) -> Listed {
     Listed {
         process: std::process::id(),

@@ -15,7 +15,7 @@ use super::disks::Disks;
 /// Serves the metrics of `disks` at `listen` until the program ends; returns the address.
 ///
 /// # Errors
-/// When it cannot listen there.
+/// The address cannot be listened at.
 pub(super) fn serve(listen: SocketAddr, disks: Disks) -> Result<SocketAddr, ServeError> {
     wansan_metrics::serve(listen, move || {
         let labels = |disk: &DiskSettings| vec![("url", disk.initiator.url.to_string())];

@@ -1,4 +1,4 @@
-//! Disks that are attached at the same time: a target that does not answer holds up no disk of another.
+//! Attaches disks concurrently, so that an unresponsive target does not delay disks of others.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,21 +9,21 @@ use wansan_attach::settings::DiskSettings;
 
 use super::{Program, Refused};
 
-/// How often it is looked whether disks are attached.
+/// Poll interval while waiting for disks to be attached.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A disk that is being attached.
+/// A disk being attached.
 struct Attempt {
     place: usize,
     settings: DiskSettings,
     thread: JoinHandle<Result<Attached, Refused>>,
 }
 
-/// A disk, its place in the file, and what has come of attaching it.
+/// A disk's index in the file, its settings, and the result of attaching it.
 pub(super) type Tried = (usize, DiskSettings, Result<Attached, Refused>);
 
-/// Attaches disks, each with its place in the file. Returns those that it has tried, and whether they are all: when
-/// `gives_up` says so, it waits only for those that would stay reserved, and when it says so again, for none.
+/// Attaches disks, each with its index in the file. Returns those tried, and whether they are all: once `gives_up`
+/// returns true, it waits only for disks that would stay reserved, and when it does so again, for none.
 pub(super) fn attach_all(
     program: &Arc<Program>,
     disks: Vec<(usize, DiskSettings)>,
@@ -62,7 +62,7 @@ pub(super) fn attach_all(
         } = attempt;
         // A panic has ended the program.
         let attached = thread.join().ok()?;
-        // One after the other: `any` must not take what another disk names.
+        // Sequentially: `any` must not take a device that another disk names.
         let attached = match goes_on {
             true => attached.and_then(|attached| program.set_up_device(attached, place)),
             false => attached,

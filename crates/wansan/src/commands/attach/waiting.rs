@@ -1,4 +1,4 @@
-//! Disks of the file whose targets cannot be reached yet: they are tried again while the others are served.
+//! Disks of the file whose targets are not reachable yet: retries them while the others are served.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,21 +10,20 @@ use super::super::{one_line, remark};
 use super::Program;
 use super::disks::Disk;
 
-/// Between two attempts to attach a disk: it doubles from the first to the longest.
+/// Delay between attempts to attach a disk: doubles from the first to the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// A disk that is not attached yet.
 pub(super) struct Waiting {
-    /// No other has it.
+    /// Unique number.
     pub(super) number: u64,
     pub(super) settings: DiskSettings,
-    /// What the last attempt failed with.
+    /// The last attempt's error.
     pub(super) why: String,
 }
 
-/// Tries again and again to attach the disk at that place of the file, until it succeeds or the disk does not wait
-/// any more.
+/// Retries to attach the disk at index `place` of the file until it succeeds or the disk no longer waits.
 pub(super) fn attach_later(
     program: &Arc<Program>,
     settings: &DiskSettings,

@@ -1,4 +1,4 @@
-//! What there is of congestion controls: `wansan cc list` and `wansan cc show`.
+//! State of congestion controls: `wansan cc list` and `wansan cc show`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,25 +12,25 @@ use wansan_trace::units::format_number;
 use crate::commands::grid::{grid, right};
 use crate::commands::{print_json, print_text, remark};
 
-/// Windows at which `show` says what HighSpeed TCP's law makes of them, in segments.
+/// Windows, in segments, for which `show` evaluates HighSpeed TCP's response.
 const WINDOWS: [f64; 6] = [38.0, 100.0, 1_000.0, 10_000.0, 83_000.0, 200_000.0];
 
-/// What `load` and `unload` have done, as JSON.
+/// Result of `load` and `unload`, as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) name: &'static str,
     pub(super) done: &'static str,
-    /// How many use it; null when they cannot be counted.
+    /// Number of connections that use it; null if unknown.
     pub(super) connections: Option<usize>,
-    /// How many network namespaces give it to new connections; null when they cannot be counted.
+    /// Number of network namespaces with it as default; null if unknown.
     pub(super) namespaces: Option<usize>,
 }
 
-/// What uses each control.
+/// Users of each control.
 pub(super) struct Counted(Option<BTreeMap<String, Users>>);
 
 impl Counted {
-    /// Counts it; says why when that cannot be done.
+    /// Counts them; prints the reason if it fails.
     pub(super) fn now() -> Counted {
         Counted(
             control::users()
@@ -39,13 +39,13 @@ impl Counted {
         )
     }
 
-    /// What uses one control; none when it could not be counted.
+    /// Users of one control; `None` if unknown.
     pub(super) fn of(&self, name: &str) -> Option<Users> {
         let counts = self.0.as_ref()?;
         Some(counts.get(name).copied().unwrap_or_default())
     }
 
-    /// The connections of it.
+    /// Its connections.
     fn connections(&self, name: &str) -> Option<usize> {
         self.of(name).map(|users| users.connections)
     }
@@ -55,13 +55,13 @@ impl Counted {
 #[derive(Debug, Serialize)]
 struct Listed {
     name: String,
-    /// What it is written from; null of the kernel's own.
+    /// The algorithm that implements it; null for the kernel's own.
     law: Option<&'static str>,
-    /// "absent", "kept", "held", or "kernel" of the kernel's own; "there" when it is not known why.
+    /// "absent", "kept", "held", or "kernel" for the kernel's own; "there" if the reason is unknown.
     state: &'static str,
-    /// Whether a process without rights may choose it.
+    /// Whether an unprivileged process may choose it.
     any_process: bool,
-    /// How many use it; null when they cannot be counted.
+    /// Number of connections that use it; null if unknown.
     connections: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn list(json: bool) -> Result<()> {
     print_text(|out| writeln!(out, "{table}"))
 }
 
-/// Ours, then the kernel's own.
+/// Our controls, then the kernel's own.
 fn listed(known: &[Status], counted: &Counted) -> Result<Vec<Listed>> {
     let available = congestion::available()?;
     let allowed = congestion::allowed()?;
@@ -129,14 +129,14 @@ fn listed(known: &[Status], counted: &Counted) -> Result<Vec<Listed>> {
         .collect())
 }
 
-/// What `show` says, as JSON. Windows are in segments.
+/// Output of `show`, as JSON. Windows are in segments.
 #[derive(Debug, Serialize)]
 struct Shown {
     name: &'static str,
     law: &'static str,
     state: &'static str,
     connections: Option<usize>,
-    /// What it was loaded with; null when it is not kept.
+    /// Its parameters; null if it is not kept.
     options: Option<ShownOptions>,
 }
 
@@ -145,7 +145,7 @@ struct ShownOptions {
     /// "packets" or "acks".
     count: &'static str,
     max_ssthresh: Option<u32>,
-    /// Of HighSpeed TCP only.
+    /// Only for HighSpeed TCP.
     highspeed: Option<ShownHighSpeed>,
 }
 

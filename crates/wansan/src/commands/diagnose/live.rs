@@ -1,4 +1,4 @@
-//! A diagnosis while it goes on: in the terminal, as a page in browsers, and as metrics.
+//! A continuous diagnosis: in the terminal, as a page in browsers, and as metrics.
 
 use std::io::IsTerminal;
 
@@ -13,10 +13,10 @@ use super::metrics::Metrics;
 use super::text;
 use crate::commands::remark;
 
-/// Browsers are sent the newest slice first.
+/// Key of the newest slice, which browsers receive first.
 const NEWEST: u64 = 0;
 
-/// Where slices are shown.
+/// The outputs for slices.
 pub(super) struct Live {
     screen: Option<TextScreen>,
     page: Option<Audience>,
@@ -32,10 +32,10 @@ enum Message<'d> {
 }
 
 impl Live {
-    /// Opens what was asked for.
+    /// Opens the requested outputs.
     ///
     /// # Errors
-    /// It cannot listen there, or standard output is no terminal.
+    /// An address cannot be listened at, or standard output is not a terminal.
     pub(super) fn open(args: &DiagnoseArgs) -> Result<Live> {
         let page = args
             .web
@@ -65,7 +65,7 @@ impl Live {
         })
     }
 
-    /// Shows a slice that ended so many seconds after the beginning.
+    /// Shows a slice that ended `at_s` seconds after the start.
     ///
     /// # Errors
     /// The terminal cannot be drawn on.
@@ -89,10 +89,10 @@ impl Live {
         Ok(())
     }
 
-    /// Whether somebody still looks at the terminal, if it shows anything.
+    /// Whether to continue: `false` once the user has quit the terminal.
     ///
     /// # Errors
-    /// The terminal gives no keys.
+    /// No keys can be read from the terminal.
     pub(super) fn goes_on(&mut self) -> Result<bool> {
         match &mut self.screen {
             Some(screen) => Ok(screen.answer()?),

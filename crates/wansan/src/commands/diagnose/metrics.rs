@@ -1,4 +1,4 @@
-//! The newest slice of a diagnosis as metrics, for a Prometheus server.
+//! The newest slice of a diagnosis as metrics for Prometheus.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -50,7 +50,7 @@ const DISK_GAUGES: [Row<DiskUse, f64>; 4] = [
     ),
 ];
 
-/// The latest slice, as the metrics show it.
+/// The latest slice.
 #[derive(Debug, Clone, Default)]
 struct Latest {
     slices: u64,
@@ -69,7 +69,7 @@ impl Metrics {
     /// Listens at `listen`.
     ///
     /// # Errors
-    /// It cannot.
+    /// The address cannot be listened at.
     pub(super) fn serve(listen: SocketAddr) -> Result<Metrics, ServeError> {
         let latest = Arc::new(Mutex::new(Latest::default()));
         let told = Arc::clone(&latest);
@@ -77,12 +77,12 @@ impl Metrics {
         Ok(Metrics { latest, address })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Another slice has been looked at.
+    /// Publishes another slice.
     pub(super) fn take(&self, slice: &Diagnosis) {
         let mut latest = locked(&self.latest);
         latest.slices += 1;
@@ -112,7 +112,7 @@ fn labels(session: &SessionDiagnosis) -> Labels {
     ]
 }
 
-/// The same with another label.
+/// The session's labels and one more.
 fn and(session: &SessionDiagnosis, name: &'static str, value: &impl ToString) -> Labels {
     let mut labels = labels(session);
     labels.push((name, value.to_string()));

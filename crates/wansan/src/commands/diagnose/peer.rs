@@ -1,4 +1,4 @@
-//! The other end of the path: the same diagnosis there, and when each I/O passed there.
+//! The other end of the path: runs the same diagnosis there, with the times of each I/O.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -18,26 +18,26 @@ use wansan_trace::units::format_duration;
 use super::DiagnoseArgs;
 use crate::commands::print_json;
 
-/// I/Os of which it is kept when they passed.
+/// Most I/Os whose times are kept.
 pub(super) const MOST_IOS: usize = 100_000;
-/// Those that stand on a line, which has less than a message of the agent may have.
+/// I/Os per line, which must be shorter than a message of the agent.
 const LINE_IOS: usize = 5000;
-/// How long the other end may take to begin, and to end after this one has.
+/// Time for the other end to start, and to end after this one.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A line of `--each-io`.
+/// A line of `--each-io` output.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line<D, I> {
-    /// Packets are looked at from now on.
+    /// Packets are captured from now on.
     Watching,
-    /// When some I/Os passed.
+    /// Times of some I/Os.
     Ios(I),
-    /// What it tells; the last line.
+    /// The diagnosis; the last line.
     Diagnosis(D),
 }
 
-/// Says that the watch has begun.
+/// Prints that the watch has begun.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -45,7 +45,7 @@ pub(super) fn say_begun() -> Result<()> {
     print_json(&serde_json::to_string(&Line::<(), ()>::Watching)?)
 }
 
-/// Says what was seen, on lines.
+/// Prints the diagnosis and the I/Os' times.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -58,27 +58,27 @@ pub(super) fn say(diagnosis: &Diagnosis, ios: &[PassedIo]) -> Result<()> {
     ))?)
 }
 
-/// A diagnosis that runs at the other end.
+/// A diagnosis running at the other end.
 pub(super) struct Peering {
     destination: String,
     process: Process,
-    /// The program there goes with it.
+    /// Keeps the program there running.
     _peer: Peer,
 }
 
-/// What was seen at the other end.
+/// The result from the other end.
 #[derive(Serialize)]
 pub(super) struct OtherEnd {
     host: String,
-    /// As `wansan diagnose --json` has it there.
+    /// In the format of `wansan diagnose --json` there.
     diagnosis: Value,
 }
 
 impl Peering {
-    /// Has it begin there.
+    /// Starts it.
     ///
     /// # Errors
-    /// The host cannot be reached, or sees no packets.
+    /// The host cannot be reached, or cannot capture packets.
     pub(super) fn begin(
         args: &DiagnoseArgs,
         destination: &str,
@@ -107,10 +107,10 @@ impl Peering {
         })
     }
 
-    /// Waits for its end, and adds to the sessions here what both ends saw of their I/Os.
+    /// Waits for its end, and adds the combined view of both ends to the sessions here.
     ///
     /// # Errors
-    /// The connection is lost, or something else answers.
+    /// The connection is lost, or the answer is not wansan's.
     pub(super) fn end(
         mut self,
         diagnosis: &mut Diagnosis,
@@ -148,7 +148,7 @@ impl Peering {
 }
 
 impl OtherEnd {
-    /// Prints what it says of each session, and what to change there.
+    /// Prints its finding on each session, and the changes to make there.
     pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let each = |value: &Value| value.as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the changes of a diagnosis bring, by a simulated twin of what was seen.
+//! Predicts the effect of a diagnosis's changes with a simulated twin.
 
 use std::time::{Duration, Instant};
 
@@ -10,30 +10,30 @@ use wansan_twin::fit::Compared;
 use wansan_twin::knob::Setting as Knob;
 use wansan_twin::{Prediction, Reading, Twin};
 
-/// How long all of it may take.
+/// Time limit for everything.
 const LIMIT: Duration = Duration::from_secs(5);
-/// What is simulated to hold the twin to what was seen: so many I/Os, within these times.
+/// Length of the simulation that validates the twin: this many I/Os, within these times.
 const IOS: f64 = 20_000.0;
 const TIME: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
-/// Simulated time of all runs with and without a change, at most.
+/// Most simulated time of all runs with and without a change.
 const MOST_SIMULATED: Duration = Duration::from_secs(12);
-/// Other work of this host goes first.
+/// Yields to this host's other work.
 const NICENESS: i32 = 19;
 
-/// Whether any change of it can be simulated.
+/// Whether any of its changes can be simulated.
 pub(super) fn is_of_use(diagnosis: &Diagnosis) -> bool {
     let changes = diagnosis.sessions.iter().flat_map(|it| &it.changes);
     { changes }.any(|change| !change.settings.is_empty())
 }
 
-/// Predicts what each change brings, from the packets of the slice of time that the diagnosis is of, as long as
-/// `goes_on` says so.
+/// Predicts the effect of each change, from the packets of the slice that the diagnosis describes, while `goes_on`
+/// returns true.
 pub(super) fn predict(
     diagnosis: &mut Diagnosis,
     capture: Option<Capture>,
     goes_on: &(dyn Fn() -> bool + Sync),
 ) {
-    // It lasts for the rest of the program. Where it may not be, predictions have the usual precedence.
+    // It applies to the rest of the program. If it fails, predictions run at the default priority.
     let _ = nice(NICENESS);
     let end = Instant::now() + LIMIT;
     let goes_on = || Instant::now() < end && goes_on();
@@ -54,7 +54,7 @@ pub(super) fn predict(
     }
 }
 
-/// A twin that does what was seen, or why there is none.
+/// A twin that reproduces the observation, or why there is none.
 fn twin(
     diagnosis: &Diagnosis,
     capture: Option<Capture>,
@@ -83,7 +83,7 @@ fn twin(
     }
 }
 
-/// How a twin differs from what was seen, as a clause.
+/// A twin's deviation from the observation, as a clause.
 fn off(number: &Compared) -> String {
     let percent = number.off.abs() * 100.0;
     match number.name.strip_prefix("waits.") {
@@ -95,7 +95,7 @@ fn off(number: &Compared) -> String {
     }
 }
 
-/// What a change brings, or why that is not known.
+/// The effect of a change, or why it is unknown.
 fn gain(
     twin: &Twin,
     change: &Change,

@@ -1,4 +1,4 @@
-//! What a diagnosis saw, as records in a folder: a cell for each slice of time, the oldest of which make room for others.
+//! Records a diagnosis in a folder: a cell per slice; the oldest are removed for newer ones.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -10,17 +10,17 @@ use wansan_trace::{file, units};
 
 use crate::commands::remark;
 
-/// Memory for the records of each end while they are written: more than those of as many segments and PDUs as a slice keeps.
+/// Memory for the records of each end while they are written: more than for all segments and PDUs that a slice keeps.
 const MEMORY_BYTES: usize = 512 << 20;
 
-/// A folder that records go to.
+/// A folder of records.
 pub(super) struct Recorded {
     folder: PathBuf,
-    /// Whether it was made for this.
+    /// Whether it was created for this.
     is_made: bool,
-    /// What the cells may have together, in bytes.
+    /// Most bytes of all cells together.
     most_bytes: u64,
-    /// The cells that are there, the oldest first, with what each has, in bytes.
+    /// The cells, oldest first, with their sizes in bytes.
     kept: VecDeque<(PathBuf, u64)>,
     cells: u64,
     dropped: u64,
@@ -29,17 +29,17 @@ pub(super) struct Recorded {
 impl Drop for Recorded {
     fn drop(&mut self) {
         if self.is_made {
-            // Only an empty folder can be removed this way: one with records stays.
+            // Removes an empty folder only: one with records stays.
             let _ = fs::remove_dir(&self.folder);
         }
     }
 }
 
 impl Recorded {
-    /// Makes the folder, for as many bytes.
+    /// Creates the folder, for at most `most_bytes`.
     ///
     /// # Errors
-    /// It cannot be made, or has something in it.
+    /// It cannot be created, or is not empty.
     pub(super) fn prepare(folder: &Path, most_bytes: u64) -> Result<Recorded> {
         let is_made = !folder.exists();
         fs::create_dir_all(folder)
@@ -77,7 +77,7 @@ impl Recorded {
         self.make_room_beside(cell)
     }
 
-    /// Removes the oldest cells until the recording is no larger than it may be; the one that has just been written stays.
+    /// Removes the oldest cells until the recording is within its limit, but never the newest.
     fn make_room_beside(&mut self, newest: PathBuf) -> Result<()> {
         let bytes = size(&newest)
             .with_context(|| format!("cannot read the folder {}", newest.display()))?;
@@ -94,7 +94,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Says what was written.
+    /// Reports what was written.
     pub(super) fn end(self) {
         let folder = self.folder.display();
         let (all, kept) = (self.cells, self.kept.len() as u64);
@@ -118,7 +118,7 @@ impl Recorded {
     }
 }
 
-/// What the files of a cell have, in bytes.
+/// Total size of a cell's files, in bytes.
 fn size(cell: &Path) -> std::io::Result<u64> {
     fs::read_dir(cell)?
         .map(|entry| Ok(entry?.metadata()?.len()))

@@ -1,4 +1,4 @@
-//! A diagnosis, for people.
+//! Prints a diagnosis as text.
 
 use std::io::{self, Write};
 
@@ -16,13 +16,13 @@ use wansan_trace::units::format_iops;
 use crate::commands::explain::what_if::{limit, percent};
 use crate::commands::grid::{grid, right};
 
-/// With less of the time than this looked at, it is said why.
+/// Below this share of the time captured, the reason is printed.
 const MOSTLY: f64 = 0.9;
 
-/// A share of the latency that is left out of the table, as it changes nothing.
+/// Smallest share of the latency listed in the table.
 const LEAST_SHARE: f64 = 0.005;
 
-/// Prints it.
+/// Prints the diagnosis.
 pub(super) fn print(out: &mut dyn Write, diagnosis: &Diagnosis) -> io::Result<()> {
     let Diagnosis {
         seconds,
@@ -137,7 +137,7 @@ fn print_session(out: &mut dyn Write, session: &SessionDiagnosis) -> io::Result<
     print_changes(out, &session.changes)
 }
 
-/// How the disks of a session share it.
+/// A table of a session's disks.
 fn each_disk(disks: &[DiskUse]) -> comfy_table::Table {
     let columns = [
         "disk",
@@ -233,7 +233,7 @@ fn print_changes(out: &mut dyn Write, changes: &[Change]) -> io::Result<()> {
     Ok(())
 }
 
-/// What a change brings, in words.
+/// Describes a predicted effect.
 fn prediction(change: &Change, predicted: &Predicted) -> String {
     let (least, median, most, binds_next) = match predicted {
         Predicted::Unknown(why) => return format!("not predicted: {why}"),

@@ -1,4 +1,4 @@
-//! What two captures tell that were taken at both ends of one path.
+//! Explains two captures taken at both ends of one path.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,25 +11,25 @@ use wansan_insight::capture::{Capture, read_parts};
 use super::parts;
 use crate::commands::{print_json, print_text};
 
-/// Everything that is printed with `--json`.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Explanation {
     both_ends: BothEnds,
-    /// The initiator's end, and the target's.
+    /// The initiator's end and the target's.
     ends: [Seen; 2],
 }
 
-/// What one of them tells alone.
+/// What one capture shows alone.
 #[derive(Serialize)]
 struct Seen {
     capture: PathBuf,
     finding: String,
 }
 
-/// Explains two captures together, in any order.
+/// Explains two captures together, given in any order.
 ///
 /// # Errors
-/// When there are not two, one is no capture, or they have no I/O in common.
+/// There are not exactly two, one is not a capture, or they have no I/O in common.
 pub(super) fn explain(files: &[PathBuf], json: bool) -> Result<ExitCode> {
     let [one, other] = files else {
         bail!("--both-ends takes two captures, one of each end");

@@ -1,4 +1,4 @@
-//! What a capture tells.
+//! Explains captures.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::commands::{print_json, print_text};
 /// Standard input, as an argument and in messages.
 pub(super) const STANDARD_INPUT: &str = "-";
 
-/// Everything that is printed with `--json`.
+/// The output of `--json`.
 #[derive(Serialize)]
 pub(super) struct Explanation {
     frames: u64,
@@ -36,23 +36,24 @@ pub(super) struct Explanation {
     unpaired: u64,
     missing_ends: MissingEnds,
     finding: String,
-    /// Of a capture that is explained at once.
+    /// For a capture explained as a whole.
     summary: Option<CellSummary>,
-    /// Of one that is explained in parts.
+    /// For a capture explained in parts.
     parts: Vec<Part>,
 }
 
 /// Explains captures, which are read as one; `-` is standard input.
 ///
 /// # Errors
-/// When one cannot be read or is no capture, or none holds PDUs.
+/// One cannot be read or is not a capture, or none contains PDUs.
 pub(super) fn explain(files: &[PathBuf], json: bool) -> Result<ExitCode> {
     let mut read = parts::Read::default();
     let mut take = |capture: Capture| read.take(&capture);
     let is_stream = files == [Path::new(STANDARD_INPUT)];
     let whole = match is_stream {
         true => {
-            // Ctrl-C reaches the program that writes as well: what has come by then is explained. A second one ends this one.
+            // Ctrl-C reaches the capturing program as well: what has arrived by then is explained. A second Ctrl-C ends
+            // this program.
             let once = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&once))
                 .and_then(|_| signal_hook::flag::register(SIGINT, once))
@@ -139,7 +140,7 @@ fn print(
             CaptureEnd::Damaged(reason) => {
                 writeln!(out, "{file} is corrupt after frame {frames}: {reason}.")?;
             }
-            // Parts have no bound but their own.
+            // Parts have only their own limit.
             CaptureEnd::Whole | CaptureEnd::Full => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A capture that is explained in parts.
+//! Explains a capture in parts.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use wansan_trace::units::format_iops;
 
 use super::super::grid::{grid, right};
 
-/// A part of a capture, with as much as is explained at once.
+/// A part of a capture, as long as can be explained at once.
 #[derive(Serialize)]
 pub(super) struct Part {
-    /// From its first frame to its last, since 1970.
+    /// Times of its first and last frame, since 1970.
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
     finding: String,
@@ -21,14 +21,14 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The time that its I/Os took, all together.
+    /// Total time of its I/Os.
     fn io_ns(&self) -> f64 {
         let total = &self.summary.total;
         total.ios as f64 * total.latency.mean_ns
     }
 }
 
-/// What was read of a capture: its parts, and what is known of all of them together.
+/// A read capture: its parts, and facts about all of them.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) parts: Vec<Part>,
@@ -55,7 +55,7 @@ impl Read {
                 None => self.connections.push(connection.clone()),
             }
         }
-        // They are remembered from part to part.
+        // The count carries over from part to part.
         self.others = self.others.max(capture.others);
         capture.unread.clone_into(&mut self.unread);
         self.unpaired += capture.unpaired;
@@ -63,13 +63,13 @@ impl Read {
     }
 }
 
-/// What the finding says but for its numbers.
+/// The finding without its numbers.
 fn kind(part: &Part) -> &str {
     let end = part.finding.find(|c: char| c.is_ascii_digit());
     &part.finding[..end.unwrap_or(part.finding.len())]
 }
 
-/// The part whose I/Os took most time.
+/// The part with the most I/O time.
 fn longest<'p>(parts: impl IntoIterator<Item = &'p Part>) -> &'p Part {
     parts
         .into_iter()
@@ -77,7 +77,7 @@ fn longest<'p>(parts: impl IntoIterator<Item = &'p Part>) -> &'p Part {
         .expect("there is a part")
 }
 
-/// Parts in a row whose findings are of one kind, with the number of the first.
+/// Groups consecutive parts with findings of one kind, each with the number of its first part.
 fn alike(parts: &[Part]) -> impl Iterator<Item = (usize, &[Part])> {
     let runs = parts.chunk_by(|one, other| kind(one) == kind(other));
     runs.scan(1, |next, run| {
@@ -87,7 +87,7 @@ fn alike(parts: &[Part]) -> impl Iterator<Item = (usize, &[Part])> {
     })
 }
 
-/// What most of the I/Os' time was spent with.
+/// The finding that accounts for the most I/O time.
 pub(super) fn finding_of(parts: &[Part]) -> String {
     let mut kinds: BTreeMap<&str, Vec<&Part>> = BTreeMap::new();
     for part in parts {
@@ -114,7 +114,7 @@ pub(super) fn finding_of(parts: &[Part]) -> String {
     }
 }
 
-/// The parts, one line each, and what each tells.
+/// Prints the parts, one line each, with their explanations.
 pub(super) fn print(out: &mut dyn Write, parts: &[Part]) -> io::Result<()> {
     let first_ns = parts.first().map_or(0, |part| part.from_ns);
     let mut table = grid([

@@ -1,4 +1,4 @@
-//! What programs asked attached disks for, and what that waited for.
+//! Requests of programs to attached disks, and their waits.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use wansan_trace::event::RequestWait;
 
 use super::super::grid::{grid, right};
 
-/// Causes that are listed for each kind of request, at most.
+/// Most causes listed per kind of request.
 const MOST_CAUSES: usize = 4;
 
 /// Prints a table of them after `before`, and where their time went.
@@ -61,7 +61,7 @@ pub(super) fn print(out: &mut dyn Write, before: &str, requests: &[RequestUse]) 
     writeln!(out)
 }
 
-/// The causes that took most of the time, in words.
+/// Describes the causes that took most of the time.
 fn causes(one: &RequestUse) -> Vec<String> {
     let mean_ns = |cause: Cause| one.waits.mean_ns(cause);
     let mut causes: Vec<Cause> = Cause::ALL

@@ -1,4 +1,4 @@
-//! Where I/Os stood still, a line for each cause.
+//! Stalls of I/Os, a line per cause.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use wansan_insight::CellSummary;
 use wansan_insight::stall::{Cause, Role};
 use wansan_schema::ShownPacket;
 
-/// Tells the stalls of a cell, each line after `before`; `unit` is what packets are counted in.
+/// Prints the stalls of a cell, each line after `before`; `unit` is what packets are counted in.
 pub(super) fn print(
     out: &mut dyn Write,
     before: &str,
@@ -41,7 +41,7 @@ pub(super) fn print(
     }
 }
 
-/// A packet that shows a stall. Frames of a capture count from 1: one that passed unseen has none.
+/// Describes a packet that shows a stall. Frames of a capture count from 1: one that was not captured has no number.
 fn packet(shown: &ShownPacket, unit: &str, from_ns: u64) -> String {
     let at_ms = (shown.sent_ns as f64 - from_ns as f64) / 1e6;
     let role = Role::ALL.into_iter().find(|role| role.name() == shown.role);

@@ -1,4 +1,4 @@
-//! What a folder tells that only a watch has filled: TCP's own word on each connection.
+//! Explains a folder recorded by a watch: TCP's own statistics of each connection.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,17 +17,17 @@ use wansan_trace::file::{Dropped, Table};
 
 use crate::commands::{print_json, print_text};
 
-/// Everything that is printed with `--json`.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Explanation<'a> {
     connections: Vec<Watched>,
     dropped: &'a Dropped,
 }
 
-/// Explains the `tcp` records of a watch, which are in `folder`.
+/// Explains the `tcp` records of a watch in `folder`.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// Standard output cannot be written.
 pub(super) fn explain(folder: &Path, table: &Table<Tcp>, json: bool) -> Result<ExitCode> {
     let explanation = Explanation {
         connections: watched(table),
@@ -46,7 +46,7 @@ pub(super) fn explain(folder: &Path, table: &Table<Tcp>, json: bool) -> Result<E
 struct Streams<'a> {
     cell: u64,
     parameters: &'a Parameters,
-    /// What waited in relays, by the names under which they recorded.
+    /// Backlogs of relays, by the relays' names in records.
     backlogs: BTreeMap<&'a str, BacklogUse>,
     connections: Vec<Watched>,
     dropped: &'a Dropped,
@@ -55,7 +55,7 @@ struct Streams<'a> {
 /// Explains a run that measured streams and had no I/Os.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// Standard output cannot be written.
 pub(super) fn explain_cells(cells: &[CellTcp<'_>], json: bool) -> Result<ExitCode> {
     let whole = Window {
         from_ns: 0,

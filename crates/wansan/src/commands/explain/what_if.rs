@@ -1,5 +1,4 @@
-//! `wansan explain --what-if`: what a recorded run would have done with something changed, by its simulated
-//! twin.
+//! `wansan explain --what-if`: predicts the effect of changes on a recorded run, with its simulated twin.
 
 use std::io::{self, Write};
 use std::iter;
@@ -20,14 +19,13 @@ use crate::commands::grid::{grid, right};
 use crate::commands::measuring::bar;
 use crate::commands::{print_json, print_text};
 
-/// A recording whose losses made it differ by more than this from what is expected is reported to have.
+/// Smallest relative effect of a recording's losses, compared with their expectation, that is reported.
 const NOTABLE: f64 = 0.05;
 
-/// Exit status when nothing is predicted: the twin does not do what was recorded, or no change could be simulated.
+/// Exit status if nothing is predicted: the twin does not reproduce the recording, or no change could be simulated.
 const NOTHING_PREDICTED: u8 = 1;
 
-/// Carries it out for a run, or for the cell that its folder names: with these changes together, or with each
-/// that is worth a try.
+/// Predicts for a run, or for the cell that its folder names: for these changes together, or for each promising one.
 pub(super) fn of_run(folder: &Path, run: &Run, set: &[String], json: bool) -> Result<ExitCode> {
     let set = settings(set)?;
     let cell = chosen(folder, run)?;
@@ -59,7 +57,7 @@ pub(super) fn of_capture(file: &Path, set: &[String], json: bool) -> Result<Exit
     predict(&what, "The capture", reading, set, json)
 }
 
-/// Predicts what the changes bring to what was read of `what`, which tables call `name`.
+/// Predicts the effect of the changes on the recording `what`, which tables call `name`.
 fn predict(
     what: &str,
     name: &str,
@@ -69,7 +67,7 @@ fn predict(
 ) -> Result<ExitCode> {
     let cannot = || format!("{what} cannot be simulated");
     let reading = reading.with_context(cannot)?;
-    // A change that cannot be made is said before anything takes long.
+    // Report an impossible change before the slow part.
     let mut setup = reading.setup.clone();
     for setting in &set {
         knob::set(&mut setup, setting)?;
@@ -107,7 +105,7 @@ fn predict(
     })
 }
 
-/// The changes as they are typed, each of another parameter.
+/// Parses the changes, each of a different parameter.
 fn settings(set: &[String]) -> Result<Vec<Setting>> {
     let set: Vec<Setting> = set
         .iter()
@@ -121,7 +119,7 @@ fn settings(set: &[String]) -> Result<Vec<Setting>> {
     Ok(set)
 }
 
-/// A change as it is typed: `NAME=VALUE`.
+/// Parses a change: `NAME=VALUE`.
 fn setting(text: &str) -> Result<Setting> {
     let Some((parameter, value)) = text.split_once('=') else {
         bail!("--set {text}: give NAME=VALUE, such as tcp.congestion_control=bbr");
@@ -132,7 +130,7 @@ fn setting(text: &str) -> Result<Setting> {
     })
 }
 
-/// The only planned cell, or the one that the finding speaks of.
+/// The only planned cell, or the one that the finding refers to.
 fn chosen<'r>(folder: &Path, run: &'r Run) -> Result<&'r RunCell> {
     let done = |cell: &&RunCell| cell.phase == "planned" && cell.failure.is_none();
     let cells: Vec<&RunCell> = run.cells.iter().filter(done).collect();
@@ -228,7 +226,7 @@ fn print(out: &mut dyn Write, name: &str, told: &WhatIf) -> io::Result<()> {
     print_advice(out, told)
 }
 
-/// The best set of settings, as one adds them.
+/// Prints the best set of settings, as they are added one by one.
 fn print_advice(out: &mut dyn Write, told: &WhatIf) -> io::Result<()> {
     let mut before = 0;
     for (prediction, intro) in told
@@ -284,7 +282,7 @@ fn row(prediction: &Prediction) -> Vec<String> {
     ]
 }
 
-/// The median, and from where to where numbers go, if that shows.
+/// The median, and the range over seeds if visible.
 fn over_seeds(range: Range, text: impl Fn(f64) -> String) -> [String; 2] {
     let [least, most] = [range.least, range.most].map(&text);
     let reach = match least == most {
@@ -316,7 +314,7 @@ pub(in crate::commands) fn limit(name: &str) -> String {
     }
 }
 
-/// By how much a number of the twin is off.
+/// Describes a deviation of the twin.
 pub(in crate::commands) fn in_words(number: &Compared) -> String {
     let Compared {
         name,

@@ -1,4 +1,4 @@
-//! `wansan lab compare`: two runs of the same axes, side by side.
+//! `wansan lab compare`: compares two runs with the same axes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,15 +50,15 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A number that both runs have, in the unit that people use for it.
+/// A number common to both runs, in its display unit.
 struct Shown {
     title: &'static str,
     metric: &'static str,
-    /// Units of the title in one of the number.
+    /// Display units per unit of the number.
     scale: f64,
 }
 
-/// Most changes by hand that are listed.
+/// Most manual changes listed.
 const MAX_BY_HAND: usize = 20;
 
 const SHOWN: [Shown; 3] = [
@@ -110,7 +110,7 @@ fn page(comparison: &Comparison) -> String {
     page
 }
 
-/// What was changed while the runs ran, so that they differ by more than their plans.
+/// Manual changes during the runs, by which they differ in more than their plans.
 fn by_hand(comparison: &Comparison) -> String {
     let mut lines = Vec::new();
     for cell in &comparison.cells {
@@ -205,7 +205,7 @@ fn word(verdict: DifferenceVerdict) -> &'static str {
     }
 }
 
-/// Which run of a cell was not as its plan says.
+/// Which run of a cell deviated from its plan.
 fn disturbed(cell: &CellDifference) -> &'static str {
     let by_hand = [&cell.by_hand_in_first, &cell.by_hand_in_second];
     match by_hand.map(|changes| changes.is_empty()) {
@@ -216,7 +216,7 @@ fn disturbed(cell: &CellDifference) -> &'static str {
     }
 }
 
-/// What the words rest on.
+/// Explains the basis of the verdicts.
 fn explanation(comparison: &Comparison) -> String {
     let differences = || {
         comparison

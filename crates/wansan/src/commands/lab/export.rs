@@ -1,4 +1,4 @@
-//! `wansan lab export`: a run's cells for other tools.
+//! `wansan lab export`: exports a run's cells for other tools.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -80,7 +80,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
             bail!("this format is not for a terminal: name a file with `--out`");
         }
         None => match io::stdout().write_all(&bytes) {
-            // A reader that has gone away has seen what it wanted.
+            // A closed reader is not an error.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 return Err(error).context("cannot write to standard output");
             }

@@ -25,18 +25,18 @@ pub(super) struct ListArgs {
 /// One run in the list.
 #[derive(Debug, Serialize)]
 struct Listed {
-    /// Its name: the plan's and the folder's.
+    /// Its name: plan and folder.
     run: String,
     plan: String,
     title: String,
     folder: PathBuf,
-    /// When it began; null when the manifest does not say.
+    /// Its start; null if not in the manifest.
     began_utc: Option<String>,
-    /// How long it took; null when it did not come to its end.
+    /// Its duration; null if it did not complete.
     took_ns: Option<u64>,
     quick: bool,
     complete: bool,
-    /// Whether a lab makes it just now.
+    /// Whether it is running now.
     running: bool,
     cells: usize,
     expectations_met: usize,
@@ -83,7 +83,7 @@ impl Listed {
         }
     }
 
-    /// What became of the expectations, in words.
+    /// Describes the result of the expectations.
     fn judged(&self) -> String {
         match (self.complete, self.expectations) {
             _ if self.running => "running".to_owned(),
@@ -115,7 +115,7 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// A length of time for people, to the second.
+/// Formats a duration to the second.
 fn length(ns: u64) -> String {
     let seconds = (ns as f64 / 1e9).round() as u64;
     match (seconds / 60, seconds % 60) {

@@ -1,4 +1,4 @@
-//! `wansan lab show`: a run as it was printed when it ended.
+//! `wansan lab show`: prints a run as when it ended.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

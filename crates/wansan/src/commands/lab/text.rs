@@ -1,4 +1,4 @@
-//! What `wansan lab` prints.
+//! The text output of `wansan lab`.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::commands::grid::{grid, right};
 
 mod streams;
 
-/// An axis' name on several lines: a header is no wider than what stands below it.
+/// An axis's name on several lines, so that a header is no wider than its column.
 fn broken(name: &str) -> String {
     if name.contains('+') {
         name.replace(" + ", " +\n")
@@ -22,8 +22,8 @@ fn broken(name: &str) -> String {
     }
 }
 
-/// The cells of a phase: what was set, and what came of it. Numbers in flight are means of one
-/// initiator, so that they stand beside the number it was asked to keep in flight.
+/// The cells of a phase: settings and results. In-flight numbers are means per initiator, comparable with its
+/// configured queue depth.
 pub(super) fn table(results: &Results, phase: Phase) -> String {
     let cells: Vec<&CellResult> = results
         .cells
@@ -41,7 +41,7 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
     let mut names: Vec<&String> = cells
         .first()
         .map_or_else(Vec::new, |cell| cell.parameters.keys().collect());
-    // An older run does not say in which order its axes are.
+    // An older run does not record the order of its axes.
     names.sort_by_key(|name| results.axes.iter().position(|axis| axis == *name));
 
     let mut header: Vec<String> = names.iter().map(|name| broken(name)).collect();
@@ -68,7 +68,7 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
             .map(|name| cell.parameters.get(*name).map_or_else(String::new, value))
             .collect();
         if is_repeated {
-            // As the report counts them.
+            // Counted as in the report.
             row.push((cell.repeat + 1).to_string());
         }
         let came = match has_ios {
@@ -102,7 +102,7 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
     )
 }
 
-/// The finding with what it rests on and what to do.
+/// The finding with its evidence and advice.
 pub(super) fn finding(finding: &Finding) -> String {
     let mut text = format!("{}\n", finding.sentence);
     for fact in &finding.evidence {
@@ -156,7 +156,7 @@ pub(super) fn gains(advised: &Advised, finding: Option<&Finding>) -> String {
     )
 }
 
-/// What the paper says, and its numbers beside ours.
+/// The paper's description, and its figures beside ours.
 pub(super) fn paper(paper: &Paper) -> String {
     let figure = paper.figure.as_ref();
     let figure = figure.map_or_else(String::new, |figure| format!(", {figure}"));
@@ -188,7 +188,7 @@ pub(super) fn paper(paper: &Paper) -> String {
     text
 }
 
-/// A metric's number in the unit that people use for it.
+/// Formats a metric's number in its display unit.
 fn quantity(metric: &str, value: f64, is_ratio: bool) -> String {
     match unit(metric).filter(|_| !is_ratio) {
         Some(Unit::BytesPerS) => format!("{:.1} Mbit/s", value * 8.0 / 1e6),
@@ -198,7 +198,7 @@ fn quantity(metric: &str, value: f64, is_ratio: bool) -> String {
     }
 }
 
-/// How many expectations a quick form left out, on a line of its own; nothing when none.
+/// The number of expectations that a quick form left out, on its own line; empty if none.
 pub(super) fn unchecked(count: u64) -> String {
     match count {
         0 => String::new(),
@@ -206,7 +206,7 @@ pub(super) fn unchecked(count: u64) -> String {
     }
 }
 
-/// The beginning of a phase on one line, for logs.
+/// The start of a phase on one line, for logs.
 pub(super) fn phase(phase: Phase, cells: usize, left: Duration) -> String {
     let plural = if cells == 1 { "" } else { "s" };
     format!(
@@ -228,8 +228,7 @@ pub(super) fn cell(result: &CellResult) -> String {
     format!("cell {}: {}: {came}", result.cell, parameters(result))
 }
 
-/// What was changed by hand while cells ran, and what was asked for and not made: the plan does not say
-/// that.
+/// Manual changes during cells, applied or requested but not applied, which are not in the plan.
 pub(super) fn changes(results: &Results) -> String {
     const MOST: usize = 40;
     let of_cell = |cell: &CellResult| {
@@ -250,7 +249,7 @@ pub(super) fn changes(results: &Results) -> String {
     format!("Deviations from the plan while cells ran:\n{shown}{more}\n")
 }
 
-/// What VPN routers had no room for: no path counts that, and no finding tells it.
+/// Drops of VPN routers, which appear neither in the paths' counters nor in findings.
 pub(super) fn router_drops(results: &Results) -> String {
     let of_cell = |cell: &CellResult| -> Vec<String> {
         let drops = cell.routers.iter().flat_map(|router| {
@@ -278,7 +277,7 @@ pub(super) fn router_drops(results: &Results) -> String {
     )
 }
 
-/// What the sweep has set in a cell, and which repeat it is unless it is the first.
+/// A cell's settings by the sweep, and its repeat number unless it is the first.
 pub(super) fn parameters(result: &CellResult) -> String {
     let set = result.parameters.iter();
     let mut set: Vec<String> = set
@@ -293,7 +292,7 @@ pub(super) fn parameters(result: &CellResult) -> String {
     set.join(", ")
 }
 
-/// A parameter's value as a plan writes it, without quotes.
+/// A parameter's value in plan syntax, without quotes.
 pub(super) fn value(value: &serde_json::Value) -> String {
     value
         .as_str()
@@ -312,7 +311,7 @@ fn percent(share: f64) -> String {
     format!("{:+.0} %", share * 100.0)
 }
 
-/// A whole number with its thousands apart.
+/// Formats an integer with thousands separators.
 fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();

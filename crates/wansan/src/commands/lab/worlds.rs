@@ -1,4 +1,4 @@
-//! A plan's results in two worlds, side by side.
+//! Compares a plan's results in two worlds.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::super::grid::{grid, right};
 use super::super::{print_json, print_text};
 use super::text;
 
-/// What is compared of a cell: its name, and its value if the cell has one.
+/// A compared figure of a cell: its name, and its value if the cell has one.
 type Figure = (&'static str, fn(&CellResult) -> Option<f64>);
 
 const FIGURES: [Figure; 4] = [
@@ -23,13 +23,13 @@ const FIGURES: [Figure; 4] = [
     ("window_cuts_per_min", window_cuts_per_min),
 ];
 
-/// A cell whose emulator was later than this at the 99th percentile shows the machine, not the plan; nanoseconds.
+/// Largest 99th percentile of the emulator's lateness, in ns: beyond it, a cell measures the machine, not the plan.
 const MOST_LATE_NS: u64 = 1_000_000;
 
-/// Shares of the cells of which it is said how far they differ at most.
+/// Shares of the cells for which the maximum deviation is printed.
 const SHARES: [(f64, &str); 2] = [(0.95, "95 % of the cells"), (1.0, "all")];
 
-/// Bytes of data per second: of its I/Os, or of its streams together.
+/// Bytes of data per second, of its I/Os or of all its streams.
 fn bytes_per_s(cell: &CellResult) -> Option<f64> {
     let streams = cell.streams.values().map(|stream| stream.bytes_per_s);
     let all: Option<f64> = streams.sum();
@@ -37,7 +37,7 @@ fn bytes_per_s(cell: &CellResult) -> Option<f64> {
         .or(all.filter(|_| !cell.streams.is_empty()))
 }
 
-/// How often congestion windows were cut, by all connections together.
+/// Congestion window reductions per minute, over all connections.
 fn window_cuts_per_min(cell: &CellResult) -> Option<f64> {
     let [from_ns, to_ns] = cell.measured_ns()?;
     let cwnd = cell.cwnd.as_ref()?;
@@ -45,7 +45,7 @@ fn window_cuts_per_min(cell: &CellResult) -> Option<f64> {
     Some(cuts as f64 * 60e9 / to_ns.saturating_sub(from_ns).max(1) as f64)
 }
 
-/// Prints by how much the simulated cells differ from the real ones.
+/// Prints the deviation of the simulated cells from the real ones.
 pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Result<()> {
     let cells = real.results.cells.iter().zip(&simulated.results.cells);
     if as_json {
@@ -112,12 +112,12 @@ pub(super) fn print(real: &Outcome, simulated: &Outcome, as_json: bool) -> Resul
     Ok(())
 }
 
-/// Whether the emulator was too late in this cell for it to be compared.
+/// Whether the emulator was too late in this cell for a comparison.
 fn is_late(real: &CellResult) -> bool {
     real.late_p99_ns().is_some_and(|ns| ns > MOST_LATE_NS)
 }
 
-/// How far the throughput of cells is off, those left out in which the emulator was late.
+/// Summarizes the throughput errors of cells, except those with a late emulator.
 fn summary(mut errors: Vec<f64>, late: usize) -> String {
     let left_out = match late {
         0 => String::new(),
@@ -143,7 +143,7 @@ fn summary(mut errors: Vec<f64>, late: usize) -> String {
     )
 }
 
-/// By how much the simulated value is more than the real one, as a share of that.
+/// Relative error of the simulated value.
 fn error(real: Option<f64>, simulated: Option<f64>) -> Option<f64> {
     real.zip(simulated)
         .filter(|(real, _)| *real > 0.0)

@@ -1,4 +1,4 @@
-//! A relay's metrics, for a Prometheus server, and its status, for `wansan watch --relay`.
+//! A relay's metrics for Prometheus, and its status for `wansan watch --relay`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use wansan_relay::{
 use wansan_tcp::ece::Signals;
 use wansan_trace::event::Tcp;
 
-/// The value of a label, and what it stands for in a `T`.
+/// The value of a label, and the corresponding number in a `T`.
 type Part<T> = (&'static str, fn(&T) -> u64);
 
 const COUNTERS: [Row<Snapshot, u64>; 9] = [
@@ -158,13 +158,13 @@ pub(in crate::commands) const STATUS_PATH: &str = "/status";
 /// Serves the metrics and the status of `relay` at `listen` until the program ends; returns the address.
 ///
 /// # Errors
-/// When it cannot listen there.
+/// The address cannot be listened at.
 pub(super) fn serve(listen: SocketAddr, relay: Observer) -> Result<SocketAddr, ServeError> {
     http::serve(listen, "metrics", move |path| match path {
         "/metrics" => Response::openmetrics(openmetrics(Collected(relay.snapshot()))),
         STATUS_PATH => {
             let status = serde_json::to_string(&Status::new(&relay.snapshot()));
-            // All its values have a form in JSON.
+            // All its values can be expressed in JSON.
             Response::json(status.unwrap_or_default())
         }
         _ => Response::NotFound("metrics are at /metrics, the status at /status"),

@@ -14,7 +14,7 @@ use wansan_san::target::{ConnectionSnapshot, Observer, SessionSnapshot, Snapshot
 /// Serves the metrics of `target` at `listen` until the program ends; returns the address.
 ///
 /// # Errors
-/// When it cannot listen there.
+/// The address cannot be listened at.
 pub(super) fn serve(listen: SocketAddr, target: Observer) -> Result<SocketAddr, ServeError> {
     wansan_metrics::serve(listen, move || openmetrics(Collected(target.snapshot())))
 }

@@ -1,5 +1,5 @@
-//! `wansan watch --relay`: the flows of a relay, by the status that it serves beside its metrics (`wansan relay
-//! --metrics`).
+//! `wansan watch --relay`: the flows of a relay, from the status that it serves beside its metrics
+//! (`wansan relay --metrics`).
 
 mod lines;
 
@@ -16,20 +16,19 @@ use wansan_relay::Status;
 use crate::commands::relay::metrics::STATUS_PATH;
 use crate::commands::{is_read, remark, try_print, try_print_json};
 
-/// A relay is asked no more often.
+/// Shortest polling interval.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// It answers soon, and within its own patience with threads that are in the way; a silence of this length is an
-/// error.
+/// Timeout. A relay answers soon, and within its own timeout for busy threads.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest answer that is read, in bytes: that of some thousand flows.
+/// Longest answer, in bytes: enough for some thousand flows.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
-/// Shows the flows of the relay whose status is at `address`, until told to stop or until it ends.
+/// Shows the flows of the relay whose status is at `address`, until asked to stop or until the relay exits.
 ///
 /// # Errors
-/// When it does not answer, or is no relay.
+/// It does not answer, or is not a relay.
 pub(super) fn watch(
     address: SocketAddr,
     interval: Duration,
@@ -81,7 +80,7 @@ pub(super) fn watch(
 /// The status of the relay at `address`.
 fn ask(address: SocketAddr) -> Result<Status> {
     let answer = get(address).map_err(|error| match error.kind() {
-        // The one of connecting, the other of reading.
+        // One is from connecting, the other from reading.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => anyhow!(
             "no answer within {} seconds: does the relay serve its metrics there (wansan relay \
              --metrics PORT), and is there no firewall in between?",
@@ -98,7 +97,7 @@ fn ask(address: SocketAddr) -> Result<Status> {
     }
 }
 
-/// The whole answer to a GET request.
+/// Sends a GET request and returns the whole answer.
 fn get(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,4 +1,4 @@
-//! Sinks of the watch that write to standard output, to standard error and to a run folder.
+//! Sinks of the watch: standard output, standard error and a run folder.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Sink for Printed {
         Ok(text.is_empty() || try_print_json(&text).map_err(other)?)
     }
 
-    /// As long as nothing happens, nothing is written that would find out.
+    /// Without events nothing is written, so check here whether the reader has closed.
     fn idle(&mut self) -> Result<bool, SinkError> {
         Ok(is_read())
     }
@@ -42,7 +42,7 @@ fn other(error: anyhow::Error) -> SinkError {
     SinkError::Other(error.into())
 }
 
-/// Reports on standard error what concerns no single connection.
+/// Prints messages that concern no single connection on standard error.
 pub(super) struct Remarks;
 
 impl Sink for Remarks {
@@ -54,14 +54,14 @@ impl Sink for Remarks {
     }
 }
 
-/// Connections whose ends are kept by name; later ones are kept without.
+/// Most connections whose addresses are recorded; later ones are recorded without.
 const MOST_NAMES: usize = 60_000;
 
 /// A run folder of `tcp` records.
 pub(super) struct Recorded {
     recording: Recording,
     recorder: Recorder,
-    /// The names of those that are there now, by cookie.
+    /// Names of current connections, by cookie.
     names: HashMap<u64, NameId>,
     named: usize,
 }

@@ -1,4 +1,4 @@
-//! What streams and relays did, cell by cell.
+//! Results of streams and relays, per cell.
 
 use wansan_relay::Fallback;
 use wansan_schema::CellResult;
@@ -6,7 +6,7 @@ use wansan_schema::CellResult;
 use super::{megabits, milliseconds};
 use crate::commands::grid::{grid, right};
 
-/// A row for each stream of each cell, and one for each relay; nothing where there are none.
+/// A row for each stream and each relay of each cell; empty without any.
 pub(super) fn tables(cells: &[&CellResult]) -> String {
     [streams(cells), relays(cells)].concat()
 }

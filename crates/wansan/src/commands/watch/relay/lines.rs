@@ -1,19 +1,19 @@
-//! A relay's status as lines, for people and for programs.
+//! A relay's status as lines of text or JSON.
 
 use serde::Serialize;
 use wansan_relay::{DirectionStatus, FlowStatus, SideStatus, Status, TotalStatus};
 use wansan_trace::units::format_bytes;
 
-/// A line for each flow, and one for the total.
+/// A line per flow, and one for the total.
 pub(super) fn text(status: &Status) -> Vec<String> {
     let flows = status.flows.iter().map(flow);
     flows.chain([total(&status.total)]).collect()
 }
 
-/// The same as JSON, each with its kind.
+/// The same as JSON, each line with its kind.
 ///
 /// # Errors
-/// None is known: all values have a form in JSON.
+/// None is known: all values can be expressed in JSON.
 pub(super) fn json(status: &Status) -> serde_json::Result<Vec<String>> {
     #[derive(Serialize)]
     struct Line<'a, T> {
@@ -66,7 +66,7 @@ fn flow(status: &FlowStatus) -> String {
     line
 }
 
-/// `bound` stands before the time, where it is that of the slowest.
+/// `bound` precedes the time if it is that of the slowest flow.
 fn direction(status: &DirectionStatus, bound: &str) -> String {
     let rate = status
         .bytes_per_s
