@@ -130,7 +130,7 @@ pub enum CopyError {
     },
     /// The destination may have lost unflushed writes.
     #[error(
-        "the session with {place} was lost, and what it had not flushed since byte {durable_bytes} may be lost as well: copy again"
+        "the session with {place} was lost, and its unflushed writes from byte {durable_bytes} on may be lost: copy again"
     )]
     Unsure {
         /// The place.
@@ -151,9 +151,7 @@ pub enum CopyError {
         needs_bytes: u64,
     },
     /// The source, whose size was unknown, is longer than the sink.
-    #[error(
-        "the source is longer than {to}, which has {has_bytes} bytes: only the beginning of it is there"
-    )]
+    #[error("the source is longer than {to}, which has {has_bytes} bytes: the copy is truncated")]
     Longer {
         /// The sink.
         to: String,

@@ -71,7 +71,7 @@ impl FromStr for DeviceName {
             .strip_prefix("nbd")
             .and_then(|number| number.parse().ok());
         number.map(DeviceName::Nbd).ok_or_else(|| {
-            format!("`{text}` is no device: write /dev/nbd0 or another number, or any")
+            format!("`{text}` is not a device: write /dev/nbd0 or another number, or any")
         })
     }
 }

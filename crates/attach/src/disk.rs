@@ -59,7 +59,7 @@ pub enum DiskError {
     Unit(#[from] LoadError),
     /// A different disk is at this URL now.
     #[error(
-        "{url} is another disk now, or a smaller one, and is left alone: what was acknowledged is kept until the right one is back"
+        "{url} is another disk now, or a smaller one, and is left alone: acknowledged writes are kept until the right one is back"
     )]
     OtherDisk {
         /// The URL.

@@ -128,7 +128,7 @@ pub enum DiskSettingsError {
     #[error(transparent)]
     Chap(#[from] ChapSettingsError),
     /// There is nothing to preempt others with.
-    #[error("`preempt` needs `reservation_key`: without a key others are not kept off")]
+    #[error("`preempt` needs `reservation_key`: without a key other hosts are not excluded")]
     NoKey,
     /// A journal size without a journal.
     #[error("`journal_size` needs `journal`: without a file nothing survives a crash of this host")]

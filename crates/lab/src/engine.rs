@@ -126,7 +126,7 @@ pub enum EngineError {
     },
     /// A worker cannot run the program.
     #[error(
-        "worker {worker} cannot run this wansan ({said}): take workers like this computer, or install wansan there and add --no-copy"
+        "worker {worker} cannot run this wansan ({said}): use workers of this computer's platform, or install wansan there and add --no-copy"
     )]
     Unfit {
         /// The worker's address.

@@ -70,7 +70,7 @@ pub enum HostsError {
         remedy: &'static str,
     },
     /// It does not answer.
-    #[error("host `{host}` did not answer within {} s; see what it is busy with", limit.as_secs())]
+    #[error("host `{host}` did not answer within {} s; check its load", limit.as_secs())]
     Silent {
         /// The host.
         host: String,
@@ -104,15 +104,13 @@ pub enum HostsError {
         here: String,
     },
     /// The copied program differs from the original.
-    #[error(
-        "host `{host}`: the copy of wansan there differs from the one here; see whether its disk is sound"
-    )]
+    #[error("host `{host}`: the copy of wansan there differs from the one here; check its disk")]
     Copy {
         /// The host.
         host: String,
     },
     /// The program's own file cannot be read.
-    #[error("cannot read {}, which is to be copied to the hosts: {source}", path.display())]
+    #[error("cannot read {}, which has to be copied to the hosts: {source}", path.display())]
     OwnProgram {
         /// Its path.
         path: PathBuf,
@@ -121,7 +119,7 @@ pub enum HostsError {
     },
     /// It does not have the address that the plan gives it.
     #[error(
-        "host `{host}` does not have the address {address} that the plan gives it: correct `address` of its [[host]]"
+        "host `{host}` does not have the address {address} in the plan: correct `address` of its [[host]]"
     )]
     Address {
         /// The host.
@@ -140,7 +138,7 @@ pub enum HostsError {
         what: String,
     },
     /// Its records could not be fetched.
-    #[error("host `{host}`: its records cannot be had: {reason}")]
+    #[error("host `{host}`: its records cannot be fetched: {reason}")]
     Records {
         /// The host.
         host: String,
@@ -149,7 +147,7 @@ pub enum HostsError {
     },
     /// Its clock was adjusted during a cell.
     #[error(
-        "host `{host}`: its clock is not even enough to join records by: is CLOCK_MONOTONIC steered there?"
+        "host `{host}`: its clock is too irregular to merge records: is CLOCK_MONOTONIC being adjusted there?"
     )]
     Clock {
         /// The host.

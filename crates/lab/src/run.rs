@@ -202,7 +202,7 @@ pub enum CellError {
         changes: String,
     },
     /// A program's output is not understood: its version differs from the lab's.
-    #[error("{title} says `{said}`, which is no {awaited}")]
+    #[error("{title} printed `{said}` instead of a {awaited}")]
     Babble {
         /// The program.
         title: String,
@@ -227,7 +227,7 @@ pub enum CellError {
     Simulation(#[from] SimulationError),
     /// Its simulation exceeded the time limit.
     #[error(
-        "it took longer than its budget of {}, which was enough for {:.1} % of it; raise --budget, or simulate \
+        "it exceeded its budget of {} with {:.1} % done; raise --budget, or simulate \
          less: fewer I/Os or bytes per second, a shorter `workload.time`",
         wansan_settings::quantity::Span(*budget),
         100.0 * done

@@ -106,7 +106,7 @@ fn play(role: &str) -> Result<(), String> {
             &["the initiator on `client-", "the disk is on fire"],
         ),
         "dying-target" => trial.fails_with("die", &["the target on `storage`", "out of order"]),
-        "babble" => trial.fails_with("babble", &["no report of a bench", "hello"]),
+        "babble" => trial.fails_with("babble", &["instead of a report of a bench", "hello"]),
         "interrupted" => trial.interrupted(),
         "interrupted at once" => trial.interrupted_at_once(),
         other => Err(format!("no role `{other}`")),

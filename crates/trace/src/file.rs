@@ -91,7 +91,7 @@ pub enum FileError {
         reason: String,
     },
     /// Parquet, but not a record file of the requested kind.
-    #[error("{path} is not a record file of the wanted kind: {reason}", path = path.display())]
+    #[error("{path} is not a record file of the expected kind: {reason}", path = path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -99,7 +99,7 @@ pub enum FileError {
         reason: String,
     },
     /// The host's name cannot be used in a file name.
-    #[error("host name \"{}\" is not fit for a file name: use letters, digits, '-' and '_'", host.escape_default())]
+    #[error("host name \"{}\" cannot be used in a file name: use letters, digits, '-' and '_'", host.escape_default())]
     HostName {
         /// The name.
         host: String,

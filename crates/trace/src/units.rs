@@ -22,7 +22,7 @@ pub enum UnitError {
         units: &'static str,
     },
     /// Not a unit of this quantity.
-    #[error("`{unit}` in `{value}` is no unit of a {quantity}: use one of {units}")]
+    #[error("`{unit}` in `{value}` is not a unit of a {quantity}: use one of {units}")]
     Unknown {
         /// The text as given.
         value: String,
@@ -34,7 +34,7 @@ pub enum UnitError {
         units: &'static str,
     },
     /// It does not begin with a decimal number.
-    #[error("`{value}` is no {quantity}: write a number with one of {units}")]
+    #[error("`{value}` is not a {quantity}: write a number with one of {units}")]
     NotANumber {
         /// The text as given.
         value: String,
@@ -44,7 +44,7 @@ pub enum UnitError {
         units: &'static str,
     },
     /// It is a fraction of the base unit.
-    #[error("`{value}` is no whole number of {base}")]
+    #[error("`{value}` is not a whole number of {base}")]
     Fraction {
         /// The text as given.
         value: String,
@@ -284,12 +284,12 @@ mod tests {
             ("16", "has no unit"),
             ("16 parsecs", "`parsecs` in `16 parsecs`"),
             ("16MS", "ns, us, ms"),
-            ("fast", "is no time"),
-            ("", "is no time"),
-            ("-1ms", "is no time"),
-            ("1.2.3ms", "is no time"),
-            (".5ms", "is no time"),
-            ("5.ms", "is no time"),
+            ("fast", "is not a time"),
+            ("", "is not a time"),
+            ("-1ms", "is not a time"),
+            ("1.2.3ms", "is not a time"),
+            (".5ms", "is not a time"),
+            ("5.ms", "is not a time"),
             ("0.5ns", "whole number of nanoseconds"),
             ("0.0000000000000000000000001s", "whole number"),
             ("99999999999999999999s", "too large"),

@@ -248,5 +248,5 @@ fn a_watch_of_nothing_that_there_is() {
         refused(&[&["watch"], arguments, more].concat(), words);
     }
     // Nothing to show it on.
-    refused(&["watch"], &["no terminal", "--json"]);
+    refused(&["watch"], &["not a terminal", "--json"]);
 }

@@ -38,7 +38,7 @@ impl Progress {
         Err(CopyError::Journal {
             path: path.to_owned(),
             why: format!(
-                "it is of a copy from {} to {}; delete it to start over",
+                "it belongs to a copy from {} to {}; delete it to start over",
                 self.from, self.to
             ),
         })

@@ -166,7 +166,9 @@ fn nbd_tcp(rest: &str) -> Result<NbdPlace, String> {
     let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {
-            let port = port.parse().map_err(|_| format!("`{port}` is no port"))?;
+            let port = port
+                .parse()
+                .map_err(|_| format!("`{port}` is not a port"))?;
             (host, port)
         }
         _ => (authority, NBD_PORT),
@@ -201,7 +203,7 @@ fn nbd_unix(rest: &str) -> Result<NbdPlace, String> {
 /// Decodes the export name from the URI.
 fn decoded(export: &str) -> Result<String, String> {
     let name = percent_decode_str(export).decode_utf8();
-    let name = name.map_err(|_| format!("the export's name `{export}` is no UTF-8"))?;
+    let name = name.map_err(|_| format!("the export's name `{export}` is not UTF-8"))?;
     Ok(name.into_owned())
 }
 

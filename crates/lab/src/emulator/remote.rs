@@ -41,7 +41,7 @@ pub enum OrderError {
     #[error("the emulator has no direction `{0}`")]
     NoDirection(String),
     /// Too many orders are queued.
-    #[error("{MAX_WAITING} changes wait to be made already: try again later")]
+    #[error("{MAX_WAITING} changes are already queued: try again later")]
     TooMany,
     /// The emulator has stopped.
     #[error("the emulator has ended")]

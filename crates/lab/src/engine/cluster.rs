@@ -295,7 +295,7 @@ impl Cluster {
             }
             Message::Unfit { worker, said, .. } => EngineError::Unfit { worker, said },
             Message::Lost { said } => self.lost(said),
-            other => self.lost(format!("its driver said {other:?}")),
+            other => self.lost(format!("its driver sent {other:?}")),
         }
     }
 

@@ -30,7 +30,7 @@ pub struct StoredRun {
 #[derive(Debug, thiserror::Error)]
 pub enum StoredError {
     /// No run of that name.
-    #[error("{wanted}: no run: neither a run folder, nor a plan with runs in {out}, nor the beginning of a run's name there (`wansan lab list`)", out = .out.display())]
+    #[error("{wanted}: no run: neither a run folder, nor a plan with runs in {out}, nor a prefix of a run's name there (`wansan lab list`)", out = .out.display())]
     NoRun {
         /// The requested name.
         wanted: String,
@@ -38,7 +38,7 @@ pub enum StoredError {
         out: PathBuf,
     },
     /// Several runs match.
-    #[error("{wanted}: {count} runs begin so: {named}; write more of the name")]
+    #[error("{wanted}: {count} runs match: {named}; give a longer prefix")]
     Ambiguous {
         /// The requested name.
         wanted: String,

@@ -61,7 +61,7 @@ pub(super) struct Carried {
 #[derive(Debug, thiserror::Error)]
 pub enum CarryError {
     /// Its settings cannot be read.
-    #[error("it is started by `wansan lab run` on a plan's routers: {0}")]
+    #[error("`wansan lab run` starts it on a plan's routers: {0}")]
     Settings(io::Error),
     /// Its output cannot be written.
     #[error("cannot write to standard output: {0}")]
@@ -87,7 +87,7 @@ pub enum CarryError {
     },
     /// The kernel also forwards packets.
     #[error(
-        "its kernel forwards packets from {interface}, so that they would go both ways: stop that there while the \
+        "its kernel forwards packets from {interface}, so that they would be forwarded twice: stop that there while the \
          plan runs, by `sysctl net.ipv4.conf.{}.forwarding=0`", interface.replace('.', "/")
     )]
     Forwards {

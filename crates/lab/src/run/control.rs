@@ -79,10 +79,10 @@ pub struct Shown {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// No run in the folder is active.
-    #[error("no lab runs in {}: start one with `wansan lab run`, or name its run folder with --run", .0.display())]
+    #[error("no lab is running in {}: start one with `wansan lab run`, or name its run folder with --run", .0.display())]
     NoneRuns(PathBuf),
     /// The run has ended, or the folder is not a run's.
-    #[error("{}: no lab runs there", .0.display())]
+    #[error("{}: no lab is running there", .0.display())]
     NotRunning(PathBuf),
     /// The lab does not answer, or not with the expected protocol.
     #[error("{}: cannot ask the lab: {reason}", folder.display())]
@@ -275,7 +275,7 @@ fn attend(mut stream: UnixStream, stage: &Stage) -> io::Result<()> {
     stream.set_read_timeout(Some(ASKING))?;
     let answer = match read_message(&stream, MAX_REQUEST_BYTES) {
         Ok(request) => answer(request, stage),
-        Err(error) => Answer::Refused(format!("this is no request: {error}")),
+        Err(error) => Answer::Refused(format!("not a valid request: {error}")),
     };
     write_message(&mut stream, &answer)
 }

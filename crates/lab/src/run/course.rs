@@ -110,7 +110,7 @@ impl Course {
     ) -> Result<(), String> {
         let first = self.changes.len();
         if first + statements.len() > MAX_CHANGES {
-            return Err(format!("{MAX_CHANGES} changes of one cell are enough"));
+            return Err(format!("a cell can have at most {MAX_CHANGES} changes"));
         }
         self.changes
             .extend(statements.iter().map(|statement| PathChange {

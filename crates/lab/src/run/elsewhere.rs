@@ -125,7 +125,7 @@ fn ended(work: &Work<'_>, worker: String, hello: Hello, sha256: &str) -> Ended {
         Err(error) => {
             return failed(
                 work,
-                format!("what worker {worker} gave cannot be read: {error}"),
+                format!("the results of worker {worker} cannot be read: {error}"),
             );
         }
     };

@@ -354,12 +354,12 @@ pub(super) fn stream_report(title: &str, lines: &[String]) -> Result<StreamRepor
 
 /// Parses a relay's final report.
 pub(super) fn relay_end(title: &str, lines: &[String]) -> Result<RelayEnd, CellError> {
-    last_object(title, lines, "onward_bytes", "end of a relay")
+    last_object(title, lines, "onward_bytes", "final report of a relay")
 }
 
 /// Parses a router's final report.
 pub(super) fn carried(title: &str, lines: &[String]) -> Result<Carried, CellError> {
-    last_object(title, lines, "carried", "end of a router")
+    last_object(title, lines, "carried", "final report of a router")
 }
 
 fn last_object<T: DeserializeOwned>(

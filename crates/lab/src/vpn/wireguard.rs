@@ -167,13 +167,13 @@ fn event(
     let line = line.ok_or(VpnError::Interrupted)?;
     serde_json::from_str(&line).map_err(|_| VpnError::Refused {
         title: title.to_owned(),
-        said: format!("says `{line}`, which is no event"),
+        said: format!("printed `{line}` instead of an event"),
     })
 }
 
 fn unexpected(title: &str, event: &Event) -> VpnError {
     VpnError::Refused {
         title: title.to_owned(),
-        said: format!("{event:?} comes out of order"),
+        said: format!("{event:?} is out of order"),
     }
 }

@@ -50,7 +50,7 @@ pub enum NoWay {
     #[error("{0} is not the address of another computer here")]
     NotAnother(Ipv4Addr),
     /// The interface is not Ethernet.
-    #[error("the route to {to} leads by {interface}, which is no Ethernet interface")]
+    #[error("the route to {to} leads over {interface}, which is not an Ethernet interface")]
     NotEthernet {
         /// The host's address.
         to: Ipv4Addr,

@@ -125,7 +125,7 @@ fn each_mistake_is_named_with_the_right_thing() {
         (
             "name = \"client\"",
             "name = \"Client\"",
-            &["\"Client\"", "small letters"],
+            &["\"Client\"", "lower-case letters"],
         ),
         (
             "op = \"read\"",

@@ -98,7 +98,7 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
         (
             "name = \"lower\"\nvia",
             "name = \"lower route\"\nvia",
-            &[":44", "\"lower route\"", "small letters"],
+            &[":44", "\"lower route\"", "lower-case letters"],
         ),
         (
             "routes = [\"upper\", \"lower\"]",
@@ -196,7 +196,7 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
         (
             "[[router]]\nname = \"far\"",
             "[[router]]\nname = \"Far\"",
-            &[":15", "small letters"],
+            &[":15", "lower-case letters"],
         ),
         (
             "[[router]]\nname = \"far\"",
@@ -236,12 +236,12 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
         (
             "name = \"site\"",
             "name = \"a.b\"",
-            &[":36", "[[path]] name = \"a.b\"", "small letters"],
+            &[":36", "[[path]] name = \"a.b\"", "lower-case letters"],
         ),
         (
             "name = \"site\"",
             "name = \"si\\nte\"",
-            &[":36", "[[path]] name = \"si\\nte\"", "small letters"],
+            &[":36", "[[path]] name = \"si\\nte\"", "lower-case letters"],
         ),
         (
             "via = [\"near-1\", \"far\"]",

@@ -42,7 +42,7 @@ fn date() -> Result<String> {
             .ok()
             .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
             .with_context(|| {
-                format!("SOURCE_DATE_EPOCH is no number of seconds since 1970: {seconds}")
+                format!("SOURCE_DATE_EPOCH is not a number of seconds since 1970: {seconds}")
             })?,
         Err(_) => OffsetDateTime::now_utc(),
     };

@@ -99,7 +99,7 @@ fn routes(args: &RoutesArgs) -> Result<ExitCode> {
     });
     let grid = Grid::of(points).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     let Some(asked) = asked(&run.manifest.document) else {
-        bail!("{name}: its manifest does not say how much the initiators keep in flight");
+        bail!("{name}: its manifest does not state the initiators' queue depth");
     };
     let judgement = judge(&grid, asked).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     let routes = Routes {

@@ -134,7 +134,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     let on_screen = !elsewhere && std::io::stdout().is_terminal();
     if !on_screen && !elsewhere && !records {
         bail!(
-            "standard output is no terminal: choose --json, --web PORT, --prometheus PORT or --record \
+            "standard output is not a terminal: choose --json, --web PORT, --prometheus PORT or --record \
              FOLDER"
         );
     }
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         let address = page.address();
         remarks.push(format!("live page at http://{address}/"));
         if !address.ip().is_loopback() {
-            let warning = "wansan watch: anybody who reaches that address sees the page";
+            let warning = "wansan watch: anyone who can reach that address sees the page";
             remarks.push(warning.to_owned());
         }
         sinks.push(Box::new(page));

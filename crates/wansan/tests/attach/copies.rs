@@ -183,7 +183,7 @@ fn not_resumed() -> Result<(), Stop> {
         ("{", "not a copy journal"),
         (
             r#"{"from":"x","source":"","to":"y","destination":"","size_bytes":4194304,"done_bytes":7}"#,
-            "it is of a copy from x to y",
+            "it belongs to a copy from x to y",
         ),
     ] {
         fs::write(&journal, kept)?;

@@ -336,7 +336,7 @@ fn stays_down(lab: &Lab) -> Result<(), Failed> {
 
 fn by_hand(lab: &Lab) -> Result<(), Failed> {
     let none = lab.refused(&["show"])?;
-    check(none.contains("no lab runs"), || none.clone())?;
+    check(none.contains("no lab is running"), || none.clone())?;
     lab.plan("8s", "", "rate = \"100Mbit/s\"")?;
     let mut running = lab.start()?;
     let socket = running.folder.join("control");
@@ -462,7 +462,7 @@ fn by_hand(lab: &Lab) -> Result<(), Failed> {
         || compared.clone(),
     )?;
     let over = lab.refused(&["set", "upper down", "--run", &folder])?;
-    check(over.contains("no lab runs there"), || over.clone())
+    check(over.contains("no lab is running there"), || over.clone())
 }
 
 /// With sch_netem in the kernel or without.
@@ -523,10 +523,10 @@ fn killed(lab: &Lab) -> Result<(), Failed> {
         || list.to_string(),
     )?;
     let told = lab.refused(&["show"])?;
-    check(told.contains("no lab runs"), || told.clone())?;
+    check(told.contains("no lab is running"), || told.clone())?;
     let folder: &Path = &running.folder;
     let told = lab.refused(&["set", "upper up", "--run", &folder.to_string_lossy()])?;
-    check(told.contains("no lab runs there"), || told.clone())?;
+    check(told.contains("no lab is running there"), || told.clone())?;
     // A new one is found beside it.
     lab.plan("2s", "", "")?;
     let mut again = lab.start()?;

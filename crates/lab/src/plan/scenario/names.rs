@@ -161,7 +161,7 @@ pub(super) fn check(table: &str, name: &str) -> Result<(), Mistake> {
     let begin: String = name.chars().take(64).collect();
     let more = if begin == name { "" } else { " …" };
     Err(Mistake::new(format!(
-        "{table} name = {begin:?}{more}: a name is 1 to 32 small letters, digits and hyphens"
+        "{table} name = {begin:?}{more}: a name is 1 to 32 lower-case letters, digits and hyphens"
     )))
 }
 

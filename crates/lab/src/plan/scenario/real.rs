@@ -135,7 +135,7 @@ fn emulated(path: &PathTable, router: &str, all: &[PathTable]) -> Result<(), Mis
     let mut others = all.iter().filter(|other| other.name != *name);
     match others.find(|other| ends(other) == ends(path)) {
         Some(other) => Err(Mistake::new(format!(
-            "[[path]] `{name}` router: `{}` joins the same hosts, and packets do not tell which of both they take",
+            "[[path]] `{name}` router: `{}` joins the same hosts, and packets do not show which of the two they take",
             other.name
         ))),
         None => Ok(()),

@@ -321,7 +321,7 @@ fn unknown(
         .chain(direct.iter().map(|&network| links[network].name.as_str()))
         .collect();
     Mistake::new(format!(
-        "`initiator.routes`: `{route}` is no [[route]], nor a [[path]] that joins `{}` and `{}`; {}",
+        "`initiator.routes`: `{route}` is neither a [[route]] nor a [[path]] that joins `{}` and `{}`; {}",
         names.name(host),
         names.name(target),
         nearest(route, &known)

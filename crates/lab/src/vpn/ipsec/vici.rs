@@ -187,7 +187,10 @@ fn verdict(answer: Section) -> io::Result<Section> {
 }
 
 fn garbled(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("it answers {what}"))
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("it answered with {what}"),
+    )
 }
 
 fn write_name(name: &str, out: &mut Vec<u8>) {

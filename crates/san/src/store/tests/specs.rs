@@ -80,7 +80,7 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ("file:", "file:disk.img"),
         ("memory:1", "has no unit"),
         ("memory:1Gib", "`Gib`"),
-        ("memory:-1GiB", "no size"),
+        ("memory:-1GiB", "not a size"),
         ("memory:1GiB,size=1GiB", "`size` requires file:"),
         ("file:disk.img,content=1", "`content` requires memory:"),
         ("memory:1GiB,content=x", "a whole number"),
@@ -106,7 +106,7 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
             "`x` is not valid for `servers`",
         ),
         ("memory:1GiB,block=512,block=512", "`block` is given twice"),
-        ("file:disk.img,size=big", "no size"),
+        ("file:disk.img,size=big", "not a size"),
         ("memory:0B", "at least one"),
         ("memory:1000B", "not a whole number of 512-byte blocks"),
         (

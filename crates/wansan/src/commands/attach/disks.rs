@@ -149,10 +149,10 @@ impl Disks {
                 self.records().extend(records);
                 if is_safe && left_bytes > 0 {
                     remark(&format!(
-                        "wansan attach: {left_bytes} bytes for {url} are in its journal, and reach it when it is attached again"
+                        "wansan attach: {left_bytes} bytes for {url} are in its journal, and are written when it is attached again"
                     ));
                 }
-                (!is_safe).then(|| format!("not all that was acknowledged has reached {url}"))
+                (!is_safe).then(|| format!("not all acknowledged writes have reached {url}"))
             }
             Err(error) => Some(format!("{url}: {error}")),
         };

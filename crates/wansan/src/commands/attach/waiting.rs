@@ -32,7 +32,7 @@ pub(super) fn attach_later(
 ) {
     let why = one_line(error);
     remark(&format!(
-        "wansan attach: {why}; it is tried again while the other disks are served"
+        "wansan attach: {why}; retrying while the other disks are served"
     ));
     let number = program.disks.wait_for(settings.clone(), why);
     let (program, settings) = (Arc::clone(program), settings.clone());

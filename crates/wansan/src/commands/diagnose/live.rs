@@ -46,7 +46,7 @@ impl Live {
             let address = page.address();
             remark(&format!("live page at http://{address}/"));
             if !address.ip().is_loopback() {
-                remark("wansan diagnose: anybody who reaches that address sees the page");
+                remark("wansan diagnose: anyone who can reach that address sees the page");
             }
         }
         if let Some(metrics) = &metrics {
@@ -54,7 +54,7 @@ impl Live {
         }
         if args.live && !std::io::stdout().is_terminal() {
             bail!(
-                "standard output is no terminal: choose --web PORT or --prometheus PORT instead of --live"
+                "standard output is not a terminal: choose --web PORT or --prometheus PORT instead of --live"
             );
         }
         let screen = args.live.then(TextScreen::open).transpose()?;

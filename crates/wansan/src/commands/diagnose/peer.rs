@@ -123,8 +123,10 @@ impl Peering {
         let mut theirs: Vec<PassedIo> = Vec::new();
         let told = loop {
             let line = self.process.line("say what it saw", LIMIT)?;
-            let line: Line<Value, Vec<PassedIo>> = serde_json::from_str(&line)
-                .with_context(|| format!("{} says what no wansan says", self.destination))?;
+            let line: Line<Value, Vec<PassedIo>> =
+                serde_json::from_str(&line).with_context(|| {
+                    format!("{} sent output that is not wansan's", self.destination)
+                })?;
             match line {
                 Line::Watching => {}
                 Line::Ios(some) => theirs.extend(some),

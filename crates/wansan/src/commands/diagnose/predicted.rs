@@ -63,7 +63,7 @@ fn twin(
     let [session] = &diagnosis.sessions[..] else {
         let sessions = diagnosis.sessions.len();
         return Err(format!(
-            "{sessions} sessions were at work, and a twin is made of one"
+            "{sessions} sessions were active, and a twin models one"
         ));
     };
     let capture = capture.ok_or("the packets of this slice of time were not kept")?;

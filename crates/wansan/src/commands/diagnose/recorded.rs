@@ -111,7 +111,7 @@ impl Recorded {
         }
         if self.dropped > 0 {
             remark(&format!(
-                "wansan diagnose: {} records found no room",
+                "wansan diagnose: {} records were dropped for lack of memory",
                 self.dropped
             ));
         }
