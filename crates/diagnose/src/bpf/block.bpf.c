@@ -1,16 +1,16 @@
-/* Follows each I/O of some disks through the block and SCSI layers, and reports it once it is complete.
+/* Traces each I/O of some disks through the block and SCSI layers, and reports it on completion.
  *
- * An I/O that is under way has a place in a table that its request's address leads to: no map has to be asked, so that
- * an I/O costs few hundred nanoseconds. Records go to a ring that is emptied at intervals; I/Os that find no place in the
- * table or no room in the ring are counted. Only tracepoints are used: kernels that are locked down refuse programs at
+ * An outstanding I/O has an entry in a table indexed by a hash of its request's address: this avoids map lookups, so that
+ * an I/O costs a few hundred nanoseconds. Records go to a ring that is drained at intervals; I/Os for which the table or
+ * the ring is full are counted. Only tracepoints are used: kernels in lockdown mode refuse programs attached to
  * functions. */
 #include "../../../tcp/src/bpf/kernel.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The reader comes by itself: to wake it for each record would cost more than the record. */
+/* The reader polls: waking it for each record would cost more than the record. */
 #define BPF_RB_NO_WAKEUP 1
-/* A device's number, as the kernel makes it of major and minor (MKDEV). */
+/* A device's number in the kernel's encoding (MKDEV). */
 #define MINOR_BITS 20
 #define CDB_BYTES 16
 
@@ -53,7 +53,7 @@ struct scsi_cmnd {
 
 #pragma clang attribute pop
 
-/* An I/O; a time is 0 until it comes. */
+/* An I/O; a time is 0 until its event. */
 struct io {
 	__u64 request;
 	__u64 submitted_ns;
@@ -77,7 +77,7 @@ struct waiting {
 	__u64 time_ns;
 };
 
-/* Bits that the disks' numbers lead to; the reader leaves out what another disk's number leads to as well. */
+/* A bitmap indexed by a hash of the disks' numbers; the reader drops I/Os of other disks with the same hash. */
 #define DISK_BITS 10
 const volatile __u64 disks[(1 << DISK_BITS) / 64] = {};
 
@@ -93,8 +93,8 @@ struct {
 struct io ios[1 << PLACE_BITS];
 struct waiting bios[1 << PLACE_BITS];
 
-/* What an object is known by: how far it is from a table. The verifier takes the difference of two pointers for a
- * number, but no pointer. */
+/* An object's key: its distance from a table. The verifier accepts the difference of two pointers as a number, but not
+ * a pointer. */
 static __always_inline __u64 identity(const void *object)
 {
 	__u64 distance = (__u64)object;
@@ -108,7 +108,7 @@ static __always_inline __u32 place(__u64 address, __u32 bits)
 	return address * 0x9e3779b97f4a7c15ull >> (64 - bits);
 }
 
-/* The number of a disk that is watched, or 0. */
+/* The number of a watched disk, or 0. */
 static __always_inline __u32 watched(const struct gendisk *disk)
 {
 	__u32 number, bit;
@@ -120,7 +120,7 @@ static __always_inline __u32 watched(const struct gendisk *disk)
 	return disks[bit / 64] >> bit % 64 & 1 ? number : 0;
 }
 
-/* The place that `holder` has: one of two. */
+/* The entry of `holder`: one of two. */
 static __always_inline struct io *held_by(__u64 request, __u64 holder)
 {
 	__u32 at = place(request, PLACE_BITS);
@@ -131,7 +131,7 @@ static __always_inline struct io *held_by(__u64 request, __u64 holder)
 	return ios[at].request == holder ? &ios[at] : 0;
 }
 
-/* SCSI commands lie behind their requests (blk_mq_rq_to_pdu). */
+/* SCSI commands follow their requests in memory (blk_mq_rq_to_pdu). */
 static __always_inline struct io *of_command(const struct scsi_cmnd *command)
 {
 	__u64 request = identity(command) - bpf_core_type_size(struct request);
@@ -139,7 +139,7 @@ static __always_inline struct io *of_command(const struct scsi_cmnd *command)
 	return held_by(request, request);
 }
 
-/* A bio comes to a disk. */
+/* A bio arrives at a disk. */
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_submitted, struct bio *bio)
 {
@@ -155,7 +155,7 @@ int BPF_PROG(bio_submitted, struct bio *bio)
 	return 0;
 }
 
-/* A request goes to the driver; again, if that has refused it. */
+/* A request is issued to the driver, or issued again after the driver rejected it. */
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(request_issued, struct request *rq)
 {
@@ -188,7 +188,7 @@ int BPF_PROG(request_issued, struct request *rq)
 	io->dispatches = 0;
 	bio = identity(rq->bio);
 	waiting = &bios[place(bio, PLACE_BITS)];
-	/* What was merged into another request left its entry behind. */
+	/* A request merged into another one leaves a stale entry. */
 	if (waiting->bio == bio && waiting->sector == io->sector) {
 		io->submitted_ns = waiting->time_ns;
 		waiting->bio = 0;
@@ -225,13 +225,13 @@ int BPF_PROG(request_completed, struct request *rq, int error, unsigned int byte
 	__u64 request = identity(rq);
 	struct io *io;
 
-	/* The rest is still to come. */
+	/* A partial completion: the rest follows. */
 	if (bytes < rq->__data_len)
 		return 0;
 	io = held_by(request, request);
 	if (!io)
 		return 0;
-	/* Its memory may have been given to another I/O while nobody looked. */
+	/* Its memory may have been reused for another I/O while tracing was paused. */
 	if (io->allocated_ns == rq->start_time_ns) {
 		io->completed_ns = bpf_ktime_get_ns();
 		if (bpf_ringbuf_output(&ring, io, sizeof(*io), BPF_RB_NO_WAKEUP))

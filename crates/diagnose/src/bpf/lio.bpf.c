@@ -1,6 +1,6 @@
-/* Follows each command of the kernel's target (LIO) from when it is taken up to when its store has carried it out.
+/* Traces each command of the kernel's target (LIO) from its start until its store has completed it.
  *
- * As in block.bpf.c, a command that is under way has a place in a table that its address leads to. */
+ * As in block.bpf.c, an outstanding command has an entry in a table indexed by a hash of its address. */
 #include "../../../tcp/src/bpf/kernel.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -26,7 +26,7 @@ struct command {
 /* Commands that are not reported. */
 __u64 lost SEC(".data.lost") = 0;
 
-/* Since when no command was missed, as bpf_ktime_get_ns() has it: the reader sets it before the programs go on after a pause. */
+/* Since when no command was missed, in bpf_ktime_get_ns() time: the reader sets it before it resumes the programs. */
 __u64 since_ns SEC(".data.since") = 0;
 
 struct {
@@ -37,7 +37,7 @@ struct {
 #define PLACE_BITS 14
 struct command commands[1 << PLACE_BITS];
 
-/* What an object is known by, as in block.bpf.c. */
+/* An object's key, as in block.bpf.c. */
 static __always_inline __u64 identity(const void *object)
 {
 	__u64 distance = (__u64)object;
@@ -46,8 +46,8 @@ static __always_inline __u64 identity(const void *object)
 	return distance;
 }
 
-/* Whether a place is that of `address`, or for `address` 0 a free one. What began before a pause may have ended meanwhile, and
- * its memory may be another command's: such a place is free. */
+/* Whether an entry is that of `address`, or, for `address` 0, free. A command started before a pause may have ended
+ * meanwhile, and its memory may have been reused: its entry counts as free. */
 static __always_inline bool is_held_by(const struct command *command, __u64 address)
 {
 	bool is_current = command->address && command->began_ns >= since_ns;
@@ -55,7 +55,7 @@ static __always_inline bool is_held_by(const struct command *command, __u64 addr
 	return is_current ? command->address == address : !address;
 }
 
-/* The place that `holder` has: one of two. */
+/* The entry of `holder`: one of two. */
 static __always_inline struct command *held_by(__u64 address, __u64 holder)
 {
 	__u32 at = address * 0x9e3779b97f4a7c15ull >> (64 - PLACE_BITS);
@@ -72,7 +72,7 @@ int BPF_PROG(command_began, struct se_cmd *cmd)
 	__u64 address = identity(cmd);
 	struct command *command = held_by(address, address);
 
-	/* One that ended without a word, as aborted ones do, makes room for the next at its address. */
+	/* A command that ended without an event, such as an aborted one, is replaced by the next at its address. */
 	if (!command)
 		command = held_by(address, 0);
 	if (!command) {

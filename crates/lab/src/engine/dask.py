@@ -1,6 +1,6 @@
-"""The lab's end of a Dask cluster. `wansan lab run --on dask://…` starts it as `python3 -c`.
+"""The lab's side of a Dask cluster. `wansan lab run --on dask://…` starts it as `python3 -c`.
 
-It is told on standard input, and tells on standard output, in lines of JSON:
+It reads requests on standard input and writes events on standard output, in lines of JSON:
 
     lab: {"scheduler": …, "program": …, "sha256": …, "needs": …}     once
     lab: {"cell": 3, "order": "…", "folder": "…"}                    for each cell
@@ -10,13 +10,13 @@ It is told on standard input, and tells on standard output, in lines of JSON:
     it:  {"event": "failed", "cell": 3, "said": "…"}
     it:  {"event": "waiting" | "lacking" | "silent" | "unfit" | "lost", …}
 
-When its input ends, whatever still runs on the workers is ended. The functions that workers run are sent
+When its input closes, it cancels everything that still runs on the workers. The functions that workers run are sent
 to them by value, so that they need nothing but Dask.
 """
 
 import sys
 
-# `python3 -c` looks for modules in the current folder first, which is anybody's.
+# `python3 -c` searches the current folder for modules first, which is not trusted.
 sys.path = [place for place in sys.path if place]
 
 import json
@@ -27,11 +27,11 @@ import uuid
 
 # How often the workers are counted, in seconds.
 COUNT_EVERY_S = 1.0
-# How often a cell is run again whose process was killed, or did not start.
+# Most retries of a cell whose process was killed or did not start.
 RETRIES = 3
-# A scheduler that is there answers sooner.
+# Connection timeout: a running scheduler answers sooner.
 CONNECT_LIMIT_S = 10
-# A name that no user of a cluster will give to anything else.
+# A name that no user of a cluster uses for anything else.
 NAME = "wansan-lab"
 
 
@@ -58,7 +58,7 @@ def run_cell(order, program, sha256, dask_worker=None):
     path = os.path.join(worker.local_directory, program, "wansan") if program else shutil.which("wansan")
     if path is None:
         return unfit("no wansan is on its PATH")
-    # Its time is in the key: somebody may install another one.
+    # The key includes its modification time: another build may be installed.
     known = worker.__dict__.setdefault("wansan_lab", {})
     state = os.stat(path)
     key = (path, state.st_ino, state.st_mtime_ns, state.st_size)
@@ -147,7 +147,7 @@ except ImportError as error:
 
 
 class Program(WorkerPlugin):
-    """A copy of the program on each worker, those that come later too."""
+    """Copies the program to each worker, including those that join later."""
 
     def __init__(self, name, content):
         self.name, self.content = name, content
@@ -177,7 +177,7 @@ def workers_of(dask_scheduler):
 
 
 def is_unfit(answer):
-    """Whether a worker cannot run this wansan, which is said then."""
+    """Whether a worker cannot run this wansan; if so, reports it."""
     if "unfit" not in answer:
         return False
     say("unfit", worker=answer["worker"], hello=answer["hello"], said=answer["unfit"])
@@ -190,7 +190,7 @@ class Cluster:
         self.scheduler = begin["scheduler"]
         self.needs = begin["needs"]
         self.sha256 = begin["sha256"]
-        # Other labs may use the cluster, and leave while this one goes on.
+        # Other labs may use the cluster, and disconnect while this one runs.
         self.name = f"{NAME}-{uuid.uuid4().hex}"
         self.program = begin["program"] and self.name
         self.client = distributed.Client(
@@ -200,12 +200,12 @@ class Cluster:
         self.folders = {}
         self.futures = {}
         self.leaving = threading.Event()
-        # Held while the program goes to the workers: where it is taken back before it has come, it would stay.
+        # Held while the program is sent to the workers: if withdrawn before it arrives, it would stay there.
         self.handing_over = threading.Lock()
         self.is_handed_over = False
 
     def count(self):
-        """How many workers take such cells, and how many cells these run at a time."""
+        """The number of workers that accept such cells, and their total concurrency."""
         workers = self.client.run_on_scheduler(workers_of)
         if self.needs is None:
             return len(workers), sum(threads for threads, _ in workers.values())
@@ -213,7 +213,7 @@ class Cluster:
         return len(fit), int(sum(fit))
 
     def get_ready(self):
-        """Hands the program to the workers, and sees whether all of them can run it."""
+        """Sends the program to the workers, and checks that all of them can run it."""
         try:
             self.try_to_get_ready()
         except Exception as error:
