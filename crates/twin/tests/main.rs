@@ -5,4 +5,5 @@ mod loss;
 mod mishaps;
 mod recording;
 mod refusals;
+mod runs;
 mod worlds;
