@@ -16,9 +16,9 @@ use foldhash::HashMap;
 use smallvec::SmallVec;
 use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Verdict};
 use wansan_trace::file::{Row, Table};
-use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, Layer, SessionId};
 
-use crate::join::{Joined, Task};
+use crate::join::{Joined, Tags, Task};
 use crate::opcode::{BHS_BYTES, DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
 use crate::traffic::{Ends, FlowDirection};
 
@@ -84,7 +84,7 @@ pub fn derive(
 ) -> Vec<Carrier> {
     let flows = flows(packets);
     let logins = Logins::of(connections);
-    let commands = commands(pdus, &logins);
+    let (commands, uses) = commands(pdus, &logins, &joined.tags);
     let carried: Option<Vec<(Carrier, &Flow)>> = commands
         .iter()
         .map(|commands| logins.carrier(commands, &flows))
@@ -93,8 +93,11 @@ pub fn derive(
         return Vec::new();
     };
     let mut of_session: HashMap<SessionId, Vec<usize>> = HashMap::default();
-    for (place, commands) in commands.iter().enumerate() {
-        of_session.entry(commands.session).or_default().push(place);
+    let mut in_order: Vec<usize> = (0..commands.len()).collect();
+    in_order.sort_by_key(|&place| commands[place].key());
+    for &place in &in_order {
+        let of_session = of_session.entry(commands[place].session);
+        of_session.or_default().push(place);
     }
     for task in &mut joined.tasks {
         if task.passed(Layer::Wire) {
@@ -103,7 +106,7 @@ pub fn derive(
         // Of a connection that was made anew, the last one that can have carried it.
         let places = of_session.get(&task.session).into_iter().flatten().rev();
         let passed = places.filter_map(|&place| {
-            let (enter_ns, leave_ns) = crossings(task, &commands[place], carried[place].1);
+            let (enter_ns, leave_ns) = crossings(task, &uses, place, carried[place].1);
             Some((enter_ns?, leave_ns))
         });
         let Some((enter_ns, leave_ns)) = { passed }.next() else {
@@ -117,8 +120,8 @@ pub fn derive(
     }
     joined.take_stock();
     let mut busiest: BTreeMap<(SessionId, ConnectionId), (usize, Carrier)> = BTreeMap::new();
-    for (commands, (carrier, _)) in commands.iter().zip(carried) {
-        let count = commands.requests_of.len();
+    for place in in_order {
+        let (count, carrier) = (commands[place].count, carried[place].0);
         let known = busiest.entry((carrier.session, carrier.connection));
         let known = known.or_insert((count, carrier));
         if known.0 < count {
@@ -136,6 +139,9 @@ pub fn captured(packets: &Table<Packet>, connections: &[Row<Connection>]) -> Vec
         let records = connections.iter().map(|row| &row.record);
         records.filter(move |record| record.is_captured && record.role == role)
     };
+    if captured(Role::Initiator).next().is_none() {
+        return Vec::new();
+    }
     let begun: BTreeSet<(SocketAddr, SocketAddr)> = packets
         .rows
         .iter()
@@ -345,46 +351,48 @@ fn flows(packets: &Table<Packet>) -> Flows {
     flows
 }
 
-/// A time and a place of each use of a tag.
-type Uses = SmallVec<[(u64, u64); 1]>;
+/// What an end recorded of one use of a tag.
+struct Use {
+    /// The place of the TCP connection among [`Commands`].
+    commands: usize,
+    /// Time of the PDU.
+    pdu_ns: u64,
+    /// Place of the request's last header byte, or of the answer's first byte, in the stream.
+    place: u64,
+}
 
-/// What one end recorded of the commands of one TCP connection.
+/// Each mostly has one.
+type Uses = SmallVec<[Use; 1]>;
+
+/// The requests and the answers of each tag by its place among all, by time.
+struct UsesOf {
+    requests: Vec<Uses>,
+    answers: Vec<Uses>,
+}
+
+/// One TCP connection that carried commands.
 struct Commands {
     session: SessionId,
     id: ConnectionId,
     /// The place of the TCP connection among those of the session's connection.
     login: usize,
-    /// Time of the PDU and place of the request's last header byte, by time.
-    requests_of: HashMap<TaskTag, Uses>,
-    /// Time of the PDU and place of the answer's first byte, by time.
-    answers_of: HashMap<TaskTag, Uses>,
+    /// How many commands it carried.
+    count: usize,
 }
 
 impl Commands {
-    /// None yet, of the connection that carried this PDU.
-    fn of(pdu: &Pdu, login: usize) -> Commands {
-        Commands {
-            session: pdu.session,
-            id: pdu.connection,
-            login,
-            requests_of: HashMap::default(),
-            answers_of: HashMap::default(),
-        }
-    }
-
-    fn see(&mut self, pdu: &Pdu) {
-        let (of, place) = match pdu.opcode {
-            SCSI_COMMAND => (&mut self.requests_of, pdu.stream_offset + BHS_BYTES - 1),
-            _ => (&mut self.answers_of, pdu.stream_offset),
-        };
-        let uses = of.entry(pdu.task).or_default();
-        uses.push((pdu.time.ns(), place));
+    fn key(&self) -> (SessionId, ConnectionId, usize) {
+        (self.session, self.id, self.login)
     }
 }
 
-/// The commands of each TCP connection, as its initiator recorded them, or else its target.
-fn commands(pdus: &[Row<Pdu>], logins: &Logins) -> Vec<Commands> {
-    let mut known: BTreeMap<(SessionId, ConnectionId, usize), (bool, Commands)> = BTreeMap::new();
+/// The TCP connections, and their commands as the initiator of each recorded them, or else its target.
+fn commands(pdus: &[Row<Pdu>], logins: &Logins, tags: &Tags) -> (Vec<Commands>, UsesOf) {
+    let mut commands: Vec<Commands> = Vec::new();
+    let [requests, answers] = [(); 2].map(|()| (0..tags.count()).map(|_| Uses::new()).collect());
+    let mut uses = UsesOf { requests, answers };
+    // Whose record each is, and its place.
+    let mut known: HashMap<(SessionId, ConnectionId, usize), (bool, usize)> = HashMap::default();
     for by_initiator in [true, false] {
         for pdu in pdus.iter().map(|row| &row.record) {
             let request = pdu.opcode == SCSI_COMMAND;
@@ -395,41 +403,60 @@ fn commands(pdus: &[Row<Pdu>], logins: &Logins) -> Vec<Commands> {
             let Some(login) = logins.place(pdu, by_initiator) else {
                 continue;
             };
-            let (is_of_initiator, commands) = known
-                .entry((pdu.session, pdu.connection, login))
-                .or_insert_with(|| (by_initiator, Commands::of(pdu, login)));
-            if *is_of_initiator == by_initiator {
-                commands.see(pdu);
+            let key = (pdu.session, pdu.connection, login);
+            let &mut (is_of_initiator, place) = known.entry(key).or_insert_with(|| {
+                let (session, id, login) = key;
+                commands.push(Commands {
+                    session,
+                    id,
+                    login,
+                    count: 0,
+                });
+                (by_initiator, commands.len() - 1)
+            });
+            if is_of_initiator != by_initiator {
+                continue;
             }
+            commands[place].count += usize::from(request);
+            let Some(tag) = tags.place(pdu.session, pdu.task) else {
+                continue;
+            };
+            let (of, at) = match request {
+                true => (&mut uses.requests, pdu.stream_offset + BHS_BYTES - 1),
+                false => (&mut uses.answers, pdu.stream_offset),
+            };
+            of[tag].push(Use {
+                commands: place,
+                pdu_ns: pdu.time.ns(),
+                place: at,
+            });
         }
     }
-    known.into_values().map(|(_, commands)| commands).collect()
+    (commands, uses)
 }
 
-/// When an I/O's request and answer passed.
-fn crossings(task: &Task, commands: &Commands, flow: &Flow) -> (Option<u64>, Option<u64>) {
+/// When an I/O's request and answer passed, if the TCP connection at `commands` carried them.
+fn crossings(
+    task: &Task,
+    uses: &UsesOf,
+    commands: usize,
+    flow: &Flow,
+) -> (Option<u64>, Option<u64>) {
     let above = [Layer::TcpInitiator, Layer::Socket, Layer::Window];
     let below = [Layer::TcpTarget, Layer::Target, Layer::Device];
     let done_ns = above.iter().find_map(|layer| task.leave_ns(*layer));
-    // Of several uses of a tag, the last that had begun when this one was done.
-    let newest = |uses: Option<&Uses>| {
-        let place = uses?
-            .iter()
-            .rev()
-            .find(|(pdu_ns, _)| done_ns.is_none_or(|done_ns| *pdu_ns <= done_ns + DISORDER_NS))?
-            .1;
-        Some(place)
-    };
-    // Data-In PDUs of one answer follow each other: its first byte is in the first of them.
-    let first = |uses: Option<&Uses>, from_ns: u64| {
-        let found = uses?.iter().find(|(pdu_ns, _)| *pdu_ns >= from_ns)?;
-        Some(found.1)
-    };
     let begun_ns = above.iter().find_map(|layer| task.enter_ns(*layer));
-    let enter_ns = newest(commands.requests_of.get(&task.tag))
-        .and_then(|place| flow.requests.passed_ns(place));
-    let leave_ns = first(commands.answers_of.get(&task.tag), begun_ns.unwrap_or(0))
-        .and_then(|place| flow.answers.passed_ns(place));
+    let tag = task.tag_place as usize;
+    let is_own = |it: &&Use| it.commands == commands;
+    // Of several uses of a tag, the last that had begun when this one was done.
+    let is_before_done = |it: &&Use| done_ns.is_none_or(|ns| it.pdu_ns <= ns + DISORDER_NS);
+    let mut requests = uses.requests[tag].iter().rev().filter(is_own);
+    let enter_ns = requests.find(is_before_done).map(|it| it.place);
+    let enter_ns = enter_ns.and_then(|place| flow.requests.passed_ns(place));
+    // Data-In PDUs of one answer follow each other: its first byte is in the first of them.
+    let mut answers = uses.answers[tag].iter().filter(is_own);
+    let leave_ns = answers.find(|it| it.pdu_ns >= begun_ns.unwrap_or(0));
+    let leave_ns = leave_ns.and_then(|it| flow.answers.passed_ns(it.place));
     let enter_below = below.iter().find_map(|layer| task.enter_ns(*layer));
     (
         enter_ns.and_then(|ns| between(ns, begun_ns, enter_below)),
