@@ -118,6 +118,16 @@ fn a_damaged_acknowledgement_is_no_stream_s_beginning() {
 }
 
 #[test]
+fn bytes_under_way_where_a_capture_begins_have_places() {
+    const UNDER_WAY: u32 = 11_584;
+    let mut ios = Ios::begin(0);
+    ios.next[TARGET] = ios.next[TARGET].wrapping_add(UNDER_WAY);
+    ios.pass(TARGET, 0, &[0; 1448]);
+    let places = ios.connection.seen.iter().filter_map(Seen::place);
+    assert_eq!(places.last(), Some(u64::from(UNDER_WAY)));
+}
+
+#[test]
 fn what_was_acknowledged_and_goes_on_was_missed() {
     let mut ios = Ios::begin(0);
     (0..3).for_each(|_| ios.io());
