@@ -1,17 +1,14 @@
 //! What a finding's advice brings in each cell, by letting a simulated twin of the cell follow it.
 
-use std::iter;
 use std::time::Duration;
 
+use wansan_insight::Cell;
 use wansan_insight::finding::{Finding, Limit, Observed, Prediction, PredictionSource};
-use wansan_insight::{Cell, Window, summarise};
-use wansan_trace::time::duration_ns;
 
-use crate::fit::{ALIKE, compare, worst};
 use crate::knob::Setting;
 use crate::pool;
 use crate::reading::Reading;
-use crate::what_if::{Twin, changed, lengths};
+use crate::what_if::{Twin, changed};
 
 /// Simulated time of all runs of one cell with and without the change, at most; what is compared with the recording is
 /// one more.
@@ -67,12 +64,9 @@ fn of_cell(
     records: &dyn Fn(u64) -> Option<Cell>,
     goes_on: &(dyn Fn() -> bool + Sync),
 ) -> Option<Prediction> {
-    let recorded = records(bound.cell)?;
-    let mut reading = Reading::of_summary(&recorded, &observed.summary).ok()?;
+    let reading = Reading::of_summary(&records(bound.cell)?, &observed.summary).ok()?;
     // What twins have no knob for is not simulated.
     changed(&reading.setup, change).ok()?;
-    shorten(&mut reading, &recorded);
-    drop(recorded);
     let twin = Twin::by_one_seed(reading, goes_on).ok()?;
     let told = twin.gain(change, MOST_SIMULATED, goes_on).ok()??;
     // What the cell's own losses did to it is not foretold of the advised run.
@@ -84,24 +78,4 @@ fn of_cell(
         source: PredictionSource::Simulation,
         ..bound.clone()
     })
-}
-
-/// Has the twin compared with no more of the recording than runs to predict by are long, where the recording's own numbers
-/// say that this part does the same as all of it.
-fn shorten(reading: &mut Reading, recorded: &Cell) {
-    let whole = &reading.recorded;
-    // One setup as recorded, and one changed.
-    let (_, time) = lengths(&reading.setup, MOST_SIMULATED, 2);
-    if time >= reading.setup.time {
-        return;
-    }
-    let from_ns = whole.window.from_ns;
-    let to_ns = from_ns + duration_ns(time);
-    let part = summarise(recorded, Some(Window { from_ns, to_ns }));
-    if worst(&compare(whole, &part)) <= ALIKE {
-        reading.recorded = part;
-        for setup in iter::once(&mut reading.setup).chain(&mut reading.alternatives) {
-            setup.time = time;
-        }
-    }
 }

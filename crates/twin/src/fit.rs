@@ -17,9 +17,8 @@ pub const MOST_OFF: f64 = 0.05;
 pub const MOST_SHARE_OFF: f64 = 0.05;
 /// Seeds that are tried together after the first, as long as none fits; the second shows whether chance decides.
 pub(crate) const MORE_SEEDS: [Range<u64>; 4] = [2..3, 3..5, 5..7, 7..10];
-/// Two runs, or a recording and a part of it, do the same where they differ by no more than this, as a share of what a twin
-/// may be off.
-pub(crate) const ALIKE: f64 = 0.2;
+/// Chance decides where two seeds differ by more than this, as a share of what a twin may be off.
+const CHANCE: f64 = 0.2;
 
 /// One number of the recording and of its twin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -105,7 +104,7 @@ impl Nearest {
 
     /// Whether chance decides what its setup does, as another run of that shows.
     fn differs(&self, other: &Nearest) -> bool {
-        worst(&compare(&self.replay.summary, &other.replay.summary)) > ALIKE
+        worst(&compare(&self.replay.summary, &other.replay.summary)) > CHANCE
     }
 }
 

@@ -94,8 +94,6 @@ pub enum ReplayError {
 /// What a twin's run gave.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// The seed by which it ran.
-    pub seed: u64,
     /// As its records have it, where parts of a write count as I/Os.
     pub summary: CellSummary,
     /// What its loads measured.
@@ -124,7 +122,6 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
     let replay = || {
         let ended = simulate(setup, setup.kinds, seed, goes_on)?;
         Ok(Replay {
-            seed,
             measured: measured(&ended),
             summary: summary(setup, ended)?,
         })

@@ -1,5 +1,6 @@
 //! Runs of setups by several seeds, and by more where these differ.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::loss::by_chance;
@@ -12,14 +13,10 @@ use crate::what_if::binds;
 pub(crate) const FIRST: u64 = 1;
 /// Runs with which chance is sounded.
 pub(crate) const FEWEST: u64 = 3;
-/// As many are enough where nothing is lost at random and they do the same.
-const FEWEST_ALIKE: u64 = 2;
 /// As many where the first show that chance decides: where throughputs differ by half, the median of 25 is known to 8 %.
 const MOST: u64 = 25;
 /// Chance decides where throughputs of the first runs are further apart, as a share of their least.
 pub(crate) const APART: f64 = 0.05;
-/// Runs do the same where their throughputs and percentiles are no further apart, as a share of the least.
-const ALIKE: f64 = 0.01;
 
 /// The runs of a setup.
 #[derive(Debug, Default)]
@@ -33,21 +30,9 @@ pub(crate) struct Runs {
 impl Runs {
     /// Whether chance decides what they do.
     pub(crate) fn differ(&self) -> bool {
-        self.spread(|run| run.bytes_per_s) > APART
-    }
-
-    fn are_alike(&self) -> bool {
-        let percentiles: [fn(&Measured) -> u64; 2] =
-            [|run| run.latency_p50_ns, |run| run.latency_p99_ns];
-        let spreads = percentiles.map(|of| self.spread(|run| of(run) as f64));
-        self.spread(|run| run.bytes_per_s) <= ALIKE && spreads.iter().all(|it| *it <= ALIKE)
-    }
-
-    /// By how much the greatest of a number is above the least, as a share of that.
-    fn spread(&self, of: impl Fn(&Measured) -> f64) -> f64 {
-        let least = self.measured.iter().map(&of).fold(f64::INFINITY, f64::min);
-        let most = self.measured.iter().map(&of).fold(0.0, f64::max);
-        (most - least) / least
+        let rates = || self.measured.iter().map(|run| run.bytes_per_s);
+        let least = rates().fold(f64::INFINITY, f64::min);
+        rates().fold(0.0, f64::max) > least * (1.0 + APART)
     }
 }
 
@@ -70,13 +55,11 @@ fn quantile(seed: u64) -> f64 {
     seed.reverse_bits() as f64 / 2.0_f64.powi(64)
 }
 
-/// Lets each of the setups run, all of one length; the first is what the others are compared with, and `known` is its run
-/// by the first seed where that has been made. All run by two seeds, those that these do not settle by a third one, and
-/// those that chance decides by more, as far as `most` of simulated time has room; the first with each. Also how much was
+/// Lets each of the setups run, all of one length; the first is what the others are compared with. Those that chance
+/// decides, and the first with them, run by more seeds, as far as `most` of simulated time has room. Also how much was
 /// simulated.
 pub(crate) fn run(
     setups: &[Setup],
-    known: Option<Measured>,
     most: Duration,
     watch: &(dyn Fn(usize, usize) -> bool + Sync),
 ) -> (Vec<Result<Runs, ReplayError>>, Duration) {
@@ -84,85 +67,58 @@ pub(crate) fn run(
         return (Vec::new(), Duration::ZERO);
     };
     let each = first.warmup + first.time;
-    let mut running = Running {
-        setups,
-        runs: setups.iter().map(|_| Ok(Runs::default())).collect(),
-        ran: 0,
-        watch,
-    };
-    if let Ok(runs) = &mut running.runs[0] {
-        runs.measured.extend(known);
-    }
-    let every: Vec<usize> = (0..setups.len()).collect();
-    running.go_on(&every, FEWEST_ALIKE);
-    let open = running.with_first(|setup, runs| setup.has_losses() || !runs.are_alike());
-    running.go_on(&open, FEWEST);
-    let differing = running.with_first(|_, runs| runs.differ());
-    let round = each * differing.len() as u32;
-    if !round.is_zero() {
-        let left = most.saturating_sub(each * running.ran as u32);
-        let rounds = u64::try_from(left.as_nanos() / round.as_nanos()).unwrap_or(u64::MAX);
-        running.go_on(&differing, FEWEST + rounds.min(MOST - FEWEST));
-    }
-    (running.runs, each * running.ran as u32)
-}
-
-/// Setups of which runs are made.
-struct Running<'a> {
-    setups: &'a [Setup],
-    /// Those of each setup.
-    runs: Vec<Result<Runs, ReplayError>>,
-    /// How many were made.
-    ran: usize,
-    watch: &'a (dyn Fn(usize, usize) -> bool + Sync),
-}
-
-impl Running<'_> {
-    /// The places of those that ran and need more runs, with that of the first; none where the first failed.
-    fn with_first(&self, need_more: impl Fn(&Setup, &Runs) -> bool) -> Vec<usize> {
-        let both = self.setups.iter().zip(&self.runs);
-        let need = both.map(|(setup, runs)| runs.as_ref().is_ok_and(|runs| need_more(setup, runs)));
-        let mut places: Vec<usize> = need.enumerate().filter(|it| it.1).map(|it| it.0).collect();
-        match (places.first(), &self.runs[0]) {
-            (None, _) => {}
-            (_, Err(_)) => places.clear(),
-            (Some(0), Ok(_)) => {}
-            (Some(_), Ok(_)) => places.insert(0, 0),
-        }
-        places
-    }
-
-    /// Lets these run on until each has as many runs.
-    fn go_on(&mut self, places: &[usize], runs: u64) {
-        let seeds = |place: usize| {
-            let made = self.runs[place].as_ref().map_or(0, |it| it.measured.len());
-            FIRST + made as u64..FIRST + runs
-        };
-        let work: Vec<(usize, u64)> = places
-            .iter()
-            .flat_map(|&place| seeds(place).map(move |seed| (place, seed)))
+    let mut all: Vec<Result<Runs, ReplayError>> =
+        setups.iter().map(|_| Ok(Runs::default())).collect();
+    let places: Vec<usize> = (0..setups.len()).collect();
+    add(&mut all, setups, &places, FIRST..FIRST + FEWEST, watch);
+    let mut simulated = each * (places.len() as u32 * FEWEST as u32);
+    let differ = |runs: &Result<Runs, ReplayError>| runs.as_ref().is_ok_and(Runs::differ);
+    let differing = || places.iter().copied().filter(|place| differ(&all[*place]));
+    if differing().next().is_some() && all[0].is_ok() {
+        let again: Vec<usize> = std::iter::once(0)
+            .chain(differing().filter(|place| *place > 0))
             .collect();
-        let before = self.ran;
-        let watch = |done, of| (self.watch)(before + done, before + of);
-        let ended = pool::run(&work, &watch, |&(place, seed), goes_on| {
-            let setup = &drawn(&self.setups[place], seed);
-            // What binds is looked for in the first run of each change.
-            if place == 0 || seed != FIRST {
-                return measure(setup, seed, goes_on).map(|measured| (measured, None));
+        let round = each * again.len() as u32;
+        let rounds = most.saturating_sub(simulated).as_nanos() / round.as_nanos().max(1);
+        let rounds = u64::try_from(rounds).unwrap_or(u64::MAX).min(MOST - FEWEST);
+        let from = FIRST + FEWEST;
+        let ran = places.len() * FEWEST as usize;
+        let watch = |done, of| watch(ran + done, ran + of);
+        add(&mut all, setups, &again, from..from + rounds, &watch);
+        simulated += round * rounds as u32;
+    }
+    (all, simulated)
+}
+
+/// Lets these setups run by these seeds.
+fn add(
+    all: &mut [Result<Runs, ReplayError>],
+    setups: &[Setup],
+    places: &[usize],
+    seeds: Range<u64>,
+    watch: &(dyn Fn(usize, usize) -> bool + Sync),
+) {
+    let work: Vec<(usize, u64)> = places
+        .iter()
+        .flat_map(|place| seeds.clone().map(|seed| (*place, seed)))
+        .collect();
+    let ended = pool::run(&work, watch, |&(place, seed), goes_on| {
+        let setup = &drawn(&setups[place], seed);
+        // What binds is looked for in the first run of each change.
+        if place == 0 || seed != FIRST {
+            return measure(setup, seed, goes_on).map(|measured| (measured, None));
+        }
+        let replay = replay(setup, seed, goes_on)?;
+        Ok((replay.measured, Some(binds(&replay.summary))))
+    });
+    for ((place, _), run) in work.into_iter().zip(ended) {
+        match (&mut all[place], run) {
+            (Ok(runs), Ok((measured, binds))) => {
+                runs.measured.push(measured);
+                runs.binds = runs.binds.take().or(binds);
             }
-            let replay = replay(setup, seed, goes_on)?;
-            Ok((replay.measured, Some(binds(&replay.summary))))
-        });
-        self.ran += work.len();
-        for ((place, _), run) in work.into_iter().zip(ended) {
-            match (&mut self.runs[place], run) {
-                (Ok(runs), Ok((measured, binds))) => {
-                    runs.measured.push(measured);
-                    runs.binds = runs.binds.take().or(binds);
-                }
-                (runs @ Ok(_), Err(error)) => *runs = Err(error),
-                (Err(_), _) => {}
-            }
+            (runs @ Ok(_), Err(error)) => *runs = Err(error),
+            (Err(_), _) => {}
         }
     }
 }

@@ -143,11 +143,6 @@ impl Direction {
         lost
     }
 
-    /// Whether a run drops packets that its queue has room for.
-    fn loses(&self) -> bool {
-        self.loss_share.estimate() > 0.0 || self.repeated().next().is_some()
-    }
-
     fn repeated(&self) -> impl Iterator<Item = &Drop> {
         self.drops.iter().filter(|drop| match self.repeats {
             Repeats::Nothing => false,
@@ -281,17 +276,6 @@ impl Setup {
     pub fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         let initiators = self.initiators.iter_mut();
         initiators.flat_map(|initiator| &mut initiator.connections)
-    }
-
-    /// Whether chance, or what was recorded, takes packets that the queues have room for.
-    pub(crate) fn has_losses(&self) -> bool {
-        self.directions.iter().any(Direction::loses)
-    }
-
-    /// Whether a host, or a program on it, stands still at times.
-    pub(crate) fn has_pauses(&self) -> bool {
-        let mut pauses = self.initiators.iter().flat_map(|it| &it.pauses);
-        pauses.any(|it| *it != Pauses::default())
     }
 
     /// The most memory for what the buffers of all connections and the data of commands may hold, at both ends

@@ -310,7 +310,7 @@ impl Twin {
         for change in changes {
             setups.push(changed(&as_recorded, change)?);
         }
-        let (runs, simulated) = seeds::run(&setups, self.known(&as_recorded), most, watch);
+        let (runs, simulated) = seeds::run(&setups, most, watch);
         outcome.simulated_s = simulated.as_secs_f64();
         if runs.iter().flatten().any(Runs::differ) {
             outcome.losses = vague_losses(&as_recorded);
@@ -359,16 +359,6 @@ impl Twin {
         self.reading.bytes_per_s
     }
 
-    /// What the first run of the setup to predict by does, where that is the run that was compared with the recording: of
-    /// the same length, by the first seed, and with no mishaps.
-    fn known(&self, as_recorded: &Setup) -> Option<Measured> {
-        let compared = &self.reading.setup;
-        let length = |setup: &Setup| (setup.warmup, setup.time);
-        let is_same = length(compared) == length(as_recorded) && self.replay.seed == seeds::FIRST;
-        (is_same && !compared.has_losses() && !compared.has_pauses())
-            .then_some(self.replay.measured)
-    }
-
     /// The recording's throughput ÷ the twin's.
     fn above_twin(&self) -> f64 {
         self.reading.bytes_per_s / self.replay.measured.bytes_per_s.max(1e-9)
@@ -386,14 +376,21 @@ impl Twin {
     /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
     fn within(&self, most: Duration, setups: usize, outcome: &mut Outcome) -> Setup {
         let mut setup = without_mishaps(&self.reading.setup);
-        let (warmup, time) = lengths(&setup, most, setups);
-        if (warmup, time) != (setup.warmup, setup.time) {
-            (setup.warmup, setup.time) = (warmup, time);
-            let [warmup_s, time_s] = [warmup, time].map(|it| it.as_secs_f64());
+        let runs = setups as u32 * seeds::FEWEST as u32;
+        let each = most / runs.max(1);
+        let wanted = setup.warmup + setup.time;
+        if wanted > each {
+            // The measurement gives way first.
+            setup.time = each
+                .saturating_sub(setup.warmup)
+                .max(LEAST_TIME)
+                .min(setup.time);
+            setup.warmup = setup.warmup.min(each.saturating_sub(setup.time));
             outcome.shortened = Some(format!(
-                "{} runs within {} simulated seconds: {warmup_s:.1} s of warm-up and {time_s:.1} s of measurement each",
-                setups as u64 * seeds::FEWEST,
+                "{runs} runs within {} simulated seconds: {:.1} s of warm-up and {:.1} s of measurement each",
                 most.as_secs(),
+                setup.warmup.as_secs_f64(),
+                setup.time.as_secs_f64(),
             ));
         }
         setup
@@ -426,19 +423,6 @@ impl Twin {
             reno_share: None,
         }
     }
-}
-
-/// The warm-up and the measurement of runs of so many setups that simulate `most` together, where each runs by three seeds.
-/// The measurement gives way first.
-pub(crate) fn lengths(setup: &Setup, most: Duration, setups: usize) -> (Duration, Duration) {
-    let runs = setups as u32 * seeds::FEWEST as u32;
-    let each = most / runs.max(1);
-    if setup.warmup + setup.time <= each {
-        return (setup.warmup, setup.time);
-    }
-    let time = each.saturating_sub(setup.warmup);
-    let time = time.max(LEAST_TIME).min(setup.time);
-    (setup.warmup.min(each.saturating_sub(time)), time)
 }
 
 /// The shares of random loss that are not known well enough for what depends on them.

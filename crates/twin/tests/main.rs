@@ -5,5 +5,4 @@ mod loss;
 mod mishaps;
 mod recording;
 mod refusals;
-mod runs;
 mod worlds;
