@@ -180,15 +180,20 @@ impl InOrder {
         self.shortest.resize(places + 1, None);
     }
 
-    /// Chooses routes before a request of `request_bytes` is sent; `bytes` of data are in flight or waiting, with it.
+    /// Chooses routes before a request of `request_bytes` is sent, 0 of one without data; `bytes` of data are in flight or
+    /// waiting, with it.
     pub fn choose(&mut self, request_bytes: u64, bytes: u64, now: Instant) {
-        self.request_bytes = request_bytes;
-        self.bytes.add(bytes as f64, now);
         let mut routes = self.routes.iter().flatten();
         if routes.all(|route| route.under_way == 0) {
-            self.plateau.was_idle(now);
-            self.missed_at = now;
+            let idle = self.plateau.was_idle(now);
+            self.missed_at = (self.missed_at + idle).min(now);
         }
+        if request_bytes == 0 {
+            // It goes wherever the others go, and measures nothing.
+            return;
+        }
+        self.request_bytes = request_bytes;
+        self.bytes.add(bytes as f64, now);
         self.sort();
         let passed_ns = now.since(self.missed_at).as_nanos() as f64;
         self.missed_at = now;
@@ -264,12 +269,38 @@ impl InOrder {
         costs_ns.min(PUT_OFF_NS)
     }
 
+    /// Sorts routes by their round trips. Routes whose round trips hardly differ keep their order, so that as many of the
+    /// shortest remain the same ones; what others have measured does not hold for them.
     fn sort(&mut self) {
-        let mut order = core::mem::take(&mut self.order);
-        order.clear();
-        order.extend((0..self.routes.len()).filter(|place| self.route_rtt_ns(*place).is_some()));
-        let rtt_ns = |place: &usize| self.route_rtt_ns(*place).unwrap_or(f64::INFINITY);
-        order.sort_by(|one, other| rtt_ns(one).total_cmp(&rtt_ns(other)));
+        let rtt_ns = |place: usize| self.route_rtt_ns(place).unwrap_or(f64::INFINITY);
+        let is_known = |place: &usize| rtt_ns(*place).is_finite();
+        let is_shorter =
+            |one: usize, other: usize| CHANGED * rtt_ns(one) + VARIES_NS < rtt_ns(other);
+        let is_complete = (0..self.routes.len()).filter(is_known).count() == self.order.len();
+        let is_sorted = self.order.windows(2).all(|of| !is_shorter(of[1], of[0]));
+        if is_complete && is_sorted && self.order.iter().all(is_known) {
+            return;
+        }
+        let mut order: Vec<usize> = self.order.iter().copied().filter(is_known).collect();
+        let new =
+            (0..self.routes.len()).filter(|place| is_known(place) && !self.order.contains(place));
+        order.extend(new);
+        for end in 1..order.len() {
+            for at in (1..=end).rev() {
+                if is_shorter(order[at], order[at - 1]) {
+                    order.swap(at, at - 1);
+                }
+            }
+        }
+        for count in 2..=order.len() {
+            let before = self.order.iter().take(count);
+            if !before.clone().all(|place| order[..count].contains(place)) || before.len() < count {
+                self.shortest[count] = None;
+                self.chosen = self
+                    .chosen
+                    .filter(|chosen| *chosen != Choice::Shortest(count));
+            }
+        }
         self.order = order;
     }
 
@@ -296,15 +327,15 @@ impl InOrder {
         let under_way_bytes = route.map_or(0, |route| route.under_way_bytes);
         let first_bytes = FIRST_BYTES.max(2 * bytes);
         let room = self.plateau.growth().saturating_mul(first_bytes);
-        !is_tried || under_way_bytes + bytes <= room
+        bytes == 0 || !is_tried || under_way_bytes + bytes <= room
     }
 
-    /// A request of `bytes` has completed on the route at `place`.
+    /// A request has completed on the route at `place`, whose `bytes` were transferred.
     pub fn done(&mut self, place: usize, bytes: u64, now: Instant) {
         let Some(chosen) = self.chosen else {
             return;
         };
-        if !self.takes(place) {
+        if bytes == 0 || !self.takes(place) {
             self.plateau.older_done(now);
             return;
         }

@@ -79,20 +79,21 @@ impl Plateau {
         now.since(self.done_at).as_nanos() as f64
     }
 
-    /// Nothing was in flight since the last completion: excludes that time.
-    pub(crate) fn was_idle(&mut self, now: Instant) {
+    /// Nothing was in flight since the last completion: excludes that time, and returns it.
+    pub(crate) fn was_idle(&mut self, now: Instant) -> Duration {
         let idle = now.since(self.done_at);
         self.round.0 += idle;
         self.flat.0 += idle;
         self.done_at = now;
+        idle
     }
 
     /// The rate measured so far, before it has stopped growing.
     pub(crate) fn so_far(&self, now: Instant) -> Option<Carried> {
-        let took = now.since(self.began_at);
-        (!took.is_zero()).then(|| Carried {
-            bytes_per_ns: (self.flat.1 + self.round.1) as f64 / took.as_nanos() as f64,
-            took,
+        let since = now.since(self.flat.0);
+        (!since.is_zero()).then(|| Carried {
+            bytes_per_ns: (self.flat.1 + self.round.1) as f64 / since.as_nanos() as f64,
+            took: now.since(self.began_at),
         })
     }
 

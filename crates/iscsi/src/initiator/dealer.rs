@@ -36,7 +36,7 @@ impl Dealer {
         if let [only] = connections {
             return only.link.takes_commands().then_some(0);
         }
-        if self.schedule == Schedule::Earliest && transfer.len_bytes() > 0 {
+        if self.schedule == Schedule::Earliest {
             let unanswered = |id| {
                 let mut links = connections.iter().map(|connection| &connection.link);
                 let link = links.find(|link| link.id == id && link.stays());

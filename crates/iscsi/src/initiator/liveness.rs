@@ -39,6 +39,8 @@ pub(super) struct Liveness {
     /// Smoothed round-trip time and its variation.
     round_trip: Option<(Duration, Duration)>,
     asked: Option<(TaskTag, Instant)>,
+    /// When the first ping was sent of those that were not answered.
+    unanswered_since: Option<Instant>,
 }
 
 impl Liveness {
@@ -48,6 +50,7 @@ impl Liveness {
             last_received: Instant::ZERO,
             round_trip: None,
             asked: None,
+            unanswered_since: None,
         }
     }
 
@@ -65,6 +68,7 @@ impl Liveness {
     /// The target was pinged with `ping`.
     pub(super) fn asked(&mut self, ping: TaskTag, now: Instant) {
         self.asked = Some((ping, now));
+        self.unanswered_since.get_or_insert(now);
     }
 
     /// Whether an answer is outstanding.
@@ -74,21 +78,27 @@ impl Liveness {
 
     /// How long an answer has been outstanding.
     pub(super) fn unanswered(&self, now: Instant) -> Duration {
-        let asked = self.asked.map(|(_, asked)| asked);
-        asked.map_or(Duration::ZERO, |asked| now.since(asked))
+        let since = self.unanswered_since;
+        since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
     /// Whether no ping is outstanding, or the outstanding one must be lost: the target sent something else long after
     /// it. A late answer still gives the round-trip time. TCP acknowledgements do not count here: TCP acknowledges each
-    /// ping to a target that hangs, which would be pinged forever and never be lost.
-    pub(super) fn may_be_asked(&self) -> bool {
+    /// ping to a target that hangs, which would be pinged forever and never be lost. A connection that `is_idle` is not
+    /// lost by silence: it is pinged again.
+    pub(super) fn may_be_asked(&self, is_idle: bool) -> bool {
+        let heard = match is_idle {
+            true => self.last_heard,
+            false => self.last_received,
+        };
         self.asked
-            .is_none_or(|(_, asked)| self.last_received > asked + self.timeout() * PATIENT_TIMEOUTS)
+            .is_none_or(|(_, asked)| heard > asked + self.timeout() * PATIENT_TIMEOUTS)
     }
 
     /// `ping` was answered; returns its round-trip time, if it is the outstanding ping.
     pub(super) fn answered(&mut self, ping: TaskTag, now: Instant) -> Option<Duration> {
         let (_, asked) = self.asked.take_if(|(asked, _)| *asked == ping)?;
+        self.unanswered_since = None;
         let took = now.since(asked);
         self.measured(took);
         Some(took)
@@ -160,18 +170,32 @@ mod tests {
     #[test]
     fn a_ping_is_taken_for_lost_only_long_after_it_is_late() {
         let mut liveness = Liveness::new();
-        assert!(liveness.may_be_asked());
+        assert!(liveness.may_be_asked(false));
         liveness.measured(Duration::from_millis(2));
         liveness.asked(TaskTag(1), at(0));
         liveness.received(at(1000));
-        assert!(!liveness.may_be_asked());
+        assert!(!liveness.may_be_asked(false));
         assert_eq!(
             liveness.answered(TaskTag(1), at(1000)),
             Some(Duration::from_secs(1))
         );
         liveness.asked(TaskTag(2), at(1000));
         liveness.received(at(100_000));
-        assert!(liveness.may_be_asked());
+        assert!(liveness.may_be_asked(false));
+    }
+
+    #[test]
+    fn an_idle_connection_whose_ping_was_dropped_is_pinged_again() {
+        let mut liveness = Liveness::new();
+        liveness.measured(Duration::from_millis(2));
+        liveness.asked(TaskTag(1), at(0));
+        liveness.heard(at(10_000));
+        assert!(!liveness.may_be_asked(false));
+        assert!(liveness.may_be_asked(true));
+        liveness.asked(TaskTag(2), at(10_000));
+        assert_eq!(liveness.unanswered(at(11_000)), Duration::from_secs(11));
+        liveness.answered(TaskTag(2), at(11_000));
+        assert_eq!(liveness.unanswered(at(12_000)), Duration::ZERO);
     }
 
     #[test]
@@ -180,7 +204,7 @@ mod tests {
         liveness.measured(Duration::from_millis(2));
         let mut now_ms = 0;
         while liveness.judge(at(now_ms)) != Silence::Lost {
-            if liveness.may_be_asked() {
+            if liveness.may_be_asked(false) {
                 liveness.asked(TaskTag(now_ms as u32), at(now_ms));
                 // Its acknowledgement counts only when the connection would be lost.
                 liveness.heard(at(now_ms + 10_000));

@@ -488,12 +488,13 @@ impl Core {
 
     /// Pings a connection at intervals, to measure its own round-trip time; an idle one less often.
     fn probe(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
-        let interval = match self.carriage.of(link.id).in_flight.count() {
-            0 => IDLE_PROBE_INTERVAL,
-            _ => PROBE_INTERVAL,
+        let is_idle = self.carriage.of(link.id).in_flight.count() == 0;
+        let interval = match is_idle {
+            true => IDLE_PROBE_INTERVAL,
+            false => PROBE_INTERVAL,
         };
         let is_due = link.probed_at.is_none_or(|before| now >= before + interval);
-        if is_due && link.liveness.may_be_asked() {
+        if is_due && link.liveness.may_be_asked(is_idle) {
             link.probed_at = Some(now);
             self.ask(link, now, trace);
         }

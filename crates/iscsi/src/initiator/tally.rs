@@ -254,8 +254,12 @@ impl Carriage {
         self.ended(id, task, now);
         if let Some(lanes) = self.lanes(id) {
             lanes.done(task, is_good, now);
-            let bytes = task.transfer.len_bytes().into();
-            self.in_order.done(usize::from(id.0), bytes, now);
+            let bytes = if is_good {
+                task.transfer.len_bytes()
+            } else {
+                0
+            };
+            self.in_order.done(usize::from(id.0), bytes.into(), now);
         }
         let carried = &mut self.by_cid[usize::from(id.0)];
         carried.commands += 1;

@@ -170,3 +170,76 @@ fn what_is_not_known_is_left_open() {
     in_order.choose(BLOCK, BLOCK, Instant::ZERO);
     assert!(in_order.takes(0) && in_order.has_room(0, BLOCK));
 }
+
+#[test]
+fn a_request_without_data_waits_for_no_room() {
+    let mut in_order = InOrder::default();
+    in_order.set(
+        0,
+        Some(Route {
+            under_way_bytes: 4 * BLOCK,
+            under_way: 2,
+            ..Route::default()
+        }),
+    );
+    in_order.pinged(0, Duration::from_millis(20), true, Instant::ZERO);
+    in_order.choose(2 * BLOCK, 6 * BLOCK, Instant::ZERO);
+    assert!(!in_order.has_room(0, 2 * BLOCK));
+    in_order.choose(0, 4 * BLOCK, Instant::ZERO);
+    assert!(in_order.has_room(0, 0));
+}
+
+#[test]
+fn requests_without_data_after_idle_time_start_no_trial() {
+    let mut world = World::default();
+    world.run(5.0, [NEAR, FAR], 2_500.0, 4);
+    assert_eq!(world.taken(), [false, true]);
+    for _ in 0..5 {
+        world.now_ns += 3e9;
+        for place in 0..2 {
+            world.in_order.set(place, Some(Route::default()));
+        }
+        let now = Instant::from_ns(world.now_ns as u64);
+        world.in_order.choose(0, 0, now);
+        let later = Instant::from_ns(world.now_ns as u64 + 20_000_000);
+        world.in_order.done(1, 0, later);
+        assert_eq!(world.taken(), [false, true]);
+        assert!(world.in_order.alone[1].is_some(), "its measurement stands");
+    }
+}
+
+#[test]
+fn one_request_at_a_time_leaves_a_route_that_has_become_longer() {
+    let mut world = World::default();
+    world.run(5.0, [NEAR, FAR], 2_500.0, 1);
+    assert_eq!(world.taken(), [false, true]);
+    let longer = Pipe {
+        round_trip_ms: 100.0,
+        ..FAR
+    };
+    world.run(10.0, [NEAR, longer], 2_500.0, 1);
+    assert_eq!(world.taken(), [true, false]);
+}
+
+#[test]
+fn several_routes_of_hardly_different_length_stay_the_same_ones() {
+    let mut in_order = InOrder::default();
+    let ping = |in_order: &mut InOrder, round_trips_us: [u64; 3], now: Instant| {
+        for (place, took) in round_trips_us.into_iter().enumerate() {
+            in_order.set(place, Some(Route::default()));
+            in_order.pinged(place, Duration::from_micros(took), true, now);
+        }
+        in_order.choose(BLOCK, BLOCK, now);
+        in_order.order.clone()
+    };
+    let at = |s: u64| Instant::from_ns(s * 1_000_000_000);
+    assert_eq!(ping(&mut in_order, [2_000, 2_100, 2_200], at(0)), [0, 1, 2]);
+    assert_eq!(
+        ping(&mut in_order, [2_200, 2_100, 1_900], at(100)),
+        [0, 1, 2]
+    );
+    assert_eq!(
+        ping(&mut in_order, [2_200, 9_000, 1_900], at(200)),
+        [0, 2, 1]
+    );
+}

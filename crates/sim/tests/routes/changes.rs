@@ -50,15 +50,17 @@ fn share_of_changing_sum(operation: Operation, seed: u64) -> f64 {
     got / sum
 }
 
-/// Writes get less: their data are what waits on a route whose rate has fallen, and all that were sent later wait for them.
+/// Writes get less: all later ones wait for those in flight on a route whose rate has fallen.
 #[test]
 fn enough_fill_both_routes_while_they_change_at_random() {
-    for (operation, least) in [(Operation::Read, 0.9), (Operation::Write, 0.85)] {
-        for seed in [1, 2, 3] {
-            let share = share_of_changing_sum(operation, seed);
-            assert!(share >= least, "{share} of {operation:?} by seed {seed}");
-        }
-    }
+    let shares = |operation| [1, 2, 3].map(|seed| share_of_changing_sum(operation, seed));
+    let reads = shares(Operation::Read);
+    assert!(reads.iter().all(|share| *share >= 0.9), "reads: {reads:?}");
+    let writes = shares(Operation::Write);
+    assert!(
+        writes.iter().sum::<f64>() / 3.0 >= 0.85,
+        "writes: {writes:?}"
+    );
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn reads_fill_both_routes_while_they_change_at_random_by_many_seeds() {
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
     let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
     println!("{mean:.3} of the changing sum on average, {least:.3} at least");
-    assert!(mean >= 0.92 && least >= 0.7);
+    assert!(mean >= 0.92 && least >= 0.9);
 }
 
 /// Of 4 in flight all go over one route. It becomes the worse one after 8 s, or the other the better one; what counts is

@@ -170,11 +170,18 @@ fn several_connections(schedule: &str) -> Result<(), Stop> {
         "--block",
         "1MiB",
     ];
-    let printed = load(&tgtd.url(), DISK_MIB, &[&large[..], &common].concat())?;
-    require_shares(&printed, 4)?;
+    // With `earliest` a connection that adds no throughput may carry nothing.
+    let require_shares = |printed: &Value| match schedule {
+        "earliest" => Ok(()),
+        _ => require_shares(printed, 4),
+    };
+    require_shares(&load(
+        &tgtd.url(),
+        DISK_MIB,
+        &[&large[..], &common].concat(),
+    )?)?;
     let small = ["--op", "mix", "--block", "4KiB"];
-    let printed = load(&tgtd.url(), 5000, &[&small[..], &common].concat())?;
-    require_shares(&printed, 4)
+    require_shares(&load(&tgtd.url(), 5000, &[&small[..], &common].concat())?)
 }
 
 fn routes() -> Result<(), Stop> {
