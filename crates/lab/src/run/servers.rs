@@ -1,7 +1,8 @@
 //! A cell's programs that others connect to: the target, receivers of streams, and relays.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -19,6 +20,9 @@ use wansan_schema::{CellFacts, RelayResult};
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// Grace time to detect a program's exit.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The kernel closes a server's sockets before its exit is visible: a client may fail this much earlier.
+const EXIT_LIMIT: Duration = Duration::from_millis(500);
+const POLL: Duration = Duration::from_millis(10);
 
 /// The running servers, in starting order.
 pub(super) struct Servers<'a> {
@@ -33,6 +37,19 @@ struct Server {
     listening: Value,
     /// For a relay, its index in the scenario.
     relay: Option<usize>,
+}
+
+impl Server {
+    /// The reason why it exited; `None` while it runs.
+    fn death(&mut self) -> Option<ProcessError> {
+        if self.process.is_running().ok()? {
+            return None;
+        }
+        match self.process.line("serve", LAST_WORDS) {
+            Err(of_server @ ProcessError::Ended { .. }) => Some(of_server),
+            _ => None,
+        }
+    }
 }
 
 impl<'a> Servers<'a> {
@@ -108,16 +125,16 @@ impl<'a> Servers<'a> {
 
     /// The root cause of a client's failure: a server that has died, if any, otherwise the client's own.
     pub(super) fn first_cause(&mut self, of_client: ProcessError) -> ProcessError {
-        let dead = self.each.iter_mut().find_map(|server| {
-            if server.process.is_running().ok()? {
-                return None;
+        let deadline = Instant::now() + EXIT_LIMIT;
+        loop {
+            if let Some(of_server) = self.each.iter_mut().find_map(Server::death) {
+                return of_server;
             }
-            match server.process.line("serve", LAST_WORDS) {
-                Err(of_server @ ProcessError::Ended { .. }) => Some(of_server),
-                _ => None,
+            if Instant::now() > deadline {
+                return of_client;
             }
-        });
-        dead.unwrap_or(of_client)
+            thread::sleep(POLL);
+        }
     }
 
     /// Stops them, relays before their destinations; returns each relay's final report, by name.
