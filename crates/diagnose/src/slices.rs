@@ -173,7 +173,10 @@ impl Slices {
             .filter(|ends| !whole.contains(&(ends.initiator, ends.target)));
         diagnosis.unfinished = unfinished.collect();
         let unfinished = &diagnosis.unfinished;
-        diagnosis.quiet.retain(|ends| !unfinished.contains(ends));
+        let has_ios = |ends: &Ends| {
+            unfinished.contains(ends) || whole.contains(&(ends.initiator, ends.target))
+        };
+        diagnosis.quiet.retain(|ends| !has_ios(ends));
         if self.count > 1 {
             for session in &mut diagnosis.sessions {
                 let sums = self.sessions.get(&key(session));
@@ -317,7 +320,7 @@ mod tests {
         add(&[parts, whole], &[idle], 40_000, 1000.0);
         // Amid that I/O nothing of it passes.
         add(&[], &[parts, idle], 40_000, 9000.0);
-        add(&[shown], &[parts, idle], 3, 10.0);
+        add(&[shown], &[parts, idle, whole], 3, 10.0);
         let told = slices.diagnosis(10.0).unwrap();
         assert_eq!(told.sessions[0].connections[0].0.port(), 40_000);
         assert_eq!((told.unfinished, told.quiet), (vec![parts], vec![idle]));
