@@ -534,7 +534,7 @@ export interface Example {
   session: string;
   /** Its Initiator Task Tag. */
   task: number;
-  /** When it began, CLOCK_MONOTONIC. */
+  /** When it could have continued, CLOCK_MONOTONIC. */
   from_ns: number;
   /** When it ended. */
   to_ns: number;

@@ -36,7 +36,7 @@ settings! {
         pub metrics: Option<Text<ListenAddress>>, "ADDRESS:PORT";
         /// Print events as JSON, one per line
         pub json: bool = false;
-        /// Trace records of the sessions
+        /// What to record of the sessions, and where
         pub record: KindSettings = usual(), of KindSettings;
         with tcp: TcpSettings;
     }

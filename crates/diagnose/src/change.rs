@@ -68,9 +68,9 @@ pub struct Place {
     pub read_ahead: Vec<(String, u64)>,
     /// Whether most bytes are reads.
     pub is_reading: bool,
-    /// Whether the queue depth is 1.
+    /// Whether only one command is outstanding at a time.
     pub is_one_at_a_time: bool,
-    /// Which end's TCP waited: the sender of the data that wait longest.
+    /// Which end's TCP waited: the sender whose data waits most in total.
     pub sender_is_target: bool,
     /// Maximum receive and send buffer of this host's TCP, in bytes.
     pub buffers: [Option<u64>; 2],

@@ -51,7 +51,7 @@ causes! {
     /// The link sent the I/O's own bytes at its rate.
     Transmission = "transmission", PathRate, Path, "the link transmitted its bytes";
     /// A full link sent other bytes ahead of it, wherever it waited meanwhile.
-    PathQueue = "path_queue", PathRate, Queue, "it was queued behind other traffic for a full link";
+    PathQueue = "path_queue", PathRate, Queue, "it was queued for a full link";
     /// A router's VPN encrypted earlier packets.
     Encryption = "encryption", Encryption, Queue, "it was queued for a router's encryption";
     /// It waited for a slot in the command window (RFC 7143 §4.2.2.1).

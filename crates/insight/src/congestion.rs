@@ -11,7 +11,7 @@ pub enum Cut {
     Cwr,
     /// Fast recovery, after duplicate or selective acknowledgements.
     Recovery,
-    /// A retransmission time-out.
+    /// A retransmission timeout.
     Loss,
 }
 

@@ -56,7 +56,7 @@ pub struct TransportUse {
     pub cwr_events: u64,
     /// Fast recoveries.
     pub recovery_events: u64,
-    /// Retransmission time-outs.
+    /// Retransmission timeouts.
     pub loss_events: u64,
 }
 

@@ -60,7 +60,7 @@ impl<T> Delay<T> {
         Ok(line)
     }
 
-    /// The mean delay, to which jitter is added.
+    /// The configured delay, around which jitter varies.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay

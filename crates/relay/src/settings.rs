@@ -53,7 +53,7 @@ settings! {
         pub metrics: Option<Text<ListenAddress>>, "[ADDRESS:]PORT";
         /// Print events as JSON, one per line
         pub json: bool = false;
-        /// Trace records
+        /// What to record, and where
         pub record: RecordSettings = usual(), of RecordSettings;
         with tcp: TcpSettings;
     }

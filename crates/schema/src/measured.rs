@@ -99,7 +99,7 @@ tables! {
         session: String,
         /// Its Initiator Task Tag.
         task: u32,
-        /// When it began, CLOCK_MONOTONIC.
+        /// When it could have continued, CLOCK_MONOTONIC.
         from_ns: u64,
         /// When it ended.
         to_ns: u64,

@@ -44,7 +44,7 @@ settings! {
         pub hold: bool = false;
         /// Print the result as JSON
         pub json: bool = false;
-        /// Trace records
+        /// What to record, and where
         pub record: RecordSettings = usual(), of RecordSettings;
         with stream: StreamSettings;
         with tcp: TcpSettings;

@@ -192,7 +192,7 @@ impl Reading {
             let most = initiators.map(|it| it.load.parallel).max().unwrap_or(1);
             reading.setup.command_window = u32::try_from(most).unwrap_or(u32::MAX);
             unknown.push(format!(
-                "the command window: the most commands under way are taken, {most}"
+                "the command window: assumed to be the most commands outstanding, {most}"
             ));
         }
         let mut unrated: Vec<Setup> = vec![reading.setup];

@@ -227,7 +227,7 @@ fn a_watch_of_nothing_that_there_is() {
         (&["dst", "10.0.0.0/33"][..], &["character 5", "0 to 32"][..]),
         (&["dport", "=", "http"], &["character 9", "port"]),
         (&["sport", "=", "1", "and"], &["character 14"]),
-        (&["dprt = 1"], &["character 1 ", "did you mean `dport`?"]),
+        (&["dprt = 1"], &["character 1, ", "did you mean `dport`?"]),
         (&["--port", "65536"], &["--port", "65536"]),
         (&["--pid", "4194305"], &["no process 4194305"]),
         (

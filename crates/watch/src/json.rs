@@ -232,7 +232,7 @@ mod tests {
         let document = include_str!("../../../docs/reference/watch.md");
         let section = document
             .split("\n## ")
-            .find(|s| s.starts_with("Lines of JSON"));
+            .find(|s| s.starts_with("JSON lines"));
         let section = section.unwrap();
         let documented: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
         let mut watch = Lines::default();

@@ -24,7 +24,7 @@ export const SYMBOLS: Record<string, { label: string; path: string }> = {
   cwr_by_ece: { label: "CWR by ECE", path: "M-5 -5H5V5H-5Z" },
   cwr_by_device: { label: "CWR by device", path: "M-6 4H6L0 -6Z" },
   recovery: { label: "Recovery", path: "M0 -6L5 0L0 6L-5 0Z" },
-  loss: { label: "Loss (time-out)", path: "M-6 -4L-4 -6L0 -2L4 -6L6 -4L2 0L6 4L4 6L0 2L-4 6L-6 4L-2 0Z" },
+  loss: { label: "Loss (timeout)", path: "M-6 -4L-4 -6L0 -2L4 -6L6 -4L2 0L6 4L4 6L0 2L-4 6L-6 4L-2 0Z" },
   undo: { label: "Undo", path: "M-1 -6H1V-1H6V1H1V6H-1V1H-6V-1H-1Z" },
 };
 

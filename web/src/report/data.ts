@@ -305,7 +305,7 @@ export interface Cause {
 export const CAUSES: Readonly<Record<string, Cause>> = {
   propagation: { family: "path", limit: "too_few_ios", words: "it crossed the path" },
   transmission: { family: "path", limit: "path_rate", words: "the link transmitted its bytes" },
-  path_queue: { family: "queue", limit: "path_rate", words: "it was queued behind other traffic for a full link" },
+  path_queue: { family: "queue", limit: "path_rate", words: "it was queued for a full link" },
   encryption: { family: "queue", limit: "encryption", words: "it was queued for a router's encryption" },
   command_window: { family: "iscsi", limit: "command_window", words: "the command window was closed" },
   r2t_wait: { family: "iscsi", limit: "r2t_round_trips", words: "the initiator waited for an R2T" },

@@ -19,13 +19,13 @@ const MOST_DETAILED = 2;
 /** Up to so many cuts in view are drawn from top to bottom; of more only the symbols. */
 const MOST_VERTICALS = 80;
 
-/** Without a loss, by fast recovery, or by a time-out. */
+/** Without a loss, by fast recovery, or by a timeout. */
 type CutReason = "cwr" | "recovery" | "loss";
 
 const REASONS: { why: CutReason; label: string; path: string }[] = [
   { why: "cwr", label: "CWR", path: "M-5 -4H5L0 5Z" },
   { why: "recovery", label: "Recovery", path: "M0 -6L5 0L0 6L-5 0Z" },
-  { why: "loss", label: "Loss (time-out)", path: "M-5 -5L5 5M5 -5L-5 5" },
+  { why: "loss", label: "Loss (timeout)", path: "M-5 -5L5 5M5 -5L-5 5" },
 ];
 
 export function windowFigure(cell: CellReport, group: ChartGroup): { root: HTMLElement; chart: Chart } | null {

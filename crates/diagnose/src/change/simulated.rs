@@ -41,7 +41,7 @@ fn setting(parameter: &'static str, value: &impl ToString) -> Setting {
     }
 }
 
-/// The queue depth. Where initiators have fewer slots, the twin's is the number of slots.
+/// The I/Os in flight. Where initiators have fewer slots, the twin's number is that of the slots.
 pub const PARALLEL: &str = "workload.parallel";
 
 /// An initiator with `most` command slots instead of `commands`.
@@ -76,7 +76,7 @@ pub(super) fn buffer(kind: &str, bytes: u64) -> Vec<Setting> {
     vec![setting(parameter, &format_args!("{bytes}B"))]
 }
 
-/// Another congestion control at the end that sends most.
+/// Another congestion control at the end whose data waits most.
 pub(super) fn congestion_control(place: &Place, name: &str) -> Vec<Setting> {
     let parameter = match place.sender_is_target {
         true => "target.congestion_control",

@@ -80,7 +80,7 @@ settings! {
         /// The load of each initiator, and the duration of streams, which use only its `time` and
         /// `warmup`
         pub workload: WorkloadTable, of WorkloadTable;
-        /// Trace records
+        /// What to record
         pub trace: TraceTable = usual(), of TraceTable;
         /// Named sets of values; the sweep's axis `case` selects among them
         pub case: Vec<CaseTable> = Vec::new(), of CaseTable;
@@ -161,7 +161,7 @@ settings! {
     /// `[[host]]`: one host, or several alike.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct HostTable {
-        /// Its name: small letters, digits and hyphens
+        /// Its name: lower-case letters, digits and hyphens
         pub name: String;
         /// Number of copies. Several are called NAME-1, NAME-2 and so on, and NAME means all of
         /// them
@@ -179,7 +179,7 @@ settings! {
     /// `[[path]]`: a link in both directions, shared by all the hosts and routers at its ends.
     #[derive(Debug, Clone, PartialEq)]
     pub struct PathTable {
-        /// Its name in records, in files and in parameters (`path.NAME.delay`): small letters, digits and
+        /// Its name in records, in files and in parameters (`path.NAME.delay`): lower-case letters, digits and
         /// hyphens
         pub name: String = "wan".to_owned();
         /// The hosts or routers at its two ends

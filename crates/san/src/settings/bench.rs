@@ -30,7 +30,7 @@ settings! {
         pub hold: bool = false;
         /// Print the result as JSON
         pub json: bool = false;
-        /// Trace records
+        /// What to record, and where
         pub record: KindSettings = usual(), of KindSettings;
         with load: LoadSettings;
         with tcp: TcpSettings;

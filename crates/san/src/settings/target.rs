@@ -70,7 +70,7 @@ settings! {
         pub metrics: Option<Text<ListenAddress>>, "[ADDRESS:]PORT";
         /// Print events as JSON, one per line
         pub json: bool = false;
-        /// Trace records
+        /// What to record, and where
         pub record: KindSettings = usual(), of KindSettings;
         with tcp: TcpSettings;
     }

@@ -686,7 +686,7 @@ impl Receiver {
         self.acknowledge.send(now_ns);
     }
 
-    /// What the sending half knows of the round trip: smoothed, and the retransmission time-out.
+    /// What the sending half knows of the round trip: smoothed, and the retransmission timeout.
     pub fn set_round_trip(&mut self, srtt_us: Option<u64>, rto_ns: u64) {
         self.acknowledge.sending = Sending { srtt_us, rto_ns };
     }

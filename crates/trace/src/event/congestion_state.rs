@@ -17,7 +17,7 @@ impl CongestionState {
     pub const CWR: CongestionState = CongestionState(2);
     /// Fast recovery.
     pub const RECOVERY: CongestionState = CongestionState(3);
-    /// After a retransmission time-out.
+    /// After a retransmission timeout.
     pub const LOSS: CongestionState = CongestionState(4);
 
     const NAMES: &[&str] = &["open", "disorder", "cwr", "recovery", "loss", "unknown"];

@@ -36,11 +36,11 @@ const MOST_SHIFT: u32 = 14;
 /// The least MSS that hosts have to take (RFC 9293 §3.7.1), and that of Ethernet with time stamps.
 const LEAST_MSS_BYTES: u64 = 536;
 const USUAL_MSS_BYTES: u64 = 1448;
-/// What is taken for a session of which the capture shows no more.
+/// Assumptions about a session beyond what its capture shows.
 const TAKEN: [&str; 3] = [
-    "TCP's settings at both ends: CUBIC, no Nagle's algorithm, delayed acknowledgements and Linux's send buffers are taken",
-    "the negotiated keys: what the PDUs show of them is taken, and no digests",
-    "how many I/Os the application would keep in flight: as many as the initiator had under way are taken",
+    "TCP's settings at both ends: assumed to be CUBIC, no Nagle's algorithm, delayed acknowledgements and Linux's send buffers",
+    "the negotiated keys: assumed to be as far as the PDUs show them, without digests",
+    "how many I/Os the application would keep in flight: assumed to be as many as the initiator had outstanding",
 ];
 
 /// What is known to be missing of a capture.

@@ -78,7 +78,7 @@ fn direction(
     let conditions = Conditions::of(samples[begins]);
     if conditions.queue == Conditions::BOUNDLESS {
         unknown.push(format!(
-            "what the queue of path `{name}` holds: it is taken to hold everything"
+            "what the queue of path `{name}` holds: assumed to hold everything"
         ));
     }
     let changes = changes(&samples[begins..ends.max(begins)], simulated.from_ns);
@@ -90,11 +90,11 @@ fn direction(
     };
     if passed.drops.is_none() && last.loss_drops > 0 {
         unknown.push(format!(
-            "which packets path `{name}` lost: {loss_share} at random are taken"
+            "which packets path `{name}` lost: assumed to be {loss_share} at random"
         ));
     }
     if passed.overhead_bytes.is_none() && last.bits_per_s > 0 && last.in_packets > 0 {
-        unknown.push(format!("what counts for each packet on path `{name}` beyond its Ethernet frame: 0 bytes are taken"));
+        unknown.push(format!("what counts for each packet on path `{name}` beyond its Ethernet frame: assumed to be 0 bytes"));
     }
     Ok(Direction {
         name: name.to_owned(),
@@ -193,7 +193,7 @@ impl Passed {
     }
 }
 
-/// One path for all, with the least round-trip time that TCP saw, or by what captured packets show.
+/// One path for all, with TCP's minimum RTT, or by what captured packets show.
 fn by_round_trips(
     cell: &Cell,
     from_ns: u64,
@@ -242,7 +242,7 @@ fn by_round_trips(
         return Err(Unfit::NoRoundTrip);
     }
     unknown.push(format!(
-        "the path: it is taken to have the least round-trip time of TCP ({:.3} ms), {how}",
+        "the path: assumed to have TCP's minimum RTT ({:.3} ms), {how}",
         round_trip.as_secs_f64() * 1e3,
     ));
     Ok(directions.into())

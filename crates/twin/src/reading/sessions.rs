@@ -20,7 +20,7 @@ use super::pauses::Shown;
 use super::{Unfit, samples};
 use crate::setup::{Connection, Direction, End, Initiator, Relay, Tunnel};
 
-/// The congestion control that is taken where a capture does not say it.
+/// The assumed congestion control of a capture, which does not show it.
 const TAKEN_CONTROL: &str = "cubic";
 /// First sizes of receive buffers are multiples of this.
 const RECEIVE_STEP_BYTES: u64 = 16_384;
@@ -66,7 +66,7 @@ pub(super) fn initiators(
         let connections: Vec<Connection> = connections.collect();
         if connections.len() > 1 {
             unknown.push(format!(
-                "how session {session} distributes commands over its {} connections: to the one with the fewest outstanding is taken, or round-robin if only that fits",
+                "how session {session} distributes commands over its {} connections: assumed to be to the one with the fewest outstanding, or round-robin if only that fits",
                 connections.len(),
             ));
         }
@@ -133,7 +133,7 @@ fn paced(
         .map_or(0, |it| it.in_flight_max);
     let rate = format_iops(rate);
     unknown.push(format!(
-        "how many I/Os the load of session {session} ({rate} IOPS) would keep in flight: {most} is the most that it did, and taken"
+        "how many I/Os the load of session {session} ({rate} IOPS) would keep in flight: assumed to be the most that it had, {most}"
     ));
 }
 
@@ -164,7 +164,7 @@ fn connection(
         Some(other) => end(cell, table, other)?,
         None => {
             unknown.push(format!(
-                "TCP at the target of connection {}: it is taken to be as at the initiator",
+                "TCP at the target of connection {}: assumed to be as at the initiator",
                 record.connection.0,
             ));
             near.clone()
@@ -190,7 +190,7 @@ fn connection(
             return Err(Unfit::Relay);
         }
         unknown.push(format!(
-            "the relay's buffers and law: {} KiB for each direction and none are taken",
+            "the relay's buffers and congestion control: assumed to be {} KiB for each direction and none",
             DEFAULT_BUFFER_BYTES >> 10,
         ));
         let target = outward.record.remote;

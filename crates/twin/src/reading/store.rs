@@ -51,7 +51,7 @@ pub(super) fn service(
     let servers = servers(cell, &shown, recorded.window, mean_ns / WAIT_PART).unwrap_or_else(|| {
         let most = most_at_once(&spans);
         unknown.push(format!(
-            "how many operations the store serves at once: {most} is the most that it was seen to, and taken as all"
+            "how many operations the store serves at once: assumed to be the most that it did, {most}"
         ));
         most
     });
@@ -88,12 +88,12 @@ fn by_answers(
     let fast_ns = took_ns.get(took_ns.len() / FAST_PART).copied();
     let fast_ns = fast_ns.filter(|ns| *ns >= AT_ONCE_NS);
     let Some(fast_ns) = fast_ns else {
-        unknown.push("the store's time: it is taken to answer at once".to_owned());
+        unknown.push("the store's service time: assumed to be 0".to_owned());
         return None;
     };
     let servers = u32::try_from(most_at_once(&spans)).unwrap_or(u32::MAX);
     unknown.push(format!(
-        "the store's time: {:.3} ms, in which the target answered one of {FAST_PART} commands, is taken for all, {servers} at once",
+        "the store's service time: assumed to be {:.3} ms for all, in which the target answered one of {FAST_PART} commands, {servers} at once",
         fast_ns as f64 / 1e6,
     ));
     Some(Service {

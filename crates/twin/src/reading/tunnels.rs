@@ -264,7 +264,7 @@ fn processors(
         *last = it.ran_ns;
     }
     if programs.is_empty() {
-        unknown.push("what a tunnel's packets take of processors: nothing is taken".to_owned());
+        unknown.push("the CPU time of a tunnel's packets: assumed to be none".to_owned());
         return (Cost::default(), true);
     }
     let ran = |[first, last]: &[u64; 2]| (last - first) as f64;

@@ -99,7 +99,7 @@ fn routes(args: &RoutesArgs) -> Result<ExitCode> {
     });
     let grid = Grid::of(points).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     let Some(asked) = asked(&run.manifest.document) else {
-        bail!("{name}: its manifest does not state the initiators' queue depth");
+        bail!("{name}: its manifest does not state how many I/Os the initiators keep in flight");
     };
     let judgement = judge(&grid, asked).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     let routes = Routes {

@@ -172,7 +172,7 @@ fn refused() -> Result<(), Stop> {
             }
         }
         program.read(0, 4096)?;
-        let says = "refuses writes of this host with RESERVATION CONFLICT";
+        let says = "rejects writes of this host with RESERVATION CONFLICT";
         require(attach.log().matches(says).count() == 1, || attach.log())?;
         let mut peer = Peer::connect(&stage.target.url(0))?;
         peer.is_kept_off(true)?;

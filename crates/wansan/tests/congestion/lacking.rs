@@ -46,7 +46,7 @@ pub(crate) fn refusal() -> Result<(), Stop> {
         limited
     };
     let line = refused(told(&LOAD))?;
-    require(line.contains("the kernel refuses reno"), || line.clone())?;
+    require(line.contains("the kernel rejects reno"), || line.clone())?;
     let log = line.trim().rsplit(' ').next().unwrap_or_default();
     require(
         log.ends_with(".verifier.log") && Path::new(log).starts_with(scratch.path()),
@@ -74,7 +74,7 @@ pub(crate) fn logs() -> Result<(), Stop> {
     require(said.contains("processed"), || said)?;
     std::fs::remove_dir_all(folder)?;
     let line = refused(with_logs(&LOAD))?;
-    require(line.contains("cannot keep"), || line.clone())
+    require(line.contains("cannot write"), || line.clone())
 }
 
 const LOAD: [&str; 3] = ["cc", "load", "wansan_reno"];

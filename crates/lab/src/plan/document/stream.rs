@@ -12,7 +12,7 @@ settings! {
     /// is not started.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RelayTable {
-        /// Its name: small letters, digits and hyphens
+        /// Its name: lower-case letters, digits and hyphens
         pub name: String = "relay".to_owned();
         /// The host that it runs on. A path must join it with every host whose connections go through it
         pub host: String;
@@ -28,7 +28,7 @@ settings! {
     /// another.
     #[derive(Debug, Clone, PartialEq)]
     pub struct StreamTable {
-        /// Its name in results and parameters: small letters, digits and hyphens
+        /// Its name in results and parameters: lower-case letters, digits and hyphens
         pub name: String = "stream".to_owned();
         /// The host that sends
         pub from: String;

@@ -9,7 +9,7 @@ settings! {
     /// `[[router]]`: one router, or several alike. It forwards packets by its routes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RouterTable {
-        /// Its name: small letters, digits and hyphens; no host may have the same
+        /// Its name: lower-case letters, digits and hyphens; no host may have the same
         pub name: String;
         /// Number of copies. Several are called NAME-1, NAME-2 and so on, and NAME means all of
         /// them

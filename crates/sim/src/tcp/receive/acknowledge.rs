@@ -24,7 +24,7 @@ const COMPRESSED_SHARE: u64 = 20;
 pub(super) struct Sending {
     /// The smoothed round trip, once there is a sample.
     pub(super) srtt_us: Option<u64>,
-    /// The retransmission time-out.
+    /// The retransmission timeout.
     pub(super) rto_ns: u64,
 }
 
@@ -224,7 +224,7 @@ impl Acknowledge {
                 .map(|us| self.hz.from_us(us).max(self.least()));
             delay = delay.min(by_round_trip.unwrap_or(longest).min(longest));
         }
-        // Below the least time-out of a sender, which is as long as the longest delay.
+        // Below the least timeout of a sender, which is as long as the longest delay.
         delay = delay.min(self.most().max(2) - 1);
         let now = self.hz.at(now_ns);
         let mut timer = now + delay;
@@ -363,7 +363,7 @@ mod tests {
         engine.on_sent(264 * MS);
         engine.sending.srtt_us = None;
         engine.send_later(300 * MS);
-        // 260 ms by doubling, 196 ms by the least time-out.
+        // 260 ms by doubling, 196 ms by the least timeout.
         assert_eq!(engine.at_ns(), Some(500 * MS));
     }
 
@@ -395,7 +395,7 @@ mod tests {
         engine.on_data(2_000 * MS, 10_000_000, 1448);
         assert_eq!(
             engine.quick, QUICK_MOST,
-            "after an idle time longer than the time-out"
+            "after an idle time longer than the timeout"
         );
     }
 

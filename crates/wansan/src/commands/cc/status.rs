@@ -55,7 +55,7 @@ impl Counted {
 #[derive(Debug, Serialize)]
 struct Listed {
     name: String,
-    /// The algorithm that implements it; null for the kernel's own.
+    /// The specification that it implements; null for the kernel's own.
     law: Option<&'static str>,
     /// "absent", "kept", "held", or "kernel" for the kernel's own; "there" if the reason is unknown.
     state: &'static str,
