@@ -63,7 +63,7 @@ fn losses_of_one_flight_are_one_recovery() {
 }
 
 /// The last packet's loss is found by a probe after two round trips and a delayed acknowledgement's time, and not by a
-/// time-out (RFC 8985 §7).
+/// timeout (RFC 8985 §7).
 #[test]
 fn a_lost_tail_is_probed() {
     let bytes = 20 * 1_448;
@@ -79,7 +79,7 @@ fn a_lost_tail_is_probed() {
     assert!((80..400).contains(&later_ms), "{later_ms}");
 }
 
-/// While the path is down, time-outs follow each other ever more slowly (RFC 6298 §5.5), and when it is up again all
+/// While the path is down, timeouts follow each other ever more slowly (RFC 6298 §5.5), and when it is up again all
 /// goes on.
 #[test]
 fn a_silent_path_backs_off() {
@@ -97,7 +97,7 @@ fn a_silent_path_backs_off() {
     assert_eq!(acked, 200_000_000);
 }
 
-/// Nothing is lost, but late by more than the time-out: the reduction is taken back (RFC 5682, RFC 3522).
+/// Nothing is lost, but late by more than the timeout: the reduction is taken back (RFC 5682, RFC 3522).
 #[test]
 fn a_late_path_is_no_loss() {
     let world = World::default();

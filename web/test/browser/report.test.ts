@@ -228,7 +228,7 @@ test("cuts of the windows are marked by reason, and the windows are summed", { s
   const { page, wrong } = await open(sampleRun());
   const chart = page.locator("#cwnd .chart");
   const legend = page.locator("#cwnd .legend");
-  assert.equal(await legend.locator('[data-cut="loss"]').textContent(), "Loss (time-out) 1");
+  assert.equal(await legend.locator('[data-cut="loss"]').textContent(), "Loss (timeout) 1");
   assert.match((await legend.textContent()) ?? "", /sum of the windows.*CWR \d+Recovery \d+/);
   assert.match((await page.textContent("#cwnd .reading")) ?? "", /2 more reductions are not drawn.*3 segments were retransmitted/);
   assert.equal(await chart.locator(".reset").isVisible(), false);

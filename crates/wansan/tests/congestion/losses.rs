@@ -91,7 +91,7 @@ fn responds(every: u64) -> Result<(), Stop> {
             .filter(|s| s.congestion_state != CongestionState::OPEN);
         format!(
             "a loss in {every} packets gives a mean window of {found:.1} segments, where RFC \
-             3649 §5 has {expected:.1} ({timeouts} time-outs, {} of {} samples outside Open)",
+             3649 §5 has {expected:.1} ({timeouts} timeouts, {} of {} samples outside Open)",
             states.count(),
             ran.samples.len(),
         )

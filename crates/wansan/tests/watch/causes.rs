@@ -192,7 +192,7 @@ pub(crate) fn a_silent_path(sight: Sight) -> Result<(), String> {
     sender.finish()?;
     told.until(&watch, |told| told.count(TcpEvent::End) > 0)?;
     let timeouts = told.records.iter().map(|record| record.timeouts).max();
-    check(timeouts > Some(0), "the kernel has counted no time-out")
+    check(timeouts > Some(0), "the kernel has counted no timeout")
 }
 
 /// Longer than the retransmission timer, which runs for 200 ms and a little more than a round trip.

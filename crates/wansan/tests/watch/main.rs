@@ -35,7 +35,7 @@ const ROLES: [(&str, Role); 13] = [
         "listed losses are seen, and no others",
         causes::listed_losses,
     ),
-    ("a silent path is a time-out", causes::a_silent_path),
+    ("a silent path is a timeout", causes::a_silent_path),
     (
         "what is late is taken for lost, and back",
         causes::a_late_path,

@@ -210,7 +210,7 @@ const TURNS: usize = 20;
 
 /// While data moves, what only grows is never less than `ss` said before, nor more than it says
 /// after. When the path falls silent with a window of data on it, everything stands still between two
-/// time-outs, and then all is the same.
+/// timeouts, and then all is the same.
 pub(crate) fn in_motion(sight: Sight) -> Result<(), String> {
     let world = build(false)?;
     let emulator = emulate(&world, &path())?;
@@ -239,7 +239,7 @@ pub(crate) fn in_motion(sight: Sight) -> Result<(), String> {
         let before = Ss::ask(client)?;
         let seen = sample(&watch)?;
         let after = Ss::ask(client)?;
-        // A time-out may come between, after ever longer waits.
+        // A timeout may come between, after ever longer waits.
         if before.standing() == after.standing() {
             check(seen.in_flight_packets > 0, "nothing is on its way")?;
             before.is(&seen)?;
