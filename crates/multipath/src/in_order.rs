@@ -26,6 +26,8 @@ const ROUND_NS: f64 = 10e6;
 const SEVERAL_NS: f64 = 1e9;
 /// What a trial costs, in round trips.
 const ROUNDS_OF_A_TRY: f64 = 5.0;
+/// Choices are compared no more often: that takes as long as to send a small command.
+const LOOK: Duration = Duration::from_micros(100);
 /// The longest time for which a change is put off.
 const PUT_OFF_NS: f64 = 3e9;
 /// How long a measured rate stands although the route's own requests show less, and how long an idle route's round trip does.
@@ -120,6 +122,8 @@ pub struct InOrder {
     /// The time that keeping to the current choice has cost, in ns, up to `missed_at`.
     missed_ns: f64,
     missed_at: Instant,
+    /// When choices were compared last.
+    looked_at: Instant,
     /// The time that trials of out-of-date choices may still lose, in ns.
     credit_ns: f64,
     /// During such a trial, what all requests took with the choice before.
@@ -140,6 +144,7 @@ impl Default for InOrder {
             request_bytes: 0,
             missed_ns: 0.0,
             missed_at: Instant::ZERO,
+            looked_at: Instant::ZERO,
             credit_ns: MOST_TRIAL_NS,
             left_ns: None,
         }
@@ -194,6 +199,11 @@ impl InOrder {
         }
         self.request_bytes = request_bytes;
         self.bytes.add(bytes as f64, now);
+        let is_there = |choice: &Choice| self.rtt_ns(*choice).is_finite();
+        if self.chosen.as_ref().is_some_and(is_there) && now < self.looked_at + LOOK {
+            return;
+        }
+        self.looked_at = now;
         self.sort();
         let passed_ns = now.since(self.missed_at).as_nanos() as f64;
         self.missed_at = now;
