@@ -143,17 +143,18 @@ fn with_connections(folder: &Path) -> Result<Tgtd, Stop> {
     Ok(tgtd)
 }
 
-/// Fails unless each of `count` connections in `printed` did its part of the commands.
-fn require_shares(printed: &Value, count: usize) -> Result<(), Stop> {
+/// Fails unless at least `working` of `count` connections in `printed` did their part of the commands.
+fn require_shares(printed: &Value, count: usize, working: usize) -> Result<(), Stop> {
     let connections = printed["connections"].as_array();
     let shares = connections.is_some_and(|connections| {
         let works = |connection: &Value| {
             let at_least = |key: &str, least: f64| connection[key].as_f64() >= Some(least);
             at_least("commands", 1.0) && at_least("in_flight_mean", 0.001)
         };
-        connections.len() == count && connections.iter().all(works)
+        let works = connections.iter().filter(|connection| works(connection));
+        connections.len() == count && works.count() >= working
     });
-    require(shares, || format!("not {count} shares: {printed}"))
+    require(shares, || format!("not {working} shares: {printed}"))
 }
 
 /// Commands of one session on four connections, with large writes whose data must stay on the
@@ -170,11 +171,9 @@ fn several_connections(schedule: &str) -> Result<(), Stop> {
         "--block",
         "1MiB",
     ];
-    // With `earliest` a connection that adds no throughput may carry nothing.
-    let require_shares = |printed: &Value| match schedule {
-        "earliest" => Ok(()),
-        _ => require_shares(printed, 4),
-    };
+    // `earliest` leaves connections unused that add no throughput.
+    let working = if schedule == "earliest" { 1 } else { 4 };
+    let require_shares = |printed: &Value| require_shares(printed, 4, working);
     require_shares(&load(
         &tgtd.url(),
         DISK_MIB,
@@ -199,7 +198,7 @@ fn routes() -> Result<(), Stop> {
         "--op",
         "mix",
     ];
-    require_shares(&load(&url, 2000, &arguments)?, 2)
+    require_shares(&load(&url, 2000, &arguments)?, 2, 2)
 }
 
 fn too_many_connections() -> Result<(), Stop> {
