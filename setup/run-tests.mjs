@@ -2,7 +2,7 @@
 // why any did not run.
 //
 // What measures mostly waits, so two of its binaries run beside each other, but none that would take the
-// processors from them; the others run three at a time. (cargo-nextest can do this too, but its 460 crates
+// processors from them; the others run three at a time; and what needs the machine to itself runs alone. (cargo-nextest can do this too, but its 460 crates
 // take longer to build on a new machine than all of ours, and each test would ask anew what the machine allows.)
 import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,9 +15,13 @@ process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 
 /** Test binaries that measure, by crate and name; the longest first. */
 const MEASURING = [
-  'wansan limits', 'wansan relay', 'wansan congestion', 'wansan path', 'wansan stalls', 'wansan below_socket',
+  'wansan limits', 'wansan relay', 'wansan path', 'wansan stalls', 'wansan below_socket',
   'wansan tcpdump', 'wansan diagnose', 'lab emulator',
 ];
+
+/** Loads congestion controls with options of its own. Their names are the whole machine's, so a plan that another
+ * binary runs would get these options, or hold the name. */
+const ALONE = ['wansan congestion'];
 
 // Files beside a `tests/main.rs` run as its modules, or as tests of their own that Cargo.toml names; what is
 // neither would not run, and nobody would be told.
@@ -92,9 +96,11 @@ const jobs = [
     .flatMap((name) => ['--package', `wansan-${name}`])),
 ];
 const began = performance.now();
-const measuring = MEASURING.map((name) => jobs.find((job) => job.name === name)).filter(Boolean);
-await runAll(jobs.filter((job) => !measuring.includes(job)), 3);
+const named = (names) => names.map((name) => jobs.find((job) => job.name === name)).filter(Boolean);
+const [measuring, alone] = [named(MEASURING), named(ALONE)];
+await runAll(jobs.filter((job) => !measuring.includes(job) && !alone.includes(job)), 3);
 await runAll(measuring, 2);
+await runAll(alone, 1);
 
 const folder = mkdtempSync(join(tmpdir(), 'wansan-tests-'));
 const log = join(folder, 'log');
