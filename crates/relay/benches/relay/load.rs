@@ -168,13 +168,27 @@ pub(crate) fn echo_added_p50_us(
     Ok(through - straight)
 }
 
-/// Connections per second over `time`, each with one byte echoed and an orderly close, sequentially from each of
-/// `clients`.
+/// Results of brief connections through a proxy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Connects {
+    /// Connections per second.
+    pub(crate) per_s: f64,
+    /// Processor time of the proxy per connection, in µs.
+    pub(crate) cpu_us: f64,
+}
+
+/// Opens connections through `proxy`, process `id`, for `time`: each with one byte echoed and an orderly close,
+/// sequentially from each of `clients`.
 ///
 /// # Errors
 /// The first failure of any client.
-pub(crate) fn connects_per_s(proxy: SocketAddr, clients: usize, time: Duration) -> io::Result<f64> {
-    let began = Instant::now();
+pub(crate) fn connects(
+    proxy: SocketAddr,
+    id: u32,
+    clients: usize,
+    time: Duration,
+) -> io::Result<Connects> {
+    let (used, began) = (cpu::time_used(id)?, Instant::now());
     let clients: Vec<_> = (0..clients)
         .map(|_| {
             std::thread::spawn(move || {
@@ -198,5 +212,10 @@ pub(crate) fn connects_per_s(proxy: SocketAddr, clients: usize, time: Duration) 
     for client in clients {
         all += client.join().map_err(|_| io::ErrorKind::Other)??;
     }
-    Ok(all as f64 / began.elapsed().as_secs_f64())
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu_s = (cpu::time_used(id)? - used).as_secs_f64();
+    Ok(Connects {
+        per_s: all as f64 / seconds,
+        cpu_us: cpu_s * 1e6 / all as f64,
+    })
 }

@@ -10,7 +10,7 @@ use wansan_peers::haproxy::{Haproxy, Splicing};
 use wansan_peers::process::{PeerError, Running};
 use wansan_peers::question::Question;
 
-use crate::load::{self, Streams, Target};
+use crate::load::{self, Connects, Streams, Target};
 use crate::many::many;
 use crate::memory::Memory;
 
@@ -298,31 +298,56 @@ fn compare_echo<const PROXIES: usize>(
     Ok(comparison(question, "µs", proxies, samples, bound))
 }
 
-/// Connections per second, compared with the promised 10,000.
+/// Brief connections, compared with HAProxy and with the promised 10,000 a second. Clients and target use the same
+/// cores.
 fn connects() -> Result<Vec<Comparison>, PeerError> {
     const PROMISED_PER_S: f64 = 10_000.0;
     const CLIENTS: usize = 8;
     let target = Target::brief(CLIENTS).map_err(system)?;
     let ours = Own::proxy("relay", target.address)?;
-    let [samples, promised] = in_turns(
+    let haproxies = Haproxies::start(target.address)?;
+    let [auto, always] = haproxies.as_proxies();
+    let proxies = [ours.as_proxy(OURS), auto, always];
+    let mut sides = proxies.map(|Proxy { address, id, .. }| {
+        move || load::connects(address, id, CLIENTS, SAMPLE).map_err(system)
+    });
+    let samples = in_turns(
         TURNS,
-        [
-            &mut || load::connects_per_s(ours.address, CLIENTS, SAMPLE).map_err(system),
-            &mut || Ok(PROMISED_PER_S),
-        ],
+        sides.each_mut().map(|side| side as &mut dyn FnMut() -> _),
     )?;
-    Ok(vec![Comparison {
-        question: "connections, each with a byte there and back, clients on the same cores"
-            .to_owned(),
+    let values = |value: fn(&Connects) -> f64| {
+        samples
+            .each_ref()
+            .map(|of_one| of_one.iter().map(value).collect())
+    };
+    let question = "connections, each with a byte there and back";
+    let per_s: [Vec<f64>; 3] = values(|sample| sample.per_s);
+    let beside_promise = Comparison {
+        question: format!("{question}, as promised"),
         unit: "1/s",
         ours: Side {
             name: OURS,
-            samples,
+            samples: per_s[0].clone(),
         },
         others: vec![Side {
             name: "promised",
-            samples: promised,
+            samples: vec![PROMISED_PER_S; TURNS],
         }],
         bound: Bound::AtLeast(1.0),
-    }])
+    };
+    let beside_haproxy = comparison(
+        question.to_owned(),
+        "1/s",
+        proxies,
+        per_s,
+        Bound::AtLeast(1.2),
+    );
+    let cost = comparison(
+        "processor time of the proxy for a connection".to_owned(),
+        "µs",
+        proxies,
+        values(|sample| sample.cpu_us),
+        Bound::AtMost(1.0),
+    );
+    Ok(vec![beside_haproxy, beside_promise, cost])
 }
