@@ -1,7 +1,7 @@
 //! One direction of a flow: which bytes are read, held and written, in order, and how they end.
 
 /// What one direction may move before others have their turn.
-const TURN_BYTES: usize = 1 << 20;
+const TURN_BYTES: usize = 64 << 10;
 
 /// How the bytes of a direction end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
