@@ -129,7 +129,12 @@ impl Carrier for Way<'_> {
         let Some(piece) = self.held.pieces.front_mut() else {
             return 0;
         };
-        let written = self.to.write(piece.filled(), SendFlags::empty());
+        // The last data go in one segment with the FIN behind them, which pushes them out.
+        let flags = match self.from.fin {
+            true => SendFlags::MORE,
+            false => SendFlags::empty(),
+        };
+        let written = self.to.write(piece.filled(), flags);
         piece.consume(written);
         if piece.filled().is_empty()
             && let Some(piece) = self.held.pieces.pop_front()
@@ -273,4 +278,67 @@ fn passed(from: &mut Side, seen: &mut [u8]) -> Taken {
 
 fn piece_is_empty(piece: Option<&Piece>) -> bool {
     piece.is_some_and(|piece| piece.filled().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::sync::Arc;
+
+    use wansan_server::Ready;
+
+    use super::*;
+    use crate::pool::Budget;
+
+    /// Both ends of a connection: the peer's, and ours, ready for everything.
+    fn connection(ending: bool) -> (TcpStream, Side) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut side = Side::new(listener.accept().unwrap().0.into());
+        side.note(Ready {
+            source: 0,
+            read: true,
+            write: true,
+            urgent: false,
+            ending,
+            gone: false,
+        });
+        (peer, side)
+    }
+
+    /// Whether the last byte waits for the FIN behind it, instead of taking a segment of its own.
+    fn last_byte_waits() -> bool {
+        let (mut client, mut from) = connection(true);
+        let (mut to, mut target) = {
+            let (peer, side) = connection(false);
+            (side, peer)
+        };
+        client.write_all(b"x").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut pool = Pool::new(Arc::new(Budget::new(1 << 20)));
+        let mut direction = Direction::default();
+        loop {
+            match direction.pump(&mut from, &mut to, &mut pool, 1 << 20) {
+                Turn::Ended(end) => break assert_eq!(end, End::Fin),
+                Turn::Again => {}
+                // Loopback may still carry it.
+                Turn::Waits => from.readable = true,
+            }
+        }
+        target.set_nonblocking(true).unwrap();
+        let waits = target.peek(&mut [0]).is_err();
+        target.set_nonblocking(false).unwrap();
+        to.finish();
+        let mut all = Vec::new();
+        target.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"x");
+        waits
+    }
+
+    #[test]
+    fn the_last_data_go_in_one_segment_with_the_fin() {
+        // The kernel sends it by itself after 200 ms, which a busy machine may take.
+        assert!((0..10).any(|_| last_byte_waits()));
+    }
 }

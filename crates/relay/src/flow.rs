@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use wansan_server::poller::Ready;
 use wansan_split::{CLIENT, End, Governor, Signals, TARGET, Turn};
 use wansan_tcp::ece::EceSignal;
+use wansan_tcp::queues;
 use wansan_trace::Instant;
 
 use crate::direction::Direction;
@@ -253,15 +254,15 @@ impl Flow {
         }
         let target = &self.sides[TARGET];
         let failure = if target.writable || target.ending {
+            if target.is_connected() {
+                self.connected(TARGET);
+                self.is_connecting = false;
+                self.deadline = None;
+                return None;
+            }
             match target.take_error() {
                 // An event of the previous attempt may arrive after this one began.
-                Ok(()) if !target.is_connected() => return Some(Step::Waits),
-                Ok(()) => {
-                    self.connected(TARGET);
-                    self.is_connecting = false;
-                    self.deadline = None;
-                    return None;
-                }
+                Ok(()) => return Some(Step::Waits),
                 Err(errno) => ConnectError::from(errno),
             }
         } else if self.deadline.is_some_and(|deadline| now >= deadline) {
@@ -338,7 +339,9 @@ fn attempt(
             break;
         };
         let source = route.source(client);
-        match socket::connecting(&route.config, to, source) {
+        // One that arrives meanwhile costs an ACK of its own.
+        let has_data = queues::received_bytes(&client_socket).is_ok_and(|bytes| bytes > 0);
+        match socket::connecting(&route.config, to, source, has_data) {
             Ok(socket) => {
                 // A transparent connection has the client's address, and goes to the client's original destination.
                 let own_end = match source {

@@ -36,6 +36,8 @@ pub(crate) struct Side {
     pub(crate) urgent: bool,
     /// The peer has shut down: a short read does not mean that no more is queued.
     pub(crate) ending: bool,
+    /// The peer's FIN has arrived, and its connection is not lost: it follows the queued data.
+    pub(crate) fin: bool,
     /// Why the connection was lost: reset by the peer, or timed out in the kernel.
     pub(crate) lost: Option<Errno>,
 }
@@ -49,6 +51,7 @@ impl Side {
             writable: false,
             urgent: false,
             ending: false,
+            fin: false,
             lost: None,
         }
     }
@@ -59,6 +62,7 @@ impl Side {
         self.writable |= ready.write;
         self.urgent |= ready.urgent;
         self.ending |= ready.ending;
+        self.fin |= ready.ending && !ready.gone;
     }
 
     /// Reads.

@@ -114,11 +114,13 @@ pub(crate) fn try_settings(config: &ListenerConfig) -> Result<(), RelayError> {
     )
 }
 
-/// Starts to connect to `to`: from the address `from`, if the flow is transparent.
+/// Starts to connect to `to`: from the address `from`, if the flow is transparent. If it `has_data` to send, these carry
+/// the handshake's last ACK, so that a brief connection takes one segment less.
 pub(crate) fn connecting(
     config: &ListenerConfig,
     to: SocketAddr,
     from: Option<IpAddr>,
+    has_data: bool,
 ) -> Result<OwnedFd, ConnectError> {
     let socket = stream(to.ip())?;
     // The same settings were tried when the relay started; a congestion control may have been unloaded since.
@@ -128,6 +130,9 @@ pub(crate) fn connecting(
         options::set_transparent(&socket, true)?;
         options::choose_port_late(&socket)?;
         bind(&socket, &SocketAddr::new(address, 0))?;
+    }
+    if has_data {
+        delays::await_data_to_ack(&socket)?;
     }
     match connect(&socket, &to) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
@@ -283,7 +288,7 @@ mod tests {
         holds(&accept(&inward).unwrap());
 
         let target = TcpListener::bind("127.0.0.1:0").unwrap();
-        let outward = connecting(&config, target.local_addr().unwrap(), None).unwrap();
+        let outward = connecting(&config, target.local_addr().unwrap(), None, false).unwrap();
         let _accepted = target.accept().unwrap();
         holds(&outward);
     }
@@ -292,7 +297,7 @@ mod tests {
     fn a_congestion_control_that_has_gone_is_named() {
         let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:1");
         config.flow.out.congestion_control = Some("gone".to_owned());
-        let error = connecting(&config, "127.0.0.1:1".parse().unwrap(), None).unwrap_err();
+        let error = connecting(&config, "127.0.0.1:1".parse().unwrap(), None, false).unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("gone") && text.contains("wansan cc load"),

@@ -42,6 +42,15 @@ pub fn set_nagle(socket: impl AsFd, on: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(socket, !on)?)
 }
 
+/// Lets the next data sent carry the acknowledgement of what arrives, also that of a SYN-ACK on a socket that is to
+/// connect: the kernel then waits up to 200 ms for such data (TCP_QUICKACK of tcp(7), switched off).
+///
+/// # Errors
+/// Errors of setsockopt(2).
+pub fn await_data_to_ack(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_quickack(socket, false)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,5 +69,7 @@ mod tests {
         assert!(!sockopt::tcp_quickack(&socket).unwrap());
         DelayedAck::Quick.keep(&socket).unwrap();
         assert!(sockopt::tcp_quickack(&socket).unwrap());
+        await_data_to_ack(&socket).unwrap();
+        assert!(!sockopt::tcp_quickack(&socket).unwrap());
     }
 }
