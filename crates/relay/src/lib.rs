@@ -10,8 +10,8 @@
 //!                                    └────────────── Flow ──────────────┘
 //! ```
 //!
-//! Each thread is a worker of [`wansan_server`] with edge-triggered epoll (`reactor`), and owns its flows. The first
-//! one accepts for all, and assigns each flow to the thread with the fewest.
+//! Each thread is a worker of [`wansan_server`] with edge-triggered epoll (`reactor`), and owns its flows. Each
+//! accepts, and hands a flow to another thread only if that has fewer.
 
 mod backlog;
 mod bound;

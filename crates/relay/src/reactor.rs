@@ -18,6 +18,7 @@ use crate::mail::{Client, Mail};
 use crate::meter::Meter;
 use crate::pool::Pool;
 use crate::route::Listener;
+use crate::seat::Seat;
 use crate::shared::Shared;
 use crate::socket::BACKLOG;
 use crate::survey::Survey;
@@ -97,7 +98,7 @@ impl Reactor {
         }
         if now >= self.next_short_tick {
             self.next_short_tick = now + SHORT_TICK;
-            if self.shared.seats.room() > 0 {
+            if self.shared.seats.has_room() {
                 self.acceptor.resume(&self.poller);
             }
             for key in std::mem::take(&mut self.timed) {
@@ -148,7 +149,8 @@ impl Reactor {
 
     /// Accepts connections; returns whether more may wait.
     fn accept_some(&mut self, now: Instant) -> bool {
-        let batch = self.acceptor.accept(&self.poller, self.shared.seats.room());
+        let (seats, number) = (&self.shared.seats, self.number);
+        let batch = self.acceptor.accept(&self.poller, || seats.take(number));
         if let Some(pause) = batch.pause {
             self.meter.pauses += 1;
             if let Pause::Failed(error) = pause {
@@ -162,12 +164,13 @@ impl Reactor {
         batch.more
     }
 
-    /// Assigns a client's flow to a thread, if the listener allows it.
-    fn admit(&mut self, connection: Connection, now: Instant) {
+    /// Hands a client's flow to its thread, if the listener allows it.
+    fn admit(&mut self, connection: Connection<Seat>, now: Instant) {
         let Connection {
             socket,
             client: address,
             listener,
+            seat,
         } = connection;
         let route = Arc::clone(&self.acceptor.listeners()[listener].route);
         let listen = &route.config.listen;
@@ -184,10 +187,6 @@ impl Reactor {
                 .add(|| format!("{address}: refused: the relay itself opened it, to {listen}"));
             return;
         }
-        // There was room for all accepted connections.
-        let Some(seat) = self.shared.seats.take() else {
-            return;
-        };
         let thread = seat.thread;
         let client = Client {
             socket,

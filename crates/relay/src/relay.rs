@@ -60,7 +60,7 @@ impl Relay {
             relay.threads.spawn(format!("relay-{number}"), reactor)?;
         }
         relay.report_laws();
-        relay.listen(relay.listeners.clone());
+        relay.listen(&relay.listeners);
         Ok(relay)
     }
 
@@ -122,8 +122,8 @@ impl Relay {
         }
         self.listeners = listeners;
         self.report_laws();
-        self.listen(self.listeners.clone());
-        // Once the first thread replies, it has the new listeners, and has closed the removed ones.
+        self.listen(&self.listeners);
+        // Once all threads reply, they have the new listeners, and have closed the removed ones.
         let _ = self.observer().meter();
         Ok(changes)
     }
@@ -143,8 +143,8 @@ impl Relay {
         const STEP: Duration = Duration::from_millis(10);
         let deadline = clock::now() + patience;
         self.listeners.clear();
-        self.listen(Vec::new());
-        // Once the first thread replies, it has accepted earlier connections.
+        self.listen(&[]);
+        // Once all threads reply, they have accepted earlier connections.
         let _ = self.observer().meter();
         while self.shared.seats.taken() > 0 {
             if hurries() || clock::now() >= deadline {
@@ -172,8 +172,9 @@ impl Relay {
         }
     }
 
-    fn listen(&self, listeners: Vec<Listener>) {
-        self.shared.mailboxes.send(0, Mail::Listen(listeners));
+    fn listen(&self, listeners: &[Listener]) {
+        let mail = || Mail::Listen(listeners.to_vec());
+        self.shared.mailboxes.send_all(mail);
     }
 }
 

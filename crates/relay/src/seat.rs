@@ -2,43 +2,44 @@
 
 use std::sync::Arc;
 
-/// The flows of each thread.
+/// The flows of all threads, and of each.
 #[derive(Debug)]
 pub(crate) struct Seats {
+    all: Arc<wansan_server::Seats>,
     threads: Vec<Arc<wansan_server::Seats>>,
     limit: usize,
 }
 
 impl Seats {
     pub(crate) fn new(threads: usize, limit: usize) -> Seats {
+        let seats = || wansan_server::Seats::new(limit);
         Seats {
-            threads: (0..threads)
-                .map(|_| wansan_server::Seats::new(limit))
-                .collect(),
+            all: seats(),
+            threads: (0..threads).map(|_| seats()).collect(),
             limit,
         }
     }
 
     /// Flows of all threads.
     pub(crate) fn taken(&self) -> usize {
-        self.threads.iter().map(|thread| thread.taken()).sum()
+        self.all.taken()
     }
 
-    /// How many more flows are allowed. Only one thread takes seats, so it is no less when it does.
-    pub(crate) fn room(&self) -> usize {
-        self.limit.saturating_sub(self.taken())
+    /// Whether another flow is allowed.
+    pub(crate) fn has_room(&self) -> bool {
+        self.taken() < self.limit
     }
 
-    /// A seat on the thread with the fewest flows; `None` without [`room`](Seats::room).
-    pub(crate) fn take(&self) -> Option<Seat> {
-        if self.room() == 0 {
-            return None;
-        }
-        let threads = self.threads.iter().enumerate();
-        let (thread, seats) = threads.min_by_key(|(_, thread)| thread.taken())?;
+    /// A seat on the thread with the fewest flows, `own` if others have no fewer: a flow that stays where it was
+    /// accepted wakes no other thread. `None` if no other flow is allowed.
+    pub(crate) fn take(&self, own: usize) -> Option<Seat> {
+        let all = self.all.take()?;
+        let by_flows = |&thread: &usize| (self.threads[thread].taken(), thread != own);
+        let thread = (0..self.threads.len()).min_by_key(by_flows)?;
         Some(Seat {
             thread,
-            _seat: seats.take()?,
+            _all: all,
+            _seat: self.threads[thread].take()?,
         })
     }
 }
@@ -48,6 +49,7 @@ impl Seats {
 pub(crate) struct Seat {
     /// The thread of the flow.
     pub(crate) thread: usize,
+    _all: wansan_server::Seat,
     _seat: wansan_server::Seat,
 }
 
@@ -57,12 +59,12 @@ mod tests {
 
     #[test]
     fn flows_go_where_there_are_fewest() {
-        let seats = Seats::new(2, 3);
-        let taken: Vec<Seat> = std::iter::from_fn(|| seats.take()).collect();
+        let seats = Seats::new(2, 4);
+        let taken: Vec<Seat> = std::iter::from_fn(|| seats.take(1)).collect();
         let threads: Vec<usize> = taken.iter().map(|seat| seat.thread).collect();
-        assert_eq!(threads, [0, 1, 0]);
-        assert_eq!(seats.room(), 0);
+        assert_eq!(threads, [1, 0, 1, 0]);
+        assert!(!seats.has_room());
         drop(taken);
-        assert_eq!((seats.room(), seats.taken()), (3, 0));
+        assert!(seats.has_room() && seats.taken() == 0);
     }
 }

@@ -19,7 +19,6 @@ pub(crate) struct Shared {
     pub(crate) seats: Seats,
     pub(crate) budget: Arc<Budget>,
     pub(crate) ends: Arc<Ends>,
-    /// The first thread accepts for all.
     pub(crate) mailboxes: Arc<Mailboxes<Mail>>,
     /// The number of the next flow.
     numbers: AtomicU64,

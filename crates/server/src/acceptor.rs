@@ -13,8 +13,8 @@ use crate::threads::LISTENER;
 /// Connections that are accepted at one listener in one turn, at most.
 pub const ACCEPTS_PER_TURN: usize = 64;
 
-/// The listeners of a server, on the thread that accepts for all. They are non-blocking sockets in that thread's
-/// poller, as source [`LISTENER`].
+/// The listeners of a server, on a thread that accepts: one for all, or each its own connections. They are non-blocking
+/// sockets in that thread's poller, as source [`LISTENER`].
 #[derive(Debug)]
 pub struct Acceptor<L> {
     listeners: Vec<L>,
@@ -23,9 +23,9 @@ pub struct Acceptor<L> {
 
 /// What one turn accepted.
 #[derive(Debug)]
-pub struct Batch {
+pub struct Batch<S = ()> {
     /// New connections.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<Connection<S>>,
     /// Whether more may wait.
     pub more: bool,
     /// Why a pause began: nothing is accepted until [`Acceptor::resume`].
@@ -34,13 +34,15 @@ pub struct Batch {
 
 /// An accepted connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Connection<S = ()> {
     /// Its socket, which does not block.
     pub socket: OwnedFd,
     /// The client's address.
     pub client: SocketAddr,
     /// The place of the listener among [`Acceptor::listeners`].
     pub listener: usize,
+    /// The place that it has taken.
+    pub seat: S,
 }
 
 /// Why accepting pauses. What waits would wake the thread for ever.
@@ -88,7 +90,7 @@ impl<L: AsFd> Acceptor<L> {
         self.is_paused = false;
         self.listeners = listeners;
         for listener in &self.listeners {
-            if let Err(error) = poller.add(listener, LISTENER) {
+            if let Err(error) = poller.add_shared(listener, LISTENER) {
                 failed(listener, error);
             }
         }
@@ -101,7 +103,10 @@ impl<L: AsFd> Acceptor<L> {
 
     fn set_paused(&mut self, poller: &Poller, is_paused: bool) {
         if self.is_paused != is_paused {
-            let set = |listener| poller.interest(listener, LISTENER, !is_paused, false);
+            let set = |listener| match is_paused {
+                true => poller.remove(listener),
+                false => poller.add_shared(listener, LISTENER),
+            };
             let all = self.listeners.iter().map(set);
             if all.fold(true, |all, done| all & done.is_ok()) {
                 self.is_paused = is_paused;
@@ -109,8 +114,8 @@ impl<L: AsFd> Acceptor<L> {
         }
     }
 
-    /// Accepts what waits, at most `room` connections; nothing during a pause.
-    pub fn accept(&mut self, poller: &Poller, room: usize) -> Batch {
+    /// Accepts what waits, each where there is a `seat` for it; nothing during a pause.
+    pub fn accept<S>(&mut self, poller: &Poller, mut seat: impl FnMut() -> Option<S>) -> Batch<S> {
         let mut batch = Batch {
             connections: Vec::new(),
             more: false,
@@ -122,15 +127,16 @@ impl<L: AsFd> Acceptor<L> {
         for (place, listener) in self.listeners.iter().enumerate() {
             let mut left = ACCEPTS_PER_TURN;
             while left > 0 && batch.pause.is_none() {
-                if batch.connections.len() == room {
+                let Some(seat) = seat() else {
                     batch.pause = Some(Pause::Full);
                     break;
-                }
+                };
                 match accept(listener) {
                     Ok((socket, client)) => batch.connections.push(Connection {
                         socket,
                         client,
                         listener: place,
+                        seat,
                     }),
                     Err(Errno::AGAIN) => break,
                     // The client has gone again.
@@ -162,6 +168,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::Seats;
 
     #[test]
     fn accepting_keeps_to_its_room_and_goes_on_after_a_pause() {
@@ -174,12 +181,17 @@ mod tests {
         let clients: Vec<TcpStream> = (0..3)
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
-        let batch = acceptor.accept(&poller, 2);
+        let seats = Seats::new(2);
+        let batch = acceptor.accept(&poller, || seats.take());
         assert_eq!(batch.connections.len(), 2);
         assert!(matches!(batch.pause, Some(Pause::Full)) && acceptor.is_paused());
-        assert_eq!(acceptor.accept(&poller, 2).connections.len(), 0);
+        drop(batch);
+        assert_eq!(
+            acceptor.accept(&poller, || seats.take()).connections.len(),
+            0
+        );
         acceptor.resume(&poller);
-        let batch = acceptor.accept(&poller, 2);
+        let batch = acceptor.accept(&poller, || seats.take());
         assert!(batch.pause.is_none() && !batch.more);
         let accepted: Vec<SocketAddr> = batch.connections.iter().map(|it| it.client).collect();
         assert_eq!(accepted, [clients[2].local_addr().unwrap()]);

@@ -65,6 +65,20 @@ impl Poller {
         )?)
     }
 
+    /// Waits for a listening socket that other pollers wait for as well: of the threads that wait, the kernel wakes one
+    /// for a connection (EPOLLEXCLUSIVE of epoll_ctl(2)). [`interest`](Poller::interest) cannot change it.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn add_shared(&self, fd: impl AsFd, source: u64) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.epoll,
+            fd,
+            EventData::new_u64(source),
+            EventFlags::IN | EventFlags::EXCLUSIVE,
+        )?)
+    }
+
     /// Tells from now on when a socket *becomes* readable, writable or ended, and says so once (an
     /// edge): who is told has to go on until the socket would block. What holds already is told at
     /// the next wait.

@@ -169,7 +169,7 @@ impl Worker for Reactor {
     }
 
     fn accept(&mut self, now: Instant) {
-        let batch = self.acceptor.accept(&self.poller, usize::MAX);
+        let batch = self.acceptor.accept(&self.poller, || Some(()));
         for connection in batch.connections {
             self.admit(connection);
         }

@@ -616,7 +616,7 @@ impl Worker for Reactor {
     }
 
     fn accept(&mut self, _now: Instant) {
-        let batch = self.acceptor.accept(&self.poller, usize::MAX);
+        let batch = self.acceptor.accept(&self.poller, || Some(()));
         let shared = &self.context.shared;
         for connection in batch.connections {
             let Some(seat) = shared.seats.admit(connection.client) else {
