@@ -50,26 +50,31 @@ pub(crate) fn serve() -> io::Result<()> {
 /// # Errors
 /// When the answering side does not start or the connection breaks.
 pub(crate) fn exchanges_per_second(in_flight: usize, time: Duration) -> Result<f64, PeerError> {
-    let system = |source| PeerError::System {
-        program: "echo pair".to_owned(),
-        source,
-    };
-    let own = std::env::current_exe().map_err(system)?;
-    let mut server = Running::start(
-        Command::new(own)
-            .arg(SERVER_ARGUMENT)
-            .stdout(Stdio::piped()),
-    )?;
+    let (_server, port) = own_server(SERVER_ARGUMENT, "echo pair")?;
+    ask(port, in_flight, time).map_err(system("echo pair"))
+}
+
+/// Starts the benchmark's own program as a server called `name`; its process and its port.
+///
+/// # Errors
+/// When it does not start.
+pub(crate) fn own_server(argument: &str, name: &str) -> Result<(Running, u16), PeerError> {
+    let own = std::env::current_exe().map_err(system(name))?;
+    let mut command = Command::new(own);
+    let mut server = Running::start(command.arg(argument).stdout(Stdio::piped()))?;
     let stdout = server.take_stdout().expect("the command was given a pipe");
     let mut port = String::new();
-    BufReader::new(stdout)
-        .read_line(&mut port)
-        .map_err(system)?;
-    let port = port
-        .trim()
-        .parse()
-        .map_err(|_| system(io::ErrorKind::InvalidData.into()))?;
-    ask(port, in_flight, time).map_err(system)
+    let read = BufReader::new(stdout).read_line(&mut port);
+    read.map_err(system(name))?;
+    let port = port.trim().parse();
+    let port = port.map_err(|_| system(name)(io::ErrorKind::InvalidData.into()))?;
+    Ok((server, port))
+}
+
+/// What the system says of the program `name`.
+pub(crate) fn system(name: &str) -> impl FnOnce(io::Error) -> PeerError {
+    let program = name.to_owned();
+    move |source| PeerError::System { program, source }
 }
 
 fn ask(port: u16, in_flight: usize, time: Duration) -> io::Result<f64> {

@@ -4,9 +4,8 @@
 //! of one buffer for all. Nobody looks at a byte, only at how many there are. The answering side has a thread for each
 //! processor and the asking side one, as the target and the crowd of initiators have.
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -17,10 +16,11 @@ use wansan_server::descriptors;
 use wansan_server::poller::{Poller, Ready};
 use wansan_trace::{Instant, clock};
 
-use crate::echo::{ANSWER_BYTES, HEADER_BYTES};
+use crate::echo::{ANSWER_BYTES, HEADER_BYTES, own_server, system};
 
 /// The argument that makes the benchmark's own program the answering side.
 pub(crate) const SERVER_ARGUMENT: &str = "exchange-server";
+const NAME: &str = "exchanges";
 
 /// What one call may read or send, in bytes.
 const CALL_BYTES: usize = 1 << 20;
@@ -163,15 +163,7 @@ impl Answering {
     /// # Errors
     /// When it does not come up.
     pub(crate) fn start() -> Result<Answering, PeerError> {
-        let own = std::env::current_exe().map_err(failed)?;
-        let mut command = Command::new(own);
-        let mut process = Running::start(command.arg(SERVER_ARGUMENT).stdout(Stdio::piped()))?;
-        let stdout = process.take_stdout().expect("the command was given a pipe");
-        let mut port = String::new();
-        let read = BufReader::new(stdout).read_line(&mut port);
-        read.map_err(failed)?;
-        let port = port.trim().parse();
-        let port = port.map_err(|_| failed(ErrorKind::InvalidData.into()))?;
+        let (process, port) = own_server(SERVER_ARGUMENT, NAME)?;
         Ok(Answering { process, port })
     }
 }
@@ -243,8 +235,5 @@ impl Exchanges {
 }
 
 fn failed(source: io::Error) -> PeerError {
-    PeerError::System {
-        program: "exchanges".to_owned(),
-        source,
-    }
+    system(NAME)(source)
 }

@@ -11,10 +11,12 @@ mod disks;
 mod echo;
 mod exchanges;
 mod files;
+mod limit;
 mod loads;
 mod many;
 mod nbd;
 mod questions;
+mod stream;
 mod targets;
 
 use std::io;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let serve: Option<fn() -> io::Result<()>> = match arguments.first().map(String::as_str) {
         Some(echo::SERVER_ARGUMENT) => Some(echo::serve),
         Some(exchanges::SERVER_ARGUMENT) => Some(exchanges::serve),
+        Some(stream::SERVER_ARGUMENT) => Some(stream::serve),
         _ => None,
     };
     if let Some(serve) = serve {

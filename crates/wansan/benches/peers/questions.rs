@@ -13,9 +13,9 @@ use wansan_peers::question::Question;
 use wansan_peers::wansan;
 
 use crate::disks::{Disk, memory_folder};
-use crate::echo;
 use crate::files;
-use crate::loads::{PARALLEL, SAMPLE, SMALL_RANDOM, TURNS, WANSAN, our_iops};
+use crate::limit;
+use crate::loads::{SMALL_RANDOM, TURNS, WANSAN, our_iops};
 use crate::many;
 use crate::targets;
 
@@ -34,7 +34,7 @@ pub(crate) const QUESTIONS: [Question; 11] = [
     },
     Question {
         name: "limit",
-        measure: limit,
+        measure: limit::limit,
     },
     Question {
         name: "sequential",
@@ -93,33 +93,6 @@ fn initiator() -> Result<Vec<Comparison>, PeerError> {
             samples: other,
         }],
         bound: Bound::AtLeast(1.5),
-    }])
-}
-
-/// Ours to ours and the bare echo pair.
-fn limit() -> Result<Vec<Comparison>, PeerError> {
-    let target = wansan::Target::start(Path::new(WANSAN), &["--lun", "memory:256MiB"])?;
-    let url = target.url(0);
-    let [ours, other] = in_turns(
-        TURNS,
-        [
-            &mut || our_iops(&url, Operation::Read, SMALL_RANDOM, &[]),
-            &mut || echo::exchanges_per_second(PARALLEL as usize, SAMPLE),
-        ],
-    )?;
-    Ok(vec![Comparison {
-        question: "limit: wansan to wansan beside a bare echo of the same bytes, 32 in flight"
-            .to_owned(),
-        unit: "I/O/s",
-        ours: Side {
-            name: "wansan bench and target",
-            samples: ours,
-        },
-        others: vec![Side {
-            name: "echo pair",
-            samples: other,
-        }],
-        bound: Bound::AtLeast(0.4),
     }])
 }
 
