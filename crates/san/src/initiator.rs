@@ -4,6 +4,7 @@ pub(crate) mod dial;
 mod error;
 mod identity_check;
 pub(crate) mod login;
+mod reading;
 mod recovery;
 mod route;
 mod socket;
@@ -27,6 +28,7 @@ use wansan_trace::{Instant, Recorder, clock};
 use self::dial::Destination;
 pub use self::error::InitiatorError;
 use self::identity_check::KnownUnit;
+use self::reading::Reading;
 use self::recovery::{Attempt, Dials, Recovery};
 pub use self::route::{Portal, Route, RouteError};
 use self::socket::Socket;
@@ -93,6 +95,7 @@ pub struct Initiator {
     next_tcp_sample: Instant,
     /// When to check silent connections again.
     next_look: Instant,
+    reading: Reading,
     /// The session is being logged out: failed connections are not set up again.
     is_leaving: bool,
     /// The session has ended: unsent commands complete as failed.
@@ -119,11 +122,6 @@ impl Broken {
 
 /// The longest wait in the kernel, so that silent connections are noticed.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(250);
-
-/// Bounds of one read: system calls for fewer bytes cost more than they gain, and larger ones displace more of the
-/// processor's cache than they save.
-const LEAST_READ_BYTES: usize = 32 << 10;
-const MOST_READ_BYTES: usize = 64 << 10;
 
 /// Longest wait of a blocking read. Nearer deadlines are waited for exactly.
 const BLOCKING_WAIT: Duration = Duration::from_millis(20);
@@ -158,6 +156,7 @@ impl Initiator {
             trace,
             next_tcp_sample: now,
             next_look: now,
+            reading: Reading::new(now),
             is_leaving: false,
             has_ended: false,
             waker: None,
@@ -541,13 +540,14 @@ impl Initiator {
     /// Reads available input of the connection at `place`; without DONTWAIT it waits for input, at most
     /// [`BLOCKING_WAIT`].
     fn receive(&mut self, place: usize, flags: RecvFlags) -> Result<(), Broken> {
-        let most_bytes = self.most_read_bytes();
+        let most_bytes = self.reading.most_bytes(self.session.awaited_bytes());
         let socket = &mut self.sockets[place];
         let connection = &mut self.session.connections()[place];
         let received = socket.receive(connection, most_bytes, flags, &mut self.trace);
         let Some(now) = received.map_err(Broken::at(place))? else {
             return self.look_after_silent_ones();
         };
+        self.reading.look(now);
         let received = self.session.receive(place, now, &mut self.trace);
         received.map_err(|source| {
             Broken::at(place)(InitiatorError::Session {
@@ -587,15 +587,6 @@ impl Initiator {
         for (socket, connection) in self.sockets.iter_mut().zip(self.session.connections()) {
             self.to.round_trip = socket.look_at_tcp(connection, now);
         }
-    }
-
-    /// Bytes of one read: a part of the outstanding data, so that new commands are sent while responses are still being
-    /// read. An initiator that reads everything before it sends alternates with its target, and one of the two always
-    /// waits.
-    fn most_read_bytes(&self) -> usize {
-        let part = usize::try_from(self.session.awaited_bytes() / 4);
-        part.unwrap_or(usize::MAX)
-            .clamp(LEAST_READ_BYTES, MOST_READ_BYTES)
     }
 
     fn sample_tcp(&mut self, now: Instant) {

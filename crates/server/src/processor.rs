@@ -24,13 +24,22 @@ impl ProcessorTime {
     /// the kernel does not tell.
     #[must_use]
     pub fn wanted(&self) -> Option<Duration> {
+        self.read().map(|[ran, waited]| ran + waited)
+    }
+
+    /// How long the thread has waited for a processor until now. `None` where the kernel does not tell.
+    #[must_use]
+    pub fn waited(&self) -> Option<Duration> {
+        self.read().map(|[_, waited]| waited)
+    }
+
+    fn read(&self) -> Option<[Duration; 2]> {
         let mut text = [0; 64];
         let bytes = self.statistics.as_ref()?.read_at(&mut text, 0).ok()?;
         let text = str::from_utf8(&text[..bytes]).ok()?;
         let mut numbers = text.split_ascii_whitespace();
-        let mut next_ns = || numbers.next()?.parse().ok();
-        let (ran_ns, waited_ns): (u64, u64) = (next_ns()?, next_ns()?);
-        Some(Duration::from_nanos(ran_ns + waited_ns))
+        let mut next = || Some(Duration::from_nanos(numbers.next()?.parse().ok()?));
+        Some([next()?, next()?])
     }
 }
 

@@ -9,8 +9,9 @@ use wansan_iscsi::initiator::{Command, Completion, Session};
 use wansan_iscsi::wire::Lun;
 use wansan_trace::{Instant, Recorder};
 
+use super::InitiatorError;
+use super::reading::MOST_PART_BYTES;
 use super::socket::Socket;
-use super::{InitiatorError, MOST_READ_BYTES};
 use crate::identity::{Answers, MOST_ATTENTIONS, UnitIdentity};
 
 /// The unit of a session's commands.
@@ -86,7 +87,7 @@ impl IdentityCheck {
             let flags = RecvFlags::DONTWAIT;
             let received =
                 self.socket
-                    .receive(connection, MOST_READ_BYTES, flags, &mut self.trace)?;
+                    .receive(connection, MOST_PART_BYTES, flags, &mut self.trace)?;
             // A target that keeps sending other PDUs must not block the caller.
             if received.unwrap_or(now) >= self.deadline {
                 let patience_s = self.patience.as_secs_f64();
