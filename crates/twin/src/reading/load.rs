@@ -23,6 +23,8 @@ const OTHER_SHARE: f64 = 0.01;
 const MOST_LISTED: usize = 65_536;
 /// What their lengths are multiples of.
 const LEAST_BLOCK_BYTES: u64 = 512;
+/// Fewer I/Os than these tell a rate too roughly: one more or less is more than a tenth.
+const FEW: usize = 10;
 /// I/Os that are submitted within this time of each other are submitted together.
 const TOGETHER_NS: u64 = 20_000;
 
@@ -229,24 +231,25 @@ fn load(
     })
 }
 
-/// I/Os that were submitted per second of the window; of a load that submitted all of them before, per second from the first
-/// on, as it was not idle.
+/// I/Os that were submitted per second of the window; of a load that submitted only a few of them there, per second from
+/// its first one on.
 fn rate_per_s(spans: &[(u64, u64)], window: Window) -> f64 {
     let submitted = |within: Window| {
         let begun = spans
             .iter()
             .filter(|(from_ns, _)| within.contains(*from_ns));
-        begun.count() as f64 / within.seconds().max(1e-9)
+        begun.count()
     };
-    let in_window = submitted(window);
-    if in_window > 0.0 {
-        return in_window;
-    }
     let first_ns = spans.iter().map(|(from_ns, _)| *from_ns).min();
-    submitted(Window {
-        from_ns: first_ns.unwrap_or(window.from_ns),
+    let since_first = Window {
+        from_ns: first_ns.map_or(window.from_ns, |first_ns| first_ns.min(window.from_ns)),
         ..window
-    })
+    };
+    let measured = match submitted(window) < FEW {
+        true => since_first,
+        false => window,
+    };
+    submitted(measured) as f64 / measured.seconds().max(1e-9)
 }
 
 /// These I/Os, in their order.
@@ -328,8 +331,13 @@ mod tests {
             .collect();
         let rate = rate_per_s(&spans, window);
         assert!((rate - 10.0).abs() < 1e-6, "{rate}");
-        let later = [&spans[..], &[(2 * SECOND_NS, 3 * SECOND_NS)]].concat();
-        let rate = rate_per_s(&later, window);
-        assert!((rate - 0.5).abs() < 1e-6, "{rate}");
+        // A few more tell little.
+        let later = |count| vec![(2 * SECOND_NS, 3 * SECOND_NS); count];
+        let few = [&spans[..], &later(3)].concat();
+        let rate = rate_per_s(&few, window);
+        assert!((rate - 11.0).abs() < 1e-6, "{rate}");
+        let many = [&spans[..], &later(FEW)].concat();
+        let rate = rate_per_s(&many, window);
+        assert!((rate - 5.0).abs() < 1e-6, "{rate}");
     }
 }
