@@ -303,6 +303,7 @@ mod tests {
             urgent: false,
             ending,
             gone: false,
+            failed: false,
         });
         (peer, side)
     }

@@ -339,7 +339,7 @@ fn attempt(
             break;
         };
         let source = route.source(client);
-        // One that arrives meanwhile costs an ACK of its own.
+        // Data that arrive only after `connect` cost an ACK of their own.
         let has_data = queues::received_bytes(&client_socket).is_ok_and(|bytes| bytes > 0);
         match socket::connecting(&route.config, to, source, has_data) {
             Ok(socket) => {

@@ -36,7 +36,7 @@ pub(crate) struct Side {
     pub(crate) urgent: bool,
     /// The peer has shut down: a short read does not mean that no more is queued.
     pub(crate) ending: bool,
-    /// The peer's FIN has arrived, and its connection is not lost: it follows the queued data.
+    /// The peer's FIN has arrived behind the queued data.
     pub(crate) fin: bool,
     /// Why the connection was lost: reset by the peer, or timed out in the kernel.
     pub(crate) lost: Option<Errno>,
@@ -62,7 +62,7 @@ impl Side {
         self.writable |= ready.write;
         self.urgent |= ready.urgent;
         self.ending |= ready.ending;
-        self.fin |= ready.ending && !ready.gone;
+        self.fin |= ready.ending && !ready.failed;
     }
 
     /// Reads.

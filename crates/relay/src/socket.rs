@@ -114,8 +114,8 @@ pub(crate) fn try_settings(config: &ListenerConfig) -> Result<(), RelayError> {
     )
 }
 
-/// Starts to connect to `to`: from the address `from`, if the flow is transparent. If it `has_data` to send, these carry
-/// the handshake's last ACK, so that a brief connection takes one segment less.
+/// Starts to connect to `to`: from the address `from`, if the flow is transparent. If there are
+/// data to send (`has_data`), they carry the handshake's last ACK, and a brief connection takes one segment fewer.
 pub(crate) fn connecting(
     config: &ListenerConfig,
     to: SocketAddr,

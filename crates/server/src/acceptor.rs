@@ -103,9 +103,16 @@ impl<L: AsFd> Acceptor<L> {
 
     fn set_paused(&mut self, poller: &Poller, is_paused: bool) {
         if self.is_paused != is_paused {
-            let set = |listener| match is_paused {
-                true => poller.remove(listener),
-                false => poller.add_shared(listener, LISTENER),
+            // Also after an attempt that failed halfway, some listeners are as they are to be.
+            let set = |listener| {
+                let (done, was_so) = match is_paused {
+                    true => (poller.remove(listener), Errno::NOENT),
+                    false => (poller.add_shared(listener, LISTENER), Errno::EXIST),
+                };
+                done.or_else(|error| match Errno::from_io_error(&error) == Some(was_so) {
+                    true => Ok(()),
+                    false => Err(error),
+                })
             };
             let all = self.listeners.iter().map(set);
             if all.fold(true, |all, done| all & done.is_ok()) {
@@ -167,8 +174,15 @@ fn accept(listener: &impl AsFd) -> Result<(OwnedFd, SocketAddr), Errno> {
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
+    use std::time::Duration;
+
+    use wansan_trace::clock;
+
     use super::*;
     use crate::Seats;
+
+    /// How long a connection may take to wait at its listener.
+    const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
     fn accepting_keeps_to_its_room_and_goes_on_after_a_pause() {
@@ -195,5 +209,37 @@ mod tests {
         assert!(batch.pause.is_none() && !batch.more);
         let accepted: Vec<SocketAddr> = batch.connections.iter().map(|it| it.client).collect();
         assert_eq!(accepted, [clients[2].local_addr().unwrap()]);
+    }
+
+    #[test]
+    fn a_pause_ends_whatever_the_poller_has_of_the_listeners() {
+        let poller = Poller::new().unwrap();
+        let listeners: Vec<TcpListener> = (0..2)
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect();
+        let addresses = [0, 1].map(|place| {
+            let listener: &TcpListener = &listeners[place];
+            listener.set_nonblocking(true).unwrap();
+            listener.local_addr().unwrap()
+        });
+        let mut acceptor = Acceptor::default();
+        acceptor.replace(&poller, listeners, |_, error| panic!("{error}"));
+        // As if it had not been added, and as if it was added by a resumption that failed at the other.
+        poller.remove(&acceptor.listeners()[0]).unwrap();
+        assert!(acceptor.accept(&poller, || None::<()>).pause.is_some());
+        poller
+            .add_shared(&acceptor.listeners()[1], LISTENER)
+            .unwrap();
+        acceptor.resume(&poller);
+        assert!(!acceptor.is_paused());
+        for address in addresses {
+            let _client = TcpStream::connect(address).unwrap();
+            let mut ready = Vec::new();
+            let now = clock::now();
+            poller.wait(now, Some(now + PATIENCE), &mut ready).unwrap();
+            assert!(!ready.is_empty());
+            let batch = acceptor.accept(&poller, || Some(()));
+            assert_eq!(batch.connections.len(), 1);
+        }
     }
 }

@@ -32,6 +32,8 @@ pub struct Ready {
     pub ending: bool,
     /// The connection is gone in both directions.
     pub gone: bool,
+    /// The connection has failed: it was reset, or timed out.
+    pub failed: bool,
 }
 
 /// Readable while anything that it waits for is ready, so that it can be waited for as well.
@@ -154,6 +156,7 @@ impl Poller {
                 urgent: flags.contains(EventFlags::PRI),
                 ending: gone || flags.contains(EventFlags::RDHUP),
                 gone,
+                failed: flags.contains(EventFlags::ERR),
             }
         }));
         Ok(())

@@ -1,10 +1,10 @@
 //! How much of the outstanding data to read before new commands are sent.
 //!
 //! While both ends have a processor, a part: new commands are sent while responses are still being read, and neither
-//! end waits for the other. While this thread has to wait for a processor, all that is available: what it would send
-//! early nobody processes meanwhile, and fewer, larger pieces cost less. Two programs that read 4 KiB at 32 in flight
-//! on 2 processors shared with the target reach 1.4 to 1.6 times the IOPS so; one with processors to spare would reach
-//! 0.55 times.
+//! end waits for the other. While this thread has to wait for a processor, as much as the receiver has room for: what it
+//! would send early nobody processes meanwhile, and fewer, larger pieces cost less. Two programs that read 4 KiB at 32 in
+//! flight on 2 processors shared with the target reach 1.5 times the IOPS so; one with processors to spare would reach
+//! 0.55 times as many if it always read all.
 
 use std::thread::{self, ThreadId};
 use std::time::Duration;

@@ -45,7 +45,7 @@ const COUNTERS: [Row<Snapshot, u64>; 9] = [
     ),
     (
         "relay_pauses",
-        "Times that accepting paused for lack of room or file descriptors",
+        "Times that a thread paused accepting for lack of room or file descriptors",
         |it| it.meter.pauses,
     ),
     (
