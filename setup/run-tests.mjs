@@ -2,8 +2,9 @@
 // why any did not run.
 //
 // What measures mostly waits, so two of its binaries run beside each other, but none that would take the
-// processors from them; the others run three at a time; and what needs the machine to itself runs alone. (cargo-nextest can do this too, but its 460 crates
-// take longer to build on a new machine than all of ours, and each test would ask anew what the machine allows.)
+// processors from them; what needs the machine to itself runs alone; the others run three at a time.
+// (cargo-nextest can do this too, but its 460 crates take longer to build on a new machine than all of ours, and
+// each test would ask anew what the machine allows.)
 import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
