@@ -34,8 +34,7 @@ pub(super) struct Reading {
     /// Of the thread that reads.
     time: ProcessorTime,
     thread: ThreadId,
-    /// When to check again.
-    next: Instant,
+    /// When it was last checked.
     looked: Instant,
     /// How long the thread had waited for a processor by then.
     waited: Option<Duration>,
@@ -49,7 +48,6 @@ impl Reading {
             waited: time.waited(),
             time,
             thread: thread::current().id(),
-            next: now + INTERVAL,
             looked: now,
             is_contended: false,
         }
@@ -67,7 +65,11 @@ impl Reading {
 
     /// Checks for contention, if it is time.
     pub(super) fn look(&mut self, now: Instant) {
-        if now < self.next {
+        let interval = match self.is_contended {
+            true => CONTENDED_INTERVAL,
+            false => INTERVAL,
+        };
+        if now - self.looked < interval {
             return;
         }
         match thread::current().id() == self.thread {
@@ -82,10 +84,6 @@ impl Reading {
             waited.saturating_sub(before).as_secs_f64() / (now - self.looked).as_secs_f64()
         });
         self.is_contended = !self.is_contended && share.is_some_and(|share| share > CONTENDED);
-        self.next = match self.is_contended {
-            true => now + CONTENDED_INTERVAL,
-            false => now + INTERVAL,
-        };
         (self.looked, self.waited) = (now, waited);
     }
 }
@@ -131,7 +129,7 @@ mod tests {
         let mut reading = Reading::new(START);
         reading.is_contended = true;
         std::thread::scope(|scope| {
-            scope.spawn(|| reading.look(START + INTERVAL));
+            scope.spawn(|| reading.look(START + CONTENDED_INTERVAL));
         });
         assert!(!reading.is_contended);
     }
