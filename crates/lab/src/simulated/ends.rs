@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use wansan_path::SUPER_FRAME_MAX_BYTES;
 use wansan_san::DelayedAck;
 use wansan_san::settings::AckSettings;
 use wansan_sim::storage::EndConfig;
@@ -109,6 +110,8 @@ impl Socket<'_> {
                 buffer: BufferConfig {
                     wmem_bytes: bytes(tcp.wmem.0),
                     so_sndbuf_bytes: self.send_buffer.map(|size| size.0),
+                    // As in namespaces: larger bursts would overflow a short queue that these do not.
+                    gso_max_bytes: u64::from(SUPER_FRAME_MAX_BYTES),
                     ..BufferConfig::default()
                 },
                 nodelay: self.nodelay,

@@ -369,7 +369,7 @@ impl Routes {
 }
 
 /// The records of paths, where there is any: a wire has none.
-fn recorded(cell: &Cell) -> Option<&Table<Path>> {
+pub(super) fn recorded(cell: &Cell) -> Option<&Table<Path>> {
     cell.path.as_ref().filter(|table| !table.rows.is_empty())
 }
 
