@@ -178,6 +178,22 @@ fn packet_bytes(most: u64, mss: u64) -> u64 {
 mod tests {
     use super::*;
 
+    /// As a host's link into an emulated path has it.
+    #[test]
+    fn a_packet_takes_no_more_than_the_device() {
+        for header_bytes in BufferConfig::HEADERS_BYTES {
+            let config = BufferConfig {
+                header_bytes,
+                gso_max_bytes: u64::from(wansan_path::SUPER_FRAME_MAX_BYTES),
+                ..BufferConfig::default()
+            };
+            let mut buffer = Buffer::new(config, 1_448);
+            assert_eq!(buffer.packet_bytes(), 11 * 1_448);
+            buffer.see_window(1 << 20);
+            assert_eq!(buffer.packet_bytes(), 11 * 1_448);
+        }
+    }
+
     #[test]
     fn a_packet_takes_no_more_than_half_of_the_widest_window() {
         let config = BufferConfig {
