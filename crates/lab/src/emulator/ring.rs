@@ -20,9 +20,11 @@ use wansan_path::SUPER_FRAME_MAX_BYTES;
 
 use super::virtio::{self, Offload};
 
-/// Size of a slot, and of the kernel memory blocks that contain slots, in bytes: a super-frame, the kernel's header (80
-/// bytes with that of the offload), and an Ethernet header with a VLAN tag.
+/// Size of a slot, and of the kernel memory blocks that contain slots, in bytes: a super-frame behind the kernel's header
+/// (76 bytes, with that of the offload) and an Ethernet header with a VLAN tag.
 const SLOT_BYTES: usize = SUPER_FRAME_MAX_BYTES as usize + 128;
+/// Blocks are pages, and each holds a whole number of slots.
+const _: () = assert!(SLOT_BYTES.is_power_of_two());
 /// The same on a real router, whose interfaces may join packets up to IPv4's maximum.
 const ROUTED_SLOT_BYTES: usize = 128 << 10;
 /// Memory of all rings together, in bytes.

@@ -145,3 +145,29 @@ fn law(name: &str, table: &ControlTable, seed: u64) -> Law {
         None => Law::named(name, Hz::default(), seed).expect("plans are checked for it"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::plan::Plan;
+
+    const PLAN: &str = r#"
+        title = "trial"
+        host = [{ name = "storage" }, { name = "client" }]
+        path = [{ between = ["client", "storage"], delay = "1ms" }]
+        target = { host = "storage", luns = ["memory:1MiB"] }
+        initiator = [{ host = "client" }]
+        workload = { op = "read", block = "4KiB", time = "1s" }
+        world = { kind = "sim" }
+    "#;
+
+    #[test]
+    fn hosts_send_as_much_at_once_as_in_namespaces() {
+        let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
+        let end = Socket::PLAIN.end(plan.document(), 0);
+        let most = u64::from(SUPER_FRAME_MAX_BYTES);
+        assert_eq!(end.send.buffer.gso_max_bytes, most);
+    }
+}

@@ -284,9 +284,9 @@ fn end(
             record.send_buffer_max_bytes,
         ],
         header_bytes: header_bytes.unwrap_or(usual.header_bytes),
-        gso_max_bytes: match paths::recorded(cell) {
-            Some(_) => u64::from(SUPER_FRAME_MAX_BYTES),
-            None => usual.gso_max_bytes,
+        gso_max_bytes: match paths::are_of_lab(cell) {
+            true => u64::from(SUPER_FRAME_MAX_BYTES),
+            false => usual.gso_max_bytes,
         },
         receive_buffer_bytes: [
             first_receive.unwrap_or(usual_receive),
