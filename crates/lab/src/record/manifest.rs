@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use wansan_path::SUPER_FRAME_MAX_BYTES;
 use wansan_schema::{CellFacts, ClockAnchor, Manifest, NodeFacts, PathFacts};
 use wansan_trace::clock::Both;
 
@@ -29,7 +28,7 @@ pub(crate) fn manifest(plan: &Plan, rights: Rights) -> Manifest {
         clock_anchors: vec![clock_anchor()],
         offloads_off: offloads.map(str::to_owned).collect(),
         super_frame_max_bytes: match is_emulated {
-            true => SUPER_FRAME_MAX_BYTES,
+            true => World::super_frame_max_bytes(),
             false => 0,
         },
         path_bytes:

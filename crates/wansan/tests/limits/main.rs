@@ -27,7 +27,7 @@ use without_effect::WITHOUT_EFFECT;
 const MISSED: &str = "NOT AS EXPECTED: ";
 
 /// Plans of which a simulated world misses an expectation (docs/internals/simulator.md).
-const OTHERWISE_SIMULATED: [&str; 3] = ["p3-ipsec", "p5-dummynet-queue", "p5-fig5.5-5.13"];
+const OTHERWISE_SIMULATED: [&str; 2] = ["p3-ipsec", "p5-dummynet-queue"];
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
