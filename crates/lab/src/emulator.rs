@@ -53,7 +53,6 @@ pub use frame::Frame;
 pub use meter::{ElementStatistics, PathStatistics, Statistics};
 pub use priority::{Scheduling, prefer};
 pub use remote::{OrderError, Receipt, Remote};
-pub(crate) use ring::MAX_SUPER_FRAME_BYTES;
 
 /// Permitted sample intervals, which interfere neither with moving frames nor with stopping.
 const SAMPLE_INTERVALS: RangeInclusive<Duration> =

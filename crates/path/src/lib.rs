@@ -63,7 +63,7 @@ pub use link::Link;
 pub use loss::{GilbertElliott, GilbertElliottError, Listed, ListedError, Loss, LossModel};
 pub use mark::Mark;
 pub use outage::Outage;
-pub use packet::{Departure, Ecn, Fate, Packet};
+pub use packet::{Departure, Ecn, Fate, Packet, SUPER_FRAME_MAX_BYTES};
 pub use probability::{Probability, ProbabilityError};
 pub use queue::{
     CoDel, CoDelError, CoDelParameters, DropTail, Priority, Queue, Red, RedError, RedParameters,

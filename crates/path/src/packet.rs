@@ -4,6 +4,11 @@ use core::time::Duration;
 
 use wansan_trace::Instant;
 
+/// IP bytes of the largest super-frame that a host sends to an emulated path, which segments it (`gso_max_size` of the
+/// host's link). TCP fills it less MAX_TCP_HEADER, which is 192 to 320 bytes, by the kernel's configuration: with each of
+/// these, 11 full packets with an MTU of 1500 bytes and timestamps.
+pub const SUPER_FRAME_MAX_BYTES: u32 = (16 << 10) - 128;
+
 /// A packet: the properties that a path uses, and the caller's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<T> {

@@ -406,6 +406,7 @@ fn end(end: &End, seed: u64) -> Result<EndConfig, ReplayError> {
             buffer: BufferConfig {
                 wmem_bytes: sized(end.send_buffer_bytes, send.wmem_bytes[0]),
                 header_bytes: end.header_bytes,
+                gso_max_bytes: end.gso_max_bytes,
                 ..send
             },
             nodelay: !end.nagle,

@@ -242,6 +242,8 @@ pub struct End {
     pub send_buffer_bytes: [u64; 2],
     /// What its kernel sets aside for headers in front of a packet ([`BufferConfig::header_bytes`]).
     pub header_bytes: u64,
+    /// The largest packet that its device takes ([`BufferConfig::gso_max_bytes`]).
+    pub gso_max_bytes: u64,
     /// The receive buffer: the same.
     pub receive_buffer_bytes: [u64; 2],
 }
@@ -261,6 +263,7 @@ impl End {
             ecn: false,
             send_buffer_bytes: [first_send, most_send],
             header_bytes: usual.header_bytes,
+            gso_max_bytes: usual.gso_max_bytes,
             receive_buffer_bytes: [first_receive, most_receive],
         }
     }

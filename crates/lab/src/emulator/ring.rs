@@ -16,15 +16,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
+use wansan_path::SUPER_FRAME_MAX_BYTES;
+
 use super::virtio::{self, Offload};
 
-/// Size of a slot, and of the kernel memory blocks that contain slots, in bytes.
-const SLOT_BYTES: usize = 16 << 10;
+/// Size of a slot, and of the kernel memory blocks that contain slots, in bytes: a super-frame behind the kernel's header
+/// (76 bytes, with that of the offload) and an Ethernet header with a VLAN tag.
+const SLOT_BYTES: usize = SUPER_FRAME_MAX_BYTES as usize + 128;
+/// Blocks are pages, and each holds a whole number of slots.
+const _: () = assert!(SLOT_BYTES.is_power_of_two());
 /// The same on a real router, whose interfaces may join packets up to IPv4's maximum.
 const ROUTED_SLOT_BYTES: usize = 128 << 10;
-/// Longest IP packet or super-frame that fits into a slot, besides the kernel's header and an Ethernet header with a
-/// VLAN tag.
-pub(crate) const MAX_SUPER_FRAME_BYTES: u32 = (SLOT_BYTES - 256) as u32;
 /// Memory of all rings together, in bytes.
 const RINGS_BYTES: usize = 64 << 20;
 /// Slots of a ring if there are few rings. The driver polls it at least every half millisecond, in which a host that

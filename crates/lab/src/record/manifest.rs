@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use wansan_path::SUPER_FRAME_MAX_BYTES;
 use wansan_schema::{CellFacts, ClockAnchor, Manifest, NodeFacts, PathFacts};
 use wansan_trace::clock::Both;
 
@@ -28,7 +29,7 @@ pub(crate) fn manifest(plan: &Plan, rights: Rights) -> Manifest {
         clock_anchors: vec![clock_anchor()],
         offloads_off: offloads.map(str::to_owned).collect(),
         super_frame_max_bytes: match is_emulated {
-            true => World::super_frame_max_bytes(),
+            true => SUPER_FRAME_MAX_BYTES,
             false => 0,
         },
         path_bytes:

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use wansan_path::SUPER_FRAME_MAX_BYTES;
 use wansan_san::DelayedAck;
 use wansan_san::settings::AckSettings;
 use wansan_sim::storage::EndConfig;
@@ -109,6 +110,8 @@ impl Socket<'_> {
                 buffer: BufferConfig {
                     wmem_bytes: bytes(tcp.wmem.0),
                     so_sndbuf_bytes: self.send_buffer.map(|size| size.0),
+                    // As in namespaces: larger bursts would overflow a short queue that these do not.
+                    gso_max_bytes: u64::from(SUPER_FRAME_MAX_BYTES),
                     ..BufferConfig::default()
                 },
                 nodelay: self.nodelay,
@@ -140,5 +143,31 @@ fn law(name: &str, table: &ControlTable, seed: u64) -> Law {
             Law::Loaded(Loaded::new(algorithm, &options))
         }
         None => Law::named(name, Hz::default(), seed).expect("plans are checked for it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::plan::Plan;
+
+    const PLAN: &str = r#"
+        title = "trial"
+        host = [{ name = "storage" }, { name = "client" }]
+        path = [{ between = ["client", "storage"], delay = "1ms" }]
+        target = { host = "storage", luns = ["memory:1MiB"] }
+        initiator = [{ host = "client" }]
+        workload = { op = "read", block = "4KiB", time = "1s" }
+        world = { kind = "sim" }
+    "#;
+
+    #[test]
+    fn hosts_send_as_much_at_once_as_in_namespaces() {
+        let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
+        let end = Socket::PLAIN.end(plan.document(), 0);
+        let most = u64::from(SUPER_FRAME_MAX_BYTES);
+        assert_eq!(end.send.buffer.gso_max_bytes, most);
     }
 }

@@ -98,12 +98,6 @@ impl World {
         &self.wan
     }
 
-    /// Largest super-frame (bytes of its IP packet) that a node sends to its link into the wan.
-    #[must_use]
-    pub const fn super_frame_max_bytes() -> u32 {
-        crate::emulator::MAX_SUPER_FRAME_BYTES
-    }
-
     /// The offloads disabled on every emulated link, by ethtool's names.
     #[must_use]
     pub fn offloads_off() -> Vec<&'static str> {

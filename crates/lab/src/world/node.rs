@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
+use wansan_path::SUPER_FRAME_MAX_BYTES;
+
 use super::build::{POLICY_ROUTING, VETH, step, step_with};
 use super::link::{self, End, Mac};
 use super::namespace::Namespace;
@@ -12,7 +14,7 @@ use super::process::{Process, ProcessError};
 use super::route::{self, NextHop};
 use super::topology::{Hop, IpRoute, NodeSpec, PREFIX_BITS, Role, Topology};
 use super::{WorldError, offload, precedence, sysctl};
-use crate::emulator::{MAX_SUPER_FRAME_BYTES, Port};
+use crate::emulator::Port;
 
 /// The name of a node's interface into its first network; further ones have the network's number, from 2, as suffix.
 const INTERFACE: &str = "wan";
@@ -384,7 +386,7 @@ impl Interface {
             mac: self.mac,
             // The emulator's limit; on wires too, so that routers need not segment what they forward to an emulated
             // path.
-            super_frame_max_bytes: Some(MAX_SUPER_FRAME_BYTES),
+            super_frame_max_bytes: Some(SUPER_FRAME_MAX_BYTES),
             one_by_one: false,
         }
     }

@@ -77,6 +77,8 @@ pub struct Window {
     pub state: State,
     /// Data bytes of a packet.
     pub mss: u32,
+    /// Data bytes of the largest packet that the sender gives to its device (`sk_gso_max_size`).
+    pub burst_bytes: u64,
     /// The smoothed round trip, in microseconds; 0 before the first sample.
     pub srtt_us: u64,
     /// The least round trip of the last five minutes (`tcp_min_rtt`), in microseconds.
@@ -122,6 +124,7 @@ impl Window {
             is_limited: false,
             state: State::Open,
             mss,
+            burst_bytes: pacing::GSO_BYTES,
             srtt_us: 0,
             min_rtt_us: None,
             in_flight: 0,

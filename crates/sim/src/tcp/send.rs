@@ -181,6 +181,7 @@ impl Sender {
     #[must_use]
     pub fn new(config: SendConfig, law: Law) -> Sender {
         let mut window = Window::new(config.mss);
+        window.burst_bytes = config.buffer.burst_bytes();
         window.is_paced = law.sends_paced();
         Sender {
             law,

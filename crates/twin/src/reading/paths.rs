@@ -8,7 +8,7 @@ use wansan_insight::traffic::is_encrypted;
 use wansan_insight::{Cell, Window};
 use wansan_path::{Change, Limit};
 use wansan_trace::event::{Packet, Path};
-use wansan_trace::file::Table;
+use wansan_trace::file::{Row, Table};
 
 use super::drops::drops;
 use super::tunnels::{Of, Tunnels};
@@ -18,6 +18,8 @@ use crate::setup::{Direction, Drop, Repeats, Through, capacity};
 
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: u64 = 14;
+/// The host by which the lab's emulator records paths.
+const LAB_EMULATOR: &str = "wan";
 /// Elements of a path that a twin lacks, and what they do.
 const LACKING: [(&str, &str); 6] = [
     ("outage", "went down"),
@@ -371,6 +373,15 @@ impl Routes {
 /// The records of paths, where there is any: a wire has none.
 fn recorded(cell: &Cell) -> Option<&Table<Path>> {
     cell.path.as_ref().filter(|table| !table.rows.is_empty())
+}
+
+/// Whether the lab's own emulator recorded the paths, in namespaces or simulated: where a real router does, it is named
+/// in front.
+pub(super) fn are_of_lab(cell: &Cell) -> bool {
+    recorded(cell).is_some_and(|table| {
+        let is_lab = |row: &Row<Path>| table.names.get(row.host) == LAB_EMULATOR;
+        table.rows.iter().all(is_lab)
+    })
 }
 
 /// The two directions of the only path: towards the target, and back. The way that carries more bytes is that of

@@ -4,6 +4,7 @@ use wansan_insight::{Cell, CellSummary, Window};
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::{DigestKind, Wanted};
 use wansan_iscsi::record::keys_of;
+use wansan_path::SUPER_FRAME_MAX_BYTES;
 use wansan_sim::tcp::congestion::{INITIAL_WINDOW, Law};
 use wansan_sim::tcp::jiffies::Hz;
 use wansan_sim::tcp::receive::ReceiveConfig;
@@ -15,7 +16,7 @@ use wansan_trace::units::format_iops;
 use wansan_trace::{ConnectionId, SessionId};
 
 use super::load::SessionLoad;
-use super::paths::Routes;
+use super::paths::{self, Routes};
 use super::pauses::Shown;
 use super::{Unfit, samples};
 use crate::setup::{Connection, Direction, End, Initiator, Relay, Tunnel};
@@ -283,6 +284,10 @@ fn end(
             record.send_buffer_max_bytes,
         ],
         header_bytes: header_bytes.unwrap_or(usual.header_bytes),
+        gso_max_bytes: match paths::are_of_lab(cell) {
+            true => u64::from(SUPER_FRAME_MAX_BYTES),
+            false => usual.gso_max_bytes,
+        },
         receive_buffer_bytes: [
             first_receive.unwrap_or(usual_receive),
             record.receive_buffer_max_bytes,

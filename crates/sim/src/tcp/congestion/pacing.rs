@@ -2,8 +2,8 @@
 
 use super::Window;
 
-/// Data bytes of the largest packet that a sender gives to its device, which cuts it up: 64 KiB less room for
-/// headers (`sk_gso_max_size`; GSO_LEGACY_MAX_SIZE - 1 - MAX_TCP_HEADER, the latter 320 on x86-64 with tunnels).
+/// Data bytes of the largest packet that a sender gives to an ordinary device, which segments it: 64 KiB less room for
+/// headers (GSO_LEGACY_MAX_SIZE - 1 - MAX_TCP_HEADER, the latter 320 on x86-64 with tunnels).
 pub const GSO_BYTES: u64 = 65_536 - 1 - 320;
 
 /// Percent of the current rate in slow start (`tcp_pacing_ss_ratio`).

@@ -1,8 +1,6 @@
 //! The send buffer: what it holds in the kernel's memory, and how it grows with the window
 //! (`tcp_sndbuf_expand`, net/core/stream.c).
 
-use crate::tcp::congestion::pacing::GSO_BYTES;
-
 /// Memory of a buffer's packet besides its data: `struct sk_buff`, headers and `struct skb_shared_info`
 /// (SKB_TRUESIZE(MAX_TCP_HEADER)).
 const PACKET_MEMORY: u64 = 1_280;
@@ -20,12 +18,21 @@ pub struct BufferConfig {
     /// What the kernel sets aside for headers in front of a packet (MAX_TCP_HEADER), one of
     /// [`BufferConfig::HEADERS_BYTES`].
     pub header_bytes: u64,
+    /// Bytes of the largest packet that the device takes, and segments itself (`gso_max_size`): 64 KiB, unless somebody
+    /// set less.
+    pub gso_max_bytes: u64,
 }
 
 impl BufferConfig {
     /// What MAX_TCP_HEADER may be: of a kernel without tunnels and wireless LAN, with either, and with both, as
     /// distributions build it.
     pub const HEADERS_BYTES: [u64; 3] = [192, 256, 320];
+
+    /// Data bytes of the largest packet that a sender gives to its device (`sk_gso_max_size`).
+    #[must_use]
+    pub fn burst_bytes(&self) -> u64 {
+        self.gso_max_bytes.saturating_sub(self.header_bytes + 1)
+    }
 
     /// Memory of a packet on the path as the buffer reckons it when it grows: rounded up to a power of two with
     /// timestamps, headers and shared info, and a `struct sk_buff`.
@@ -41,6 +48,7 @@ impl Default for BufferConfig {
             wmem_bytes: [4_096, 16_384, 4_194_304],
             so_sndbuf_bytes: None,
             header_bytes: Self::HEADERS_BYTES[2],
+            gso_max_bytes: 65_536,
         }
     }
 }
@@ -59,6 +67,7 @@ pub(super) struct Buffer {
     /// The widest window of the peer, and data that a packet of the buffer takes for it.
     widest_window: u64,
     packet_bytes: u64,
+    burst_bytes: u64,
     /// Whether the program found no room (SOCK_NOSPACE).
     was_full: bool,
 }
@@ -75,12 +84,13 @@ impl Buffer {
             per_packet: config.per_packet_bytes(mss),
             mss: u64::from(mss),
             widest_window: 0,
-            packet_bytes: packet_bytes(GSO_BYTES, u64::from(mss)),
+            packet_bytes: packet_bytes(config.burst_bytes(), u64::from(mss)),
+            burst_bytes: config.burst_bytes(),
             was_full: false,
         }
     }
 
-    /// The peer takes so much. The kernel gathers up to 64 KiB less headers in a packet, and no more than half of the
+    /// The peer takes so much. The kernel gathers as much as the device takes in a packet, and no more than half of the
     /// widest window, of which one would fill the most (`tcp_xmit_size_goal`, `tcp_bound_to_half_wnd`).
     pub(super) fn see_window(&mut self, bytes: u64) {
         if bytes > self.widest_window {
@@ -89,7 +99,7 @@ impl Buffer {
                 true => bytes / 2,
                 false => bytes,
             };
-            self.packet_bytes = packet_bytes(most.min(GSO_BYTES), self.mss);
+            self.packet_bytes = packet_bytes(most.min(self.burst_bytes), self.mss);
         }
     }
 
@@ -167,6 +177,22 @@ fn packet_bytes(most: u64, mss: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As a host's link into an emulated path has it.
+    #[test]
+    fn a_packet_takes_no_more_than_the_device() {
+        for header_bytes in BufferConfig::HEADERS_BYTES {
+            let config = BufferConfig {
+                header_bytes,
+                gso_max_bytes: u64::from(wansan_path::SUPER_FRAME_MAX_BYTES),
+                ..BufferConfig::default()
+            };
+            let mut buffer = Buffer::new(config, 1_448);
+            assert_eq!(buffer.packet_bytes(), 11 * 1_448);
+            buffer.see_window(1 << 20);
+            assert_eq!(buffer.packet_bytes(), 11 * 1_448);
+        }
+    }
 
     #[test]
     fn a_packet_takes_no_more_than_half_of_the_widest_window() {

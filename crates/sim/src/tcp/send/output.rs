@@ -4,7 +4,7 @@ use super::Sender;
 use super::chrono::Busy;
 use super::scoreboard::Packet;
 use super::timeout::Timer;
-use crate::tcp::congestion::{Event, INITIAL_WINDOW, State, pacing};
+use crate::tcp::congestion::{Event, INITIAL_WINDOW, State};
 use crate::tcp::segment::Segment;
 
 /// Of the window, the part that is worth sending at once (`tcp_tso_win_divisor`).
@@ -307,7 +307,7 @@ impl Sender {
     /// trip is short.
     fn burst_packets(&self) -> u32 {
         let mss = u64::from(self.config.mss);
-        let largest = pacing::GSO_BYTES;
+        let largest = self.window.burst_bytes;
         let mut bytes = self.window.pacing_bytes_per_s.unwrap_or(u64::MAX) >> 10;
         let shift = self.trips.least_us().unwrap_or(u64::MAX) >> BURST_RTT_LOG;
         if shift < 32 {
@@ -315,7 +315,7 @@ impl Sender {
         }
         let packets = bytes.min(largest) / mss;
         let least = u64::from(self.law.min_tso_segments(&self.window));
-        packets.max(least).min(largest / mss) as u32
+        packets.max(least).min((largest / mss).max(1)) as u32
     }
 
     /// What is left of the packet of the buffer that goes next, in bytes: the program's data is gathered in packets of

@@ -14,11 +14,17 @@ fn sender() -> Sender {
 
 /// The same with packets of another length.
 fn sender_of(mss: u64) -> Sender {
+    sender_on(mss, BufferConfig::default().gso_max_bytes)
+}
+
+/// The same on a device that takes packets of at most so many bytes.
+fn sender_on(mss: u64, gso_max_bytes: u64) -> Sender {
     let law = Law::named("reno", Hz::default(), 0).expect("a law");
     let config = SendConfig {
         mss: mss as u32,
         buffer: BufferConfig {
             wmem_bytes: [1 << 12, 1 << 20, 1 << 22],
+            gso_max_bytes,
             ..BufferConfig::default()
         },
         ..SendConfig::default()
@@ -59,6 +65,13 @@ fn room_for_less_than_a_burst_waits_while_the_next_acknowledgement_is_near() {
     // The fourth packet's is due since 20 ms.
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 0);
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 4), 2);
+}
+
+#[test]
+fn it_is_used_at_once_when_the_device_takes_no_more() {
+    let mut sender = sender_on(MSS, 1_600 + 320);
+    assert_eq!(acknowledge(&mut sender, 20 * MS, 2), 2);
+    assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 1);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! the queue, when acknowledgements of one window come without a gap for half a round trip (the path is full), or
 //! when the round trip grows (there is a queue).
 
-use super::super::pacing::GSO_BYTES;
 use super::Window;
 
 /// Smaller windows stay in slow start.
@@ -72,7 +71,7 @@ impl HyStart {
         // Two of the largest packets at twice the rate lie between acknowledgements (`hystart_ack_delay`).
         let cushion_us = match window.pacing_bytes_per_s {
             None | Some(0) => 0,
-            Some(rate) => (GSO_BYTES * 4 * 1_000_000 / rate).min(LARGEST_CUSHION_US),
+            Some(rate) => (window.burst_bytes * 4 * 1_000_000 / rate).min(LARGEST_CUSHION_US),
         };
         let whole_us = u64::from(min_us) + cushion_us;
         // Pacing itself can spread a window over half a round trip.
