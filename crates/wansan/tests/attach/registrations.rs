@@ -72,11 +72,13 @@ fn lost() -> Result<(), Stop> {
             stage.attach(&[routes, &["--write-through", "--reservation-key", OWN]].concat())?;
         must_write(&attach)?;
         peer.reserve_out((REGISTER, 0), [0, 0xa])?;
+        let all = [&[0xa], keys].concat();
         for _ in 0..3 {
+            // A route registers a provisional key first. Listed, but replaced meanwhile, it cannot be preempted.
+            peer.await_keys(&all)?;
             peer.preempt(0xa, 0xa)?;
             must_write(&attach)?;
         }
-        let all = [&[0xa], keys].concat();
         peer.await_keys(&all)?;
         peer.reserve_out((REGISTER, 0), [0xa, 0])?;
         peer.is_kept_off(true)?;
