@@ -1,7 +1,6 @@
 //! Connections over links, in virtual time.
 //!
-//! Events happen in time order, and simultaneous ones in the order of their creation, so runs are
-//! deterministic.
+//! Events happen in time order, simultaneous ones in order of creation, so runs are deterministic.
 
 mod end;
 mod gro;
@@ -40,41 +39,41 @@ pub use latency::Latency;
 pub use lost::Lost;
 pub use pause::{Begins, Pause, Pauses};
 
-/// Bytes of an IPv4 header and of an Ethernet header.
+/// Header sizes of IPv4 and Ethernet.
 pub(crate) const IP_BYTES: u32 = 20;
 const ETHERNET_BYTES: u32 = 14;
 
-/// What happens at one moment without time going on, at most.
+/// Maximum number of events at one instant of virtual time.
 pub(crate) const MOST_AT_ONCE: u32 = 1_000_000;
 
-/// Packets that all links hold, at most: about 1 GiB of them.
+/// Maximum number of packets held by all links: about 1 GiB of memory.
 const MOST_HELD: u64 = 1 << 22;
 
-/// Why a simulation cannot go on.
+/// Why a simulation cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Runaway {
-    /// Virtual time does not go on.
+    /// Virtual time does not advance.
     #[error(
         "virtual time stands still at {} s: more than {MOST_AT_ONCE} things happen at one moment; does a path \
          without delay lead there and back?",
         seconds(*at)
     )]
     Stuck {
-        /// Where.
+        /// The virtual time.
         at: Instant,
     },
-    /// What is on its way grows without a bound.
+    /// The number of packets in flight grows without bound.
     #[error(
         "{held} packets are on their way at {} s of virtual time, most of them on {link}: give its queue a \
          bound, or less delay, or let fewer bytes be in flight",
         seconds(*at)
     )]
     Flooded {
-        /// How many.
+        /// Packets in flight.
         held: u64,
-        /// The link that holds the most of them.
+        /// The link that holds most of them.
         link: String,
-        /// When.
+        /// The virtual time.
         at: Instant,
     },
 }
@@ -83,21 +82,21 @@ fn seconds(at: Instant) -> f64 {
     at.ns() as f64 / 1e9
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct Wire {
     pub(crate) to: u32,
-    /// The step of the route that it is on.
+    /// Index of the current hop in the route.
     hop: u32,
     pub(crate) segment: Segment,
-    /// The direction of a tunnel that it is in, and its own codepoint, which the outer packet does not have.
+    /// The tunnel direction that it is in, and the inner ECN codepoint, which the outer packet does not carry.
     pub(crate) sealed: Option<(u32, Ecn)>,
-    /// Whether some of its bits were changed on its way.
+    /// Whether bits were corrupted on the way.
     is_spoiled: bool,
 }
 
 impl Wire {
-    /// The length of its own IP packet.
+    /// Length of its own (inner) IP packet.
     pub(crate) fn inner_bytes(&self) -> u32 {
         IP_BYTES + self.segment.header_bytes() + self.segment.bytes
     }
@@ -105,23 +104,23 @@ impl Wire {
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Boxes move through its elements at the cost of their addresses.
+    /// Packets are boxed, so that moving one between elements moves only a pointer.
     pub(crate) chain: Chain<Box<Wire>>,
-    /// When the host that sends into it last took what had arrived.
+    /// When the host that sends into this link last processed received packets, or will.
     awake_ns: u64,
     actor: u32,
-    /// Bytes of layer 2 that count for each packet beyond an Ethernet header.
+    /// Layer 2 bytes per packet beyond the Ethernet header.
     overhead_bytes: u32,
-    /// Of one that has a name: how records name it and its elements.
+    /// For a named link: how records name it and its elements.
     pub(crate) sampler: Option<Sampler>,
 }
 
-/// Who does something at a time.
+/// The subject of a scheduled event.
 #[derive(Debug, Clone, Copy)]
 enum Actor {
     Link(u32),
     End(u32),
-    /// The host of an end, which takes what has arrived.
+    /// The host of an end, which processes what has arrived.
     Host(u32),
     /// A thread of a VPN program.
     Vpn(u32),
@@ -134,31 +133,31 @@ pub struct Network {
     pub(crate) links: Vec<Link>,
     pub(crate) ends: Vec<End>,
     threads: Vec<Thread>,
-    /// The programs of the threads, in records.
+    /// The threads' program names in records.
     programs: Vec<NameId>,
     pub(crate) tunnels: Vec<Tunnel>,
-    /// What the threads had done at each time at which that was recorded.
+    /// What each thread had done at each recording time.
     usages: Vec<(Instant, Vec<VpnUsage>)>,
-    /// Whose each number in the schedule is.
+    /// The actor behind each number in the schedule.
     actors: Vec<Actor>,
     schedule: Schedule,
     now_ns: u64,
-    /// What has happened now.
+    /// Events at the current instant so far.
     at_once: u32,
     packets: u64,
-    /// Packets in links and before VPN programs, and the most that may be.
+    /// Packets in links and queued at VPN programs, and the limit.
     held: u64,
     most_held: u64,
     latency: Draw,
-    /// Until when hosts, and their programs, stand still.
+    /// Until when hosts, and their programs, are paused.
     standstills: Vec<[u64; 2]>,
-    /// Segments that an end takes at this moment.
+    /// Scratch: segments that an end processes now.
     taken: Vec<(Segment, Ecn)>,
-    /// Packets that an end sends at this moment.
+    /// Scratch: packets that an end sends now.
     sent: Vec<Packet<Box<Wire>>>,
-    /// Boxes of packets that have arrived, for the next ones.
+    /// Boxes of delivered or dropped packets, for reuse.
     spare: Vec<Box<Wire>>,
-    /// Ends of callers' programs that may go on.
+    /// Ends whose caller's program can read or write.
     ready: VecDeque<u32>,
     pub(crate) trace: Recorder,
 }
@@ -170,7 +169,7 @@ impl Default for Network {
 }
 
 impl Network {
-    /// An empty network, whose packets and links are recorded there, as far as its kinds want them.
+    /// An empty network. `trace` records its packets and links, if it keeps these kinds.
     #[must_use]
     pub fn recording(trace: Recorder) -> Network {
         Network {
@@ -197,21 +196,21 @@ impl Network {
         }
     }
 
-    /// Gives the hosts another latency; the seed is that of its times.
+    /// Sets the hosts' latency and the seed of its random times.
     pub fn set_latency(&mut self, latency: Latency, seed: u64) {
         self.latency = Draw::new(latency, seed);
     }
 
-    /// Its records.
+    /// Returns its records.
     #[must_use]
     pub fn into_records(self) -> Recorder {
         self.trace
     }
 
-    /// Adds a link in one direction, with these effects and this seed; its number.
+    /// Adds a unidirectional link with these effects and this seed; returns its number.
     ///
     /// # Errors
-    /// When the effects contradict themselves.
+    /// When the effects contradict each other.
     pub fn link(&mut self, effects: &Effects, seed: u64) -> Result<u32, EffectsError> {
         let chain = effects.chain(seed)?;
         let link = self.links.len() as u32;
@@ -231,25 +230,25 @@ impl Network {
         self.schedule.add()
     }
 
-    /// Has a link recorded under that name, such as `wan:forward`.
+    /// Records a link under this name, such as `wan:forward`.
     pub fn name_link(&mut self, link: u32, name: &str) {
         let link = &mut self.links[link as usize];
         link.sampler = Some(Sampler::new(name, &link.chain, &mut self.trace));
     }
 
-    /// Has so many bytes count on a link for each packet, beyond its Ethernet header and what that holds.
+    /// Counts this many bytes per packet on a link in addition to the Ethernet frame.
     pub fn set_overhead(&mut self, link: u32, bytes: u32) {
         self.links[link as usize].overhead_bytes = bytes;
     }
 
-    /// A link's delay and its rate in bits per second, as they are now.
+    /// A link's current delay and rate in bits per second.
     #[must_use]
     pub fn conditions(&self, link: u32) -> (Duration, Option<u64>) {
         let chain = &self.links[link as usize].chain;
         (chain.delay(), chain.bits_per_s())
     }
 
-    /// The counters of a link's elements now.
+    /// The current counters of a link's elements.
     pub fn element_counters(&mut self, link: u32) -> impl Iterator<Item = ElementCounters<'_>> {
         let now = Instant::from_ns(self.now_ns);
         let chain = &mut self.links[link as usize].chain;
@@ -257,16 +256,16 @@ impl Network {
         chain.element_counters(now)
     }
 
-    /// The address of an end and of its peer in records.
+    /// Sets the addresses of an end and of its peer in records.
     pub fn set_addresses(&mut self, end: u32, addresses: [SocketAddr; 2]) {
         self.ends[end as usize].addresses = Some(addresses);
     }
 
-    /// Adds a connection, each end with its program and the way to the other; the numbers of both ends. The
-    /// first begins it at `begins_ns`.
+    /// Adds a connection, each end with its program and its route to the other; returns the numbers of both ends. The
+    /// first end opens it at `begins_ns`.
     ///
     /// # Panics
-    /// When a way does not begin with a link.
+    /// When a route does not begin with a link.
     pub fn connect(
         &mut self,
         ends: [(Connection, Program, Vec<Hop>); 2],
@@ -304,13 +303,13 @@ impl Network {
         [first, first + 1]
     }
 
-    /// Has the program of an end, which could go on now, do so at a time.
+    /// Delays the program of an end, which could continue now, until `at_ns`.
     pub(crate) fn postpone(&mut self, end: u32, at_ns: u64) {
         let host = self.ends[end as usize].host;
         self.schedule.set(host, at_ns);
     }
 
-    /// Has the host of these ends, and a caller's program there, stand still.
+    /// Pauses the host of these ends, and the caller's program there, as `pauses` says.
     pub fn pause(&mut self, ends: &[u32], pauses: &Pauses) {
         let standstill = self.standstills.len();
         self.standstills.push([0; 2]);
@@ -324,13 +323,13 @@ impl Network {
         }
     }
 
-    /// Until when the host of an end stands still, and its program, if not just now.
+    /// Until when the host of an end, and its program, are paused; a time in the past if they run.
     fn runs_ns(&self, end: u32) -> [u64; 2] {
         let standstill = self.ends[end as usize].standstill;
         standstill.map_or([0; 2], |place| self.standstills[place])
     }
 
-    /// Has packets that an end sends from now on be lost on a link of its way.
+    /// Drops packets that the end sends from now on, on a link of its route.
     pub fn lose(&mut self, end: u32, link: u32, lost: &[Lost]) {
         let end = &mut self.ends[end as usize];
         let places = end.places();
@@ -345,7 +344,7 @@ impl Network {
         &self.ends[end as usize].connection
     }
 
-    /// A link's counters now.
+    /// A link's current counters.
     #[must_use]
     pub fn counters(&mut self, link: u32) -> Counters {
         let now = Instant::from_ns(self.now_ns);
@@ -357,7 +356,7 @@ impl Network {
     /// Changes a link now.
     ///
     /// # Errors
-    /// When its elements cannot be changed so.
+    /// When its elements do not allow the change.
     pub fn change(&mut self, link: u32, change: Change) -> Result<(), ChangeError> {
         let now = Instant::from_ns(self.now_ns);
         self.links[link as usize].chain.apply(now, change)?;
@@ -365,19 +364,19 @@ impl Network {
         Ok(())
     }
 
-    /// Now, in nanoseconds.
+    /// The current virtual time in nanoseconds.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Packets that links have carried or dropped.
+    /// Packets that have left links, delivered or dropped.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Lets all happen that is due until a time, where no program is the caller's.
+    /// Runs all events due by `until_ns`, for networks without callers' programs.
     ///
     /// # Errors
     /// [`Runaway`].
@@ -386,9 +385,9 @@ impl Network {
         Ok(())
     }
 
-    /// Lets all happen that is due until a time, or until an end of a caller's program has something to read,
-    /// or room that it waits for; that end. After its [`read`](Self::read)s and [`write`](Self::write)s, at
-    /// this or other ends, [`send`](Self::send) is called for each of these ends.
+    /// Runs all events due by `until_ns`, or until an end of a caller's program becomes readable, or writable while it
+    /// waits for room; returns that end. After its [`read`](Self::read)s and [`write`](Self::write)s, at this or other
+    /// ends, the caller must call [`send`](Self::send) for each of these ends.
     ///
     /// # Errors
     /// [`Runaway`].
@@ -420,7 +419,7 @@ impl Network {
         Ok(None)
     }
 
-    /// Why it cannot go on.
+    /// Finds out why the simulation cannot continue.
     fn runaway(&self) -> Runaway {
         let at = Instant::from_ns(self.now_ns);
         if self.held <= self.most_held {
@@ -442,7 +441,7 @@ impl Network {
         Runaway::Flooded { held, link, at }
     }
 
-    /// When something happens next by itself, in nanoseconds.
+    /// When the next event is due, in nanoseconds.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         if !self.ready.is_empty() {
@@ -451,7 +450,7 @@ impl Network {
         self.schedule.next_ns()
     }
 
-    /// The program of an end reads at most so many bytes; how many it got. Zero stops it from being reported as
+    /// The program of an end reads up to `most_bytes`; returns how many it got. With zero, the end is not reported as
     /// readable until it reads again.
     pub fn read(&mut self, end: u32, most_bytes: u64) -> u64 {
         let now_ns = self.now_ns;
@@ -463,8 +462,7 @@ impl Network {
         }
     }
 
-    /// The program of an end writes so many bytes; how many there was room for. It is reported when there is room
-    /// for the rest.
+    /// The program of an end writes `bytes`; returns how many fit. The end is reported once there is room for the rest.
     pub fn write(&mut self, end: u32, bytes: u64) -> u64 {
         let now_ns = self.now_ns;
         let end = &mut self.ends[end as usize];
@@ -476,7 +474,7 @@ impl Network {
         taken
     }
 
-    /// What the program of an end has written ends a packet of its buffer (MSG_EOR).
+    /// Ends the last packet of the send buffer at what the program of an end has written so far (MSG_EOR).
     pub fn end_packet(&mut self, end: u32) {
         let end = &mut self.ends[end as usize];
         end.connection.sender_mut().end_packet();
@@ -505,15 +503,15 @@ impl Network {
         has_ended
     }
 
-    /// Whether the program of an end has something to read, or yet to learn that the peer has sent all.
+    /// Whether the program of an end has data to read, or has yet to learn that the peer has sent everything.
     #[must_use]
     pub fn is_readable(&self, end: u32) -> bool {
         let end = &self.ends[end as usize];
         end.connection.receiver().readable_bytes() > 0 || !end.knows_end && end.has_ended()
     }
 
-    /// Whether there is room for what the program of an end writes: since it has found none there has to be some
-    /// more than a byte.
+    /// Whether the program of an end can write. After a short write, this needs as much free space as the kernel
+    /// requires (`sk_stream_is_writeable`).
     #[must_use]
     pub fn is_writable(&self, end: u32) -> bool {
         let end = &self.ends[end as usize];
@@ -526,32 +524,32 @@ impl Network {
         receiver.set_buffer(bytes);
     }
 
-    /// Offers the peer of an end so many bytes at most beyond what has come (TCP_WINDOW_CLAMP).
+    /// Limits the window offered to the peer of an end to this many bytes beyond what has arrived (TCP_WINDOW_CLAMP).
     pub fn set_window_clamp(&mut self, end: u32, bytes: u64) {
         let receiver = self.ends[end as usize].connection.receiver_mut();
         receiver.set_window_clamp(bytes);
     }
 
-    /// Lets so many bytes of an end wait unsent at most (TCP_NOTSENT_LOWAT).
+    /// Limits the unsent bytes in the send buffer of an end (TCP_NOTSENT_LOWAT).
     pub fn set_most_unsent(&mut self, end: u32, bytes: u64) {
         let sender = self.ends[end as usize].connection.sender_mut();
         sender.set_most_unsent(bytes);
     }
 
-    /// Has an end ask its peer by ECE to slow down, by these orders.
+    /// Makes an end signal ECE to slow down its peer, as `order` says.
     pub fn order_ece(&mut self, end: u32, order: wansan_split::Order) {
         let ece = &mut self.ends[end as usize].ece;
         ece.get_or_insert_default().order(order);
     }
 
-    /// What came of an end's orders.
+    /// What the end's ECE orders led to.
     #[must_use]
     pub fn ece_signals(&self, end: u32) -> wansan_split::Signals {
         let ece = self.ends[end as usize].ece.as_ref();
         ece.map(wansan_split::Receiver::signals).unwrap_or_default()
     }
 
-    /// The program of an end writes no more: a FIN follows what it has written.
+    /// The program of an end closes its sending side: a FIN follows what it has written.
     pub fn shut(&mut self, end: u32) {
         let this = &mut self.ends[end as usize];
         this.connection.shut();
@@ -559,7 +557,7 @@ impl Network {
         self.act(end);
     }
 
-    /// The program of an end has what it has received acknowledged at once, if that is yet to be (TCP_QUICKACK).
+    /// Acknowledges at once what an end has received, if an acknowledgement is pending (TCP_QUICKACK).
     pub fn acknowledge_now(&mut self, end: u32) {
         let now_ns = self.now_ns;
         let receiver = self.ends[end as usize].connection.receiver_mut();
@@ -568,18 +566,18 @@ impl Network {
         }
     }
 
-    /// Sends what follows from what the program of an end has read and written.
+    /// Sends what became possible by the program's reads and writes at an end.
     pub fn send(&mut self, end: u32) {
         self.act(end);
     }
 
-    /// What has left a link goes on, and the next is waited for.
+    /// Forwards packets that have left a link, and schedules the next departure.
     fn deliver(&mut self, link: u32) {
         self.drain(link);
         self.wake(link);
     }
 
-    /// What has left a link goes on.
+    /// Forwards packets that have left a link.
     fn drain(&mut self, link: u32) {
         let now = Instant::from_ns(self.now_ns);
         while let Some(departure) = self.links[link as usize].chain.poll(now) {
@@ -592,7 +590,7 @@ impl Network {
             }
             packet.payload.is_spoiled |= departure.corrupted.is_some();
             let next = self.next_hop(&mut packet);
-            // An integrity check or a checksum finds the spoiled ones.
+            // A corrupted packet is detected by the tunnel's integrity check, or by the receiver's checksum.
             let is_found =
                 packet.payload.is_spoiled && matches!(next, Some(Hop::Open { .. }) | None);
             match departure.fate {
@@ -602,7 +600,7 @@ impl Network {
         }
     }
 
-    /// A packet has done a step of its way; the next, if it is not there.
+    /// Completes a hop of a packet; returns the next one, or `None` at its destination.
     fn next_hop(&self, packet: &mut Packet<Box<Wire>>) -> Option<Hop> {
         packet.payload.hop += 1;
         let Wire { to, hop, .. } = *packet.payload;
@@ -610,7 +608,7 @@ impl Network {
         self.ends[from as usize].route.get(hop as usize).copied()
     }
 
-    /// A packet goes on, or is there.
+    /// Forwards a packet over its next hop, or delivers it.
     fn go_on(&mut self, next: Option<Hop>, mut packet: Packet<Box<Wire>>) {
         match next {
             Some(Hop::Link { link, class }) => {
@@ -627,7 +625,7 @@ impl Network {
         }
     }
 
-    /// A packet arrives at an end's host, which takes it a little later.
+    /// A packet arrives at an end's host, which processes it after its latency.
     fn arrive(&mut self, to: u32, segment: Segment, ecn: Ecn) {
         let end = &mut self.ends[to as usize];
         let lasts_ns = end.coming.take(self.now_ns, &segment);
@@ -644,7 +642,7 @@ impl Network {
             }
         } else {
             end.arrived.push(next);
-            // Who sends into one link shares a host.
+            // All ends that send into the same link share a host.
             let host = &mut self.links[end.access as usize];
             let idle_ns = self.now_ns.saturating_sub(host.awake_ns);
             host.awake_ns = runs_ns.max(self.now_ns) + self.latency.next_ns(idle_ns);
@@ -653,7 +651,7 @@ impl Network {
     }
 
     fn carry(&mut self, link: u32, mut packet: Packet<Box<Wire>>) {
-        // What has left by now makes room.
+        // Packets that have left by now make room.
         self.drain(link);
         let overhead_bytes = self.links[link as usize].overhead_bytes;
         packet.size_bytes = ETHERNET_BYTES + self.ip_bytes(&packet.payload) + overhead_bytes;
@@ -677,11 +675,11 @@ impl Network {
         }
     }
 
-    /// An end takes what has arrived, or its program goes on after a pause.
+    /// An end processes what has arrived, or its program continues after a pause.
     fn take(&mut self, end: u32) {
         let [runs_ns, _] = self.runs_ns(end);
         if runs_ns > self.now_ns {
-            // A pause has begun since.
+            // A pause has begun in the meantime.
             self.schedule.set(self.ends[end as usize].host, runs_ns);
             return;
         }
@@ -690,7 +688,7 @@ impl Network {
         for (segment, ecn) in taken.drain(..) {
             let this = &mut self.ends[end as usize];
             this.connection.on_segment(self.now_ns, &segment, ecn);
-            // The kernel tells of data in packets that are capable of ECN only.
+            // The kernel reports only data in ECN-capable packets.
             if segment.bytes > 0 && ecn.is_capable() {
                 this.judge(self.now_ns);
             }
@@ -700,7 +698,7 @@ impl Network {
         self.notify(end);
     }
 
-    /// An end does what is due: its timers, its program, its packets.
+    /// An end does what is due: timers, its program, transmission.
     fn act(&mut self, end: u32) {
         let now_ns = self.now_ns;
         let mut sent = std::mem::take(&mut self.sent);
@@ -746,7 +744,7 @@ impl Network {
         self.notify(end);
     }
 
-    /// A caller's program learns that it may go on, after its pause if it has one.
+    /// Reports to the caller that an end's program can continue, after its pause if there is one.
     fn notify(&mut self, end: u32) {
         let [_, runs_ns] = self.runs_ns(end);
         let this = &mut self.ends[end as usize];

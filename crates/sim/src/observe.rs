@@ -1,4 +1,4 @@
-//! Records of packets and links, like those of the emulator of real packets.
+//! Records of packets and links, in the same form as those of the emulator of real packets.
 
 use wansan_path::packet::Departure;
 use wansan_trace::Instant;
@@ -69,7 +69,7 @@ impl Network {
         self.trace.packet(packet);
     }
 
-    /// Records what each link that has a name, and each thread of a VPN program, has done until now.
+    /// Records the state of each named link, and the usage of each VPN thread so far.
     pub fn record_links(&mut self) {
         let now = Instant::from_ns(self.now_ns());
         self.record_vpn(now);

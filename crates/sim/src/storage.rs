@@ -1,8 +1,8 @@
-//! Programs over simulated TCP in virtual time: iSCSI initiators with their loads and a target,
-//! measured streams, and relays.
+//! Programs over simulated TCP in virtual time: iSCSI initiators with their loads and a target, measured streams, and
+//! relays.
 //!
-//! All use the state machines that real sockets drive ([`wansan_iscsi`], [`wansan_workload`], [`wansan_split`]). They and
-//! their drivers take no CPU time, unless [`ProcessorsConfig`] sets its cost and the number of CPUs per host.
+//! All use the same state machines as over real sockets ([`wansan_iscsi`], [`wansan_workload`], [`wansan_split`]). They
+//! and their drivers take no CPU time, unless [`ProcessorsConfig`] sets its cost and the number of CPUs per host.
 
 mod client;
 mod coming;
@@ -53,47 +53,47 @@ pub enum StorageError {
     /// An initiator failed.
     #[error("initiator {place}: {source}")]
     Initiator {
-        /// Which, from 0.
+        /// Its index, from 0.
         place: usize,
-        /// Why.
+        /// The cause.
         source: InitiatorError,
     },
     /// The target failed.
     #[error("the target: {0}")]
     Target(#[from] TargetError),
-    /// There is no target at an address to which somebody connected.
+    /// No target at an address to which a program connected.
     #[error("nobody listens at {0}")]
     NoTarget(SocketAddr),
     /// A sender of streams failed.
     #[error("sender {place} of streams: {source}")]
     Stream {
-        /// Which, from 0.
+        /// Its index, from 0.
         place: usize,
-        /// Why.
+        /// The cause.
         source: StreamError,
     },
-    /// What was sent to a receiver of streams is none.
+    /// A receiver of streams got data that is no stream.
     #[error("a receiver of streams: {0}")]
     Receiver(#[from] Nonsense),
-    /// A link cannot be changed so.
+    /// A link does not allow a scheduled change.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// The loads did not end in the time that they were given.
+    /// The loads did not end within the time limit.
     #[error("{load} is still {stage} after {} s of virtual time", limit.as_secs_f64())]
     Late {
-        /// The first that is not done.
+        /// The first unfinished load.
         load: LoadPlace,
-        /// What it does.
+        /// What it is doing.
         stage: String,
-        /// That time.
+        /// The time limit.
         limit: Duration,
     },
-    /// It cannot go on.
+    /// The network simulation cannot continue.
     #[error(transparent)]
     Runaway(#[from] Runaway),
 }
 
-/// Which of the loads: by its place among those of its kind, from 0.
+/// A load, by its index among those of its kind, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadPlace {
     /// An initiator.
@@ -111,24 +111,24 @@ impl fmt::Display for LoadPlace {
     }
 }
 
-/// What a simulation gave.
+/// The results of a simulation.
 #[derive(Debug)]
 pub struct Ended {
-    /// The network as it is at the end, with its records.
+    /// The network in its final state, with its records.
     pub network: Network,
-    /// What each initiator measured, and its records.
+    /// The report of each initiator, and its records.
     pub initiators: Vec<(BenchReport, Vec<Recorder>)>,
     /// The target's records, if there is one.
     pub target: Option<Recorder>,
-    /// What each sender of streams measured, and its records.
+    /// The report of each sender of streams, and its records.
     pub streams: Vec<(StreamReport, Recorder)>,
-    /// What each relay did and by which law, and its records.
+    /// The report of each relay, its law, and its records.
     pub relays: Vec<(RelayEnd, Law, Recorder)>,
     /// When the loads began.
     pub began: Instant,
 }
 
-/// Programs over a network.
+/// A simulation of programs over a network.
 #[derive(Debug)]
 pub struct Storage {
     sockets: Sockets,
@@ -139,19 +139,19 @@ pub struct Storage {
     relays: Vec<Relay>,
     sample: Duration,
     next_sample: Instant,
-    /// Changes of links, in the order of their times, which run from the beginning of the loads.
+    /// Link changes in time order; times count from the beginning of the loads.
     changes: VecDeque<(Duration, u32, Change)>,
-    /// Pauses of initiators, and of the target in what it does for them, from the beginning of the loads.
+    /// Pauses of each initiator, and of the target or relay at its peers; they count from the beginning of the loads.
     pauses: Vec<(usize, [Pauses; 2])>,
-    /// Packets between two addresses that links lose, from the beginning of the loads.
+    /// Packets between two addresses to drop on a link; they count from the beginning of the loads.
     lost: Vec<([SocketAddr; 2], u32, Vec<Lost>)>,
-    /// Where programs take something of them.
+    /// The CPU model; `None` if programs take no CPU time.
     processors: Option<Processors>,
     began: Option<Instant>,
 }
 
 impl Storage {
-    /// Nothing yet over a network; TCP and links are recorded at intervals of `sample`, which is not zero.
+    /// A network without programs yet; TCP and links are recorded at intervals of `sample`, which must not be zero.
     #[must_use]
     pub fn new(network: Network, sample: Duration) -> Storage {
         Storage {
@@ -171,34 +171,34 @@ impl Storage {
         }
     }
 
-    /// Has a link change so long after the loads have begun, not before the changes that were scheduled earlier.
+    /// Schedules a link change `after` the beginning of the loads. Changes apply in the order in which they are
+    /// scheduled.
     pub fn schedule(&mut self, after: Duration, link: u32, change: Change) {
         self.changes.push_back((after, link, change));
     }
 
-    /// Has programs take something of processors.
+    /// Makes programs take CPU time.
     pub fn set_processors(&mut self, config: ProcessorsConfig) {
         self.sockets.count_work();
         self.processors = Some(Processors::new(config));
     }
 
-    /// Has an initiator, and whoever takes its connections, stand still: as packets come that count from the beginning of
-    /// the loads.
+    /// Pauses an initiator, and the peers of its connections, at packets counted from the beginning of the loads.
     pub fn pause(&mut self, initiator: usize, pauses: [Pauses; 2]) {
         self.pauses.push((initiator, pauses));
     }
 
-    /// Has packets between two addresses be lost on a link, from the beginning of the loads.
+    /// Drops packets between two addresses on a link, counted from the beginning of the loads.
     pub fn lose(&mut self, flow: [SocketAddr; 2], link: u32, lost: Vec<Lost>) {
         self.lost.push((flow, link, lost));
     }
 
-    /// Adds the target, which takes connections to all addresses at which nobody else listens. Its units give zeros.
+    /// Adds the target, which accepts connections to every address without another listener. Its units read as zeros.
     pub fn serve(&mut self, config: TargetConfig) {
         self.target = Some(Target::new(config));
     }
 
-    /// Has a unit of the target keep what is written, over the content of that seed or zeros.
+    /// Makes a unit of the target keep written data, over the initial content of that seed, or zeros.
     pub fn keep(&mut self, unit: usize, seed: Option<u64>) {
         if let Some(target) = &mut self.target {
             target.keep(unit, seed);
@@ -219,7 +219,7 @@ impl Storage {
         self.relays.push(Relay::new(place, config));
     }
 
-    /// Adds an initiator, which connects now. Whatever it connects to has been added before.
+    /// Adds an initiator, which connects at once. What it connects to must have been added before.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -231,7 +231,7 @@ impl Storage {
         self.accept()
     }
 
-    /// Adds a sender of streams, which connects now. Whatever it connects to has been added before.
+    /// Adds a sender of streams, which connects at once. What it connects to must have been added before.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -242,9 +242,8 @@ impl Storage {
         self.accept()
     }
 
-    /// Connects and logs in, begins all loads together when that is done, and goes on until all are over.
-    /// `watch` is given how much is done, from 0 to 1, from time to time; when it says `false`, the simulation
-    /// ends there with `None`.
+    /// Connects and logs in, then begins all loads together, and runs until all are over. `watch` is called from time
+    /// to time with the progress from 0 to 1; when it returns `false`, the simulation ends there with `None`.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -337,7 +336,7 @@ impl Storage {
         StorageError::Late { load, stage, limit }
     }
 
-    /// Lets the next thing happen.
+    /// Runs the next event.
     fn step(&mut self) -> Result<(), StorageError> {
         let initiators = (0..self.initiators.len()).map(|place| self.initiator_wakes_at(place));
         let senders = (0..self.senders.len()).map(|place| self.sender_wakes_at(place));
@@ -373,13 +372,13 @@ impl Storage {
         Ok(())
     }
 
-    /// When an initiator has something to do by itself, and a processor for it.
+    /// When an initiator's next timer is due and a CPU is free for it.
     fn initiator_wakes_at(&self, place: usize) -> Instant {
         let wakes_at = self.initiators[place].wakes_at(self.sockets.now());
         wakes_at.max(self.is_free_at(Owner::Initiator(place)))
     }
 
-    /// The same of a sender.
+    /// The same for a sender.
     fn sender_wakes_at(&self, place: usize) -> Instant {
         let wakes_at = self.senders[place].wakes_at(self.sockets.now());
         wakes_at.max(self.is_free_at(Owner::Sender(place)))
@@ -394,7 +393,7 @@ impl Storage {
         processors.map_or(Instant::ZERO, |it| it.free(thread))
     }
 
-    /// What was done now takes its time.
+    /// Charges CPU time for the work just done.
     fn account(&mut self, now: Instant) {
         let Some(processors) = &mut self.processors else {
             return;
@@ -409,7 +408,7 @@ impl Storage {
         next.map_or(Instant::FAR_FUTURE, |(began, (after, ..))| began + *after)
     }
 
-    /// A program does all that it can do now, since something happened at one of its ends or it is time.
+    /// A program does all that it can do now, because of an event at one of its ends or a timer.
     fn turn(&mut self, owner: Owner, end: Option<u32>) -> Result<(), StorageError> {
         let now = self.sockets.now();
         let sockets = &mut self.sockets;
@@ -440,12 +439,12 @@ impl Storage {
         self.accept()
     }
 
-    /// Hands connections that were begun to those that take them.
+    /// Hands new connections to the programs that accept them.
     fn accept(&mut self) -> Result<(), StorageError> {
         while let Some((end, owner)) = self.sockets.accept() {
             match (owner, &mut self.target) {
                 (Owner::Receiver(place), _) => self.receivers[place].accept(end),
-                // It takes one that stands.
+                // A relay accepts a connection once it is established.
                 (Owner::Relay(_), _) => {}
                 (_, Some(target)) => target.accept(end),
                 (_, None) => return Err(StorageError::NoTarget(self.sockets.addresses(end)[0])),

@@ -9,7 +9,7 @@ use crate::world::{SECOND_NS, World};
 
 const BYTES: u64 = 3_000_001;
 
-/// Paths on which packets are lost, copied, spoiled and held back, in both directions.
+/// Paths that drop, duplicate, corrupt and reorder packets, in both directions.
 #[test]
 fn all_arrives_whatever_the_path_does() {
     let often = |share: f64| Probability::new(share).expect("a probability");
@@ -45,7 +45,7 @@ fn all_arrives_whatever_the_path_does() {
     }
 }
 
-/// On a path that loses nothing, nothing is sent twice.
+/// On a lossless path, nothing is retransmitted.
 #[test]
 fn nothing_is_sent_twice_for_nothing() {
     for law in Law::names() {
@@ -66,8 +66,8 @@ fn nothing_is_sent_twice_for_nothing() {
     }
 }
 
-/// A receiver that does not read closes its window; what opens it is lost with the path, and the sender's probes find
-/// it open all the same (RFC 9293 §3.8.6.1).
+/// A receiver that does not read closes its window. The window update is lost while the path is down, but the sender's
+/// zero-window probes find the window open (RFC 9293 §3.8.6.1).
 #[test]
 fn a_closed_window_is_probed() {
     let mut world = World {
@@ -79,7 +79,7 @@ fn a_closed_window_is_probed() {
     network.run_until(19 * SECOND_NS).expect("it goes on");
     let held = network.end(senders[0]).sender().acknowledged_bytes();
     assert!((30_000..130_000).contains(&held), "{held}");
-    // The back path is silent while the receiver begins to read.
+    // The return path is down when the receiver starts to read.
     network.change(1, Change::Down).expect("a change");
     network.run_until(21 * SECOND_NS).expect("it goes on");
     network.change(1, Change::Up).expect("a change");

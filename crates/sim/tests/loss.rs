@@ -1,11 +1,11 @@
-//! What single losses cost.
+//! The cost of single losses.
 
 use wansan_path::{Change, Effects, Listed, LossModel};
 use wansan_sim::network::Network;
 
 use crate::world::{SECOND_NS, World};
 
-/// A network whose forward path loses the packets at these places, and its sender.
+/// A network whose forward path drops the packets with these indices, and its sender.
 fn losing(world: &World, places: &[u64], bytes: u64) -> (Network, u32) {
     let listed = Listed::new(places.to_vec()).expect("a list");
     let forward = Effects {
@@ -24,7 +24,7 @@ fn deep() -> World {
     }
 }
 
-/// When a transfer is acknowledged, in milliseconds.
+/// Time in milliseconds until a transfer is fully acknowledged.
 fn done_ms(network: &mut Network, sender: u32, bytes: u64) -> u64 {
     (1..100_000)
         .find(|ms| {
@@ -34,7 +34,7 @@ fn done_ms(network: &mut Network, sender: u32, bytes: u64) -> u64 {
         .expect("it ends")
 }
 
-/// RACK finds it and one retransmission mends it.
+/// RACK detects the loss, and one retransmission repairs it.
 #[test]
 fn one_loss_is_one_retransmission() {
     for place in [30, 200, 1_000] {
@@ -49,7 +49,7 @@ fn one_loss_is_one_retransmission() {
     }
 }
 
-/// So are many losses of one flight, in one recovery.
+/// Several losses in one flight are repaired in one recovery.
 #[test]
 fn losses_of_one_flight_are_one_recovery() {
     let places = [400, 402, 410, 411, 412, 450];
@@ -62,8 +62,8 @@ fn losses_of_one_flight_are_one_recovery() {
     );
 }
 
-/// The last packet's loss is found by a probe after two round trips and a delayed acknowledgement's time, and not by a
-/// timeout (RFC 8985 §7).
+/// The loss of the last packet is detected by a tail loss probe, after two round trips and the delayed-ACK time, and
+/// not by a timeout (RFC 8985 §7).
 #[test]
 fn a_lost_tail_is_probed() {
     let bytes = 20 * 1_448;
@@ -71,7 +71,7 @@ fn a_lost_tail_is_probed() {
         let (mut network, sender) = losing(&deep(), &[], bytes);
         done_ms(&mut network, sender, bytes)
     };
-    // After the SYN and the handshake's acknowledgement, the twentieth packet of data has place 22.
+    // After the SYN and the handshake's ACK, the twentieth data packet has index 22.
     let (mut network, sender) = losing(&deep(), &[22], bytes);
     let later_ms = done_ms(&mut network, sender, bytes) - whole;
     let counts = network.end(sender).sender().counts();
@@ -79,8 +79,8 @@ fn a_lost_tail_is_probed() {
     assert!((80..400).contains(&later_ms), "{later_ms}");
 }
 
-/// While the path is down, timeouts follow each other ever more slowly (RFC 6298 §5.5), and when it is up again all
-/// goes on.
+/// While the path is down, timeouts back off exponentially (RFC 6298 §5.5); once it is up again, the transfer
+/// continues.
 #[test]
 fn a_silent_path_backs_off() {
     let world = World::default();
@@ -89,7 +89,7 @@ fn a_silent_path_backs_off() {
     network.change(0, Change::Down).expect("a change");
     network.run_until(22 * SECOND_NS).expect("it goes on");
     let timeouts = network.end(senders[0]).sender().counts().timeouts;
-    // 0.3 s and its doubles until 20 s have passed.
+    // 0.3 s, doubled each time, within 20 s.
     assert!((5..=7).contains(&timeouts), "{timeouts}");
     network.change(0, Change::Up).expect("a change");
     network.run_until(80 * SECOND_NS).expect("it goes on");
@@ -97,7 +97,7 @@ fn a_silent_path_backs_off() {
     assert_eq!(acked, 200_000_000);
 }
 
-/// Nothing is lost, but late by more than the timeout: the reduction is taken back (RFC 5682, RFC 3522).
+/// Nothing is lost, only delayed by more than the timeout: the reduction is undone (RFC 5682, RFC 3522).
 #[test]
 fn a_late_path_is_no_loss() {
     let world = World::default();

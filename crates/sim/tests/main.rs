@@ -1,4 +1,4 @@
-//! Whole connections over links, compared with what theory, the RFCs and conservation say of them.
+//! Whole connections over links, compared with theory, the RFCs and conservation of bytes.
 
 mod conservation;
 mod loss;

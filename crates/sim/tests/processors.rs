@@ -1,4 +1,4 @@
-//! Programs that take something of processors, and pauses of hosts.
+//! Programs that take CPU time, and pauses of hosts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use wansan_sim::storage::{Owner, ProcessorsConfig, Program, ProgramCost};
 
 use super::storage::{Case, is_about};
 
-/// Short reads at once over a short path, by programs of which a PDU takes 10 µs: both have two PDUs for each read.
+/// IOPS of 64 short reads in flight over a short path. A PDU costs 10 µs, and both programs handle two PDUs per read.
 fn iops(cores: usize, target_host: usize) -> f64 {
     let cost = ProgramCost {
         call_ns: 0,
@@ -50,8 +50,7 @@ fn threads_of_a_host_share_its_processors() {
     is_about(iops(2, 0), 50_000.0, 0.02);
 }
 
-/// One read at a time, with pauses: how many there are, and the longest latency in
-/// seconds.
+/// One read at a time, with pauses: the number of reads, and the maximum latency in seconds.
 fn paused(pauses: [Pauses; 2]) -> (u64, f64) {
     let case = Case {
         parallel: 1,
@@ -67,7 +66,7 @@ fn paused(pauses: [Pauses; 2]) -> (u64, f64) {
 fn what_comes_to_a_host_or_a_program_in_its_pause_waits_for_its_end() {
     let address = |last: u8, port: u16| SocketAddr::from(([10, 0, 0, last], port));
     let ends = [address(1, 40_000), address(2, 3260)];
-    // The 201st command, and the answer to it, while it is measured.
+    // At the 201st command, or its response, which is within the measurement.
     let pause = |flow, bytes: u64| {
         vec![Pause {
             flow,
@@ -94,7 +93,7 @@ fn what_comes_to_a_host_or_a_program_in_its_pause_waits_for_its_end() {
     ] {
         let shown = format!("{pauses:?}");
         let (ios, longest_s) = paused(pauses);
-        // A round trip takes 16 ms, and the one in flight has done a part of it.
+        // A round trip takes 16 ms, part of which the read in flight has completed already.
         assert!((0.160..0.180).contains(&longest_s), "{longest_s} {shown}");
         let fewer = undisturbed - ios;
         assert!((9..=10).contains(&fewer), "{fewer} {shown}");

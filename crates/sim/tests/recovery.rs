@@ -1,4 +1,4 @@
-//! Paths that go down under an iSCSI load, and what comes back.
+//! iSCSI loads over paths that go down and come back.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wansan_workload::sequence::Operation;
 
 use crate::storage::Case;
 
-/// Verified I/Os of 64 KiB over 20 Mbit/s, of which the path is down from 3 s on for so long.
+/// Verified 64 KiB I/Os over 20 Mbit/s; the path is down for that long from 3 s on.
 fn down_for(down: Duration) -> Case {
     let from = Duration::from_secs(3);
     Case {
@@ -44,7 +44,7 @@ fn a_session_comes_back_after_a_long_outage_with_all_its_data() {
         (1, 0, 0)
     );
     assert!(report.verified > 0, "{report:?}");
-    // It is noticed after some round trips, and one comes back with an attempt that begins when the path is up.
+    // The outage is detected after some round trips, and the first attempt that begins on the restored path succeeds.
     assert!((10.0..30.0).contains(&report.lost_s), "{report:?}");
 }
 

@@ -16,16 +16,17 @@ use wansan_sim::tcp::send::SendConfig;
 use wansan_split::{Bound, CLIENT, Law, SignalSettings};
 use wansan_trace::Recorder;
 
-/// What the slow path carries of data, in bytes per second: 50 Mbit/s.
+/// Goodput of the slow path of 50 Mbit/s, in bytes per second.
 const CAPACITY: f64 = 50e6 / 8.0 * 1448.0 / 1514.0;
 
-/// A client, 2 ms and 1 Gbit/s, the relay, 40 ms and 50 Mbit/s with a queue of two round trips, the receiver.
+/// A client, a LAN of 2 ms and 1 Gbit/s, the relay, a WAN of 40 ms and 50 Mbit/s with a queue of two bandwidth-delay
+/// products, and the receiver.
 struct Case {
     bound: Option<Bound>,
     buffer_bytes: usize,
-    /// The rate of the stream; as fast as it goes without.
+    /// The rate of the stream; `None` for as fast as possible.
     rate_bytes_per_s: Option<f64>,
-    /// Whether the kernel's buffers at the relay are of 256 KiB, and do not grow.
+    /// Whether the relay's sockets have fixed buffers of 256 KiB.
     has_small_sockets: bool,
 }
 
@@ -58,7 +59,7 @@ fn end(control: &str) -> EndConfig {
     }
 }
 
-/// An end of the relay's towards the target, whose send queue only its law bounds.
+/// The relay's end towards the target. Only the law limits its unsent data.
 fn onward() -> EndConfig {
     EndConfig {
         send: SendConfig {
@@ -138,10 +139,10 @@ impl Case {
         (report.clone(), done.clone())
     }
 
-    /// The share of the path's rate that went through, and the mean latency of marks in ms.
+    /// Throughput as a share of the path's capacity, and the mean latency of marks in ms.
     fn measure(&self) -> (f64, f64) {
         let (report, done) = self.run();
-        // What waits for longer than a second at the end is cut off.
+        // A backlog that takes longer than a second at the end is cut off.
         assert_eq!((done.accepted, done.finished + done.cut_off), (1, 1));
         assert!(
             done.back_bytes > 0 && done.onward_bytes > done.back_bytes,
@@ -163,7 +164,7 @@ fn a_relay_adds_nothing_to_a_stream_that_does_not_fill_it() {
     };
     let (share, latency_ms) = case.measure();
     assert!((share * CAPACITY / 1e6 - 1.0).abs() < 0.01, "{share}");
-    // Both round trips, and up to 50 ms of a mark's distance do not count: a mark is reported at its first byte.
+    // Both round trips. The 50 ms between marks do not count, as a mark is reported at its first byte.
     assert!((42.0..44.0).contains(&latency_ms), "{latency_ms}");
 }
 
@@ -180,13 +181,13 @@ fn without_a_law_the_relay_s_buffer_is_the_latency() {
         latency_ms
     };
     let (large_ms, small_ms) = (measure(4 << 20), measure(1 << 20));
-    // Three MiB less in the relay.
+    // The relay holds three MiB less.
     let less_ms = 3.0 * 1_048_576.0 / CAPACITY * 1e3;
     let difference = (large_ms - small_ms) / less_ms;
     assert!((0.85..1.15).contains(&difference), "{large_ms} {small_ms}");
 }
 
-/// Beside the path's round trip and its queue, a byte waits no longer than the configured bound, and the client's own queue.
+/// Beyond the path's round trip and queue, a byte waits only for the configured bound and the client's own queue.
 #[test]
 fn the_window_law_holds_the_backlog_to_a_time_and_keeps_the_throughput() {
     let (_, free_ms) = Case::default().measure();

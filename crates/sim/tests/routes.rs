@@ -1,4 +1,4 @@
-//! Two unequal routes to one unit, against what each carries alone.
+//! Two unequal routes to one unit, compared with what each carries alone.
 
 mod changes;
 mod drawn;
@@ -27,11 +27,11 @@ use wansan_workload::{Limit as LoadLimit, LoadConfig};
 use super::storage::{TARGET, device};
 
 const QUEUE_BYTES: u64 = 2 << 20;
-/// The least that the first burst of a command may hold: less makes room for more commands in the window.
+/// Minimum of FirstBurstLength: less makes room for more commands in the window.
 const FIRST_BURST_BYTES: u32 = 64 << 10;
 const COMMAND_WINDOW: u32 = 4096;
 
-/// A route, by its rate in kbit/s and its round trip.
+/// A route: its rate in kbit/s and its round trip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Route(u64, Duration);
 
@@ -39,12 +39,12 @@ const fn route(kbit_per_s: u64, round_trip_ms: u64) -> Route {
     Route(kbit_per_s, Duration::from_millis(round_trip_ms))
 }
 
-/// How commands are shared out.
+/// How commands are distributed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum How {
-    /// Over connections of one session.
+    /// Over the connections of one session.
     Connections(Schedule),
-    /// Over a session for each route.
+    /// Over one session per route.
     Sessions,
 }
 
@@ -56,7 +56,7 @@ struct Load {
 }
 
 impl Load {
-    /// So many times as many as go over the routes in the time of one I/O alone on the slower one.
+    /// `times` the number of I/Os that the routes together carry in the time of a single I/O on the slower one.
     fn filling(operation: Operation, kib: u32, times: f64, routes: &[Route]) -> Load {
         let bits = f64::from(kib << 10) * 8.0;
         let rate = |route: &Route| route.0 as f64 * 1e3;
@@ -70,13 +70,13 @@ impl Load {
         }
     }
 
-    /// What they carry from 5 s to 10 s, in Mbit/s.
+    /// Throughput from 5 s to 10 s, in Mbit/s.
     fn over(&self, how: How, routes: &[Route]) -> f64 {
         let [from, to] = [5, 10].map(Duration::from_secs);
         self.while_changing(how, routes, &[], [from, to])
     }
 
-    /// What they carry between two times, while the route at a place becomes another one at a time, in Mbit/s.
+    /// Throughput between two times in Mbit/s, while the route at an index changes to another one at a time.
     fn while_changing(
         &self,
         how: How,
@@ -112,7 +112,7 @@ impl Load {
         };
         let mut storage = Storage::new(network, Duration::from_millis(100));
         for (at, place, route) in changes {
-            // Links were made one after the other, two for each connection.
+            // Links are created in order, two per connection.
             for link in [0, 1].map(|direction| 2 * *place as u32 + direction) {
                 let rate = Rate::from_bits_per_s(route.0 * 1000).expect("a rate");
                 storage.schedule(*at, link, Change::Rate(rate.into()));
@@ -174,7 +174,7 @@ impl Load {
         ended.initiators[0].0.bytes_per_s * 8.0 / 1e6
     }
 
-    /// What each route carries alone, with as many at a time.
+    /// Throughput of each route alone, with the same number of I/Os in flight.
     fn alone(&self, routes: &[Route]) -> Vec<f64> {
         let alone = |route: &Route| self.over(How::Sessions, &[*route]);
         routes.iter().map(alone).collect()
@@ -201,8 +201,8 @@ fn end() -> EndConfig {
     }
 }
 
-/// The faster route with the shorter round trip, and with the longer one, where a single write takes as long on the slower
-/// route as a round trip on the faster.
+/// The faster route with the longer round trip, with the shorter one, and with one as long as a single write takes on
+/// the slower route.
 const CELLS: [(u32, [Route; 2]); 3] = [
     (4, [route(200_000, 20), route(66_667, 2)]),
     (64, [route(200_000, 2), route(66_667, 20)]),
@@ -221,14 +221,14 @@ fn writes_fill_both_routes_in_one_session_and_in_two() {
         let [one, two] = [How::Connections(Schedule::Earliest), How::Sessions].map(share);
         assert!(one >= 0.95, "{one} of {kib} KiB over {routes:?}");
         assert!(two >= 0.95, "{two} of {kib} KiB over {routes:?}");
-        // The same number on each: the slower route decides.
+        // With the same number in flight on each, the slower route limits both.
         let control = share(How::Connections(Schedule::LeastInFlight));
         assert!(control < 0.75, "{control}: the routes are equal");
     }
 }
 
-/// With so few in flight that one route is enough: one whose TCP has to begin anew after a pause, at first slower than the other
-/// for that; and one whose window has just room for the last one.
+/// So few I/Os in flight that one route suffices: the better route's TCP has to restart after idle periods, and is at
+/// first slower than the other because of that; or its window has just enough room for the last I/O.
 const FEW: [(u32, usize, [Route; 2]); 4] = [
     (64, 1, [route(200_000, 20), route(20_000, 2)]),
     (256, 2, [route(200_000, 20), route(66_667, 2)]),
@@ -255,9 +255,9 @@ fn few_at_a_time_lose_nothing_by_a_second_route() {
     }
 }
 
-/// Where a connection of a session has more rate than it has shown: writes and reads over the faster route with the longer round trip,
-/// of which few fill a shorter one that is slower; and as many as go over both in the time of one I/O alone, where order costs
-/// more than the slower one brings.
+/// Cells in which a connection of a session can carry more than it has shown: few reads or writes, which also fill the
+/// shorter but slower route; and as many as both routes carry in the time of a single I/O, where command ordering costs
+/// more than the slower route adds.
 const UNSHOWN: [(Operation, u32, usize, [Route; 2]); 6] = [
     (
         Operation::Read,

@@ -1,4 +1,4 @@
-//! Throughput in the steady state.
+//! Steady-state throughput.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use wansan_sim::tcp::congestion::Law;
 
 use crate::world::{MSS, SECOND_NS, World};
 
-/// A queue of a round trip's data keeps the link busy whatever halves the window (Appenzeller et al. 2004). Westwood+ is not
-/// held to it: it cuts to the rate that it estimates times the least round trip, a little below what the path holds.
+/// A queue of one bandwidth-delay product keeps the link busy under any law that at most halves the window (Appenzeller
+/// et al. 2004). Westwood+ is left out: it cuts to its rate estimate times the minimum round trip, slightly below what
+/// the path holds.
 #[test]
 fn a_queue_of_a_round_trip_keeps_the_link_busy() {
     let kernels = ["reno", "cubic", "highspeed", "scalable", "vegas"];
@@ -22,7 +23,7 @@ fn a_queue_of_a_round_trip_keeps_the_link_busy() {
     }
 }
 
-/// BBR stands still for a moment every ten seconds, and probes by a quarter of its rate.
+/// BBR all but stops sending for a moment every ten seconds (ProbeRTT), and probes with a quarter more than its rate.
 #[test]
 fn bbr_keeps_most_of_the_link_whatever_is_lost() {
     for loss in [0.0, 0.01] {
@@ -36,8 +37,8 @@ fn bbr_keeps_most_of_the_link_whatever_is_lost() {
     }
 }
 
-/// Mathis et al. 1997, eq. 3: MSS/RTT · sqrt(3/(2p)) for independent losses, where every packet is acknowledged for
-/// itself as appropriate byte counting has it. Time-outs and slow start take some of it.
+/// Mathis et al. 1997, eq. 3: MSS/RTT · sqrt(3/(2p)) for independent losses, where the window grows by every packet
+/// acknowledged (appropriate byte counting). Timeouts and slow start reduce it slightly.
 #[test]
 fn reno_under_random_loss_follows_the_square_root() {
     for loss in [0.0005, 0.002, 0.005] {
@@ -53,9 +54,9 @@ fn reno_under_random_loss_follows_the_square_root() {
     }
 }
 
-/// The controls of `wansan cc` count packets, so delayed acknowledgements take nothing of the mean window at a loss
-/// rate of p: sqrt(3/(2p)) for Reno, w(p) of RFC 3649 §5, and a / (-ln(1 - b) p) for Scalable TCP, by whose a = 0.01
-/// the logarithm of the window grows by a/w with each packet, and falls by -ln(1 - b) with each loss.
+/// The controls of `wansan cc` count packets, so delayed acknowledgements do not reduce the mean window at a loss rate
+/// of p: sqrt(3/(2p)) for Reno, w(p) of RFC 3649 §5, and a / (-ln(1 - b) p) for Scalable TCP: with its a = 0.01, the
+/// logarithm of the window grows by a/w per packet and falls by -ln(1 - b) per loss.
 #[test]
 fn those_that_count_packets_follow_their_response_functions_under_random_loss() {
     let loss = 0.0005_f64;
@@ -76,7 +77,7 @@ fn those_that_count_packets_follow_their_response_functions_under_random_loss() 
     }
 }
 
-/// A fixed receive buffer is twice SO_RCVBUF, of which about half is window; throughput is the window in a round trip.
+/// A fixed receive buffer is twice SO_RCVBUF, about half of which is window; throughput is one window per round trip.
 #[test]
 fn a_receive_buffer_bounds_the_flight() {
     let mut world = World::default();
@@ -91,7 +92,7 @@ fn a_receive_buffer_bounds_the_flight() {
     assert_eq!(network.end(senders[0]).sender().counts().resent, 0);
 }
 
-/// So does a send buffer.
+/// So does the send buffer.
 #[test]
 fn a_send_buffer_bounds_the_flight() {
     let mut world = World::default();
@@ -100,7 +101,7 @@ fn a_send_buffer_bounds_the_flight() {
     assert!((90_000.0..150_000.0).contains(&window), "{window}");
 }
 
-/// Flows of one law and one round trip share a link evenly (Chiu and Jain 1989).
+/// Flows with the same law and round trip share a link evenly (Chiu and Jain 1989).
 #[test]
 fn equal_flows_share_evenly() {
     for law in ["reno", "cubic"] {
@@ -127,10 +128,10 @@ fn equal_flows_share_evenly() {
     }
 }
 
-/// In a queue of two packets, the second burst of a round trip meets the first, which its host sent later than the
-/// second as it had slept. So every window of five packets loses one. Linux 6.18 got 1.62 Mbit/s in 20 s (a stream by Reno
-/// over `delay = "10ms"`, `rate = "10Mbit/s"`, `queue = "3028B"`, in a namespace, the emulator 0.3 ms late at p99). Its
-/// bursts of two packets end with PSH, on which a receiver that has read all answers at once.
+/// With a queue of two packets, the second burst of a round trip meets the first one, which its host sent late because
+/// it had to wake up. So every window of five packets loses one. Linux 6.18 got 1.62 Mbit/s in 20 s (a Reno stream over
+/// `delay = "10ms"`, `rate = "10Mbit/s"`, `queue = "3028B"`, in a namespace, with the emulator 0.3 ms late at p99). Its
+/// two-packet bursts end with PSH, which a receiver that has read everything acknowledges at once.
 #[test]
 fn the_second_burst_finds_a_short_queue_full() {
     for seed in 0..5 {
@@ -146,7 +147,7 @@ fn the_second_burst_finds_a_short_queue_full() {
     }
 }
 
-/// The same seed makes the same run, another seed another one.
+/// The same seed gives the same run, and another seed a different one.
 #[test]
 fn a_seed_decides_all() {
     let run = |seed| {

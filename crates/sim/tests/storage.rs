@@ -1,4 +1,4 @@
-//! iSCSI over simulated TCP, compared with what follows from the round trip, the rate and the windows.
+//! iSCSI over simulated TCP, compared with what round trip, rate and windows allow.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use wansan_workload::{Limit as LoadLimit, LoadConfig};
 
 pub(super) const TARGET: &str = "iqn.2026-01.net.example:target";
 
-/// A target's one unit, of 64 MiB.
+/// A target device with one unit of 64 MiB.
 pub(super) fn device() -> Arc<TargetDevice> {
     let unit = LogicalUnit {
         identity: Identity {
@@ -54,17 +54,17 @@ pub(crate) struct Case {
     pub(crate) command_window: u32,
     pub(crate) service: Option<ServiceTime>,
     pub(crate) wanted: Wanted,
-    /// The one-way delay from half of the measurement on.
+    /// The one-way delay from the middle of the measurement on.
     pub(crate) later: Option<Duration>,
-    /// When the first connection's path goes down and up again, after the loads have begun.
+    /// When the first connection's path goes down and up again, relative to the beginning of the loads.
     pub(crate) outage: Option<[Duration; 2]>,
-    /// What programs take of processors, if they take anything.
+    /// CPU cost of programs, if any.
     pub(crate) processors: Option<ProcessorsConfig>,
-    /// When the initiator and the target stand still.
+    /// Pauses of the initiator and of the target.
     pub(crate) pauses: Option<[Pauses; 2]>,
-    /// How long it is measured.
+    /// Duration of the measurement.
     pub(crate) time: Duration,
-    /// Whether what is read is compared.
+    /// Whether data read is verified.
     pub(crate) verify: bool,
     /// How long the last I/Os may take without a connection.
     pub(crate) drain: Option<Duration>,
@@ -133,7 +133,7 @@ impl Case {
             })
         };
         let links = path(["wan:forward", "wan:back"]);
-        // A path of its own for the first connection, where it goes down beside others.
+        // The first connection has its own path, if only that one goes down.
         let own = match self.outage.is_some() && self.connections > 1 {
             true => path(["own:forward", "own:back"]),
             false => links,
@@ -232,7 +232,7 @@ impl Case {
     }
 }
 
-/// Within a share of what is expected.
+/// Asserts that `found` is within a relative `share` of `expected`.
 pub(crate) fn is_about(found: f64, expected: f64, share: f64) {
     assert!(
         (found / expected - 1.0).abs() <= share,
@@ -282,8 +282,8 @@ fn large_reads_fill_the_link() {
         ..Case::default()
     }
     .report();
-    // Of a packet of 1514 bytes, 1448 are data; of that, PDU headers take little.
-    // They end one by one: 45 of them in the time.
+    // A packet of 1514 bytes carries 1448 bytes of data, of which PDU headers take little. The I/Os complete one by
+    // one: 45 of them in that time.
     is_about(report.bytes_per_s, 12.5e6 * 1448.0 / 1514.0, 1.0 / 45.0);
 }
 
@@ -296,7 +296,7 @@ fn writes_within_the_first_burst_take_one_round_trip_and_others_two() {
         ..Case::default()
     };
     case.wanted.initial_r2t = false;
-    // Each takes its transmission, too.
+    // Each also takes its serialization time.
     let transmission_s = f64::from(64 << 10) * 8.0 / 1e9 * 1514.0 / 1448.0;
     is_about(case.report().iops, 4.0 / (0.016 + transmission_s), 0.02);
     case.wanted.initial_r2t = true;

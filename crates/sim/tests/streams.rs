@@ -1,4 +1,4 @@
-//! Measured streams over simulated TCP, compared with what the path and the settings let through.
+//! Measured streams over simulated TCP, compared with what the path and the settings allow.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::SendConfig;
 use wansan_trace::{Kinds, Recorder};
 
-/// One way, so the round trip is 40 ms.
+/// One-way delay: the round trip is 40 ms.
 const DELAY: Duration = Duration::from_millis(20);
 const MBIT_PER_S: u64 = 100;
 
-/// Streams over a path of 100 Mbit/s and 40 ms, whose queue holds a round trip.
+/// Streams over a path of 100 Mbit/s and 40 ms, whose queue holds one bandwidth-delay product.
 struct Case {
     flows: u16,
     rate_bytes_per_s: Option<f64>,
@@ -99,7 +99,7 @@ impl Case {
     }
 }
 
-/// What a path of that rate carries of data, in bytes per second.
+/// Goodput of the path in bytes per second.
 fn capacity() -> f64 {
     MBIT_PER_S as f64 * 1e6 / 8.0 * 1448.0 / 1514.0
 }
@@ -114,7 +114,7 @@ fn a_stream_fills_the_path_and_its_marks_wait_in_the_queue() {
     let share = report.bytes_per_s.expect("marks came") / capacity();
     assert!((0.97..=1.001).contains(&share), "{share}");
     let latency = report.latency_ns.expect("marks came");
-    // The round trip, a queue of as much again, and what may be unsent.
+    // The round trip, a queue of the same length, and the unsent data.
     let unsent_ms = f64::from((64 << 10) + 65_160) / capacity() * 1e3;
     assert!(latency.min >= 40_000_000, "{latency:?}");
     assert!(latency.p50 as f64 / 1e6 < 81.0 + unsent_ms, "{latency:?}");
@@ -143,7 +143,7 @@ fn a_rate_below_the_path_s_is_kept_and_nothing_waits() {
     assert!(latency.p99 < 45_000_000, "{latency:?}");
 }
 
-/// TCP_NOTSENT_LOWAT: what waits unsent is at most that, and a burst that the kernel takes at once.
+/// TCP_NOTSENT_LOWAT: the unsent data is at most that, plus one burst that the kernel takes at once.
 #[test]
 fn a_bound_on_unsent_data_takes_the_send_buffer_out_of_the_latency() {
     let latency = |most_unsent_bytes| {
@@ -158,7 +158,7 @@ fn a_bound_on_unsent_data_takes_the_send_buffer_out_of_the_latency() {
     };
     let (rate, short) = latency(Some(16 << 10));
     let (other, long) = latency(None);
-    // Flow control holds both to a window in a round trip.
+    // Flow control limits both to one window per round trip.
     assert!((rate / other - 1.0).abs() < 0.05, "{rate} {other}");
     let most_ns = 41e6 + f64::from((16 << 10) + 65_160) / rate * 1e9;
     assert!(short as f64 <= most_ns, "{short} {most_ns}");

@@ -1,4 +1,4 @@
-//! Tunnels between routers, whose programs take their time for each packet.
+//! Tunnels between routers whose programs take CPU time for each packet.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use wansan_sim::tcp::send::SendConfig;
 
 use crate::world::SECOND_NS;
 
-/// ESP with AES-128-GCM in UDP.
+/// ESP with AES-128-GCM over UDP.
 const WRAPPING: Wrapping = Wrapping {
     around_bytes: 60,
     trailer_bytes: 2,
     block_bytes: 4,
 };
 
-/// The longest packet that goes into the tunnel, and the data in it.
+/// The longest packet that enters the tunnel, and its payload.
 const INNER_BYTES: u32 = 1400;
 const MSS: u32 = INNER_BYTES - 52;
 
-/// A sender and a receiver, each with a router, and a tunnel between these.
+/// A sender and a receiver, each behind a router, and a tunnel between the routers.
 struct World {
     cost: Cost,
-    /// Packets that wait before they are encrypted, at most.
+    /// Maximum number of packets queued for encryption.
     most_packets: Option<u32>,
     ecn: bool,
-    /// Of the way there: to the router, in the tunnel, from the other router on.
+    /// Of the forward links: to the first router, the tunnel, and from the second router on.
     effects: [Effects; 3],
 }
 
@@ -57,7 +57,7 @@ fn link(delay_ms: u64) -> Effects {
     }
 }
 
-/// The network, the sender's end and the links to the receiver; each router has a thread, the sender's first.
+/// The network, the sender's end and the forward links; each router has a thread, the sender's first.
 fn network(world: &World) -> (Network, u32, [u32; 3]) {
     let mut network = Network::default();
     network.set_latency(Latency::default(), 1);
@@ -115,7 +115,7 @@ fn network(world: &World) -> (Network, u32, [u32; 3]) {
     (network, sender, links)
 }
 
-/// Bytes that a sender delivers, and what the routers do, from 2 s on for `seconds`.
+/// Bytes that a sender delivers from 2 s on for `seconds`, and the routers' usage in that time.
 fn steady(network: &mut Network, sender: u32, seconds: u64) -> (u64, Vec<VpnUsage>) {
     let mut until = |s: u64| {
         network.run_until(s * SECOND_NS).expect("it goes on");
@@ -136,8 +136,8 @@ fn steady(network: &mut Network, sender: u32, seconds: u64) -> (u64, Vec<VpnUsag
     (after.0 - before.0, usages)
 }
 
-/// A full packet takes 10 µs and 20 ns for each of its 1400 bytes: 38 µs. A third or less is for acknowledgements, of
-/// which a host that sees each packet alone sends one for two, with 52 bytes.
+/// A full packet takes 10 µs plus 20 ns for each of its 1400 bytes: 38 µs. An ACK of 52 bytes takes less than a third
+/// of that, and a host that receives packets one by one sends one for every two.
 #[test]
 fn a_tunnel_carries_what_its_busiest_router_encrypts() {
     let world = World {
@@ -162,7 +162,7 @@ fn a_tunnel_carries_what_its_busiest_router_encrypts() {
     );
 }
 
-/// Inside, packets are as long as the cipher makes them: 1464 bytes of IP with 1400 inside, and the Ethernet header.
+/// Tunnelled packets are longer by ESP's overhead: 1464 bytes of IP for 1400 inside, and the Ethernet header.
 #[test]
 fn packets_are_longer_in_the_tunnel() {
     let (mut network, sender, [_, between, _]) = network(&World::default());
@@ -177,7 +177,7 @@ fn packets_are_longer_in_the_tunnel() {
     assert!((each - 1_478.0).abs() < 1.0, "{each}");
 }
 
-/// A link that marks all packets that are capable of ECN finds none in the tunnel; the next one does.
+/// A link that marks ECN-capable packets finds none inside the tunnel, but does outside.
 #[test]
 fn outer_packets_are_not_capable_of_ecn() {
     for place in [0, 1, 2] {

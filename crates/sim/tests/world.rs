@@ -1,4 +1,4 @@
-//! A sender and a receiver, or several, over one link each way.
+//! One or several senders and receivers, over one link in each direction.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use wansan_sim::tcp::jiffies::Hz;
 use wansan_sim::tcp::receive::{Opening, ReceiveConfig};
 use wansan_sim::tcp::send::{BufferConfig, SendConfig};
 
-/// Data bytes of a full packet.
+/// Payload bytes of a full packet.
 pub(crate) const MSS: u64 = 1_448;
 
-/// What such a packet takes on a link.
+/// Bytes of a full packet on a link.
 pub(crate) const PACKET_BYTES: u64 = 1_514;
 
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// What is the same in all worlds unless they say otherwise: buffers that never bind.
+/// Settings of a test; by default, buffers never limit a flow.
 pub(crate) struct World {
     pub(crate) law: &'static str,
     pub(crate) mbit_per_s: u64,
     pub(crate) rtt: Duration,
-    /// The queue, in packets.
+    /// The queue limit, in packets.
     pub(crate) queue: u64,
     pub(crate) loss: f64,
     pub(crate) send: SendConfig,
     pub(crate) receive: ReceiveConfig,
     pub(crate) seed: u64,
-    /// When the receiving programs begin to read.
+    /// When the receiving programs start to read.
     pub(crate) reads_from_ns: u64,
 }
 
@@ -60,7 +60,7 @@ impl Default for World {
 }
 
 impl World {
-    /// What data suffers on its way.
+    /// Effects on data.
     pub(crate) fn forward(&self) -> Effects {
         let rate = Rate::from_bits_per_s(self.mbit_per_s * 1_000_000).expect("a rate");
         Effects {
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// What acknowledgements suffer.
+    /// Effects on acknowledgements.
     pub(crate) fn back(&self) -> Effects {
         Effects {
             delay: self.rtt / 2,
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// A network in which so many senders have so many bytes each, and the senders' ends.
+    /// A network with that many senders of `bytes` each, and the senders' ends.
     pub(crate) fn network(&self, flows: u64, bytes: u64) -> (Network, Vec<u32>) {
         self.network_of(&self.forward(), &self.back(), flows, bytes)
     }
@@ -124,7 +124,7 @@ impl World {
         (network, senders)
     }
 
-    /// Bytes that a single endless sender gets through in a second, between two times.
+    /// Goodput of a single endless sender between two times, in bytes per second.
     pub(crate) fn goodput(&self, from_s: u64, to_s: u64) -> f64 {
         let (mut network, senders) = self.network(1, u64::MAX >> 1);
         let at = |network: &mut Network, s: u64| {
@@ -136,7 +136,7 @@ impl World {
         (after - before) as f64 / (to_s - from_s) as f64
     }
 
-    /// The most that the link carries of data, in bytes per second.
+    /// Maximum goodput of the link, in bytes per second.
     pub(crate) fn capacity(&self) -> f64 {
         (self.mbit_per_s * 1_000_000 / 8 * MSS) as f64 / PACKET_BYTES as f64
     }

@@ -1,4 +1,4 @@
-//! A dumbbell in our simulator: senders behind one router, receivers behind another, and the bottleneck between them.
+//! A dumbbell in this simulator: senders behind one router, receivers behind another, and a bottleneck between them.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use wansan_sim::tcp::send::{BufferConfig, SendConfig};
 
 use crate::Simulated;
 
-/// The round trip of the empty path.
+/// Round-trip time of the empty path.
 pub(crate) const RTT: Duration = Duration::from_millis(40);
 
-/// What is simulated: 60 s at 100 Mbit/s, and at other rates the time in which as much passes.
+/// Bits to simulate: 60 s at 100 Mbit/s; at other rates, the time in which the same amount passes.
 const BITS: u64 = 60 * 100_000_000;
 
-/// A second flow begins so much later than the first, and so on.
+/// Offset between the starts of consecutive flows.
 const APART_NS: u64 = 10_000_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub(crate) struct Dumbbell {
 }
 
 impl Dumbbell {
-    /// How long it is simulated, in seconds.
+    /// Simulated time in seconds.
     pub(crate) fn time_s(&self) -> u64 {
         BITS / (self.mbit_per_s * 1_000_000)
     }
@@ -59,7 +59,7 @@ impl Dumbbell {
             ..Effects::default()
         };
         let product_bytes = bits_per_s / 8 * RTT.as_millis() as u64 / 1_000;
-        // The bottleneck holds the product of rate and round trip twice, so twice that binds nobody.
+        // The bottleneck path holds at most two bandwidth-delay products, so buffers of twice that never limit a flow.
         let buffer_bytes = 4 * product_bytes;
         let bottleneck = effects(bits_per_s, RTT / 2, product_bytes);
         let access = effects(10 * bits_per_s, Duration::ZERO, buffer_bytes);
@@ -97,7 +97,7 @@ impl Dumbbell {
     }
 }
 
-/// Processor time that this process has used.
+/// CPU time used by this process.
 fn cpu_s() -> f64 {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9

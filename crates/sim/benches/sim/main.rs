@@ -1,10 +1,9 @@
-//! The simulator of TCP beside ns-3: dumbbells of CUBIC flows, the same in both, in turns, and the ratio of what they
-//! simulate in a second of one core.
+//! The TCP simulator against ns-3: the same dumbbells of CUBIC flows in both, run in turns, and the ratio of segments
+//! simulated per second of one core.
 //!
 //! `cargo bench -p wansan-sim --bench sim -- [--json] [QUESTION...]`
 //!
-//! A bound that is missed, or cannot be measured on a machine that does other things, is reported and does not
-//! fail the run.
+//! A missed bound, or one that cannot be measured because the machine is busy, is reported and does not fail the run.
 
 mod dumbbell;
 mod ns3;
@@ -18,17 +17,17 @@ use wansan_peers::question::{Question, ask};
 use dumbbell::Dumbbell;
 use ns3::Ns3;
 
-/// Turns of each comparison: an even number, so that each side goes first as often as last, and enough for an
+/// Turns per comparison: an even number, so that each side goes first as often as last, and enough for a confidence
 /// interval of the median.
 const TURNS: usize = 6;
 
-/// How many times what ns-3 simulates in a second of one core.
+/// Required speed relative to ns-3.
 const BOUND: f64 = 20.0;
 
-/// By how much what both simulate may differ, as a share: they are the same networks, but not the same kernels.
+/// Allowed relative difference in simulated segments: the networks are the same, but the TCP stacks differ.
 const ALIKE: f64 = 0.1;
 
-/// Every question, in the order in which they are asked.
+/// All questions, in the order in which they are asked.
 const QUESTIONS: [Question; 4] = [
     Question {
         name: "one-100",
@@ -57,12 +56,12 @@ fn main() -> ExitCode {
     ask(&arguments, &QUESTIONS)
 }
 
-/// What a simulation came to.
+/// The result of one simulation.
 #[derive(Debug, Clone, Copy)]
 struct Simulated {
-    /// Segments of data that the receivers took.
+    /// Data segments that the receivers took in order.
     segments: u64,
-    /// Processor time that it took.
+    /// CPU time used.
     cpu_s: f64,
 }
 

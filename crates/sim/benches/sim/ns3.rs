@@ -1,4 +1,4 @@
-//! The same dumbbell in ns-3: a program of our own over its libraries, compiled when it is needed.
+//! The same dumbbell in ns-3: a small program over its libraries, compiled on demand.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::dumbbell::{Dumbbell, RTT};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/sim/dumbbell.cc");
 
-/// What it is linked with.
+/// ns-3 modules to link with.
 const MODULES: [&str; 6] = [
     "applications",
     "core",
@@ -22,13 +22,13 @@ const MODULES: [&str; 6] = [
     "traffic-control",
 ];
 
-/// How long compiling may take, and simulating.
+/// Time limit for compiling, and for simulating.
 const LIMIT: Duration = Duration::from_secs(900);
 
 #[derive(Debug)]
 pub(crate) struct Ns3 {
     program: PathBuf,
-    /// Where it is.
+    /// Temporary directory that holds `program`.
     _folder: tempfile::TempDir,
 }
 

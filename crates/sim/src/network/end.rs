@@ -1,4 +1,4 @@
-//! Ends of connections, and the operations of programs on them.
+//! Ends of connections, and what programs do with them.
 
 use std::net::SocketAddr;
 
@@ -13,21 +13,21 @@ use crate::tcp::segment::Segment;
 /// What a program does with its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
-    /// Reads all that is there, from a time on.
+    /// Reads all that is available, from a time on.
     Sink {
         /// That time, in nanoseconds.
         from_ns: u64,
     },
-    /// Writes so many bytes as fast as there is room, then ends the stream.
+    /// Writes this many bytes as fast as there is room, then closes.
     Source {
-        /// Bytes that are left.
+        /// Bytes left to write.
         bytes: u64,
     },
-    /// Is the caller's: [`Network::run`] says when it may read or write.
+    /// Driven by the caller: [`Network::run`] says when it can read or write.
     Callers,
 }
 
-/// An end of a connection, its program and the way to its peer.
+/// An end of a connection, with its program and the route to its peer.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) connection: Connection,
@@ -36,31 +36,31 @@ pub(crate) struct End {
     pub(super) route: Vec<Hop>,
     /// The link into which its host sends.
     pub(super) access: u32,
-    /// What has arrived and its TCP has not taken.
+    /// What has arrived at the host and TCP has not processed yet.
     pub(super) arrived: Vec<(Segment, Ecn)>,
     pub(super) actor: u32,
     pub(super) host: u32,
-    /// Its place among the standstills, if its host has any.
+    /// Its index in the network's standstills, if its host has pauses.
     pub(super) standstill: Option<usize>,
-    /// The pauses that what comes here begins.
+    /// Pauses that packets arriving here begin.
     pub(super) coming: Coming,
-    /// Of a caller's program: whether it reads, whether it waits for room, whether that it may go on is yet
-    /// to be reported.
+    /// For a caller's program: whether it reads, whether it waits for room, and whether it is queued to be reported as
+    /// ready.
     pub(super) reads: bool,
     pub(super) wants_room: bool,
     pub(super) is_ready: bool,
-    /// Whether its program knows that the peer has sent all, or has aborted the connection.
+    /// Whether its program knows that the peer has closed or reset the connection.
     pub(super) knows_end: bool,
-    /// What it sends and links lose.
+    /// Packets of this end that links are to lose.
     pub(super) losses: Losses,
-    /// What has the peer asked by ECE to slow down, if anything does.
+    /// Signals ECE to the peer, if ordered.
     pub(super) ece: Option<wansan_split::Receiver>,
     /// Its own address and the peer's, for records.
     pub(crate) addresses: Option<[SocketAddr; 2]>,
 }
 
 impl End {
-    /// The sequence numbers of the next byte that its program writes, and of the next that it expects.
+    /// The sequence number of the next byte that its program writes, and of the next byte that it expects.
     pub(super) fn places(&self) -> [u64; 2] {
         let sender = self.connection.sender();
         let next_seq = sender.window().una + sender.unacknowledged_bytes();
@@ -80,7 +80,7 @@ impl End {
                 || self.wants_room && connection.sender().is_writable())
     }
 
-    /// Data have come: asks the peer to slow down, where its orders say so.
+    /// Data has arrived: signals ECE to the peer if the orders say so.
     pub(super) fn judge(&mut self, now_ns: u64) {
         let Some(ece) = &mut self.ece else { return };
         let (sender, receiver) = (self.connection.sender(), self.connection.receiver());
@@ -96,13 +96,13 @@ impl End {
         }
     }
 
-    /// Whether all was read, up to the peer's FIN.
+    /// Whether the program has read everything up to the peer's FIN.
     pub(super) fn has_ended(&self) -> bool {
         let receiver = self.connection.receiver();
         receiver.is_finished() && receiver.readable_bytes() == 0
     }
 
-    /// When it has something to do next.
+    /// When the next timer is due, or its program starts reading.
     pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let timer = self.connection.next_timer();
         match self.program {
@@ -113,7 +113,7 @@ impl End {
         }
     }
 
-    /// Whether its program did anything.
+    /// Runs its program; returns whether it read or wrote anything.
     pub(super) fn run_program(&mut self, now_ns: u64) -> bool {
         if self.program == Program::Callers {
             return false;

@@ -1,20 +1,20 @@
-//! Packets that a host receives together and GRO merges (`tcp_gro_receive`, `inet_gro_receive`).
+//! GRO: merging of packets that a host receives together (`tcp_gro_receive`, `inet_gro_receive`).
 
 use wansan_path::Ecn;
 
 use super::IP_BYTES;
 use crate::tcp::segment::Segment;
 
-/// IP and TCP headers with the data of all: more does not become one packet (GRO_LEGACY_MAX_SIZE).
+/// Maximum size of a merged packet: IP and TCP headers with all data (GRO_LEGACY_MAX_SIZE).
 const MOST_BYTES: u32 = 65_535;
 
-/// Whether a packet has become part of the one before it, of the same flow. It does where it goes on where that ends,
-/// says the same of all else, and that one is made of full packets only: a smaller packet, PSH and FIN end one.
+/// Merges a packet into the one before it, of the same flow, if possible. This requires consecutive data, otherwise
+/// equal headers, and only full packets so far: a smaller packet, PSH or FIN ends a merged packet.
 pub(super) fn joins(before: &mut (Segment, Ecn), (next, ecn): &(Segment, Ecn)) -> bool {
     let (one, of_one) = before;
     let full = one.full_bytes();
     let is_full = one.bytes.is_multiple_of(full.max(1));
-    // The options are the same bytes, and so are flags and window.
+    // Options, flags and window must be the same.
     let is_alike = (one.ack, one.window_bytes, one.ece) == (next.ack, next.window_bytes, next.ece)
         && (one.ts_value, one.ts_echo, one.sack) == (next.ts_value, next.ts_echo, next.sack)
         && of_one == ecn;
@@ -46,7 +46,7 @@ mod tests {
         }
     }
 
-    /// What becomes of packets that a host takes at once: sequence number, bytes of data and of a full packet.
+    /// The merged packets: sequence number, bytes of data, bytes of a full packet.
     fn taken(packets: &[Segment]) -> Vec<(u64, u32, u32)> {
         let mut taken: Vec<(Segment, Ecn)> = Vec::new();
         for packet in packets {

@@ -2,26 +2,26 @@
 
 use super::vpn::Side;
 
-/// A step of the way from one end of a connection to the other, whose first one is a link.
+/// A hop on the route from one end of a connection to the other. The first hop is a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hop {
     /// Over a link.
     Link {
-        /// Its number.
+        /// The link's number.
         link: u32,
-        /// The packet's class there, for queues with priorities: 0 goes first.
+        /// The packet's class there, for priority queues: 0 is the highest.
         class: u8,
     },
-    /// Into a tunnel, by a router's program.
+    /// Into a tunnel, through a router's VPN program.
     Seal {
-        /// Where the program takes it from.
+        /// The program's queue.
         side: Side,
-        /// The direction of the tunnel, by its number.
+        /// The number of the tunnel direction.
         tunnel: u32,
     },
-    /// Out of the tunnel that it is in.
+    /// Out of its tunnel.
     Open {
-        /// Where the program takes it from.
+        /// The program's queue.
         side: Side,
     },
 }

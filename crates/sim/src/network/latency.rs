@@ -3,31 +3,32 @@
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A host that has had nothing to do for longer lets its processor sleep: a tick, as the kernel stops its clock only
-/// for longer pauses (kernel/time/tick-sched.c).
+/// A host that is idle for longer lets its CPU sleep: one tick, as the kernel stops the tick only for longer idle
+/// periods (kernel/time/tick-sched.c).
 const PAUSE_NS: u64 = 4_000_000;
 
-/// The time between a packet's arrival and the moment at which the host's TCP takes it, with all that has arrived
-/// meanwhile: interrupt, softirq (NAPI, net/core/dev.c) and, after a pause, the processor's way out of its sleep
-/// (drivers/cpuidle). Each time between the least and the most is as likely.
+/// The time from a packet's arrival until the host's TCP processes it, with all that arrived in the meantime:
+/// interrupt, softirq (NAPI, net/core/dev.c) and, after an idle period, the CPU's exit from its idle state
+/// (drivers/cpuidle). Times are uniformly distributed between the minimum and the maximum.
 ///
-/// Without it, a short queue shows what no network does. A link spaces a flow's packets by its own sending times, so
-/// the next burst would come at the very moment at which a packet leaves, each round trip anew (Floyd and Jacobson
-/// 1992, "On Traffic Phase Effects in Packet-Switched Gateways"). With it, the first burst of a round trip comes later
-/// than those that follow it, whose host is awake, and their last packet finds the queue full.
+/// Without it, short queues show phase effects that real networks do not have: a link spaces a flow's packets by its
+/// own serialization time, so in each round trip the next burst would arrive exactly when a packet leaves (Floyd and
+/// Jacobson 1992, "On Traffic Phase Effects in Packet-Switched Gateways"). With it, the first burst of a round trip is
+/// delayed more than the following ones, whose host is awake, and the last packet of those finds the queue full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
-    /// The least, in nanoseconds.
+    /// Minimum, in nanoseconds.
     pub least_ns: u64,
-    /// The most, in nanoseconds; no less.
+    /// Maximum, in nanoseconds; at least the minimum.
     pub most_ns: u64,
-    /// What a pause adds at most, in nanoseconds.
+    /// Maximum added after an idle period, in nanoseconds.
     pub waking_ns: u64,
 }
 
 impl Default for Latency {
-    /// What Linux 6.18 takes in namespaces on a virtual machine, from data to its acknowledgement and from that to new
-    /// data: a tenth of the times are below 10 µs and a tenth above 45 µs, after pauses below 25 µs and above 100 µs.
+    /// As measured with Linux 6.18 in network namespaces on a virtual machine, from data to its ACK and from the ACK to
+    /// new data: a tenth of the times are below 10 µs, and a tenth above 45 µs; after idle periods, below 25 and above
+    /// 100 µs.
     fn default() -> Self {
         Latency {
             least_ns: 10_000,
@@ -37,7 +38,7 @@ impl Default for Latency {
     }
 }
 
-/// Draws such times.
+/// Draws latencies at random.
 #[derive(Debug)]
 pub(super) struct Draw {
     latency: Latency,
@@ -52,7 +53,7 @@ impl Draw {
         }
     }
 
-    /// The next one, in nanoseconds, of a host that has had nothing to do for so long.
+    /// The next latency in nanoseconds, of a host that has been idle for `idle_ns`.
     pub(super) fn next_ns(&mut self, idle_ns: u64) -> u64 {
         let Latency {
             least_ns,
@@ -66,7 +67,7 @@ impl Draw {
         }
     }
 
-    /// From 0 to `most`, each as likely.
+    /// Uniform from 0 to `most`.
     fn up_to(&mut self, most: u64) -> u64 {
         ((u128::from(self.random.next_u64()) * (u128::from(most) + 1)) >> 64) as u64
     }

@@ -1,46 +1,47 @@
-//! Packets that are dropped by their content.
+//! Packets dropped because of their content.
 
 use std::collections::BTreeMap;
 
 use crate::tcp::segment::Segment;
 
-/// A packet that an end sends and a link loses, whatever else passes there. Places in a stream count from what had been
-/// written, or had come, when that was asked for.
+/// A packet of an end to drop on a link, independent of other traffic. Stream offsets count from what had been written,
+/// or received, when the loss was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
-    /// The packet with this byte of data, after it has come to the link so many times.
+    /// The packet with this byte of data, after that many earlier ones with it.
     Data {
-        /// The place of the byte.
+        /// The byte's offset in the stream.
         byte: u64,
-        /// How many packets with it have passed before, each a retransmission of the one before.
+        /// How many packets with this byte come to the link before: 0 for the first transmission, 1 for its
+        /// retransmission.
         before: u32,
     },
-    /// The first packet without data that acknowledges at least so many bytes.
+    /// The first packet without data that acknowledges at least that many bytes.
     Acknowledgement {
-        /// How many.
+        /// The number of bytes acknowledged.
         bytes: u64,
     },
 }
 
-/// Packets of one end that are yet to be lost, by link and by sequence or acknowledgement number.
+/// Packets of one end that are yet to be dropped, by link and by sequence or acknowledgement number.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     data: BTreeMap<(u32, u64), Byte>,
-    /// How many acknowledge as much or more.
+    /// How many packets that acknowledge at least that number are dropped.
     acknowledgements: BTreeMap<(u32, u64), u32>,
 }
 
-/// Packets with one byte of data.
+/// Transmissions of one byte of data.
 #[derive(Debug, Default)]
 struct Byte {
-    /// So many have come to the link.
+    /// How many have come to the link.
     came: u32,
-    /// These are lost, by how many came before them.
+    /// Which of them are dropped, by how many came before.
     lost: Vec<u32>,
 }
 
 impl Losses {
-    /// Adds one on a link, of an end that sends its next byte with `next_seq` and expects `expected_seq`.
+    /// Adds a loss on a link, for an end that sends its next byte with `next_seq` and expects `expected_seq`.
     pub(super) fn add(&mut self, link: u32, [next_seq, expected_seq]: [u64; 2], lost: Lost) {
         match lost {
             Lost::Data { byte, before } => {
@@ -54,7 +55,7 @@ impl Losses {
         }
     }
 
-    /// Whether a packet that comes to a link is lost there.
+    /// Whether a packet that comes to a link is dropped there.
     pub(super) fn take(&mut self, link: u32, segment: &Segment) -> bool {
         if self.data.is_empty() && self.acknowledgements.is_empty() {
             return false;

@@ -6,50 +6,50 @@ use std::time::Duration;
 
 use crate::tcp::segment::Segment;
 
-/// A time in which a host, or its program, did not run though it had something to do: other work had the processors, or
-/// whoever the machine is lent from. It begins as a packet comes, and so has the same effect wherever that comes a little
-/// sooner or later.
+/// A time in which a host, or its program, did not run although it had work: other work had the CPUs, or the hypervisor
+/// took them (steal time). It begins with the arrival of a packet, and so has the same effect if that arrives slightly
+/// earlier or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
-    /// The addresses of the packet's sender and of its receiver, which the pause is of.
+    /// The addresses of the packet's sender and of its receiver; the receiver is paused.
     pub flow: [SocketAddr; 2],
-    /// Which packet it is.
+    /// The packet with which it begins.
     pub begins: Begins,
     /// How long it lasts.
     pub lasts: Duration,
 }
 
-/// The packet with which a pause begins. Places in a stream count from what had come, or was acknowledged, when this was
-/// asked for.
+/// The packet with which a pause begins. Stream offsets count from what had been received, or acknowledged, when the
+/// pause was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begins {
-    /// The one with this byte of data.
+    /// The packet with this byte of data.
     Data(u64),
-    /// The first that acknowledges at least so many bytes, no sooner than that after the pause was requested: one
-    /// burst may end, and the next begin, a little sooner or later in a stream.
+    /// The first packet that acknowledges at least that many bytes, at least that long after the pause was requested:
+    /// the boundary between two bursts may shift slightly in a stream.
     Acknowledgement(u64, Duration),
 }
 
 /// Pauses of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pauses {
-    /// Of the kernel, and with it of all programs: what arrives is taken when they are over.
+    /// Of the kernel, and thus of all programs: what arrives is processed after the pause.
     pub host: Vec<Pause>,
-    /// Of the program alone: the kernel takes what arrives, and acknowledges it.
+    /// Of the program only: the kernel still processes and acknowledges what arrives.
     pub program: Vec<Pause>,
 }
 
-/// How long the host and the program of an end will stand still, in ns.
+/// Pauses of the host and of the program of an end that are yet to begin, in ns.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
-    /// By the sequence number of data with which that begins.
+    /// By the sequence number of the data with which they begin.
     data: BTreeMap<u64, [u64; 2]>,
-    /// By the acknowledgement number, and the first time, in ns.
+    /// By acknowledgement number and earliest time in ns.
     acknowledgements: BTreeMap<(u64, u64), [u64; 2]>,
 }
 
 impl Coming {
-    /// Adds the pauses that this flow begins, of an end that sends its next byte with `next_seq` and expects
+    /// Adds the pauses that packets of this flow begin, for an end that sends its next byte with `next_seq` and expects
     /// `expected_seq`.
     pub(super) fn add(
         &mut self,
@@ -73,7 +73,7 @@ impl Coming {
         }
     }
 
-    /// How long both stand still since a packet has come.
+    /// How long the host and the program pause because of a packet that has arrived.
     pub(super) fn take(&mut self, now_ns: u64, segment: &Segment) -> [u64; 2] {
         let mut longest = [0; 2];
         let mut see = |lasts: [u64; 2]| {

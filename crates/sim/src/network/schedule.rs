@@ -1,12 +1,12 @@
 //! The event queue: a 4-ary heap with at most one entry per actor.
 
-/// Not in the heap.
+/// Marks an actor without an entry in the heap.
 const NOWHERE: u32 = u32::MAX;
 
-/// Children of a node: all of them lie in two cache lines.
+/// Children per node: four entries span at most two cache lines.
 const CHILDREN: usize = 4;
 
-/// An entry: the time, the order in which those of one time were made, and whose it is.
+/// An entry, ordered by time and then by order of scheduling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at_ns: u64,
@@ -14,25 +14,25 @@ struct Entry {
     actor: u32,
 }
 
-/// When each actor does something next. Those of one time come in the order in which they were scheduled.
+/// When each actor acts next. Simultaneous entries come in the order in which they were scheduled.
 ///
-/// Its memory is that of the actors, however often they are scheduled.
+/// Memory is proportional to the number of actors, however often they are scheduled.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     heap: Vec<Entry>,
-    /// The place of each actor's entry.
+    /// Index of each actor's entry in the heap.
     places: Vec<u32>,
     made: u64,
 }
 
 impl Schedule {
-    /// Adds an actor; its number, from 0.
+    /// Adds an actor; returns its number, from 0.
     pub(super) fn add(&mut self) -> u32 {
         self.places.push(NOWHERE);
         self.places.len() as u32 - 1
     }
 
-    /// Has an actor do something at a time, if it does not earlier.
+    /// Schedules an actor at a time, unless it is due earlier.
     pub(super) fn set(&mut self, actor: u32, at_ns: u64) {
         let made = self.made;
         let entry = Entry { at_ns, made, actor };
@@ -48,12 +48,12 @@ impl Schedule {
         self.rise(place, entry);
     }
 
-    /// When the next is due.
+    /// When the next entry is due.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.heap.first().map(|first| first.at_ns)
     }
 
-    /// Takes the next one out, if it is due by `until_ns`: when, and who.
+    /// Removes the next entry if it is due by `until_ns`; returns its time and actor.
     pub(super) fn pop(&mut self, until_ns: u64) -> Option<(u64, u32)> {
         let first = *self.heap.first().filter(|first| first.at_ns <= until_ns)?;
         self.places[first.actor as usize] = NOWHERE;
@@ -64,7 +64,7 @@ impl Schedule {
         Some((first.at_ns, first.actor))
     }
 
-    /// Puts an entry at a place or above.
+    /// Sifts an entry up from `place`.
     fn rise(&mut self, mut place: usize, entry: Entry) {
         while place > 0 {
             let parent = (place - 1) / CHILDREN;
@@ -77,7 +77,7 @@ impl Schedule {
         self.put(place, entry);
     }
 
-    /// Puts an entry at the top or below.
+    /// Sifts an entry down from the root.
     fn sink(&mut self, entry: Entry) {
         let mut place = 0;
         loop {
@@ -123,7 +123,7 @@ mod tests {
         schedule.set(0, 10);
         schedule.set(1, 30);
         schedule.set(1, 20);
-        // It does something earlier.
+        // It is already due earlier.
         schedule.set(2, 15);
         assert_eq!(schedule.next_ns(), Some(10));
         assert_eq!(schedule.pop(9), None);

@@ -4,7 +4,7 @@ use crate::tcp::jiffies::Hz;
 use crate::tcp::receive::{Opening, ReceiveConfig};
 use crate::tcp::send::SendConfig;
 
-/// So many senders over a link with that delay, and back without one.
+/// `senders` senders over a link with that delay, and back over one without delay.
 fn network(delay: Duration, senders: u32) -> Network {
     let mut network = Network::default();
     network.set_latency(
@@ -54,12 +54,12 @@ fn time_that_stands_still_is_an_error() {
 fn packets_without_a_bound_are_an_error_that_names_their_link() {
     let mut network = network(Duration::from_millis(10), 50);
     network.most_held = 400;
-    // Ten each, in their first round trip of data.
+    // Ten packets each, in their first round trip of data.
     let error = network.run_until(1_000_000_000).expect_err("500 are more");
     let Runaway::Flooded { held, link, at } = error else {
         panic!("{error}");
     };
-    // An end gives its ten away before it is looked at.
+    // An end sends all of its ten packets before the limit is checked.
     assert!((401..=410).contains(&held), "{held}");
     assert_eq!((link.as_str(), at.ns()), ("`wan:forward`", 10_000_000));
 }

@@ -1,4 +1,4 @@
-//! Routers' VPN programs: they encrypt and decrypt tunnelled packets one at a time, with a cost that depends on the
+//! Routers' VPN programs: they encrypt and decrypt tunnelled packets one at a time, at a cost that depends on packet
 //! length.
 
 mod thread;
@@ -13,25 +13,25 @@ use super::{Actor, Network, Wire};
 pub(super) use thread::Thread;
 use thread::Work;
 
-/// How a tunnel lengthens packets, in bytes.
+/// The overhead that a tunnel adds to packets, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wrapping {
-    /// What stands around the encrypted part: outer headers, initialization vector, integrity check value.
+    /// Around the encrypted part: outer headers, initialization vector, integrity check value.
     pub around_bytes: u32,
-    /// What is encrypted with the packet, such as ESP's pad length and next header (RFC 4303 §2).
+    /// Encrypted together with the packet, such as ESP's pad length and next header (RFC 4303 §2).
     pub trailer_bytes: u32,
     /// The encrypted part is padded to a multiple of this; 1 or more.
     pub block_bytes: u32,
 }
 
 impl Wrapping {
-    /// The outer IP packet of an inner one.
+    /// Length of the outer IP packet for an inner one.
     #[must_use]
     pub const fn outer_bytes(self, inner_bytes: u32) -> u32 {
         self.around_bytes + (inner_bytes + self.trailer_bytes).next_multiple_of(self.block_bytes)
     }
 
-    /// The longest inner IP packet whose outer one has at most so many bytes.
+    /// Length of the longest inner IP packet whose outer packet fits in `outer_bytes`.
     #[must_use]
     pub const fn inner_bytes(self, outer_bytes: u32) -> u32 {
         let encrypted = outer_bytes - self.around_bytes;
@@ -39,12 +39,12 @@ impl Wrapping {
     }
 }
 
-/// What a packet takes of a processor, to be encrypted or decrypted.
+/// The CPU time for encrypting or decrypting a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Whatever its length, in nanoseconds.
+    /// Per packet, in nanoseconds.
     pub packet_ns: u64,
-    /// For each byte of the inner IP packet, in picoseconds.
+    /// Per byte of the inner IP packet, in picoseconds.
     pub byte_ps: u64,
 }
 
@@ -57,16 +57,16 @@ impl Cost {
 /// One direction of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tunnel {
-    /// How it lengthens packets.
+    /// Its overhead per packet.
     pub wrapping: Wrapping,
-    /// What each of them takes, at either end.
+    /// The CPU time per packet, at either end.
     pub cost: Cost,
-    /// The outer addresses, from which and to which its packets go.
+    /// The outer source and destination addresses.
     pub ends: [SocketAddr; 2],
 }
 
-/// Where a thread of a VPN program takes packets from: the device into which they are routed, or the socket to which
-/// outer ones come.
+/// A queue from which a thread of a VPN program takes packets: of the tunnel device into which they are routed, or of
+/// the socket at which outer packets arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Side {
     thread: u32,
@@ -76,21 +76,21 @@ pub struct Side {
 /// What a thread has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VpnUsage {
-    /// Bytes of inner IP packets that it has encrypted.
+    /// Bytes of inner IP packets encrypted.
     pub sealed_bytes: u64,
-    /// Bytes of inner IP packets that it has decrypted.
+    /// Bytes of inner IP packets decrypted.
     pub opened_bytes: u64,
-    /// Packets for which there was no room before they were encrypted.
+    /// Packets dropped before encryption because the queue was full.
     pub dropped_packets: u64,
-    /// Packets for which there was no room before they were decrypted.
+    /// Packets dropped before decryption because the queue was full.
     pub dropped_sealed_packets: u64,
-    /// How long it ran.
+    /// CPU time used.
     pub ran_ns: u64,
 }
 
 impl Network {
-    /// Adds a thread of the VPN program of a router, such as `far wireguard`, that takes so many packets from a side
-    /// before the next has its turn, 1 or more; its number.
+    /// Adds a thread of a router's VPN program, such as `far wireguard`, that takes up to `turn_packets` packets (1 or
+    /// more) from a queue before it serves the next; returns its number.
     pub fn add_vpn_thread(&mut self, program: &str, turn_packets: u32) -> u32 {
         let thread = self.threads.len() as u32;
         let actor = self.actor(Actor::Vpn(thread));
@@ -99,25 +99,25 @@ impl Network {
         thread
     }
 
-    /// Adds a side from which a thread takes packets; so many wait there at most.
+    /// Adds a queue of at most `most_packets` to a thread.
     pub fn add_vpn_side(&mut self, thread: u32, most_packets: Option<u32>) -> Side {
         let place = self.threads[thread as usize].add(most_packets);
         Side { thread, place }
     }
 
-    /// Adds one direction of a tunnel; its number.
+    /// Adds one direction of a tunnel; returns its number.
     pub fn add_tunnel(&mut self, tunnel: Tunnel) -> u32 {
         self.tunnels.push(tunnel);
         self.tunnels.len() as u32 - 1
     }
 
-    /// What each thread of a VPN program had done, at each time at which links were recorded.
+    /// What each VPN thread had done at each time at which links were recorded.
     #[must_use]
     pub fn vpn_usages(&self) -> &[(Instant, Vec<VpnUsage>)] {
         &self.usages
     }
 
-    /// What the threads of VPN programs have done until now, for records and for [`vpn_usages`](Self::vpn_usages).
+    /// Records what the VPN threads have done so far, also for [`vpn_usages`](Self::vpn_usages).
     pub(crate) fn record_vpn(&mut self, now: Instant) {
         if self.threads.is_empty() {
             return;
@@ -136,14 +136,14 @@ impl Network {
         self.usages.push((now, usages));
     }
 
-    /// A packet is routed into a tunnel. The outer one is not capable of ECN, whatever the inner one is.
+    /// A packet is routed into a tunnel. The outer packet is not ECN-capable, whatever the inner one is.
     pub(super) fn seal(&mut self, side: Side, tunnel: u32, mut packet: Packet<Box<Wire>>) {
         packet.payload.sealed = Some((tunnel, packet.ecn));
         packet.ecn = Ecn::NotCapable;
         self.queue(side, tunnel, true, packet);
     }
 
-    /// A packet comes out of the tunnel that it is in.
+    /// A packet reaches the end of its tunnel.
     pub(super) fn open(&mut self, side: Side, packet: Packet<Box<Wire>>) {
         let sealed = packet.payload.sealed;
         let (tunnel, _) = sealed.expect("what goes out of a tunnel has gone into it");
@@ -169,7 +169,7 @@ impl Network {
         }
     }
 
-    /// A thread of a VPN program has done with a packet, and begins with the next.
+    /// A VPN thread completes a packet and begins the next one.
     pub(super) fn work(&mut self, thread: u32) {
         let thread = &mut self.threads[thread as usize];
         let (done, due_ns) = thread.go_on(self.now_ns);
@@ -189,7 +189,7 @@ impl Network {
         self.go_on(next, packet);
     }
 
-    /// The length of a packet's IP packet where it is: of the outer one in a tunnel.
+    /// Length of a packet's IP packet at its current hop: of the outer one inside a tunnel.
     pub(crate) fn ip_bytes(&self, wire: &Wire) -> u32 {
         let inner_bytes = wire.inner_bytes();
         wire.sealed.map_or(inner_bytes, |(tunnel, _)| {

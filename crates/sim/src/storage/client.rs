@@ -1,5 +1,5 @@
-//! An initiator's session over simulated connections: the bytes between its state machines and its sockets, and the
-//! handling of their failures.
+//! An initiator's session over simulated connections: the transfer of bytes between its state machines and sockets, and
+//! the handling of connection failures.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::dial::{Dial, Dials, Line};
 use super::initiator::{InitiatorConfig, InitiatorError};
 use super::socket::{Owner, Sockets};
 
-/// How soon what is due and could not be done is tried again.
+/// Delay before an overdue recovery step that could not be taken is retried.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// The longest time between two looks after silent connections.
+/// Maximum interval between two keep-alive checks.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// A session in full feature phase.
@@ -28,23 +28,23 @@ pub(super) struct Client {
     pub(super) config: InitiatorConfig,
     session: Session,
     splitter: Splitter,
-    /// Each at the place of its connection.
+    /// In the order of the session's connections.
     lines: Vec<Line>,
     recovery: Recovery<Dial, Line, InitiatorError>,
-    /// As TCP last measured it; 0 before it has.
+    /// As last measured by TCP; zero before the first measurement.
     round_trip: Duration,
-    /// When silent connections are looked after again.
+    /// When keep-alive is due next.
     next_look: Instant,
-    /// When it last did all that could be done.
+    /// Time of the last [`turn`](Self::turn).
     turned: Instant,
-    /// The session is being left: what fails now is not set up again.
+    /// Logging out: connections that fail are not recovered.
     is_leaving: bool,
-    /// The session has ended: what would still be sent in it completes as what was.
+    /// The session has ended: commands submitted to it complete like those that were in flight.
     has_ended: bool,
 }
 
 impl Client {
-    /// Over connections that have logged in.
+    /// A session over connections that have logged in.
     pub(super) fn over(
         owner: Owner,
         config: InitiatorConfig,
@@ -69,7 +69,7 @@ impl Client {
         client
     }
 
-    /// Records connections that are new, and begins what is to be known of them.
+    /// Records new connections, and reads their TCP state for the first time.
     fn look_at_new_lines(&mut self, sockets: &Sockets) {
         let (id, keys) = (self.session.id(), *self.session.parameters());
         for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
@@ -86,7 +86,7 @@ impl Client {
         self.look_at_tcp(sockets);
     }
 
-    /// Whether TCP has heard of the target: what it has taken is a sign of life of a connection that only sends.
+    /// Reads TCP's progress: acknowledged bytes are a sign of life of a connection that only sends.
     fn look_at_tcp(&mut self, sockets: &Sockets) {
         let now = sockets.now();
         for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
@@ -101,17 +101,17 @@ impl Client {
         }
     }
 
-    /// When it has something to do by itself.
+    /// When the next timer is due.
     pub(super) fn wakes_at(&self) -> Instant {
         if self.is_leaving {
             return Instant::FAR_FUTURE;
         }
-        // What is due and was not done waits for something that comes.
+        // An overdue step that was not taken waits for another event.
         let recovery = self.recovery.wakes_at::<Dials<'_>>();
         self.next_look.min(recovery.max(self.turned + RETRY))
     }
 
-    /// Does what can be done now; whether anything was.
+    /// Does what can be done now; returns whether there was anything.
     pub(super) fn turn(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         self.turned = sockets.now();
         let mut has_done = self.recover(sockets)?;
@@ -132,7 +132,7 @@ impl Client {
         Ok(has_done | self.transmit(sockets))
     }
 
-    /// Goes on with the recovery of connections; whether one came up.
+    /// Advances the recovery of connections; returns whether one came up.
     fn recover(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         if self.recovery.is_idle() {
             return Ok(false);
@@ -166,7 +166,7 @@ impl Client {
         Ok(has_come_up)
     }
 
-    /// Reads what has come on the connection at `place`; whether there was anything.
+    /// Reads what has arrived on the connection at `place`; returns whether there was anything.
     fn receive(&mut self, place: usize, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         let now = sockets.now();
         let end = self.lines[place].end;
@@ -181,7 +181,7 @@ impl Client {
         Ok(bytes > 0)
     }
 
-    /// Goes on without the connection, or without the session, if the caller has the patience.
+    /// Begins recovery of the connection, or of the session, if the settings allow it.
     fn lose(
         &mut self,
         place: usize,
@@ -210,7 +210,7 @@ impl Client {
         Ok(())
     }
 
-    /// Pings connections that owe an answer and have been silent, and gives up one that has been for too long.
+    /// Pings connections that are silent with a response outstanding, and gives up one that is silent for too long.
     fn look_after_silent_ones(&mut self, sockets: &mut Sockets) -> Result<(), InitiatorError> {
         let now = sockets.now();
         if now < self.next_look || self.is_leaving {
@@ -220,7 +220,7 @@ impl Client {
             return Ok(());
         }
         self.look_at_tcp(sockets);
-        // Only what TCP has not heard of either is lost.
+        // A connection is lost only if TCP has not heard from the target either.
         match self.keep_alive(now) {
             Ok(()) => Ok(()),
             Err(place) => self.lose(place, InitiatorError::Silent, sockets),
@@ -233,7 +233,7 @@ impl Client {
         Ok(())
     }
 
-    /// Writes what the session has to send; whether anything was taken.
+    /// Writes what the session has to send; returns whether TCP took any.
     fn transmit(&mut self, sockets: &mut Sockets) -> bool {
         let now = sockets.now();
         if self.session.needs_acknowledged() {
@@ -280,13 +280,13 @@ impl Client {
         }
     }
 
-    /// Ends the session: its commands complete.
+    /// Ends the session: its outstanding commands complete.
     pub(super) fn end(&mut self, now: Instant) {
         self.has_ended = true;
         self.session.end(now, &mut self.config.trace);
     }
 
-    /// Resets the connections of a session that is lost; the settings are for the next one.
+    /// Resets the connections of a lost session; returns the settings, for its successor.
     pub(super) fn abandon(self, sockets: &mut Sockets) -> InitiatorConfig {
         for line in self.lines {
             sockets.abort(line.end);
@@ -318,7 +318,7 @@ impl Client {
         self.session.id()
     }
 
-    /// Counters of its first connection up to `now`.
+    /// Counters of the first connection up to `now`.
     pub(super) fn tally(&self, now: Instant) -> Tally {
         self.session.tally(0, now)
     }
@@ -338,7 +338,7 @@ impl Client {
         self.recovery.totals()
     }
 
-    /// How long the session has been without any connection, and how long an attempt to come back may take.
+    /// How long the session has been without a connection, and how long a recovery attempt may take.
     pub(super) fn cut_off(&self, now: Instant) -> (Duration, Duration) {
         (self.recovery.cut_off(now), attempt_time(self.round_trip))
     }
@@ -349,7 +349,7 @@ impl Client {
         self.session.logout(now, &mut self.config.trace);
     }
 
-    /// Ends the connections once the target has answered the logout; whether all have ended.
+    /// Closes the connections once the target has responded to the logout; returns whether all have ended.
     pub(super) fn has_left(&mut self, sockets: &mut Sockets) -> bool {
         if self.session.poll_event() == Some(Event::LoggedOut) {
             for line in &self.lines {

@@ -1,22 +1,22 @@
-//! Data that one end has written and the other end's program has not read.
+//! Data that one end has written and the program at the other end has not read yet.
 //!
-//! Simulated stores return zeroes, which are most of the data in transit: for these only the count is kept, instead of
+//! Simulated stores return zeros, which are most of the data in transit: only the number of zeros is kept, which saves
 //! a bandwidth-delay product of memory.
 
 use std::collections::VecDeque;
 
-/// As many bytes are looked at together.
+/// The unit in which zeros are detected.
 const PIECE_BYTES: usize = 64;
 
-/// Bytes in the order in which they were written.
+/// Bytes in order of writing.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
     stretches: VecDeque<Stretch>,
-    /// Those that are kept.
+    /// The bytes of stretches that are kept.
     kept: VecDeque<u8>,
 }
 
-/// So many bytes, which are kept or zeros.
+/// A run of bytes that are either kept or zeros.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     bytes: usize,
@@ -24,7 +24,7 @@ struct Stretch {
 }
 
 impl Coming {
-    /// Adds bytes.
+    /// Appends bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         let (pieces, rest) = bytes.as_chunks::<PIECE_BYTES>();
         for piece in pieces {
@@ -50,7 +50,7 @@ impl Coming {
         }
     }
 
-    /// Fills `space` with the first bytes, of which there are as many.
+    /// Fills `space` with the first bytes; at least as many must be available.
     pub(super) fn read(&mut self, mut space: &mut [u8]) {
         while !space.is_empty() {
             let Some(first) = self.stretches.front_mut() else {
@@ -72,7 +72,7 @@ impl Coming {
     }
 }
 
-/// Moves as many bytes as `part` has.
+/// Moves the first bytes of `kept` into `part`.
 fn take(kept: &mut VecDeque<u8>, part: &mut [u8]) {
     let (first, rest) = kept.as_slices();
     let (head, tail) = part.split_at_mut(part.len().min(first.len()));
@@ -94,7 +94,7 @@ mod tests {
         let mut coming = Coming::default();
         let (mut written, mut read) = (Vec::new(), Vec::new());
         for _ in 0..2_000 {
-            // Stretches of zeros and of other bytes.
+            // Runs of zeros and of other bytes.
             let mut bytes = Vec::new();
             for _ in 0..random.next_u32() % 8 {
                 let byte = random.next_u32().saturating_sub(1 << 31) as u8;

@@ -1,4 +1,4 @@
-//! Connections of an initiator that are being established.
+//! Connections of an initiator that connect and log in.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub struct Patience {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) end: u32,
-    /// What the target's end of TCP had taken when it was looked at last, in bytes.
+    /// Bytes that the target's TCP had acknowledged at the last look.
     pub(super) acked_bytes: u64,
     pub(super) is_recorded: bool,
 }
 
-/// A connection that is being set up.
+/// A connection that is being established.
 #[derive(Debug)]
 pub(super) struct Dial {
     end: u32,
@@ -38,7 +38,7 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    /// Begins to connect as the connection at that place, to log in with `handshake`, all within `patience`.
+    /// Begins to connect with the connection settings at `place`, to log in with `handshake`, all within `patience`.
     pub(super) fn begin(
         config: &InitiatorConfig,
         owner: Owner,
@@ -55,7 +55,7 @@ impl Dial {
         }
     }
 
-    /// Does what can be done now; whether the login is over.
+    /// Does what can be done now; returns whether the login is complete.
     pub(super) fn step(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         loop {
             let sent = match self.handshake.pending() {
@@ -85,7 +85,7 @@ impl Dial {
         self.deadline
     }
 
-    /// The connection, and its login.
+    /// The connection, and its completed login.
     pub(super) fn into_parts(self) -> (Line, Handshake) {
         let line = Line {
             end: self.end,
@@ -96,7 +96,7 @@ impl Dial {
     }
 }
 
-/// Dials over simulated connections.
+/// Establishes connections for recovery.
 pub(super) struct Dials<'a> {
     pub(super) config: &'a mut InitiatorConfig,
     pub(super) owner: Owner,
@@ -129,7 +129,7 @@ impl Dialer<Dial, Line, InitiatorError> for Dials<'_> {
         match dial.step(self.sockets) {
             Ok(true) => {
                 let (line, handshake) = dial.into_parts();
-                // Nothing is asked in a session that takes another one's place.
+                // A replacement session starts without tasks.
                 Ok(Step::Ready(line, handshake.into_entry(0)?))
             }
             Ok(false) => Ok(Step::Waits(dial)),
@@ -170,7 +170,7 @@ impl Dialer<Dial, Line, InitiatorError> for Dials<'_> {
 }
 
 impl InitiatorConfig {
-    /// What bounds the recovery of its session.
+    /// The settings of session recovery.
     pub(super) fn recovery(&self) -> RecoverySettings {
         let isid = self.login.isid.map(u64::from);
         RecoverySettings {

@@ -1,4 +1,4 @@
-//! An initiator: the load on its session, from the first login to the logout.
+//! An initiator: its session and load, from the first login to the logout.
 
 use std::time::Duration;
 
@@ -22,25 +22,25 @@ use super::socket::{ConnectionConfig, Owner, Sockets};
 /// The settings of an initiator.
 #[derive(Debug)]
 pub struct InitiatorConfig {
-    /// How it logs in; without CHAP.
+    /// Its login settings, without CHAP.
     pub login: LoginSettings,
-    /// The connections of its session, one at least.
+    /// The connections of its session, at least one.
     pub connections: Vec<ConnectionConfig>,
-    /// Each of them is a session of its own instead.
+    /// Whether each connection is a session of its own instead (multipath).
     pub multipath: bool,
-    /// How commands are distributed over them.
+    /// How commands are distributed over the connections.
     pub schedule: Schedule,
-    /// The unit that is loaded.
+    /// The unit under load.
     pub lun: Lun,
-    /// What is asked of it.
+    /// The load.
     pub load: LoadConfig,
-    /// How long it waits for logins, and for what it has lost.
+    /// How long it waits for logins, and for recovery.
     pub patience: Patience,
     /// Where its records go.
     pub trace: Recorder,
 }
 
-/// Why an initiator ended.
+/// Why an initiator failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InitiatorError {
     /// Its login failed.
@@ -49,16 +49,16 @@ pub enum InitiatorError {
     /// Its login took too long.
     #[error("login did not complete within {} s", .0.as_secs_f64())]
     Slow(Duration),
-    /// A connection does not belong to the session.
+    /// A connection could not join the session.
     #[error("{0}")]
     Admit(#[from] AdmitError),
     /// The target closed a connection.
     #[error("the target closed the connection")]
     Closed,
-    /// The target did not respond for too long.
+    /// The target was silent for too long.
     #[error("the target does not respond, not even to a NOP-Out")]
     Silent,
-    /// The protocol was broken.
+    /// The target violated the protocol.
     #[error("{0}")]
     Session(#[from] SessionError),
     /// The session was lost and not recovered.
@@ -68,25 +68,25 @@ pub enum InitiatorError {
         last_attempt(last_failure.as_deref())
     )]
     NotBack {
-        /// Why it was lost.
+        /// The cause of the loss.
         cause: Box<InitiatorError>,
         /// The time allowed for recovery.
         timeout: Duration,
-        /// Why the last attempt failed, if any was over.
+        /// Why the last attempt failed, if any completed.
         last_failure: Option<Box<InitiatorError>>,
     },
     /// The last I/Os wait for a session that has no connection.
     #[error("{ios} I/Os wait for a session that has had no connection for {} s", cut_off.as_secs_f64())]
     CutOff {
-        /// So many.
+        /// I/Os in flight.
         ios: usize,
-        /// For so long.
+        /// How long the session has had no connection.
         cut_off: Duration,
     },
-    /// The target allows fewer connections.
+    /// The target grants fewer connections.
     #[error("the target allows {granted} connections per session, not {asked}")]
     TooFewConnections {
-        /// How many the plan has.
+        /// Connections in the configuration.
         asked: usize,
         /// MaxConnections as negotiated.
         granted: u16,
@@ -94,7 +94,7 @@ pub enum InitiatorError {
     /// The unit did not report its capacity.
     #[error("the unit did not report its capacity: {0}")]
     Capacity(String),
-    /// The capacity cannot be read.
+    /// The capacity data is malformed.
     #[error("the unit's capacity: {0}")]
     Malformed(#[from] Malformed),
     /// The I/Os do not fit the unit.
@@ -102,12 +102,12 @@ pub enum InitiatorError {
     Misfit {
         /// Bytes per I/O.
         block_bytes: u32,
-        /// The unit's.
+        /// Bytes of the unit.
         capacity_bytes: u64,
     },
 }
 
-/// How the last attempt to come back failed, in words.
+/// Why the last recovery attempt failed.
 fn last_attempt(failure: Option<&InitiatorError>) -> String {
     match failure {
         Some(failure) => format!("the last attempt failed: {failure}"),
@@ -116,12 +116,12 @@ fn last_attempt(failure: Option<&InitiatorError>) -> String {
 }
 
 impl InitiatorError {
-    /// Whether the session cannot go on without the connection.
+    /// Whether the session cannot continue without this connection.
     pub(super) fn ends_session(&self) -> bool {
         matches!(self, InitiatorError::Session(source) if source.ends_session())
     }
 
-    /// Whether the way to the target failed, which may come back, and not one of the two ends.
+    /// Whether the path to the target failed, which may recover, rather than one of the two ends.
     pub(super) fn is_of_the_path(&self) -> bool {
         match self {
             InitiatorError::Closed | InitiatorError::Silent => true,
@@ -131,33 +131,33 @@ impl InitiatorError {
     }
 }
 
-/// How far it is.
+/// The stage it has reached.
 #[derive(Debug)]
 enum Stage {
-    /// The first connection logs in.
+    /// The first (leading) connection logs in.
     Leading(Box<InitiatorConfig>, Box<Dial>),
-    /// The others do, side by side.
+    /// The others log in, concurrently.
     Joining(Box<Joining>),
-    /// The sessions of several routes begin, side by side.
+    /// The sessions over several routes log in, concurrently.
     Raising(Box<Several>),
-    /// It asks for the unit's capacity.
+    /// Reads the unit's capacity.
     Asking(Sessions),
-    /// It waits for the others.
+    /// Waits for the other loads.
     Ready(Sessions, Capacity),
     Loading(Sessions, Box<Load>),
-    /// The load is over: it logs out, and waits for its connections to end, until that time.
+    /// The load is over: logs out, and waits until that time for its connections to end.
     Leaving(Sessions, Box<Load>, Instant),
-    /// Between two others.
+    /// Placeholder during a transition.
     Nothing,
 }
 
-/// A session that waits for its further connections.
+/// A session whose further connections are logging in.
 #[derive(Debug)]
 struct Joining {
     config: InitiatorConfig,
     session: Session,
     leading: Line,
-    /// Each with whether its login is over.
+    /// Each with whether its login is complete.
     dials: Vec<(Dial, bool)>,
 }
 
@@ -166,20 +166,20 @@ struct Joining {
 pub(super) struct Initiator {
     owner: Owner,
     stage: Stage,
-    /// Counters when the measurement began, and what followed.
+    /// Counters at the beginning and at the end of the measurement.
     tallies: [Option<Vec<(String, Tally)>>; 2],
-    /// All its connections have ended.
+    /// Whether all its connections have ended.
     has_left: bool,
 }
 
-/// How long a target may take to end the connections of a session that has logged out.
+/// How long a target may take to close the connections of a session that has logged out.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What READ CAPACITY (16) answers with.
+/// Length of the READ CAPACITY (16) data.
 const CAPACITY_BYTES: u32 = 32;
 
 impl Initiator {
-    /// The one at that place, which connects now.
+    /// Starts an initiator with that index, which connects at once.
     pub(super) fn start(
         place: usize,
         config: InitiatorConfig,
@@ -215,7 +215,7 @@ impl Initiator {
         matches!(self.stage, Stage::Leaving(_, _, until) if now >= until || self.has_left)
     }
 
-    /// What it does, in words.
+    /// What it is doing, in words.
     pub(super) fn stage(&self) -> String {
         match &self.stage {
             Stage::Leading(..) | Stage::Joining(_) | Stage::Raising(_) | Stage::Nothing => {
@@ -230,7 +230,7 @@ impl Initiator {
         }
     }
 
-    /// How much of its load is done, from 0 to 1.
+    /// The progress of its load, from 0 to 1.
     pub(super) fn progress(&self, now: Instant) -> f64 {
         match &self.stage {
             Stage::Loading(_, load) => load.progress(now).0,
@@ -239,7 +239,7 @@ impl Initiator {
         }
     }
 
-    /// When it has something to do by itself.
+    /// When its next timer is due.
     pub(super) fn wakes_at(&self, now: Instant) -> Instant {
         match &self.stage {
             Stage::Leading(_, dial) => dial.deadline(),
@@ -256,7 +256,7 @@ impl Initiator {
         }
     }
 
-    /// Begins its load now.
+    /// Begins its load.
     pub(super) fn begin(&mut self, now: Instant) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Nothing) {
             Stage::Ready(sessions, capacity) => {
@@ -268,7 +268,7 @@ impl Initiator {
         };
     }
 
-    /// Does all that can be done now.
+    /// Does everything that can be done now.
     pub(super) fn turn(&mut self, sockets: &mut Sockets) -> Result<(), InitiatorError> {
         loop {
             let mut has_done = match self.sessions() {
@@ -292,7 +292,7 @@ impl Initiator {
         }
     }
 
-    /// Goes on with login and load; whether anything was done.
+    /// Advances login and load; returns whether anything was done.
     fn advance(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         let now = sockets.now();
         match &mut self.stage {
@@ -333,7 +333,7 @@ impl Initiator {
         }
     }
 
-    /// The first connection has logged in: the others follow.
+    /// The first connection has logged in: begins the logins of the others.
     fn lead(&mut self, sockets: &mut Sockets) -> Result<(), InitiatorError> {
         let Stage::Leading(config, dial) = std::mem::replace(&mut self.stage, Stage::Nothing)
         else {
@@ -386,7 +386,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// The sessions of several routes have begun.
+    /// The sessions over several routes have logged in.
     fn raised(&mut self, now: Instant) {
         if let Stage::Raising(several) = std::mem::replace(&mut self.stage, Stage::Nothing) {
             self.ask(Sessions::Several(several), now);
@@ -398,7 +398,7 @@ impl Initiator {
         self.stage = Stage::Asking(sessions);
     }
 
-    /// Takes the unit's capacity; a unit attention, of which a new session has some, is passed over.
+    /// Takes the unit's capacity. Skips unit attentions, which are pending for a new session.
     fn capacity(&mut self, now: Instant) -> Result<bool, InitiatorError> {
         let Stage::Asking(sessions) = &mut self.stage else {
             return Ok(false);
@@ -428,7 +428,7 @@ impl Initiator {
         Ok(true)
     }
 
-    /// Goes on with the load; whether a command was submitted or has completed, or the load is over.
+    /// Advances the load; returns whether a command was submitted or completed, or the load is over.
     fn load(&mut self, now: Instant) -> Result<bool, InitiatorError> {
         let Stage::Loading(sessions, load) = &mut self.stage else {
             return Ok(false);
@@ -473,7 +473,7 @@ impl Initiator {
         }
     }
 
-    /// What it measured, and its records.
+    /// Its report, and its records.
     pub(super) fn end(self) -> (BenchReport, Vec<Recorder>) {
         let connections = match &self.tallies {
             [Some(earlier), Some(later)] => connections_between(earlier, later),

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use wansan_workload::content;
 
-/// Bytes that are made together when the first of them is written.
+/// Unit of allocation: a piece is filled in when its first byte is written.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The content of a unit: what was written, over what it began with. It takes memory for what was written only.
+/// The content of a unit: written data over its initial content. Only pieces that were written take memory.
 #[derive(Debug)]
 pub(super) struct Medium {
-    /// Of the content that it began with; zeros without.
+    /// Of the initial content; zeros without one.
     seed: Option<u64>,
-    /// By their places, from 0.
+    /// Written pieces by index, from 0.
     written: HashMap<u64, Vec<u8>>,
 }
 
 impl Medium {
-    /// A unit that begins with the content of that seed, or with zeros.
+    /// A unit with the initial content of that seed, or zeros.
     pub(super) fn new(seed: Option<u64>) -> Medium {
         Medium {
             seed,
@@ -25,7 +25,7 @@ impl Medium {
         }
     }
 
-    /// Reads from that byte on, a multiple of 8.
+    /// Reads from that offset on, a multiple of 8.
     pub(super) fn read(&self, offset_bytes: u64, into: &mut [u8]) {
         let mut at = offset_bytes;
         let mut rest = into;
@@ -42,7 +42,7 @@ impl Medium {
         }
     }
 
-    /// Writes from that byte on, a multiple of 8.
+    /// Writes from that offset on, a multiple of 8.
     pub(super) fn write(&mut self, offset_bytes: u64, data: &[u8]) {
         let mut at = offset_bytes;
         let mut rest = data;
@@ -63,7 +63,7 @@ impl Medium {
     }
 }
 
-/// The piece in which a byte is, its place there, and how many of the bytes from it on are there too.
+/// The piece that contains byte `at`, the byte's offset there, and how many of the bytes from it on the piece contains.
 fn extent(at: u64, bytes: usize) -> (u64, usize, usize) {
     let from = (at % PIECE_BYTES as u64) as usize;
     (at / PIECE_BYTES as u64, from, bytes.min(PIECE_BYTES - from))
@@ -78,7 +78,7 @@ mod tests {
         let mut medium = Medium::new(Some(7));
         let mut expected = vec![0; 3 * PIECE_BYTES];
         content::fill(&mut expected, 0, 7);
-        // Over the border of two pieces.
+        // Across the boundary between two pieces.
         let data = vec![0xaa; 4096];
         let at = PIECE_BYTES - 1024;
         medium.write(at as u64, &data);

@@ -1,4 +1,4 @@
-//! Several sessions of an initiator with one unit, one over each route, and one queue above them.
+//! Several sessions of an initiator with one unit, one over each route, below a common queue.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use super::dial::{Dial, Patience};
 use super::initiator::{InitiatorConfig, InitiatorError};
 use super::socket::{Owner, Sockets};
 
-/// The byte of an ISID that tells the sessions of one initiator apart; those of different ones differ in others.
+/// The ISID byte that distinguishes the sessions of one initiator; different initiators differ in other bytes.
 const ROUTE_BYTE: usize = 3;
 
-/// No unit has longer blocks.
+/// Longest logical block of any unit.
 const LONGEST_BLOCK_BYTES: usize = 4096;
 
 /// Sessions over several routes.
 #[derive(Debug)]
 pub(super) struct Several {
     owner: Owner,
-    /// Without the connections, which the routes have.
+    /// Without the connections, which are in the routes' configurations.
     pub(super) config: InitiatorConfig,
     queue: RouteQueue,
     paths: Vec<Path>,
     totals: Recoveries,
-    /// Since when no route has been up, and why the last one was lost.
+    /// Since when no route is up, and why the last one was lost.
     down: Option<(Instant, InitiatorError)>,
     /// Why the last login failed.
     last_failure: Option<InitiatorError>,
@@ -43,11 +43,11 @@ struct Path {
     state: State,
     flapping: Flapping,
     portal: String,
-    /// Its first login is over.
+    /// Whether its first login attempt has completed.
     has_begun: bool,
-    /// Of the last session over it.
+    /// The last session over it.
     session: SessionId,
-    /// Of sessions before this one.
+    /// Counters of the sessions before the current one.
     past: Tally,
 }
 
@@ -55,23 +55,24 @@ struct Path {
 enum State {
     Up(Box<Client>),
     Dialing(Box<InitiatorConfig>, Box<Dial>),
-    /// The target is made to end the lost session, over another route; then it is logged in over its own at that time.
+    /// Logs in over another route, so that the target ends the lost session (session reinstatement). A login over its
+    /// own route follows, at the times in `Next`.
     Fencing(Box<InitiatorConfig>, Box<Dial>, Next),
-    /// A block is read in the new session: once that is answered, what the lost one had under way is over. Then it takes
-    /// its place or, over another route, has ended it.
+    /// Reads a block in the new session: its response shows that all commands of the lost session are over. The new
+    /// session then comes up or, if it was opened over another route, has served its purpose.
     Settling(Box<Client>, Option<Next>),
     Down(Box<InitiatorConfig>, Next),
-    /// Between two others.
+    /// Placeholder during a transition.
     Nothing,
 }
 
-/// When to do something about a route that is down.
+/// When to act on a route that is down.
 #[derive(Debug, Clone, Copy)]
 struct Next {
-    /// Log in over it, and at the earliest if no other route is up.
+    /// When to log in over it; `retry_at` applies instead while no other route is up.
     join_at: Instant,
     retry_at: Instant,
-    /// Have its session ended over another one, if that has to be.
+    /// When to have its session ended over another route, if necessary.
     fence_at: Instant,
 }
 
@@ -115,7 +116,7 @@ impl Next {
     }
 }
 
-/// Has a session that has logged in read a block.
+/// Makes a session that has logged in read a block.
 fn settle(
     dial: Dial,
     config: InitiatorConfig,
@@ -137,7 +138,7 @@ fn settle(
     Ok(Box::new(client))
 }
 
-/// Begins to log in over the first connection of `config`.
+/// Begins a login over the first connection of `config`.
 fn begin(
     config: &InitiatorConfig,
     owner: Owner,
@@ -151,7 +152,7 @@ fn begin(
 }
 
 impl Several {
-    /// Over all connections of `config`, each of which will be a session of its own.
+    /// One session over each connection of `config`.
     pub(super) fn new(owner: Owner, mut config: InitiatorConfig, now: Instant) -> Several {
         let connections = std::mem::take(&mut config.connections);
         let paths = connections.into_iter().zip(0_u8..);
@@ -195,10 +196,10 @@ impl Several {
         }
     }
 
-    /// Whether the first logins are over.
+    /// Whether the first login attempts have completed.
     ///
     /// # Errors
-    /// All have failed.
+    /// When all have failed.
     pub(super) fn has_begun(&mut self) -> Result<bool, InitiatorError> {
         let is_over = self.paths.iter().all(|path| path.has_begun);
         let is_up = self.paths.iter().any(|path| path.up().is_some());
@@ -254,7 +255,7 @@ impl Several {
         Ok(has_done)
     }
 
-    /// When to log in over a route: one that flaps is left alone only while another one is up.
+    /// When to log in over a route: a flapping one is held back only while another one is up.
     fn joins_at(&self, next: Next) -> Instant {
         match self.paths.iter().any(|path| path.up().is_some()) {
             true => next.join_at,
@@ -262,7 +263,7 @@ impl Several {
         }
     }
 
-    /// Goes on with what is done about the route at `place`, if it is down; whether that has changed anything.
+    /// Advances the recovery of the route at `place`, if it is down; returns whether anything changed.
     fn log_in(&mut self, place: usize, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         let now = sockets.now();
         let up = self.paths.iter().find_map(Path::up);
@@ -357,13 +358,13 @@ impl Several {
         let path = &mut self.paths[place];
         if let State::Up(client) = &mut path.state {
             while let Some(done) = client.poll_completion(now) {
-                // Nothing there denies a command: it has no port groups and no reservations.
+                // No command is denied here: the target has no port groups and no reservations.
                 let _ = self.queue.answered((place, path.session), done, now);
             }
         }
     }
 
-    /// Goes on without the session at `place`.
+    /// Handles the loss of the session at `place`.
     fn lose(&mut self, place: usize, error: InitiatorError, sockets: &mut Sockets) {
         let now = sockets.now();
         if let Some(client) = self.paths[place].up_mut() {
@@ -387,7 +388,7 @@ impl Several {
         }
     }
 
-    /// Fails once no route has been up for too long.
+    /// Fails once no route has been up for too long, or if the last one was lost for another reason than its path.
     fn check_down(&mut self, now: Instant) -> Result<(), InitiatorError> {
         let timeout = self.config.patience.replacement;
         let is_over = |(since, cause): &mut (Instant, InitiatorError)| {
@@ -442,7 +443,7 @@ impl Several {
 
     pub(super) fn has_left(&mut self, sockets: &mut Sockets) -> bool {
         let up = self.paths.iter_mut().filter_map(Path::up_mut);
-        // Each is to be asked: that is what ends its connection.
+        // Each must be called, because that closes its connections.
         let staying = up.filter_map(|client| (!client.has_left(sockets)).then_some(()));
         staying.count() == 0
     }

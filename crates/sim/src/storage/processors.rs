@@ -7,20 +7,20 @@ use wansan_trace::{Instant, NameId, Recorder};
 
 use super::socket::{Owner, Work};
 
-/// What a program takes of a processor, TCP's part included.
+/// CPU time of a program, including TCP processing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramCost {
-    /// A call that reads or writes something, whatever its length, in nanoseconds.
+    /// Per call that reads or writes something, whatever its length, in nanoseconds.
     pub call_ns: u64,
-    /// A PDU, read or written, in nanoseconds.
+    /// Per PDU read or written, in nanoseconds.
     pub pdu_ns: u64,
-    /// A byte, read or written, in picoseconds.
+    /// Per byte read or written, in picoseconds.
     pub byte_ps: u64,
 }
 
 impl Default for ProgramCost {
-    /// What `wansan target` takes for reads of 4 KiB (docs/internals/performance.md): one at a time, where a call brings
-    /// one PDU, and 32 at a time, where it brings many.
+    /// The cost of `wansan target` for reads of 4 KiB (docs/internals/performance.md): one at a time, where a call
+    /// brings one PDU, and 32 at a time, where it brings many.
     fn default() -> Self {
         ProgramCost {
             call_ns: 8_000,
@@ -31,7 +31,7 @@ impl Default for ProgramCost {
 }
 
 impl ProgramCost {
-    /// So many times as much of everything.
+    /// All costs multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> ProgramCost {
         let scaled = |cost: u64| (cost as f64 * factor).round() as u64;
@@ -47,29 +47,29 @@ impl ProgramCost {
     }
 }
 
-/// A program that takes something of its host's processors.
+/// A program that takes CPU time of its host.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Which.
+    /// The program.
     pub owner: Owner,
     /// Its name in records, such as `storage target`.
     pub name: String,
     /// The number of its host.
     pub host: usize,
-    /// What it takes.
+    /// Its CPU time.
     pub cost: ProgramCost,
 }
 
-/// The processors of all hosts.
+/// The CPUs of all hosts.
 #[derive(Debug, Clone)]
 pub struct ProcessorsConfig {
-    /// As many has each host, 1 or more.
+    /// Number of CPUs per host, 1 or more.
     pub cores: usize,
-    /// The programs that take something; others take nothing.
+    /// The programs that take CPU time; others take none.
     pub programs: Vec<Program>,
 }
 
-/// A thread of a program: one does all that it does, but a target has one for each program that it serves.
+/// A thread of a program. A program has one thread, but the target has one for each program that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Thread {
     pub(super) owner: Owner,
@@ -81,19 +81,19 @@ struct Running {
     program: usize,
     name: NameId,
     number: u32,
-    /// Until when it has something to do.
+    /// Until when it is busy.
     busy_ns: u64,
-    /// Since when it is ready to run and has no processor.
+    /// Since when it is runnable without a CPU.
     ready_ns: Option<u64>,
     ran_ns: u64,
     waited_ns: u64,
 }
 
-/// The processors of a world, and the threads on them.
+/// The CPUs of a simulation, and the threads on them.
 #[derive(Debug)]
 pub(super) struct Processors {
     programs: Vec<Program>,
-    /// Until when each processor of each host is busy.
+    /// Until when each CPU of each host is busy.
     hosts: Vec<Vec<u64>>,
     threads: HashMap<Thread, Running>,
 }
@@ -109,7 +109,7 @@ impl Processors {
         }
     }
 
-    /// When a thread can begin with something.
+    /// When a thread can run next.
     pub(super) fn free(&self, thread: Thread) -> Instant {
         let Some(running) = self.threads.get(&thread) else {
             return Instant::ZERO;
@@ -117,7 +117,7 @@ impl Processors {
         Instant::from_ns(running.busy_ns.max(self.free_ns(running.program)))
     }
 
-    /// When a processor of a program's host is free.
+    /// When a CPU of a program's host is free.
     fn free_ns(&self, program: usize) -> u64 {
         let host = &self.hosts[self.programs[program].host];
         host.iter().min().copied().unwrap_or(0)
@@ -141,8 +141,7 @@ impl Processors {
         })
     }
 
-    /// When a thread that has something to do can begin with it: now, or once it has done what it has begun and a
-    /// processor of its host is free.
+    /// When a runnable thread can begin: now, or once its earlier work is done and a CPU of its host is free.
     pub(super) fn begins(&mut self, thread: Thread, now: Instant, trace: &mut Recorder) -> Instant {
         let Some(program) = self.program(thread) else {
             return now;
@@ -156,7 +155,7 @@ impl Processors {
         Instant::from_ns(now_ns.max(running.busy_ns).max(free_ns))
     }
 
-    /// A thread has begun now with what is so much work.
+    /// A thread begins `work` now: charges its CPU time.
     pub(super) fn works(&mut self, thread: Thread, work: Work, now: Instant, trace: &mut Recorder) {
         let Some(program) = self.program(thread) else {
             return;
@@ -175,7 +174,7 @@ impl Processors {
         }
     }
 
-    /// Records what each thread has had until now.
+    /// Records the CPU and waiting time of each thread so far.
     pub(super) fn record(&self, now: Instant, trace: &mut Recorder) {
         let mut threads: Vec<&Running> = self.threads.values().collect();
         threads.sort_by_key(|running| running.number);

@@ -10,9 +10,9 @@ use super::socket::Sockets;
 /// The settings of a receiver of streams.
 #[derive(Debug)]
 pub struct ReceiverConfig {
-    /// Where it listens: at all addresses of its host.
+    /// The addresses at which it listens, all of its host.
     pub listen: Vec<SocketAddr>,
-    /// What it reads at once, in bytes, one at least.
+    /// Size of a read in bytes, at least one.
     pub read_bytes: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Receiver {
 struct Stream {
     end: u32,
     receiving: Receiving,
-    /// It has read all and answered it.
+    /// Whether it has read everything and sent all answers.
     is_over: bool,
 }
 
@@ -39,7 +39,7 @@ impl Receiver {
         }
     }
 
-    /// Somebody connects.
+    /// A new connection.
     pub(super) fn accept(&mut self, end: u32) {
         self.streams.push(Stream {
             end,
@@ -48,9 +48,9 @@ impl Receiver {
         });
     }
 
-    /// An end has something to read, or room to write.
+    /// An end has become readable or writable.
     pub(super) fn turn(&mut self, end: u32, sockets: &mut Sockets) -> Result<(), Nonsense> {
-        // They were accepted in the order of their ends.
+        // Streams are sorted by end, as they are accepted in that order.
         let place = self.streams.binary_search_by_key(&end, |stream| stream.end);
         let Some(stream) = place.ok().and_then(|place| self.streams.get_mut(place)) else {
             return Ok(());

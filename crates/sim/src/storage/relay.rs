@@ -13,21 +13,21 @@ use wansan_trace::{ConnectionId, Recorder, SessionId};
 
 use super::socket::{ConnectionConfig, Owner, Sockets};
 
-/// What is read and written at once, in bytes.
+/// Maximum bytes per read and per write.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The settings of a relay.
 #[derive(Debug)]
 pub struct RelayConfig {
-    /// Where it listens: at all addresses of its host.
+    /// The addresses at which it listens, all of its host.
     pub listen: Vec<SocketAddr>,
-    /// Its connection to where it leads. Each flow has a port of its own there, from that on.
+    /// Template of its onward connections. Each flow has its own local port, counting up from this one's.
     pub onward: ConnectionConfig,
-    /// What it holds of each direction of a flow at most, in bytes.
+    /// Maximum bytes held per direction of a flow.
     pub buffer_bytes: usize,
-    /// What holds its backlogs to a time.
+    /// The delay bound for its backlogs.
     pub bound: Option<Bound>,
-    /// The receive buffers that are set towards the client and towards the target, in bytes.
+    /// Receive buffers to set on the client's and the target's side, in bytes.
     pub receive_buffers: [Option<usize>; 2],
     /// Where its records go.
     pub trace: Recorder,
@@ -39,27 +39,27 @@ pub(super) struct Relay {
     owner: Owner,
     config: RelayConfig,
     flows: Vec<Flow>,
-    /// The place of the flow that an end belongs to.
+    /// The flow to which each end belongs, by index.
     places: HashMap<u32, usize>,
     done: RelayEnd,
 }
 
-/// A client's connection and one onward.
+/// A client's connection and its onward connection.
 #[derive(Debug)]
 struct Flow {
     number: u64,
-    /// Towards the client, and towards the target.
+    /// On the client's side, and on the target's.
     ends: [u32; 2],
     /// From the client, and from the target.
     ways: [Way; 2],
     governor: Option<Governor>,
-    /// ECE that was counted.
+    /// ECE signals counted so far.
     signals: u64,
     is_recorded: bool,
     is_over: bool,
 }
 
-/// A direction and what it holds.
+/// A direction and the bytes that it holds.
 #[derive(Debug, Default)]
 struct Way {
     state: Direction,
@@ -67,7 +67,7 @@ struct Way {
 }
 
 impl Relay {
-    /// The one at that place.
+    /// A relay with that index.
     pub(super) fn new(place: usize, config: RelayConfig) -> Relay {
         Relay {
             owner: Owner::Relay(place),
@@ -81,7 +81,7 @@ impl Relay {
         }
     }
 
-    /// Begins the flow of a client whose connection stands.
+    /// Begins the flow of a client whose connection is established.
     fn begin(&mut self, client: u32, sockets: &mut Sockets) -> usize {
         self.done.accepted += 1;
         let number = self.done.accepted;
@@ -104,7 +104,7 @@ impl Relay {
         place
     }
 
-    /// An end has something to read, or room to write. One that has no flow yet is a client's that has connected.
+    /// An end has become readable or writable. One without a flow is that of a client that has connected.
     pub(super) fn turn(&mut self, end: u32, sockets: &mut Sockets) {
         let known = self.places.get(&end).copied();
         let place = known.unwrap_or_else(|| self.begin(end, sockets));
@@ -148,12 +148,12 @@ impl Relay {
         }
     }
 
-    /// By what its backlogs are held.
+    /// The law that bounds its backlogs.
     fn law(&self) -> Law {
         self.config.bound.map_or(Law::None, |bound| bound.law)
     }
 
-    /// What it has done and by which law, and its records.
+    /// Its report, its law, and its records.
     pub(super) fn end(self) -> (RelayEnd, Law, Recorder) {
         let law = self.law();
         let cut_off = self.flows.iter().filter(|flow| !flow.is_over).count();
@@ -166,11 +166,11 @@ impl Relay {
 }
 
 impl Flow {
-    /// Does all that can be done now, and counts it.
+    /// Does everything that can be done now, and counts it.
     fn advance(&mut self, buffer_bytes: usize, sockets: &mut Sockets, done: &mut RelayEnd) {
         for side in [CLIENT, TARGET] {
             if sockets.is_lost(self.ends[side]) {
-                // What happens to one side happens to the other.
+                // A reset on one side is passed on to the other.
                 sockets.abort(self.ends[1 - side]);
                 self.is_over = true;
                 done.lost += 1;
@@ -219,7 +219,7 @@ impl Flow {
 }
 
 impl Way {
-    /// Moves what can be moved; whether there is more to do.
+    /// Moves what can be moved; returns whether there is more to do.
     fn carry(&mut self, from: u32, to: u32, limit_bytes: usize, sockets: &mut Sockets) -> bool {
         if self.state.is_over() {
             return false;
@@ -242,7 +242,7 @@ impl Way {
     }
 }
 
-/// What a direction holds, between its ends.
+/// The bytes that a direction holds, and its ends.
 struct Between<'a> {
     held: &'a mut VecDeque<u8>,
     from: u32,
@@ -289,7 +289,7 @@ impl Carrier for Between<'_> {
     }
 }
 
-/// Both ends of a flow as its law sees them and sets them.
+/// The governor's access to both ends of a flow.
 struct Ends<'a> {
     ends: [u32; 2],
     sockets: &'a mut Sockets,

@@ -12,38 +12,38 @@ use wansan_workload::stream::{
 
 use super::socket::{ConnectionConfig, Owner, Sockets};
 
-/// The clock of all hosts.
+/// The clock, common to all hosts.
 pub(super) const CLOCK: Clock = Clock([0; 24]);
 
 /// The settings of a sender of streams.
 #[derive(Debug)]
 pub struct StreamConfig {
-    /// The connection of each stream, one at least.
+    /// The connection of each stream, at least one.
     pub connections: Vec<ConnectionConfig>,
-    /// Distance of marks in bytes, within [`stream::MARK_EVERY_BYTES`].
+    /// Distance between marks in bytes, within [`stream::MARK_EVERY_BYTES`].
     pub every_bytes: u32,
-    /// Bytes per second of each; `None` for as fast as it goes.
+    /// Rate of each stream in bytes per second; `None` for as fast as possible.
     pub rate_bytes_per_s: Option<f64>,
-    /// How long it sends before it is measured.
+    /// How long it sends before the measurement.
     pub warmup: Duration,
-    /// How long it is measured.
+    /// Duration of the measurement.
     pub time: Duration,
     /// Where its records go.
     pub trace: Recorder,
 }
 
-/// Why a sender ended.
+/// Why a sender failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// What it is connected to is no receiver.
+    /// The peer is not a receiver of streams.
     #[error("flow {flow}: protocol error by the receiver: {nonsense}")]
     Nonsense {
         /// The stream, from 0.
         flow: usize,
-        /// What it said.
+        /// The protocol error.
         nonsense: Nonsense,
     },
-    /// No mark came back in the time that was measured.
+    /// No mark was echoed during the measurement.
     #[error("no mark was echoed during the measurement: measure longer, or lower `every`")]
     NoMark,
 }
@@ -53,27 +53,27 @@ pub enum StreamError {
 struct Flow {
     end: u32,
     sending: Sending,
-    /// Bytes of its beginning that were written.
+    /// Bytes of its hello written so far.
     greeted: usize,
-    /// Its socket takes no more.
+    /// The socket's send buffer is full.
     is_full: bool,
     has_ended: bool,
     starts: SlowStarts,
     retransmits: u32,
-    /// Its ends as records name them; `None` before its connection was recorded.
+    /// Name of its addresses in records; `None` before its connection is recorded.
     name: Option<NameId>,
 }
 
-/// How far it is.
+/// The stage it has reached.
 #[derive(Debug)]
 enum Stage {
-    /// The streams connect, one after the other.
+    /// The streams connect, one after another.
     Connecting,
-    /// It waits for others.
+    /// Waits for the other loads.
     Ready,
-    /// It sends, until that time.
+    /// Sends, until that time.
     Sending(Instant),
-    /// All was measured; the receivers may read what is on its way, until that time.
+    /// The measurement is over; the receivers may read what is in flight, until that time.
     Ending(Instant, Box<StreamReport>),
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// The one at that place, which connects now.
+    /// Starts a sender with that index, which connects at once.
     pub(super) fn start(place: usize, config: StreamConfig, sockets: &mut Sockets) -> Sender {
         let mut sender = Sender {
             owner: Owner::Sender(place),
@@ -127,7 +127,7 @@ impl Sender {
         }
     }
 
-    /// What it does, in words.
+    /// What it is doing, in words.
     pub(super) fn stage(&self) -> String {
         match self.stage {
             Stage::Connecting => {
@@ -140,7 +140,7 @@ impl Sender {
         }
     }
 
-    /// How much is done, from 0 to 1.
+    /// Progress, from 0 to 1.
     pub(super) fn progress(&self, now: Instant) -> f64 {
         match self.stage {
             Stage::Connecting | Stage::Ready => 0.0,
@@ -152,7 +152,7 @@ impl Sender {
         }
     }
 
-    /// When it has something to do by itself.
+    /// When its next timer is due.
     pub(super) fn wakes_at(&self, now: Instant) -> Instant {
         match self.stage {
             Stage::Connecting | Stage::Ready => Instant::FAR_FUTURE,
@@ -166,7 +166,7 @@ impl Sender {
         }
     }
 
-    /// Begins to send now.
+    /// Begins to send.
     pub(super) fn begin(&mut self, now: Instant) {
         let from = now + self.config.warmup;
         let to = from + self.config.time;
@@ -177,7 +177,7 @@ impl Sender {
         }
     }
 
-    /// Does all that can be done now.
+    /// Does everything that can be done now.
     pub(super) fn turn(&mut self, sockets: &mut Sockets) -> Result<(), StreamError> {
         let now = sockets.now();
         for (number, flow) in self.flows.iter_mut().enumerate() {
@@ -217,7 +217,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Looks at TCP, and records what it says.
+    /// Reads and records the state of TCP.
     pub(super) fn observe(&mut self, sockets: &Sockets) {
         let trace = &mut self.config.trace;
         let has_begun = matches!(self.stage, Stage::Sending(_));
@@ -266,7 +266,7 @@ impl Sender {
         stream::report(streams, flows.collect(), to)
     }
 
-    /// What it measured, and its records.
+    /// Its report, and its records.
     pub(super) fn end(self) -> (StreamReport, Recorder) {
         let report = match self.stage {
             Stage::Ending(_, report) => *report,
@@ -277,7 +277,7 @@ impl Sender {
 }
 
 impl Flow {
-    /// Says what it is.
+    /// Sends the hello.
     fn greet(&mut self, sockets: &mut Sockets) {
         let hello = self.sending.hello();
         if self.greeted < hello.len() {
@@ -299,7 +299,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Writes what the socket takes, and its rate allows.
+    /// Writes as much as the socket takes and the rate allows.
     fn write(&mut self, filling: &[u8; PIECE_BYTES], sockets: &mut Sockets) {
         let now = sockets.now();
         self.is_full = false;

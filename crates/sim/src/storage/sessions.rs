@@ -1,4 +1,4 @@
-//! The sessions of an initiator with its unit: one, or one over each of several routes.
+//! The sessions of an initiator with its unit: a single one, or one over each of several routes.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::initiator::{InitiatorConfig, InitiatorError};
 use super::multipath::Several;
 use super::socket::Sockets;
 
-/// One session, or several.
+/// A single session, or several.
 #[derive(Debug)]
 pub(super) enum Sessions {
-    /// One, over one connection or several (MC/S).
+    /// A single session, over one or several connections (MC/S).
     One(Box<Client>),
-    /// Multipath.
+    /// Multipath: one session per route.
     Several(Box<Several>),
 }
 
@@ -27,7 +27,7 @@ impl Sessions {
         }
     }
 
-    /// When it has something to do by itself.
+    /// When the next timer is due.
     pub(super) fn wakes_at(&self) -> Instant {
         match self {
             Sessions::One(client) => client.wakes_at(),
@@ -35,7 +35,7 @@ impl Sessions {
         }
     }
 
-    /// Does what can be done now; whether anything was.
+    /// Does what can be done now; returns whether there was anything.
     pub(super) fn turn(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         match self {
             Sessions::One(client) => client.turn(sockets),
@@ -75,7 +75,7 @@ impl Sessions {
         }
     }
 
-    /// How long there has been no connection at all, and how long an attempt to come back may take.
+    /// How long there has been no connection at all, and how long a recovery attempt may take.
     pub(super) fn cut_off(&self, now: Instant) -> (Duration, Duration) {
         match self {
             Sessions::One(client) => client.cut_off(now),
@@ -91,7 +91,7 @@ impl Sessions {
         }
     }
 
-    /// Ends the connections once the target has answered the logout; whether all have ended.
+    /// Closes the connections once the target has responded to the logout; returns whether all have ended.
     pub(super) fn has_left(&mut self, sockets: &mut Sockets) -> bool {
         match self {
             Sessions::One(client) => client.has_left(sockets),

@@ -1,4 +1,4 @@
-//! Connections with the content of their bytes: the network itself knows only their number.
+//! Connections with the content of their bytes: the network itself only counts them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,31 +20,31 @@ use crate::tcp::send::SendConfig;
 /// The settings of one end of a connection.
 #[derive(Debug, Clone)]
 pub struct EndConfig {
-    /// The half that sends.
+    /// The sending half.
     pub send: SendConfig,
-    /// The half that receives.
+    /// The receiving half.
     pub receive: ReceiveConfig,
     /// Its congestion control.
     pub law: Law,
     /// The kernel's name for it.
     pub law_name: String,
-    /// Whether its program asks for an acknowledgement at each read (TCP_QUICKACK).
+    /// Whether its program requests an acknowledgement at each read (TCP_QUICKACK).
     pub quick_acks: bool,
 }
 
-/// A connection between whoever begins it and whoever takes it, in this order in each pair. It is taken by what
+/// A connection; each pair has the active end first and the passive end second. It is accepted by the program that
 /// listens at its second address: a relay, a receiver of streams, or else the target.
 #[derive(Debug, Clone)]
 pub struct ConnectionConfig {
     /// Both ends.
     pub ends: [EndConfig; 2],
-    /// The ways to the end that takes it, and back.
+    /// The routes to the passive end, and back.
     pub routes: [Vec<Hop>; 2],
-    /// The addresses of both.
+    /// The addresses of both ends.
     pub addresses: [SocketAddr; 2],
 }
 
-/// Whose an end of a connection is: the program's at that place among those of its kind.
+/// The program that owns an end of a connection, by its index among those of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// The target.
@@ -59,14 +59,14 @@ pub enum Owner {
     Relay(usize),
 }
 
-/// What a program has done at its ends.
+/// The work of a program at its ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Work {
-    /// Calls that have read or written something.
+    /// Calls that read or wrote something.
     pub(super) calls: u64,
-    /// PDUs in what they have read and written.
+    /// PDUs read and written.
     pub(super) pdus: u64,
-    /// Its bytes.
+    /// Bytes read and written.
     pub(super) bytes: u64,
 }
 
@@ -75,11 +75,11 @@ pub(super) struct Work {
 struct Socket {
     owner: Owner,
     peer: u32,
-    /// What the peer has written and this end has not read.
+    /// What the peer has written and this end has not read yet.
     coming: Coming,
     quick_acks: bool,
     nagle: bool,
-    /// What its buffers may grow to: for sending, and for receiving.
+    /// Maximum sizes of its send and receive buffers.
     buffer_max_bytes: [u64; 2],
     law_name: String,
     addresses: [SocketAddr; 2],
@@ -87,16 +87,16 @@ struct Socket {
     pdus: u64,
 }
 
-/// All connections of a world.
+/// All connections of a simulation.
 #[derive(Debug)]
 pub(super) struct Sockets {
     pub(super) network: Network,
     sockets: Vec<Socket>,
-    /// Who takes connections to an address; those to others are the target's.
+    /// Owners of listening addresses; connections to other addresses go to the target.
     listeners: Vec<(SocketAddr, Owner)>,
-    /// Ends of connections that were not taken yet.
+    /// Ends of connections yet to be accepted.
     waiting: VecDeque<u32>,
-    /// The work of each thread since the last [`take_work`](Self::take_work), where work is counted.
+    /// The work of each thread since the last [`take_work`](Self::take_work); `None` if it is not counted.
     works: Option<Vec<(Thread, Work)>>,
 }
 
@@ -156,7 +156,7 @@ impl Sockets {
         self.count(end, work);
     }
 
-    /// So many PDUs have passed at an end since its connection began.
+    /// Sets the number of PDUs that have passed at an end since its connection began.
     pub(super) fn count_pdus(&mut self, end: u32, pdus: u64) {
         let socket = &mut self.sockets[end as usize];
         let pdus = pdus.saturating_sub(std::mem::replace(&mut socket.pdus, pdus));
@@ -167,24 +167,24 @@ impl Sockets {
         self.count(end, work);
     }
 
-    /// Has connections to these addresses taken by that program.
+    /// Lets a program accept connections to these addresses.
     pub(super) fn listen(&mut self, addresses: &[SocketAddr], owner: Owner) {
         let each = addresses.iter().map(|&address| (address, owner));
         self.listeners.extend(each);
     }
 
-    /// The next end of a connection that is to be taken, and whose it is.
+    /// The next end of a connection to be accepted, and its owner.
     pub(super) fn accept(&mut self) -> Option<(u32, Owner)> {
         let end = self.waiting.pop_front()?;
         Some((end, self.owner(end)))
     }
 
-    /// Whose an end is.
+    /// The owner of an end.
     pub(super) fn owner(&self, end: u32) -> Owner {
         self.sockets[end as usize].owner
     }
 
-    /// Has the ends of a program, and their peers, stand still.
+    /// Pauses the ends of a program, and their peers.
     pub(super) fn pause(&mut self, owner: Owner, [own, peers]: &[Pauses; 2]) {
         let sockets = self.sockets.iter().zip(0..);
         let ends = sockets.filter(|(socket, _)| socket.owner == owner);
@@ -194,7 +194,7 @@ impl Sockets {
         self.network.pause(&of_peers, peers);
     }
 
-    /// Has packets between two addresses be lost on a link.
+    /// Drops packets between two addresses on a link.
     pub(super) fn lose(&mut self, flow: [SocketAddr; 2], link: u32, lost: &[Lost]) {
         let mut ends = self.sockets.iter().zip(0..);
         if let Some((_, end)) = ends.find(|(socket, _)| socket.addresses == flow) {
@@ -212,12 +212,12 @@ impl Sockets {
         &self.sockets[end as usize].law_name
     }
 
-    /// Now.
+    /// The current virtual time.
     pub(super) fn now(&self) -> Instant {
         Instant::from_ns(self.network.now_ns())
     }
 
-    /// A program connects now; its end. The other one waits to be [accepted](Self::accept).
+    /// A program connects now; returns its end. The other end waits to be [accepted](Self::accept).
     pub(super) fn connect(&mut self, config: &ConnectionConfig, owner: Owner) -> u32 {
         let now_ns = self.network.now_ns();
         let openings = [Opening::Active, Opening::Passive];
@@ -260,7 +260,7 @@ impl Sockets {
         ends[0]
     }
 
-    /// Reads into `space`; how many bytes.
+    /// Reads into `space`; returns the number of bytes.
     pub(super) fn read(&mut self, end: u32, space: &mut [u8]) -> usize {
         let bytes = self.network.read(end, space.len() as u64) as usize;
         if bytes > 0 {
@@ -269,7 +269,7 @@ impl Sockets {
             if socket.quick_acks {
                 self.network.acknowledge_now(end);
             }
-            // A window that has become larger is announced.
+            // Sends a window update if there is one.
             self.network.send(end);
             self.count_call(end, bytes);
         }
@@ -280,13 +280,14 @@ impl Sockets {
     pub(super) fn write(&mut self, end: u32, bytes: &[u8]) -> usize {
         let taken = self.write_more(end, bytes);
         if taken > 0 {
-            // Each call goes to TCP by itself, which may have it leave as a segment of its own.
+            // TCP gets each call separately, and may send it as a segment of its own.
             self.network.send(end);
         }
         taken
     }
 
-    /// The same for all that an end of a session has to send for now.
+    /// Like [`write`](Self::write), for everything that an end of a session has to send for now: may end a record after
+    /// it.
     pub(super) fn write_all_pending(&mut self, end: u32, bytes: &[u8]) -> usize {
         let sender = self.network.end(end).sender();
         let least_us = sender.least_round_trip_us().unwrap_or(0);
@@ -301,7 +302,7 @@ impl Sockets {
         taken
     }
 
-    /// The same for bytes that others are to follow at once (MSG_MORE).
+    /// Like [`write`](Self::write), for bytes that others follow at once (MSG_MORE).
     pub(super) fn write_more(&mut self, end: u32, bytes: &[u8]) -> usize {
         let taken = self.network.write(end, bytes.len() as u64) as usize;
         let peer = self.sockets[end as usize].peer;
@@ -312,22 +313,22 @@ impl Sockets {
         taken
     }
 
-    /// Whether the handshake is over.
+    /// Whether the handshake is complete.
     pub(super) fn is_connected(&self, end: u32) -> bool {
         self.network.end(end).is_established()
     }
 
-    /// Whether a read gives something, or the news that the peer has sent all.
+    /// Whether a read returns something, or the end of the peer's stream.
     pub(super) fn is_readable(&self, end: u32) -> bool {
         self.network.is_readable(end)
     }
 
-    /// Whether a write may take something.
+    /// Whether a write can take something.
     pub(super) fn is_writable(&self, end: u32) -> bool {
         self.network.is_writable(end)
     }
 
-    /// What is taken of the receive buffer of an end.
+    /// Use of the receive buffer of an end.
     pub(super) fn memory(&self, end: u32) -> Memory {
         let receiver = self.network.end(end).receiver();
         let info = receiver.info();
@@ -339,28 +340,28 @@ impl Sockets {
         }
     }
 
-    /// Whether the peer has sent all, and all of it was read.
+    /// Whether the peer has closed, and everything was read.
     pub(super) fn has_ended(&mut self, end: u32) -> bool {
         self.network.has_ended(end)
     }
 
-    /// Ends a connection at once.
+    /// Resets a connection.
     pub(super) fn abort(&mut self, end: u32) {
         self.network.abort(end);
         self.sockets[end as usize].coming = Coming::default();
     }
 
-    /// Whether the peer has ended the connection at once.
+    /// Whether the peer has reset the connection.
     pub(super) fn is_lost(&mut self, end: u32) -> bool {
         self.network.is_lost(end)
     }
 
-    /// Writes no more.
+    /// Closes the sending side.
     pub(super) fn shut(&mut self, end: u32) {
         self.network.shut(end);
     }
 
-    /// Records that a connection carries one of a session, of which `known` is known.
+    /// Records a connection of a session: `known` completed by the state of TCP.
     pub(super) fn record_connection(
         &self,
         end: u32,
@@ -391,7 +392,8 @@ impl Sockets {
         trace.connection(record);
     }
 
-    /// How many bytes of an end its peer's TCP has taken, and how long a round trip takes; 0 before it was measured.
+    /// How many bytes of an end its peer's TCP has acknowledged, and the smoothed round-trip time; 0 before it was
+    /// measured.
     pub(super) fn progress(&self, end: u32) -> (u64, Duration) {
         let sender = self.network.end(end).sender();
         let (srtt_us, _) = sender.round_trip();

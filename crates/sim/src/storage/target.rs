@@ -1,4 +1,5 @@
-//! A target: its sessions, the stores behind them, and the bytes between its state machines and its connections.
+//! A target: its sessions, the stores behind them, and the transfer of bytes between its state machines and
+//! connections.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,20 +22,20 @@ use super::socket::Sockets;
 /// The settings of a target.
 #[derive(Debug)]
 pub struct TargetConfig {
-    /// What it negotiates for.
+    /// What it negotiates for in logins.
     pub wanted: Wanted,
-    /// Its sessions, and its units.
+    /// The settings of its sessions, and its units.
     pub session: SessionConfig,
-    /// How each unit's store serves, by its place; `None` for one that answers at once.
+    /// The service times of each unit's store, by index; `None` for one that completes at once.
     pub services: Vec<Option<Service>>,
     /// Where its records go.
     pub trace: Recorder,
 }
 
-/// Why a target ended.
+/// Why a target failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// It closed a connection of a session, of which simulated ones only fail.
+    /// It closed a connection of a session other than after a logout.
     #[error("the target closed a connection: {0}")]
     Closed(Close),
     /// A command needs an operation that simulated stores lack.
@@ -42,13 +43,13 @@ pub enum TargetError {
     Medium,
 }
 
-/// A connection of the target's, by its end's number.
+/// The state of a connection, by the number of its end.
 #[derive(Debug)]
 enum Seat {
     LoggingIn(Box<Handshake>),
-    /// Of a session.
+    /// In full feature phase, in the session with this index.
     Of(usize),
-    /// It is ended once this was sent.
+    /// To be closed once this has been sent.
     Closing(Vec<u8>),
     Closed,
 }
@@ -58,15 +59,15 @@ struct Served {
     id: SessionId,
     /// `None` once it has ended.
     session: Option<Session>,
-    /// What is left of one that has ended while stores work for it.
+    /// What is left of an ended session while its store operations are outstanding.
     remains: Option<Remains>,
-    /// Its operations at stores.
+    /// Its outstanding store operations.
     at_stores: usize,
-    /// The end at each place.
+    /// The end of each connection, by its index in the session.
     ends: Vec<u32>,
 }
 
-/// An operation at a store, that is over at a time.
+/// An outstanding store operation.
 #[derive(Debug)]
 struct AtStore {
     session: usize,
@@ -76,7 +77,7 @@ struct AtStore {
     operation: Operation,
 }
 
-/// What it does there.
+/// What it does.
 #[derive(Debug)]
 enum Operation {
     Read { offset_bytes: u64, len_bytes: usize },
@@ -92,14 +93,14 @@ pub(super) struct Target {
     sessions: Vec<Served>,
     directory: SessionDirectory<()>,
     servers: Vec<Option<Servers>>,
-    /// Operations under way: when each is over, and its place.
+    /// Outstanding operations: time of completion, the order of submission, and the index in `at_stores`.
     due: BinaryHeap<Reverse<(Instant, u64, usize)>>,
     at_stores: Vec<Option<AtStore>>,
     free: Vec<usize>,
     asked: u64,
-    /// What is in each unit, where that matters; the others give zeros.
+    /// The content of each unit, where it is kept; other units read as zeros.
     mediums: Vec<Option<Medium>>,
-    /// What a read finds.
+    /// Scratch for data read.
     found: Vec<u8>,
 }
 
@@ -121,12 +122,12 @@ impl Target {
         }
     }
 
-    /// Has a unit keep what is written, over the content of that seed or zeros.
+    /// Makes a unit keep written data, over the initial content of that seed, or zeros.
     pub(super) fn keep(&mut self, unit: usize, seed: Option<u64>) {
         self.mediums[unit] = Some(Medium::new(seed));
     }
 
-    /// Somebody connects.
+    /// A new connection.
     pub(super) fn accept(&mut self, end: u32) {
         let handshake = Handshake::new(self.config.wanted.clone());
         self.seats.push((end, Seat::LoggingIn(Box::new(handshake))));
@@ -136,13 +137,13 @@ impl Target {
         self.seats.binary_search_by_key(&end, |(end, _)| *end).ok()
     }
 
-    /// When a store has served the next operation.
+    /// When the next store operation completes.
     pub(super) fn wakes_at(&self) -> Instant {
         let due = self.due.peek().map(|Reverse((due, ..))| *due);
         due.unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// An end has something to read, or room to write.
+    /// An end has become readable or writable.
     pub(super) fn turn(&mut self, end: u32, sockets: &mut Sockets) -> Result<(), TargetError> {
         let Some(seat) = self.seat(end) else {
             return Ok(());
@@ -160,7 +161,7 @@ impl Target {
         Ok(())
     }
 
-    /// Sends what a connection that has left its session had still to send, and ends it.
+    /// Sends what remains of a connection that has left its session, and then closes it.
     fn close(&mut self, seat: usize, sockets: &mut Sockets) {
         let (end, seat) = &mut self.seats[seat];
         let Seat::Closing(rest) = seat else {
@@ -176,7 +177,7 @@ impl Target {
         }
     }
 
-    /// A connection was reset by its initiator.
+    /// The initiator has reset a connection.
     fn hang_up(&mut self, seat: usize, sockets: &mut Sockets) -> Result<(), TargetError> {
         let now = sockets.now();
         let (end, seat) = &mut self.seats[seat];
@@ -194,7 +195,7 @@ impl Target {
         self.serve(number, sockets)
     }
 
-    /// Ends the session whose place a new one of its initiator and ISID takes (RFC 7143 §6.3.5).
+    /// Ends the session that a new one with its initiator name and ISID replaces (RFC 7143 §6.3.5).
     fn replace(&mut self, replaced: SessionId, sockets: &mut Sockets) {
         let now = sockets.now();
         let Some(number) = self
@@ -202,7 +203,7 @@ impl Target {
             .iter()
             .position(|served| served.id == replaced)
         else {
-            // Its login never came to its end.
+            // Its login was never completed.
             self.directory.quiet(replaced);
             return;
         };
@@ -227,7 +228,7 @@ impl Target {
         }
     }
 
-    /// Takes a session that has ended out of the directory.
+    /// Removes an ended session from the directory.
     fn retire(&mut self, number: usize) {
         let Served {
             id,
@@ -244,7 +245,7 @@ impl Target {
         }
     }
 
-    /// What stores have served until now is answered.
+    /// Responds to all operations that the stores have completed by now.
     pub(super) fn complete(&mut self, sockets: &mut Sockets) -> Result<(), TargetError> {
         let now = sockets.now();
         while self.wakes_at() <= now {
@@ -266,7 +267,7 @@ impl Target {
         Ok(())
     }
 
-    /// What an ended session has had at the stores is over: others may have waited for that.
+    /// The last store operation of an ended session has completed: other sessions may have waited for that.
     fn review(&mut self, sockets: &mut Sockets) -> Result<(), TargetError> {
         let now = sockets.now();
         for number in 0..self.sessions.len() {
@@ -314,7 +315,7 @@ impl Target {
                 Err(_) => {
                     let (_, seat) = &mut self.seats[seat];
                     if let Seat::LoggingIn(handshake) = seat {
-                        // The answer, if there is one, says why.
+                        // The Login response, if there is one, has the reason.
                         *seat = Seat::Closing(handshake.pending().to_vec());
                     }
                     return;
@@ -373,7 +374,7 @@ impl Target {
         }
     }
 
-    /// Gives a session another connection, in place of one that had its CID (RFC 7143 §6.3.4).
+    /// Adds a connection to a session, in place of one with the same CID if there is one (RFC 7143 §6.3.4).
     fn join(&mut self, number: usize, end: u32, connection: Connection, sockets: &mut Sockets) {
         let now = sockets.now();
         let served = &mut self.sessions[number];
@@ -391,7 +392,7 @@ impl Target {
         } else {
             served.ends[place] = end;
         }
-        // After the new one has come, or the session might end with its only connection.
+        // Only after the new connection has joined, or a session with a single connection would end.
         if let Some((old, end)) = old {
             session.leave(old, now, &mut self.config.trace);
             sockets.abort(end);
@@ -401,7 +402,7 @@ impl Target {
         }
     }
 
-    /// Serves a session until nothing is left to be done now.
+    /// Serves a session until there is nothing left to do now.
     fn serve(&mut self, session: usize, sockets: &mut Sockets) -> Result<(), TargetError> {
         let now = sockets.now();
         loop {
@@ -423,7 +424,7 @@ impl Target {
         }
     }
 
-    /// Ends connections of a session that are to be ended.
+    /// Closes the connections of a session that are to be closed.
     fn end_connections(&mut self, number: usize, sockets: &mut Sockets) -> Result<(), TargetError> {
         let now = sockets.now();
         while let Some(session) = &mut self.sessions[number].session
@@ -480,7 +481,7 @@ impl Target {
         taken > 0
     }
 
-    /// A session asks a store.
+    /// A session submits an operation to a store.
     fn ask(&mut self, session: usize, work: Work, now: Instant) -> Result<(), TargetError> {
         let (task, unit, operation) = match work {
             Work::Read {
@@ -536,7 +537,7 @@ impl Target {
         Ok(())
     }
 
-    /// Carries out an operation that its store has served, and answers it.
+    /// Executes an operation that its store has completed, and responds to it.
     fn answer(&mut self, done: &AtStore) {
         let medium = self.mediums.get_mut(done.unit).and_then(Option::as_mut);
         let result = match (&done.operation, medium) {
@@ -593,20 +594,20 @@ impl Target {
 }
 
 impl Served {
-    /// Ends it, if it has no connection.
+    /// Ends it, if it has no connection left.
     fn end_if_over(&mut self) {
         if self.session.as_ref().is_some_and(Session::is_over) {
             self.end();
         }
     }
 
-    /// Ends it: what it has at the stores is waited for by others.
+    /// Ends it. Other sessions wait for its outstanding store operations.
     fn end(&mut self) {
         self.remains = self.session.take().map(Session::end);
         self.forget_remains();
     }
 
-    /// Whether something was left of one that has ended, and is no more.
+    /// Drops what is left of an ended session once its store operations have completed; returns whether there was any.
     fn forget_remains(&mut self) -> bool {
         self.at_stores == 0 && self.remains.take().is_some()
     }

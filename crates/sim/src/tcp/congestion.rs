@@ -1,8 +1,8 @@
 //! The congestion window, and the algorithms that change it.
 //!
-//! The interface is that of `struct tcp_congestion_ops`: the sender decides when to call an algorithm, which decides
-//! the size of the window. [`Law`] is all of them in one type; [`pacing`] is the pacing rate for
-//! those that do not set one themselves.
+//! The interface is that of `struct tcp_congestion_ops`: the sender decides when to call an algorithm, and the
+//! algorithm sets the size of the window. [`Law`] is an enum of all algorithms; [`pacing`] is the pacing rate for those
+//! that do not set their own.
 
 pub mod bbr;
 pub mod cubic;
@@ -23,96 +23,94 @@ pub use law::Law;
 
 use super::rate::Sample;
 
-/// No threshold yet: slow start goes on until the first loss (TCP_INFINITE_SSTHRESH).
+/// Initial threshold: slow start lasts until the first loss (TCP_INFINITE_SSTHRESH).
 pub const INFINITE: u32 = 0x7fff_ffff;
 
-/// The window that a connection begins with, in packets (RFC 6928).
+/// The initial window, in packets (RFC 6928).
 pub const INITIAL_WINDOW: u32 = 10;
 
-/// States of a sender (`enum tcp_ca_state`).
+/// Congestion states of a sender (`enum tcp_ca_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum State {
-    /// Nothing is wrong.
+    /// Normal operation.
     #[default]
     Open,
-    /// Some acknowledgements are duplicates or have SACK blocks.
+    /// Some acknowledgements are duplicates or carry SACK blocks.
     Disorder,
-    /// The window shrinks for a mark or for a full device.
+    /// The window is being reduced for an ECN mark or local congestion.
     Cwr,
-    /// Fast retransmission is under way.
+    /// Fast recovery is in progress.
     Recovery,
-    /// The retransmission timer has run out.
+    /// The retransmission timer has expired.
     Loss,
 }
 
-/// What happens to a window (`enum tcp_ca_event`).
+/// Events reported to an algorithm (`enum tcp_ca_event`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The first transmission when nothing was in flight.
+    /// The first transmission with nothing in flight.
     TransmitStart,
-    /// The window starts again after an idle time.
+    /// The window restarts after an idle period.
     Restart,
     /// The end of a reduction.
     CompleteCwr,
-    /// The timer has run out.
+    /// The retransmission timer has expired.
     Loss,
 }
 
-/// The congestion window of a connection, and what laws know of it. Counts are packets.
+/// The congestion window of a connection, and the state that algorithms see. Counts are in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The window.
+    /// The congestion window.
     pub cwnd: u32,
-    /// Acknowledged packets that have not yet made it larger (`snd_cwnd_cnt`).
+    /// Acknowledged packets not yet turned into growth (`snd_cwnd_cnt`).
     pub count: u32,
-    /// Below it, slow start.
+    /// The slow start threshold.
     pub ssthresh: u32,
-    /// It never is larger.
+    /// Upper bound of the window.
     pub clamp: u32,
-    /// What it was before the last reduction.
+    /// The window before the last reduction.
     pub prior: u32,
-    /// Whether the window, and not the application, held the last flight (`tcp_is_cwnd_limited`).
+    /// Whether the window, not the application, limited the last flight (`tcp_is_cwnd_limited`).
     pub is_limited: bool,
     /// The state of the sender.
     pub state: State,
     /// Data bytes of a packet.
     pub mss: u32,
-    /// Data bytes of the largest packet that the sender gives to its device (`sk_gso_max_size`).
+    /// Data bytes of the largest packet that the sender hands to its device (`sk_gso_max_size`).
     pub burst_bytes: u64,
-    /// The smoothed round trip, in microseconds; 0 before the first sample.
+    /// The smoothed RTT, in microseconds; 0 before the first sample.
     pub srtt_us: u64,
-    /// The least round trip of the last five minutes (`tcp_min_rtt`), in microseconds.
+    /// The minimum RTT of the last five minutes (`tcp_min_rtt`), in microseconds.
     pub min_rtt_us: Option<u64>,
     /// Packets in flight.
     pub in_flight: u32,
-    /// Packets that were sent and are not acknowledged cumulatively (`packets_out`).
+    /// Packets sent and not yet cumulatively acknowledged (`packets_out`).
     pub outstanding: u32,
-    /// Packets that were ever delivered.
+    /// Packets delivered so far.
     pub delivered: u32,
-    /// When the last of them was, in nanoseconds (`delivered_mstamp`).
+    /// When the last of them was delivered, in nanoseconds (`delivered_mstamp`).
     pub delivered_ns: u64,
-    /// Packets that were ever marked as lost.
+    /// Packets marked as lost so far.
     pub lost: u32,
-    /// Samples of packets that were sent before so many were delivered are of an application that had not enough
-    /// (`app_limited`); 0 where it has.
+    /// The sender is application-limited until `delivered` exceeds this count (`app_limited`); 0 if it is not.
     pub app_limited_until: u32,
-    /// The first sequence number that is not acknowledged.
+    /// The first unacknowledged sequence number (SND.UNA).
     pub una: u64,
-    /// The next to be sent.
+    /// The next sequence number to send (SND.NXT).
     pub next: u64,
     /// When data was last sent, in nanoseconds (`lsndtime`).
     pub last_sent_ns: u64,
-    /// When pacing lets the next packet go, in nanoseconds (`tcp_wstamp_ns`).
+    /// When pacing lets the next packet depart, in nanoseconds (`tcp_wstamp_ns`).
     pub departure_ns: u64,
-    /// Whether packets are paced, by the law's wish or by the queueing discipline (`sk_pacing_status`).
+    /// Whether packets are paced, by the algorithm's request or by the queueing discipline (`sk_pacing_status`).
     pub is_paced: bool,
-    /// The pacing rate (`sk_pacing_rate`), by which packets are paced or else only gathered into larger ones;
-    /// `None` before there is one.
+    /// The pacing rate (`sk_pacing_rate`); without pacing it only sets the burst size. `None` before the first.
     pub pacing_bytes_per_s: Option<u64>,
 }
 
 impl Window {
-    /// That of a new connection with packets of `mss` data bytes.
+    /// The window of a new connection with packets of `mss` data bytes.
     #[must_use]
     pub fn new(mss: u32) -> Self {
         Window {
@@ -148,8 +146,8 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Slow start (`tcp_slow_start`, RFC 5681 §3.1): a packet more for each that was acknowledged, up to the
-    /// threshold. What is left over of `acked` belongs to congestion avoidance.
+    /// Slow start (`tcp_slow_start`, RFC 5681 §3.1): one packet per acknowledged packet, up to the threshold. Returns
+    /// the rest of `acked`, for congestion avoidance.
     fn slow_start(&mut self, acked: u32) -> u32 {
         let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
         let left = acked - (cwnd - self.cwnd);
@@ -157,9 +155,9 @@ impl Window {
         left
     }
 
-    /// Additive increase (`tcp_cong_avoid_ai`): a packet more for every `per` that were acknowledged.
+    /// Additive increase (`tcp_cong_avoid_ai`): one packet for every `per` acknowledged packets.
     fn increase(&mut self, per: u32, acked: u32) {
-        // What was counted while `per` was larger gives one packet and no more.
+        // Credit from a time of larger `per` yields only one packet.
         if self.count >= per {
             self.count = 0;
             self.cwnd += 1;
@@ -171,11 +169,11 @@ impl Window {
     }
 }
 
-/// What has come with an acknowledgement.
+/// What an acknowledgement reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Acked {
     /// Now, in nanoseconds.
     pub now_ns: u64,
-    /// Its rate sample, with how many packets it newly acknowledges.
+    /// Its rate sample, with the number of newly acknowledged packets.
     pub sample: Sample,
 }

@@ -7,7 +7,7 @@ use crate::tcp::receive::{Opening, ReceiveConfig, Receiver};
 use crate::tcp::segment::Segment;
 use crate::tcp::send::{SendConfig, Sender};
 
-/// Before the first SYN is retransmitted (RFC 6298 §2.1).
+/// Time until the first SYN is retransmitted (RFC 6298 §2.1).
 const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
 
 /// One end of a connection.
@@ -17,32 +17,32 @@ pub struct Connection {
     sender: Sender,
     receiver: Receiver,
     state: Handshake,
-    /// When the SYN was sent, and when it is retransmitted.
+    /// When the SYN was first sent, and when it is next due.
     syn_ns: u64,
     syn_due_ns: Option<u64>,
     syns: u32,
     wants_ecn: bool,
-    /// Whether the last segment of the handshake is yet to be sent.
+    /// Whether the final ACK of the handshake is still to be sent.
     owes_last: bool,
-    /// Whether a reset is yet to be sent, and whether one came.
+    /// Whether an RST is still to be sent, and whether one was received.
     owes_reset: bool,
     was_reset: bool,
 }
 
-/// How far the handshake is.
+/// Progress of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Handshake {
-    /// Nothing came: the passive end waits, the active one sends its SYN.
+    /// Nothing has been received: the passive end listens, the active one sends its SYN.
     Begun,
-    /// The passive end has answered.
+    /// The passive end has received the SYN, and answers it.
     Answered,
     Done,
-    /// Nothing is sent any more but resets: this end was aborted, or the peer's was.
+    /// Only RSTs are sent: this end or the peer has aborted the connection.
     Closed,
 }
 
 impl Connection {
-    /// An end that sends the SYN at `now_ns`, or waits for it.
+    /// An end that sends the SYN at `now_ns`, or waits for one.
     #[must_use]
     pub fn new(
         opening: Opening,
@@ -66,13 +66,13 @@ impl Connection {
         }
     }
 
-    /// The half that sends.
+    /// The sending half.
     #[must_use]
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// The half that receives.
+    /// The receiving half.
     #[must_use]
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
@@ -92,22 +92,22 @@ impl Connection {
         self.state == Handshake::Done
     }
 
-    /// The program writes; how much there was room for.
+    /// Writes for the program; returns how many bytes there was room for.
     pub fn write(&mut self, now_ns: u64, bytes: u64) -> u64 {
         self.sender.write(now_ns, bytes)
     }
 
-    /// The program reads; how much there was.
+    /// Reads for the program; returns how many bytes there were.
     pub fn read(&mut self, now_ns: u64, bytes: u64) -> u64 {
         self.receiver.read(now_ns, bytes)
     }
 
-    /// No more is written.
+    /// Ends writing: a FIN follows.
     pub fn shut(&mut self) {
         self.sender.shut();
     }
 
-    /// Ends the connection at once (RFC 9293 §3.10.5): a reset tells the peer, if it comes there.
+    /// Aborts the connection (RFC 9293 §3.10.5), with an RST to the peer if it was established.
     pub fn abort(&mut self) {
         self.owes_reset = self.state == Handshake::Done;
         self.close();
@@ -124,7 +124,7 @@ impl Connection {
         self.was_reset
     }
 
-    /// A segment arrives, in a packet with this codepoint.
+    /// Processes a segment that arrives in a packet with this ECN codepoint.
     pub fn on_segment(&mut self, now_ns: u64, segment: &Segment, ecn: Ecn) {
         if segment.rst {
             self.was_reset |= self.state != Handshake::Closed;
@@ -132,7 +132,7 @@ impl Connection {
             return;
         }
         if self.state == Handshake::Closed {
-            // Of a connection that is not there (RFC 9293 §3.10.7.1).
+            // The connection no longer exists (RFC 9293 §3.10.7.1).
             self.owes_reset = true;
             return;
         }
@@ -162,7 +162,7 @@ impl Connection {
                 self.establish(now_ns, segment);
                 self.owes_last = true;
             }
-            // Sent again, as its answer was lost.
+            // The SYN was retransmitted, as its answer was lost.
             (Opening::Passive, Handshake::Answered) => self.syn_due_ns = Some(now_ns),
             _ => self.receiver.acknowledge_now(now_ns),
         }
@@ -171,15 +171,14 @@ impl Connection {
     fn establish(&mut self, now_ns: u64, segment: &Segment) {
         self.state = Handshake::Done;
         self.syn_due_ns = None;
-        // A SYN that was sent twice measures nothing (Karn).
+        // A retransmitted SYN gives no RTT sample (Karn).
         let rtt_us = (self.syns == 1).then(|| (now_ns - self.syn_ns) / 1_000);
         let uses_ecn = self.wants_ecn && self.receiver.uses_ecn();
         self.sender
             .establish(now_ns, segment.window_bytes, rtt_us, uses_ecn);
     }
 
-    /// When something is to be done without a segment that comes: [`on_timer`](Self::on_timer), then
-    /// [`transmit`](Self::transmit).
+    /// When to call [`on_timer`](Self::on_timer), then [`transmit`](Self::transmit), if no segment arrives before.
     #[must_use]
     pub fn next_timer(&self) -> Option<u64> {
         if self.state == Handshake::Closed {
@@ -193,14 +192,14 @@ impl Connection {
         times.into_iter().flatten().min()
     }
 
-    /// A timer may be due.
+    /// Runs the timers that are due.
     pub fn on_timer(&mut self, now_ns: u64) {
         if self.state != Handshake::Closed {
             self.sender.on_timer(now_ns);
         }
     }
 
-    /// The next packet that may be sent now, and its ECN codepoint; asked until there is none.
+    /// The next packet that may be sent now, and its ECN codepoint; call until there is none.
     pub fn transmit(&mut self, now_ns: u64) -> Option<(Segment, Ecn)> {
         if self.state == Handshake::Closed {
             let reset = Segment {
@@ -213,7 +212,7 @@ impl Connection {
         if self.state != Handshake::Done {
             return self.transmit_syn(now_ns);
         }
-        // The handshake ends before the program may write.
+        // The handshake completes before any data is sent.
         if std::mem::take(&mut self.owes_last) {
             return Some((self.acknowledgement(now_ns), Ecn::NotCapable));
         }
@@ -221,7 +220,7 @@ impl Connection {
         if let Some(mut segment) = self.sender.transmit(now_ns) {
             self.receiver.fill(now_ns, &mut segment);
             self.receiver.on_sent_data(now_ns);
-            // Retransmissions are not marked (RFC 3168 §6.1.5).
+            // Retransmissions are not ECN-capable (RFC 3168 §6.1.5).
             let capable = self.sender.uses_ecn() && segment.bytes > 0 && segment.seq >= next;
             let ecn = if capable {
                 Ecn::Capable0
@@ -259,7 +258,7 @@ impl Connection {
         let is_answer = self.state == Handshake::Answered;
         let mut segment = Segment {
             syn: true,
-            // RFC 3168 §6.1.1: the SYN asks by both, the answer agrees by ECE.
+            // RFC 3168 §6.1.1: the SYN requests ECN with both flags, the SYN-ACK accepts with ECE.
             ece: self.wants_ecn && (!is_answer || self.receiver.uses_ecn()),
             cwr: self.wants_ecn && !is_answer,
             ..Segment::default()

@@ -1,24 +1,24 @@
-//! The kernel's clock tick, in which some of TCP's times are counted, and its timers.
+//! The kernel's clock tick, the unit of some of TCP's times, and its timers.
 
-/// Ticks up to which the first level of the timer wheel counts; each further level counts eight times as far.
+/// Range of the first level of the timer wheel, in ticks; each further level reaches eight times as far.
 const LEVEL_TICKS: u64 = 63;
 
 /// Levels of the wheel.
 const LEVELS: u32 = 9;
 
-/// How often the clock ticks in a second (CONFIG_HZ). A tick is a jiffy.
+/// Clock ticks (jiffies) per second (CONFIG_HZ).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hz(pub u32);
 
 impl Default for Hz {
-    /// As Debian builds its kernels.
+    /// As in Debian's kernels.
     fn default() -> Self {
         Hz(250)
     }
 }
 
 impl Hz {
-    /// Jiffies that have passed at a time (`tcp_jiffies32`).
+    /// A time in jiffies, rounded down (`tcp_jiffies32`).
     #[must_use]
     pub fn at(self, now_ns: u64) -> u64 {
         now_ns * u64::from(self.0) / 1_000_000_000
@@ -36,7 +36,7 @@ impl Hz {
         1_000_000_000 / u64::from(self.0)
     }
 
-    /// When a timer runs out that is set now for `delay_us`: never early, and the later the coarser
+    /// When a timer set now for `delay_us` expires: never early, and coarser the longer the delay
     /// (kernel/time/timer.c).
     #[must_use]
     pub fn expiry_ns(self, now_ns: u64, delay_us: u64) -> u64 {

@@ -2,13 +2,13 @@
 //!
 //! Follows `tcp_rcv_established`, `tcp_data_queue` and `tcp_cleanup_rbuf` of Linux 6.18 with that version's buffer
 //! autotuning (`tcp_rcvbuf_grow` after "tcp: fix too slow tcp_rcvbuf_grow() action"; without the
-//! `tcp_rcvbuf_low_rtt` and `tcp_comp_sack_rtt_percent` of 6.19). All segments take its slow path, with the same
-//! acknowledgements. Not implemented: PAWS, urgent data, RST, memory pressure, `tcp_shrink_window`.
+//! `tcp_rcvbuf_low_rtt` and `tcp_comp_sack_rtt_percent` of 6.19). All segments take the slow path, which yields the
+//! same acknowledgements. Not implemented: PAWS, urgent data, RST, memory pressure, `tcp_shrink_window`.
 //!
 //! - `config`: settings;
 //! - `buffer`: the window that the buffer allows, and its growth;
-//! - `autotune`: the receiver's RTT estimate, and the data received in it;
-//! - `reassembly`: data behind holes; `blocks`: how SACK reports it;
+//! - `autotune`: the receiver's RTT estimate, and the data read per RTT;
+//! - `reassembly`: out-of-order data; `blocks`: how SACK reports it;
 //! - `acknowledge`: when to send ACKs.
 
 use wansan_path::Ecn;
@@ -31,62 +31,62 @@ mod tests;
 
 pub use self::config::{Opening, ReceiveConfig, Truesize};
 
-/// Segments are taken to be no larger before one has come (TCP_MSS_DEFAULT).
+/// Maximum assumed segment size before the first segment (TCP_MSS_DEFAULT).
 const MSS_DEFAULT: u32 = 536;
 
-/// The least size of a full segment (TCP_MIN_MSS).
+/// The minimum size of a full segment (TCP_MIN_MSS).
 const MSS_LEAST: u32 = 88;
 
-/// The header that every segment has, with timestamps.
+/// The TCP header with timestamps, which every segment has.
 const HEADER_BYTES: u32 = 32;
 
-/// Smaller segments than this do not make the window grow.
+/// Segments smaller than this do not grow the window.
 const GROWING_BYTES: u32 = 128;
 
-/// Segments without data out of the window are answered so often at most (`tcp_invalid_ratelimit`).
+/// Minimum interval between answers to unacceptable segments without data (`tcp_invalid_ratelimit`).
 const ANSWER_NS: u64 = 500_000_000;
 
-/// What has happened since the connection began, in segments.
+/// Counts since the connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// That came behind a hole (`rcv_ooopack`).
+    /// Packets received out of order (`rcv_ooopack`).
     pub out_of_order: u64,
-    /// All of whose data had come before.
+    /// Segments whose data had all been received before.
     pub duplicates: u64,
-    /// That did not lie in the window (RFC 9293 §3.10.7.4), or met a closed one.
+    /// Segments outside the window (RFC 9293 §3.10.7.4), or that met a closed window.
     pub out_of_window: u64,
-    /// That were dropped since the buffer was full (`TCPRcvQDrop`, `TCPOFODrop`).
+    /// Segments dropped because the buffer was full (`TCPRcvQDrop`, `TCPOFODrop`).
     pub dropped: u64,
-    /// Times that data behind holes was dropped, which had been reported by SACK (`OfoPruned`).
+    /// Times that out-of-order data already reported by SACK was dropped (`OfoPruned`).
     pub pruned: u64,
-    /// With CE.
+    /// Packets marked CE.
     pub marked: u64,
 }
 
-/// The state of a receiver, as `ss` and records of `tcp` tell it.
+/// The state of a receiver, as `ss` and `tcp` records report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveInfo {
-    /// The window that was advertised last, in bytes (`tcpi_rcv_wnd`).
+    /// The last advertised window, in bytes (`tcpi_rcv_wnd`).
     pub window_bytes: u64,
-    /// The greatest that would be now (`tcpi_rcv_ssthresh`).
+    /// The largest window that would be advertised (`tcpi_rcv_ssthresh`).
     pub ssthresh_bytes: u64,
-    /// The most that a round trip brought (`tcpi_rcv_space`).
+    /// Maximum data read by the program in a round trip (`tcpi_rcv_space`).
     pub space_bytes: u64,
-    /// The receive buffer, with overhead (`sk_rcvbuf`).
+    /// The size of the receive buffer, including overhead (`sk_rcvbuf`).
     pub buffer_bytes: u64,
-    /// What of it is used (`sk_rmem_alloc`).
+    /// Buffer memory in use (`sk_rmem_alloc`).
     pub memory_bytes: u64,
     /// The size of full segments (`tcpi_rcv_mss`).
     pub mss_bytes: u32,
-    /// The round trip as the receiver estimates it (`tcpi_rcv_rtt`).
+    /// The receiver's RTT estimate (`tcpi_rcv_rtt`).
     pub round_trip_us: Option<u64>,
-    /// Acknowledgements that compression spared (`TCPAckCompressed`).
+    /// Acknowledgements saved by compression (`TCPAckCompressed`).
     pub spared_acknowledgements: u64,
     /// Counts.
     pub counts: Counts,
 }
 
-/// In-order data that was not read, and its memory.
+/// In-order data not yet read, and its memory.
 #[derive(Debug, Default)]
 struct Unread {
     bytes: u64,
@@ -101,7 +101,7 @@ impl Unread {
         }
     }
 
-    /// Packets are freed as a whole, here in proportion: exact for packets of one size that are read as a whole.
+    /// Frees memory in proportion to the data. The kernel frees whole packets: equal for whole packets of one size.
     fn read(&mut self, bytes: u64) {
         let left = self.bytes - bytes;
         self.memory = (self.memory * left).div_ceil(self.bytes);
@@ -111,11 +111,10 @@ impl Unread {
 
 /// The receiving half.
 ///
-/// In go [`on_segment`](Self::on_segment) for all that arrives, [`read`](Self::read) for the program, and what the
-/// sending half knows: [`set_round_trip`](Self::set_round_trip), [`on_sent_data`](Self::on_sent_data). After each,
-/// and when it is due, [`acknowledge_at`](Self::acknowledge_at) says when a segment has to be sent for the
-/// receiver's sake; any segment that is sent meanwhile does as well. Each goes through [`fill`](Self::fill).
-/// Times never go back.
+/// Call [`on_segment`](Self::on_segment) for every arriving segment, [`read`](Self::read) for the program, and, for the
+/// sending half, [`set_round_trip`](Self::set_round_trip) and [`on_sent_data`](Self::on_sent_data). After each, and
+/// when it is due, [`acknowledge_at`](Self::acknowledge_at) says when an acknowledgement must be sent; any segment sent
+/// earlier serves as well. Each segment sent goes through [`fill`](Self::fill). Times never go back.
 #[derive(Debug)]
 pub struct Receiver {
     opening: Opening,
@@ -128,36 +127,36 @@ pub struct Receiver {
     acknowledge: Acknowledge,
     round_trip: RoundTrip,
     demand: Demand,
-    /// Whether both ends have agreed.
+    /// Whether the handshake is complete.
     is_established: bool,
-    /// The next that is expected (RCV.NXT).
+    /// The next sequence number expected (RCV.NXT).
     next: u64,
-    /// The next that is read (`copied_seq`).
+    /// The next sequence number to be read (`copied_seq`).
     copied: u64,
-    /// What the last segment acknowledged (`rcv_wup`), and the window with it (RCV.WND).
+    /// The last acknowledgement sent (`rcv_wup`), and the window sent with it (RCV.WND).
     acknowledged: u64,
     window: u64,
-    /// The data of a full segment, as the peer sends it (`rcv_mss`), and of the last smaller one.
+    /// Estimated data bytes of the peer's full segments (`rcv_mss`), and those of the last smaller one.
     rcv_mss: u32,
     last_size: u32,
     /// The timestamp to echo (TS.Recent).
     ts_recent: u32,
     uses_ecn: bool,
-    /// Whether packets that are capable of ECN have come.
+    /// Whether ECN-capable packets have arrived.
     has_seen_ecn: bool,
-    /// Whether ECE is sent, until CWR comes.
+    /// Whether ECE is being sent, until CWR arrives.
     demands_cwr: bool,
-    /// A FIN that lies behind a hole.
+    /// The sequence number of an out-of-order FIN.
     fin: Option<u64>,
     is_finished: bool,
-    /// The time of the last segment, which autotuning goes by (`tcp_mstamp`).
+    /// The time of the last segment received or sent, which autotuning uses (`tcp_mstamp`).
     stamp_us: u64,
     answered_ns: Option<u64>,
     counts: Counts,
 }
 
 impl Receiver {
-    /// The receiver of a new connection, to which no SYN has come.
+    /// The receiver of a new connection, before any SYN has arrived.
     #[must_use]
     pub fn new(config: &ReceiveConfig, opening: Opening) -> Self {
         let (buffer, window) = Buffer::new(config, opening);
@@ -196,8 +195,8 @@ impl Receiver {
         }
     }
 
-    /// A segment arrives, in a packet with this codepoint. What it acknowledges is the sending half's matter, which
-    /// goes first.
+    /// Processes a segment that arrives in a packet with this ECN codepoint. The sending half must process its
+    /// acknowledgement first.
     pub fn on_segment(&mut self, now_ns: u64, segment: &Segment, ecn: Ecn) {
         self.stamp_us = now_ns / 1000;
         if segment.syn {
@@ -214,7 +213,7 @@ impl Receiver {
             self.refuse(now_ns, segment);
             return;
         }
-        // RFC 7323 §4.3, rule 2: of what was acknowledged last, and never back.
+        // RFC 7323 §4.3, rule 2: only from a segment at or below the last acknowledgement, and never backwards.
         if segment.seq <= self.acknowledged
             && segment.ts_value.wrapping_sub(self.ts_recent) as i32 >= 0
         {
@@ -222,7 +221,7 @@ impl Receiver {
         }
         if segment.cwr {
             self.demands_cwr = false;
-            // The sender's window may be down to a packet.
+            // The sender's window may be down to one packet.
             self.acknowledge.is_urgent |= segment.end() > segment.seq;
         }
         let is_full = segment.end() - segment.seq >= u64::from(self.rcv_mss);
@@ -240,7 +239,7 @@ impl Receiver {
 
     fn on_syn(&mut self, now_ns: u64, segment: &Segment) {
         if self.next > 0 {
-            // Once more, since what answered it was lost (RFC 5961 §4.2).
+            // A retransmitted SYN: its answer was lost (RFC 5961 §4.2).
             self.acknowledge.send(now_ns);
             return;
         }
@@ -248,7 +247,7 @@ impl Receiver {
         self.copied = self.next;
         self.acknowledged = self.next;
         self.ts_recent = segment.ts_value;
-        // RFC 3168 §6.1.1: ECE and CWR ask, ECE alone agrees.
+        // RFC 3168 §6.1.1: ECE with CWR requests ECN, ECE alone accepts it.
         let is_asked = self.opening == Opening::Passive;
         self.uses_ecn = self.wants_ecn && segment.ece && segment.cwr == is_asked;
         if self.opening == Opening::Active {
@@ -264,8 +263,8 @@ impl Receiver {
         self.demand = Demand::begin(demand, self.copied, self.stamp_us);
     }
 
-    /// RFC 9293 §3.10.7.4, first check, as `tcp_sequence` has it: a FIN may lie beyond the window, and data as well
-    /// while nothing waits to be read.
+    /// RFC 9293 §3.10.7.4, first check, as in `tcp_sequence`: a FIN may lie beyond the window, and so may the end of
+    /// the data while nothing waits to be read.
     fn is_acceptable(&self, segment: &Segment) -> bool {
         let right = self.next + self.window_left();
         let is_beyond = segment.end() - u64::from(segment.fin) > right;
@@ -273,7 +272,7 @@ impl Receiver {
             && (!is_beyond || segment.seq <= right && self.readable_bytes() == 0)
     }
 
-    /// A segment that is not acceptable is answered (`tcp_send_dupack`).
+    /// Answers an unacceptable segment (`tcp_send_dupack`).
     fn refuse(&mut self, now_ns: u64, segment: &Segment) {
         let is_duplicate = segment.end() > segment.seq && segment.seq < self.next;
         match is_duplicate {
@@ -307,7 +306,7 @@ impl Receiver {
             from: segment.seq,
             to: segment.end(),
         };
-        // Nothing comes after a FIN, but retransmissions.
+        // After a FIN, only retransmissions arrive.
         if from == to || self.is_finished && from >= self.next {
             return;
         }
@@ -330,7 +329,7 @@ impl Receiver {
         }
         let left = self.window_left();
         let is_refused = match is_in_order {
-            // A FIN alone takes no room.
+            // A bare FIN needs no window.
             true => left == 0 && segment.bytes > 0,
             false => from >= self.next + left,
         };
@@ -371,7 +370,7 @@ impl Receiver {
         self.blocks.remove_until(self.next);
     }
 
-    /// What lay behind a hole follows (`tcp_ofo_queue`); `segment_end` is where the one that filled it ends.
+    /// Queues in order the data above a hole (`tcp_ofo_queue`) filled by a segment that ends at `segment_end`.
     fn fill_hole(&mut self, segment_end: u64) {
         while let Some(piece) = self.reassembly.take(self.next) {
             let Range { from, to } = piece.range;
@@ -389,11 +388,11 @@ impl Receiver {
                 }
             }
         }
-        // RFC 5681 §4.2: at once when all holes are filled.
+        // RFC 5681 §4.2: acknowledge at once when the last hole is filled.
         self.acknowledge.is_urgent |= self.reassembly.is_empty();
     }
 
-    /// All up to `to` is in order, the last of it a FIN or not.
+    /// Advances RCV.NXT to `to`; `is_fin` says whether the last sequence number is a FIN.
     fn take(&mut self, to: u64, is_fin: bool, memory: u64) {
         self.unread.add(to - self.next - u64::from(is_fin), memory);
         self.next = to;
@@ -444,7 +443,7 @@ impl Receiver {
             self.blocks.set_duplicate(duplicate);
         }
         if self.blocks.add(range) {
-            // The kernel sends one before this segment and decides anew for it; here it takes part.
+            // The kernel sends it before this segment and decides again for the segment; here one covers both.
             self.acknowledge.send_compressed(now_ns);
         }
         match inserted.is_old {
@@ -456,7 +455,8 @@ impl Receiver {
             .grow(self.demand.bytes, self.demand.bytes, beyond);
     }
 
-    /// Segments become larger, or stay smaller twice: the size of full ones is another (`tcp_measure_rcv_mss`).
+    /// Updates the size of full segments after a larger segment or two smaller ones of equal size
+    /// (`tcp_measure_rcv_mss`).
     fn measure(&mut self, segment: &Segment, memory: u64) {
         let last_size = std::mem::take(&mut self.last_size);
         let size = segment.full_bytes();
@@ -474,7 +474,7 @@ impl Receiver {
         let with_options = size + segment.header_bytes();
         let is_plain = !segment.push && !segment.fin;
         if with_options >= MSS_DEFAULT + 20 || with_options >= MSS_LEAST + 20 && is_plain {
-            // Without a change of the options: a block more makes the data smaller.
+            // Normalized to plain options, since SACK blocks make the data of a full segment smaller.
             self.last_size = with_options - HEADER_BYTES;
             if self.last_size == last_size {
                 self.rcv_mss = last_size;
@@ -521,7 +521,7 @@ impl Receiver {
         self.acknowledge.is_scheduled = true;
     }
 
-    /// Whether the buffer takes one more packet, at `seq`; makes room if it can (`tcp_try_rmem_schedule`,
+    /// Whether the buffer can take another packet, at `seq`; makes room if possible (`tcp_try_rmem_schedule`,
     /// `tcp_prune_queue`).
     fn has_room(&mut self, seq: u64) -> bool {
         if self.memory() <= self.buffer.limit {
@@ -545,7 +545,7 @@ impl Receiver {
             .prune(seq, self.rcv_mss, buffer.limit >> 3, fits)
         {
             self.counts.pruned += 1;
-            // RFC 2018 §8: what was reported may be dropped, and is reported no longer.
+            // RFC 2018 §8: SACKed data may be dropped, and is then no longer reported.
             self.blocks.clear();
             self.fin = self
                 .fin
@@ -568,13 +568,13 @@ impl Receiver {
         }
     }
 
-    /// The program reads up to `bytes`; returns how many there were.
+    /// Reads up to `bytes` for the program; returns how many were read.
     pub fn read(&mut self, now_ns: u64, bytes: u64) -> u64 {
         let bytes = bytes.min(self.readable_bytes());
         if bytes == 0 {
             return 0;
         }
-        // The kernel looks after each packet that is copied; only the first look of a read can tell anything new.
+        // The kernel measures after each packet copied; only the first measurement of a read can change anything.
         let first = bytes.min(u64::from(self.rcv_mss));
         self.copied += first;
         if let Some(round_trip_us) = self.round_trip.us() {
@@ -595,7 +595,7 @@ impl Receiver {
         bytes
     }
 
-    /// Whether a read is announced to the peer (`__tcp_cleanup_rbuf`).
+    /// Sends an acknowledgement after a read if it is worthwhile (`__tcp_cleanup_rbuf`).
     fn tell_reading(&mut self, now_ns: u64) {
         let is_owed = self.acknowledge.is_scheduled
             && (self.next - self.acknowledged > u64::from(self.rcv_mss)
@@ -612,28 +612,28 @@ impl Receiver {
         }
     }
 
-    /// Sets the buffer as SO_RCVBUF does, of so many bytes and twice the memory, which no longer changes.
+    /// Fixes the buffer at twice `bytes` of memory, as SO_RCVBUFFORCE does: without the limit of `rmem_max`.
     pub fn set_buffer(&mut self, bytes: u64) {
         self.buffer.set(bytes);
     }
 
-    /// Bounds the window that is offered, in bytes (TCP_WINDOW_CLAMP).
+    /// Bounds the advertised window, in bytes (TCP_WINDOW_CLAMP).
     pub fn set_window_clamp(&mut self, bytes: u64) {
         self.buffer.set_clamp(bytes, self.window);
     }
 
-    /// Has ECE sent until CWR comes.
+    /// Sends ECE until CWR arrives.
     pub fn demand_cwr(&mut self) {
         self.demands_cwr = true;
     }
 
-    /// Whether ECE is sent, until CWR comes.
+    /// Whether ECE is being sent, until CWR arrives.
     #[must_use]
     pub fn demands_cwr(&self) -> bool {
         self.demands_cwr
     }
 
-    /// Bytes that have come in order; a FIN counts as one.
+    /// Bytes received in order; a FIN counts as one.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.next.saturating_sub(1)
@@ -645,19 +645,19 @@ impl Receiver {
         self.buffer.mss()
     }
 
-    /// In-order bytes that were not read.
+    /// In-order bytes not yet read.
     #[must_use]
     pub fn readable_bytes(&self) -> u64 {
         self.unread.bytes
     }
 
-    /// Whether all has come up to the peer's FIN.
+    /// Whether everything up to and including the peer's FIN has been received.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// The next sequence number that is expected.
+    /// The next sequence number expected (RCV.NXT).
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
@@ -669,35 +669,35 @@ impl Receiver {
         self.uses_ecn
     }
 
-    /// The scale of its windows.
+    /// The window scale of this end.
     #[must_use]
     pub fn window_scale(&self) -> u8 {
         self.buffer.scale
     }
 
-    /// When a segment is to be sent to acknowledge: at a time that is not later than now, at a deadline, or not.
+    /// When an acknowledgement is due: immediately if that is not later than now, else at a deadline, or not at all.
     #[must_use]
     pub fn acknowledge_at(&self) -> Option<u64> {
         self.acknowledge.at_ns()
     }
 
-    /// An acknowledgement is to be sent at once: for a FIN after this end's own, or for an unacceptable segment.
+    /// Makes an acknowledgement due at once: for a SYN after the handshake, or for TCP_QUICKACK.
     pub fn acknowledge_now(&mut self, now_ns: u64) {
         self.acknowledge.send(now_ns);
     }
 
-    /// What the sending half knows of the round trip: smoothed, and the retransmission timeout.
+    /// Sets the sending half's smoothed RTT and retransmission timeout.
     pub fn set_round_trip(&mut self, srtt_us: Option<u64>, rto_ns: u64) {
         self.acknowledge.sending = Sending { srtt_us, rto_ns };
     }
 
-    /// Data was sent, in a segment that was filled before.
+    /// Notes that data was sent, in a segment already filled.
     pub fn on_sent_data(&mut self, now_ns: u64) {
         self.acknowledge.on_sent_data(now_ns);
     }
 
-    /// Writes acknowledgement, window, SACK blocks, ECE and timestamps into a segment that is sent now. A SYN gets its
-    /// window, whose field has no scale; ECE and CWR of it are not touched.
+    /// Writes acknowledgement, window, SACK blocks, ECE and timestamps into a segment that is sent now. A SYN gets an
+    /// unscaled window, and its ECE and CWR are left alone.
     pub fn fill(&mut self, now_ns: u64, segment: &mut Segment) {
         segment.ack = self.next;
         segment.ts_value = Segment::timestamp_ms(now_ns);
@@ -713,13 +713,13 @@ impl Receiver {
         self.acknowledge.on_sent(now_ns);
     }
 
-    /// How much of the last window is left (`tcp_receive_window`).
+    /// What is left of the last advertised window (`tcp_receive_window`).
     fn window_left(&self) -> u64 {
         (self.acknowledged + self.window).saturating_sub(self.next)
     }
 
-    /// The window that this segment advertises, never less than what is left of the last, but where a segment was
-    /// dropped for want of memory (`tcp_select_window`; RFC 9293 §3.8.6).
+    /// The window to advertise: never less than what is left of the last one, except that it is 0 when memory has run
+    /// out (`tcp_select_window`; RFC 9293 §3.8.6).
     fn select_window(&mut self) -> u64 {
         let unit = 1 << self.buffer.scale;
         let left = self.window_left();
@@ -735,8 +735,8 @@ impl Receiver {
         window.min(FIELD_MOST << self.buffer.scale) / unit * unit
     }
 
-    /// The window that the buffer has room for, in steps that are worth a segment (`__tcp_select_window`; silly
-    /// window avoidance of RFC 9293 §3.8.6.2.2).
+    /// The window that the buffer has room for, with silly window avoidance (`__tcp_select_window`; RFC 9293
+    /// §3.8.6.2.2).
     fn next_window(&mut self) -> u64 {
         let unit = 1_i64 << self.buffer.scale;
         let allowed = self.buffer.full_space() as i64;
@@ -755,7 +755,7 @@ impl Receiver {
         }
         free = free.min(self.buffer.ssthresh as i64);
         if unit > 1 {
-            // Upwards, lest a small window become none.
+            // Round up, so that a small window does not become zero.
             return (free as u64).next_multiple_of(unit as u64);
         }
         let window = self.window as i64;
@@ -769,12 +769,12 @@ impl Receiver {
         chosen as u64
     }
 
-    /// The memory that is used.
+    /// Memory in use.
     fn memory(&self) -> u64 {
         self.unread.memory + self.reassembly.memory()
     }
 
-    /// Its state.
+    /// The receiver's state.
     #[must_use]
     pub fn info(&self) -> ReceiveInfo {
         ReceiveInfo {

@@ -1,18 +1,18 @@
 //! Segments on the path.
 
-/// Blocks that a SACK option has room for beside timestamps (RFC 2018 §3).
+/// SACK blocks that fit in the option beside timestamps (RFC 2018 §3).
 pub const SACK_BLOCKS: usize = 3;
 
-/// A range of sequence numbers, `from` included and `to` not.
+/// A range of sequence numbers, `from` inclusive and `to` exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Range {
-    /// The first.
+    /// The first sequence number.
     pub from: u64,
-    /// The one after the last.
+    /// One past the last sequence number.
     pub to: u64,
 }
 
-/// The blocks of a SACK option, the newest first; a DSACK stands before all (RFC 2883 §4).
+/// The blocks of a SACK option, newest first; a DSACK block precedes them all (RFC 2883 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sack {
     blocks: [Range; SACK_BLOCKS],
@@ -20,7 +20,7 @@ pub struct Sack {
 }
 
 impl Sack {
-    /// Adds a block behind the others; without effect where there is no room.
+    /// Appends a block; does nothing if the option is full.
     pub fn push(&mut self, block: Range) {
         if let Some(room) = self.blocks.get_mut(usize::from(self.count)) {
             *room = block;
@@ -35,7 +35,7 @@ impl Sack {
     }
 }
 
-/// A segment. Both ends have timestamps (RFC 7323) and SACK (RFC 2018).
+/// A segment. Both ends use timestamps (RFC 7323) and SACK (RFC 2018).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Segment {
     /// The first sequence number.
@@ -44,7 +44,7 @@ pub struct Segment {
     pub bytes: u32,
     /// The next sequence number that the sender expects.
     pub ack: u64,
-    /// What the sender would take beyond `ack`, in bytes, as the scaled field gives it.
+    /// The advertised window beyond `ack`, in bytes: the window field, scaled.
     pub window_bytes: u64,
     /// SYN.
     pub syn: bool,
@@ -62,20 +62,20 @@ pub struct Segment {
     pub ts_value: u32,
     /// TSecr, in milliseconds.
     pub ts_echo: u32,
-    /// What came out of order.
+    /// SACK blocks.
     pub sack: Sack,
-    /// Of packets that a host took as one: data bytes of each but the last, which may have fewer; 0 of one packet.
+    /// For packets that a host merged into one: data bytes of each but the last, which may have fewer; 0 if not merged.
     pub packet_bytes: u32,
 }
 
 impl Segment {
-    /// What TSval is at a time, at both ends: milliseconds (TCP_TS_HZ).
+    /// TSval at a given time, on either end, in milliseconds (TCP_TS_HZ).
     #[must_use]
     pub fn timestamp_ms(now_ns: u64) -> u32 {
         (now_ns / 1_000_000) as u32
     }
 
-    /// The sequence number after it.
+    /// The sequence number after the segment.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.seq + u64::from(self.bytes) + u64::from(self.syn) + u64::from(self.fin)

@@ -31,26 +31,26 @@ use rtt::RoundTrips;
 use scoreboard::{Id, Scoreboard};
 use timeout::Timer;
 
-/// Packets by which one may be late before any reordering was seen (`tcp_reordering`; RFC 5681 §3.2).
+/// The reordering degree, in packets, before any was seen (`tcp_reordering`; RFC 5681 §3.2).
 const REORDERING: u32 = 3;
 
 /// The settings of a sender. The defaults are those of Linux 6.18.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendConfig {
-    /// Data bytes of a full packet, which has timestamps.
+    /// Data bytes of a full packet with timestamps.
     pub mss: u32,
-    /// Its buffer.
+    /// The send buffer.
     pub buffer: BufferConfig,
     /// TCP_NODELAY.
     pub nodelay: bool,
-    /// TCP_NOTSENT_LOWAT: the program writes no more while so many bytes were not sent; `None` where only the
-    /// buffer bounds them.
+    /// TCP_NOTSENT_LOWAT: the maximum of unsent bytes that the program may write; `None` if only the buffer limits
+    /// them.
     pub most_unsent_bytes: Option<u64>,
-    /// Whether this end would use ECN.
+    /// Whether this end is willing to use ECN.
     pub ecn: bool,
     /// `net.ipv4.tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
-    /// Ticks of the kernel's clock.
+    /// The kernel's clock tick.
     pub hz: Hz,
 }
 
@@ -68,30 +68,30 @@ impl Default for SendConfig {
     }
 }
 
-/// What a sender has done so far. Counts are packets.
+/// What a sender has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendCounts {
-    /// Sent, those that were retransmitted among them.
+    /// Packets sent, including retransmissions.
     pub sent: u64,
-    /// Sent again.
+    /// Packets retransmitted.
     pub resent: u64,
-    /// Timeouts.
+    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Fast recoveries.
     pub recoveries: u64,
-    /// Reductions for marks and full devices.
+    /// Window reductions for ECN marks.
     pub reductions: u64,
-    /// Reductions that were taken back.
+    /// Reductions undone.
     pub undone: u64,
-    /// Probes of the tail.
+    /// Tail loss probes.
     pub probes: u64,
 }
 
 /// The sending half.
 ///
-/// In go [`write`](Sender::write) for the program, [`on_segment`](Sender::on_segment) for all that arrives, and
-/// [`on_timer`](Sender::on_timer) when [`next_timer`](Sender::next_timer) is due. After each,
-/// [`transmit`](Sender::transmit) gives packets until it gives none. Times never go back.
+/// Call [`write`](Sender::write) for the program, [`on_segment`](Sender::on_segment) for every arriving segment, and
+/// [`on_timer`](Sender::on_timer) when [`next_timer`](Sender::next_timer) is due. After each, call
+/// [`transmit`](Sender::transmit) until it returns no packet. Times never go back.
 #[derive(Debug)]
 pub struct Sender {
     config: SendConfig,
@@ -103,39 +103,40 @@ pub struct Sender {
     rack: Rack,
     reduction: Reduction,
     counts: SendCounts,
-    /// The end of what was written, and whether it ends with a FIN.
+    /// The end of the data written, and whether a FIN follows it.
     written: u64,
     is_shut: bool,
-    /// Where the buffer's packets begin: what was written when all before had been sent, or after a packet that was ended.
+    /// Where the current run of buffered packets begins: data written after all before it was sent, or after an ended
+    /// packet.
     gathered_from: u64,
-    /// Where packets of the buffer end that get no more data (`eor`), in order; none of them is sent to there.
+    /// Ends of the buffered packets that get no more data (`eor`), in order; none has been sent up to its end.
     packet_ends: VecDeque<u64>,
-    /// What the peer takes beyond `una`.
+    /// The peer's window, beyond `una`.
     peer_window: u64,
-    /// The segment that said it (`snd_wl1`).
+    /// The sequence number of the segment that advertised it (`snd_wl1`).
     window_seq: u64,
     is_established: bool,
     uses_ecn: bool,
     must_say_cwr: bool,
-    /// Packets by which one may be late, and whether one was.
+    /// The reordering degree in packets, and whether reordering was seen.
     reordering: u32,
     has_reordered: bool,
     /// Where a reduction ends (`high_seq`).
     high: u64,
-    /// Undo: the first sequence number of the reduction, packets that were retransmitted in it and not reported
-    /// twice (−1 before any), and the threshold before it.
+    /// Undo: the first sequence number of the reduction, its retransmissions not reported by DSACK (−1 before any), and
+    /// the threshold before it.
     undo_from: Option<u64>,
     undo_resent: i64,
     prior_ssthresh: u32,
     /// The timestamp of the first retransmission (`retrans_stamp`).
     resent_ms: Option<u32>,
-    /// Whether F-RTO looks whether a timeout was right (RFC 5682).
+    /// Whether F-RTO is checking if a timeout was spurious (RFC 5682).
     is_frto: bool,
-    /// Whether new data goes before what was lost (`REXMIT_NEW`).
+    /// Whether new data is sent before retransmissions (`REXMIT_NEW`).
     new_first: bool,
-    /// Where to look for what was lost (`retransmit_skb_hint`).
+    /// Where to start looking for lost packets (`retransmit_skb_hint`).
     hint: Id,
-    /// The probe of the tail under way: where it ends, and whether it was retransmitted.
+    /// The outstanding tail loss probe: where it ends, and whether it is a retransmission.
     probe: Option<(u64, bool)>,
     probe_due: bool,
     timer: Option<(Timer, u64)>,
@@ -144,30 +145,30 @@ pub struct Sender {
     first_sent_ns: u64,
     /// The end of the last small packet (`snd_sml`, Minshall).
     small: u64,
-    /// Packets left of a burst that was decided on, and whether one was sent since the last pause.
+    /// Packets left in the current burst, and whether any packet was sent since the last pause.
     burst: u32,
     has_sent: bool,
-    /// Something was acknowledged: there may be room for the program.
+    /// An acknowledgement arrived: there may be room for the program.
     checks_space: bool,
     has_probed: bool,
-    /// When there was nothing to be sent last.
+    /// When there was last nothing to send.
     paused_ns: u64,
     was_limited: bool,
     usage_was_limited: bool,
-    /// Whether the peer's window stopped the last flight.
+    /// Whether the peer's window limited the last flight.
     is_window_limited: bool,
     chrono: Chrono,
-    /// Whether the peer is to be asked for its window now.
+    /// Whether a zero-window probe is due.
     window_probe_due: bool,
-    /// Time that the burst under way owes to pacing.
+    /// Pacing time accumulated by the current burst.
     owed_ns: u64,
-    /// The end of the highest packet that a SACK covers.
+    /// The end of the highest SACKed packet.
     highest_sacked: u64,
-    /// Whether the acknowledgement at hand has set the timer of reordering.
+    /// Whether the current acknowledgement has set the reordering timer.
     waits_for_reordering: bool,
-    /// Whether the burst under way has several packets.
+    /// Whether the current burst has several packets.
     is_long_burst: bool,
-    // Validation of the window (RFC 7661's predecessor, RFC 2861, as Linux has it).
+    // Congestion window validation as in Linux (RFC 2861, the predecessor of RFC 7661).
     usage_until: u64,
     most_out: u32,
     used: u32,
@@ -177,7 +178,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// The sender of a connection that is yet to be made.
+    /// The sender of a connection that is not yet established.
     #[must_use]
     pub fn new(config: SendConfig, law: Law) -> Sender {
         let mut window = Window::new(config.mss);
@@ -240,7 +241,7 @@ impl Sender {
         }
     }
 
-    /// The handshake is done: the peer takes `peer_window` bytes, and it took so long a round trip.
+    /// Completes the handshake, with the peer's window in bytes and the RTT that the handshake took.
     pub fn establish(
         &mut self,
         now_ns: u64,
@@ -266,7 +267,7 @@ impl Sender {
         self.pace();
     }
 
-    /// The program writes as much of `bytes` as there is room for; how much that is.
+    /// Writes as much of `bytes` as there is room for; returns how much that is.
     pub fn write(&mut self, now_ns: u64, bytes: u64) -> u64 {
         self.limit_by_application();
         self.restart_after_idle(now_ns);
@@ -278,7 +279,7 @@ impl Sender {
         taken
     }
 
-    /// What was written last ends a packet of the buffer (MSG_EOR): nothing that is written later goes into it.
+    /// Ends the last buffered packet (MSG_EOR): nothing written later goes into it.
     pub fn end_packet(&mut self) {
         let is_new = self.packet_ends.back() != Some(&self.written);
         if is_new && self.window.next < self.written {
@@ -286,8 +287,8 @@ impl Sender {
         }
     }
 
-    /// Whether the program may write (`sk_stream_is_writeable`): with TCP_NOTSENT_LOWAT once half of it is free
-    /// (`tcp_stream_memory_free`).
+    /// Whether the program may write (`sk_stream_is_writeable`): with TCP_NOTSENT_LOWAT, only while less than half of
+    /// it is unsent (`tcp_stream_memory_free`).
     #[must_use]
     pub fn is_writable(&self) -> bool {
         let most = self.config.most_unsent_bytes;
@@ -299,24 +300,24 @@ impl Sender {
         self.config.most_unsent_bytes = Some(bytes);
     }
 
-    /// Bytes that were written and not sent.
+    /// Bytes written and not yet sent.
     #[must_use]
     pub fn unsent_bytes(&self) -> u64 {
         self.written.saturating_sub(self.window.next)
     }
 
-    /// What may be written yet before too much is not sent.
+    /// Bytes that may be written before TCP_NOTSENT_LOWAT is reached.
     fn unsent_room(&self) -> u64 {
         let most = self.config.most_unsent_bytes;
         most.map_or(u64::MAX, |most| most.saturating_sub(self.unsent_bytes()))
     }
 
-    /// No more is written: a FIN follows.
+    /// Ends writing: a FIN follows.
     pub fn shut(&mut self) {
         self.is_shut = true;
     }
 
-    /// The congestion window and what goes with it.
+    /// The congestion window and related state.
     #[must_use]
     pub fn window(&self) -> &Window {
         &self.window
@@ -334,41 +335,41 @@ impl Sender {
         self.uses_ecn
     }
 
-    /// The least round trip of the last minutes in microseconds, if one was measured.
+    /// The minimum RTT of the last five minutes in microseconds, if one was measured.
     #[must_use]
     pub fn least_round_trip_us(&self) -> Option<u64> {
         self.trips.least_us()
     }
 
-    /// The smoothed round trip in microseconds, 0 before the first, and the retransmission timeout in nanoseconds.
+    /// The smoothed RTT in microseconds, 0 before the first, and the retransmission timeout in nanoseconds.
     #[must_use]
     pub fn round_trip(&self) -> (u64, u64) {
         (self.trips.smoothed_us(), self.trips.timeout_us() * 1_000)
     }
 
-    /// Bytes that were written and are not acknowledged.
+    /// Bytes written and not yet acknowledged.
     #[must_use]
     pub fn unacknowledged_bytes(&self) -> u64 {
         self.written.saturating_sub(self.window.una)
     }
 
-    /// Bytes that were acknowledged.
+    /// Bytes acknowledged.
     #[must_use]
     pub fn acknowledged_bytes(&self) -> u64 {
         self.window.una.saturating_sub(1).min(self.written - 1)
     }
 
-    /// The end of all that is to be sent.
+    /// The end of all data to be sent, including a FIN.
     fn end(&self) -> u64 {
         self.written + u64::from(self.is_shut)
     }
 
-    /// The last sequence number that the peer takes, and one.
+    /// The right edge of the peer's window.
     fn window_end(&self) -> u64 {
         self.window.una + self.peer_window
     }
 
-    /// Brings what laws see up to date.
+    /// Updates the state that algorithms see.
     fn refresh(&mut self) {
         self.window.in_flight = self.board.in_flight();
         self.window.outstanding = self.board.packets_out();
@@ -410,7 +411,7 @@ impl Sender {
         self.law.on_event(&mut self.window, event, now_ns);
     }
 
-    /// The threshold without a reduction: three quarters of the window, or what it was (`tcp_current_ssthresh`).
+    /// The threshold, but outside of a reduction at least three quarters of the window (`tcp_current_ssthresh`).
     fn current_ssthresh(&self) -> u32 {
         if self.is_reducing() {
             self.window.ssthresh
@@ -420,12 +421,13 @@ impl Sender {
         }
     }
 
-    /// Whether the window shrinks (`tcp_in_cwnd_reduction`).
+    /// Whether a window reduction is in progress (`tcp_in_cwnd_reduction`).
     fn is_reducing(&self) -> bool {
         matches!(self.window.state, State::Cwr | State::Recovery)
     }
 
-    /// The application has not enough to fill the window (`tcp_rate_check_app_limited`).
+    /// Marks the sender application-limited if it has too little data to fill the window
+    /// (`tcp_rate_check_app_limited`).
     fn limit_by_application(&mut self) {
         let unsent = self.written.saturating_sub(self.window.next);
         if unsent < u64::from(self.config.mss)
@@ -437,8 +439,8 @@ impl Sender {
         }
     }
 
-    /// After an idle time longer than the timeout the window starts again from the initial one (RFC 5681 §4.1,
-    /// `tcp_cwnd_restart`).
+    /// After an idle period longer than the RTO, halves the window for each RTO of it, down to the initial window (RFC
+    /// 5681 §4.1, `tcp_cwnd_restart`).
     fn restart_after_idle(&mut self, now_ns: u64) {
         let rto_ns = self.trips.timeout_us() * 1_000;
         let mut idle_ns = now_ns.saturating_sub(self.window.last_sent_ns);

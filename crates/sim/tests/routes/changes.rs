@@ -1,4 +1,4 @@
-//! Two routes whose rates and delays change while one session has its commands on them.
+//! Two routes whose rates and delays change while one session's commands use both.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -15,17 +15,17 @@ fn load(operation: Operation, parallel: usize) -> Load {
     }
 }
 
-/// 20 to 200 Mbit/s, and round trips of 2 to 50 ms.
+/// A rate of 20 to 200 Mbit/s, and a round trip of 2 to 50 ms.
 fn draw(random: &mut Pcg64Mcg) -> Route {
     let mut below = |bound: u64| random.next_u64() % bound;
     let trip = Duration::from_micros(2000 + below(48_000));
     Route(20_000 + below(180_000), trip)
 }
 
-/// Seconds of the load that are measured.
+/// Beginning and end of the measurement.
 const WINDOW: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(12)];
 
-/// What 80 at a time get of the sum of both rates while each route changes every 0.2 s to 2 s.
+/// Throughput of 80 I/Os in flight as a share of the sum of both rates, while each route changes every 0.2 s to 2 s.
 fn share_of_changing_sum(operation: Operation, seed: u64) -> f64 {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let routes = [(); 2].map(|()| draw(&mut random));
@@ -50,7 +50,7 @@ fn share_of_changing_sum(operation: Operation, seed: u64) -> f64 {
     got / sum
 }
 
-/// Writes get less: all later ones wait for those in flight on a route whose rate has fallen.
+/// Writes get less: when a route's rate falls, all later ones wait for those in flight on it.
 #[test]
 fn enough_fill_both_routes_while_they_change_at_random() {
     let shares = |operation| [1, 2, 3].map(|seed| share_of_changing_sum(operation, seed));
@@ -74,8 +74,8 @@ fn reads_fill_both_routes_while_they_change_at_random_by_many_seeds() {
     assert!(mean >= 0.92 && least >= 0.9);
 }
 
-/// Of 4 in flight all go over one route. It becomes the worse one after 8 s, or the other the better one; what counts is
-/// what is carried from a second later on.
+/// 4 I/Os in flight all use one route. After 8 s, it becomes the worse one, or the other becomes the better one; the
+/// measurement starts a second later.
 #[test]
 fn a_change_of_rate_or_delay_is_learned_within_a_second() {
     let at = Duration::from_secs(8);
@@ -83,10 +83,10 @@ fn a_change_of_rate_or_delay_is_learned_within_a_second() {
     let window = [from, from + Duration::from_secs(2)];
     let before = [route(200_000, 10), route(100_000, 20)];
     for (place, after) in [
-        // The better one has a twentieth of its rate, or a longer way.
+        // The better one drops to a twentieth of its rate, or gets a longer round trip.
         (0, route(10_000, 10)),
         (0, route(200_000, 60)),
-        // The other one has a shorter way.
+        // The other one gets a shorter round trip.
         (1, route(200_000, 4)),
     ] {
         let mut routes = before;

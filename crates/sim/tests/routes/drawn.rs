@@ -5,17 +5,17 @@ use rand_pcg::Pcg64Mcg;
 
 use super::*;
 
-/// What one cell is about.
+/// A test case.
 #[derive(Debug)]
 struct Cell {
     load: Load,
     routes: [Route; 2],
 }
 
-/// Rates of 1:1 to 1:10, delays of 1:1 to 1:50, either route the faster or the shorter one, with 1 to 64 in flight.
+/// Rates of 1:1 to 1:10, delays of 1:1 to 1:50, either route with the shorter delay, and 1 to 64 I/Os in flight.
 fn draw(random: &mut Pcg64Mcg) -> Cell {
     let mut below = |bound: u64| random.next_u64() % bound;
-    // From 1 to `most`, as often between 1 and 2 as between 2 and 4.
+    // Log-uniform from 1 to `most`.
     let ratio = |most: f64, drawn: u64| most.powf(drawn as f64 / 1000.0);
     let rates = [200_000.0, 200_000.0 / ratio(10.0, below(1001))];
     let trips_us = [2000.0, 2000.0 * ratio(50.0, below(1001))];
@@ -35,7 +35,7 @@ fn draw(random: &mut Pcg64Mcg) -> Cell {
     }
 }
 
-/// What a session gets of what the better route carries alone, of each of `cells` cells.
+/// Throughput of a session as a share of the better route alone, for each of `cells` cells.
 fn gains(seed: u64, cells: usize) -> Vec<f64> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let gain = |place| {

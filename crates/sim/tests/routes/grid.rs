@@ -1,13 +1,13 @@
-//! The tables of docs/internals/unequal-routes.md: reads and writes of 4, 64 and 256 KiB over two routes with rates of 1:1, 1:3
-//! and 1:10 and delays of 1:1, 1:10 and 1:50, the faster one with the shorter delay and with the longer one.
+//! The tables of docs/internals/unequal-routes.md: reads and writes of 4, 64 and 256 KiB over two routes with rates of
+//! 1:1, 1:3 and 1:10 and delays of 1:1, 1:10 and 1:50, where the faster one has the shorter or the longer delay.
 
 use std::collections::HashMap;
 
 use super::*;
 
-/// 200 Mbit/s, and what others have, in kbit/s.
+/// Rates of the first route, 200 Mbit/s, and of the second, in kbit/s.
 const RATES: [u64; 3] = [200_000, 66_667, 20_000];
-/// Of round trips, in ms.
+/// Round trips, in ms.
 const ROUND_TRIPS: [u64; 3] = [2, 20, 100];
 const KIB: [u32; 3] = [4, 64, 256];
 
@@ -25,22 +25,22 @@ fn pairs() -> Vec<[Route; 2]> {
     pairs
 }
 
-/// How many are in flight.
+/// The number of I/Os in flight.
 #[derive(Debug, Clone, Copy)]
 enum InFlight {
-    /// In the number that [`Load::filling`] counts. Each route alone has what it takes to fill it.
+    /// This multiple in [`Load::filling`]; each route alone gets a multiple of 2, which fills it.
     Times(f64),
-    /// Over whatever routes.
+    /// This number, over any routes.
     Few(usize),
 }
 
-/// What all cells got.
+/// Summary of all cells.
 struct Got {
-    /// Of the sum of what both routes carry alone: mean, least, and cells below 0.95.
+    /// As a share of the sum of both routes alone: mean, minimum, and number of cells below 0.95.
     mean: f64,
     least: f64,
     low: usize,
-    /// Least of what the better one carries alone.
+    /// Minimum as a share of the better route alone.
     least_gain: f64,
 }
 
@@ -137,7 +137,7 @@ fn connections_with_enough_in_flight() {
         let got = measure(IN_ONE, operation, InFlight::Times(times));
         assert!(got.mean >= 0.98 && got.least >= least && got.least_gain >= 0.98);
     }
-    // Waiting for order may cost more than a route brings, and then only one is taken.
+    // Waiting for command order may cost more than a route adds; then only one route is used.
     let got = measure(IN_ONE, Operation::Write, InFlight::Times(1.0));
     assert!(got.least_gain >= 0.98);
 }

@@ -1,4 +1,4 @@
-//! A thread of a VPN program: what waits for it, and in which order it takes that.
+//! A thread of a VPN program: its queues, and the order in which it serves them.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::network::Wire;
 /// What is to be done with a packet.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::network) struct Work {
-    /// Where it waits.
+    /// The queue in which it waits.
     pub(in crate::network) place: u32,
     /// The length of the inner IP packet.
     pub(in crate::network) inner_bytes: u32,
@@ -27,19 +27,19 @@ struct Queue {
     packets: VecDeque<Waiting>,
 }
 
-/// A thread of a VPN program. It sleeps while nothing has come.
+/// A thread of a VPN program. It sleeps while its queues are empty.
 #[derive(Debug)]
 pub(in crate::network) struct Thread {
-    /// Which of the schedule's it is.
+    /// Its actor number in the schedule.
     pub(in crate::network) actor: u32,
-    /// Since when it has slept; `None` while it has something to do.
+    /// Since when it sleeps; `None` while it has work.
     slept_ns: Option<u64>,
     queues: Vec<Queue>,
-    /// The side whose turn it is, how many packets it takes in a turn, and what is left of this one.
+    /// The queue being served, the packets taken from a queue per turn, and how many are left of this turn.
     at: usize,
     turn_packets: u32,
     left: u32,
-    /// What it works on.
+    /// The packet being processed.
     current: Option<Waiting>,
     pub(in crate::network) usage: VpnUsage,
 }
@@ -58,7 +58,7 @@ impl Thread {
         }
     }
 
-    /// Adds a side that holds so many packets at most; its place.
+    /// Adds a queue of at most that many packets; returns its index.
     pub(in crate::network) fn add(&mut self, most_packets: Option<u32>) -> u32 {
         self.queues.push(Queue {
             most_packets,
@@ -67,7 +67,7 @@ impl Thread {
         self.queues.len() as u32 - 1
     }
 
-    /// A packet comes; back when there is no room for it.
+    /// Queues a packet; returns it when the queue is full.
     pub(in crate::network) fn take(
         &mut self,
         packet: Packet<Box<Wire>>,
@@ -86,13 +86,14 @@ impl Thread {
         None
     }
 
-    /// If it sleeps, it does no longer; how long it has.
+    /// Wakes it if it sleeps; returns how long it slept.
     pub(in crate::network) fn wake(&mut self, now_ns: u64) -> Option<u64> {
         let slept_ns = self.slept_ns.take()?;
         Some(now_ns - slept_ns)
     }
 
-    /// The packet that it has worked on is done, and it begins with the next, or sleeps; when that is done.
+    /// Completes the current packet and begins the next one, or sleeps; returns the completed packet and when the next
+    /// is done.
     pub(in crate::network) fn go_on(&mut self, now_ns: u64) -> (Option<Waiting>, Option<u64>) {
         let done = self.current.take();
         if let Some((_, work)) = &done {
@@ -114,7 +115,7 @@ impl Thread {
         (done, takes_ns.map(|takes_ns| now_ns + takes_ns))
     }
 
-    /// From the side whose turn it is, or the next that has something.
+    /// Takes a packet from the queue whose turn it is, or else from the next non-empty one.
     fn next(&mut self) -> Option<Waiting> {
         if self.left == 0 {
             self.turn();
@@ -134,7 +135,7 @@ impl Thread {
         self.left = self.turn_packets;
     }
 
-    /// Packets that wait or are worked on.
+    /// Packets queued or being processed.
     pub(in crate::network) fn held(&self) -> u64 {
         let waiting = self.queues.iter().map(|queue| queue.packets.len() as u64);
         waiting.sum::<u64>() + u64::from(self.current.is_some())

@@ -1,8 +1,8 @@
 //! BBR, version 1 (net/ipv4/tcp_bbr.c; Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5),
-//! 2016): sends at the largest delivery rate of the last ten round trips, and holds in flight about twice what that
-//! rate and the least round trip of the last ten seconds make. Losses alone do not slow it.
+//! 2016): sends at the maximum delivery rate of the last ten round trips, and keeps about twice the product of that
+//! rate and the minimum RTT of the last ten seconds in flight. Losses alone do not slow it down.
 //!
-//! Bandwidths are packets per microsecond in units of 2^-24, gains are 256ths, as in the kernel.
+//! As in the kernel, bandwidths are in units of 2^-24 packets per microsecond, and gains in 256ths.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -19,18 +19,18 @@ use long_term::{LongTerm, Verdict};
 mod aggregation;
 mod long_term;
 
-/// Binary digits of a bandwidth after the point.
+/// Fractional bits of a bandwidth.
 const BW_DIGITS: u32 = 24;
 /// A gain of 1.
 const UNIT: u32 = 256;
 
 /// Doubles the rate each round trip: 2 / ln 2.
 const HIGH_GAIN: u32 = UNIT * 2_885 / 1_000 + 1;
-/// Empties in a round trip the queue that HIGH_GAIN has made.
+/// Drains the queue built by HIGH_GAIN in one round trip.
 const DRAIN_GAIN: u32 = UNIT * 1_000 / 2_885;
-/// Windows that are held in flight, for delayed and stretched acknowledgements.
+/// The window in bandwidth-delay products: leaves room for delayed and stretched acknowledgements.
 const CWND_GAIN: u32 = UNIT * 2;
-/// Pacing gains of the phases of PROBE_BW, each about a round trip long: look for more, give it back, and cruise.
+/// Pacing gains of the phases of PROBE_BW, each about a round trip long: probe for more, drain, and cruise.
 const CYCLE: [u32; 8] = [
     UNIT * 5 / 4,
     UNIT * 3 / 4,
@@ -41,35 +41,35 @@ const CYCLE: [u32; 8] = [
     UNIT,
     UNIT,
 ];
-/// PROBE_BW begins in any phase but that which drains.
+/// PROBE_BW begins in any phase except the one that drains.
 const FIRST_PHASES: u64 = 7;
-/// Round trips for which the largest bandwidth is remembered.
+/// Round trips for which the maximum bandwidth is remembered.
 const BW_ROUNDS: u32 = CYCLE.len() as u32 + 2;
-/// Rates are lower than the bandwidth by 1 %, so that no queue stays: a hundredth of a second's microseconds, times 99.
+/// Pacing is 1 % below the bandwidth, so that no standing queue remains: 99 % of the microseconds in a second.
 const MARGIN_US_PER_S: u64 = 1_000_000 / 100 * 99;
-/// Packets in flight at least.
+/// Minimum packets in flight.
 const MIN_WINDOW: u32 = 4;
-/// Seconds after which the least round trip is measured anew.
+/// Seconds after which the minimum RTT is measured again.
 const MIN_RTT_S: u64 = 10;
 /// Time in PROBE_RTT, in microseconds.
 const PROBE_RTT_US: u64 = 200_000;
 /// The path is full when the bandwidth has not grown by a quarter
 const FULL_GROWTH: u64 = UNIT as u64 * 5 / 4;
-/// in so many round trips.
+/// in three round trips.
 const FULL_ROUNDS: u32 = 3;
-/// Below 1.2 Mbit/s packets go one by one, in bytes per second.
+/// Below 1.2 Mbit/s, here in bytes per second, packets are sent one by one.
 const MIN_TSO_RATE: u64 = 1_200_000 / 8;
 
-/// What it does.
+/// The mode (`enum bbr_mode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Doubles its rate each round trip until the path is full.
     Startup,
-    /// Empties the queue that this has made.
+    /// Drains the queue built in startup.
     Drain,
     /// Cycles the pacing gain around the bandwidth.
     ProbeBw,
-    /// Holds four packets in flight to see the round trip of an empty path.
+    /// Keeps four packets in flight to measure the RTT of an empty path.
     ProbeRtt,
 }
 
@@ -82,40 +82,40 @@ pub struct Bbr {
     pacing_gain: u32,
     cwnd_gain: u32,
 
-    /// The bandwidths of late, by round trip.
+    /// The maximum bandwidth of recent round trips.
     bandwidths: WindowedMax,
-    /// Round trips so far. One ends when a packet is acknowledged that was sent after it began.
+    /// Round trips so far. One ends when a packet sent after it began is acknowledged.
     rounds: u32,
-    /// It ends for packets that were sent when so many were delivered.
+    /// The round trip ends with a packet sent when at least this many had been delivered.
     round_end: u32,
-    /// Whether this acknowledgement begins one.
+    /// Whether this acknowledgement begins a round trip.
     is_round_start: bool,
 
-    /// The least round trip, in microseconds, and when it was, in jiffies.
+    /// The minimum RTT, in microseconds, and when it was measured, in jiffies.
     min_rtt_us: Option<u64>,
     min_rtt_at: u64,
-    /// When PROBE_RTT may end, in jiffies, once so few packets are in flight.
+    /// When PROBE_RTT may end, in jiffies; set once few enough packets are in flight.
     probe_rtt_end: Option<u64>,
-    /// Whether it has lasted for a round trip.
+    /// Whether PROBE_RTT has lasted for a round trip.
     probe_rtt_round_done: bool,
 
     /// The phase of PROBE_BW, and when it began, in microseconds.
     phase: usize,
     phase_us: u64,
 
-    /// The bandwidth that the next has to exceed by a quarter, and for how many round trips it has not.
+    /// The bandwidth to exceed by a quarter, and the number of round trips that did not.
     full_bandwidth: u32,
     full_rounds: u32,
     is_full: bool,
 
-    /// The state at the last acknowledgement, and the window before it was Recovery or PROBE_RTT.
+    /// The state at the last acknowledgement, and the window before Recovery or PROBE_RTT.
     previous: State,
     prior_cwnd: u32,
-    /// Whether, in the first round trip of a recovery, each packet that arrives lets one go.
+    /// Whether packets are conserved: one sent per packet delivered, in the first round trip of a recovery.
     conserves: bool,
-    /// Whether nothing was in flight and nothing is acknowledged since.
+    /// Whether sending restarted after idle, and nothing has been delivered since.
     is_restart: bool,
-    /// Whether the pacing rate follows from a measured round trip.
+    /// Whether the pacing rate is based on a measured RTT.
     has_seen_rtt: bool,
 
     long_term: LongTerm,
@@ -153,12 +153,12 @@ impl Bbr {
         }
     }
 
-    /// The bandwidth that it reckons with (`bbr_bw`).
+    /// The bandwidth estimate in use (`bbr_bw`).
     fn bandwidth(&self) -> u32 {
         self.long_term.limit().unwrap_or(self.bandwidths.get())
     }
 
-    /// Takes a sample of the delivery rate (`bbr_update_bw`).
+    /// Takes a delivery rate sample (`bbr_update_bw`).
     fn measure(&mut self, window: &Window, sample: &Sample) {
         self.is_round_start = false;
         let Some(delivered) = rated(sample) else {
@@ -172,7 +172,7 @@ impl Bbr {
         }
         self.look_for_a_policer(window, sample.losses, sample.is_app_limited);
         let bandwidth = bandwidth(delivered, sample.interval_us);
-        // What an application did not fill says nothing of the path, unless it is more than was known.
+        // An application-limited sample says nothing about the path, unless it exceeds the estimate.
         if !sample.is_app_limited || bandwidth >= self.bandwidths.get() {
             self.bandwidths.update(BW_ROUNDS, self.rounds, bandwidth);
         }
@@ -215,7 +215,7 @@ impl Bbr {
         let in_path = self.in_path(window, sample.prior_in_flight, acked.now_ns);
         let bandwidth = self.bandwidths.get();
         if self.pacing_gain > UNIT {
-            // Until so much is in flight, unless the path does not hold it.
+            // Until that much is in flight, unless losses show that the path cannot hold it.
             return is_round
                 && (sample.losses > 0
                     || in_path >= self.in_flight_goal(window, bandwidth, self.pacing_gain));
@@ -223,8 +223,7 @@ impl Bbr {
         is_round || in_path <= self.in_flight_goal(window, bandwidth, UNIT)
     }
 
-    /// Packets of `in_flight` that are in the path, and not still held by pacing, when the next goes
-    /// (`bbr_packets_in_net_at_edt`).
+    /// Packets that will be in the network when pacing lets the next one depart (`bbr_packets_in_net_at_edt`).
     fn in_path(&self, window: &Window, in_flight: u32, now_ns: u64) -> u32 {
         let wait_us = window.departure_ns.saturating_sub(now_ns) / 1_000;
         let delivered = (u64::from(self.bandwidth()) * wait_us) >> BW_DIGITS;
@@ -236,7 +235,7 @@ impl Bbr {
         u64::from(in_flight + next).saturating_sub(delivered) as u32
     }
 
-    /// Packets of a bandwidth in the least round trip, rounded up (`bbr_bdp`).
+    /// The bandwidth-delay product times a gain, in packets, rounded up (`bbr_bdp`).
     fn pipe(&self, bandwidth: u32, gain: u32) -> u32 {
         let Some(least_us) = self.min_rtt_us else {
             return INITIAL_WINDOW;
@@ -245,10 +244,10 @@ impl Bbr {
         packets.div_ceil(1 << BW_DIGITS) as u32
     }
 
-    /// Room for what both ends gather into large packets (`bbr_quantization_budget`).
+    /// Adds room for what both ends aggregate into large packets (`bbr_quantization_budget`).
     fn with_room(&self, window: &Window, packets: u32) -> u32 {
         let even = (packets + 3 * send_quantum(window)).next_multiple_of(2);
-        // Looking for more must have something in flight even on a short path.
+        // Probing for more needs extra packets in flight even on a short path.
         let more = if self.mode == Mode::ProbeBw && self.phase == 0 {
             2
         } else {
@@ -291,7 +290,7 @@ impl Bbr {
         }
     }
 
-    /// The least round trip, and PROBE_RTT when it is old (`bbr_update_min_rtt`).
+    /// Updates the minimum RTT, and enters PROBE_RTT when it is old (`bbr_update_min_rtt`).
     fn measure_round_trip(&mut self, window: &mut Window, acked: &Acked) {
         let sample = &acked.sample;
         let now = self.hz.at(acked.now_ns);
@@ -309,7 +308,7 @@ impl Bbr {
             self.probe_rtt_end = None;
         }
         if self.mode == Mode::ProbeRtt {
-            // So few packets say nothing of the bandwidth.
+            // So few packets say nothing about the bandwidth.
             window.app_limited_until = (window.delivered + window.in_flight).max(1);
             if self.probe_rtt_end.is_some() {
                 self.probe_rtt_round_done |= self.is_round_start;
@@ -352,7 +351,7 @@ impl Bbr {
         };
     }
 
-    /// The pacing rate (`bbr_set_pacing_rate`), which only falls once the path was full.
+    /// Sets the pacing rate (`bbr_set_pacing_rate`), which falls only once the path has been full.
     fn pace(&mut self, window: &mut Window, gain: u32) {
         let rate = bytes_per_s(window, self.bandwidth(), gain);
         if !self.has_seen_rtt && window.srtt_us > 0 {
@@ -363,7 +362,7 @@ impl Bbr {
         }
     }
 
-    /// Before there is a bandwidth (`bbr_init_pacing_rate_from_rtt`): the window in a round trip, of 1 ms if need be.
+    /// The initial pacing rate (`bbr_init_pacing_rate_from_rtt`): HIGH_GAIN times the window per RTT, 1 ms if unknown.
     fn pace_by_window(&mut self, window: &mut Window) {
         self.has_seen_rtt = window.srtt_us > 0;
         let rtt_us = match window.srtt_us {
@@ -404,7 +403,7 @@ impl Bbr {
         }
     }
 
-    /// The window where a recovery begins or ends (`bbr_set_cwnd_to_recover_or_restore`).
+    /// The window at the beginning or end of a recovery (`bbr_set_cwnd_to_recover_or_restore`).
     fn recover_or_restore(&mut self, window: &Window, sample: &Sample) -> u32 {
         let mut cwnd = window.cwnd;
         if sample.losses > 0 {
@@ -422,7 +421,7 @@ impl Bbr {
         cwnd
     }
 
-    /// Remembers the window from before a recovery or PROBE_RTT (`bbr_save_cwnd`).
+    /// Saves the window before a recovery or PROBE_RTT (`bbr_save_cwnd`).
     fn save_window(&mut self, window: &Window) {
         self.prior_cwnd = if self.previous < State::Recovery && self.mode != Mode::ProbeRtt {
             window.cwnd
@@ -432,12 +431,12 @@ impl Bbr {
     }
 }
 
-/// Packets that a sample has delivered in some time; `None` where it gives no rate.
+/// Packets delivered in a sample; `None` if it gives no rate.
 fn rated(sample: &Sample) -> Option<u32> {
     sample.delivered.filter(|_| sample.interval_us > 0)
 }
 
-/// Packets in microseconds as a bandwidth.
+/// The bandwidth that delivers `packets` in `us` microseconds.
 fn bandwidth(packets: u32, us: u64) -> u32 {
     ((u64::from(packets) << BW_DIGITS) / us) as u32
 }
@@ -456,7 +455,7 @@ fn min_tso_segments(window: &Window) -> u32 {
     }
 }
 
-/// Packets that are sent as one (`bbr_tso_segs_goal`): what is paced in about a millisecond.
+/// Packets of a burst (`bbr_tso_segs_goal`): about a millisecond at the pacing rate.
 fn send_quantum(window: &Window) -> u32 {
     let bytes = window
         .pacing_bytes_per_s
@@ -497,7 +496,7 @@ impl Ops for Bbr {
         self.is_restart = true;
         self.aggregation.begin(now_ns / 1_000);
         match self.mode {
-            // After an idle time there is no need for more speed.
+            // After an idle period, pace at the estimated bandwidth without gain.
             Mode::ProbeBw => self.pace(window, UNIT),
             Mode::ProbeRtt => self.end_probe_rtt(window, self.hz.at(now_ns)),
             Mode::Startup | Mode::Drain => {}

@@ -1,9 +1,9 @@
 //! CUBIC (net/ipv4/tcp_cubic.c, RFC 9438): above the threshold the window follows a cubic function of the time
-//! since the last reduction, with its inflection where the window was before it.
+//! since the last reduction, with its inflection point at the window before it.
 //!
 //! W(t) = C (t - K)³ + W_max, K = ∛((W_max - cwnd) / C), C = 0.4 packets/s³, beta = 0.7 (RFC 9438 §4.2, §4.6).
-//! The kernel computes it with integers, in units of 2^-10 s for t and K, and of jiffies for when it looks. C is
-//! 410/1024. Only the cube root is not the kernel's, whose table is off by 0.2 % on average: it is exact here.
+//! The kernel computes it with integers, with t and K in units of 2^-10 s, timestamps in jiffies, and C = 410/1024.
+//! Only the cube root differs: the kernel's table is off by 0.2 % on average, here it is exact.
 
 use super::super::jiffies::Hz;
 use super::law::Ops;
@@ -12,20 +12,20 @@ use hystart::HyStart;
 
 mod hystart;
 
-/// The part of the window that a loss leaves, in 1024ths.
+/// The part of the window kept after a loss, in 1024ths.
 const BETA: u32 = 717;
-/// Fractions of windows are 1024ths.
+/// The denominator of window fractions.
 const SCALE: u32 = 1024;
 /// C, in 1024ths.
 const C: u64 = 410;
-/// 2^40 / C: (W_max - cwnd) times it is the cube of K.
+/// 2^40 / C: the cube of K is this times (W_max - cwnd).
 const CUBE_FACTOR: u64 = (1 << 40) / C;
-/// Eight times the windows of acknowledgements for which Reno with this beta grows by one packet:
-/// (1 + beta) / (3 (1 - beta)), rounded down (RFC 9438 §4.3).
+/// Eight times the number of acknowledged windows per packet of growth for Reno with this beta: (1 + beta) / (3 (1 -
+/// beta)), rounded down (RFC 9438 §4.3).
 const RENO_SCALE: u32 = 8 * (SCALE + BETA) / 3 / (SCALE - BETA);
-/// Before the first loss the window grows by 5 % per round trip at least.
+/// Before the first loss the window grows by at least 5 % per round trip.
 const FIRST_PER: u32 = 20;
-/// It never grows by more than half per round trip.
+/// The window never grows by more than half per round trip.
 const LEAST_PER: u32 = 2;
 
 /// CUBIC.
@@ -36,35 +36,35 @@ pub struct Cubic {
     hystart: HyStart,
 }
 
-/// What follows the curve (the part of `struct bictcp` that a timeout clears). Times are jiffies.
+/// The state of the curve (the part of `struct bictcp` that a timeout clears). Times are in jiffies.
 #[derive(Debug, Clone, Copy, Default)]
 struct Curve {
-    /// Packets that are acknowledged for one more (`cnt`).
+    /// Acknowledged packets per packet of growth (`cnt`).
     per: u32,
-    /// The window before the last reduction, or less by fast convergence; 0 before the first.
+    /// The window before the last reduction, lowered by fast convergence; 0 before the first.
     last_max: u32,
-    /// The window and the time of the last look at the curve.
+    /// The window and the time of the last update.
     last_cwnd: u32,
     last_time: u64,
-    /// When it began to follow the curve after the last reduction.
+    /// When the window began to follow the curve after the last reduction.
     epoch: Option<u64>,
-    /// The window of the inflection.
+    /// The window at the inflection point.
     origin: u32,
-    /// The time of the inflection after the epoch, in 2^-10 s.
+    /// The time from the epoch to the inflection point, in 2^-10 s.
     k: u64,
-    /// The least round trip, in microseconds; 0 before the first.
+    /// The minimum RTT, in microseconds; 0 before the first sample.
     min_rtt_us: u32,
-    /// Packets acknowledged in this epoch that have not yet made Reno's window larger.
+    /// Packets acknowledged in this epoch that have not yet grown Reno's window.
     acked: u32,
     /// The window that Reno would have.
     reno: u32,
 }
 
 impl Curve {
-    /// Sets how fast the window is to grow (`bictcp_update`).
+    /// Updates the growth rate of the window (`bictcp_update`).
     fn update(&mut self, hz: Hz, cwnd: u32, acked: u32, now: u64) {
         self.acked += acked;
-        // The same window is looked at 32 times a second, any at most once in a jiffy.
+        // Updates happen at most 32 times a second for an unchanged window, and at most once per jiffy.
         if self.last_cwnd == cwnd && now - self.last_time <= u64::from(hz.0) / 32 {
             return;
         }
@@ -76,7 +76,7 @@ impl Curve {
         self.per = self.per.max(LEAST_PER);
     }
 
-    /// Towards where the curve is a round trip from now.
+    /// Aims at where the curve will be a round trip from now.
     fn follow(&mut self, hz: Hz, cwnd: u32, acked: u32, now: u64) {
         let epoch = *self.epoch.get_or_insert_with(|| {
             (self.acked, self.reno) = (acked, cwnd);
@@ -104,7 +104,7 @@ impl Curve {
         }
     }
 
-    /// Not slower than Reno with the same beta (RFC 9438 §4.3).
+    /// Keeps growth at least as fast as that of Reno with the same beta (RFC 9438 §4.3).
     fn keep_up_with_reno(&mut self, cwnd: u32) {
         let per = (cwnd * RENO_SCALE) >> 3;
         let grown = self.acked.saturating_sub(1) / per;
@@ -116,7 +116,7 @@ impl Curve {
     }
 }
 
-/// The cube root, rounded down. What it is asked for is below 2^53.
+/// The cube root, rounded down, of a value below 2^53.
 fn cube_root(cube: u64) -> u64 {
     let mut root = (cube as f64).cbrt() as u64;
     while root.pow(3) > cube {
@@ -147,7 +147,7 @@ impl Ops for Cubic {
     fn ssthresh(&mut self, window: &Window) -> u32 {
         let curve = &mut self.curve;
         curve.epoch = None;
-        // Fast convergence (RFC 9438 §4.7): a window that did not get as far as the last makes room.
+        // Fast convergence (RFC 9438 §4.7): a window that fell short of the last maximum releases bandwidth.
         curve.last_max = if window.cwnd < curve.last_max {
             window.cwnd * (SCALE + BETA) / (2 * SCALE)
         } else {
@@ -182,7 +182,7 @@ impl Ops for Cubic {
         if event != Event::TransmitStart {
             return;
         }
-        // An idle time does not move the window along the curve.
+        // Idle time does not move the window along the curve.
         let now = self.hz.at(now_ns);
         let idle = now.saturating_sub(self.hz.at(window.last_sent_ns));
         if let Some(epoch) = &mut self.curve.epoch {
@@ -195,7 +195,7 @@ impl Ops for Cubic {
             return;
         };
         let curve = &mut self.curve;
-        // Not in the second after a recovery, which leaves a queue.
+        // Discard samples in the second after a recovery, which leaves a queue.
         let now = self.hz.at(acked.now_ns);
         if curve
             .epoch

@@ -1,5 +1,5 @@
-//! A bulk flow under a law in tests: a sender without retransmissions, a bottleneck and a constant round trip. An
-//! acknowledgement comes for each packet, and where one was lost, the sender sees it when that was due.
+//! A bulk flow for tests of algorithms: a sender without retransmissions, a bottleneck and a constant base RTT. Each
+//! packet is acknowledged; the sender detects a loss when the acknowledgement would have been due.
 
 use std::collections::VecDeque;
 
@@ -12,13 +12,13 @@ const MSS: u32 = 1_448;
 /// A packet in flight.
 struct Packet {
     sent_ns: u64,
-    /// When its acknowledgement comes, or is missed.
+    /// When its acknowledgement arrives, or is missed.
     due_ns: u64,
     is_lost: bool,
     then: Snapshot,
 }
 
-/// Drops what exceeds a rate and a burst.
+/// Drops packets that exceed a rate and a burst.
 pub(super) struct Policer {
     pub(super) packets_per_s: u64,
     pub(super) burst: f64,
@@ -29,18 +29,18 @@ pub(super) struct Flow {
     pub(super) window: Window,
     pub(super) now_ns: u64,
     pub(super) rtt_us: u64,
-    /// The bottleneck; `None`: there is none.
+    /// The rate of the bottleneck; `None` if there is none.
     pub(super) packets_per_s: Option<u64>,
-    /// Packets that it has room for.
+    /// Packets that the bottleneck has room for.
     pub(super) buffer: u64,
-    /// One of so many packets is lost.
+    /// One in this many packets is lost.
     pub(super) lose_every: Option<u64>,
-    /// This packet of all is lost.
+    /// The number of a packet to lose.
     lose_at: u64,
     pub(super) policer: Option<Policer>,
-    /// Acknowledgements come together at multiples of this.
+    /// Acknowledgements arrive together at multiples of this.
     pub(super) aggregate_ns: u64,
-    /// Losses that have begun a recovery.
+    /// Recoveries begun.
     pub(super) recoveries: u64,
     sent: u64,
     tokens: f64,
@@ -89,7 +89,7 @@ impl Flow {
         }
     }
 
-    /// The mean window, in packets, when one of `every` packets is lost and nothing limits the rate.
+    /// The mean window, in packets, when one in `every` packets is lost and nothing limits the rate.
     pub(super) fn mean_window(mut self, rtt_us: u64, every: u64) -> f64 {
         self.rtt_us = rtt_us;
         self.lose_every = Some(every);
@@ -107,7 +107,7 @@ impl Flow {
         f64::from(to - from) * (rtt_us * 1_000) as f64 / (to_ns - from_ns) as f64
     }
 
-    /// Runs for a time, and returns packets that were delivered in it.
+    /// Runs for `ms` milliseconds; returns the packets delivered in that time.
     pub(super) fn run_ms(&mut self, ms: u64) -> u32 {
         let end_ns = self.now_ns + ms * 1_000_000;
         let before = self.window.delivered;
@@ -117,7 +117,7 @@ impl Flow {
         self.window.delivered - before
     }
 
-    /// Lets the next packet be lost.
+    /// Makes the next packet get lost.
     pub(super) fn lose_next(&mut self) {
         self.lose_at = self.sent + 1;
     }

@@ -6,17 +6,17 @@ use std::sync::LazyLock;
 use super::law::Ops;
 use super::{Acked, Window};
 
-/// Steps of the table, of which the n-th grows by n packets per round trip.
+/// Steps of the table; in the n-th, the window grows by n packets per round trip.
 const STEPS: usize = 72;
 
-/// A step: up to which window, and the part that a loss takes of it, in 256ths.
+/// A step: the largest window it applies to, and the decrease for a loss, in 256ths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Step {
     cwnd: u32,
     decrease: u32,
 }
 
-/// The table of RFC 3649 Appendix B without its last line, as the kernel has it. It follows from §5's equations for
+/// The table of RFC 3649 Appendix B without its last line, as in the kernel. It follows from §5's equations for
 /// the decrease b(w), which falls with log(w) from 0.5 at 38 packets to 0.1 at 83000, and for the increase
 /// a(w) = w² p(w) 2 b(w) / (2 - b(w)) with p(w) = 1 / (12.8 w^1.2): a step ends where a(w) is larger by one than
 /// where the step before it ended.
@@ -49,7 +49,7 @@ static TABLE: LazyLock<[Step; STEPS]> = LazyLock::new(|| {
 /// HighSpeed TCP.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HighSpeed {
-    /// The step that the window was in when it last grew. Slow start does not change it: the first loss halves the
+    /// The step of the last growth in congestion avoidance. Slow start does not change it, so the first loss halves the
     /// window, however large it is.
     step: usize,
 }
@@ -79,7 +79,7 @@ impl Ops for HighSpeed {
         while self.step > 0 && window.cwnd <= TABLE[self.step - 1].cwnd {
             self.step -= 1;
         }
-        // It counts acknowledgements and not packets, as the kernel's does: delayed ones halve the growth.
+        // Acknowledgements are counted, not packets, as in the kernel: delayed ones halve the growth.
         if window.cwnd < window.clamp {
             window.count += self.step as u32 + 1;
             if window.count >= window.cwnd {
@@ -120,8 +120,8 @@ mod tests {
         }
     }
 
-    /// The response function of RFC 3649 §5, w = 0.12 / p^0.835, and its Table 5. The kernel grows by the increase
-    /// that the RFC's table has for the end of a step in all of it, so by up to one packet more.
+    /// The response function of RFC 3649 §5, w = 0.12 / p^0.835, and its Table 5. The kernel uses the increase that the
+    /// RFC's table has for the end of a step throughout the step, so it grows by up to one packet more.
     #[test]
     fn the_mean_window_is_that_of_the_response_function() {
         for (every, packets) in [(10_000, 263.0), (100_000, 1_795.0)] {

@@ -1,4 +1,4 @@
-//! Which law a connection has.
+//! The congestion control algorithm of a connection.
 
 use wansan_congestion::{Algorithm, Options};
 
@@ -13,7 +13,7 @@ use super::vegas::Vegas;
 use super::westwood::Westwood;
 use super::{Acked, Event, State, Window};
 
-/// What a law may decide (`struct tcp_congestion_ops`); what it leaves out is as Reno has it.
+/// The operations of an algorithm (`struct tcp_congestion_ops`); the defaults are those of Reno.
 pub(super) trait Ops {
     fn init(&mut self, _: &mut Window, _now_ns: u64) {}
     fn ssthresh(&mut self, window: &Window) -> u32 {
@@ -43,15 +43,14 @@ pub(super) trait Ops {
     }
 }
 
-/// A congestion control law with its state.
+/// A congestion control algorithm with its state.
 ///
-/// The sender calls, in the kernel's order: [`init`](Law::init) when the handshake is over; for every
-/// acknowledgement that comes while packets are out, [`on_acked`](Law::on_acked) as soon as they are off the
-/// queue, then, when losses are marked, [`control`](Law::control) and, if that leaves the window to the sender and
-/// nothing is wrong, [`avoid`](Law::avoid); [`ssthresh`](Law::ssthresh) when a reduction or a recovery begins,
-/// [`undo`](Law::undo) when it proves to be spurious; [`on_state`](Law::on_state) before each change of the
-/// state, and [`on_event`](Law::on_event), which tells of the end of a reduction only where
-/// [`control`](Law::control) leaves the window to the sender.
+/// The sender calls, in the kernel's order: [`init`](Law::init) after the handshake; for every acknowledgement of new
+/// data, [`on_acked`](Law::on_acked) as soon as packets are off the queue; after losses are marked,
+/// [`control`](Law::control) and, if that leaves the window to the sender and no reduction is in progress,
+/// [`avoid`](Law::avoid); [`ssthresh`](Law::ssthresh) when a reduction or a recovery begins, [`undo`](Law::undo) when
+/// it proves spurious; [`on_state`](Law::on_state) before each change of state; and [`on_event`](Law::on_event), which
+/// reports the end of a reduction only if [`control`](Law::control) leaves the window to the sender.
 #[derive(Debug, Clone)]
 pub enum Law {
     /// Reno.
@@ -68,11 +67,11 @@ pub enum Law {
     Westwood(Westwood),
     /// BBR, version 1.
     Bbr(Bbr),
-    /// One of those of `wansan cc`.
+    /// An algorithm of `wansan cc`.
     Loaded(Loaded),
 }
 
-/// Calls a law's own method.
+/// Calls the algorithm's own method.
 macro_rules! of {
     ($law:expr, $method:ident($($argument:expr),*)) => {
         match $law {
@@ -89,7 +88,7 @@ macro_rules! of {
 }
 
 impl Law {
-    /// The names of those that a kernel has of its own.
+    /// The names of the kernel's own algorithms.
     pub const KERNEL: [&str; 7] = [
         "reno",
         "cubic",
@@ -100,20 +99,20 @@ impl Law {
         "bbr",
     ];
 
-    /// The names of those of `wansan cc`.
+    /// The names of the algorithms of `wansan cc`.
     pub const LOADED: [&str; 3] = {
         let [reno, highspeed, scalable] = Algorithm::ALL;
         [reno.name(), highspeed.name(), scalable.name()]
     };
 
-    /// The names of all laws.
+    /// The names of all algorithms.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         [&Law::KERNEL[..], &Law::LOADED].concat()
     }
 
-    /// The law of a name, `None` where there is none such: one of `wansan cc` as its standard has it. `seed` is for
-    /// what it decides at random: only BBR does.
+    /// The algorithm of a name, `None` if there is none; those of `wansan cc` get their default options. `seed` is for
+    /// random decisions, which only BBR makes.
     #[must_use]
     pub fn named(name: &str, hz: Hz, seed: u64) -> Option<Law> {
         Some(match name {
@@ -128,7 +127,7 @@ impl Law {
         })
     }
 
-    /// The name by which sockets choose it.
+    /// The name by which sockets select it.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -143,44 +142,44 @@ impl Law {
         }
     }
 
-    /// Data begins to flow.
+    /// The connection is established.
     pub fn init(&mut self, window: &mut Window, now_ns: u64) {
         of!(self, init(window, now_ns));
     }
 
-    /// The threshold, in packets, to which a reduction that begins takes the window.
+    /// The slow start threshold, in packets, for a reduction that begins.
     pub fn ssthresh(&mut self, window: &Window) -> u32 {
         of!(self, ssthresh(window))
     }
 
-    /// An acknowledgement may make the window larger (`cong_avoid`).
+    /// Grows the window on an acknowledgement, if appropriate (`cong_avoid`).
     pub fn avoid(&mut self, window: &mut Window, acked: &Acked) {
         of!(self, avoid(window, acked));
     }
 
-    /// The sender goes over into another state; `window` still has the old one (`set_state`).
+    /// The sender enters another state; `window` still has the old one (`set_state`).
     pub fn on_state(&mut self, window: &mut Window, state: State, now_ns: u64) {
         of!(self, on_state(window, state, now_ns));
     }
 
-    /// Something happens to the window (`cwnd_event`).
+    /// An event occurs (`cwnd_event`).
     pub fn on_event(&mut self, window: &mut Window, event: Event, now_ns: u64) {
         of!(self, on_event(window, event, now_ns));
     }
 
-    /// Packets are taken off the queue, before losses are marked (`pkts_acked` and `in_ack_event`, which the
-    /// kernel calls one after the other). Of the sample only `rtt_us` is known as yet.
+    /// Packets have been taken off the queue, and losses not yet been marked (`pkts_acked` and `in_ack_event`, which
+    /// the kernel calls one after the other): `losses` of the sample is not known yet.
     pub fn on_acked(&mut self, window: &mut Window, acked: &Acked) {
         of!(self, on_acked(window, acked));
     }
 
-    /// The window, in packets, when a reduction was spurious (`undo_cwnd`).
+    /// The window, in packets, to restore after a spurious reduction (`undo_cwnd`).
     pub fn undo(&mut self, window: &Window) -> u32 {
         of!(self, undo(window))
     }
 
-    /// Sets window and pacing rate, at the end of an acknowledgement (`cong_control`). False: the law leaves them
-    /// to [`avoid`](Law::avoid), the sender's reduction, and [`pacing`](super::pacing).
+    /// Sets the window and the pacing rate at the end of an acknowledgement (`cong_control`). Returns false if the
+    /// algorithm leaves them to [`avoid`](Law::avoid), the sender's reduction, and [`pacing`](super::pacing).
     pub fn control(&mut self, window: &mut Window, acked: &Acked) -> bool {
         of!(self, control(window, acked))
     }
@@ -191,13 +190,13 @@ impl Law {
         of!(self, sends_paced())
     }
 
-    /// At least so many packets are sent as one, where there are so many (`min_tso_segs`).
+    /// Minimum packets of a burst, if that many are available (`min_tso_segs`).
     #[must_use]
     pub fn min_tso_segments(&self, window: &Window) -> u32 {
         of!(self, min_tso_segments(window))
     }
 
-    /// The send buffer has room for so many windows (`sndbuf_expand`).
+    /// Windows that the send buffer has room for (`sndbuf_expand`).
     #[must_use]
     pub fn sndbuf_expand(&self) -> u32 {
         of!(self, sndbuf_expand())

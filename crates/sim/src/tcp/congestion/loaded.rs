@@ -1,8 +1,8 @@
-//! The congestion controls of `wansan cc`, which a kernel is given as programs (crates/tcp/src/bpf): Reno (RFC 5681
-//! §3.1), HighSpeed TCP (RFC 3649) and Scalable TCP (T. Kelly, 2003), with limited slow start (RFC 3742).
+//! The congestion control algorithms of `wansan cc`, which are loaded into a kernel as programs (crates/tcp/src/bpf):
+//! Reno (RFC 5681 §3.1), HighSpeed TCP (RFC 3649) and Scalable TCP (Kelly, 2003), with limited slow start (RFC 3742).
 //!
-//! They differ from the kernel's own by these names in that an acknowledgement counts as many packets as it covers,
-//! unless that is set otherwise, that growth is kept to parts of a packet, and that what a loss takes is rounded up.
+//! Unlike the kernel's own algorithms of these names, they count the packets that an acknowledgement covers, unless
+//! configured otherwise, keep growth in fractions of a packet, and round the decrease for a loss up.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use wansan_congestion::{Algorithm, Counting, Growth, HighSpeed, Options, Row, Ta
 use super::law::Ops;
 use super::{Acked, Window};
 
-/// The smallest threshold, in packets (RFC 5681 equation 4).
+/// The minimum threshold, in packets (RFC 5681 equation 4).
 const LEAST_SSTHRESH: u32 = 2;
 
-/// Scalable TCP's a = 0.01: a packet for each hundred that are acknowledged.
+/// Scalable TCP's a = 0.01: one packet for every hundred acknowledged.
 const SCALABLE_ACKED: u64 = 100;
 /// Its b = 0.125.
 const SCALABLE_DIVISOR: u32 = 8;
-/// Its lwnd: up to so many packets it is Reno.
+/// Its lwnd: up to this many packets it acts as Reno.
 const SCALABLE_LEGACY: u32 = 16;
 
-/// One of them.
+/// One of these algorithms.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     law: Growing,
     growth: Growth,
-    /// What is kept of the growth that does not make up a whole packet yet.
+    /// Growth that does not yet amount to a whole packet.
     credit: u64,
 }
 
-/// By what the window grows and shrinks.
+/// How the window grows and shrinks.
 #[derive(Debug, Clone)]
 enum Growing {
     Reno,
@@ -39,7 +39,7 @@ enum Growing {
 }
 
 impl Loaded {
-    /// One that was loaded with options that fit ([`Options::check`]).
+    /// An algorithm loaded with valid options ([`Options::check`]).
     #[must_use]
     pub fn new(algorithm: Algorithm, options: &Options) -> Loaded {
         let of_highspeed = |law: &HighSpeed| Growing::HighSpeed(Arc::new(Table::of(law)));
@@ -54,7 +54,7 @@ impl Loaded {
         }
     }
 
-    /// Which it is.
+    /// Which algorithm it is.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         match self.law {
@@ -64,7 +64,7 @@ impl Loaded {
         }
     }
 
-    /// By how much a window grows in the time in which it is acknowledged, in [`Row::PARTS`] of a packet.
+    /// Growth while a whole window is acknowledged, in [`Row::PARTS`] of a packet.
     fn increase(&self, cwnd: u32) -> u64 {
         match &self.law {
             Growing::Scalable if cwnd > SCALABLE_LEGACY => {
@@ -75,7 +75,7 @@ impl Loaded {
         }
     }
 
-    /// What a loss event takes of a window, in packets.
+    /// The decrease of a window for a loss event, in packets.
     fn cut(&self, cwnd: u32) -> u32 {
         match &self.law {
             Growing::Scalable if cwnd > SCALABLE_LEGACY => cwnd.div_ceil(SCALABLE_DIVISOR),
@@ -87,8 +87,8 @@ impl Loaded {
         }
     }
 
-    /// Slow start up to the threshold: a packet more for each that was acknowledged; above the bound of RFC 3742 §2
-    /// one for K of them, K being the window in halves of the bound. What is left of `acked` for avoidance.
+    /// Slow start up to the threshold: one packet per acknowledged packet; above the bound of RFC 3742 §2, one per K, K
+    /// being the window divided by half the bound. Returns what is left of `acked` for congestion avoidance.
     fn slow_start(&mut self, window: &mut Window, acked: u32) -> u32 {
         let room = window.ssthresh - window.cwnd;
         match self.growth.max_ssthresh {
@@ -108,7 +108,7 @@ impl Loaded {
     }
 }
 
-/// Makes the window larger by so many packets, up to the clamp.
+/// Grows the window by `more` packets, up to the clamp.
 fn set(window: &mut Window, more: u32) {
     window.cwnd = window.cwnd.saturating_add(more).min(window.clamp);
 }
@@ -120,7 +120,7 @@ impl Ops for Loaded {
     }
 
     fn avoid(&mut self, window: &mut Window, acked: &Acked) {
-        // A window that is not filled has not been tried (RFC 7661 §4.3).
+        // A window that is not fully used is not validated (RFC 7661 §4.3).
         if !window.is_limited {
             return;
         }

@@ -1,8 +1,8 @@
-//! The pacing rate under laws that do not set it themselves.
+//! The pacing rate for algorithms that do not set their own.
 
 use super::Window;
 
-/// Data bytes of the largest packet that a sender gives to an ordinary device, which segments it: 64 KiB less room for
+/// Data bytes of the largest packet that a sender hands to an ordinary device, which segments it: 64 KiB less room for
 /// headers (GSO_LEGACY_MAX_SIZE - 1 - MAX_TCP_HEADER, the latter 320 on x86-64 with tunnels).
 pub const GSO_BYTES: u64 = 65_536 - 1 - 320;
 
@@ -11,8 +11,8 @@ const SLOW_START_PERCENT: u64 = 200;
 /// Percent of it in congestion avoidance (`tcp_pacing_ca_ratio`).
 const AVOIDANCE_PERCENT: u64 = 120;
 
-/// The pacing rate (`tcp_update_pacing_rate`), in bytes per second: twice the window per round trip, and from
-/// half the threshold on, when slow start nears its end, a fifth more than it.
+/// The pacing rate (`tcp_update_pacing_rate`), in bytes per second: twice the window per round trip, or, from half the
+/// threshold on, where slow start nears its end, 1.2 times the window.
 #[must_use]
 pub fn rate(window: &Window) -> u64 {
     let percent = if window.cwnd < window.ssthresh / 2 {
@@ -21,7 +21,7 @@ pub fn rate(window: &Window) -> u64 {
         AVOIDANCE_PERCENT
     };
     let packets = u64::from(window.cwnd.max(window.outstanding));
-    // The kernel divides by eight times the round trip, and by 1 before there is one.
+    // The kernel divides by eight times the RTT, and by 1 before the first sample.
     let per_us8 = u64::from(window.mss) * (1_000_000 / 100 * 8) * percent * packets;
     per_us8 / (window.srtt_us * 8).max(1)
 }

@@ -1,4 +1,4 @@
-//! Reno (net/ipv4/tcp_cong.c, RFC 5681): a packet more per round trip, half the window after a loss.
+//! Reno (net/ipv4/tcp_cong.c, RFC 5681): one packet more per round trip, half the window after a loss.
 
 use super::law::Ops;
 use super::{Acked, Window};
@@ -9,17 +9,17 @@ pub struct Reno;
 
 impl Ops for Reno {}
 
-/// Half the window, two packets at least (`tcp_reno_ssthresh`).
+/// Half the window, at least two packets (`tcp_reno_ssthresh`).
 pub(super) fn ssthresh(window: &Window) -> u32 {
     (window.cwnd >> 1).max(2)
 }
 
-/// Slow start, and a packet more per window above the threshold (`tcp_reno_cong_avoid`).
+/// Slow start, and above the threshold one packet more per window (`tcp_reno_cong_avoid`).
 pub(super) fn avoid(window: &mut Window, acked: &Acked) {
     avoid_by(window, acked, |cwnd| cwnd);
 }
 
-/// The same, but with a packet more for as many acknowledged ones as `per` gives for the window.
+/// The same, but with one packet more for every `per(cwnd)` acknowledged packets.
 pub(super) fn avoid_by(window: &mut Window, acked: &Acked, per: impl FnOnce(u32) -> u32) {
     if !window.is_limited {
         return;

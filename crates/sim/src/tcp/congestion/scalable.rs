@@ -1,10 +1,10 @@
-//! Scalable TCP (net/ipv4/tcp_scalable.c; Kelly, CCR 33(2), 2003): a hundredth more per round trip, an eighth
-//! less after a loss, so that the time to recover does not depend on the window.
+//! Scalable TCP (net/ipv4/tcp_scalable.c; Kelly, CCR 33(2), 2003): grows the window by a hundredth per round trip and
+//! cuts it by an eighth after a loss, so that the time to recover does not depend on the window.
 
 use super::law::Ops;
 use super::{Acked, Window, reno};
 
-/// Acknowledged packets for one more, where the window is larger than that.
+/// Acknowledged packets per packet of growth, for windows larger than this.
 const INCREASE_PER: u32 = 100;
 
 /// Scalable TCP.
@@ -25,7 +25,7 @@ impl Ops for Scalable {
 mod tests {
     use super::super::flow::Flow;
 
-    /// From 7/8 of the window it takes ln(8/7) / ln(1.01) = 13.4 round trips back, however large it is.
+    /// Growing back from 7/8 of the window takes ln(8/7) / ln(1.01) = 13.4 round trips, however large it is.
     #[test]
     fn the_time_to_recover_does_not_depend_on_the_window() {
         for cwnd in [1_000, 10_000] {
@@ -42,7 +42,7 @@ mod tests {
                 flow.step();
             }
             let rounds = (flow.now_ns - from_ns) as f64 / 1e8;
-            // And the recovery itself takes one.
+            // The recovery itself takes one more.
             assert!((rounds - 14.4).abs() < 0.7, "{rounds} from {cwnd}");
         }
     }

@@ -1,31 +1,31 @@
-//! Vegas (net/ipv4/tcp_vegas.c; Brakmo and Peterson, JSAC 13(8), 1995): once per round trip it compares the round
-//! trip with the least ever, and holds two to four packets in the queue.
+//! Vegas (net/ipv4/tcp_vegas.c; Brakmo and Peterson, JSAC 13(8), 1995): compares the RTT with its minimum once per
+//! round trip, and keeps two to four packets in the queue.
 
 use super::law::Ops;
 use super::{Acked, Event, State, Window, reno};
 
-/// With fewer packets in the queue the window grows.
+/// With fewer packets in the queue, the window grows.
 const ALPHA: u32 = 2;
-/// With more it shrinks.
+/// With more packets in the queue, the window shrinks.
 const BETA: u32 = 4;
-/// With more slow start ends.
+/// With more packets in the queue, slow start ends.
 const GAMMA: u32 = 1;
 
-/// A round trip before there is one.
+/// The RTT before the first sample.
 const NEVER: u32 = 0x7fff_ffff;
 
 /// Vegas.
 #[derive(Debug, Clone, Copy)]
 pub struct Vegas {
-    /// Whether it measures; else it is Reno.
+    /// Whether Vegas is active; else it acts as Reno.
     is_on: bool,
     /// The sequence number that ends this round trip.
     round_end: u64,
     /// Samples in this round trip.
     samples: u32,
-    /// The least of them plus 1, in microseconds.
+    /// The minimum RTT of this round trip plus 1, in microseconds.
     round_us: u32,
-    /// The least ever plus 1, in microseconds.
+    /// The minimum RTT since the last start from idle plus 1, in microseconds.
     base_us: u32,
 }
 
@@ -42,7 +42,7 @@ impl Default for Vegas {
 }
 
 impl Vegas {
-    /// What was sent before tells nothing; it measures from the next packet on.
+    /// Activates Vegas, with a round trip that begins with the next packet sent.
     fn enable(&mut self, window: &Window) {
         self.is_on = true;
         self.begin_round(window);
@@ -54,13 +54,13 @@ impl Vegas {
         self.round_us = NEVER;
     }
 
-    /// The change of the window at the end of a round trip.
+    /// Adjusts the window at the end of a round trip.
     fn adjust(&self, window: &mut Window, acked: &Acked) {
         // Packets in the queue: cwnd (rtt - base) / base, in the kernel's 32 bits.
         let queued = window.cwnd.wrapping_mul(self.round_us - self.base_us) / self.base_us;
         if window.in_slow_start() {
             if queued > GAMMA {
-                // The rate that comes out, times the base round trip.
+                // The achieved rate times the base RTT.
                 let target =
                     u64::from(window.cwnd) * u64::from(self.base_us) / u64::from(self.round_us);
                 window.cwnd = window.cwnd.min(target as u32 + 1);
@@ -75,12 +75,12 @@ impl Vegas {
             window.cwnd += 1;
         }
         window.cwnd = window.cwnd.max(2).min(window.clamp);
-        // tcp_current_ssthresh: three quarters of the window at least.
+        // tcp_current_ssthresh: at least three quarters of the window.
         window.ssthresh = window.ssthresh.max((window.cwnd >> 1) + (window.cwnd >> 2));
     }
 }
 
-/// The threshold below the window, so that slow start does not begin anew (`tcp_vegas_ssthresh`).
+/// The threshold, but at most the window, so that slow start does not begin again (`tcp_vegas_ssthresh`).
 fn lowered(window: &Window) -> u32 {
     window.ssthresh.min(window.cwnd)
 }
@@ -109,7 +109,7 @@ impl Ops for Vegas {
         let Some(rtt_us) = acked.sample.rtt_us else {
             return;
         };
-        // Never 0: it divides.
+        // Never 0, as it is a divisor.
         let rtt_us = rtt_us as u32 + 1;
         self.base_us = self.base_us.min(rtt_us);
         self.round_us = self.round_us.min(rtt_us);
@@ -120,7 +120,7 @@ impl Ops for Vegas {
         if !self.is_on {
             reno::avoid(window, acked);
         } else if window.una > self.round_end {
-            // One or two samples may all be of delayed acknowledgements.
+            // One or two samples may all come from delayed acknowledgements.
             if self.samples <= 2 {
                 reno::avoid(window, acked);
             } else {
@@ -138,12 +138,12 @@ mod tests {
     use super::super::flow::Flow;
     use super::*;
 
-    /// 2000 packets/s and 100 ms are 200 packets; two to four more are the queue.
+    /// 2000 packets/s times 100 ms are 200 packets; two to four more are in the queue.
     #[test]
     fn it_holds_two_to_four_packets_in_the_queue() {
         let mut flow = Flow::of("vegas");
         flow.packets_per_s = Some(2_000);
-        // From where slow start ends it loses a packet per round trip.
+        // After slow start the window shrinks by a packet per round trip.
         flow.run_ms(200_000);
         for _ in 0..50 {
             flow.run_ms(100);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(flow.window.lost, 0);
     }
 
-    /// 100 packets in 125 ms of which 25 ms are the queue's: 80 packets fill the path.
+    /// 100 packets in 125 ms, of which 25 ms are queueing: 80 packets fill the path.
     #[test]
     fn slow_start_ends_with_the_window_that_fills_the_path() {
         let mut law = Vegas::default();
@@ -174,7 +174,7 @@ mod tests {
         acked.sample.rtt_us = Some(100_000);
         law.on_acked(&mut window, &acked);
         law.avoid(&mut window, &acked);
-        // One sample is no measurement.
+        // One sample is not enough to measure.
         assert_eq!(window.cwnd, 101);
         assert!(window.in_slow_start());
         window.cwnd = 100;

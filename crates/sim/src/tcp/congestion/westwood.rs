@@ -1,5 +1,5 @@
-//! Westwood+ (net/ipv4/tcp_westwood.c; Grieco and Mascolo, CCR 34(2), 2004): Reno, but a loss takes the window to
-//! what the path has delivered of late in the least round trip.
+//! Westwood+ (net/ipv4/tcp_westwood.c; Grieco and Mascolo, CCR 34(2), 2004): Reno, but a loss sets the window to the
+//! recent delivery rate times the minimum RTT.
 
 use super::super::jiffies::Hz;
 use super::law::Ops;
@@ -7,29 +7,29 @@ use super::{Acked, Event, Window};
 
 /// A rate is measured over at least 1/20 s.
 const MIN_PER_SECOND: u32 = 20;
-/// The round trip before there is one: 20 s, more than any that follows.
+/// The RTT before the first sample: 20 s, more than any that follows.
 const INITIAL_RTT_S: u32 = 20;
 
-/// Westwood+. Times are jiffies and rates bytes per jiffy, as the kernel's: a short round trip counts as a jiffy.
+/// Westwood+. As in the kernel, times are in jiffies and rates in bytes per jiffy: a short RTT counts as a jiffy.
 #[derive(Debug, Clone, Copy)]
 pub struct Westwood {
     hz: Hz,
     /// The rate, filtered once and twice; 0 before the first sample.
     once: u32,
     twice: u32,
-    /// When the sample that is under way began.
+    /// When the current sample began.
     since: u64,
-    /// Bytes that were delivered since.
+    /// Bytes delivered since.
     bytes: u32,
-    /// Up to where they are accounted for.
+    /// The sequence number up to which they are accounted for.
     una: u64,
-    /// Bytes of duplicate acknowledgements that a cumulative one has yet to cover.
+    /// Bytes counted for duplicate acknowledgements and not yet cumulatively acknowledged.
     ahead: u64,
     rtt: u32,
     min_rtt: u32,
     /// Whether the first acknowledgement is yet to come.
     is_first: bool,
-    /// Whether the next round trip is the least, whatever it was before.
+    /// Whether the next RTT replaces the minimum.
     forgets_min_rtt: bool,
 }
 
@@ -50,7 +50,7 @@ impl Westwood {
         }
     }
 
-    /// Ends the sample when it is a round trip long (`westwood_update_window`).
+    /// Ends the sample when it has lasted a round trip (`westwood_update_window`).
     fn sample(&mut self, now_ns: u64) {
         let now = self.hz.at(now_ns);
         let jiffies = (now - self.since) as u32;
@@ -68,11 +68,11 @@ impl Westwood {
         self.since = now;
     }
 
-    /// Bytes that an acknowledgement shows to be delivered (`westwood_acked_count`): a duplicate one packet, a
-    /// cumulative one what duplicates have not.
+    /// Bytes delivered according to an acknowledgement (`westwood_acked_count`): one packet for a duplicate; for a
+    /// cumulative one, what duplicates have not counted yet.
     ///
-    /// The kernel comes here only on its slow path. That is where duplicates are, so the fast path, which counts
-    /// all bytes, differs only for the first acknowledgement of several packets after a recovery.
+    /// The kernel does this only in its slow path, which handles all duplicates; its fast path counts all bytes, and so
+    /// differs only for the first acknowledgement of several packets after a recovery.
     fn delivered(&mut self, window: &Window) -> u64 {
         let mss = u64::from(window.mss);
         let mut bytes = window.una - self.una;
@@ -93,13 +93,13 @@ impl Westwood {
         bytes
     }
 
-    /// Rate times least round trip, in packets (`tcp_westwood_bw_rttmin`).
+    /// Rate times minimum RTT, in packets (`tcp_westwood_bw_rttmin`).
     fn pipe(&self, window: &Window) -> u32 {
         (self.twice.wrapping_mul(self.min_rtt) / window.mss).max(2)
     }
 }
 
-/// Seven eighths of the old and one of the new.
+/// Seven eighths of the old value plus one eighth of the new.
 fn filtered(old: u32, new: u32) -> u32 {
     (7 * old + new) >> 3
 }
@@ -152,7 +152,7 @@ mod tests {
     use super::super::flow::Flow;
     use super::*;
 
-    /// 2000 packets/s and 100.5 ms, which count as 26 jiffies of 4 ms, are 208 packets, whatever is in the queue: the
+    /// 2000 packets/s times 100.5 ms, which count as 26 jiffies of 4 ms, are 208 packets, whatever is in the queue: the
     /// path stays full after a loss.
     #[test]
     fn a_loss_takes_the_window_to_what_the_path_holds() {
@@ -170,7 +170,7 @@ mod tests {
         assert!((200..=210).contains(&cwnd), "{cwnd}");
     }
 
-    /// The response to a step of the rate: after n samples 1 - (7/8)^n (1 + n/8) of it, by two filters in a row.
+    /// The response of two filters in series to a step of the rate: after n samples, 1 - (7/8)^n (1 + n/8) of it.
     #[test]
     fn the_rate_is_filtered_twice() {
         let mut law = Westwood::new(Hz(100));
@@ -183,7 +183,7 @@ mod tests {
             window.una += bytes;
             law.on_acked(&mut window, &acked);
         };
-        // The bytes of an acknowledgement count for the sample after it.
+        // The bytes of an acknowledgement count towards the next sample.
         second(&mut law, 0);
         second(&mut law, 100_000);
         second(&mut law, 900_000);
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// A duplicate is a packet, and the cumulative acknowledgement after three of them the rest of its four.
+    /// A duplicate counts one packet; after three of them, the cumulative acknowledgement of four counts the rest.
     #[test]
     fn bytes_of_duplicates_are_counted_once() {
         let mut law = Westwood::new(Hz(100));

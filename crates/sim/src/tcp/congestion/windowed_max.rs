@@ -1,16 +1,16 @@
-//! The largest value of late in constant memory (lib/win_minmax.c, after Kathleen Nichols).
+//! Windowed maximum in constant memory (lib/win_minmax.c, after Kathleen Nichols).
 
-/// A value and when it was.
+/// A value and its time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     at: u32,
     value: u32,
 }
 
-/// The largest value of a window, with the two largest that came after it and take its place when it is too old.
+/// The maximum of a window, with the two largest later values, which replace it when it expires.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WindowedMax {
-    /// Each not later and not smaller than the next.
+    /// Each neither later nor smaller than the next.
     best: [Entry; 3],
 }
 
@@ -19,7 +19,7 @@ impl WindowedMax {
         self.best[0].value
     }
 
-    /// Takes a value into account (`minmax_running_max`). `at` and `window` have the same unit.
+    /// Adds a value (`minmax_running_max`). `at` and `window` have the same unit.
     pub(super) fn update(&mut self, window: u32, at: u32, value: u32) {
         let new = Entry { at, value };
         let [first, second, third] = &mut self.best;
@@ -34,7 +34,7 @@ impl WindowedMax {
         }
         let age = at - first.at;
         if age > window {
-            // The second can be too old as well; the third is not.
+            // The second may have expired as well; the third has not.
             self.best = [*second, *third, new];
             if at - self.best[0].at > window {
                 self.best = [self.best[1], new, new];
@@ -52,8 +52,8 @@ impl WindowedMax {
 mod tests {
     use super::*;
 
-    /// Against a filter that keeps every value: never more than that, and never less than what the last quarter of
-    /// the window had.
+    /// Compared with a filter that keeps every value: never above the maximum of the window, and never below that of
+    /// its last quarter.
     #[test]
     fn it_lies_between_the_maximum_of_the_window_and_that_of_its_last_quarter() {
         const WINDOW: u32 = 40;

@@ -1,4 +1,4 @@
-//! When an acknowledgement is sent (`icsk_ack`).
+//! When to send acknowledgements (`icsk_ack`).
 //!
 //! Follows `tcp_event_data_recv`, `__tcp_ack_snd_check`, `tcp_send_delayed_ack`, `tcp_delack_timer_handler` and
 //! `tcp_event_ack_sent` of Linux 6.18, which count in ticks of the kernel's clock; a delayed acknowledgement
@@ -6,64 +6,64 @@
 
 use crate::tcp::jiffies::Hz;
 
-/// So many acknowledgements in a row are sent at once (TCP_MAX_QUICKACKS).
+/// Maximum number of quick acknowledgements in a row (TCP_MAX_QUICKACKS).
 pub(super) const QUICK_MOST: u32 = 16;
 
-/// So many when the peer's window may have become small.
+/// The same when the peer's window may have become small.
 pub(super) const QUICK_FEW: u32 = 2;
 
-/// So many duplicates are never compressed: the sender needs them for fast retransmission
+/// Duplicate acknowledgements that are never compressed: the sender needs them for fast retransmit
 /// (TCP_FASTRETRANS_THRESH).
 const DUPLICATES_AT_ONCE: u32 = 3;
 
-/// Acknowledgements with SACK blocks wait for a twentieth of the round trip.
+/// Acknowledgements with SACK blocks are delayed by the round trip divided by this.
 const COMPRESSED_SHARE: u64 = 20;
 
-/// What is known of the round trip by sending.
+/// The sending half's RTT state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sending {
-    /// The smoothed round trip, once there is a sample.
+    /// The smoothed RTT, once there is a sample.
     pub(super) srtt_us: Option<u64>,
     /// The retransmission timeout.
     pub(super) rto_ns: u64,
 }
 
-/// Acknowledgements that are due, and what decides when.
+/// Pending acknowledgements, and the state that schedules them.
 #[derive(Debug)]
 pub(super) struct Acknowledge {
     hz: Hz,
     comp_sack_delay_ns: u64,
     comp_sack_nr: u32,
     pub(super) sending: Sending,
-    /// So many more are sent at once.
+    /// Quick acknowledgements left.
     quick: u32,
-    /// Whether data goes both ways: acknowledgements wait for it ("pingpong").
+    /// Whether the session is interactive ("pingpong"): acknowledgements wait for data to piggyback on.
     is_interactive: bool,
-    /// The delay, in ticks (`ato`); 0 before the first data.
+    /// The delayed-ACK timeout, in ticks (`ato`); 0 before the first data.
     delay: u64,
-    /// When the last data came, in ticks.
+    /// When the last data arrived, in ticks.
     received: u64,
-    /// Something is to be acknowledged.
+    /// An acknowledgement is owed (`ICSK_ACK_SCHED`).
     pub(super) is_scheduled: bool,
-    /// A segment came that was not full, or pushed.
+    /// A segment that was not full, or had PSH, has arrived (`ICSK_ACK_PUSHED`).
     is_pushed: bool,
-    /// Another did.
+    /// Another one that was not full followed (`ICSK_ACK_PUSHED2`).
     is_pushed_again: bool,
-    /// One acknowledgement must not wait.
+    /// The next acknowledgement must not be delayed (`ICSK_ACK_NOW`).
     pub(super) is_urgent: bool,
-    /// There was no memory for a segment: the window is closed once.
+    /// There was no memory for a segment: the next window advertised is zero (`ICSK_ACK_NOMEM`).
     pub(super) is_out_of_memory: bool,
-    /// The delayed acknowledgement, in ticks.
+    /// When the delayed acknowledgement is due, in ticks.
     timer: Option<u64>,
-    /// Since when one is to be sent.
+    /// Since when an immediate acknowledgement has been due.
     since_ns: Option<u64>,
-    /// Those that became one with the one that waits until `compressed_until_ns`.
+    /// Acknowledgements compressed into the one due at `compressed_until_ns`.
     compressed: u32,
     compressed_until_ns: Option<u64>,
-    /// Those that were sent at once since what is expected last changed.
+    /// Duplicate acknowledgements sent at once for the expected sequence number `duplicates_of`.
     duplicates: u32,
     duplicates_of: u64,
-    /// Acknowledgements that others made needless by compression (`TCPAckCompressed`).
+    /// Acknowledgements saved by compression (`TCPAckCompressed`).
     pub(super) spared: u64,
 }
 
@@ -97,17 +97,17 @@ impl Acknowledge {
         }
     }
 
-    /// The part of a second in jiffies.
+    /// A second divided by `parts`, in jiffies.
     fn part(&self, parts: u64) -> u64 {
         u64::from(self.hz.0) / parts
     }
 
-    /// The least delay (TCP_ATO_MIN, TCP_DELACK_MIN): 40 ms.
+    /// The minimum delay (TCP_ATO_MIN, TCP_DELACK_MIN): 40 ms.
     fn least(&self) -> u64 {
         self.part(25)
     }
 
-    /// The longest in a session that goes both ways (TCP_DELACK_MAX): 200 ms.
+    /// The maximum delay (TCP_DELACK_MAX): 200 ms.
     fn most(&self) -> u64 {
         self.part(5)
     }
@@ -116,12 +116,12 @@ impl Acknowledge {
         self.hz.at(self.sending.rto_ns)
     }
 
-    /// The connection begins.
+    /// Starts the clock of a new connection.
     pub(super) fn begin(&mut self, now_ns: u64) {
         self.received = self.hz.at(now_ns);
     }
 
-    /// The next acknowledgements are not delayed, for as many as the sender may have in half of its window
+    /// Grants quick acknowledgements for the full segments in half a window, 2 if there are none, at most `most`
     /// (`tcp_incr_quickack`).
     fn be_quick(&mut self, window: u64, rcv_mss: u32, most: u32) {
         let half = window / (2 * u64::from(rcv_mss));
@@ -132,7 +132,7 @@ impl Acknowledge {
         self.quick = self.quick.max(wanted.min(most));
     }
 
-    /// The same for a sender that may be in trouble: the session counts as one-way, its delay as the least
+    /// The same for a sender that may be in trouble; also leaves interactive mode and sets the delay to the minimum
     /// (`tcp_enter_quickack_mode`).
     pub(super) fn enter_quick(&mut self, window: u64, rcv_mss: u32, most: u32) {
         self.be_quick(window, rcv_mss, most);
@@ -140,38 +140,38 @@ impl Acknowledge {
         self.delay = self.least();
     }
 
-    /// There is little room in the buffer: acknowledgements may be delayed again.
+    /// Ends quick acknowledgements, as the buffer is nearly full.
     pub(super) fn stop_quick(&mut self) {
         self.quick = 0;
     }
 
-    /// The window grows: one more acknowledgement tells the sender at once (`quick |= 1`).
+    /// Announces a larger window with a quick acknowledgement (`quick |= 1`).
     pub(super) fn tell_window(&mut self) {
         self.quick |= 1;
     }
 
-    /// Whether the next is not delayed (`tcp_in_quickack_mode`).
+    /// Whether the next acknowledgement is quick (`tcp_in_quickack_mode`).
     pub(super) fn is_quick(&self) -> bool {
         self.quick > 0 && !self.is_interactive
     }
 
-    /// A FIN has come: nothing more will.
+    /// Enters interactive mode: a FIN has arrived, and no more data will.
     pub(super) fn be_interactive(&mut self) {
         self.is_interactive = true;
     }
 
-    /// A segment came that was pushed, or that is smaller than others (`ICSK_ACK_PUSHED`).
+    /// Notes a segment with PSH, or smaller than a full one (`ICSK_ACK_PUSHED`).
     pub(super) fn push(&mut self, is_small: bool) {
         self.is_pushed_again |= is_small && self.is_pushed;
         self.is_pushed = true;
     }
 
-    /// Whether reading everything is to be announced at once.
+    /// Whether to acknowledge at once when everything has been read.
     pub(super) fn is_reading_told(&self) -> bool {
         self.is_pushed_again || self.is_pushed && !self.is_interactive
     }
 
-    /// Data has come in order: the delay follows the time between segments.
+    /// Adapts the delay to the time between in-order segments.
     pub(super) fn on_data(&mut self, now_ns: u64, window: u64, rcv_mss: u32) {
         let now = self.hz.at(now_ns);
         let least = self.least();
@@ -184,33 +184,33 @@ impl Acknowledge {
         } else if gap < self.delay {
             self.delay = ((self.delay >> 1) + gap).min(self.rto());
         } else if gap > self.rto() {
-            // The sender should have started its window again.
+            // The sender should have restarted its window.
             self.be_quick(window, rcv_mss, QUICK_MOST);
         }
         self.received = now;
     }
 
-    /// Data was sent: an answer within the delay means that data goes both ways (`tcp_event_data_sent`, with
-    /// `tcp_pingpong_thresh` at its 1).
+    /// Data was sent: a reply within the delay makes the session interactive (`tcp_event_data_sent`, with
+    /// `tcp_pingpong_thresh` at its default of 1).
     pub(super) fn on_sent_data(&mut self, now_ns: u64) {
         if self.hz.at(now_ns) - self.received < self.delay {
             self.is_interactive = true;
         }
     }
 
-    /// An acknowledgement is sent now.
+    /// Makes an acknowledgement due now.
     pub(super) fn send(&mut self, now_ns: u64) {
         self.since_ns.get_or_insert(now_ns);
     }
 
-    /// One is sent now if some wait to be compressed (`tcp_sack_compress_send_ack`).
+    /// Makes the compressed acknowledgement due now, if there is one (`tcp_sack_compress_send_ack`).
     pub(super) fn send_compressed(&mut self, now_ns: u64) {
         if self.compressed > 0 {
             self.send(now_ns);
         }
     }
 
-    /// One is sent later, unless one is almost due (`tcp_send_delayed_ack`).
+    /// Delays an acknowledgement, or makes it due now if one is almost due (`tcp_send_delayed_ack`).
     pub(super) fn send_later(&mut self, now_ns: u64) {
         let mut delay = self.delay;
         if delay > self.least() {
@@ -224,7 +224,7 @@ impl Acknowledge {
                 .map(|us| self.hz.from_us(us).max(self.least()));
             delay = delay.min(by_round_trip.unwrap_or(longest).min(longest));
         }
-        // Below the least timeout of a sender, which is as long as the longest delay.
+        // Stay below the minimum RTO of a sender, which equals the maximum delay.
         delay = delay.min(self.most().max(2) - 1);
         let now = self.hz.at(now_ns);
         let mut timer = now + delay;
@@ -239,8 +239,9 @@ impl Acknowledge {
         self.timer = Some(timer);
     }
 
-    /// Data behind a hole is acknowledged: the first three times at once, then once for all within `delay_ns` or a
-    /// twentieth of the round trip. The kernel's timer has a slack of 100 µs, of which nothing is used here.
+    /// Acknowledges out-of-order data: the first three times at once, then compressed into one acknowledgement within
+    /// `comp_sack_delay_ns` or a twentieth of the round trip. The kernel's timer has a slack of 100 µs, which is not
+    /// used here.
     pub(super) fn send_with_blocks(&mut self, now_ns: u64, next: u64, round_trip_us: Option<u64>) {
         if self.compressed >= self.comp_sack_nr {
             self.send(now_ns);
@@ -257,7 +258,7 @@ impl Acknowledge {
         }
         self.compressed += 1;
         if self.compressed_until_ns.is_none() {
-            // No estimate makes no delay, as `rcv_rtt_est` of 0 does.
+            // Without an estimate there is no delay, as with a `rcv_rtt_est` of 0.
             let round_trip_us = round_trip_us.unwrap_or(0);
             let shorter_us = self
                 .sending
@@ -268,9 +269,9 @@ impl Acknowledge {
         }
     }
 
-    /// When an acknowledgement is to be sent: a time that is not later than now, a deadline, or none.
+    /// When an acknowledgement is due: immediately if that is not later than now, else at a deadline, or not at all.
     pub(super) fn at_ns(&self) -> Option<u64> {
-        // The timer wheel rounds up, so that none is early.
+        // The timer wheel rounds up, so that no timer is early.
         let timer_ns = self.timer.map(|ticks| (ticks + 1) * self.hz.tick_ns());
         [self.since_ns, self.compressed_until_ns, timer_ns]
             .into_iter()
@@ -278,20 +279,20 @@ impl Acknowledge {
             .min()
     }
 
-    /// A segment is sent, which acknowledges.
+    /// A segment that carries an acknowledgement is sent.
     pub(super) fn on_sent(&mut self, now_ns: u64) {
         let is_timed_out = self
             .timer
             .is_some_and(|ticks| (ticks + 1) * self.hz.tick_ns() <= now_ns);
         if is_timed_out && self.is_scheduled && self.compressed == 0 && self.since_ns.is_none() {
-            // The delay was too short for the data that it waited for, or there is none to wait for.
+            // The delay expired: it was too short, or, in interactive mode, there is no data to wait for.
             match self.is_interactive {
                 true => self.delay = self.least(),
                 false => self.delay = (self.delay << 1).min(self.rto()),
             }
             self.is_interactive = false;
         }
-        // Where the timer of those that wait sends it, it is one of them.
+        // If the compression timer sends it, it is itself one of the compressed.
         let is_one_of_them =
             self.since_ns.is_none() && self.compressed_until_ns.is_some_and(|at| at <= now_ns);
         self.spared += u64::from(self.compressed - u32::from(is_one_of_them));
@@ -328,7 +329,7 @@ mod tests {
         let mut engine = engine();
         engine.on_data(1_003 * MS, 65_536, 1448);
         engine.send_later(1_003 * MS);
-        // In the tick that began at 1000 ms.
+        // Counted from the tick that began at 1000 ms.
         assert_eq!(engine.at_ns(), Some(1_044 * MS));
     }
 
@@ -363,7 +364,7 @@ mod tests {
         engine.on_sent(264 * MS);
         engine.sending.srtt_us = None;
         engine.send_later(300 * MS);
-        // 260 ms by doubling, 196 ms by the least timeout.
+        // 260 ms by doubling, limited to 196 ms by the minimum RTO.
         assert_eq!(engine.at_ns(), Some(500 * MS));
     }
 

@@ -1,14 +1,14 @@
-//! How much a round trip brings, as the receiver sees it (dynamic right-sizing: Fisk and Feng, LACSI 2001;
+//! The receiver's estimates of the RTT and of the data per round trip (dynamic right-sizing: Fisk and Feng, LACSI 2001;
 //! `tcp_rcv_rtt_*` and `tcp_rcv_space_adjust` of Linux 6.18).
 
-/// The receiver's estimate of the round trip.
+/// The receiver's RTT estimate.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrip {
     /// In eighths of a microsecond; 0 before the first sample.
     eighths_us: u64,
     /// The last TSecr; each gives one sample.
     last_echo: u32,
-    /// Where the window ended when `since_us` was taken, and when that was.
+    /// The right edge of the window when a measurement began, and the time of that in microseconds.
     flight: Option<(u64, u64)>,
 }
 
@@ -18,21 +18,22 @@ impl RoundTrip {
         (self.eighths_us != 0).then_some(self.eighths_us >> 3)
     }
 
-    /// A sample by timestamps, of a segment with data that fills `rcv_mss`: the first with its echo came a round
-    /// trip after what it echoes was sent (`tcp_rcv_rtt_measure_ts`). Less than a millisecond is no sample.
+    /// Takes a sample by timestamps from a segment that fills `rcv_mss`: the first segment with a new echo arrives a
+    /// round trip after the echoed timestamp was sent (`tcp_rcv_rtt_measure_ts`). Less than a millisecond gives no
+    /// sample.
     pub(super) fn on_echo(&mut self, now_ms: u32, echo_ms: u32, is_full: bool, is_all_read: bool) {
         if echo_ms == self.last_echo {
             return;
         }
         self.last_echo = echo_ms;
         let delta_ms = now_ms.wrapping_sub(echo_ms);
-        // A TSecr of the future, or none, makes a difference that overflows.
+        // A TSecr in the future, or none, gives a difference that is too large.
         if is_full && delta_ms > 0 && delta_ms < i32::MAX as u32 / 1000 {
             self.update(u64::from(delta_ms) * 1000, false, is_all_read);
         }
     }
 
-    /// A sample without them: a window takes a round trip at least (`tcp_rcv_rtt_measure`).
+    /// Takes a sample without timestamps: a window takes at least a round trip (`tcp_rcv_rtt_measure`).
     pub(super) fn on_data(&mut self, now_us: u64, next: u64, window: u64, is_all_read: bool) {
         match self.flight {
             Some((end, _)) if next < end => return,
@@ -42,8 +43,8 @@ impl RoundTrip {
         self.flight = Some((next + window, now_us));
     }
 
-    /// Takes the least of the samples by windows, which an idle sender makes longer, and smooths those by
-    /// timestamps, but for longer ones that a slow reader may have caused (`tcp_rcv_rtt_update`).
+    /// Adopts any smaller sample. Smooths in larger ones only from timestamps, and only if all data was read: an idle
+    /// sender inflates window samples, and a slow reader timestamp samples (`tcp_rcv_rtt_update`).
     fn update(&mut self, sample_us: u64, is_by_window: bool, is_all_read: bool) {
         if self.eighths_us == 0 || sample_us << 3 < self.eighths_us {
             self.eighths_us = sample_us << 3;
@@ -53,18 +54,18 @@ impl RoundTrip {
     }
 }
 
-/// How much the program read in a round trip (`rcvq_space`).
+/// How much data the program reads per round trip (`rcvq_space`).
 #[derive(Debug, Default)]
 pub(super) struct Demand {
-    /// The most that it was in any round trip.
+    /// The maximum of all round trips.
     pub(super) bytes: u64,
-    /// What had been read when the round trip began, and when that was, in microseconds.
+    /// How far data had been read when the round trip began, and the time of that in microseconds.
     copied: u64,
     since_us: u64,
 }
 
 impl Demand {
-    /// The first round trip begins; until one brings more, `bytes` are in demand.
+    /// Begins the first round trip, with an initial demand of `bytes`.
     pub(super) fn begin(bytes: u64, copied: u64, now_us: u64) -> Self {
         Demand {
             bytes,
@@ -73,9 +74,8 @@ impl Demand {
         }
     }
 
-    /// The program reads, and has read up to `copied`, while `unread` bytes wait: `Some` once a round trip is over
-    /// that brought more than any before. The bytes that wait are taken off, since a reader that falls behind
-    /// needs no larger buffer.
+    /// The program has read up to `copied`, with `unread` bytes left: returns the data of a round trip when it is over
+    /// and exceeds all before. Unread bytes are subtracted, since a reader that falls behind needs no larger buffer.
     pub(super) fn on_read(
         &mut self,
         now_us: u64,

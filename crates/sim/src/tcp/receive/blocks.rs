@@ -1,23 +1,23 @@
-//! The blocks that acknowledgements report, the newest first (`tcp_sack_new_ofo_skb`, `tcp_dsack_set`).
+//! The SACK blocks that acknowledgements report, newest first (`tcp_sack_new_ofo_skb`, `tcp_dsack_set`).
 
 use crate::tcp::segment::{Range, Sack};
 
-/// The kernel remembers so many (TCP_NUM_SACKS), also where fewer fit into a segment.
+/// Blocks that the kernel remembers (TCP_NUM_SACKS), even if fewer fit into a segment.
 const MOST: usize = 4;
 
-/// Acknowledgements are sure to tell of so many (TCP_SACK_BLOCKS_EXPECTED): some get lost.
+/// Blocks that the sender can be expected to learn of, as some acknowledgements are lost (TCP_SACK_BLOCKS_EXPECTED).
 const EXPECTED: usize = 2;
 
-/// The blocks.
+/// SACK blocks, and the DSACK to report.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     blocks: [Range; MOST],
     count: usize,
-    /// What came twice since the last acknowledgement (RFC 2883 §4).
+    /// Data received twice since the last acknowledgement (RFC 2883 §4).
     duplicate: Option<Range>,
 }
 
-/// Makes `block` longer by one that touches it; says whether it does.
+/// Extends `block` by a range if they touch; returns whether they do.
 fn extend(block: &mut Range, by: Range) -> bool {
     let is_joined = by.from <= block.to && block.from <= by.to;
     if is_joined {
@@ -28,8 +28,8 @@ fn extend(block: &mut Range, by: Range) -> bool {
 }
 
 impl Blocks {
-    /// Puts in front what has come, joined with the first block that it touches. Says whether a block that no
-    /// acknowledgement may have told of moves back, or the one that it joins may not have been told.
+    /// Puts a received range in front, merged with the first block that it touches. Returns whether this affects blocks
+    /// beyond the first `EXPECTED`, which may not have been reported.
     pub(super) fn add(&mut self, range: Range) -> bool {
         let known = self.blocks[..self.count]
             .iter_mut()
@@ -46,7 +46,7 @@ impl Blocks {
         place >= EXPECTED
     }
 
-    /// Joins the first block with all that it has grown into.
+    /// Merges the first block with all blocks that it touches.
     fn coalesce(&mut self) {
         let [first, others @ ..] = &mut self.blocks[..self.count] else {
             return;
@@ -61,7 +61,7 @@ impl Blocks {
         self.count = 1 + kept;
     }
 
-    /// Forgets what is acknowledged cumulatively (`tcp_sack_remove`).
+    /// Drops blocks that are cumulatively acknowledged (`tcp_sack_remove`).
     pub(super) fn remove_until(&mut self, next: u64) {
         let mut kept = 0;
         for at in 0..self.count {
@@ -73,18 +73,18 @@ impl Blocks {
         self.count = kept;
     }
 
-    /// Forgets all (`tcp_sack_reset`).
+    /// Drops all blocks (`tcp_sack_reset`).
     pub(super) fn clear(&mut self) {
         *self = Blocks::default();
     }
 
-    /// A segment with data comes: only duplicates of the last are reported.
+    /// A segment with data arrives: only duplicates of the last one are reported.
     pub(super) fn forget_duplicate(&mut self) {
         self.duplicate = None;
     }
 
-    /// What has come twice; a run that does not touch one of the same segment is not reported
-    /// (RFC 2883 §4, rule 2).
+    /// Notes data received twice; a second run of the same segment that does not touch the first is not reported (RFC
+    /// 2883 §4, rule 2).
     pub(super) fn set_duplicate(&mut self, range: Range) {
         match &mut self.duplicate {
             Some(known) => {
@@ -94,7 +94,7 @@ impl Blocks {
         }
     }
 
-    /// What the next segment reports. The duplicate is reported once.
+    /// The SACK option of the next segment. The duplicate is reported once.
     pub(super) fn report(&mut self) -> Sack {
         let mut sack = Sack::default();
         for block in self

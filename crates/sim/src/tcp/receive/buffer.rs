@@ -1,51 +1,51 @@
-//! The receive buffer: how much memory it may take, and how much window that is.
+//! The receive buffer: how much memory it may take, and the window that this gives.
 //!
-//! Memory counts packets with their overhead, windows count data. `scaling_ratio` converts, as the last change of
-//! segment size measured it. Follows `tcp_input.c` (`tcp_grow_window`, `tcp_init_buffer_space`,
+//! Memory counts packets with their overhead, windows count data. `scaling_ratio`, measured whenever segments become
+//! larger, converts between them. Follows `tcp_input.c` (`tcp_grow_window`, `tcp_init_buffer_space`,
 //! `tcp_measure_rcv_mss`, `tcp_rcvbuf_grow`) and `tcp_select_initial_window` of Linux 6.18.
 
 use super::config::{Opening, ReceiveConfig};
 
-/// The ratio has so many bits behind the point (TCP_RMEM_TO_WIN_SCALE).
+/// Fractional bits of the ratio (TCP_RMEM_TO_WIN_SCALE).
 const RATIO_BITS: u32 = 8;
 
-/// Before a packet has come, half of the memory is window (TCP_DEFAULT_SCALING_RATIO).
+/// The ratio before the first packet: half of the memory is window (TCP_DEFAULT_SCALING_RATIO).
 const FIRST_RATIO: u64 = 1 << (RATIO_BITS - 1);
 
-/// The greatest window scale (RFC 7323 §2.3).
+/// The maximum window scale (RFC 7323 §2.3).
 const SCALE_MOST: u32 = 14;
 
-/// The greatest field of a window.
+/// The maximum of the window field.
 pub(super) const FIELD_MOST: u64 = 65_535;
 
-/// SO_RCVBUF is never less (SOCK_MIN_RCVBUF): a packet of 2048 bytes and its `sk_buff`.
+/// The minimum of SO_RCVBUF (SOCK_MIN_RCVBUF): a packet of 2048 bytes and its `sk_buff`.
 const LEAST_BYTES: u64 = 2304;
 
-/// Packets of data that the first window must have room for (TCP_INIT_CWND).
+/// Maximum initial demand, in full segments (TCP_INIT_CWND).
 const FIRST_PACKETS: u64 = 10;
 
-/// A page that packets are collapsed into holds so much data (`SKB_MAX_ORDER(0, 0)`) …
+/// Data in a page that packets are collapsed into (`SKB_MAX_ORDER(0, 0)`).
 const COLLAPSED_BYTES: u64 = 4096 - 320;
 
-/// … and takes so much memory.
+/// Memory that such a page takes.
 const COLLAPSED_MEMORY_BYTES: u64 = 4096 + 256;
 
-/// How large the buffer is, and what of it is offered.
+/// The size of the buffer, and the window that it offers.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// Memory that it may take (`sk_rcvbuf`).
+    /// Maximum memory (`sk_rcvbuf`).
     pub(super) limit: u64,
-    /// It never becomes more (`tcp_rmem[2]`).
+    /// The limit never grows beyond this (`tcp_rmem[2]`).
     most: u64,
     /// Whether SO_RCVBUF set it.
     is_locked: bool,
-    /// Whether it grows with what arrives.
+    /// Whether it is autotuned.
     is_moderated: bool,
-    /// Window of 256 bytes of memory (`scaling_ratio`).
+    /// Window per 256 bytes of memory (`scaling_ratio`).
     ratio: u64,
-    /// The greatest window that it has room for (`window_clamp`).
+    /// The largest window that it has room for (`window_clamp`).
     pub(super) clamp: u64,
-    /// The greatest window that is offered now (`rcv_ssthresh`).
+    /// The largest window currently offered (`rcv_ssthresh`).
     pub(super) ssthresh: u64,
     /// The window scale of this end.
     pub(super) scale: u8,
@@ -54,7 +54,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// The buffer of a new connection, and the window that it offers first.
+    /// The buffer of a new connection, and its first window.
     pub(super) fn new(config: &ReceiveConfig, opening: Opening) -> (Self, u64) {
         let most = config.rmem_bytes[2];
         let limit = match config.so_rcvbuf_bytes {
@@ -106,28 +106,28 @@ impl Buffer {
         self.mss as u32
     }
 
-    /// What a round trip has to bring before the buffer grows, at first (`rcvq_space.space`).
+    /// The initial demand: the buffer grows when a round trip brings more (`rcvq_space.space`).
     pub(super) fn first_demand(&self, window: u64) -> u64 {
         self.ssthresh.min(window).min(FIRST_PACKETS * self.mss)
     }
 
-    /// The window that so much memory is; negative where more is used than there is (`tcp_win_from_space`).
+    /// The window that an amount of memory gives; negative if more is used than there is (`tcp_win_from_space`).
     fn window_of(&self, memory: i64) -> i64 {
         (memory * self.ratio as i64) >> RATIO_BITS
     }
 
-    /// The window that is left while so much memory is used (`tcp_space`).
+    /// The window left with `used` bytes of memory in use (`tcp_space`).
     pub(super) fn space(&self, used: u64) -> i64 {
         self.window_of(self.limit as i64 - used as i64)
     }
 
-    /// The window of all its memory (`tcp_full_space`).
+    /// The window of the whole buffer (`tcp_full_space`).
     pub(super) fn full_space(&self) -> u64 {
         self.window_of(self.limit as i64) as u64
     }
 
-    /// Measures how much of a packet is data (`tcp_measure_rcv_mss`). Whoever calls does so where segments have
-    /// become larger, and lowers its demand to the clamp.
+    /// Measures how much of a packet is data (`tcp_measure_rcv_mss`). The caller does so when segments become larger,
+    /// and then limits its demand to the clamp.
     pub(super) fn measure(&mut self, data_bytes: u32, truesize: u64, window: u64) {
         let ratio = ((u64::from(data_bytes) << RATIO_BITS) / truesize).clamp(1, 255);
         if ratio == self.ratio {
@@ -137,7 +137,7 @@ impl Buffer {
         self.set_clamp(self.full_space(), window);
     }
 
-    /// Bounds the window, of which `window` was offered last (`tcp_set_window_clamp`).
+    /// Bounds the window; `window` is the last one advertised (`tcp_set_window_clamp`).
     pub(super) fn set_clamp(&mut self, bytes: u64, window: u64) {
         let clamp = bytes.max(LEAST_BYTES / 2);
         if clamp == self.clamp {
@@ -150,14 +150,14 @@ impl Buffer {
         self.clamp = clamp;
     }
 
-    /// Gives it another size, as a program with the right to any (SO_RCVBUFFORCE, `__sock_set_rcvbuf`).
+    /// Sets the size without an upper limit (SO_RCVBUFFORCE, `__sock_set_rcvbuf`).
     pub(super) fn set(&mut self, bytes: u64) {
         self.limit = (2 * bytes).max(LEAST_BYTES);
         self.is_locked = true;
         self.is_moderated = false;
     }
 
-    /// Offers more after a packet that came, as long as such packets fit (`tcp_grow_window`); says whether it did.
+    /// Offers a larger window after a packet, as long as such packets fit (`tcp_grow_window`); returns whether it did.
     pub(super) fn offer_more(
         &mut self,
         data_bytes: u32,
@@ -181,8 +181,8 @@ impl Buffer {
         true
     }
 
-    /// The same for packets with more overhead than the ratio allows for: the closer the window is to the
-    /// greatest, the less of it they may have (`__tcp_grow_window`).
+    /// The increase for packets with more overhead than the ratio allows: the closer the window is to its maximum, the
+    /// less overhead they may have (`__tcp_grow_window`).
     fn more_of_bloated(&self, data: i64, truesize: u64, rcv_mss: u32) -> i64 {
         let mut truesize = self.window_of(truesize as i64) >> 1;
         let mut window = self.window_of(self.most as i64) >> 1;
@@ -196,9 +196,9 @@ impl Buffer {
         0
     }
 
-    /// Makes room for twice what a round trip brought, and for as much again as it brought more than the one
-    /// before (dynamic right-sizing; `tcp_rcvbuf_grow` as in 6.18: a share of growth is doubled, since the
-    /// measurement is a round trip late in slow start). `beyond` is data behind holes.
+    /// Makes room for twice the data of a round trip, plus twice that times its relative growth since `before`, since
+    /// in slow start the measurement is a round trip late (dynamic right-sizing; `tcp_rcvbuf_grow` as in 6.18).
+    /// `beyond` is the extent of out-of-order data.
     pub(super) fn grow(&mut self, before: u64, demand: u64, beyond: u64) {
         if !self.is_moderated {
             return;
@@ -213,7 +213,7 @@ impl Buffer {
         }
     }
 
-    /// More memory is used than allowed: takes it as the limit where it may, and offers little where not
+    /// More memory is used than allowed: raises the limit to it if permitted, else offers only two segments
     /// (`tcp_clamp_window`).
     pub(super) fn overrun(&mut self, used: u64) {
         if self.limit < self.most && !self.is_locked {
@@ -224,8 +224,8 @@ impl Buffer {
         }
     }
 
-    /// The memory that data takes once it is copied into full pages, where that is worth while
-    /// (`tcp_collapse`: only data with more overhead than the ratio allows for).
+    /// The memory of data once it is copied into full pages, if that is worthwhile (`tcp_collapse`: only data with more
+    /// overhead than the ratio allows).
     pub(super) fn collapsed(&self, data: u64, memory: u64) -> u64 {
         if self.window_of(memory as i64) <= data as i64 {
             return memory;
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_first_window_is_what_captures_of_linux_show() {
-        // 64240 in the SYN and 65160 in the SYN-ACK: multiples of 1460 and of 1448 in half of 131072.
+        // 64240 in the SYN and 65160 in the SYN-ACK: multiples of 1460 and 1448 within half of 131072.
         assert_eq!(Buffer::new(&config(None), Opening::Active).1, 44 * 1460);
         assert_eq!(Buffer::new(&config(None), Opening::Passive).1, 45 * 1448);
     }
@@ -300,7 +300,7 @@ mod tests {
         // Twice as much as before: 2 · 200 kB, and twice that for the rise; half of the memory is window.
         buffer.grow(100_000, 200_000, 0);
         assert_eq!(buffer.limit, 2 * (400_000 + 2 * 400_000));
-        // No rise: 2 · 1 MB, and what lies behind holes.
+        // No rise: 2 · 1 MB, plus the out-of-order data.
         buffer.grow(1_000_000, 1_000_000, 50_000);
         assert_eq!(buffer.limit, 2 * 2_050_000);
         buffer.grow(1_000_000, 1_000_000_000, 0);

@@ -1,12 +1,12 @@
-//! What a receiver is set to.
+//! Receiver settings.
 
 use crate::tcp::jiffies::Hz;
 use crate::tcp::segment::Segment;
 
-/// Timestamps take so much of each segment (RFC 7323 §3.2, with two bytes of padding).
+/// Bytes of the timestamps option in each segment (RFC 7323 §3.2, with two bytes of padding).
 const TIMESTAMP_BYTES: u32 = 12;
 
-/// Which end began the connection.
+/// Which end opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// This one: it sends the SYN.
@@ -18,27 +18,26 @@ pub enum Opening {
 /// The settings of a receiver. The defaults are those of Linux 6.18 on a host with ample memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveConfig {
-    /// `net.ipv4.tcp_rmem`, in bytes: least, initial and most receive buffer. The least matters only to hosts
-    /// that are short of memory, which none here is.
+    /// `net.ipv4.tcp_rmem`, in bytes: minimum, initial and maximum receive buffer. The minimum matters only under
+    /// memory pressure, which does not occur here.
     pub rmem_bytes: [u64; 3],
-    /// `net.core.rmem_max`, in bytes: no SO_RCVBUF is more.
+    /// `net.core.rmem_max`, in bytes: the maximum of SO_RCVBUF.
     pub rmem_max_bytes: u64,
-    /// SO_RCVBUF as a program sets it before the connection is made, in bytes; `None` where it does not.
+    /// SO_RCVBUF as the program sets it before connecting, in bytes; `None` if it does not.
     pub so_rcvbuf_bytes: Option<u64>,
-    /// `net.ipv4.tcp_moderate_rcvbuf`: whether the buffer grows with what arrives. It never does under an
-    /// SO_RCVBUF.
+    /// `net.ipv4.tcp_moderate_rcvbuf`: whether the buffer is autotuned. It never is with SO_RCVBUF set.
     pub moderate_rcvbuf: bool,
-    /// Data bytes of a full segment, which has timestamps: the MSS option less 12.
+    /// Data bytes of a full segment with timestamps: the MSS option less 12.
     pub mss: u32,
-    /// Whether this end would use ECN (`net.ipv4.tcp_ecn`); it does where the peer's SYN agrees.
+    /// Whether this end is willing to use ECN (`net.ipv4.tcp_ecn`); it does if the peer's SYN agrees.
     pub ecn: bool,
-    /// Ticks of the kernel's clock.
+    /// The kernel's clock tick.
     pub hz: Hz,
-    /// What memory a packet takes.
+    /// The memory of a packet.
     pub truesize: Truesize,
-    /// `net.ipv4.tcp_comp_sack_delay_ns`: the longest that an acknowledgement with SACK blocks waits.
+    /// `net.ipv4.tcp_comp_sack_delay_ns`: the maximum delay of an acknowledgement with SACK blocks.
     pub comp_sack_delay_ns: u64,
-    /// `net.ipv4.tcp_comp_sack_nr`: so many acknowledgements with SACK blocks become one at most; 0 for none.
+    /// `net.ipv4.tcp_comp_sack_nr`: the maximum number of compressed acknowledgements; 0 disables compression.
     pub comp_sack_nr: u32,
 }
 
@@ -60,8 +59,8 @@ impl Default for ReceiveConfig {
 }
 
 impl ReceiveConfig {
-    /// The unit of the first window that is offered (`tcp_connect_init`, `tcp_openreq_init_rwin`): whoever
-    /// begins does not know yet that segments will have timestamps.
+    /// The unit of the first window (`tcp_connect_init`, `tcp_openreq_init_rwin`): the active end does not know yet
+    /// that segments will have timestamps.
     pub(super) fn first_unit_bytes(&self, opening: Opening) -> u64 {
         u64::from(match opening {
             Opening::Active => self.mss + TIMESTAMP_BYTES,
@@ -70,15 +69,15 @@ impl ReceiveConfig {
     }
 }
 
-/// The memory of a packet (`skb->truesize`), for data that lies in one piece behind its headers, in memory of the
-/// next power of two, as drivers without page fragments and `veth` have it. 2304 bytes for 1448 of data.
+/// The memory of a packet (`skb->truesize`) with linear data, allocated as a power of two, as by `veth` and drivers
+/// without page fragments: 2304 bytes for 1448 bytes of data.
 ///
-/// Neighbouring packets keep their own memory: `tcp_try_coalesce`, which would share it, is left out.
+/// Adjacent packets keep their own memory: `tcp_try_coalesce`, which would share it, is not implemented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truesize {
     /// `struct sk_buff`, aligned.
     pub skb_bytes: u32,
-    /// What shares the memory with the data: headroom, headers and `struct skb_shared_info`.
+    /// What is allocated with the data: headroom, headers and `struct skb_shared_info`.
     pub room_bytes: u32,
 }
 
@@ -93,7 +92,7 @@ impl Default for Truesize {
 }
 
 impl Truesize {
-    /// The memory of all packets that a segment is made of (`skb_gro_receive`).
+    /// The memory of all packets merged into a segment (`skb_gro_receive`).
     #[must_use]
     pub fn of_segment(&self, segment: &Segment) -> u64 {
         let full = match segment.packet_bytes {
@@ -107,7 +106,7 @@ impl Truesize {
         u64::from(segment.bytes / full) * self.of(full) + last
     }
 
-    /// The memory of a packet with so much data.
+    /// The memory of a packet with `data_bytes` of data.
     #[must_use]
     pub fn of(&self, data_bytes: u32) -> u64 {
         u64::from(self.skb_bytes) + u64::from((data_bytes + self.room_bytes).next_power_of_two())

@@ -1,8 +1,8 @@
-//! Data behind holes, in ranges (`tcp_data_queue_ofo`, `tcp_ofo_queue`, `tcp_prune_ofo_queue`).
+//! Out-of-order data, as ranges (`tcp_data_queue_ofo`, `tcp_ofo_queue`, `tcp_prune_ofo_queue`).
 //!
-//! The kernel keeps packets, here those that touch are one range: what is acknowledged, duplicate and dropped is
-//! the same. Ranges are sorted and never touch. What bounds them is the receive buffer, since each takes the
-//! memory of at least one packet.
+//! The kernel queues packets; here adjacent packets form one range, with the same acknowledgements, duplicates and
+//! drops. Ranges are sorted and never touch. The receive buffer bounds their number, since each takes the memory of at
+//! least one packet.
 
 use std::collections::VecDeque;
 
@@ -15,16 +15,16 @@ pub(super) struct Piece {
     pub(super) memory: u64,
 }
 
-/// What came of a segment.
+/// The result of inserting a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Inserted {
-    /// The first run of it that had come before.
+    /// The first part of it that had been received before.
     pub(super) duplicate: Option<Range>,
-    /// Whether all of it had, so that it was dropped.
+    /// Whether all of it had been received, so that it was dropped.
     pub(super) is_old: bool,
 }
 
-/// The ranges.
+/// The out-of-order queue.
 #[derive(Debug, Default)]
 pub(super) struct Reassembly {
     pieces: VecDeque<Piece>,
@@ -36,12 +36,12 @@ impl Reassembly {
         self.pieces.is_empty()
     }
 
-    /// The memory of all of them.
+    /// The memory of all ranges.
     pub(super) fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// The end of the last.
+    /// The end of the last range.
     pub(super) fn end(&self) -> Option<u64> {
         self.pieces.back().map(|piece| piece.range.to)
     }
@@ -79,7 +79,7 @@ impl Reassembly {
                     is_old: true,
                 };
             }
-            // Packets that the segment covers make room for it.
+            // A range that the segment covers entirely is freed.
             match both == old {
                 true => self.memory -= piece.memory,
                 false => merged.memory += piece.memory,
@@ -111,13 +111,13 @@ impl Reassembly {
         Some(piece)
     }
 
-    /// Drops all.
+    /// Drops all ranges.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
         self.memory = 0;
     }
 
-    /// Gives each range the memory that `collapsed` says of its data and memory.
+    /// Sets the memory of each range to `collapsed` of its data and memory.
     pub(super) fn collapse(&mut self, collapsed: impl Fn(u64, u64) -> u64) {
         for piece in &mut self.pieces {
             let memory = collapsed(piece.range.to - piece.range.from, piece.memory);
@@ -126,8 +126,9 @@ impl Reassembly {
         }
     }
 
-    /// Drops the highest packets, of about `packet` bytes each, for one at `seq`: at least `step` bytes of memory
-    /// at a time until `fits` says that the memory of the rest does. Says whether any was dropped.
+    /// Makes room for a packet at `seq`: drops packets of about `packet` bytes from the end of the highest ranges that
+    /// do not begin below `seq`, at least `step` bytes of memory at a time, until `fits` accepts the remaining memory.
+    /// Returns whether any was dropped.
     pub(super) fn prune(
         &mut self,
         seq: u64,
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn pruning_drops_from_the_end_whole_packets_and_spares_what_lies_before() {
         let mut reassembly = filled(&[(10, 20), (30, 130)]);
-        // 145 bytes of memory are 14.5 of data: two packets of 10.
+        // 145 bytes of memory hold 14.5 bytes of data: two packets of 10.
         assert!(reassembly.prune(5, 10, 145, |_| true));
         assert_eq!(
             reassembly.ranges().collect::<Vec<_>>(),

@@ -11,7 +11,7 @@ use crate::tcp::segment::Segment;
 
 const MS: u64 = 1_000_000;
 
-/// A receiver that has answered a SYN and got the acknowledgement, with `first` as its next sequence number.
+/// A passive receiver after the handshake, with `first` as its next sequence number.
 fn receiver(config: &ReceiveConfig, first: u64) -> Receiver {
     let mut receiver = Receiver::new(config, Opening::Passive);
     let syn = Segment {
@@ -49,7 +49,7 @@ fn data(seq: u64, bytes: u32) -> Segment {
     }
 }
 
-/// What a segment that is sent now says.
+/// A segment sent now.
 fn filled(receiver: &mut Receiver, now_ns: u64) -> Segment {
     let mut segment = Segment::default();
     receiver.fill(now_ns, &mut segment);
@@ -63,7 +63,7 @@ fn is_due(receiver: &Receiver, now_ns: u64) -> bool {
         .is_some_and(|at_ns| at_ns <= now_ns)
 }
 
-/// The acknowledgement and the SACK blocks of a segment that is sent now.
+/// The acknowledgement and the SACK blocks of a segment sent now.
 fn reported(receiver: &mut Receiver, now_ns: u64) -> (u64, Vec<(u64, u64)>) {
     let segment = filled(receiver, now_ns);
     let blocks = segment

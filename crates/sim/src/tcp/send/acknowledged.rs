@@ -1,4 +1,4 @@
-//! What an acknowledgement says (`tcp_ack`).
+//! Processing of acknowledgements (`tcp_ack`).
 
 use super::Sender;
 use super::scoreboard::{Id, Packet};
@@ -6,43 +6,43 @@ use crate::tcp::congestion::{Acked, State};
 use crate::tcp::rate::{Sample, Snapshot};
 use crate::tcp::segment::{Range, SACK_BLOCKS, Sack, Segment};
 
-/// What an acknowledgement has done.
+/// The effects of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flags {
-    /// It acknowledges new data cumulatively.
+    /// It cumulatively acknowledges new data.
     pub(super) advanced: bool,
-    /// Its SACK blocks do.
+    /// Its SACK blocks cover new data.
     pub(super) data_sacked: bool,
-    /// It has nothing but the same acknowledgement once more.
+    /// It is a pure duplicate acknowledgement.
     pub(super) is_duplicate: bool,
-    /// Data that was sent once only has arrived, below where a timeout was.
+    /// Data below `high` that was never retransmitted has arrived (`FLAG_ORIG_SACK_ACKED`).
     pub(super) original_arrived: bool,
-    /// A DSACK says that data arrived twice.
+    /// A DSACK reports duplicate data.
     pub(super) dsack: bool,
     /// ECE.
     pub(super) ece: bool,
     /// Its TSecr.
     pub(super) echo: u32,
-    /// The first sequence number that was not acknowledged before it.
+    /// SND.UNA before it.
     pub(super) prior_una: u64,
 }
 
-/// What is gathered of the packets that an acknowledgement covers.
+/// Data collected from the packets that an acknowledgement covers.
 #[derive(Debug, Default)]
 struct Gathered {
-    /// Whether it acknowledges a packet that was retransmitted.
+    /// Whether it cumulatively acknowledges a retransmitted packet.
     has_resent: bool,
-    /// The end of the highest selected packet before this acknowledgement (`prior_fack`).
+    /// The end of the highest SACKed packet before this acknowledgement (`prior_fack`).
     prior_highest_sacked: u64,
-    /// When the first and the last that were sent once and are acknowledged cumulatively were sent.
+    /// Send times of the first and last cumulatively acknowledged packets that were sent once and not SACKed before.
     first_ns: Option<u64>,
     last_ns: Option<u64>,
-    /// The same of those that SACK blocks cover.
+    /// The same for newly SACKed packets.
     sacked_first_ns: Option<u64>,
     sacked_last_ns: Option<u64>,
-    /// The newest of all by its time of sending, for the rate.
+    /// The most recently sent of all: send time, end, snapshot, and whether it was retransmitted.
     newest: Option<(u64, u64, Snapshot, bool)>,
-    /// The lowest that arrived later than one that was sent after it.
+    /// The lowest sequence number that arrived after a higher one.
     reordered: Option<u64>,
     delivered: u32,
     /// Packets acknowledged cumulatively.
@@ -71,7 +71,7 @@ fn elapsed_us(now_ns: u64, since_ns: u64) -> u64 {
 }
 
 impl Sender {
-    /// A segment arrives: what of it is about data that this end has sent. The other half takes it afterwards.
+    /// Processes what a segment says about data that this end has sent. The receiving half processes it afterwards.
     pub fn on_segment(&mut self, now_ns: u64, segment: &Segment) {
         let (ack, prior_una) = (segment.ack, self.window.una);
         if !self.is_established || ack > self.window.next {
@@ -87,7 +87,7 @@ impl Sender {
             ..Flags::default()
         };
         let has_new_window = ack >= prior_una && self.take_window(segment);
-        // What this acknowledgement selects itself is no sign that what it covers was overtaken.
+        // What this acknowledgement itself SACKs does not show that the data it acknowledges was reordered.
         let mut gathered = Gathered {
             prior_highest_sacked: self.highest_sacked,
             ..Gathered::default()
@@ -161,7 +161,7 @@ impl Sender {
         }
     }
 
-    /// The peer's window (RFC 9293 §3.10.7.4, `tcp_may_update_window`); whether it has changed.
+    /// Updates the peer's window (RFC 9293 §3.10.7.4, `tcp_may_update_window`); returns whether it has changed.
     fn take_window(&mut self, segment: &Segment) -> bool {
         let is_newer = segment.ack > self.window.una
             || segment.seq > self.window_seq
@@ -176,7 +176,7 @@ impl Sender {
         has_changed
     }
 
-    /// Its SACK blocks (RFC 2018, RFC 2883, `tcp_sacktag_write_queue`).
+    /// Processes the SACK blocks (RFC 2018, RFC 2883, `tcp_sacktag_write_queue`).
     fn take_sack(
         &mut self,
         now_ns: u64,
@@ -193,7 +193,7 @@ impl Sender {
         let is_dsack = first.from < segment.ack || blocks.get(1).is_some_and(within);
         if is_dsack {
             flags.dsack = true;
-            // Of this reduction's retransmissions, one was for nothing.
+            // One of this reduction's retransmissions was unnecessary.
             if self.undo_from.is_some_and(|from| first.to > from) && self.undo_resent > 0 {
                 self.undo_resent -= 1;
             }
@@ -201,7 +201,7 @@ impl Sender {
         let mut rest = [Range::default(); SACK_BLOCKS];
         let rest = &mut rest[..blocks.len() - usize::from(is_dsack)];
         rest.copy_from_slice(&blocks[usize::from(is_dsack)..]);
-        // In the order of sending: a lower block beside a higher one is no reordering.
+        // Sorted by sequence: a lower block listed after a higher one is no reordering.
         rest.sort_unstable_by_key(|block| block.from);
         for &block in &*rest {
             self.take_block(now_ns, block, flags, gathered);
@@ -209,7 +209,7 @@ impl Sender {
         self.last_sack = segment.sack;
     }
 
-    /// A SACK block, without what the last acknowledgement had already.
+    /// Processes a SACK block, except for what the last acknowledgement already reported.
     fn take_block(
         &mut self,
         now_ns: u64,
@@ -277,7 +277,7 @@ impl Sender {
         gathered.delivered(packet);
     }
 
-    /// What it acknowledges cumulatively (`tcp_clean_rtx_queue`).
+    /// Processes the cumulative acknowledgement (`tcp_clean_rtx_queue`).
     fn take_ack(&mut self, now_ns: u64, ack: u64, flags: &mut Flags, gathered: &mut Gathered) {
         let prior_una = self.window.una;
         let before_written = self.written;
@@ -306,7 +306,7 @@ impl Sender {
         self.buffer.free(data(ack) - data(prior_una));
     }
 
-    /// Measures the round trip (`tcp_ack_update_rtt`); returns what congestion control sees of it.
+    /// Measures the RTT (`tcp_ack_update_rtt`); returns the sample for congestion control.
     fn take_round_trip(
         &mut self,
         now_ns: u64,
@@ -315,7 +315,7 @@ impl Sender {
         gathered: &Gathered,
     ) -> Option<u64> {
         let since = |sent_ns: Option<u64>| sent_ns.map(|sent_ns| elapsed_us(now_ns, sent_ns));
-        // Karn's rule is about the whole acknowledgement (`FLAG_RETRANS_DATA_ACKED`).
+        // Karn's algorithm applies to the whole acknowledgement (`FLAG_RETRANS_DATA_ACKED`).
         let unless_resent = |sent_ns: Option<u64>| sent_ns.filter(|_| !gathered.has_resent);
         let first_ns = unless_resent(gathered.first_ns);
         let last_ns = unless_resent(gathered.last_ns);
@@ -337,7 +337,7 @@ impl Sender {
         for_law
     }
 
-    /// The rate of delivery (`tcp_rate_gen`).
+    /// The delivery rate sample (`tcp_rate_gen`).
     fn rate(&mut self, now_ns: u64, gathered: &Gathered) -> Sample {
         let limited = self.window.app_limited_until;
         if limited != 0 && self.window.delivered.wrapping_sub(limited) as i32 > 0 {
@@ -364,7 +364,7 @@ impl Sender {
         }
     }
 
-    /// The window after it (`tcp_cong_control`).
+    /// Updates the window (`tcp_cong_control`).
     fn control(&mut self, now_ns: u64, sample: Sample, flags: Flags) {
         let acked = Acked { now_ns, sample };
         if self.law.control(&mut self.window, &acked) {

@@ -1,41 +1,39 @@
-//! The send buffer: what it holds in the kernel's memory, and how it grows with the window
-//! (`tcp_sndbuf_expand`, net/core/stream.c).
+//! The send buffer: the kernel memory it uses, and how it grows with the window (`tcp_sndbuf_expand`,
+//! net/core/stream.c).
 
-/// Memory of a buffer's packet besides its data: `struct sk_buff`, headers and `struct skb_shared_info`
+/// Memory overhead of a buffered packet: `struct sk_buff`, headers and `struct skb_shared_info`
 /// (SKB_TRUESIZE(MAX_TCP_HEADER)).
 const PACKET_MEMORY: u64 = 1_280;
 
-/// A peer whose window has never been wider has packets as long as all of it (TCP_MSS_DEFAULT).
+/// While the peer's window has never been larger, a packet may take all of it instead of half (TCP_MSS_DEFAULT).
 const NARROW_WINDOW_BYTES: u64 = 536;
 
 /// The settings of a send buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferConfig {
-    /// `net.ipv4.tcp_wmem`: least, initial and most.
+    /// `net.ipv4.tcp_wmem`: minimum, initial and maximum.
     pub wmem_bytes: [u64; 3],
-    /// SO_SNDBUF as a program sets it; the buffer is twice that, and does not grow.
+    /// SO_SNDBUF as the program sets it; the buffer is twice that, and does not grow.
     pub so_sndbuf_bytes: Option<u64>,
-    /// What the kernel sets aside for headers in front of a packet (MAX_TCP_HEADER), one of
-    /// [`BufferConfig::HEADERS_BYTES`].
+    /// Headroom that the kernel reserves for headers (MAX_TCP_HEADER), one of [`BufferConfig::HEADERS_BYTES`].
     pub header_bytes: u64,
-    /// Bytes of the largest packet that the device takes, and segments itself (`gso_max_size`): 64 KiB, unless somebody
-    /// set less.
+    /// Bytes of the largest packet that the device accepts, and segments itself (`gso_max_size`): 64 KiB by default.
     pub gso_max_bytes: u64,
 }
 
 impl BufferConfig {
-    /// What MAX_TCP_HEADER may be: of a kernel without tunnels and wireless LAN, with either, and with both, as
+    /// Possible values of MAX_TCP_HEADER: of a kernel without tunnels and wireless LAN, with either, and with both, as
     /// distributions build it.
     pub const HEADERS_BYTES: [u64; 3] = [192, 256, 320];
 
-    /// Data bytes of the largest packet that a sender gives to its device (`sk_gso_max_size`).
+    /// Data bytes of the largest packet that a sender hands to its device (`sk_gso_max_size`).
     #[must_use]
     pub fn burst_bytes(&self) -> u64 {
         self.gso_max_bytes.saturating_sub(self.header_bytes + 1)
     }
 
-    /// Memory of a packet on the path as the buffer reckons it when it grows: rounded up to a power of two with
-    /// timestamps, headers and shared info, and a `struct sk_buff`.
+    /// Memory of a packet on the path, as assumed for growth of the buffer: data, timestamps, headers and shared info,
+    /// rounded up to a power of two, plus a `struct sk_buff`.
     #[must_use]
     pub fn per_packet_bytes(&self, mss: u32) -> u64 {
         (u64::from(mss) + 12 + self.header_bytes + 320).next_power_of_two() + 256
@@ -53,18 +51,18 @@ impl Default for BufferConfig {
     }
 }
 
-/// The buffer.
+/// The send buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Buffer {
     most: u64,
     is_fixed: bool,
     limit: u64,
-    /// Data in it.
+    /// Bytes of data in it.
     held: u64,
     /// [`BufferConfig::per_packet_bytes`].
     per_packet: u64,
     mss: u64,
-    /// The widest window of the peer, and data that a packet of the buffer takes for it.
+    /// The largest window of the peer so far, and the maximum data of a buffered packet that follows from it.
     widest_window: u64,
     packet_bytes: u64,
     burst_bytes: u64,
@@ -90,8 +88,8 @@ impl Buffer {
         }
     }
 
-    /// The peer takes so much. The kernel gathers as much as the device takes in a packet, and no more than half of the
-    /// widest window, of which one would fill the most (`tcp_xmit_size_goal`, `tcp_bound_to_half_wnd`).
+    /// Notes the peer's window. The kernel gathers as much into a packet as the device accepts, but no more than half
+    /// of the largest window, so that no packet fills most of it (`tcp_xmit_size_goal`, `tcp_bound_to_half_wnd`).
     pub(super) fn see_window(&mut self, bytes: u64) {
         if bytes > self.widest_window {
             self.widest_window = bytes;
@@ -103,18 +101,18 @@ impl Buffer {
         }
     }
 
-    /// Data that a packet takes.
+    /// Maximum data bytes of a buffered packet.
     pub(super) fn packet_bytes(&self) -> u64 {
         self.packet_bytes
     }
 
-    /// `sk_wmem_queued` for so much data.
+    /// `sk_wmem_queued` for `held` bytes of data.
     fn memory(&self, held: u64) -> u64 {
         held + held.div_ceil(self.packet_bytes) * PACKET_MEMORY
     }
 
-    /// Takes as much as fits: a packet may begin while the memory is below the limit, and while less than
-    /// `room` was taken, and is then filled (`sk_stream_memory_free`).
+    /// Accepts as much as fits: a packet may begin while the memory is below the limit and less than `room` has been
+    /// taken, and is then filled (`sk_stream_memory_free`).
     pub(super) fn take(&mut self, bytes: u64, room: u64) -> u64 {
         let mut taken = 0;
         while taken < bytes && taken < room && self.memory(self.held) < self.limit {
@@ -127,12 +125,12 @@ impl Buffer {
         taken
     }
 
-    /// Data was acknowledged.
+    /// Frees acknowledged data.
     pub(super) fn free(&mut self, bytes: u64) {
         self.held -= bytes.min(self.held);
     }
 
-    /// A third of it is free (`sk_stream_wspace`, `sk_stream_min_wspace`).
+    /// Whether at least a third of it is free (`sk_stream_wspace`, `sk_stream_min_wspace`).
     pub(super) fn is_writable(&self) -> bool {
         let memory = self.memory(self.held);
         memory < self.limit && self.limit - memory >= memory >> 1
@@ -143,7 +141,7 @@ impl Buffer {
         self.memory(self.held)
     }
 
-    /// The most that may be in use (`sk_sndbuf`).
+    /// The maximum memory (`sk_sndbuf`).
     pub(super) fn limit_bytes(&self) -> u64 {
         self.limit
     }
@@ -153,7 +151,7 @@ impl Buffer {
         self.was_full
     }
 
-    /// Room for so many windows of so many packets (`tcp_sndbuf_expand`).
+    /// Makes room for this many windows of this many packets (`tcp_sndbuf_expand`).
     pub(super) fn expand(&mut self, windows: u32, packets: u32) {
         if !self.is_fixed {
             let wanted = u64::from(windows) * u64::from(packets) * self.per_packet;
@@ -161,7 +159,7 @@ impl Buffer {
         }
     }
 
-    /// The program need not wait any more once there is room (`sk_stream_write_space`).
+    /// Ends the program's wait if there is room (`sk_stream_write_space`).
     pub(super) fn settle(&mut self) {
         if self.is_writable() {
             self.was_full = false;
@@ -169,7 +167,7 @@ impl Buffer {
     }
 }
 
-/// Full segments that fit into so many bytes, one at least, in bytes.
+/// Bytes of the full segments that fit into `most` bytes, but at least one.
 fn packet_bytes(most: u64, mss: u64) -> u64 {
     (most / mss).max(1) * mss
 }
@@ -178,7 +176,7 @@ fn packet_bytes(most: u64, mss: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// As a host's link into an emulated path has it.
+    /// With the packet limit of a host's link into an emulated path.
     #[test]
     fn a_packet_takes_no_more_than_the_device() {
         for header_bytes in BufferConfig::HEADERS_BYTES {
@@ -202,7 +200,7 @@ mod tests {
         };
         let mut buffer = Buffer::new(config, 1_448);
         buffer.see_window(64_256);
-        // 22 segments each: the memory is below the limit before the second.
+        // 22 segments each: memory is still below the limit before the second.
         assert_eq!(buffer.take(1 << 20, u64::MAX), 2 * 22 * 1_448);
         buffer.see_window(150_000);
         buffer.see_window(64_256);

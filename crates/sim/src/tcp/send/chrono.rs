@@ -1,27 +1,27 @@
-//! What a sender's time went into (`tcp_chrono_start`, `tcp_chrono_stop`).
+//! How a sender spends its time (`tcp_chrono_start`, `tcp_chrono_stop`).
 
-/// What it waits for while it has something to send.
+/// What the sender waits for while it has something to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
     /// Acknowledgements, the congestion window or the path.
     Sending,
     /// The peer's window.
     PeersWindow,
-    /// Room in its own buffer: all that fits is on its way, and the program has more.
+    /// Room in its own buffer: all that fits is in flight, and the program has more.
     Buffer,
 }
 
-/// Time by what it went into.
+/// Time spent per state.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Chrono {
-    /// Nothing to send: `None`.
+    /// The current state; `None` with nothing to send.
     now: Option<Busy>,
     since_ns: u64,
     totals_ns: [u64; 3],
 }
 
 impl Chrono {
-    /// From now on it goes into this.
+    /// Enters a state.
     pub(super) fn set(&mut self, now_ns: u64, what: Option<Busy>) {
         if self.now == what {
             return;
@@ -32,7 +32,7 @@ impl Chrono {
         (self.now, self.since_ns) = (what, now_ns);
     }
 
-    /// With something to send; the part of it stopped by the peer's window; that by the send buffer.
+    /// Total time with something to send, and the parts of it limited by the peer's window and by the send buffer.
     pub(super) fn totals_ns(&self, now_ns: u64) -> [u64; 3] {
         let mut until_now = *self;
         until_now.set(now_ns, None);

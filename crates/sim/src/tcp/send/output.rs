@@ -1,4 +1,4 @@
-//! Which packet goes next (`tcp_write_xmit`, `tcp_xmit_retransmit_queue`).
+//! Which packet to send next (`tcp_write_xmit`, `tcp_xmit_retransmit_queue`).
 
 use super::Sender;
 use super::chrono::Busy;
@@ -7,16 +7,16 @@ use super::timeout::Timer;
 use crate::tcp::congestion::{Event, INITIAL_WINDOW, State};
 use crate::tcp::segment::Segment;
 
-/// Of the window, the part that is worth sending at once (`tcp_tso_win_divisor`).
+/// The window divided by this is worth sending at once (`tcp_tso_win_divisor`).
 const WORTHWHILE: u64 = 3;
 
-/// A round trip's logarithm by which bursts become smaller (`tcp_tso_rtt_log`).
+/// Log2 of the RTT in microseconds that halves the extra burst of short paths (`tcp_tso_rtt_log`).
 const BURST_RTT_LOG: u32 = 9;
 
-/// So many segments of a connection are not paced.
+/// Pacing begins with this segment of a connection.
 const UNPACED_SEGMENTS: u64 = 10;
 
-/// For so long after the last packet a burst may wait for more.
+/// How long after the last packet a burst may be deferred.
 const DEFER_NS: u64 = 1_000_000;
 
 impl Sender {
@@ -38,7 +38,7 @@ impl Sender {
             return None;
         }
         if std::mem::take(&mut self.window_probe_due) {
-            // What was acknowledged already makes the peer say its window (`tcp_xmit_probe_skb`).
+            // An already acknowledged sequence number makes the peer announce its window (`tcp_xmit_probe_skb`).
             return Some(Segment {
                 seq: self.window.una - 1,
                 ..Segment::default()
@@ -55,7 +55,7 @@ impl Sender {
         self.send_new(now_ns)
     }
 
-    /// What the kernel does when it has sent all that it may.
+    /// Does what the kernel does when it has sent all that it may.
     fn pause(&mut self, now_ns: u64) {
         self.burst = 0;
         self.new_first = false;
@@ -77,7 +77,7 @@ impl Sender {
         self.probe_window(now_ns);
     }
 
-    /// The program waits for room: the buffer grows, unless the window is full and more of it would only be queued
+    /// Grows the buffer for a waiting program, unless the window is full and more data would only be queued
     /// (`tcp_new_space`, `tcp_should_expand_sndbuf`).
     fn make_room(&mut self) {
         if self.board.in_flight() < self.window.cwnd {
@@ -86,7 +86,7 @@ impl Sender {
         self.buffer.settle();
     }
 
-    /// Room for as many packets as the window may need (`tcp_sndbuf_expand`).
+    /// Expands the buffer to as many packets as the window may need (`tcp_sndbuf_expand`).
     pub(super) fn expand_buffer(&mut self) {
         let packets = self
             .window
@@ -96,7 +96,7 @@ impl Sender {
         self.buffer.expand(self.law.sndbuf_expand(), packets);
     }
 
-    /// What holds it when it has sent all that it may.
+    /// What limits the sender when it has sent all that it may.
     fn waits_for(&mut self) -> Option<Busy> {
         let is_window_limited = std::mem::take(&mut self.is_window_limited);
         let unsent = self.end().saturating_sub(self.window.next);
@@ -111,7 +111,7 @@ impl Sender {
         })
     }
 
-    /// A lost packet, while the window has room (RFC 6675 §5 (C)).
+    /// Retransmits a lost packet, if the window has room (RFC 6675 §5 (C)).
     fn resend_lost(&mut self, now_ns: u64) -> Option<Segment> {
         if self.window.state < State::Recovery
             || self.board.lost == 0
@@ -120,7 +120,7 @@ impl Sender {
             return None;
         }
         let first = self.board.first_id();
-        // Acknowledged meanwhile.
+        // The hint was acknowledged in the meantime.
         if self.hint.wrapping_sub(first) > self.board.packets_out() {
             self.hint = first;
         }
@@ -132,14 +132,14 @@ impl Sender {
             self.hint = self.hint.wrapping_add(1);
         }
         let segment = self.resend(now_ns, self.hint);
-        // The timeout counts from the head's newest transmission.
+        // The timeout counts from the latest transmission of the head.
         if self.hint == first && !matches!(self.timer, Some((Timer::Reordering, _))) {
             self.restart_timeout(now_ns);
         }
         segment
     }
 
-    /// Sends a packet again.
+    /// Retransmits a packet.
     pub(super) fn resend(&mut self, now_ns: u64, id: u32) -> Option<Segment> {
         let packet = *self.board.get(id)?;
         let snapshot = self.snapshot();
@@ -157,7 +157,7 @@ impl Sender {
         Some(self.out(now_ns, packet.seq, packet.bytes, packet.length))
     }
 
-    /// New data, as far as both windows, Nagle's algorithm and the wish for large bursts let it.
+    /// Sends new data, if both windows, Nagle's algorithm and TSO deferral allow it.
     fn send_new(&mut self, now_ns: u64) -> Option<Segment> {
         let next = self.window.next;
         let unsent = self.written.saturating_sub(next);
@@ -181,7 +181,7 @@ impl Sender {
         }
         self.burst -= 1;
         let segment = self.send(now_ns, bytes, is_fin);
-        // The end of what goes down as one packet (`__tcp_transmit_skb`).
+        // A burst goes down the stack as one packet, which ends with PSH (`__tcp_transmit_skb`).
         let ends_burst = self.burst == 0 && self.is_long_burst;
         Some(Segment {
             push: segment.push || ends_burst,
@@ -189,8 +189,7 @@ impl Sender {
         })
     }
 
-    /// What was written and not sent up to the end of the packet of the buffer that goes next: where the program has ended
-    /// it, or the end of all.
+    /// Unsent bytes up to the end of the next buffered packet: where the program has ended it, or the end of all data.
     fn unsent_of_packet(&self) -> u64 {
         let end = self.packet_ends.front().unwrap_or(&self.written);
         end.saturating_sub(self.window.next)
@@ -242,15 +241,15 @@ impl Sender {
         }
     }
 
-    /// A segment of data on its way.
+    /// A segment of data to be sent, with its pacing accounted for.
     fn out(&mut self, now_ns: u64, seq: u64, bytes: u32, length: u32) -> Segment {
         self.counts.sent += 1;
         self.window.last_sent_ns = now_ns;
         if let (true, Some(rate)) = (self.window.is_paced, self.window.pacing_bytes_per_s) {
             let took_ns = u64::from(bytes) * 1_000_000_000 / rate.max(1);
             self.owed_ns += took_ns;
-            // A burst goes at once, and is paid for afterwards: the first segments of a connection are not, and what goes
-            // late costs half as much at least (`tcp_update_skb_after_send`).
+            // A burst is sent at once and paced afterwards, except for the first segments of a connection. Lateness is
+            // credited, up to half of the burst's time (`tcp_update_skb_after_send`).
             if self.burst == 0 {
                 let owed_ns = std::mem::take(&mut self.owed_ns);
                 let late_ns = now_ns.saturating_sub(self.window.departure_ns);
@@ -269,7 +268,7 @@ impl Sender {
         }
     }
 
-    /// How many packets go at once, if any may.
+    /// How many packets to send in one burst, if any may be sent.
     fn next_burst(&mut self, now_ns: u64, is_fin: bool) -> Option<u32> {
         let mss = u64::from(self.config.mss);
         let unsent = self.unsent_of_packet();
@@ -281,7 +280,7 @@ impl Sender {
         let packets = unsent.div_ceil(mss).max(1);
         if packets == 1 {
             let is_partial = unsent < mss;
-            // Minshall's variant: only a small packet that is not acknowledged holds the next (`tcp_nagle_check`).
+            // Minshall's variant: only an unacknowledged small packet holds back the next (`tcp_nagle_check`).
             let holds = is_partial
                 && is_last
                 && !is_fin
@@ -303,8 +302,7 @@ impl Sender {
         )
     }
 
-    /// Packets of the largest burst (`tcp_tso_autosize`): a millisecond at the pacing rate, and more where the round
-    /// trip is short.
+    /// Maximum packets of a burst (`tcp_tso_autosize`): a millisecond at the pacing rate, and more on short paths.
     fn burst_packets(&self) -> u32 {
         let mss = u64::from(self.config.mss);
         let largest = self.window.burst_bytes;
@@ -318,14 +316,14 @@ impl Sender {
         packets.max(least).min((largest / mss).max(1)) as u32
     }
 
-    /// What is left of the packet of the buffer that goes next, in bytes: the program's data is gathered in packets of
-    /// the largest size (`tcp_xmit_size_goal`), of which bursts are cut.
+    /// Bytes left in the next buffered packet: the program's data is gathered into packets of maximum size
+    /// (`tcp_xmit_size_goal`), from which bursts are cut.
     fn buffered_packet(&self) -> u64 {
         let goal = self.buffer.packet_bytes();
         goal - (self.window.next - self.gathered_from) % goal
     }
 
-    /// Whether it is better to wait for the next acknowledgement and send more at once (`tcp_tso_should_defer`).
+    /// Whether to wait for the next acknowledgement and send a larger burst (`tcp_tso_should_defer`).
     fn defers(&mut self, now_ns: u64, most: u64) -> bool {
         let mss = u64::from(self.config.mss);
         if self.window.state >= State::Recovery
@@ -338,7 +336,7 @@ impl Sender {
         let limit = by_peer.min(by_window);
         let packet = self.unsent_of_packet().min(self.buffered_packet());
         let is_last = self.window.next + packet == self.written;
-        // Others follow it, so it gets no more data, and can be sent as it is.
+        // A packet that others follow gets no more data, and can be sent as it is.
         if limit >= most * mss || (!is_last && limit >= packet) {
             return false;
         }
@@ -361,11 +359,11 @@ impl Sender {
             }
             return true;
         }
-        // It waits for more data, unless it gets none.
+        // Wait for more data, unless none will be added.
         !self.is_shut && self.packet_ends.is_empty()
     }
 
-    /// Whether the window or the application held this flight, and what becomes of a window that is not used
+    /// Records whether the window or the application limited this flight, and shrinks an unused window
     /// (`tcp_cwnd_validate`).
     fn validate(&mut self, now_ns: u64, is_limited: bool) {
         let out = self.board.packets_out();
@@ -389,13 +387,13 @@ impl Sender {
         }
     }
 
-    /// Whether the window holds the sender, or would soon (`tcp_is_cwnd_limited`).
+    /// Whether the window limits the sender, or soon would (`tcp_is_cwnd_limited`).
     pub(super) fn is_limited(&self) -> bool {
         self.usage_was_limited
             || (self.window.in_slow_start() && self.window.cwnd < 2 * self.most_out)
     }
 
-    /// For a timeout the application has not used the window: it goes half the way to what was used
+    /// Reduces a window that the application has not used for an RTO halfway to what was used
     /// (`tcp_cwnd_application_limited`).
     fn shrink_to_used(&mut self, now_ns: u64) {
         if self.window.state == State::Open && !self.buffer.was_full() {

@@ -1,7 +1,7 @@
-//! Proportional rate reduction (RFC 6937bis, `tcp_cwnd_reduction`): how many packets a sender may send with each
+//! Proportional rate reduction (RFC 6937bis, `tcp_cwnd_reduction`): how many packets a sender may send per
 //! acknowledgement while its window shrinks to the threshold.
 
-/// A reduction under way. Counts are packets.
+/// A reduction in progress. Counts are in packets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reduction {
     /// The window before it.
@@ -14,7 +14,7 @@ pub(super) struct Reduction {
 
 impl Reduction {
     /// The window after an acknowledgement that delivered `acked` packets and showed `lost` to be lost, with
-    /// `in_flight` under way. `advances` says whether it acknowledged new data cumulatively.
+    /// `in_flight` in flight. `advances` says whether it cumulatively acknowledged new data.
     pub(super) fn window(
         &mut self,
         acked: u32,
@@ -41,7 +41,7 @@ impl Reduction {
             }
             budget.min(due)
         };
-        // The first retransmission goes out at once.
+        // The first retransmission is sent at once.
         let least = i64::from(self.sent == 0);
         Some(in_flight + to_send.max(least) as u32)
     }
@@ -51,8 +51,8 @@ impl Reduction {
 mod tests {
     use super::*;
 
-    /// A window of 100 packets of which the first was lost, 99 acknowledgements come, and each lets packets
-    /// out: half of them in all (RFC 6937 §4, beta 1/2).
+    /// The first packet of a window of 100 is lost: the 99 acknowledgements release half as many packets in all (RFC
+    /// 6937 §4, beta 1/2).
     #[test]
     fn one_loss_of_a_hundred_sends_half() {
         let mut reduction = Reduction {
@@ -77,7 +77,7 @@ mod tests {
             from: 100,
             ..Reduction::default()
         };
-        // 80 of 100 are lost: what is left lies below the threshold.
+        // 80 of 100 are lost, which leaves the flight below the threshold.
         let mut in_flight: u32 = 20;
         for _ in 0..20 {
             in_flight -= 1;

@@ -1,25 +1,24 @@
-//! What is lost, by time (RFC 8985, `tcp_rack_*`): a packet is lost when one that was sent later has arrived, and a
-//! round trip and a reordering window have passed.
+//! RACK loss detection (RFC 8985, `tcp_rack_*`): a packet is lost when one sent later has arrived, and a round trip and
+//! a reordering window have passed since it was sent.
 
 use super::scoreboard::{Id, Packet, Scoreboard};
 
-/// The window becomes no more than so many quarters of the least round trip (TCP_RACK_RECOVERY_THRESH is the number of
-/// recoveries after which it is forgotten).
+/// Recoveries without a DSACK after which the reordering window is reset (TCP_RACK_RECOVERY_THRESH).
 const PERSIST: u8 = 16;
 
-/// The most recently sent packet that has arrived, and how much reordering there is.
+/// The most recently sent packet that has arrived, and the state of the reordering window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rack {
     sent_ns: u64,
     end: u64,
     rtt_us: u64,
-    /// Whether it has changed since packets were looked at.
+    /// Whether it has changed since the last loss detection.
     pub(super) advanced: bool,
-    /// Quarters of the least round trip that the window has.
+    /// The reordering window in quarters of the minimum RTT.
     steps: u8,
-    /// Recoveries until they are forgotten.
+    /// Recoveries until `steps` is reset.
     persist: u8,
-    /// Packets that were delivered when a DSACK made the window larger last.
+    /// Packets delivered when a DSACK last enlarged the window.
     grown_at: u32,
 }
 
@@ -40,15 +39,15 @@ impl Default for Rack {
 /// What the reordering window depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reordering {
-    /// Whether any was ever seen.
+    /// Whether reordering was ever seen.
     pub(super) is_seen: bool,
-    /// Whether a recovery is under way.
+    /// Whether a recovery is in progress.
     pub(super) in_recovery: bool,
-    /// Packets by which one may be late (`tp->reordering`).
+    /// The reordering degree in packets (`tp->reordering`).
     pub(super) packets: u32,
-    /// The least round trip.
+    /// The minimum RTT.
     pub(super) least_us: Option<u64>,
-    /// The smoothed round trip.
+    /// The smoothed RTT.
     pub(super) smoothed_us: u64,
 }
 
@@ -57,10 +56,10 @@ fn is_sent_after(sent_ns: u64, other_ns: u64, end: u64, other_end: u64) -> bool 
 }
 
 impl Rack {
-    /// Takes a packet that has arrived (RFC 8985 §6.2 steps 1 and 2).
+    /// Notes a packet that has arrived (RFC 8985 §6.2 steps 1 and 2).
     pub(super) fn arrived(&mut self, now_ns: u64, packet: &Packet, least_us: Option<u64>) {
         let rtt_us = now_ns.saturating_sub(packet.sent_ns) / 1_000;
-        // It may have been the first of two that arrived.
+        // The original may have arrived, not the retransmission.
         if packet.was_resent && least_us.is_some_and(|least| rtt_us < least) {
             return;
         }
@@ -84,8 +83,7 @@ impl Rack {
         ((least >> 2) * u64::from(self.steps)).min(reordering.smoothed_us)
     }
 
-    /// Packets that were delivered twice make the window larger, once in a round trip; some recoveries without make
-    /// it small again.
+    /// A DSACK enlarges the window, once per round trip; `PERSIST` recoveries without one reset it.
     pub(super) fn adapt(&mut self, dsack: bool, prior_delivered: u32, delivered: u32) {
         let is_of_this_round = prior_delivered.wrapping_sub(self.grown_at) as i32 >= 0;
         if dsack && is_of_this_round {
@@ -97,19 +95,20 @@ impl Rack {
         }
     }
 
-    /// A recovery has ended.
+    /// Notes that a recovery has ended.
     pub(super) fn recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
     }
 
-    /// Time until a packet counts as lost, none if it does now (`tcp_rack_skb_timeout`), in microseconds.
+    /// Time until a packet counts as lost, 0 if it does now (`tcp_rack_skb_timeout`), in microseconds.
     #[must_use]
     pub(super) fn left_us(&self, now_ns: u64, packet: &Packet, window_us: u64) -> u64 {
         let age = now_ns.saturating_sub(packet.sent_ns) / 1_000;
         (self.rtt_us + window_us).saturating_sub(age)
     }
 
-    /// Marks what is lost (§6.2 step 5); says how many packets are newly so, and after how long some more might be.
+    /// Marks lost packets (§6.2 step 5); returns how many are newly lost, and the time until others may be, in
+    /// microseconds.
     pub(super) fn detect(
         &self,
         now_ns: u64,

@@ -1,4 +1,4 @@
-//! What TCP_INFO says of a sender, as a record.
+//! A sender's TCP_INFO, as a record.
 
 use wansan_trace::event::{CongestionState, Ecn, Tcp};
 use wansan_trace::{ConnectionId, Instant, SessionId};
@@ -6,7 +6,7 @@ use wansan_trace::{ConnectionId, Instant, SessionId};
 use super::Sender;
 
 impl Sender {
-    /// The record of now.
+    /// The record at `now_ns`.
     #[must_use]
     pub fn record(&self, now_ns: u64, session: SessionId, connection: ConnectionId) -> Tcp {
         let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
-//! What becomes of the window when packets are lost, marked or only late (`tcp_fastretrans_alert`, RFC 5681,
-//! RFC 6675, RFC 6937, RFC 5682, RFC 3522).
+//! How the window reacts to packets that are lost, marked or only reordered (`tcp_fastretrans_alert`, RFC 5681, RFC
+//! 6675, RFC 6937, RFC 5682, RFC 3522).
 
 use super::Sender;
 use super::acknowledged::Flags;
@@ -19,13 +19,13 @@ impl Sender {
     fn note_loss(&mut self, packets: u32) {
         self.window.lost = self.window.lost.wrapping_add(packets);
         if packets > 0 {
-            // Anywhere in the scoreboard.
+            // The losses may be anywhere in the scoreboard.
             self.hint = self.board.first_id();
         }
     }
 
-    /// Looks for losses when something has arrived that was sent later (`tcp_rack_mark_lost`).
-    /// Whether something was that had been retransmitted.
+    /// Detects losses when a packet sent later has arrived (`tcp_rack_mark_lost`). Returns whether a retransmission was
+    /// lost.
     fn find_lost(&mut self, now_ns: u64) -> bool {
         let resent = self.board.resent;
         if std::mem::take(&mut self.rack.advanced) {
@@ -48,7 +48,7 @@ impl Sender {
         }
     }
 
-    /// Packets were late for long enough (`tcp_rack_reo_timeout`).
+    /// The reordering timer has expired (`tcp_rack_reo_timeout`).
     pub(super) fn look_for_lost(&mut self, now_ns: u64) {
         let before = self.board.in_flight();
         self.detect(now_ns);
@@ -79,7 +79,7 @@ impl Sender {
 
     pub(super) fn begin_undo(&mut self) {
         self.undo_from = Some(self.window.una);
-        // Retransmissions that are under way may still arrive.
+        // Retransmissions in flight may still arrive.
         self.undo_resent = match self.board.resent {
             0 => -1,
             resent => i64::from(resent),
@@ -112,7 +112,7 @@ impl Sender {
         self.happens(now_ns, Event::CompleteCwr);
     }
 
-    /// The window shrinks for a mark, or for a full device (`tcp_enter_cwr`).
+    /// Begins a window reduction for an ECN mark (`tcp_enter_cwr`).
     pub(super) fn enter_cwr(&mut self, now_ns: u64) {
         self.prior_ssthresh = 0;
         if self.window.state < State::Cwr {
@@ -136,7 +136,7 @@ impl Sender {
         self.counts.recoveries += 1;
     }
 
-    /// Open where nothing is missing, else disorder (`tcp_try_keep_open`).
+    /// Enters Open if nothing is missing, else Disorder (`tcp_try_keep_open`).
     fn keep_open(&mut self, now_ns: u64) {
         let is_clean = self.board.sacked + self.board.lost == 0 && !self.has_resent();
         let state = if is_clean {
@@ -150,19 +150,19 @@ impl Sender {
         }
     }
 
-    /// Whether the reduction was for nothing: all that was retransmitted arrived twice, or the acknowledgement is of the
-    /// first transmission (`tcp_may_undo`).
+    /// Whether the reduction was spurious: all retransmissions were duplicates, or the acknowledgement is for the
+    /// original transmission (`tcp_may_undo`).
     fn may_undo(&self, flags: Flags) -> bool {
         self.undo_from.is_some() && (self.undo_resent == 0 || self.is_of_first(flags))
     }
 
-    /// Whether the timestamp echoed is older than the first retransmission (Eifel, RFC 3522 §3.2).
+    /// Whether the echoed timestamp is older than the first retransmission (Eifel, RFC 3522 §3.2).
     fn is_of_first(&self, flags: Flags) -> bool {
         self.resent_ms
             .is_some_and(|resent| (flags.echo.wrapping_sub(resent) as i32) < 0)
     }
 
-    /// Takes a reduction back (`tcp_undo_cwnd_reduction`).
+    /// Undoes a reduction (`tcp_undo_cwnd_reduction`).
     fn undo(&mut self, now_ns: u64, unmark: bool) {
         if unmark {
             self.board.lose_nothing();
@@ -180,7 +180,7 @@ impl Sender {
         self.counts.undone += 1;
     }
 
-    /// At the end of a recovery (`tcp_try_undo_recovery`).
+    /// Ends a recovery, and undoes it if it was spurious (`tcp_try_undo_recovery`).
     fn finish_recovery(&mut self, now_ns: u64, flags: Flags) {
         if self.may_undo(flags) {
             self.undo(now_ns, false);
@@ -190,7 +190,7 @@ impl Sender {
         self.set_state(now_ns, State::Open);
     }
 
-    /// An acknowledgement in the middle of a recovery that shows it to be for nothing (`tcp_try_undo_partial`).
+    /// Undoes a recovery that a partial acknowledgement shows to be spurious (`tcp_try_undo_partial`).
     fn undo_partial(&mut self, now_ns: u64, flags: Flags) -> bool {
         if self.undo_from.is_none() || !self.is_of_first(flags) {
             return false;
@@ -205,7 +205,7 @@ impl Sender {
         true
     }
 
-    /// After a timeout (`tcp_try_undo_loss`).
+    /// Undoes a spurious timeout; returns whether it did (`tcp_try_undo_loss`).
     fn undo_loss(&mut self, now_ns: u64, flags: Flags, by_frto: bool) -> bool {
         if !by_frto && !self.may_undo(flags) {
             return false;
@@ -216,7 +216,7 @@ impl Sender {
         true
     }
 
-    /// Packets that were late by so many places were seen (`tcp_check_sack_reordering`).
+    /// Updates the reordering degree: data at `low` arrived after higher data was SACKed (`tcp_check_sack_reordering`).
     pub(super) fn see_reordering(&mut self, low: u64) {
         let distance = self.highest_sacked.saturating_sub(low);
         if self.highest_sacked <= low {
@@ -229,20 +229,20 @@ impl Sender {
         self.has_reordered = true;
     }
 
-    /// Once nothing that was retransmitted is under way, a later retransmission begins the account anew.
+    /// Forgets the time of the first retransmission if none is outstanding.
     fn forget_resent(&mut self) {
         if !self.has_resent() {
             self.resent_ms = None;
         }
     }
 
-    /// Whether anything that was retransmitted is not acknowledged (`tcp_any_retrans_done`).
+    /// Whether any retransmission is outstanding (`tcp_any_retrans_done`).
     fn has_resent(&self) -> bool {
         let head = self.board.head();
         self.board.resent > 0 || head.is_some_and(|head| head.was_resent)
     }
 
-    /// An acknowledgement that is not plain (`tcp_fastretrans_alert`).
+    /// Processes a dubious acknowledgement (`tcp_fastretrans_alert`).
     pub(super) fn alert(&mut self, now_ns: u64, flags: Flags) {
         if flags.ece {
             self.prior_ssthresh = 0;
@@ -304,7 +304,7 @@ impl Sender {
         self.enter_recovery(now_ns, flags.ece);
     }
 
-    /// All that was retransmitted arrived twice (`tcp_try_undo_dsack`).
+    /// Undoes the reduction if all retransmissions were duplicates (`tcp_try_undo_dsack`).
     fn undo_dsack(&mut self, now_ns: u64) -> bool {
         let is_for_nothing = self.undo_from.is_some() && self.undo_resent == 0;
         if is_for_nothing {
@@ -313,7 +313,7 @@ impl Sender {
         is_for_nothing
     }
 
-    /// Nothing counts as lost (`tcp_try_to_open`).
+    /// Updates the state when nothing is marked as lost (`tcp_try_to_open`).
     fn try_open(&mut self, now_ns: u64, flags: Flags) {
         self.forget_resent();
         if flags.ece {
@@ -324,14 +324,14 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement after a timeout (`tcp_process_loss`; F-RTO, RFC 5682 §3.1).
+    /// Processes an acknowledgement after a timeout (`tcp_process_loss`; F-RTO, RFC 5682 §3.1).
     fn after_timeout(&mut self, now_ns: u64, flags: Flags) {
         let is_recovered = self.window.una >= self.high;
         if flags.advanced && self.undo_loss(now_ns, flags, false) {
             return;
         }
         if self.is_frto {
-            // Step 3.b: what was sent once only has arrived.
+            // Step 3.b: data that was never retransmitted has arrived.
             if flags.original_arrived && self.undo_loss(now_ns, flags, true) {
                 return;
             }
@@ -341,7 +341,7 @@ impl Sender {
                 }
             } else if flags.advanced && !is_recovered {
                 self.high = self.window.next;
-                // Step 2.b: new data shows which it is.
+                // Step 2.b: new data will show whether the timeout was spurious.
                 if self.window.next < self.written && self.window_end() > self.window.next {
                     self.new_first = true;
                     return;
@@ -354,7 +354,7 @@ impl Sender {
         }
     }
 
-    /// What an acknowledgement says of the probe of the tail (RFC 8985 §7.4, `tcp_process_tlp_ack`).
+    /// Checks an acknowledgement against the tail loss probe (RFC 8985 §7.4, `tcp_process_tlp_ack`).
     pub(super) fn settle_probe(&mut self, now_ns: u64, ack: u64, flags: Flags) {
         let Some((end, was_resent)) = self.probe else {
             return;
@@ -365,7 +365,7 @@ impl Sender {
         if !was_resent || flags.dsack {
             self.probe = None;
         } else if ack > end {
-            // It mended a loss, which one reduction answers.
+            // The probe repaired a loss, which calls for one reduction.
             self.begin_reduction();
             self.set_state(now_ns, State::Cwr);
             self.end_reduction(now_ns);

@@ -1,30 +1,30 @@
-//! Round trips and the retransmission timeout (RFC 6298, as `tcp_rtt_estimator` has it), in microseconds.
+//! RTT estimation and the retransmission timeout (RFC 6298, as in `tcp_rtt_estimator`), in microseconds.
 
-/// The least retransmission timeout (TCP_RTO_MIN).
+/// The minimum retransmission timeout (TCP_RTO_MIN).
 pub(super) const RTO_MIN_US: u64 = 200_000;
 
-/// The largest (TCP_RTO_MAX).
+/// The maximum retransmission timeout (TCP_RTO_MAX).
 pub(super) const RTO_MAX_US: u64 = 120_000_000;
 
-/// What the timers of the tail's probe and of reordering wait beyond their reason (TCP_TIMEOUT_MIN_US).
+/// Margin added to the tail loss probe and reordering timers (TCP_TIMEOUT_MIN_US).
 pub(super) const TIMEOUT_MIN_US: u64 = 2_000;
 
-/// Before the first round trip is measured (TCP_TIMEOUT_INIT; RFC 6298 §2.1).
+/// The timeout before the first RTT sample (TCP_TIMEOUT_INIT; RFC 6298 §2.1).
 pub(super) const RTO_INITIAL_US: u64 = 1_000_000;
 
-/// For how long the least round trip is remembered (`tcp_min_rtt_wlen`).
+/// How long the minimum RTT is remembered (`tcp_min_rtt_wlen`).
 const MIN_RTT_NS: u64 = 300_000_000_000;
 
-/// What is known of round trips.
+/// The state of the RTT estimator.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RoundTrips {
-    /// Eight times the smoothed round trip; 0 before the first.
+    /// Eight times the smoothed RTT; 0 before the first sample.
     srtt8_us: u64,
     /// Four times the mean deviation.
     mdev4_us: u64,
-    /// The largest of it in this round trip.
+    /// Its maximum in this round trip.
     mdev_max_us: u64,
-    /// Four times the deviation that the timeout has.
+    /// Four times the deviation that the timeout uses.
     rttvar_us: u64,
     /// The sequence number that ends this round trip.
     round_end: u64,
@@ -34,7 +34,7 @@ pub(super) struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// The smoothed round trip, 0 before the first.
+    /// The smoothed RTT, 0 before the first sample.
     #[must_use]
     pub(super) fn smoothed_us(&self) -> u64 {
         self.srtt8_us >> 3
@@ -46,7 +46,7 @@ impl RoundTrips {
         self.srtt8_us * 125
     }
 
-    /// The least of the last five minutes.
+    /// The minimum RTT of the last five minutes.
     #[must_use]
     pub(super) fn least_us(&self) -> Option<u64> {
         self.least.get()
@@ -70,8 +70,7 @@ impl RoundTrips {
             .map_or(RTO_MAX_US, |backed| backed.clamp(timeout, RTO_MAX_US))
     }
 
-    /// Takes a round trip, and that of the newest packet beside it for the least, measured when `una` was the first
-    /// sequence number not acknowledged and `next` the next to be sent.
+    /// Takes an RTT sample, and that of the newest packet for the minimum, with SND.UNA and SND.NXT at that time.
     pub(super) fn measure(
         &mut self,
         now_ns: u64,
@@ -84,7 +83,7 @@ impl RoundTrips {
         self.least.update(now_ns, MIN_RTT_NS, newest_us.max(1));
         let rtt = rtt_us.max(1);
         if self.srtt8_us == 0 {
-            // RFC 6298 (2.2), with the floor of the timeout in the deviation.
+            // RFC 6298 (2.2), with the minimum RTO as a floor of the deviation.
             self.srtt8_us = rtt << 3;
             self.mdev4_us = rtt << 1;
             self.rttvar_us = self.mdev4_us.max(RTO_MIN_US);
@@ -92,11 +91,10 @@ impl RoundTrips {
             self.round_end = next;
             return;
         }
-        // SRTT ← 7/8 SRTT + 1/8 R, on the eightfold (RFC 6298 (2.3)).
+        // SRTT ← 7/8 SRTT + 1/8 R, scaled by 8 (RFC 6298 (2.3)).
         let error = rtt as i64 - (self.srtt8_us >> 3) as i64;
         self.srtt8_us = self.srtt8_us.saturating_add_signed(error).max(1);
-        // A round trip that becomes shorter must not make the timeout longer: then the deviation
-        // moves by a thirty-second.
+        // A falling RTT must not raise the timeout: it raises the deviation by only a thirty-second.
         let mut error = if error < 0 {
             let apart = -error - (self.mdev4_us >> 2) as i64;
             if apart > 0 { apart >> 3 } else { apart }
@@ -109,7 +107,7 @@ impl RoundTrips {
             self.mdev_max_us = self.mdev4_us;
             self.rttvar_us = self.rttvar_us.max(self.mdev_max_us);
         }
-        // Once in a round trip it may come down.
+        // It may decrease once per round trip.
         if una > self.round_end {
             if self.mdev_max_us < self.rttvar_us {
                 self.rttvar_us -= (self.rttvar_us - self.mdev_max_us) >> 2;
@@ -120,10 +118,10 @@ impl RoundTrips {
     }
 }
 
-/// The least value of a span of time, by its three best candidates (lib/win_minmax.c).
+/// The minimum over a span of time, by its three best candidates (lib/win_minmax.c).
 #[derive(Debug, Clone, Copy, Default)]
 struct WindowedMin {
-    /// When each was seen, in nanoseconds, and what; the best first.
+    /// The time in nanoseconds and the value of each, best first.
     best: [(u64, u64); 3],
     is_set: bool,
 }

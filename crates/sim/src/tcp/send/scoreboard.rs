@@ -1,4 +1,4 @@
-//! What was sent and is not acknowledged, packet by packet (the retransmission queue).
+//! The retransmission queue: packets sent and not yet acknowledged.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use crate::tcp::rate::Snapshot;
 /// No packet.
 const NONE: u32 = u32::MAX;
 
-/// The name of a packet while it is in the scoreboard: how many were sent before it, wrapping.
+/// The identifier of a packet while it is in the scoreboard: how many were sent before it, wrapping.
 pub(super) type Id = u32;
 
 /// A packet that was sent.
@@ -15,23 +15,23 @@ pub(super) type Id = u32;
 pub(super) struct Packet {
     /// Its first sequence number.
     pub(super) seq: u64,
-    /// Sequence numbers that it takes.
+    /// Sequence numbers that it occupies.
     pub(super) length: u32,
     /// Bytes of data.
     pub(super) bytes: u32,
-    /// When it was sent last, in nanoseconds.
+    /// When it was last sent, in nanoseconds.
     pub(super) sent_ns: u64,
-    /// What was known of delivery then.
+    /// The delivery state then.
     pub(super) snapshot: Snapshot,
-    /// Whether a SACK covers it.
+    /// Whether it is SACKed.
     pub(super) is_sacked: bool,
-    /// Whether it counts as lost.
+    /// Whether it is marked as lost.
     pub(super) is_lost: bool,
-    /// Whether it is on its way again.
+    /// Whether its retransmission is in flight.
     pub(super) is_resent: bool,
     /// Whether it was ever retransmitted.
     pub(super) was_resent: bool,
-    /// Its neighbours in the order of sending.
+    /// Its neighbours in transmission order.
     before: Id,
     after: Id,
 }
@@ -61,27 +61,28 @@ impl Packet {
         }
     }
 
-    /// The sequence number after it.
+    /// The sequence number after the packet.
     #[must_use]
     pub(super) fn end(&self) -> u64 {
         self.seq + u64::from(self.length)
     }
 }
 
-/// All packets between the first sequence number that is not acknowledged and the next to be sent.
+/// All packets between SND.UNA and SND.NXT.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
     packets: VecDeque<Packet>,
-    /// The id of the first.
+    /// The id of the first packet.
     first: Id,
-    /// In the order of sending, those that may still be found lost: neither sacked nor lost.
+    /// Ends of the list, in transmission order, of packets that may still be found lost: not SACKed, and not lost
+    /// unless retransmitted.
     oldest: Option<Id>,
     newest: Option<Id>,
-    /// Packets that a SACK covers (`sacked_out`).
+    /// SACKed packets (`sacked_out`).
     pub(super) sacked: u32,
-    /// Packets that count as lost (`lost_out`).
+    /// Packets marked as lost (`lost_out`).
     pub(super) lost: u32,
-    /// Packets that are on their way again (`retrans_out`).
+    /// Packets whose retransmission is in flight (`retrans_out`).
     pub(super) resent: u32,
 }
 
@@ -92,32 +93,32 @@ impl Scoreboard {
         self.packets.len() as u32
     }
 
-    /// Packets on their way: neither sacked nor lost, and those that were retransmitted
-    /// (`tcp_packets_in_flight`; RFC 6675 §4 calls it pipe).
+    /// Packets in flight: those neither SACKed nor lost, plus retransmissions (`tcp_packets_in_flight`; `pipe` in RFC
+    /// 6675 §4).
     #[must_use]
     pub(super) fn in_flight(&self) -> u32 {
         self.packets_out() + self.resent - self.sacked - self.lost
     }
 
-    /// Whether nothing is in it.
+    /// Whether it is empty.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// The ids of all.
+    /// The ids of all packets.
     pub(super) fn ids(&self) -> impl Iterator<Item = Id> + use<> {
         let first = self.first;
         (0..self.packets_out()).map(move |at| first.wrapping_add(at))
     }
 
-    /// The first id, also of a packet that is yet to be sent.
+    /// The id of the first packet; if there is none, that of the next one to be sent.
     #[must_use]
     pub(super) fn first_id(&self) -> Id {
         self.first
     }
 
-    /// The id that the next packet gets.
+    /// The id of the next packet to be sent.
     #[must_use]
     pub(super) fn next_id(&self) -> Id {
         self.first.wrapping_add(self.packets_out())
@@ -140,7 +141,7 @@ impl Scoreboard {
         self.packets.front()
     }
 
-    /// The packet that has a sequence number, or the next one to be sent.
+    /// The packet that contains a sequence number, or the next one to be sent.
     #[must_use]
     pub(super) fn find(&self, seq: u64) -> Id {
         let place = self.packets.partition_point(|packet| packet.end() <= seq);
@@ -154,7 +155,7 @@ impl Scoreboard {
         self.link(id);
     }
 
-    /// Puts a packet at the end of the order of sending.
+    /// Appends a packet to the transmission order.
     fn link(&mut self, id: Id) {
         let newest = self.newest.replace(id);
         let packet = self.at(id);
@@ -166,7 +167,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes a packet out of the order of sending, if it is there.
+    /// Removes a packet from the transmission order, if it is there.
     fn unlink(&mut self, id: Id) {
         let packet = self.at(id);
         let (before, after) = (packet.before, packet.after);
@@ -186,21 +187,20 @@ impl Scoreboard {
         }
     }
 
-    /// Of those that may be found lost, the one that was sent first.
+    /// The earliest sent packet that may still be found lost.
     #[must_use]
     pub(super) fn oldest(&self) -> Option<Id> {
         self.oldest
     }
 
-    /// Of those, the one that was sent next after `id`.
+    /// The next such packet sent after `id`.
     #[must_use]
     pub(super) fn sent_after(&self, id: Id) -> Option<Id> {
         let after = self.get(id)?.after;
         (after != NONE).then_some(after)
     }
 
-    /// Marks a packet as lost: also once more, when it was retransmitted and that was lost as well. Whether it
-    /// was not before.
+    /// Marks a packet as lost, or once more if its retransmission was lost as well. Returns whether this is a new loss.
     pub(super) fn lose(&mut self, id: Id) -> bool {
         let packet = *self.at(id);
         if packet.is_sacked {
@@ -230,7 +230,7 @@ impl Scoreboard {
         self.link(id);
     }
 
-    /// Marks a packet as covered by a SACK.
+    /// Marks a packet as SACKed.
     pub(super) fn sack(&mut self, id: Id) {
         self.unlink(id);
         let packet = self.at(id);
@@ -243,13 +243,13 @@ impl Scoreboard {
         self.resent -= u32::from(was_resent);
     }
 
-    /// Takes back that a SACK covers a packet: the receiver has thrown it away (RFC 2018 §8).
+    /// Unmarks a SACKed packet that the receiver has discarded (reneging, RFC 2018 §8).
     pub(super) fn forget_sack(&mut self, id: Id) {
         let packet = self.at(id);
         self.sacked -= u32::from(std::mem::take(&mut packet.is_sacked));
     }
 
-    /// Takes back that packets are lost: none was (`tcp_undo_cwnd_reduction`).
+    /// Unmarks all lost packets, as none was lost (`tcp_undo_cwnd_reduction`).
     pub(super) fn lose_nothing(&mut self) {
         for id in self.ids() {
             let packet = self.at(id);
@@ -263,8 +263,8 @@ impl Scoreboard {
         self.lost = 0;
     }
 
-    /// Takes the first packet out where it is acknowledged up to `ack`; a packet is acknowledged whole, since both
-    /// ends cut at the same places.
+    /// Removes the first packet if `ack` covers it. Packets are acknowledged as a whole, since both ends cut data at
+    /// the same places.
     pub(super) fn pop(&mut self, ack: u64) -> Option<Packet> {
         if self.packets.front()?.end() > ack {
             return None;

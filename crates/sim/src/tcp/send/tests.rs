@@ -1,4 +1,4 @@
-//! Bursts, reordering and its timer, with the sender's state laid bare.
+//! Bursts, reordering and its timer, with access to the sender's state.
 
 use super::*;
 use crate::tcp::segment::{Range, Segment};
@@ -6,8 +6,8 @@ use crate::tcp::segment::{Range, Segment};
 const MS: u64 = 1_000_000;
 const MSS: u64 = 1_448;
 
-/// A round trip of 20 ms, a window of ten packets past slow start, of which five were sent at 0 and five at 10 ms.
-/// The program has far more to send by now.
+/// An RTT of 20 ms and a window of ten packets past slow start: five were sent at 0 and five at 10 ms. The program has
+/// far more to send.
 fn sender() -> Sender {
     sender_of(MSS)
 }
@@ -17,7 +17,7 @@ fn sender_of(mss: u64) -> Sender {
     sender_on(mss, BufferConfig::default().gso_max_bytes)
 }
 
-/// The same on a device that takes packets of at most so many bytes.
+/// The same on a device that accepts packets of at most `gso_max_bytes`.
 fn sender_on(mss: u64, gso_max_bytes: u64) -> Sender {
     let law = Law::named("reno", Hz::default(), 0).expect("a law");
     let config = SendConfig {
@@ -41,12 +41,12 @@ fn sender_on(mss: u64, gso_max_bytes: u64) -> Sender {
     sender
 }
 
-/// Sends all that may be sent now; how many packets those were.
+/// Sends all that may be sent now; returns the number of packets.
 fn burst(sender: &mut Sender, now_ns: u64) -> usize {
     std::iter::from_fn(|| sender.transmit(now_ns)).count()
 }
 
-/// An acknowledgement of so many packets in all; how many it lets go.
+/// Acknowledges this many packets in all; returns how many packets that releases.
 fn acknowledge(sender: &mut Sender, now_ns: u64, packets: u64) -> usize {
     let segment = Segment {
         seq: 1,
@@ -62,7 +62,7 @@ fn acknowledge(sender: &mut Sender, now_ns: u64, packets: u64) -> usize {
 fn room_for_less_than_a_burst_waits_while_the_next_acknowledgement_is_near() {
     let mut sender = sender();
     assert_eq!(acknowledge(&mut sender, 20 * MS, 2), 2);
-    // The fourth packet's is due since 20 ms.
+    // The fourth packet's acknowledgement has been due since 20 ms.
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 0);
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 4), 2);
 }
@@ -78,7 +78,7 @@ fn it_is_used_at_once_when_the_device_takes_no_more() {
 fn it_is_used_at_once_when_the_next_acknowledgement_is_far() {
     let mut sender = sender();
     assert_eq!(acknowledge(&mut sender, 20 * MS, 4), 4);
-    // The sixth packet was sent at 10 ms: its acknowledgement comes in 9.5 ms.
+    // The sixth packet was sent at 10 ms: its acknowledgement is due in 9.5 ms.
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 5), 1);
 }
 
@@ -94,13 +94,13 @@ fn it_is_used_at_once_when_it_ends_a_packet_of_the_buffer() {
     let mss = 8_948;
     let mut sender = sender_of(mss);
     assert_eq!(acknowledge(&mut sender, 20 * MS, 2), 2);
-    // Seven packets of data fill one of the buffer's, of which one is left.
+    // A buffered packet holds seven segments, of which one is left.
     sender.gathered_from = sender.window.next - 6 * mss;
     assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 1);
 }
 
-/// A round trip of 2 ms and a window of 30 packets, of which 21 were sent at 0 and are acknowledged now, at 2 ms. Two packets
-/// and a bit were written since: room for nine is less than a third of the window.
+/// An RTT of 2 ms and a window of 30 packets: 21 were sent at 0, and their acknowledgements are due at 2 ms. Two
+/// packets and a bit were written since: room for nine is less than a third of the window.
 fn with_a_tail(is_ended: bool) -> Sender {
     let law = Law::named("reno", Hz::default(), 0).expect("a law");
     let mut sender = Sender::new(SendConfig::default(), law);
@@ -112,7 +112,7 @@ fn with_a_tail(is_ended: bool) -> Sender {
     if is_ended {
         sender.end_packet();
     }
-    // As after another packet.
+    // As if another packet had just been sent.
     sender.window.last_sent_ns = 2 * MS;
     sender
 }
@@ -158,7 +158,7 @@ fn data_that_a_fin_follows_does_not_wait_for_more() {
     assert_eq!(burst(&mut sender, 2 * MS), 3);
 }
 
-/// What was retransmitted counts as the last transmission too.
+/// A retransmission counts as the last transmission too.
 #[test]
 fn a_retransmission_is_a_transmission() {
     let mut sender = sender();
@@ -167,7 +167,7 @@ fn a_retransmission_is_a_transmission() {
     assert_eq!(sender.window.last_sent_ns, 15 * MS);
 }
 
-/// Tells of packets that arrived, by their places from 0.
+/// Reports packets by SACK, given their places from 0.
 fn tell(sender: &mut Sender, now_ns: u64, places: &[u64]) {
     let mut segment = Segment {
         seq: 1,
@@ -183,7 +183,7 @@ fn tell(sender: &mut Sender, now_ns: u64, places: &[u64]) {
     sender.on_segment(now_ns, &segment);
 }
 
-/// The newest block stands first (RFC 2018 §4), and several may be new where acknowledgements are compressed.
+/// The newest block comes first (RFC 2018 §4), and several may be new if acknowledgements are compressed.
 #[test]
 fn several_new_blocks_are_no_reordering() {
     let mut sender = sender();
@@ -193,11 +193,11 @@ fn several_new_blocks_are_no_reordering() {
     assert!(sender.has_reordered);
 }
 
-/// A quarter of the least round trip is left for reordering, and the timer waits 2 ms longer, in ticks.
+/// The reordering window is a quarter of the minimum RTT, and the timer waits 2 ms longer, in ticks.
 #[test]
 fn a_late_packet_is_lost_when_its_time_is_over() {
     let mut sender = sender();
-    // The sixth packet is missing; the seventh was sent with it and came after 20 ms, so 5 ms are left.
+    // The sixth packet is missing; the seventh was sent with it and arrived after 20 ms, so 5 ms are left.
     acknowledge(&mut sender, 29 * MS, 5);
     tell(&mut sender, 30 * MS, &[6]);
     assert_eq!(sender.board.lost, 0);

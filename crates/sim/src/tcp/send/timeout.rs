@@ -1,5 +1,4 @@
-//! Timers: retransmission, the probe of the tail (RFC 8985 §7), the wait for reordering, and the probe of a closed
-//! window (net/ipv4/tcp_timer.c).
+//! Timers: retransmission, tail loss probe (RFC 8985 §7), reordering, and zero-window probe (net/ipv4/tcp_timer.c).
 
 use super::Sender;
 use crate::tcp::congestion::{Event, State};
@@ -10,20 +9,20 @@ use crate::tcp::segment::Segment;
 pub(super) enum Timer {
     /// Retransmission.
     Timeout,
-    /// The probe of the tail.
+    /// Tail loss probe.
     Probe,
-    /// Packets that may only be late.
+    /// Packets that may only be reordered.
     Reordering,
-    /// The probe of a closed window.
+    /// Zero-window probe.
     Window,
 }
 
-/// Of a receiver that acknowledges with a delay (TCP_RTO_MIN stands for it).
+/// Maximum delay of the receiver's acknowledgements (TCP_RTO_MIN stands in for it).
 const DELAYED_ACK_US: u64 = super::rtt::RTO_MIN_US;
 
 impl Sender {
-    /// When [`on_timer`](Sender::on_timer) is to be called, or [`transmit`](Sender::transmit) where packets are
-    /// paced, in nanoseconds.
+    /// When to call [`on_timer`](Sender::on_timer), or [`transmit`](Sender::transmit) if packets are paced, in
+    /// nanoseconds.
     #[must_use]
     pub fn next_timer(&self) -> Option<u64> {
         let timer = self.timer.map(|(_, at_ns)| at_ns);
@@ -41,7 +40,7 @@ impl Sender {
         self.timer = Some((timer, self.config.hz.expiry_ns(now_ns, delay_us)));
     }
 
-    /// A timer may be due.
+    /// Runs the timer if it is due.
     pub fn on_timer(&mut self, now_ns: u64) {
         let Some((timer, at_ns)) = self.timer else {
             return;
@@ -62,40 +61,41 @@ impl Sender {
         self.refresh();
     }
 
-    /// Begins the retransmission timer anew (`tcp_rearm_rto`).
+    /// Restarts the retransmission timer (`tcp_rearm_rto`).
     pub(super) fn arm_timeout(&mut self, now_ns: u64) {
         if self.board.is_empty() {
             self.timer = None;
             return;
         }
         let mut delay_us = self.trips.backed_off_us();
-        // In place of a timer that began earlier, it keeps to that beginning.
+        // In place of a probe or reordering timer, it counts from the transmission of the head.
         if matches!(self.timer, Some((Timer::Probe | Timer::Reordering, _))) {
             delay_us = self.timeout_left_us(now_ns).max(1);
         }
         self.set(now_ns, Timer::Timeout, delay_us);
     }
 
-    /// Begins the timeout anew.
+    /// Restarts the retransmission timer from now.
     pub(super) fn restart_timeout(&mut self, now_ns: u64) {
         self.set(now_ns, Timer::Timeout, self.trips.backed_off_us());
     }
 
-    /// What is left of the timeout of the first packet (`tcp_rto_delta_us`).
+    /// The time left until the first packet times out (`tcp_rto_delta_us`).
     fn timeout_left_us(&self, now_ns: u64) -> u64 {
         let sent_ns = self.board.head().map_or(now_ns, |head| head.sent_ns);
         let age_us = now_ns.saturating_sub(sent_ns) / 1_000;
         self.trips.backed_off_us().saturating_sub(age_us)
     }
 
-    /// After an acknowledgement of new data.
+    /// Rearms the timer after an acknowledgement of new data.
     pub(super) fn rearm(&mut self, now_ns: u64) {
         if !self.schedule_probe(now_ns, true) {
             self.arm_timeout(now_ns);
         }
     }
 
-    /// Lets the tail be probed two round trips from now (RFC 8985 §7.2, `tcp_schedule_loss_probe`); whether it is.
+    /// Schedules a tail loss probe in two round trips (RFC 8985 §7.2, `tcp_schedule_loss_probe`); returns whether it
+    /// did.
     pub(super) fn schedule_probe(&mut self, now_ns: u64, is_advancing: bool) -> bool {
         if self.board.is_empty()
             || self.board.sacked > 0 && self.window.state == State::Disorder
@@ -121,7 +121,7 @@ impl Sender {
         true
     }
 
-    /// Sends the probe: new data if the peer takes any, else the last packet again (RFC 8985 §7.3).
+    /// Sends the probe: new data if the peer's window permits, else the last packet again (RFC 8985 §7.3).
     pub(super) fn probe_tail(&mut self, now_ns: u64) -> Option<Segment> {
         if self.board.is_empty() || self.probe.is_some() {
             self.timer = None;
@@ -143,8 +143,8 @@ impl Sender {
         segment
     }
 
-    /// Time has run out: what was sent a round trip ago is lost, and slow start begins (RFC 5681 §3.1 (4),
-    /// `tcp_enter_loss`).
+    /// The retransmission timer has expired: marks the head, and all that was sent a round trip ago, as lost and begins
+    /// slow start (RFC 5681 §3.1 (4), `tcp_enter_loss`).
     fn time_out(&mut self, now_ns: u64) {
         if self.board.is_empty() {
             return;
@@ -194,7 +194,7 @@ impl Sender {
         self.is_frto = is_new || self.timeouts > 0;
     }
 
-    /// While the peer takes nothing, a probe asks it now and then (RFC 9293 §3.8.6.1).
+    /// Sets the timer for a zero-window probe while the peer's window is closed (RFC 9293 §3.8.6.1).
     pub(super) fn probe_window(&mut self, now_ns: u64) {
         let waits = self.board.is_empty() && self.window.next < self.end();
         if !waits || self.timer.is_some() {

@@ -1,35 +1,35 @@
-//! How many packets come acknowledged at once beyond what the bandwidth lets expect (`bbr_update_ack_aggregation`):
-//! so many more must be in flight to send on in the silence between.
+//! ACK aggregation: packets acknowledged beyond what the bandwidth predicts (`bbr_update_ack_aggregation`). As many
+//! more must be in flight to keep sending between bursts of acknowledgements.
 
 use super::super::Window;
 use super::{BW_DIGITS, Sample, rated};
 
-/// Round trips after which one of the two maxima is forgotten.
+/// Round trips after which the older of the two maxima is forgotten.
 const ROUNDS: u32 = 5;
-/// The most packets that are counted from one start.
+/// Limit of the packets counted from one start.
 const MOST: u32 = 1 << 20;
-/// At most what the bandwidth delivers in so long.
+/// The excess is limited to what the bandwidth delivers in this time.
 const LONGEST_US: u64 = 100_000;
 
-/// The excess of late.
+/// The recent excess.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Aggregation {
-    /// When counting began, in microseconds, and packets since.
+    /// When counting began, in microseconds, and packets acknowledged since.
     since_us: u64,
     acked: u32,
-    /// The largest excess of this time and of the one before.
+    /// The maximum excess in the current period and in the previous one.
     most: [u32; 2],
     rounds: u32,
 }
 
 impl Aggregation {
-    /// Counts from now.
+    /// Restarts counting.
     pub(super) fn begin(&mut self, now_us: u64) {
         self.since_us = now_us;
         self.acked = 0;
     }
 
-    /// Takes an acknowledgement into account.
+    /// Processes an acknowledgement.
     pub(super) fn update(
         &mut self,
         window: &Window,
@@ -49,7 +49,7 @@ impl Aggregation {
         }
         let now_us = window.delivered_ns / 1_000;
         let mut expected = packets(bandwidth, now_us.saturating_sub(self.since_us));
-        // Counting begins anew where fewer come than expected.
+        // Restart counting when no more are acknowledged than expected.
         if u64::from(self.acked) <= expected || self.acked + sample.acked_sacked >= MOST {
             self.begin(now_us);
             expected = 0;
@@ -59,14 +59,14 @@ impl Aggregation {
         self.most[0] = self.most[0].max(excess.min(window.cwnd));
     }
 
-    /// Packets to have in flight beyond those that the path holds (`bbr_ack_aggregation_cwnd`).
+    /// Packets to keep in flight beyond those that the path holds (`bbr_ack_aggregation_cwnd`).
     pub(super) fn packets(&self, bandwidth: u32) -> u32 {
         let most = self.most[0].max(self.most[1]);
         u64::from(most).min(packets(bandwidth, LONGEST_US)) as u32
     }
 }
 
-/// Packets that a bandwidth delivers in some microseconds.
+/// Packets that a bandwidth delivers in `us` microseconds.
 fn packets(bandwidth: u32, us: u64) -> u64 {
     (u64::from(bandwidth) * us) >> BW_DIGITS
 }

@@ -1,34 +1,34 @@
-//! Whether a policer drops what exceeds a rate (`bbr_lt_bw_sampling`): two intervals after each other in which a
-//! fifth was lost and the delivery rate was the same. Its rate is then the bandwidth for 48 round trips.
+//! Detection of a policer (`bbr_lt_bw_sampling`): two consecutive intervals in which a fifth was lost and the delivery
+//! rate was the same. That rate is then used as the bandwidth for 48 round trips.
 
 use super::super::Window;
 use super::{UNIT, bandwidth, bytes_per_s};
 
-/// An interval has at least so many round trips, and at most four times as many.
+/// Minimum round trips of an interval; the maximum is four times as many.
 const ROUNDS: u32 = 4;
-/// It has lost so much of what it delivered, in 256ths: 20 %.
+/// Minimum loss in an interval relative to what it delivered, in 256ths: 20 %.
 const LOST: u64 = 50;
-/// Rates are the same when they differ by an eighth
+/// Rates are the same when they differ by at most an eighth
 const SAME_PART: u32 = 8;
-/// or by 4 kbit/s, in bytes per second.
+/// or by at most 4 kbit/s, in bytes per second.
 const SAME_BYTES_PER_S: u64 = 4_000 / 8;
-/// Round trips after which it looks anew.
+/// Round trips for which the policer's rate is used.
 const LIMITED_ROUNDS: u32 = 48;
-/// Longer intervals would overflow the kernel's 32 bits, in milliseconds.
+/// Maximum interval in milliseconds: longer ones would overflow the kernel's 32 bits.
 const LONGEST_MS: u64 = u32::MAX as u64 / 1_000;
 
-/// What a sample has changed.
+/// The effect of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing.
     Same,
     /// A policer was found.
     Policed,
-    /// Its time is over.
+    /// The policer's rate has expired.
     Over,
 }
 
-/// The interval that is under way, and what the last one gave.
+/// The current interval, and the result of the last one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LongTerm {
     /// The rate of the last interval; 0 before the first.
@@ -36,19 +36,19 @@ pub(super) struct LongTerm {
     is_policed: bool,
     is_sampling: bool,
     rounds: u32,
-    /// When the interval began, and what was delivered and lost until then.
+    /// When the interval began, and the packets delivered and lost until then.
     since_ms: u64,
     delivered: u32,
     lost: u32,
 }
 
 impl LongTerm {
-    /// The policer's rate.
+    /// The policer's rate, if one was found.
     pub(super) fn limit(&self) -> Option<u32> {
         self.is_policed.then_some(self.bandwidth)
     }
 
-    /// Forgets all.
+    /// Forgets everything.
     pub(super) fn reset(&mut self, window: &Window) {
         *self = LongTerm::default();
         self.begin(window);
@@ -61,7 +61,7 @@ impl LongTerm {
         self.rounds = 0;
     }
 
-    /// Takes an acknowledgement into account. `probes`: in PROBE_BW.
+    /// Processes an acknowledgement. `probes` is true in PROBE_BW.
     pub(super) fn sample(
         &mut self,
         window: &Window,
@@ -80,7 +80,7 @@ impl LongTerm {
             }
             return Verdict::Same;
         }
-        // The first loss shows that the policer's burst is used up.
+        // The first loss shows that the policer's tokens are used up.
         if !self.is_sampling {
             if losses == 0 {
                 return Verdict::Same;
@@ -100,7 +100,7 @@ impl LongTerm {
             self.reset(window);
             return Verdict::Same;
         }
-        // An interval also ends with a loss, so that no burst is left in it.
+        // An interval also ends with a loss, so that no tokens are left at its end.
         let delivered = window.delivered - self.delivered;
         let lost = window.lost - self.lost;
         if losses == 0 || delivered == 0 || u64::from(lost) << 8 < LOST * u64::from(delivered) {
@@ -117,7 +117,7 @@ impl LongTerm {
         self.compare(window, bandwidth(delivered, ms * 1_000))
     }
 
-    /// The rate of an interval with that of the one before (`bbr_lt_bw_interval_done`).
+    /// Compares the rate of an interval with that of the previous one (`bbr_lt_bw_interval_done`).
     fn compare(&mut self, window: &Window, rate: u32) -> Verdict {
         if self.bandwidth > 0 {
             let difference = rate.abs_diff(self.bandwidth);

@@ -2,9 +2,9 @@ use super::super::Law;
 use super::super::flow::{Flow, Policer};
 use super::*;
 
-/// 100 Mbit/s of 1448 bytes.
+/// 100 Mbit/s in packets of 1448 bytes.
 const PACKETS_PER_S: u64 = 8_632;
-/// In 40 ms.
+/// Packets in 40 ms at that rate.
 const PIPE: u32 = 345;
 
 fn flow(seed: u64) -> Flow {
@@ -37,7 +37,7 @@ fn per_s(bandwidth: u32) -> f64 {
 fn startup_finds_the_bandwidth_and_drain_empties_its_queue() {
     let mut flow = flow(1);
     run_until(&mut flow, Mode::Drain);
-    // From 10 packets to 345 in six doublings. The last round trip of growth and three without it have a queue.
+    // From 10 packets to 345 in six doublings. The last round trip of growth and the three without growth have a queue.
     let most_ms = 7 * 40 + 4 * 40 * u64::from(HIGH_GAIN) / 256;
     assert!(flow.now_ns < most_ms * 1_000_000, "{}", flow.now_ns);
     assert!(flow.window.in_flight > PIPE * 3 / 2);
@@ -51,7 +51,7 @@ fn startup_finds_the_bandwidth_and_drain_empties_its_queue() {
     );
 }
 
-/// Twice what the path holds, and room for three quanta.
+/// Twice the bandwidth-delay product, plus room for three quanta.
 #[test]
 fn it_fills_the_path_with_a_window_of_twice_what_it_holds() {
     let mut flow = flow(1);
@@ -69,7 +69,7 @@ fn it_fills_the_path_with_a_window_of_twice_what_it_holds() {
     );
 }
 
-/// The first of a cycle's eight phases is at 5/4, the second at 3/4, and six at 1.
+/// Of the eight phases of a cycle, the first has a gain of 5/4, the second of 3/4, and six of 1.
 #[test]
 fn phases_follow_each_other_a_round_trip_each() {
     let mut flow = flow(1);
@@ -104,8 +104,8 @@ fn the_seed_chooses_the_first_phase_but_never_that_which_drains() {
     }
 }
 
-/// A round trip that is never seen again lets PROBE_RTT begin after 10 s. It lasts 200 ms and a round trip, with
-/// four packets in flight, and the window comes back.
+/// A minimum RTT that is never seen again triggers PROBE_RTT after 10 s. It lasts 200 ms and a round trip, with four
+/// packets in flight, and then the window is restored.
 #[test]
 fn the_round_trip_is_measured_anew_after_ten_seconds() {
     let mut flow = flow(1);
@@ -126,7 +126,7 @@ fn the_round_trip_is_measured_anew_after_ten_seconds() {
     assert!(flow.window.cwnd >= before, "{}", flow.window.cwnd);
 }
 
-/// Reno has 1.22 / sqrt(0.01) = 12 packets there, a thirtieth.
+/// Reno's window would be 1.22 / sqrt(0.01) = 12 packets, a thirtieth.
 #[test]
 fn losses_alone_do_not_slow_it() {
     let mut flow = flow(1);
@@ -157,7 +157,7 @@ fn the_first_round_trip_of_a_recovery_conserves_packets() {
     assert!(flow.window.cwnd >= before.min(2 * PIPE));
 }
 
-/// A policer of 2000 packets/s, behind a link of four times that.
+/// A policer at 2000 packets/s, behind a link of four times that rate.
 #[test]
 fn the_rate_of_a_policer_is_found() {
     let mut flow = flow(1);
@@ -171,12 +171,12 @@ fn the_rate_of_a_policer_is_found() {
     }
     let found = per_s(bbr(&flow).bandwidth());
     assert!((found / 2_000.0 - 1.0).abs() < 0.15, "{found}");
-    // Then less is lost than the tenth that its gain of 5/4 would lose.
+    // Then less is lost than the tenth that a gain of 5/4 would lose.
     flow.run_ms(200);
     let lost = flow.window.lost;
     let delivered = flow.run_ms(1_000);
     assert!((flow.window.lost - lost) * 10 < delivered);
-    // And after 48 round trips it looks for more.
+    // After 48 round trips it probes for more.
     let end_ns = flow.now_ns + 2_000_000_000;
     while bbr(&flow).long_term.limit().is_some() {
         flow.step();
@@ -184,7 +184,7 @@ fn the_rate_of_a_policer_is_found() {
     }
 }
 
-/// Acknowledgements that come every 20 ms bring 173 packets beyond what is due.
+/// Acknowledgements every 20 ms bring 173 packets beyond what is expected.
 #[test]
 fn aggregated_acknowledgements_make_the_window_larger() {
     let mut steady = flow(1);
@@ -202,7 +202,7 @@ fn aggregated_acknowledgements_make_the_window_larger() {
     );
 }
 
-/// Below 1.2 Mbit/s packets go one by one; above, what a rate sends in 1/1024 s, up to 64 KiB.
+/// Below 1.2 Mbit/s packets are sent one by one; above, what the rate sends in 1/1024 s, up to 64 KiB.
 #[test]
 fn the_send_quantum_is_a_millisecond_of_the_rate() {
     let mut window = Window::new(1_448);

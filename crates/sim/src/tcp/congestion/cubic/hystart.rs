@@ -1,38 +1,38 @@
 //! HyStart (`hystart_update`; Ha and Rhee, "Taming the Elephants", 2011): leaves slow start before it overflows
-//! the queue, when acknowledgements of one window come without a gap for half a round trip (the path is full), or
-//! when the round trip grows (there is a queue).
+//! the queue, when acknowledgements of one window arrive without a gap for half a round trip (the path is full), or
+//! when the RTT grows (there is a queue).
 
 use super::Window;
 
 /// Smaller windows stay in slow start.
 const LOW_WINDOW: u32 = 16;
-/// Acknowledgements that are closer are one train.
+/// Maximum gap between the acknowledgements of a train.
 const TRAIN_GAP_US: u64 = 2_000;
-/// Round trips that are looked at before their least counts.
+/// RTT samples to take before their minimum counts.
 const SAMPLES: u8 = 8;
-/// The round trip grows when it is longer by an eighth, but by no less and no more than this.
+/// The RTT has grown when it is longer by an eighth; minimum and maximum of that eighth.
 const GROWTH_US: (u32, u32) = (4_000, 16_000);
-/// At most so long a gap is put down to large packets.
+/// Maximum delay attributed to large packets.
 const LARGEST_CUSHION_US: u64 = 1_000;
 
-/// What is known of this round trip.
+/// The state of the current round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HyStart {
-    /// Whether slow start has been left. It looks no more, unless a timeout resets it.
+    /// Whether it has ended slow start. It then stays inactive unless a timeout resets it.
     is_done: bool,
     /// The sequence number that ends the round trip.
     round_end: u64,
     /// When it began.
     began_us: u64,
-    /// When the train had its last acknowledgement.
+    /// When the last acknowledgement of the train arrived.
     train_us: u64,
     samples: u8,
-    /// The least round trip of it.
+    /// The minimum RTT of this round trip.
     least_us: u32,
 }
 
 impl HyStart {
-    /// With a round trip that begins now.
+    /// Starts a round trip now.
     pub(super) fn new(window: &Window, now_ns: u64) -> Self {
         HyStart {
             is_done: false,
@@ -44,7 +44,7 @@ impl HyStart {
         }
     }
 
-    /// An acknowledgement in slow start, which it ends by setting the threshold.
+    /// Processes an acknowledgement in slow start, and may end slow start by setting the threshold.
     pub(super) fn on_acked(&mut self, window: &mut Window, rtt_us: u32, min_us: u32, now_ns: u64) {
         if self.is_done {
             return;
@@ -55,7 +55,7 @@ impl HyStart {
         if window.cwnd < LOW_WINDOW {
             return;
         }
-        // Both look at each acknowledgement.
+        // Both checks must see each acknowledgement.
         let fills = self.train_fills_the_path(window, min_us, now_ns / 1_000);
         if self.round_trip_grows(rtt_us, min_us) || fills {
             self.is_done = true;
@@ -68,7 +68,8 @@ impl HyStart {
             return false;
         }
         self.train_us = now_us;
-        // Two of the largest packets at twice the rate lie between acknowledgements (`hystart_ack_delay`).
+        // Allow for two packets of maximum size, doubled as the pacing rate is doubled in slow start
+        // (`hystart_ack_delay`).
         let cushion_us = match window.pacing_bytes_per_s {
             None | Some(0) => 0,
             Some(rate) => (window.burst_bytes * 4 * 1_000_000 / rate).min(LARGEST_CUSHION_US),

@@ -2,7 +2,7 @@ use super::super::Law;
 use super::super::flow::Flow;
 use super::*;
 
-/// A flow of a window, with the round trip, that has just lost a packet.
+/// A flow with this window and RTT that has just lost a packet.
 fn after_a_loss(cwnd: u32, rtt_us: u64) -> Flow {
     let mut flow = Flow::of("cubic");
     flow.rtt_us = rtt_us;
@@ -35,7 +35,7 @@ fn the_window_follows_the_curve() {
     }
 }
 
-/// RFC 9438 §5.1: (0.4 (3 + 0.7) / (4 (1 - 0.7)))^(1/4) (rtt / p)^(3/4), where that is more than Reno has.
+/// RFC 9438 §5.1: (0.4 (3 + 0.7) / (4 (1 - 0.7)))^(1/4) (rtt / p)^(3/4), where that exceeds Reno's window.
 #[test]
 fn the_mean_window_is_that_of_the_response_function() {
     for every in [10_000_u64, 100_000] {
@@ -48,8 +48,8 @@ fn the_mean_window_is_that_of_the_response_function() {
     }
 }
 
-/// RFC 9438 §4.3: over short round trips as much as Reno, sqrt(3 / (2 p)); a little less, as the kernel looks at a
-/// window that does not grow only every 32nd of a second.
+/// RFC 9438 §4.3: with short RTTs the same as Reno, sqrt(3 / (2 p)); slightly less, as the kernel updates an unchanged
+/// window only 32 times a second.
 #[test]
 fn over_short_round_trips_it_is_as_fast_as_reno() {
     for every in [2_000_u64, 10_000] {
@@ -63,7 +63,7 @@ fn over_short_round_trips_it_is_as_fast_as_reno() {
     }
 }
 
-/// RFC 9438 §4.7: W_max is 0.85 of a window that did not come as far as the last.
+/// RFC 9438 §4.7: W_max is 0.85 of a window that fell short of the last maximum.
 #[test]
 fn a_window_that_fell_short_makes_room() {
     let mut law = Cubic::new(Hz::default());
@@ -102,8 +102,8 @@ fn cube_roots_are_exact() {
     }
 }
 
-/// 8000 packets/s and 50 ms: half a round trip has 204 packets, with the millisecond for large ones. The first
-/// window that gives such a train is that of 320, after as many of its acknowledgements.
+/// 8000 packets/s and 50 ms: half a round trip has 204 packets, with the millisecond allowed for large ones. The first
+/// window with such a train is that of 320, after as many of its acknowledgements.
 #[test]
 fn a_train_of_half_a_round_trip_ends_slow_start() {
     let mut flow = Flow::of("cubic");
@@ -116,8 +116,8 @@ fn a_train_of_half_a_round_trip_ends_slow_start() {
     assert!((520..=530).contains(&cwnd), "{cwnd}");
 }
 
-/// 400 packets/s, so that acknowledgements come too far apart for a train, and 200 ms: the path holds 80. Slow start
-/// makes the queue with the window of 160 and sees it with that of 320, by the ninth acknowledgement.
+/// 400 packets/s, so that acknowledgements are too far apart for a train, and 200 ms: the path holds 80. Slow start
+/// builds the queue with the window of 160 and detects it with that of 320, by the ninth acknowledgement.
 #[test]
 fn a_longer_round_trip_ends_slow_start() {
     let mut flow = Flow::of("cubic");
@@ -130,7 +130,7 @@ fn a_longer_round_trip_ends_slow_start() {
     assert!((325..=330).contains(&cwnd), "{cwnd}");
 }
 
-/// Acknowledgements that come each millisecond, for much longer than half of the round trip of 20 ms.
+/// Acknowledgements arrive every millisecond, for much longer than half of the RTT of 20 ms.
 #[test]
 fn a_window_below_sixteen_packets_stays_in_slow_start() {
     for (cwnd, stays) in [(15, true), (16, false)] {

@@ -8,7 +8,7 @@ fn law(algorithm: Algorithm) -> Loaded {
     Loaded::new(algorithm, &Options::default())
 }
 
-/// A window above its threshold, which the sender fills.
+/// A window in congestion avoidance, fully used by the sender.
 fn window(cwnd: u32) -> Window {
     Window {
         cwnd,
@@ -24,7 +24,7 @@ fn acked(packets: u32) -> Acked {
     acked
 }
 
-/// By how many packets a window grows while it is acknowledged `rounds` times, in acknowledgements of `each`.
+/// Growth in packets of a window that is acknowledged `rounds` times, by acknowledgements of `each` packets.
 fn growth(law: &mut Loaded, cwnd: u32, rounds: u32, each: u32) -> u32 {
     let mut window = window(cwnd);
     for _ in 0..rounds {
@@ -38,8 +38,8 @@ fn growth(law: &mut Loaded, cwnd: u32, rounds: u32, each: u32) -> u32 {
     window.cwnd - cwnd
 }
 
-/// RFC 3649 Appendix B: at these windows a(w) becomes so large, and b(w) is so much. The appendix rounds the
-/// response function, so that its a(w) is up to 2.4 % less.
+/// RFC 3649 Appendix B: a(w) and b(w) at these windows. The appendix rounds the response function, so that its a(w) is
+/// up to 2.4 % less.
 #[test]
 fn highspeed_grows_and_shrinks_by_the_table_of_the_rfc() {
     for (cwnd, increase, decrease) in [
@@ -64,7 +64,7 @@ fn highspeed_grows_and_shrinks_by_the_table_of_the_rfc() {
     }
 }
 
-/// RFC 3649 §5: w(p) is the mean window at a loss rate of p, which with a deterministic loss is off by a little.
+/// RFC 3649 §5: w(p) is the mean window at a loss rate of p; with deterministic loss it is slightly off.
 #[test]
 fn highspeed_has_the_mean_window_of_its_response_function() {
     for every in [1_000_u64, 10_000, 100_000] {
@@ -80,7 +80,7 @@ fn highspeed_has_the_mean_window_of_its_response_function() {
 fn reno_grows_by_a_packet_in_a_round_trip_and_a_loss_takes_half() {
     for cwnd in [10, 100, 5_000] {
         assert_eq!(growth(&mut law(Algorithm::Reno), cwnd, 1, 2), 1);
-        // A window of 10 grows to 11 before the second round, and so on: by one packet in each of them.
+        // A window of 10 grows to 11 before the second round, and so on: by one packet per round.
         assert_eq!(growth(&mut law(Algorithm::Reno), cwnd, 20, 3), 20);
     }
     for (cwnd, left) in [(100, 50), (101, 50), (3, 2), (1, 2)] {
@@ -88,8 +88,8 @@ fn reno_grows_by_a_packet_in_a_round_trip_and_a_loss_takes_half() {
     }
 }
 
-/// sqrt(3 / (2 p)) packets (Mathis et al., CCR 27(3), 1997), and up to a packet less: each loss takes the part of a
-/// packet that growth has come to.
+/// sqrt(3 / (2 p)) packets (Mathis et al., CCR 27(3), 1997), and up to a packet less: each loss discards the fraction
+/// of a packet grown so far.
 #[test]
 fn reno_has_the_mean_window_of_the_square_root_law() {
     for every in [1_000_u64, 10_000, 100_000] {
@@ -113,7 +113,7 @@ fn scalable_grows_by_a_hundredth_of_what_is_acknowledged_and_a_loss_takes_an_eig
         (80_000, 800, 70_000),
     ] {
         let mut law = law(Algorithm::Scalable);
-        // In one acknowledgement, so that it grows by no interest.
+        // In one acknowledgement, so that growth does not compound.
         assert_eq!(growth(&mut law, cwnd, 1, cwnd), grown, "{cwnd}");
         assert_eq!(law.ssthresh(&window(cwnd)), left, "{cwnd}");
     }
@@ -142,7 +142,7 @@ fn where_acknowledgements_are_counted_longer_ones_make_it_grow_less() {
         let [each, every_fourth] =
             [1, 4].map(|each| growth(&mut Loaded::new(algorithm, &options), 2_000, 40, each));
         let ratio = f64::from(each) / f64::from(every_fourth);
-        // Scalable's growth bears interest, and HighSpeed TCP's gets larger with the window.
+        // Scalable's growth compounds, and HighSpeed TCP's increases with the window.
         assert!((3.9..5.0).contains(&ratio), "{algorithm:?}: {ratio}");
     }
 }
@@ -179,8 +179,8 @@ fn limited_slow_start_adds_half_of_its_bound_in_a_round_trip() {
     );
 }
 
-/// What slow start leaves of an acknowledgement counts for avoidance (RFC 5681 §3.1); a window that is not filled
-/// stays as it is.
+/// What slow start leaves of an acknowledgement counts for congestion avoidance (RFC 5681 §3.1); a window that is not
+/// fully used does not grow.
 #[test]
 fn slow_start_ends_at_the_threshold() {
     let mut law = law(Algorithm::Reno);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A receiver that has acknowledged `packets` full segments in order, each at once or not, at 1 ms intervals, and
-/// where all was read; with the time and the next sequence number.
+/// A receiver that got `packets` full segments in order, 1 ms apart, and read and acknowledged each; with the time and
+/// the next sequence number.
 fn after(packets: u64) -> (Receiver, u64, u64) {
     let mut receiver = receiver(&ReceiveConfig::default(), 1);
     for n in 0..packets {
@@ -26,7 +26,7 @@ fn a_connection_begins_with_quick_acknowledgements() {
         filled(&mut receiver, 0);
         at_once += 1;
     }
-    // TCP_MAX_QUICKACKS; half of the window has 60 segments of 536 bytes.
+    // TCP_MAX_QUICKACKS; half of the window holds 60 segments of 536 bytes.
     assert_eq!(at_once, 16);
 }
 
@@ -56,7 +56,7 @@ fn where_the_window_would_be_smaller_the_reader_acknowledges() {
 fn a_reader_that_is_late_acknowledges_by_reading() {
     let (mut receiver, now, next) = after(400);
     let big = receiver.info().window_bytes;
-    // So much waits that the window cannot stay as large: reading tells it.
+    // So much data waits that the window shrinks: reading announces a larger one.
     let mut at = next;
     while at + 1448 < next + big {
         receiver.on_segment(now, &data(at, 1448), Ecn::NotCapable);
@@ -86,7 +86,7 @@ fn a_small_segment_is_acknowledged_when_it_was_read_unless_data_goes_both_ways()
     assert!(!is_due(&receiver, now));
     receiver.read(now, u64::MAX);
     assert!(is_due(&receiver, now));
-    // An answer to it makes the session interactive.
+    // A reply to it makes the session interactive.
     filled(&mut receiver, now);
     receiver.on_sent_data(now);
     receiver.on_segment(
@@ -115,7 +115,7 @@ fn data_behind_a_hole_is_acknowledged_at_once_and_so_is_the_last_that_fills_it()
 #[test]
 fn many_behind_a_hole_are_acknowledged_by_few() {
     let (mut receiver, now, next) = after(400);
-    // Without a sample of the round trip nothing waits: timestamps give one.
+    // Nothing is compressed without an RTT sample: timestamps give one.
     let sampled = Segment {
         ts_echo: (now / MS) as u32 - 100,
         ..data(next, 1448)
@@ -124,7 +124,7 @@ fn many_behind_a_hole_are_acknowledged_by_few() {
     receiver.read(now, u64::MAX);
     filled(&mut receiver, now);
     let mut sent = 0;
-    // 1 in 12 µs, as at 1 Gbit/s: 84 in the millisecond for which an acknowledgement waits at most.
+    // One per 12 µs, as at 1 Gbit/s: 84 in the millisecond that an acknowledgement waits at most.
     for n in 0..200 {
         let at_ns = now + 12_000 * n;
         receiver.on_segment(at_ns, &data(next + 1448 * (n + 2), 1448), Ecn::NotCapable);
@@ -133,7 +133,7 @@ fn many_behind_a_hole_are_acknowledged_by_few() {
             filled(&mut receiver, at_ns);
         }
     }
-    // 3 at once, then each 45th.
+    // 3 at once, then every 45th.
     assert_eq!(sent, 3 + 197 / 45);
     assert_eq!(receiver.info().spared_acknowledgements, 4 * 44);
 }
@@ -178,7 +178,7 @@ fn ecn_is_off_where_an_end_does_not_want_it() {
         ..ReceiveConfig::default()
     };
     let mut active = Receiver::new(&config, Opening::Active);
-    // A SYN-ACK with CWR mirrors what was asked (RFC 3168 §6.1.1).
+    // A SYN-ACK with CWR merely reflects the request (RFC 3168 §6.1.1).
     let mirror = Segment {
         syn: true,
         ece: true,
@@ -193,7 +193,7 @@ fn ecn_is_off_where_an_end_does_not_want_it() {
 #[test]
 fn the_timestamp_of_the_first_segment_since_the_last_acknowledgement_is_echoed() {
     let (mut receiver, now, next) = after(400);
-    // RFC 7323 §4.3: of delayed acknowledgements, the first; behind a hole, the last before it.
+    // RFC 7323 §4.3: the first segment of a delayed acknowledgement; with a hole, the last segment before it.
     let stamped = |seq, ts_value| Segment {
         ts_value,
         ..data(seq, 1448)

@@ -1,11 +1,11 @@
-//! What comes late, twice or behind holes.
+//! Late, duplicate and out-of-order data.
 
 use super::*;
 
-/// The blocks of an acknowledgement: ends of ranges.
+/// The SACK blocks of an acknowledgement, as pairs of edges.
 type Blocks = &'static [(u64, u64)];
 
-/// Segments come in this order, and each is answered like this.
+/// Delivers segments in this order, and checks the answer to each.
 fn answers(first: u64, segments: &[(u64, u64)], expected: &[(u64, Blocks)]) {
     let mut receiver = receiver(&ReceiveConfig::default(), first);
     let answers = segments.iter().map(|&(from, to)| {
@@ -157,7 +157,7 @@ fn a_fin_behind_a_hole_ends_the_data_once_the_hole_is_filled() {
     assert_eq!(receiver.next(), 2002);
     assert_eq!(receiver.read(MS, u64::MAX), 2000);
     assert_eq!(receiver.info().memory_bytes, 0);
-    // Sent again, since its acknowledgement was lost.
+    // The FIN is retransmitted, since its acknowledgement was lost.
     filled(&mut receiver, MS);
     receiver.on_segment(
         2 * MS,
@@ -176,7 +176,7 @@ fn segments_out_of_the_window_are_answered_and_not_taken() {
     receiver.on_segment(MS, &data(1_000_000, 1448), Ecn::NotCapable);
     assert!(is_due(&receiver, MS));
     assert_eq!(reported(&mut receiver, MS), (1, vec![]));
-    // Probes without data are answered twice a second.
+    // Probes without data are answered at most twice a second.
     receiver.on_segment(2 * MS, &data(0, 0), Ecn::NotCapable);
     assert!(is_due(&receiver, 2 * MS));
     filled(&mut receiver, 2 * MS);
@@ -188,8 +188,8 @@ fn segments_out_of_the_window_are_answered_and_not_taken() {
     assert_eq!(receiver.readable_bytes(), 0);
 }
 
-/// All invariants of one acknowledgement: blocks behind it, disjoint, and only of what came. A duplicate stands
-/// first, and may lie anywhere.
+/// Checks the invariants of an acknowledgement: blocks lie above it, are disjoint, and cover only received data. A
+/// DSACK comes first, and may lie anywhere.
 fn check_blocks(segment: &Segment, has_come: &[bool], seed: u64) {
     let blocks = segment.sack.blocks();
     let is_duplicate = blocks.first().is_some_and(|first| {
@@ -229,7 +229,7 @@ fn in_any_order_all_that_was_sent_is_read_once() {
         while receiver.next() <= BYTES {
             rounds += 1;
             assert!(rounds < 100_000, "seed {seed}");
-            // Now and then the one that is missing.
+            // Now and then, the next expected.
             let from = match random.below(20) {
                 0 => receiver.next(),
                 _ => 1 + random.below(BYTES),

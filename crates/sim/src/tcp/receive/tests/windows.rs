@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A sender with so long a round trip, whose window doubles in each, and a program that reads all.
+/// A sender whose window doubles every round trip, and a program that reads everything.
 struct Bulk {
     receiver: Receiver,
     round_trip_ns: u64,
@@ -26,13 +26,13 @@ impl Bulk {
         }
     }
 
-    /// A round: a window of segments, spread over the round trip; returns the bytes.
+    /// Sends a window of segments, spread over the round trip; returns the bytes.
     fn round(&mut self) -> u64 {
         let packets = self.cwnd_bytes.min(self.right - self.next) / 1448;
         let ts_echo = self.ts_echo;
         for n in 0..packets {
             let at_ns = self.now_ns + self.round_trip_ns * n / packets;
-            // What it echoes is one round trip old.
+            // The echoed timestamp is one round trip old.
             let echo = ts_echo + ((at_ns - self.now_ns) / MS) as u32;
             let segment = Segment {
                 ts_echo: echo,
@@ -58,7 +58,7 @@ impl Bulk {
     }
 }
 
-/// The greatest window under the default truesize: 160 of 256.
+/// The largest window with the default truesize: 160/256 of the memory.
 fn window_of(memory: u64) -> u64 {
     memory * 160 / 256
 }
@@ -72,7 +72,7 @@ fn the_window_keeps_ahead_of_slow_start_up_to_the_greatest_buffer() {
             let cwnd = bulk.cwnd_bytes;
             let sent = bulk.round();
             let wanted = cwnd.min(greatest);
-            // The buffer follows what arrives, a round trip late, with twice the growth: at most one round is held.
+            // The buffer follows arrivals one round trip late, with twice the growth: it holds up at most one round.
             assert!(
                 sent * 2 >= wanted,
                 "{round_trip_ns}: {sent} of {wanted} in round {round}"
@@ -101,7 +101,7 @@ fn a_steady_sender_makes_the_buffer_at_least_twice_what_a_round_trip_brings_and_
         "{info:?}"
     );
     let twice = 2 * info.space_bytes * 256 / 160;
-    // Growth of a step at most doubles what is brought: twice that, and twice again.
+    // Demand at most doubles in a step: twice the demand, plus at most twice that for growth.
     assert!((twice..=3 * twice).contains(&info.buffer_bytes), "{info:?}");
     assert_eq!(after(30).buffer_bytes, info.buffer_bytes);
 }
@@ -125,7 +125,7 @@ fn so_rcvbuf_keeps_the_window_where_it_is() {
     );
 }
 
-/// Sends as the window allows while nobody reads; returns the last window.
+/// Sends as far as the window allows while nobody reads; returns the last window.
 fn fill_up(receiver: &mut Receiver) -> u64 {
     let mut next = receiver.next();
     let mut right = next + receiver.info().window_bytes;
@@ -153,7 +153,7 @@ fn the_window_closes_when_nobody_reads_and_opens_by_twice_the_segment() {
     let mut receiver = receiver(&ReceiveConfig::default(), 1);
     assert_eq!(fill_up(&mut receiver), 0);
     let info = receiver.info();
-    // The packet that crosses the limit is taken.
+    // The packet that crosses the limit is accepted.
     assert!(info.memory_bytes <= info.buffer_bytes + 2304, "{info:?}");
     assert_eq!(info.counts.dropped, 0);
     let mut read = 0;
@@ -190,7 +190,7 @@ fn a_read_is_told_once_the_window_would_be_twice_as_large() {
 fn what_waited_for_a_slow_reader_does_not_make_the_buffer_grow() {
     let mut receiver = receiver(&ReceiveConfig::default(), 1);
     for n in 0..30 {
-        // Timestamps tell a round trip of 5 ms.
+        // Timestamps give a round trip of 5 ms.
         let segment = Segment {
             ts_echo: 95,
             ..data(1 + 1448 * n, 1448)
@@ -205,7 +205,7 @@ fn what_waited_for_a_slow_reader_does_not_make_the_buffer_grow() {
 
 #[test]
 fn no_window_is_silly_however_slow_the_reader() {
-    // Without a scale: windows are steps of segments (RFC 9293 §3.8.6.2.2).
+    // Without window scaling, the window moves in steps of segments (RFC 9293 §3.8.6.2.2).
     let config = ReceiveConfig {
         so_rcvbuf_bytes: Some(8192),
         ..ReceiveConfig::default()
@@ -264,7 +264,7 @@ fn data_behind_a_hole_makes_way_for_what_fills_it() {
     let mut next = 1;
     while receiver.info().memory_bytes <= receiver.info().buffer_bytes {
         next += 300;
-        // Segments of one byte have an overhead of many.
+        // Segments of one byte are nearly all overhead.
         receiver.on_segment(MS, &data(next, 1), Ecn::NotCapable);
         assert!(next < 65_000);
     }
