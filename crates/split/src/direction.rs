@@ -1,45 +1,45 @@
-//! One direction of a flow: which bytes are read, held and written, in order, and how they end.
+//! One direction of a flow: which bytes are read, held and written, in order, and how the stream ends.
 
-/// What one direction may move before others have their turn.
+/// Bytes that one direction may read per turn before others run.
 const TURN_BYTES: usize = 64 << 10;
 
-/// How the bytes of a direction end.
+/// How the byte stream of a direction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// With a FIN.
     Fin,
-    /// With the loss of the connection that they came from.
+    /// With the loss of the sending connection.
     Lost,
 }
 
-/// What came of reading.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Taken {
-    /// Bytes that were read and are held.
+    /// Bytes read and now held.
     pub held_bytes: usize,
-    /// Bytes that were written at once, without being held.
+    /// Bytes written at once, without being held.
     pub passed_bytes: usize,
-    /// How the bytes end, where they do.
+    /// How the stream ends, if it ended.
     pub end: Option<End>,
 }
 
-/// The sockets that a direction leads from and to, and the memory between.
+/// The sockets at both ends of a direction, and the memory between.
 pub trait Carrier {
-    /// Whether the connection that bytes go to is lost.
+    /// Whether the receiving connection is lost.
     fn is_lost(&self) -> bool;
-    /// Whether reading may give something.
+    /// Whether a read may return data.
     fn is_readable(&self) -> bool;
-    /// Whether the receiving socket may take something.
+    /// Whether the receiving socket may accept data.
     fn is_writable(&self) -> bool;
-    /// Whether more may be held where `limit_bytes` may be in all.
+    /// Whether more may be held, up to `limit_bytes` in all.
     fn has_room(&self, limit_bytes: usize) -> bool;
-    /// Writes the oldest bytes that are held; how many.
+    /// Writes the oldest held bytes; returns how many.
     fn write(&mut self) -> usize;
-    /// Reads up to `room` bytes, where `held_bytes` are held.
+    /// Reads up to `room` bytes when `held_bytes` are held.
     fn read(&mut self, room: usize, held_bytes: usize) -> Taken;
 }
 
-/// One direction.
+/// One direction of a flow.
 #[derive(Debug, Default)]
 pub struct Direction {
     held_bytes: usize,
@@ -49,54 +49,54 @@ pub struct Direction {
     is_over: bool,
 }
 
-/// What a turn ended with.
+/// Result of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing can be done until a socket becomes ready.
+    /// Nothing to do until a socket becomes ready.
     Waits,
     /// There is more to do.
     Again,
-    /// All bytes were passed on, and this is how they end.
+    /// All bytes were passed on, and the stream ended this way.
     Ended(End),
 }
 
 impl Direction {
-    /// What the relay itself holds, in bytes.
+    /// Bytes held by the relay itself.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// The most that it held at once, in bytes.
+    /// The maximum held at once, in bytes.
     #[must_use]
     pub fn held_bytes_max(&self) -> usize {
         self.held_bytes_max
     }
 
-    /// Bytes that the receiving socket took since the flow began.
+    /// Bytes written to the receiving socket since the flow began.
     #[must_use]
     pub fn moved_bytes(&self) -> u64 {
         self.moved_bytes
     }
 
-    /// Whether the end was passed on, or the other side is gone.
+    /// Whether the end was passed on or the receiving side is gone.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The end was passed on.
+    /// Records that the end was passed on.
     pub fn finish(&mut self) {
         self.is_over = true;
     }
 
-    /// What is held was dropped: the receiving side is gone.
+    /// Records that held bytes were dropped because the receiving side is gone.
     pub fn cancel(&mut self) {
         self.held_bytes = 0;
         self.is_over = true;
     }
 
-    /// Moves what can be moved, and holds at most `limit_bytes`.
+    /// Moves what can be moved, holding at most `limit_bytes`.
     pub fn pump(&mut self, carrier: &mut impl Carrier, limit_bytes: usize) -> Turn {
         let mut left = TURN_BYTES;
         loop {
@@ -128,7 +128,7 @@ impl Direction {
             self.end = taken.end;
             let read = taken.held_bytes + taken.passed_bytes;
             if read == 0 && self.end.is_none() && carrier.is_readable() {
-                // Only the receiving side, or memory, can bring it further.
+                // Only the receiving side or freed memory can help.
                 return Turn::Waits;
             }
             left = left.saturating_sub(read);
@@ -140,7 +140,7 @@ impl Direction {
 mod tests {
     use super::*;
 
-    /// Sockets with so many bytes to read and so much room to write.
+    /// Sockets with the given bytes to read and room to write.
     #[derive(Debug, Default)]
     struct Sockets {
         readable: usize,

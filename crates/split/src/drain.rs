@@ -1,4 +1,4 @@
-//! How fast one side of a flow takes what is to be sent there.
+//! The rate at which one side of a flow drains.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use wansan_trace::Instant;
 
 use super::Reading;
 
-/// The kernel counts the times of a connection in ticks, of 10 ms at most: over this many they are
-/// right to a quarter.
+/// The kernel counts a connection's busy and limited times in ticks of at most 10 ms; over this span they are accurate
+/// to within a quarter.
 const LEAST_SPAN: Duration = Duration::from_millis(40);
 
-/// The rate of one side, as TCP shows it while it runs.
+/// The drain rate of one side, estimated from TCP's state.
 ///
-/// A sender that the path holds back sends a window in a round-trip time, which tells the rate at any
-/// moment, also of what it could send when there was something. One that its peer's window holds back
-/// sends when that opens: only what was taken over some time tells how fast that is.
+/// A congestion-limited sender sends one window per round trip, so its rate is known at any time, even while it has
+/// nothing to send. A receive-window-limited sender sends when the window opens, so its rate has to be measured from
+/// the bytes acknowledged over some time.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     from: Counted,
-    /// What was taken while the peer's window held the sender back, in bytes per second.
+    /// Rate while limited by the peer's receive window, in bytes per second.
     taken_bytes_per_s: Option<u64>,
 }
 
-/// Counters of TCP at one moment.
+/// Snapshot of TCP's counters.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     at: Instant,
@@ -32,7 +32,7 @@ struct Counted {
 }
 
 impl Drain {
-    /// The rate by what TCP says of the side now, in bytes per second; 0 before the first measurement.
+    /// The current rate from TCP's state of the side, in bytes per second; 0 before the first measurement.
     pub(super) fn bytes_per_s(&mut self, info: &Reading, now: Instant) -> u64 {
         let counted = Counted {
             at: now,
@@ -51,8 +51,8 @@ impl Drain {
 }
 
 impl Counted {
-    /// How fast bytes were taken until then, if the peer's window was what held them back most of the
-    /// time.
+    /// The rate at which bytes were acknowledged between the two snapshots, if the sender was limited by the peer's
+    /// window for at least half of its busy time.
     fn taken_until(&self, then: &Counted) -> Option<u64> {
         let busy = then.busy_ns.saturating_sub(self.busy_ns);
         let held_back = then.held_back_ns.saturating_sub(self.held_back_ns);
@@ -67,7 +67,7 @@ impl Counted {
 mod tests {
     use super::*;
 
-    /// A side that sends 100 segments of 1000 bytes in 10 ms, with counters.
+    /// A side with a window of 100 segments of 1000 bytes and a round trip of 10 ms, with the given counters.
     fn info(acked_bytes: u64, busy_ms: u64, held_back_ms: u64) -> Reading {
         Reading {
             cwnd_packets: 100,
@@ -101,7 +101,7 @@ mod tests {
                 assert_eq!(rate, 1_000_000);
             }
         }
-        // Its window is wide open again.
+        // The peer's window no longer limits it.
         let now = Instant::from_ns(400_000_000);
         assert_eq!(drain.bytes_per_s(&info(400_000, 400, 300), now), 10_000_000);
     }

@@ -1,113 +1,114 @@
 //! ECE towards a sender, decided at each arriving segment (docs/internals/relay-control.md, "arrival").
 //!
-//! Sockets of the kernel have this in a program there (`crates/tcp/src/bpf/ece.bpf.c`), which cannot be this one: it is
-//! written in the kernel's terms, and both are changed together. Here it serves where there is no kernel.
+//! Kernel sockets use a BPF program (`crates/tcp/src/bpf/ece.bpf.c`). It implements the same law on kernel data
+//! structures and cannot share this code: change both together. This version serves where there is no kernel.
 
 use wansan_trace::Instant;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Arrivals are measured over a round trip, but at least over so long: a train of segments that came as one is no rate.
+/// The arrival rate is measured over a round trip, but at least this long: one train of segments gives no rate.
 const LEAST_ROUND_NS: u64 = 1_000_000;
-/// What drained since the owner spoke is reckoned for so long, beside what leaves by itself; an owner that is silent
-/// for longer may be as late in passing bytes on.
+/// Draining since the owner's last report is extrapolated for at most this time, or up to the bytes that drain without
+/// the owner; an owner silent for longer may also be late in passing bytes on.
 const MOST_DRAIN_NS: u64 = 2_000_000;
-/// The cut of a sender that keeps its window down by PRR (RFC 6937) takes a round trip, and shows in the next one.
+/// A sender that reduces its window by PRR (RFC 6937) takes a round trip to do so; the cut shows in the next one.
 const ROUNDS_OF_A_CUT: u64 = 2;
-/// No sender goes below so many segments in a round trip.
+/// The minimum window of a sender, in segments.
 const LEAST_WINDOW: u64 = 2;
-/// The next segment with data answers a signal, so what a sender that has none waits is in the time that its answer
-/// takes. Of that time no more is taken for a round trip than so many of the shortest one.
+/// CWR comes with the next data segment, so the time to the answer includes any time the sender was idle. At most this
+/// many minimum round trips of it count as a round trip.
 const MOST_ROUND_TRIPS: u64 = 4;
 
-/// What is wanted of a receiving socket.
+/// Orders for a receiving socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Order {
-    /// How often ECE was asked for since the connection began: one more is one signal, at the next
-    /// segment that comes.
+    /// Number of explicit ECE requests since the connection began: each increase gives one signal, at the next
+    /// arriving segment.
     pub asked: u64,
-    /// Of the bytes that came on the connection, those that do not wait any more, …
+    /// The received bytes of the connection that had left the relay, …
     pub passed_bytes: u64,
-    /// … at that moment.
+    /// … as of this time.
     pub passed_at: Instant,
-    /// Of those that wait, the ones that go although nobody does anything more, in bytes: as a kernel
-    /// sends what was written.
+    /// Bytes still waiting that drain without the owner acting, as a kernel sends written data.
     pub going_bytes: u64,
-    /// How fast they go, in bytes per second.
+    /// Their drain rate, in bytes per second.
     pub drain_bytes_per_s: u64,
-    /// When more waits, it is signalled, in bytes, by the law of docs/internals/relay-control.md; 0: never.
+    /// Backlog above which to signal, in bytes, by the law of docs/internals/relay-control.md; 0: never.
     pub bound_bytes: u64,
-    /// What has to be left to wait at the lowest point after a signal, in bytes: where it would be
-    /// less, nothing is signalled.
+    /// The backlog that must remain at the lowest point after a signal, in bytes; no signal is given if it would be
+    /// less.
     pub least_bytes: u64,
 }
 
-/// What came of it, since the connection began.
+/// Effect of the orders, since the connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Signals {
-    /// Segments that were looked at: those that came since there was an order, on a connection with
-    /// ECN.
+    /// Segments examined: those that arrived since the first order, on a connection with ECN.
     pub segments: u64,
-    /// Times that ECE began.
+    /// Number of times that ECE was started.
     pub signals: u64,
-    /// Times that the sender answered with CWR.
+    /// Number of times that the sender answered with CWR.
     pub answers: u64,
-    /// Segments above the bound at which nothing was signalled, as the last cut was still at work.
+    /// Segments above the bound without a signal because the last cut was still taking effect, or no more arrived than
+    /// drained.
     pub recovering: u64,
-    /// Those at which a cut would have let what waits run out.
+    /// Segments above the bound without a signal because a cut would have let the backlog fall below the permitted
+    /// minimum.
     pub spared: u64,
-    /// Those at which a signal would have had no effect: the smallest window of a sender, two segments
-    /// in a round trip, is more than drains.
+    /// Segments above the bound without a signal because it would have had no effect: a sender's minimum window, two
+    /// segments per round trip, exceeds the drain rate.
     pub powerless: u64,
-    /// The most that waited at an arriving segment, in bytes.
+    /// The largest backlog at an arriving segment, in bytes.
     pub backlog_max_bytes: u64,
-    /// From the last signal to its answer, in ns, with what the sender waited until it sent the next
-    /// segment; 0 before the first answer.
+    /// Time from the last signal to its answer, in ns, including any idle time of the sender before its next segment;
+    /// 0 before the first answer.
     pub loop_ns: u64,
-    /// How fast bytes came in the last whole round trip, in bytes per second.
+    /// Arrival rate in the last complete round trip, in bytes per second.
     pub arrival_bytes_per_s: u64,
 }
 
-/// A connection as a segment with data has just come there.
+/// State of a connection on arrival of a data segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Bytes that have come in order since the connection began.
+    /// Bytes received in order since the connection began.
     pub received_bytes: u64,
-    /// Those of them that were not read.
+    /// Bytes of them not yet read.
     pub unread_bytes: u64,
-    /// The shortest round trip that TCP knows of, in ns; `None` before the first.
+    /// TCP's minimum round-trip time, in ns; `None` before the first sample.
     pub min_rtt_ns: Option<u64>,
-    /// Segments that the peer may send, in bytes without options.
+    /// MSS advertised to the peer, in bytes without options.
     pub advertised_mss_bytes: u32,
-    /// Whether ECE is being sent, until CWR comes.
+    /// Whether ECE is being sent, until CWR arrives.
     pub is_signalling: bool,
 }
 
-/// The receiving end of one connection: what it was ordered, and what came of it.
+/// The receiving end of one connection: its orders and their effect.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Receiver {
     order: Option<Order>,
     signals: Signals,
     asked: u64,
     signalled_ns: Option<u64>,
-    /// When the round began in which arrivals are measured, what had come by then, and rounds since the last answer.
+    /// Start of the current arrival-rate round, the bytes received by then, and the number of rounds since the last
+    /// answer.
     round_ns: u64,
     round_bytes: u64,
     rounds: u64,
 }
 
 impl Receiver {
-    /// Gives it orders, in place of those that it had.
+    /// Replaces the orders.
     pub fn order(&mut self, order: Order) {
         self.order = Some(order);
     }
 
-    /// What came of them.
+    /// Effect of the orders.
     #[must_use]
     pub fn signals(&self) -> Signals {
         self.signals
     }
 
-    /// A segment has come at `now_ns`; whether ECE is sent from now on, until CWR comes.
+    /// Handles a segment that arrived at `now_ns`; returns whether to start sending ECE, until CWR arrives.
     pub fn on_segment(&mut self, arrival: &Arrival, now_ns: u64) -> bool {
         let Some(order) = self.order else {
             return false;
@@ -127,7 +128,7 @@ impl Receiver {
         signals
     }
 
-    /// Takes note of the answer to a signal.
+    /// Records the answer to a signal.
     fn hear(&mut self, arrival: &Arrival, now_ns: u64) {
         if arrival.is_signalling {
             return;
@@ -142,14 +143,14 @@ impl Receiver {
         self.rounds = 0;
     }
 
-    /// Measures how fast bytes come, round by round.
+    /// Measures the arrival rate, round by round.
     fn measure(&mut self, arrival: &Arrival, now_ns: u64) {
         let passed = now_ns - self.round_ns;
         let round = self.round_trip_ns(arrival).max(LEAST_ROUND_NS);
         if passed < round {
             return;
         }
-        // A pause is no slow arrival.
+        // An idle period is not a low arrival rate.
         if passed < (2 * round).max(SECOND_NS) {
             let bytes = arrival.received_bytes - self.round_bytes;
             self.signals.arrival_bytes_per_s = per_second(bytes, passed);
@@ -159,7 +160,8 @@ impl Receiver {
         self.rounds += 1;
     }
 
-    /// A round trip of this connection: as the last answer took, within bounds, or as the handshake did.
+    /// Round trip of this connection: the time of the last answer, capped by [`MOST_ROUND_TRIPS`]; before the first
+    /// answer, the minimum.
     fn round_trip_ns(&self, arrival: &Arrival) -> u64 {
         let shortest = arrival.min_rtt_ns.unwrap_or(SECOND_NS);
         let most = arrival
@@ -172,7 +174,7 @@ impl Receiver {
         took.min(most).max(1000)
     }
 
-    /// Whether so much waits that it is to be signalled, where it is not yet.
+    /// Whether the backlog calls for a signal and none is in progress.
     fn judge(
         &mut self,
         order: &Order,
@@ -203,7 +205,7 @@ impl Receiver {
     }
 }
 
-/// What has come and has not left: what the owner last said, and what happened since.
+/// Bytes received that have not left: the owner's last report, extrapolated to now.
 fn backlog_bytes(order: &Order, arrival: &Arrival, now_ns: u64) -> u64 {
     let since = now_ns.saturating_sub(order.passed_at.ns()).min(SECOND_NS);
     let drain = order.drain_bytes_per_s;
@@ -213,15 +215,15 @@ fn backlog_bytes(order: &Order, arrival: &Arrival, now_ns: u64) -> u64 {
     backlog.max(arrival.unread_bytes)
 }
 
-/// By how much the backlog falls before a sender that halves its window and then adds a segment in each round trip
-/// (RFC 5681) has as much under way again as drains.
+/// How far the backlog falls before a sender that halves its window and then adds a segment per round trip (RFC 5681)
+/// matches the drain rate again.
 fn deficit_bytes(arrives: u64, drain: u64, round_trip_ns: u64, mss: u64) -> u64 {
     let lack = drained(drain.saturating_sub(arrives / 2), round_trip_ns);
     let bytes = u128::from(lack) * u128::from(lack + mss) / u128::from(2 * mss);
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// What leaves at that rate in that time, in bytes.
+/// Bytes that drain at the given rate in the given time.
 fn drained(bytes_per_s: u64, time_ns: u64) -> u64 {
     let bytes = u128::from(bytes_per_s) * u128::from(time_ns) / u128::from(SECOND_NS);
     u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -239,7 +241,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const MSS: u64 = 1000;
 
-    /// A connection of 10 ms with so many bytes received, of which none wait in its own queue.
+    /// A connection with a round trip of 10 ms and the given bytes received, none unread.
     fn arrival(received_bytes: u64) -> Arrival {
         Arrival {
             received_bytes,
@@ -250,8 +252,8 @@ mod tests {
         }
     }
 
-    /// 2 MB/s come for so long, a segment every 0.5 ms, of which 1 MB/s pass on; what is reported of it, and the moments
-    /// in ms at which ECE began. The sender answers a signal after 10 ms.
+    /// Runs for `ms` milliseconds with a segment every 0.5 ms: 2 MB/s arrive, 1 MB/s pass on. Returns the counters and
+    /// the times in ms at which ECE began. The sender answers a signal after 10 ms.
     fn run(bound_bytes: u64, least_bytes: u64, ms: u64) -> (Signals, Vec<u64>) {
         let mut receiver = Receiver::default();
         let mut began = Vec::new();
@@ -282,7 +284,7 @@ mod tests {
     #[test]
     fn a_backlog_above_the_bound_is_signalled_and_each_signal_has_two_round_trips_to_work() {
         let (signals, began) = run(50_000, 0, 200);
-        // 1 MB/s gather from the start: the bound is passed after 50 ms.
+        // The backlog grows by 1 MB/s from the start and passes the bound after 50 ms.
         assert_eq!(began[0], 50);
         assert_eq!(signals.signals, began.len() as u64);
         assert!(signals.recovering > 0 && signals.answers > 0, "{signals:?}");
@@ -303,7 +305,7 @@ mod tests {
         let mut receiver = Receiver::default();
         for number in 1..=200 {
             receiver.order(Order {
-                // Half a segment in a round trip.
+                // Half a segment per round trip.
                 drain_bytes_per_s: 50_000,
                 bound_bytes: 1,
                 ..Order::default()
@@ -345,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_a_cut_costs_is_the_sum_of_what_is_missing_in_each_round_trip() {
-        // 10 segments in a round trip arrive and drain: a halving lacks 5, 4, 3, 2 and 1 of them.
+        // 10 segments per round trip arrive and drain: a halving leaves deficits of 5, 4, 3, 2 and 1 segments.
         assert_eq!(deficit_bytes(1_000_000, 1_000_000, 10 * MS, MSS), 15_000);
         assert_eq!(deficit_bytes(2_000_000, 1_000_000, 10 * MS, MSS), 0);
     }

@@ -1,4 +1,4 @@
-//! ECE towards one side of a flow: what the laws that signal ask for, and what came of it.
+//! ECE towards one side of a flow: the orders of the signalling laws, and their effect.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use super::plateau::Plateau;
 use super::shares::drained_bytes;
 use super::{CLIENT, Law, NAMES, Order, Reading, Signals};
 
-/// How often it is looked at what came of the orders.
+/// Interval between checks of the orders' effect.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Why signals do nothing, so that the window alone holds a flow's backlog, or under P5's laws nothing does.
+/// Why signals have no effect. The window alone then bounds a flow's backlog; under P5's laws nothing does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
-    /// The connection with the side that would be asked has no ECN.
+    /// ECN was not negotiated with the side that is to be signalled.
     NoEcn,
-    /// The round trip is so short that a sender of the smallest window is faster than the other side.
+    /// The round trip is so short that a sender with the minimum window is faster than the other side.
     Powerless,
 }
 
 impl Fallback {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Fallback; 2] = [Fallback::NoEcn, Fallback::Powerless];
 
-    /// As counters name it.
+    /// Name in counters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,18 +38,18 @@ impl Fallback {
 /// Parameters of P5's laws, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SignalSettings {
-    /// The bound on the backlog; `None` for what drains in the law's time.
+    /// Bound on the backlog; `None` for as much as drains in the law's latency.
     pub bound: Option<u64>,
     /// [`Law::EceRed`]: how far below the bound signalling starts; `None` for half the bound.
     pub ramp: Option<u64>,
-    /// It is decided when so many bytes were read.
+    /// A decision is made each time this many bytes were read.
     pub every: u64,
 }
 
-/// That a flow fell back, to be logged.
+/// Reports that a flow's signals have no effect, for the log.
 #[derive(Debug, Clone, Copy)]
 pub struct FellBack {
-    /// Why.
+    /// The reason.
     pub why: Fallback,
     law: Law,
     side: usize,
@@ -80,30 +80,30 @@ impl fmt::Display for FellBack {
     }
 }
 
-/// Signals of one flow.
+/// ECE signalling of one flow.
 #[derive(Debug)]
 pub(super) struct Echo {
     law: Law,
     latency: Duration,
     settings: SignalSettings,
-    /// Who is asked.
+    /// The side whose sender is signalled.
     side: usize,
     order: Order,
     signals: Signals,
     next_look: Instant,
-    /// Of the rate at which the other side drains, while signals are of no use.
+    /// Plateau of the other side's drain rate, tracked while signals are powerless.
     plateau: Plateau,
     fallback: Option<Fallback>,
-    /// That it fell back was not told yet.
+    /// Whether the fallback has not been reported yet.
     is_news: bool,
-    /// Bytes that had been read when it was decided last.
+    /// Bytes read as of the last decision.
     read_bytes: u64,
-    /// Of the random numbers of [`Law::EceRed`].
+    /// State of the random generator of [`Law::EceRed`].
     seed: u64,
 }
 
 impl Echo {
-    /// To that side, by a law that signals, in the flow of that number.
+    /// Signalling to `side` under a signalling law; `number` is the flow's, and seeds its random numbers.
     pub(super) fn new(
         law: Law,
         latency: Duration,
@@ -127,22 +127,22 @@ impl Echo {
         }
     }
 
-    /// The side that it asks.
+    /// The side whose sender is signalled.
     pub(super) fn side(&self) -> usize {
         self.side
     }
 
-    /// What came of the orders, as of the last look.
+    /// Effect of the orders, as of the last check.
     pub(super) fn signals(&self) -> Signals {
         self.signals
     }
 
-    /// Why the window alone holds the backlog now, if it does.
+    /// Why signals have no effect at present, if they have none.
     pub(super) fn fallback(&self) -> Option<Fallback> {
         self.fallback
     }
 
-    /// Why it does since this was asked last.
+    /// A fallback that was not reported before.
     pub(super) fn take_news(&mut self) -> Option<FellBack> {
         let why = self
             .fallback
@@ -154,10 +154,10 @@ impl Echo {
         })
     }
 
-    /// [`Law::Arrival`]: the order that tells the receiving side how far the other side is. `moved_bytes` of what came
-    /// were written there, of which `unsent_bytes` have not left, which they do also while nothing wakes the
-    /// relay; `rate` bytes leave in a second. Half of what may wait is signalled, so that the window
-    /// seldom has to stop the sender; a quarter of that must be left at the lowest point.
+    /// [`Law::Arrival`]: the order that tells the receiving side how far the other side has progressed. `moved_bytes`
+    /// of the received bytes were written there; `unsent_bytes` of them are still unsent, and drain at `rate` bytes
+    /// per second even if the relay does not run. The signalling threshold is half of the permitted backlog, so that
+    /// the window rarely has to stop the sender; a quarter of the threshold must remain at the lowest point.
     pub(super) fn arrival(
         &mut self,
         moved_bytes: u64,
@@ -178,11 +178,11 @@ impl Echo {
         self.order
     }
 
-    /// P5's laws, after a read: `read_bytes` came until now from the side that is asked, `waiting` of them
-    /// wait, and `rate` leave in a second. The order, if there is to be a signal.
+    /// P5's laws, after a read: `read_bytes` have been read in total from the signalled side, `waiting` bytes wait,
+    /// and `rate` bytes per second drain. Returns an order if a signal is due.
     pub(super) fn after_read(&mut self, read_bytes: u64, waiting: u64, rate: u64) -> Option<Order> {
         let settings = self.settings;
-        // Fewer than before came where what was held for a side that is lost was given up.
+        // The total falls when bytes held for a lost side are dropped.
         let new_bytes = read_bytes.saturating_sub(self.read_bytes);
         if new_bytes == 0 || new_bytes < settings.every {
             return None;
@@ -200,15 +200,15 @@ impl Echo {
         })
     }
 
-    /// Whether it is time to look at what came of the orders.
+    /// Whether the next check of the orders' effect is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now >= self.next_look
     }
 
-    /// Looks at what came of the orders to the side that is asked, of which TCP says `incoming`, and whether
-    /// they are of any use: `rate` bytes leave in a second at the other side, of which TCP says `outgoing`. That
-    /// they are of none for a sender so near is known when that rate no longer grows: at a flow's start every
-    /// rate is less than two segments in a round trip.
+    /// Checks the effect of the orders to the signalled side, whose TCP state is `incoming`, and whether signals have
+    /// any: the other side, in state `outgoing`, drains at `rate` bytes per second. A short round trip counts as
+    /// powerless only once that rate has reached its plateau: at the start of a flow every rate is below two segments
+    /// per round trip.
     pub(super) fn look(
         &mut self,
         signals: Signals,
@@ -236,7 +236,7 @@ impl Echo {
         self.fallback = fallback;
     }
 
-    /// A number below 1 (splitmix64 by G. Steele, D. Lea and C. Flood, 2014).
+    /// A number from 0 to below 1 (splitmix64 by G. Steele, D. Lea and C. Flood, 2014).
     fn random(&mut self) -> f64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.seed;
@@ -246,8 +246,8 @@ impl Echo {
     }
 }
 
-/// The chance of a signal where so many bytes wait (P5 §5.6): 0 up to `ramp` below the bound, then
-/// growing to 1 at the bound. A bound of nothing is always reached.
+/// Probability of a signal with `waiting` bytes of backlog (P5 §5.6): 0 up to `ramp` below the bound, then rising
+/// linearly to 1 at the bound. A bound of 0 is always reached.
 fn chance(waiting: u64, bound: u64, ramp: u64) -> f64 {
     if waiting >= bound {
         return 1.0;

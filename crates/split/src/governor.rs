@@ -1,4 +1,4 @@
-//! Holds the backlogs of a flow to a time, by the law of its listener.
+//! Bounds the queueing delay of a flow according to the law of its listener.
 
 use std::time::Duration;
 
@@ -12,57 +12,57 @@ use super::{
     SignalSettings, Signals, TARGET,
 };
 
-/// How often it is reckoned anew while bytes move.
+/// Interval between recalculations while bytes move.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// A law with all that it needs.
+/// A law with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     /// The law.
     pub law: Law,
-    /// What a byte may wait.
+    /// The queueing delay permitted to a byte.
     pub latency: Duration,
     /// Parameters of P5's laws.
     pub signals: SignalSettings,
-    /// Who is asked by ECE, [`CLIENT`] or [`TARGET`], under the laws that ask.
+    /// The side signalled with ECE, [`CLIENT`] or [`TARGET`], under a signalling law.
     pub asked: Option<usize>,
 }
 
-/// Both sides of a flow as a driver has them. What is set of a connection that is gone has no effect.
+/// A driver's access to both sides of a flow. Setters have no effect on a connection that is gone.
 pub trait Sides {
-    /// What TCP says of a side; `None` of one that is gone.
+    /// TCP state of a side; `None` if it is gone.
     fn reading(&self, side: usize) -> Option<Reading>;
-    /// What is taken of its receive buffer; `None` of one that is gone.
+    /// Use of its receive buffer; `None` if it is gone.
     fn memory(&self, side: usize) -> Option<Memory>;
-    /// Gives it a receive buffer of so many bytes (SO_RCVBUF); how many it got.
+    /// Sets its receive buffer (SO_RCVBUF); returns the bytes granted.
     fn set_receive_buffer(&mut self, side: usize, bytes: u64) -> u64;
-    /// Offers its peer so many bytes at most beyond what has come (TCP_WINDOW_CLAMP).
+    /// Limits the window offered to its peer beyond what has arrived (TCP_WINDOW_CLAMP).
     fn set_window_clamp(&mut self, side: usize, bytes: u32);
-    /// Lets so many bytes wait unsent at most (TCP_NOTSENT_LOWAT).
+    /// Limits its unsent bytes (TCP_NOTSENT_LOWAT).
     fn set_most_unsent(&mut self, side: usize, bytes: u32);
-    /// Gives its [`Receiver`](super::Receiver) orders, in place of those that it had.
+    /// Replaces the orders of its [`Receiver`](super::Receiver).
     fn order(&mut self, side: usize, order: &Order);
-    /// What came of its orders.
+    /// Effect of its orders.
     fn signals(&self, side: usize) -> Signals;
 }
 
-/// What a flow's law has in force.
+/// Applies the law of one flow.
 #[derive(Debug)]
 pub struct Governor {
     law: Law,
     latency: Duration,
     next: Instant,
-    /// From the client to the target, and back; `None` until both sides have been measured.
+    /// For the directions from the client and from the target; `None` until both sides have been measured.
     shares: [Option<Shares>; 2],
-    /// What goes to the target, and to the client.
+    /// Drain rates of the directions from the client and from the target.
     drains: [Drain; 2],
-    /// Of the client, and of the target.
+    /// Windows of the client's side and of the target's.
     windows: [Window; 2],
     echo: Option<Echo>,
 }
 
 impl Governor {
-    /// Of the flow of that number, whose sides' receive buffers are set to so many bytes, if they are.
+    /// Governor of flow `number`; `receive_buffers` are the sizes set for its sides' receive buffers, if any.
     #[must_use]
     pub fn new(bound: &Bound, receive_buffers: [Option<usize>; 2], number: u64) -> Governor {
         let Bound {
@@ -82,25 +82,25 @@ impl Governor {
         }
     }
 
-    /// The side that is asked by ECE, under a law that asks.
+    /// The side signalled with ECE, under a signalling law.
     #[must_use]
     pub fn asked_side(&self) -> Option<usize> {
         self.echo.as_ref().map(Echo::side)
     }
 
-    /// By what it holds.
+    /// The law in force.
     #[must_use]
     pub fn law(&self) -> Law {
         self.law
     }
 
-    /// What the direction from that side may have in each place.
+    /// Limits for each place of the direction from that side.
     #[must_use]
     pub fn shares(&self, from: usize) -> Option<Shares> {
         self.shares[from]
     }
 
-    /// What the direction from that side may hold, in bytes, where its settings have `limit_bytes`.
+    /// The bytes that the relay may hold of the direction from that side, at most its configured `limit_bytes`.
     #[must_use]
     pub fn limit_bytes(&self, from: usize, limit_bytes: usize) -> usize {
         let share = self.shares[from];
@@ -109,30 +109,30 @@ impl Governor {
         })
     }
 
-    /// How often ECE began, as of the last look.
+    /// Number of ECE signals started, as of the last check.
     #[must_use]
     pub fn signals(&self) -> u64 {
         self.echo.as_ref().map_or(0, |echo| echo.signals().signals)
     }
 
-    /// Why signals are of no use now, if they are not.
+    /// Why signals have no effect at present, if they have none.
     #[must_use]
     pub fn fallback(&self) -> Option<Fallback> {
         self.echo.as_ref().and_then(Echo::fallback)
     }
 
-    /// That signals have been of no use since this was asked last, and why.
+    /// A fallback that was not reported before.
     pub fn take_news(&mut self) -> Option<FellBack> {
         self.echo.as_mut().and_then(Echo::take_news)
     }
 
-    /// The receive buffer of that side, where the law bounds its window.
+    /// The receive buffer of that side, if the law bounds its window.
     #[must_use]
     pub fn buffer(&self, side: usize) -> Option<ReceiveBuffer> {
         self.windows[side].buffer()
     }
 
-    /// Takes in how both sides go, and sets what follows from it. It is called after each turn of the flow.
+    /// Reads the state of both sides and sets their limits from it. It is called after each turn of the flow.
     pub fn govern(&mut self, sides: &mut impl Sides, ways: [&Direction; 2], now: Instant) {
         // P5's laws decide after every read.
         let is_of_p5 = matches!(self.law, Law::EceBound | Law::EceRed);
@@ -140,7 +140,7 @@ impl Governor {
             return;
         }
         self.next = now + INTERVAL;
-        // A connection that is gone needs no bounds.
+        // A connection that is gone needs no limits.
         let [Some(client), Some(target)] = [CLIENT, TARGET].map(|side| sides.reading(side)) else {
             return;
         };

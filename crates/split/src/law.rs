@@ -1,25 +1,25 @@
-//! How the backlog of a flow is held to a time.
+//! Laws that bound the queueing delay of a flow.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// By what the backlog is held to a time (docs/internals/relay-control.md).
+/// The mechanism that bounds the queueing delay (docs/internals/relay-control.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
-    /// Nothing: the kernel's buffers grow as they do.
+    /// None: the kernel's buffers grow as usual.
     None,
-    /// The window that the sender is offered, and what the receiving side's socket takes.
+    /// Limits on the window offered to the sender and on the unsent bytes of the receiving side's socket.
     Window,
-    /// ECE, decided after each read: when more waits than may (P5 §5.6, the first law).
+    /// ECE, decided after each read: sent if the backlog reaches the bound (P5 §5.6, the first law).
     EceBound,
-    /// ECE, decided after each read: the likelier, the less room is left (P5 §5.6, the second law).
+    /// ECE, decided after each read: its probability rises as the backlog nears the bound (P5 §5.6, the second law).
     EceRed,
-    /// ECE, decided in the kernel at each arriving segment, with the window as the bound behind it.
+    /// ECE, decided in the kernel at each arriving segment, with the window as a second bound.
     Arrival,
 }
 
 impl Law {
-    /// All of them.
+    /// All laws.
     pub const ALL: [Law; 5] = [
         Law::None,
         Law::Window,
@@ -28,7 +28,7 @@ impl Law {
         Law::Arrival,
     ];
 
-    /// What users call it.
+    /// Name in settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl FromStr for Law {
     }
 }
 
-/// There is no law of that name.
+/// No law has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no law '{name}': give one of {}", Law::ALL.map(Law::name).join(", "))]
 pub struct LawError {

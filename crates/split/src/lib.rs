@@ -1,8 +1,8 @@
 //! The policy of a relay that splits TCP connections (RFC 3135 §2.4), without sockets: drivers report the TCP state of
 //! both sides and carry out its decisions.
 //!
-//! - [`Direction`]: which bytes are read, held and written, and how they end, over a driver's [`Carrier`];
-//! - [`Governor`]: bounds the queueing delay of a flow by its [`Law`], over a driver's [`Sides`];
+//! - [`Direction`]: which bytes are read, held and written, and how the stream ends, over a driver's [`Carrier`];
+//! - [`Governor`]: bounds the queueing delay of a flow according to its [`Law`], over a driver's [`Sides`];
 //! - [`Receiver`]: decides at each arriving segment whether to signal ECE to its sender.
 //!
 //! docs/internals/relay-control.md derives the laws.
@@ -27,14 +27,14 @@ pub use reading::{Memory, Reading};
 pub use shares::Shares;
 pub use window::{ReceiveBuffer, Window};
 
-/// The client's side, as a place among a flow's sides; the direction from it has the same place.
+/// Index of the client's side among the two sides of a flow, and of the direction from the client.
 pub const CLIENT: usize = 0;
 
-/// The target's side.
+/// Index of the target's side, and of the direction from the target.
 pub const TARGET: usize = 1;
 
-/// What a relay holds of each direction of a flow at most, where nothing else is set; bytes.
+/// Default limit on the bytes that a relay holds of each direction of a flow.
 pub const DEFAULT_BUFFER_BYTES: usize = 256 << 10;
 
-/// What sides are called in messages, in the order of a flow's.
+/// Names of the sides in messages, indexed by [`CLIENT`] and [`TARGET`].
 pub const NAMES: [&str; 2] = ["towards the client", "towards the target"];

@@ -1,45 +1,45 @@
-//! What TCP says of one side of a flow.
+//! TCP state of one side of a flow.
 
-/// Some of TCP_INFO (tcp(7), `struct tcp_info` of linux/tcp.h). Times are in ns, counts since the connection began.
+/// Some fields of TCP_INFO (tcp(7), `struct tcp_info` of linux/tcp.h). Times are in ns; counts are since the
+/// connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
     /// Congestion window in segments.
     pub cwnd_packets: u32,
-    /// Segments that are sent, in bytes without options.
+    /// Send MSS, in bytes without options.
     pub mss_bytes: u32,
-    /// Segments that the peer may send, in bytes without options.
+    /// MSS advertised to the peer, in bytes without options.
     pub advertised_mss_bytes: u32,
     /// Smoothed round-trip time; 0 before the first measurement.
     pub srtt_ns: u64,
-    /// The shortest round-trip time of late; 0 before the first measurement.
+    /// Recent minimum round-trip time; 0 before the first measurement.
     pub min_rtt_ns: u64,
-    /// The round-trip time as this end knows it from what it receives; 0 before anything came. With a peer that
-    /// pauses it is too long.
+    /// Receiver-side round-trip time estimate; 0 before any data arrived. It is too long if the peer pauses.
     pub receiver_rtt_ns: u64,
-    /// The window that the peer offers, in bytes.
+    /// The window offered by the peer, in bytes.
     pub peer_window_bytes: u32,
-    /// The window that the peer was offered last, in bytes; `None` where the kernel does not tell it.
+    /// The window last offered to the peer, in bytes; `None` where the kernel does not report it.
     pub offered_window_bytes: Option<u32>,
-    /// The pacing rate; `u64::MAX`: unlimited.
+    /// Pacing rate; `u64::MAX` if unlimited.
     pub pacing_bytes_per_s: u64,
-    /// Bytes that the peer has acknowledged.
+    /// Bytes acknowledged by the peer.
     pub acked_bytes: u64,
-    /// Bytes that have come in order.
+    /// Bytes received in order.
     pub received_bytes: u64,
-    /// Bytes that were written and not sent yet.
+    /// Bytes written but not yet sent.
     pub unsent_bytes: u32,
-    /// The time with data to send.
+    /// Time with data to send.
     pub busy_ns: u64,
-    /// The part of it in which the peer's window stopped the sender.
+    /// The part of the busy time in which the peer's receive window limited the sender.
     pub rwnd_limited_ns: u64,
     /// Whether ECN was negotiated.
     pub has_ecn: bool,
 }
 
 impl Reading {
-    /// Bytes per second that the connection can send: its window in a round-trip time (Little's law),
-    /// at most its pacing rate; 0 before the first measurement. Unlike a delivery rate it is the same
-    /// whether or not there is something to send.
+    /// The rate at which the connection can send, in bytes per second: one window per round-trip time (Little's law),
+    /// at most the pacing rate; 0 before the first measurement. Unlike a delivery rate, it does not depend on whether
+    /// there is anything to send.
     #[must_use]
     pub fn sending_bytes_per_s(&self) -> u64 {
         let congestion = u64::from(self.cwnd_packets) * u64::from(self.mss_bytes);
@@ -50,13 +50,13 @@ impl Reading {
     }
 }
 
-/// What is taken of a side's receive buffer, in bytes.
+/// Use of a side's receive buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// Data that have arrived in order and were not read.
+    /// In-order data not yet read.
     pub unread_bytes: u64,
-    /// Memory that they take, with segments which came before their turn.
+    /// Memory used by received data, including out-of-order segments.
     pub taken_bytes: u32,
-    /// The buffer, in memory.
+    /// Buffer size, in memory.
     pub buffer_bytes: u32,
 }

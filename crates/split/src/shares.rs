@@ -1,31 +1,30 @@
-//! How the bytes that a backlog may have are shared out among the places where they wait.
+//! Division of a permitted backlog among the places where bytes wait.
 
 use std::time::Duration;
 
 use super::Reading;
 
-/// What may wait in each place of one direction, in bytes.
+/// Limits for each place of one direction, in bytes.
 ///
-/// Together they are what drains in the time that was asked for. Half of it waits where it can be
-/// sent at once, so that the outgoing side never runs dry between two turns of the relay; what the
-/// relay itself holds is the least, since it neither can be sent at once nor stops the sender.
+/// Together they are what drains in the requested latency. Half of it may be in the send queue, where it can be sent
+/// at once, so that the outgoing side never runs dry between two turns of the relay. The relay's own share is the
+/// smallest: bytes there can neither be sent at once nor stop the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// In the send queue of the side that bytes go to, and not sent yet.
+    /// In the send queue of the side that bytes go to, unsent.
     pub unsent_bytes: u32,
     /// In the relay's own memory.
     pub held_bytes: u32,
-    /// The window that the sender is offered: what may be in the receive queue, and what is on the
-    /// way to it in a round trip.
+    /// The window offered to the sender: room for the receive queue plus one round trip of data in flight.
     pub window_bytes: u32,
 }
 
 impl Shares {
-    /// Of a backlog that may take `latency` where `rate` bytes leave in a second, `outgoing` is what TCP
-    /// says of the side that they go to, and `incoming` of the one that they come from.
+    /// Shares of a backlog that drains within `latency` at `rate` bytes per second. `outgoing` is the TCP state of the
+    /// side that bytes go to, `incoming` of the one that they come from.
     ///
-    /// No share is less than two segments, and the window no less than four: less would stop a
-    /// connection rather than slow it.
+    /// Each share is at least two segments, and the receive queue's part of the window at least four: less would stall
+    /// a connection instead of slowing it.
     pub(super) fn of(
         latency: Duration,
         rate: u64,
@@ -50,14 +49,14 @@ impl Shares {
     }
 }
 
-/// What leaves at that rate in that time, in bytes.
+/// Bytes that drain at the given rate in the given time.
 pub(super) fn drained_bytes(bytes_per_s: u64, time: Duration) -> u64 {
     let bytes = u128::from(bytes_per_s) * time.as_nanos() / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// The round-trip time of a connection that is received from: what its receiver knows, which a sender
-/// that pauses makes too long, so at most twice the shortest.
+/// Round-trip time of the incoming connection: the receiver's estimate, but at most twice the minimum, since a sender
+/// that pauses inflates it.
 fn round_trip(incoming: &Reading) -> Duration {
     let shortest = incoming.min_rtt_ns;
     Duration::from_nanos(incoming.receiver_rtt_ns.clamp(shortest, 2 * shortest))
@@ -67,7 +66,7 @@ fn round_trip(incoming: &Reading) -> Duration {
 mod tests {
     use super::*;
 
-    /// A connection: congestion window, segment, smoothed and least round-trip times.
+    /// A connection with the given congestion window, MSS, and smoothed and minimum round-trip time.
     fn info(cwnd_packets: u32, mss_bytes: u32, srtt_us: u64) -> Reading {
         Reading {
             cwnd_packets,

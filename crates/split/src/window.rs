@@ -1,73 +1,73 @@
-//! The window that a sender is offered, as a bound on what waits to be read.
+//! Bounds the bytes that wait to be read by the window offered to the sender.
 
 use super::{Memory, Reading, Sides};
 
-/// Less than this in the receive queue does not tell how much memory bytes take.
+/// A shorter receive queue is no basis for learning how much memory its bytes use.
 const TELLING_BYTES: u64 = 16 << 10;
 
-/// A receive buffer of memory stands for so many parts of it in bytes of data, out of 256.
+/// The data share of receive-buffer memory is counted in parts out of this number.
 const PARTS: u64 = 256;
 
-/// Buffers are multiples of this, so that they are not set anew for every byte.
+/// Granularity of buffer sizes, so that they are not reset for every byte.
 const STEP: u64 = 2048;
 
-/// The largest receive buffer that the kernel has.
+/// The largest receive buffer that the kernel allows.
 const MOST_BUFFER_BYTES: u64 = i32::MAX as u64 / STEP * STEP;
 
-/// The receive buffer of a side under a law that bounds its window, as SO_RCVBUF has it (socket(7):
-/// the kernel doubles it for its own needs).
+/// The receive buffer of a side under a law that bounds its window, as passed to SO_RCVBUF (socket(7): the kernel
+/// doubles it for its own needs).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReceiveBuffer {
-    /// What the law asked for, in bytes.
+    /// Bytes requested by the law.
     pub asked_bytes: u64,
-    /// What the kernel gave, in bytes: less where `net.core.rmem_max` bounds it.
+    /// Bytes granted by the kernel: fewer if `net.core.rmem_max` limits them.
     pub given_bytes: u64,
 }
 
 impl ReceiveBuffer {
-    /// Whether the law got less than it asked for.
+    /// Whether the kernel granted less than requested.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.given_bytes < self.asked_bytes
     }
 }
 
-/// What holds one side's sender to a window.
+/// Holds one side's sender to a window.
 ///
-/// The kernel offers what is free of the receive buffer, so the buffer is what bounds the queue and the
-/// window together. It is counted in memory, of which data fill a share that depends on how they come.
+/// The kernel offers the free part of the receive buffer, so the buffer size bounds the queue and the window together.
+/// It is counted in memory, and the share of it filled by data depends on the sizes of the arriving segments.
 #[derive(Debug)]
 pub struct Window {
-    /// The share that data fill of the memory that they take, in [`PARTS`].
+    /// The share of used memory that is data, in [`PARTS`].
     filled: u64,
-    /// What came of the last change of the buffer.
+    /// Result of the last buffer change.
     buffer: ReceiveBuffer,
-    /// The most that may be offered beyond what has come, in bytes; 0 before the first change.
+    /// The largest window to offer beyond what has arrived, in bytes; 0 before the first change.
     clamp_bytes: u32,
-    /// The most that it may be, in bytes: what the listener's settings say.
+    /// The largest permitted buffer, in bytes, from the listener's settings.
     most_bytes: u64,
-    /// Where the kernel does not tell what it has offered: how far that may reach, in bytes since the
+    /// Where the kernel does not report the offered window: its highest possible right edge, in bytes since the
     /// connection began.
     edge: u64,
 }
 
 impl Window {
-    /// Of a side whose receive buffer is set to so many bytes, if it is.
+    /// Window of a side whose receive buffer is configured to the given size, if it is.
     #[must_use]
     pub fn new(receive_buffer_bytes: Option<usize>) -> Window {
         Window {
             filled: PARTS / 2,
             buffer: ReceiveBuffer::default(),
             clamp_bytes: 0,
-            // The kernel doubles what it is asked for.
+            // The kernel doubles the requested size.
             most_bytes: receive_buffer_bytes.map_or(MOST_BUFFER_BYTES, |bytes| 2 * bytes as u64),
             edge: 0,
         }
     }
 
-    /// Lets at most so many bytes wait in the receive queue of that side and be under way to it. What was
-    /// offered already stays offered (RFC 9293 §3.8.6): the kernel never takes back a window, but a
-    /// buffer without room for it would have what comes dropped.
+    /// Limits the bytes waiting in the receive queue of `side` plus those in flight to it. A window once offered is
+    /// not taken back (RFC 9293 §3.8.6): the kernel never shrinks it, but a buffer without room for it would drop
+    /// arriving data.
     pub fn set(&mut self, sides: &mut impl Sides, side: usize, info: &Reading, bytes: u32) {
         // A connection that is gone needs no window.
         let Some(memory) = sides.memory(side) else {
@@ -91,12 +91,12 @@ impl Window {
             };
         }
         self.clamp_bytes = clamp;
-        // Each time: the first buffer sets it, and so does a newer kernel when it has learnt anew how much
-        // memory data take.
+        // Every time: setting the first buffer changes the clamp, and newer kernels reset it when they relearn how
+        // much memory data use.
         sides.set_window_clamp(side, clamp);
     }
 
-    /// What came of the last change; `None` before the first one.
+    /// Result of the last buffer change; `None` before the first one.
     #[must_use]
     pub fn buffer(&self) -> Option<ReceiveBuffer> {
         (self.clamp_bytes > 0).then_some(self.buffer)
@@ -109,9 +109,9 @@ impl Window {
         }
     }
 
-    /// What the sender may send yet, by what it was offered, where the buffer is `buffer_bytes` now. A
-    /// kernel that does not tell has offered as much as the clamp let it, beyond what had come then, and
-    /// before there was one as much as the buffer, less than which no byte takes.
+    /// The bytes that the sender may still send within the window offered to it; `buffer_bytes` is the current buffer.
+    /// If the kernel does not report the window, it is assumed to have offered as much as the clamp allowed at the
+    /// time, or, before there was a clamp, the whole buffer, since each byte uses at least a byte of memory.
     fn offered(&mut self, info: &Reading, buffer_bytes: u64) -> u64 {
         if let Some(bytes) = info.offered_window_bytes {
             return bytes.into();
@@ -125,9 +125,9 @@ impl Window {
         self.edge - received
     }
 
-    /// What may be offered beyond what has come. As a rule that is `bytes`; but while a promise keeps the
-    /// buffer a quarter larger than it is to be, only what is left of them where `unread` wait: whatever is
-    /// read would be promised anew. Two segments of `mss` always may come, so that none waits for ever.
+    /// The window to offer beyond what has arrived. Normally it is `bytes`. While an earlier offer keeps the buffer
+    /// more than a quarter above its target, it is `bytes` less the `unread` ones: otherwise the space freed by each
+    /// read would be offered again. Two segments of `mss` are always allowed, so that the connection never stalls.
     fn clamp_for(&self, buffer: u64, unread: u64, bytes: u32, mss: u32) -> u32 {
         let is_kept = 4 * buffer > 5 * self.memory(bytes.into()) + STEP;
         let taken = if is_kept { unread } else { 0 };
@@ -136,13 +136,13 @@ impl Window {
         left.checked_next_multiple_of(STEP as u32).unwrap_or(left)
     }
 
-    /// What so many bytes take.
+    /// Memory used by that many bytes of data.
     fn memory(&self, bytes: u64) -> u64 {
         bytes * PARTS / self.filled
     }
 
-    /// The memory for a window of `bytes` where so many are taken up or promised of a buffer that is
-    /// `before` now: what has room for them stays as it is, or grows.
+    /// The buffer for a window of `bytes` when `promised` bytes are queued or offered and the buffer is `before`:
+    /// memory that holds them is kept, up to the present buffer.
     fn buffer_for(&self, promised: u64, before: u64, bytes: u32) -> u64 {
         let kept = self.memory(promised).min(before);
         let buffer = self.memory(bytes.into()).max(kept);
@@ -172,11 +172,11 @@ mod tests {
         let window = Window::new(None);
         let before = window.buffer_for(0, 0, 1 << 20);
         assert_eq!(before, 2 << 20);
-        // Half of it is in use when the window is to be a quarter.
+        // Half of it is in use when the window shrinks to a quarter.
         let smaller = window.buffer_for(1 << 19, before, 1 << 18);
         assert_eq!(smaller, 1 << 20);
         assert_eq!(window.buffer_for(1 << 10, smaller, 1 << 18), 1 << 19);
-        // What the kernel could not have promised has no room.
+        // More than the kernel can have offered gets no room.
         assert_eq!(window.buffer_for(1 << 30, smaller, 1 << 18), smaller);
         assert_eq!(window.buffer_for(0, 0, u32::MAX), MOST_BUFFER_BYTES);
     }

@@ -1,27 +1,27 @@
-//! Advice: the best set of settings, to which changes are added one at a time.
+//! Advice: the best set of settings, built by adding one change at a time.
 
 use std::time::Duration;
 
 use crate::knob::{Setting, is_of_hosts, tries};
 use crate::what_if::{MOST_SIMULATED, Prediction, Twin, WhatIf, WhatIfError, changed};
 
-/// A change that brings less is not advised: measurements differ by as much.
+/// Smaller gains are not advised: measurements vary by as much.
 const LEAST_GAIN: f64 = 0.05;
-/// Changes that are advised together, at most.
+/// Maximum number of changes advised together.
 const MOST_TOGETHER: usize = 3;
-/// Sets that are added to: the best one alone may lead nowhere where another that brings as much does.
+/// Number of sets that are extended: the best one may be a dead end where another with as much gain is not.
 const WIDTH: usize = 2;
-/// Simulated seconds of all runs for each change but the first, at most.
+/// Limit on the simulated time of all runs for each change after the first.
 const MOST_FOR_NEXT: Duration = MOST_SIMULATED
     .checked_div(2 * (MOST_TOGETHER as u32 - 1))
     .expect("more than one is advised");
 
-/// What settings have to keep to be advised.
+/// Constraints on advised settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bounds {
-    /// The 99th percentile of the latency, in ns, at most.
+    /// Maximum 99th percentile of latency, in ns.
     pub latency_p99_ns: Option<f64>,
-    /// Memory beyond the recording's, at both ends together, in bytes, at most.
+    /// Maximum memory beyond the recording's, at both ends together, in bytes.
     pub memory_bytes: Option<i64>,
 }
 
@@ -34,13 +34,13 @@ impl Bounds {
 }
 
 impl Twin {
-    /// Adds to what each change brings alone the best set of settings: to the best changes the best ones beside them,
-    /// as long as that brings something. The path, the store and the load are not theirs to change who set up
-    /// initiator, target and TCP. `watch` is as in [`Twin::predict`], for each number of changes. All sets that keep
-    /// the bounds, and of which each part brings something, are returned, the best one first.
+    /// Adds the best set of settings to `told`, which has the gain of each change alone: the best changes are extended
+    /// by the best additional ones as long as that brings a gain. Path, store and load are excluded, since whoever
+    /// configures initiator, target and TCP cannot change them. `watch` is as in [`Twin::predict`], for each number of
+    /// changes. Returns all sets that keep the bounds and of which each part contributes, best first.
     ///
     /// # Errors
-    /// [`WhatIfError`] when the twin does not run.
+    /// [`WhatIfError`] when the simulation fails.
     pub fn advise(
         &self,
         told: &mut WhatIf,
@@ -48,7 +48,7 @@ impl Twin {
         watch: &(dyn Fn(usize, usize) -> bool + Sync),
     ) -> Result<Vec<Prediction>, WhatIfError> {
         let mut kept = admitted(&told.predictions, bounds);
-        // Each with the sets that it came from, the first one first.
+        // Each with the sets that it extends, shortest first.
         let mut best = chains(&kept, &[]);
         while let Some(chain) = best.first() {
             if brings(chain, &told.advice) {
@@ -81,7 +81,7 @@ impl Twin {
         Ok(needed)
     }
 
-    /// A set of changes with each other that is worth a try beside it: the values depend on what was changed before.
+    /// Extensions of a set by each change worth trying beside it: the values to try depend on earlier changes.
     fn extended(&self, set: &[Setting]) -> Result<Vec<Vec<Setting>>, WhatIfError> {
         let others = tries(&changed(self.setup(), set)?).into_iter();
         let is_new = |name: &str| set.iter().all(|it| it.parameter != name);
@@ -93,14 +93,14 @@ impl Twin {
     }
 }
 
-/// Those of settings of hosts that keep the bounds.
+/// The predictions for settings of hosts that keep the bounds.
 fn admitted(predictions: &[Prediction], bounds: &Bounds) -> Vec<Prediction> {
     let of_hosts = |it: &&Prediction| it.change.iter().all(|it| is_of_hosts(&it.parameter));
     let of_hosts = predictions.iter().filter(of_hosts);
     of_hosts.filter(|it| bounds.admit(it)).cloned().collect()
 }
 
-/// The best predictions, each behind the chain of `before` that it adds to.
+/// The best predictions, each appended to the chain of `before` that it extends.
 fn chains(predictions: &[Prediction], before: &[Vec<Prediction>]) -> Vec<Vec<Prediction>> {
     let chain = |prediction: &Prediction| {
         let is_part = |chain: &&Vec<Prediction>| {
@@ -114,7 +114,7 @@ fn chains(predictions: &[Prediction], before: &[Vec<Prediction>]) -> Vec<Vec<Pre
     predictions.iter().take(WIDTH).map(chain).collect()
 }
 
-/// Whether a chain brings something beyond what is advised so far.
+/// Whether a chain has a gain over the advice so far.
 fn brings(chain: &[Prediction], advice: &[Prediction]) -> bool {
     let of = |chain: &[Prediction]| chain.last().map_or(0.0, |it| it.gain.median);
     is_more(of(chain), of(advice))
@@ -127,7 +127,7 @@ fn is_enough(part: &Prediction, set: &Prediction) -> bool {
         && !is_more(set.gain.median, part.gain.median)
 }
 
-/// Whether a gain is more than another, so that it shows.
+/// Whether a gain is noticeably larger than another.
 fn is_more(gain: f64, than: f64) -> bool {
     (1.0 + gain) / (1.0 + than) - 1.0 >= LEAST_GAIN
 }

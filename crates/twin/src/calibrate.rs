@@ -1,4 +1,4 @@
-//! What programs take of processors, so that those of a twin take as much as the recorded ones.
+//! Calibrates the CPU cost of a twin's programs to the recording.
 
 use wansan_insight::CellSummary;
 use wansan_sim::storage::ProgramCost;
@@ -8,16 +8,16 @@ use crate::replay::{ReplayError, replay};
 use crate::seeds;
 use crate::setup::Setup;
 
-/// Programs that ran for less of the time limit nothing, nor would with several times as much to do.
+/// Programs that ran for a smaller share of the time are no limit, nor would be with several times the work.
 const LEAST_SHARE: f64 = 0.1;
-/// Initiators' programs, and the target's, as in [`Setup::costs`].
+/// Programs of initiators and of the target, as in [`Setup::costs`].
 const ROLES: [Role; 2] = [Role::Initiator, Role::Target];
 
-/// The setup with what its programs take, so that they run for as large a share of the time as `thread` records say: how
-/// that goes with calls, PDUs and bytes is [`ProgramCost::default`]'s, of which there may be more or less.
+/// Sets the CPU costs so that programs run for as large a share of the time as `thread` records show. Their split
+/// among calls, PDUs and bytes is that of [`ProgramCost::default`], scaled up or down.
 ///
 /// # Errors
-/// [`ReplayError`] when it does not run.
+/// [`ReplayError`] when the simulation fails.
 pub(crate) fn calibrated(
     setup: Setup,
     recorded: &CellSummary,
@@ -42,7 +42,7 @@ pub(crate) fn calibrated(
     Ok(Setup { costs, ..setup })
 }
 
-/// How many processors the programs of a role had on average.
+/// Average number of processors used by the programs of a role.
 fn ran_share(summary: &CellSummary, role: Role) -> f64 {
     let programs = summary.programs.iter();
     let own = programs.filter(|program| program.role == role);

@@ -1,4 +1,4 @@
-//! What a change costs others: the share of a flow by Reno's congestion control beside the load.
+//! The effect of a change on others: the throughput of a Reno flow beside the load.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::seeds::{self, drawn};
 use crate::setup::Setup;
 use crate::what_if::{Range, Twin, WhatIf, changed, without_mishaps};
 
-/// How long the flow grows before it is measured: its window grows by a packet in each round trip.
+/// Time for the flow to grow before it is measured: its window grows by a packet per round trip.
 const WARMUP: Duration = Duration::from_secs(5);
-/// How long it is measured.
+/// Duration of its measurement.
 const TIME: Duration = Duration::from_secs(10);
 
 impl Twin {
-    /// Adds what a flow by Reno gets beside the load with the advice, or with the only change asked about, ÷ what it
-    /// gets beside the load as it was recorded: nothing where no link that they share has a rate, or a run fails.
+    /// Adds the throughput of a Reno flow beside the load with the advice, or with the only requested change, ÷ that
+    /// beside the load as recorded. Adds nothing if no shared link has a rate, or a run fails.
     pub fn compare_with_reno(&self, told: &mut WhatIf, goes_on: &dyn Fn() -> bool) {
         let asked = match (told.advice.last_mut(), &mut told.predictions[..]) {
             (Some(all), _) => all,
@@ -50,7 +50,7 @@ impl Twin {
     }
 }
 
-/// The setup with that flow.
+/// The setup with a Reno flow beside the load.
 fn beside_reno(setup: &Setup) -> Setup {
     Setup {
         has_rival: true,

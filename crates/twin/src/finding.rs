@@ -1,4 +1,4 @@
-//! What a finding's advice brings in each cell, by letting a simulated twin of the cell follow it.
+//! Predicts the gain of a finding's advice in each cell by simulating the cell's twin with it.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::pool;
 use crate::reading::Reading;
 use crate::what_if::{Twin, changed};
 
-/// Simulated time of all runs of one cell with and without the change, at most; what is compared with the recording is
-/// one more.
+/// Limit on the simulated time of all runs of a cell with and without the change; the run compared with the recording
+/// is extra.
 const MOST_SIMULATED: Duration = Duration::from_secs(12);
-/// Where no limit lets more through than this, nothing is to be gained and nothing need be simulated.
+/// If the bound on the gain is below this, nothing is simulated.
 const LEAST_GAIN: f64 = 0.02;
-/// Cells of which all records are in memory at a time, at most.
+/// Maximum number of cells whose records are in memory at a time.
 const CELLS_AT_A_TIME: usize = 2;
 
-/// The finding with predictions by simulation, as far as `planned` cells have twins that do what was recorded; the
-/// others stay the bounds that they are. `records` gives those of a cell whose paths stayed as they were.
+/// Adds simulated predictions to the finding, for `planned` cells whose twins reproduce the recording; the others keep
+/// their bounds. `records` returns a cell's records, if its paths did not change.
 pub fn predict(
     finding: Finding,
     planned: &[Observed],
@@ -41,7 +41,7 @@ pub fn predict(
     finding.predicting(predicted, planned)
 }
 
-/// What a finding's advice sets, first what it is about.
+/// The settings of a finding's advice, each advised parameter before those that go with it.
 #[must_use]
 pub fn advised(finding: &Finding) -> Vec<Setting> {
     let advice = finding.advice.iter();
@@ -56,7 +56,7 @@ pub fn advised(finding: &Finding) -> Vec<Setting> {
     settings.collect()
 }
 
-/// What the change brings in a cell; `None` where no twin tells.
+/// Predicted effect of the change in a cell; `None` if it has no usable twin.
 fn of_cell(
     bound: &Prediction,
     observed: &Observed,
@@ -65,11 +65,11 @@ fn of_cell(
     goes_on: &(dyn Fn() -> bool + Sync),
 ) -> Option<Prediction> {
     let reading = Reading::of_summary(&records(bound.cell)?, &observed.summary).ok()?;
-    // What twins have no knob for is not simulated.
+    // Changes without a knob are not simulated.
     changed(&reading.setup, change).ok()?;
     let twin = Twin::by_one_seed(reading, goes_on).ok()?;
     let told = twin.gain(change, MOST_SIMULATED, goes_on).ok()??;
-    // What the cell's own losses did to it is not foretold of the advised run.
+    // Not the gain, but the predicted throughput: the advised run does not share the losses of the recording.
     let ratio = told.bytes_per_s.median / twin.recorded_bytes_per_s().max(1e-9);
     Some(Prediction {
         predicted_iops: bound.iops * ratio,

@@ -1,4 +1,4 @@
-//! Whether a twin does what was recorded, and which of its runs does.
+//! Whether a twin reproduces the recording, and which of its runs does so best.
 
 use std::ops::Range;
 
@@ -11,32 +11,32 @@ use crate::replay::{Replay, ReplayError, replay};
 use crate::seeds;
 use crate::setup::Setup;
 
-/// How far throughput and latencies may be off, as a share of what was recorded.
+/// Tolerance of throughput and latencies, as a share of the recorded number.
 pub const MOST_OFF: f64 = 0.05;
-/// How far shares of the latency may be off.
+/// Tolerance of shares of the latency.
 pub const MOST_SHARE_OFF: f64 = 0.05;
-/// Seeds that are tried together after the first, as long as none fits; the second shows whether chance decides.
+/// Seeds tried together after the first, as long as none fits; the second shows whether chance decides.
 pub(crate) const MORE_SEEDS: [Range<u64>; 4] = [2..3, 3..5, 5..7, 7..10];
-/// Chance decides where two seeds differ by more than this, as a share of what a twin may be off.
+/// Chance decides if two seeds differ by more than this, as a share of the tolerance.
 const CHANCE: f64 = 0.2;
 
-/// One number of the recording and of its twin.
+/// A number of the recording and of its twin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
-    /// What it is: `iops`, `latency_p50_ns`, `latency_p99_ns`, or `waits.CAUSE` for a share of the latency.
+    /// The number: `iops`, `latency_p50_ns`, `latency_p99_ns`, or `waits.CAUSE` for a share of the latency.
     pub name: String,
     /// As recorded.
     pub recorded: f64,
     /// As simulated.
     pub twin: f64,
-    /// How far the twin is off: a share of what was recorded, or the difference of two shares.
+    /// Error of the twin: as a share of the recorded number, or the difference of two shares.
     pub off: f64,
-    /// How far it may be.
+    /// The tolerance.
     pub most_off: f64,
 }
 
 impl Compared {
-    /// Whether the twin is near enough.
+    /// Whether the error is within the tolerance.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.off.abs() <= self.most_off
@@ -77,17 +77,17 @@ pub fn compare(recorded: &CellSummary, twin: &CellSummary) -> Vec<Compared> {
     compared
 }
 
-/// How much the worst number is off, in units of what it may be.
+/// The largest error, in units of its tolerance.
 #[must_use]
 pub fn worst(compared: &[Compared]) -> f64 {
     let off = compared.iter().map(|it| it.off.abs() / it.most_off);
     off.fold(0.0, f64::max)
 }
 
-/// The run of a twin that comes nearest to its recording.
+/// The run of a twin that is closest to its recording.
 #[derive(Debug)]
 pub(crate) struct Nearest {
-    /// The place of its setup.
+    /// Index of its setup.
     pub(crate) place: usize,
     pub(crate) replay: Replay,
     pub(crate) compared: Vec<Compared>,
@@ -102,15 +102,15 @@ impl Nearest {
         worst(&self.compared)
     }
 
-    /// Whether chance decides what its setup does, as another run of that shows.
+    /// Whether chance decides the behaviour of its setup, judged by another run of it.
     fn differs(&self, other: &Nearest) -> bool {
         worst(&compare(&self.replay.summary, &other.replay.summary)) > CHANCE
     }
 }
 
-/// Runs the setups, the likeliest first, until one does what was recorded. No recording tells to the microsecond when hosts
-/// saw what had arrived, and where flows meet in a short queue that decides what happens much later: there, `more` seeds
-/// are tried. Each run is held to the same bounds.
+/// Runs the setups, likeliest first, until one reproduces the recording. No recording shows to the microsecond when
+/// hosts noticed arrivals; where flows meet in a short queue, that determines what happens much later, so `more` seeds
+/// are tried. All runs have the same tolerances.
 ///
 /// # Errors
 /// [`ReplayError`] when none runs.
@@ -140,7 +140,7 @@ pub(crate) fn nearest(
             break;
         }
     }
-    // Fixed rounds: what comes out does not depend on how many processors there are.
+    // Fixed rounds: the result must not depend on the number of processors.
     for seeds in more.iter().cloned() {
         if all.iter().any(Nearest::fits) {
             break;
@@ -161,7 +161,7 @@ pub(crate) fn nearest(
             match near {
                 Ok(near) => all.push(near),
                 Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted),
-                // Its setup ran by another seed.
+                // Its setup ran with another seed.
                 Err(_) => {}
             }
         }

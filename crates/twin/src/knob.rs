@@ -1,4 +1,4 @@
-//! What can be changed of a twin: a row for each knob, under the name that plans have for it.
+//! The parameters of a twin that can be changed, each in a table row under its name in plans.
 
 mod host;
 mod load;
@@ -17,33 +17,33 @@ use crate::setup::Setup;
 use host::{Knob, knobs, of_hosts};
 use path::{PATH_KNOBS, named, path_knob, path_of, paths};
 
-/// Why a knob was not set. Each is one line.
+/// Why a knob was not set, as one line of text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KnobError {
-    /// There is none of that name.
+    /// No knob has this name.
     #[error("`{name}` cannot be changed of a recording; {hint}")]
     Unknown {
         /// The name.
         name: String,
-        /// The nearest one.
+        /// The nearest known name.
         hint: String,
     },
-    /// The value is none for it.
+    /// The knob does not take this value.
     #[error("`{name}`: {reason}")]
     Value {
         /// The knob's name.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A change: a knob's name and its value as a plan would have it.
+/// A change: the name of a knob, and its value as in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Setting {
     /// The knob's name.
     pub parameter: String,
-    /// Its value.
+    /// The value.
     pub value: String,
 }
 
@@ -56,7 +56,7 @@ impl Setting {
     }
 }
 
-/// Makes a change.
+/// Applies a change.
 ///
 /// # Errors
 /// [`KnobError`] when there is no such knob, or it does not take the value.
@@ -86,13 +86,13 @@ pub fn set(setup: &mut Setup, setting: &Setting) -> Result<(), KnobError> {
     Ok(())
 }
 
-/// Whether a knob is a setting of target, session or TCP, and not of the load, the store or a path.
+/// Whether a knob is a setting of target, session or TCP, as opposed to the load, the store or a path.
 #[must_use]
 pub fn is_of_hosts(parameter: &str) -> bool {
     of_hosts().any(|knob| knob.name == parameter)
 }
 
-/// All knobs, as they are set.
+/// All knobs with their current values.
 #[must_use]
 pub fn settings(setup: &Setup) -> Vec<Setting> {
     let of_hosts = knobs().filter_map(|knob| Some(Setting::new(knob.name, (knob.get)(setup)?)));
@@ -104,7 +104,7 @@ pub fn settings(setup: &Setup) -> Vec<Setting> {
     of_hosts.chain(of_paths).collect()
 }
 
-/// Every change that is worth a try.
+/// All changes worth trying.
 #[must_use]
 pub fn tries(setup: &Setup) -> Vec<Vec<Setting>> {
     let of_hosts = knobs().filter(|knob| (knob.get)(setup).is_some());

@@ -1,10 +1,10 @@
 //! A simulated twin of a recorded run, and predictions from changing it.
 //!
-//! - [`Reading`] derives paths, keys, TCP, store and load from the records of a cell, and lists missing
-//!   information; it never reads a plan;
+//! - [`Reading`] derives paths, keys, TCP, store and load from the records of a cell, and lists missing information;
+//!   it never reads a plan;
 //! - [`replay`](replay::replay) runs a [`Setup`] in virtual time;
-//! - [`fit`] compares that with the recording: a twin that does not reproduce it predicts nothing;
-//! - [`knob`] lists the possible changes, by their names in plans;
+//! - [`fit`] compares that with the recording: a twin that does not reproduce it makes no predictions;
+//! - [`knob`] lists the possible changes, by the names that plans use;
 //! - [`Twin::predict`] runs the changes, each with several seeds, and ranks them, and [`Twin::advise`] combines the
 //!   best ones;
 //! - [`finding`] predicts the gain of a finding's advice.

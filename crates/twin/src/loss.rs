@@ -1,31 +1,31 @@
-//! The share of its packets that a path loses at random, and how well a recording tells it.
+//! The share of packets that a path loses at random, and how precisely a recording determines it.
 
 use std::fmt;
 
 use statrs::distribution::{ContinuousCDF, Gamma};
 use wansan_path::{LossModel, Probability};
 
-/// The true share is in the printed range with this probability.
+/// Confidence level of the printed range.
 const SURE: f64 = 0.95;
-/// Halvings by which a quantile is found: as many as a number has digits.
+/// Bisection steps for a quantile: as many as a number has digits.
 const HALVINGS: u32 = 53;
 
 /// A share of random loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LossShare {
-    /// Set by a change: 0 to 1.
+    /// Set by a change, 0 to 1.
     Set(f64),
-    /// As it was recorded.
+    /// As recorded.
     Recorded {
-        /// Packets that were lost.
+        /// Packets lost.
         lost: u64,
-        /// Packets that might have been, these among them.
+        /// Packets subject to loss, including the lost ones.
         of: u64,
     },
 }
 
 impl LossShare {
-    /// The share that was set, or was lost while it was recorded, 0 to 1.
+    /// The share that was set or recorded, 0 to 1.
     #[must_use]
     pub fn estimate(self) -> f64 {
         match self {
@@ -34,16 +34,16 @@ impl LossShare {
         }
     }
 
-    /// Loss of that share of the packets, each as likely.
+    /// Independent random loss with that share.
     pub(crate) fn model(self) -> LossModel {
         by_chance(self.estimate())
     }
 
-    /// The share that the true one does not exceed with this probability, 0 to 1. When k of n packets were lost, each
-    /// as likely, shares are distributed as Gamma(k + 1/2, n), by Jeffreys' prior for a Poisson rate (H. Jeffreys, "An
-    /// Invariant Form for the Prior Probability in Estimation Problems", 1946; L. D. Brown, T. T. Cai and A. DasGupta,
-    /// "Interval Estimation in Exponential Families", 2003), also where the recording ended for another reason than n.
-    /// A path that lost nothing is taken to lose nothing.
+    /// The share that the true one does not exceed with this probability, 0 to 1. When k of n packets were lost
+    /// independently, the share is distributed as Gamma(k + 1/2, n), by Jeffreys' prior for a Poisson rate (H.
+    /// Jeffreys, "An Invariant Form for the Prior Probability in Estimation Problems", 1946; L. D. Brown, T. T. Cai
+    /// and A. DasGupta, "Interval Estimation in Exponential Families", 2003), also if the recording did not end
+    /// because of n. A path that lost nothing is assumed to be lossless.
     pub(crate) fn quantile(self, probability: f64) -> f64 {
         let LossShare::Recorded {
             lost: lost @ 1..,
@@ -54,7 +54,7 @@ impl LossShare {
         };
         let shape = lost as f64 + 0.5;
         let count = Gamma::new(shape, 1.0).expect("the shape is above zero");
-        // Halving holds for any shape; the library's own way by Newton's does not for large ones.
+        // Bisection works for any shape; the library's Newton iteration fails for large ones.
         let (mut below, mut above) = (0.0, shape + 10.0 * (shape.sqrt() + 1.0));
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(below, above);
@@ -66,27 +66,28 @@ impl LossShare {
         (above / of as f64).min(1.0)
     }
 
-    /// The least and the greatest share that the recording allows, by 95 %.
+    /// The lowest and the highest share that the recording allows, with 95 % confidence.
     #[must_use]
     pub fn range(self) -> [f64; 2] {
         [(1.0 - SURE) / 2.0, (1.0 + SURE) / 2.0].map(|probability| self.quantile(probability))
     }
 
-    /// Whether throughputs at both ends of the range differ by more than this part: they go by one over the root of the
-    /// share (M. Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997).
+    /// Whether the throughputs at the two ends of the range differ by more than this share: throughput is proportional
+    /// to 1/√p of the loss share p (M. Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance
+    /// Algorithm", 1997).
     pub(crate) fn is_vague(self, apart: f64) -> bool {
         let [least, most] = self.range();
         (most / least).sqrt() > 1.0 + apart
     }
 }
 
-/// Loss of that share of the packets, each as likely.
+/// Independent random loss with that share.
 pub(crate) fn by_chance(share: f64) -> LossModel {
     let probability = Probability::new(share.clamp(0.0, 1.0));
     LossModel::Bernoulli(probability.unwrap_or(Probability::NEVER))
 }
 
-/// In percent, with two digits of what is not known: `0.013 % (0.006 to 0.025 %)`.
+/// In percent, with two significant digits of the uncertainty: `0.013 % (0.006 to 0.025 %)`.
 impl fmt::Display for LossShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = self.estimate() * 100.0;
@@ -110,7 +111,8 @@ mod tests {
         LossShare::Recorded { lost, of }
     }
 
-    /// Twice a share of Gamma(k + 1/2, 1) is one of χ² with 2k + 1 degrees of freedom, of which there are tables.
+    /// Twice a share distributed as Gamma(k + 1/2, 1) is χ² with 2k + 1 degrees of freedom, for which there are
+    /// tables.
     #[test]
     fn quantiles_are_those_of_chi_squared() {
         let tables = [
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn the_range_gets_narrower_with_more_packets() {
         let mut before = f64::INFINITY;
-        // The same share, of up to more packets than any recording has.
+        // The same share, with up to more packets than any recording has.
         for times in [1, 10, 100, 10_000, 1_000_000] {
             let share = recorded(8 * times, 60_074 * times);
             let [least, most] = share.range();

@@ -1,12 +1,12 @@
-//! Runs on all processors.
+//! Parallel execution on all processors.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Carries out each piece of work, on as many threads as there are processors, and returns what came of each in
-/// the order of the work. `watch` gets how many of how many are done, and says whether to go on; `one` gets a
-/// question for the same.
+/// Runs all pieces of work on as many threads as there are processors, and returns their results in the order of the
+/// work. `watch` gets the numbers of pieces done and of all pieces, and returns whether to continue; `one` gets a
+/// function that polls this.
 pub(crate) fn run<W: Sync, R: Send>(
     work: &[W],
     watch: &(dyn Fn(usize, usize) -> bool + Sync),
@@ -15,7 +15,7 @@ pub(crate) fn run<W: Sync, R: Send>(
     run_some(usize::MAX, work, watch, |work, goes_on| one(work, goes_on))
 }
 
-/// As [`run`], at most so many pieces at a time.
+/// As [`run`], with at most `at_a_time` pieces at a time.
 pub(crate) fn run_some<W: Sync, R: Send>(
     at_a_time: usize,
     work: &[W],

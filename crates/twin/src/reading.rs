@@ -1,4 +1,4 @@
-//! What the records of a run show of what a twin is made of. A plan is never looked at.
+//! Derives a twin's setup from the records of a run, without looking at its plan.
 
 mod captured;
 mod drops;
@@ -21,19 +21,19 @@ use wansan_trace::{ConnectionId, Kinds, Layer, SessionId};
 
 use crate::setup::{Direction, Repeats, Setup};
 
-/// The longest warm-up that is simulated. A longer one is cut: what TCP has learnt in it is known by then.
+/// The longest simulated warm-up. A longer one is cut: TCP has settled by then.
 pub const MOST_WARMUP: Duration = Duration::from_secs(10);
-/// The longest measurement that is simulated.
+/// The longest simulated measurement.
 pub const MOST_TIME: Duration = Duration::from_secs(10);
 
-/// The warm-up of a capture, where its connections may begin: this part of it, and so long at most.
+/// Warm-up of a capture, in which its connections may begin: one in this many parts of it, and at most this long.
 const CAPTURE_WARMUP_PART: u64 = 4;
 const CAPTURE_WARMUP_NS: u64 = 1_000_000_000;
 
-/// Why a recording cannot be simulated. Each is one line.
+/// Why a recording cannot be simulated, as one line of text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Records of a kind are missing.
+    /// A record kind is missing.
     #[error(
         "there are no `{0}` records: record with `--record-kinds` (plans: `trace.kinds`) that include it"
     )]
@@ -41,39 +41,39 @@ pub enum Unfit {
     /// Records were lost.
     #[error("{0} `{1}` records were lost for want of memory: give recorders more (`trace.memory`)")]
     Lost(u64, &'static str),
-    /// No initiator has recorded its I/Os.
+    /// No initiator recorded its I/Os.
     #[error("no initiator has recorded its I/Os: record with `wansan bench --record` as well")]
     NoInitiator,
-    /// No keys were recorded.
+    /// The session's keys were not recorded.
     #[error(
         "the `connection` records do not have the session's negotiated keys: they are by an earlier wansan"
     )]
     NoKeys,
-    /// Sessions differ in their keys.
+    /// The sessions negotiated different keys.
     #[error("the sessions have negotiated different keys: a twin's target has the same for all")]
     Keys,
-    /// There is more in between than one relay.
+    /// There is more than one relay in between, or a relay and a tunnel.
     #[error(
         "a relay with a tunnel, or with another relay, is between initiator and target: that is not simulated"
     )]
     Relay,
-    /// What goes through which tunnel is not known.
+    /// Which connections go through which tunnel is unknown.
     #[error(
         "which connections go through which tunnel is not known: record `packet` as well, and fewer connections"
     )]
     Tunnel,
-    /// Others use the path too.
+    /// Connections without a session share the path.
     #[error("TCP connections that carry no session share the path: they are not simulated")]
     Others,
-    /// A path does something that a twin lacks.
+    /// A path has an effect that twins do not simulate.
     #[error("path `{path}` {what}: that is not simulated")]
     Path {
-        /// Its direction.
+        /// Name of its direction.
         path: String,
-        /// What it does.
+        /// The effect.
         what: &'static str,
     },
-    /// Which way a connection goes is not known.
+    /// The route of a connection is unknown.
     #[error(
         "which paths connection {connection} of session {session} takes is not recorded: record `packet` as well"
     )]
@@ -83,53 +83,53 @@ pub enum Unfit {
         /// Its CID.
         connection: u16,
     },
-    /// The load is of a kind that a twin lacks.
+    /// Twins do not simulate this kind of load.
     #[error("the load of session {session} {what}: that is not simulated")]
     Load {
         /// Its session.
         session: SessionId,
-        /// What it does.
+        /// What the load does.
         what: String,
     },
-    /// Connections came and went.
+    /// A connection was replaced, so that its CID occurs twice.
     #[error("session {0} lost connections or began anew: recovery is not simulated")]
     Recovery(SessionId),
-    /// A capture of headers alone.
+    /// A capture without acknowledgements, as a display filter leaves it.
     #[error("the capture has no acknowledgements: without a display filter, it can be simulated")]
     Filtered,
-    /// A capture of one direction.
+    /// A capture of one direction only.
     #[error("the capture holds one direction of a connection only: capture both")]
     OneDirection,
     /// A capture without a complete I/O.
     #[error("the capture shows no complete I/O")]
     NoIos,
-    /// A capture, or samples, without a round-trip time.
+    /// A capture, or TCP samples, without a round-trip time.
     #[error("no round-trip time is known of the connections")]
     NoRoundTrip,
-    /// The simulator has no such congestion control.
+    /// The simulator lacks this congestion control.
     #[error("the connections use the congestion control `{0}`, which is not simulated")]
     CongestionControl(String),
 }
 
-/// What was found.
+/// Result of reading the records.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    /// What the twin is made of.
+    /// The twin's setup.
     pub setup: Setup,
     /// Bytes of data per second.
     pub bytes_per_s: f64,
-    /// What the records allow as well: what comes first of all that fits is taken.
+    /// Other setups that the records allow. They are tried in order after `setup`; the first that fits is used.
     pub alternatives: Vec<Setup>,
-    /// The numbers of the recording, over as much time as the twin measures.
+    /// Numbers of the recording, over as much time as the twin measures.
     pub recorded: CellSummary,
-    /// What the records do not show, and what was taken instead, a line each.
+    /// What the records do not show and what was assumed instead, one line each.
     pub unknown: Vec<String>,
-    /// How much of a long recording is simulated; empty where all of it is.
+    /// How much of a long recording is simulated; empty if all of it is.
     pub shortened: Vec<String>,
 }
 
 impl Reading {
-    /// Of what packets captured at one point of a path tell.
+    /// Reads packets captured at one point of a path.
     ///
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
@@ -137,7 +137,8 @@ impl Reading {
         Reading::of_capture_within(capture, MOST_TIME)
     }
 
-    /// The same of so long a part of it at most, behind its warm-up: the shorter, the sooner is it simulated.
+    /// As [`Reading::of_capture`], with a measurement of at most `most` after the warm-up: a shorter one is simulated
+    /// faster.
     ///
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
@@ -149,7 +150,7 @@ impl Reading {
         if { connections }.any(|it| it.filtered) {
             return Err(Unfit::Filtered);
         }
-        // Where sequence numbers are missing, it knows better than the cell.
+        // Where sequence numbers are missing, the capture's own summary is more reliable than the cell's.
         let sessions = capture.summarise().sessions;
         let has_window = sessions.iter().all(|it| it.command_window.is_some());
         let lacks = captured::lacks(&capture);
@@ -158,7 +159,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Of packets and PDUs alone; `has_window` says whether these show the command window.
+    /// Reads packets and PDUs alone; `has_window` tells whether the PDUs show the command window.
     ///
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
@@ -213,7 +214,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Of a cell, in the window that was measured.
+    /// Reads a cell; `window` is the measured one.
     ///
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
@@ -222,7 +223,7 @@ impl Reading {
         Reading::of_window(cell, window, None)
     }
 
-    /// The same of a cell whose numbers are known, in their window.
+    /// As [`Reading::of`], for a cell that has been summarised, in the window of that summary.
     ///
     /// # Errors
     /// [`Unfit`] when it cannot be simulated.
@@ -313,8 +314,8 @@ impl Reading {
     }
 }
 
-/// Other setups of the same records: with other schedules, and each of all with the recorded drops of queues in place of
-/// its own. Which packets a short queue drops is chance, and decides what a congestion window does for seconds.
+/// Other setups for the same records: other schedules, and each variant with the recorded queue drops repeated instead
+/// of simulated ones. Which packets a short queue drops is chance, yet determines a congestion window for seconds.
 fn alternatives(setup: &Setup) -> Vec<Setup> {
     let mut others = with_other_schedules(setup);
     let repeating = std::iter::once(setup)
@@ -325,11 +326,11 @@ fn alternatives(setup: &Setup) -> Vec<Setup> {
     others
 }
 
-/// The same with the recorded drops of queues; `None` where there are none.
+/// The same setup, repeating the recorded queue drops; `None` if there are none.
 fn repeating_drops(setup: &Setup) -> Option<Setup> {
     let mut changed = setup.clone();
     let directions = changed.directions.iter_mut();
-    // What one bound dropped, another would not have.
+    // Drops at one queue limit would not have happened at another.
     let has_one_bound = |direction: &&mut Direction| {
         let mut changes = direction.changes.iter();
         !changes.any(|(_, change)| matches!(change, Change::QueueLimit(_)))
@@ -340,7 +341,7 @@ fn repeating_drops(setup: &Setup) -> Option<Setup> {
     (repeating.count() > 0).then_some(changed)
 }
 
-/// The same with other schedules, which are not recorded; none where no session has several connections.
+/// The same setup with other schedules, which are not recorded; none if no session has several connections.
 fn with_other_schedules(setup: &Setup) -> Vec<Setup> {
     let several = setup.initiators.iter().any(|it| it.connections.len() > 1);
     let others = [Schedule::RoundRobin, Schedule::Earliest].into_iter();
@@ -354,7 +355,8 @@ fn with_other_schedules(setup: &Setup) -> Vec<Setup> {
     changed.collect()
 }
 
-/// Whether the loads would fill a path that carries no more than this, there or back, in bits per second.
+/// Whether the loads' data in flight per round trip exceeds the lower of these path rates, there and back, in bits per
+/// second.
 fn asks_for_more(setup: &Setup, rates: [Option<u64>; 2]) -> bool {
     let round_trip: Duration = setup.directions.iter().map(|it| it.delay).sum();
     let loads = setup.initiators.iter().map(|it| &it.load);
@@ -366,7 +368,7 @@ fn asks_for_more(setup: &Setup, rates: [Option<u64>; 2]) -> bool {
         .is_some_and(|rate| most_bits_per_s > rate as f64)
 }
 
-/// The same over a path that carries no more than this, there and back, in bits per second.
+/// The same setup with these path rates, there and back, in bits per second.
 fn with_rates(setup: &Setup, rates: [Option<u64>; 2]) -> Setup {
     let mut changed = setup.clone();
     for (direction, rate) in changed.directions.iter_mut().zip(rates) {
@@ -375,7 +377,7 @@ fn with_rates(setup: &Setup, rates: [Option<u64>; 2]) -> Setup {
     changed
 }
 
-/// What no twin can be made of.
+/// Rejects cells of which no twin can be made.
 fn check(cell: &Cell) -> Result<(), Unfit> {
     let connections = cell.connection.as_ref();
     let connections = connections.ok_or(Unfit::Missing("connection"))?;
@@ -395,14 +397,14 @@ fn check(cell: &Cell) -> Result<(), Unfit> {
     if has(Role::Stream) {
         return Err(Unfit::Others);
     }
-    // A capture shows commands from when they leave.
+    // A capture shows commands only from the time they are sent.
     if !matches!(cell.joined.top(), Some(Layer::App | Layer::Window)) {
         return Err(Unfit::NoInitiator);
     }
     Ok(())
 }
 
-/// Whether a SCSI Response ends each read.
+/// Whether every read ends with a separate SCSI Response.
 fn has_separate_status(cell: &Cell) -> bool {
     let pdus = cell.pdu.iter().flat_map(|table| &table.rows);
     let mut data_in = pdus
@@ -411,7 +413,7 @@ fn has_separate_status(cell: &Cell) -> bool {
     data_in.all(|pdu| pdu.flags & STATUS_BIT == 0)
 }
 
-/// The kinds that were recorded: the ledger of the twin rests on the same.
+/// The recorded kinds, so that the twin's ledger has the same basis.
 fn kinds(cell: &Cell) -> Kinds {
     Kinds {
         io: true,
@@ -425,7 +427,7 @@ fn kinds(cell: &Cell) -> Kinds {
     }
 }
 
-/// TCP's samples at the end of a connection on one host, in the order of their times.
+/// TCP samples of one end of a connection, on one host, in order of time.
 fn samples<'a>(
     cell: &'a Cell,
     host: &str,

@@ -1,4 +1,4 @@
-//! A twin's run in virtual time.
+//! Simulation of a twin in virtual time.
 
 mod relay;
 mod rival;
@@ -30,91 +30,91 @@ use wansan_workload::{Limit, LoadConfig};
 use self::tunnel::Tunnels;
 use crate::setup::{End, Initiator, Setup, capacity};
 
-/// The name that the target and its initiators log in with.
+/// The target's iSCSI name; the initiators' names derive from it.
 const TARGET_NAME: &str = "iqn.2026-01.net.wansan:twin";
 /// Memory for the sessions of the target.
 const TARGET_MEMORY_BYTES: usize = 1 << 30;
 /// Memory for the records of all hosts together.
 const RECORDS_BYTES: usize = 512 << 20;
-/// Blocks of the unit: how large it is changes nothing, as it keeps no data.
+/// Block size of the unit. Its capacity has no effect, since it keeps no data.
 const UNIT_BLOCK_BYTES: u32 = 512;
-/// I/Os that the unit has room for beside each other.
+/// Number of the largest I/Os that fit on the unit.
 const UNIT_PIECES: u64 = 65_536;
-/// Time between two samples of TCP and of paths.
+/// Sampling interval of TCP and of paths.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
-/// How long logins, and the last I/Os, may take.
+/// Time limit for logins and for the last I/Os.
 const END_LIMIT: Duration = Duration::from_secs(120);
 
-/// Why a twin did not run to its end. Each is one line.
+/// Why a twin did not run to its end, as one line of text.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The simulation ended before its loads did.
     #[error("the simulation failed: {0}")]
     Storage(#[from] StorageError),
-    /// A path's effects contradict themselves.
+    /// The effects of a path contradict each other.
     #[error("path `{path}`: {source}")]
     Effects {
-        /// Its name.
+        /// Name of the path.
         path: String,
-        /// How.
+        /// The contradiction.
         source: EffectsError,
     },
-    /// The unit cannot be made.
+    /// The logical unit cannot be created.
     #[error("a unit for I/Os of {block_bytes} bytes cannot be made: {reason}")]
     Unit {
-        /// Their length.
+        /// Length of its I/Os.
         block_bytes: u32,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// None of its I/Os ended while they were measured.
+    /// No I/O completed within the measurement.
     #[error(
         "no simulated I/O ended within the {:.3} s that are measured, as an I/O takes longer: record, or capture, for several \
          times as long as an I/O takes",
         .0.as_secs_f64()
     )]
     NoIos(Duration),
-    /// Its I/Os failed.
+    /// I/Os failed.
     #[error("the simulated I/Os failed: {0}")]
     Load(String),
-    /// The simulator has no such congestion control.
+    /// The simulator lacks this congestion control.
     #[error("the simulator has no congestion control `{0}`")]
     Law(String),
-    /// Its records are more than it has memory for.
+    /// The records exceed their memory.
     #[error("the records of the simulation take more than {} MiB", RECORDS_BYTES >> 20)]
     Memory,
-    /// The simulator has a defect.
+    /// The simulator panicked.
     #[error("the simulator failed, which is a defect: {0}; please report it with the recording")]
     Panicked(String),
-    /// It was asked to stop.
+    /// The run was stopped on request.
     #[error("the simulation was interrupted")]
     Interrupted,
 }
 
-/// What a twin's run gave.
+/// Result of a twin's run.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// As its records have it, where parts of a write count as I/Os.
+    /// Summary of its records, in which the parts of a split write count as I/Os.
     pub summary: CellSummary,
-    /// What its loads measured.
+    /// Measurements of its loads.
     pub measured: Measured,
 }
 
-/// What the loads of a twin's run measured.
+/// Measurements of a twin's loads.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured {
-    /// Bytes of data per second of all loads together.
+    /// Bytes of data per second, over all loads.
     pub bytes_per_s: f64,
-    /// Half of the I/Os of the load that takes longest take at most this long.
+    /// Median latency, of the load with the largest one.
     pub latency_p50_ns: u64,
-    /// All but one in a hundred do.
+    /// 99th percentile of latency, of the load with the largest one.
     pub latency_p99_ns: u64,
-    /// Bytes per second of the flow beside the load, if there was one and it got through.
+    /// Bytes per second of the competing flow, if there was one and it got through.
     pub rival_bytes_per_s: Option<f64>,
 }
 
-/// Runs a twin and puts what it did into numbers. The same seed gives the same. `goes_on` is asked from time to
-/// time whether to go on.
+/// Runs a twin and summarises it. The result depends on nothing but setup and seed. `goes_on` is polled for whether to
+/// continue.
 ///
 /// # Errors
 /// [`ReplayError`].
@@ -129,7 +129,7 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
     caught(replay).unwrap_or_else(|panic| Err(ReplayError::Panicked(panic)))
 }
 
-/// Runs a twin as [`replay`] does, and records nothing.
+/// As [`replay`], without recording.
 ///
 /// # Errors
 /// [`ReplayError`].
@@ -250,7 +250,8 @@ fn summary(setup: &Setup, ended: Ended) -> Result<CellSummary, ReplayError> {
     Ok(summarise(&cell, Some(window)))
 }
 
-/// The processors of the hosts, of which each program has enough: what others had of them is in its pauses.
+/// Processors of the hosts, with enough cores for each program: contention with other programs is in the recorded
+/// pauses.
 fn processors(setup: &Setup) -> Option<ProcessorsConfig> {
     let [initiator, target] = setup.costs;
     let program = |owner, host, what: &str, cost| Program {
@@ -271,7 +272,7 @@ fn processors(setup: &Setup) -> Option<ProcessorsConfig> {
     })
 }
 
-/// The links of all directions, in their order.
+/// Adds the links of all directions, in order.
 fn links(network: &mut Network, setup: &Setup, seed: u64) -> Result<Vec<u32>, ReplayError> {
     let directions = setup.directions.iter().zip(seed..);
     let links = directions.map(|(direction, seed)| {
@@ -373,7 +374,7 @@ fn initiator(
         multipath: false,
         schedule: initiator.schedule,
         lun: Lun::default(),
-        // No connection of what was recorded was lost.
+        // No recorded connection was lost.
         patience: Patience {
             login: END_LIMIT,
             replacement: END_LIMIT,
@@ -388,7 +389,7 @@ fn initiator(
     })
 }
 
-/// The way over the directions at these places, of which `links` are.
+/// The hops over the directions with these indices; `links` has the link of each direction.
 fn hops(places: &[usize], links: &[u32]) -> Vec<Hop> {
     let links = places.iter().map(|&place| links[place]);
     links.map(Hop::from).collect()

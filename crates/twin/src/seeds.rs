@@ -1,4 +1,4 @@
-//! Runs of setups by several seeds, and by more where these differ.
+//! Runs of setups with several seeds, and with more if the results differ.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use crate::replay::{Measured, ReplayError, measure, replay};
 use crate::setup::Setup;
 use crate::what_if::binds;
 
-/// The seed of the run that is compared with the recording.
+/// Seed of the run that is compared with the recording.
 pub(crate) const FIRST: u64 = 1;
-/// Runs with which chance is sounded.
+/// Runs per setup that test whether chance decides.
 pub(crate) const FEWEST: u64 = 3;
-/// As many where the first show that chance decides: where throughputs differ by half, the median of 25 is known to 8 %.
+/// Runs per setup if the first ones show that chance decides: with throughputs that differ by half, the median of 25
+/// is accurate to 8 %.
 const MOST: u64 = 25;
-/// Chance decides where throughputs of the first runs are further apart, as a share of their least.
+/// Chance decides if the throughputs of the first runs differ by more than this share of the lowest.
 pub(crate) const APART: f64 = 0.05;
 
 /// The runs of a setup.
@@ -23,12 +24,12 @@ pub(crate) const APART: f64 = 0.05;
 pub(crate) struct Runs {
     /// One for each seed, from the first on.
     pub(crate) measured: Vec<Measured>,
-    /// What binds in the first, where it was recorded.
+    /// The limit that binds in the first run, if it was recorded.
     pub(crate) binds: Option<String>,
 }
 
 impl Runs {
-    /// Whether chance decides what they do.
+    /// Whether chance decides the result.
     pub(crate) fn differ(&self) -> bool {
         let rates = || self.measured.iter().map(|run| run.bytes_per_s);
         let least = rates().fold(f64::INFINITY, f64::min);
@@ -36,11 +37,11 @@ impl Runs {
     }
 }
 
-/// The setup as a run by this seed has it: with losses by chance, of shares that the recording allows. The seeds divide
-/// these evenly by their probability, in the order of van der Corput: the first takes the median, the next two the
-/// quartiles. So the median over few seeds is still the best estimate, which that of three shares drawn at random is not.
-/// All directions are at the same quantile; a setup and a changed one are at the same by the same seed, and so their ratio
-/// does not depend on what the share is, as far as both go by it alike.
+/// The setup for a run with this seed: random losses, with shares that the recording allows. The seeds divide their
+/// distribution evenly by quantile, in van der Corput order: the first takes the median, the next two the quartiles.
+/// So the median over few seeds remains the best estimate, unlike that of three randomly drawn shares. All directions
+/// take the same quantile, and so do a setup and its change with the same seed: their ratio does not depend on the
+/// share if it affects both alike.
 pub(crate) fn drawn(setup: &Setup, seed: u64) -> Setup {
     let mut setup = setup.clone();
     for direction in &mut setup.directions {
@@ -50,14 +51,14 @@ pub(crate) fn drawn(setup: &Setup, seed: u64) -> Setup {
     setup
 }
 
-/// The place of a seed between 0 and 1: its binary digits behind the point, the last one first.
+/// Quantile of a seed, between 0 and 1: its binary digits after the point, in reverse order.
 fn quantile(seed: u64) -> f64 {
     seed.reverse_bits() as f64 / 2.0_f64.powi(64)
 }
 
-/// Lets each of the setups run, all of one length; the first is what the others are compared with. Those that chance
-/// decides, and the first with them, run by more seeds, as far as `most` of simulated time has room. Also how much was
-/// simulated.
+/// Runs each of the setups, all of one length; the first is the baseline of the others. Setups that chance decides,
+/// and the baseline with them, run with more seeds, as far as `most` simulated time allows. Also returns the simulated
+/// time.
 pub(crate) fn run(
     setups: &[Setup],
     most: Duration,
@@ -90,7 +91,7 @@ pub(crate) fn run(
     (all, simulated)
 }
 
-/// Lets these setups run by these seeds.
+/// Runs these setups with these seeds.
 fn add(
     all: &mut [Result<Runs, ReplayError>],
     setups: &[Setup],
@@ -104,7 +105,7 @@ fn add(
         .collect();
     let ended = pool::run(&work, watch, |&(place, seed), goes_on| {
         let setup = &drawn(&setups[place], seed);
-        // What binds is looked for in the first run of each change.
+        // The binding limit is determined in the first run of each change.
         if place == 0 || seed != FIRST {
             return measure(setup, seed, goes_on).map(|measured| (measured, None));
         }

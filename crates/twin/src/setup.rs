@@ -1,4 +1,4 @@
-//! What a twin is made of.
+//! The setup of a twin.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,103 +21,103 @@ use wansan_workload::service::Service;
 
 use crate::loss::LossShare;
 
-/// The initiator's place among the ends of a connection, and of its edge among those of the path.
+/// Index of the initiator among the ends of a connection, and of its edge among those of the path.
 pub const INITIATOR: usize = 0;
-/// The target's.
+/// Index of the target.
 pub const TARGET: usize = 1;
 
-/// Bytes of the IPv4 and TCP headers of a full segment, with timestamps.
+/// Bytes of the IPv4 and TCP headers of a full segment with timestamps.
 pub(crate) const HEADERS_BYTES: u32 = 20 + 20 + 12;
 
-/// Everything that a twin simulates. All of it comes from records, and any of it may be changed.
+/// Everything that a twin simulates. All of it is derived from records, and any of it may be changed.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The directions of paths.
+    /// Directions of paths.
     pub directions: Vec<Direction>,
-    /// The tunnels that connections go through.
+    /// Tunnels that connections go through.
     pub tunnels: Vec<Tunnel>,
-    /// Commands per session that the target lets be outstanding at once.
+    /// Commands per session that the target allows to be outstanding at once.
     pub command_window: u32,
-    /// Whether the status of a read comes in a SCSI Response of its own (RFC 7143 §11.4).
+    /// Whether the status of a read comes in a separate SCSI Response (RFC 7143 §11.4).
     pub separate_status: bool,
-    /// How the store serves; `None` of one that answers at once.
+    /// Service of the store; `None` if it responds at once.
     pub store: Option<Service>,
-    /// What an initiator takes of a processor, and the target; `None` of what takes nothing.
+    /// CPU cost of initiators and of the target; `None` if negligible.
     pub costs: [Option<ProgramCost>; 2],
     /// The sessions.
     pub initiators: Vec<Initiator>,
-    /// From the beginning of the loads to that of the measurement.
+    /// Time from the start of the loads to the start of the measurement.
     pub warmup: Duration,
-    /// How long is measured.
+    /// Duration of the measurement.
     pub time: Duration,
-    /// Which kinds of record are made of it.
+    /// Record kinds that it produces.
     pub kinds: Kinds,
-    /// The congestion controls with which relays send over the path: of one at the initiators' edge, and of one at the
-    /// target's. `None` where there is no relay.
+    /// Congestion controls that relays use over the path: at the initiators' edge and at the target's. `None`: no
+    /// relay.
     pub relays: [Option<String>; 2],
-    /// Whether the application may have more I/Os than the command window admits, which a capture does not show.
+    /// Whether the application may queue more I/Os than the command window admits, which a capture does not show.
     pub hides_queue: bool,
-    /// Whether a flow by Reno's congestion control goes where the first connection's data do, beside the load.
+    /// Whether a Reno flow shares the path with the load, in the direction of the first connection's data.
     pub has_rival: bool,
 }
 
 /// One direction of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Direction {
-    /// As records name it: `wan:forward`.
+    /// Name in records, such as `wan:forward`.
     pub name: String,
     /// One-way delay.
     pub delay: Duration,
-    /// The link's rate; `None` where it is unlimited.
+    /// Rate of the link; `None` if unlimited.
     pub rate_bits_per_s: Option<u64>,
-    /// What may wait for the link.
+    /// Limit of the queue in front of the link.
     pub queue: Limit,
-    /// What is changed of these three, in the order of their times from the beginning of the loads.
+    /// Changes of delay, rate and queue, in order of their times from the start of the loads.
     pub changes: Vec<(Duration, Change)>,
-    /// Which packets are lost where it repeats none.
+    /// Loss model if no drops are repeated.
     pub loss: LossModel,
-    /// The share of the packets that is lost at random.
+    /// Share of packets lost at random.
     pub loss_share: LossShare,
-    /// The packets that were dropped, as far as records tell.
+    /// The recorded drops, as far as known.
     pub drops: Vec<Drop>,
-    /// Which of these are dropped again.
+    /// Which of them are repeated.
     pub repeats: Repeats,
-    /// Bytes that count for each packet beyond its Ethernet frame.
+    /// Bytes counted per packet beyond its Ethernet frame.
     pub overhead_bytes: u32,
 }
 
-/// A packet that was dropped.
+/// A recorded packet drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drop {
-    /// Which packet.
+    /// The packet.
     pub packet: Dropped,
-    /// Whether it was for want of room in the queue.
+    /// Whether the queue dropped it for lack of room.
     pub by_queue: bool,
 }
 
-/// Which packet was dropped.
+/// Identifies a dropped packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// By what it carried since the beginning of the loads, between the addresses of a connection: the same packet whatever
-    /// others do meanwhile.
+    /// By the addresses of its connection and what it carried since the start of the loads: the same packet whatever
+    /// other traffic does.
     Carrying([SocketAddr; 2], Lost),
-    /// By its number among all that came to the direction, from 1.
+    /// By its number among all packets that arrived at the direction, from 1.
     Number(u64),
 }
 
 /// Which of the recorded drops a direction repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeats {
-    /// None: packets are lost by chance.
+    /// None: packets are lost at random.
     Nothing,
-    /// Those that did not depend on what waited for the link.
+    /// Those not caused by the queue.
     Losses,
-    /// All, and whatever comes besides finds room in the queue.
+    /// All; any other packet finds room in the queue.
     All,
 }
 
 impl Direction {
-    /// Which packets are lost before the link by their numbers or by chance, and what may wait for it.
+    /// Losses ahead of the link, by packet number or at random, and the limit of the queue.
     pub(crate) fn losses(&self) -> (LossModel, Limit) {
         let numbers = self.repeated().filter_map(|drop| match drop.packet {
             Dropped::Number(number) => Some(number),
@@ -132,7 +132,7 @@ impl Direction {
         }
     }
 
-    /// The packets of each connection that are lost there for what they carry.
+    /// Packets lost there by what they carry, for each connection.
     pub(crate) fn lost(&self) -> BTreeMap<[SocketAddr; 2], Vec<Lost>> {
         let mut lost: BTreeMap<_, Vec<Lost>> = BTreeMap::new();
         for drop in self.repeated() {
@@ -152,7 +152,7 @@ impl Direction {
     }
 }
 
-/// The capacity of a link that has that rate, or none.
+/// Capacity of a link of that rate, or of one without a rate.
 pub(crate) fn capacity(rate_bits_per_s: Option<u64>) -> Capacity {
     let rate = rate_bits_per_s.and_then(Rate::from_bits_per_s);
     rate.map_or(Capacity::Unlimited, Capacity::Constant)
@@ -161,22 +161,22 @@ pub(crate) fn capacity(rate_bits_per_s: Option<u64>) -> Capacity {
 /// A tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tunnel {
-    /// How it lengthens packets.
+    /// How it encapsulates packets.
     pub wrapping: Wrapping,
-    /// What a packet takes of a processor at either end.
+    /// CPU cost of a packet at either end.
     pub cost: Cost,
-    /// Its own addresses, of the initiator's side first.
+    /// Its outer addresses, the initiator's side first.
     pub ends: [SocketAddr; 2],
     /// Whether one thread encrypts and decrypts at either end.
     pub has_one_thread: bool,
 }
 
-/// How a connection goes through a tunnel.
+/// Path of a connection through a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Through {
-    /// Which.
+    /// Index of the tunnel.
     pub tunnel: usize,
-    /// What of [`Connection::routes`] is inside.
+    /// The parts of [`Connection::routes`] inside it.
     pub inside: [Range<usize>; 2],
 }
 
@@ -185,71 +185,71 @@ pub struct Through {
 pub struct Initiator {
     /// Its ISID (RFC 7143 §11.12.5).
     pub isid: [u8; 6],
-    /// The session's keys in force. MaxRecvDataSegmentLength is the initiator's.
+    /// The negotiated keys. MaxRecvDataSegmentLength is the initiator's.
     pub keys: Wanted,
     /// The target's MaxRecvDataSegmentLength (§13.12).
     pub target_max_recv_data_bytes: u32,
-    /// The connections of the session, one at least.
+    /// Connections of the session, at least one.
     pub connections: Vec<Connection>,
-    /// How commands are distributed over them.
+    /// How commands are distributed over the connections.
     pub schedule: Schedule,
-    /// What is asked of the unit; its times are those of the [`Setup`].
+    /// The load; its times are those of the [`Setup`].
     pub load: LoadConfig,
-    /// When it, and the target in what it does for it, stood still, from the beginning of the loads.
+    /// Pauses of the initiator, and of the target in serving it, from the start of the loads.
     pub pauses: [Pauses; 2],
 }
 
-/// A connection.
+/// An iSCSI connection.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// The initiator's end, and the target's.
+    /// TCP at the initiator's end and at the target's.
     pub ends: [End; 2],
-    /// Places of the directions towards the target, and back.
+    /// Indices of the directions towards the target, and back.
     pub routes: [Vec<usize>; 2],
-    /// The tunnel that it goes through, if there is one.
+    /// The tunnel that it goes through, if any.
     pub through: Option<Through>,
-    /// The relay in between, if one was recorded.
+    /// The recorded relay in between, if any.
     pub relay: Option<Relay>,
-    /// The addresses of both ends.
+    /// Addresses of both ends.
     pub addresses: [SocketAddr; 2],
 }
 
-/// A relay that was recorded: it takes the initiator's connection and makes one to the target.
+/// A recorded relay: it accepts the initiator's connection and opens one to the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
-    /// Its end towards the initiator, and the one towards the target.
+    /// TCP at its end towards the initiator and at the one towards the target.
     pub ends: [End; 2],
-    /// Where it listens, and from where it connects.
+    /// The address where it listens, and the one from which it connects.
     pub addresses: [SocketAddr; 2],
-    /// How many of the directions of each of [`Connection::routes`] are before it.
+    /// How many directions of each of [`Connection::routes`] precede it.
     pub after: [usize; 2],
 }
 
-/// TCP at one end.
+/// TCP settings of one end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// The congestion control's name.
+    /// Name of the congestion control.
     pub congestion_control: String,
-    /// Data of a full segment, in bytes.
+    /// Payload of a full segment, in bytes.
     pub mss_bytes: u32,
     /// Whether Nagle's algorithm is on.
     pub nagle: bool,
-    /// Whether each read asks for an acknowledgement.
+    /// Whether each read requests an immediate acknowledgement.
     pub quick_ack: bool,
     /// Whether ECN is used.
     pub ecn: bool,
-    /// The send buffer: first and greatest size, in bytes.
+    /// Send buffer: initial and maximum size, in bytes.
     pub send_buffer_bytes: [u64; 2],
-    /// What its kernel sets aside for headers in front of a packet ([`BufferConfig::header_bytes`]).
+    /// Headroom that its kernel reserves for headers in front of a packet ([`BufferConfig::header_bytes`]).
     pub header_bytes: u64,
-    /// The largest packet that its device takes ([`BufferConfig::gso_max_bytes`]).
+    /// The largest packet that its device accepts ([`BufferConfig::gso_max_bytes`]).
     pub gso_max_bytes: u64,
-    /// The receive buffer: the same.
+    /// Receive buffer: initial and maximum size, in bytes.
     pub receive_buffer_bytes: [u64; 2],
 }
 
 impl End {
-    /// One of a program that sets nothing but the congestion control, on Linux as it comes.
+    /// End of a program that sets nothing but the congestion control, on Linux with default settings.
     #[must_use]
     pub fn plain(congestion_control: String, mss_bytes: u32) -> End {
         let usual = BufferConfig::default();
@@ -268,7 +268,7 @@ impl End {
         }
     }
 
-    /// What both buffers hold at most, in bytes.
+    /// Maximum of both buffers together, in bytes.
     fn buffer_bytes(&self) -> u64 {
         self.send_buffer_bytes[1] + self.receive_buffer_bytes[1]
     }
@@ -281,8 +281,8 @@ impl Setup {
         initiators.flat_map(|initiator| &mut initiator.connections)
     }
 
-    /// The most memory for what the buffers of all connections and the data of commands may hold, at both ends
-    /// and in relays together, in bytes.
+    /// Upper bound on the memory for the buffers of all connections and the data of commands, at both ends and in
+    /// relays together, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> i64 {
         let initiators = self.initiators.iter();
@@ -300,7 +300,7 @@ impl Setup {
             });
             let load = &initiator.load;
             let commands = load.parallel.min(self.command_window as usize) as u64;
-            // The data of an I/O is with the initiator, and with the target once its command is.
+            // The data of an I/O is held by the initiator, and also by the target once its command is there.
             let data = u64::from(load.block_bytes) * (load.parallel as u64 + commands);
             buffers + data + flows as u64 * relay_flow + recorded.sum::<u64>()
         });

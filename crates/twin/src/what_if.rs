@@ -1,4 +1,4 @@
-//! Predictions: what a recorded run would have done with something changed, by letting its twin do it.
+//! Predictions: what a recorded run would have done with a change, by simulating its twin with it.
 
 use std::time::Duration;
 
@@ -15,22 +15,21 @@ use crate::replay::{Measured, Replay, ReplayError};
 use crate::seeds::{self, Runs};
 use crate::setup::{Repeats, Setup};
 
-/// Simulated seconds of all runs together, at most: half of them for changes one at a time, the other half for what is
-/// advised.
+/// Limit on the simulated time of all runs together: half for single changes, half for the advice.
 pub const MOST_SIMULATED: Duration = Duration::from_secs(600);
-/// The first half.
+/// The half for single changes.
 const MOST_FOR_EACH_ALONE: Duration = MOST_SIMULATED.checked_div(2).expect("two is not zero");
-/// The least that a run measures.
+/// The shortest measurement of a run.
 const LEAST_TIME: Duration = Duration::from_millis(500);
 
-/// A number over the seeds.
+/// Range of a number over the seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Range {
-    /// Least.
+    /// Minimum.
     pub least: f64,
     /// Median.
     pub median: f64,
-    /// Greatest.
+    /// Maximum.
     pub most: f64,
 }
 
@@ -54,76 +53,76 @@ impl Range {
     }
 }
 
-/// What would be with a change.
+/// Prediction for a change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// The change: one setting, or several that belong together.
     pub change: Vec<Setting>,
     /// Bytes of data per second with it ÷ without it − 1.
     pub gain: Range,
-    /// Runs with it, by seeds of their own; more where chance decides.
+    /// Number of runs with it, each with a different seed; more if chance decides.
     pub seeds: usize,
-    /// Bytes of data per second with it, by as many seeds: it reaches as far as what the recording does not tell, as the
-    /// share of random loss, which gains hardly depend on.
+    /// Bytes of data per second with it, over the same seeds. The range covers what the recording leaves open, such as
+    /// the share of random loss, on which gains hardly depend.
     pub bytes_per_s: Range,
-    /// Half of the I/Os take at most this long, in ns.
+    /// Median I/O latency, in ns.
     pub latency_p50_ns: f64,
-    /// All I/Os but one in a hundred take at most this long, in ns.
+    /// 99th percentile of I/O latency, in ns.
     pub latency_p99_ns: f64,
-    /// What binds then.
+    /// The limit that binds with the change.
     pub binds_next: String,
-    /// Memory that it may take beyond today's, at both ends together, in bytes.
+    /// Additional memory that it may take, at both ends together, in bytes.
     pub memory_bytes: i64,
-    /// What a flow by Reno's congestion control on the same path gets with it, ÷ what that gets without it; null where
-    /// that was not simulated, or the path has no rate to share.
+    /// Throughput of a Reno flow on the same path with the change ÷ without it; null if that was not simulated, or the
+    /// path has no rate to share.
     pub reno_share: Option<Range>,
 }
 
-/// What came of asking about a recording.
+/// Answer to a query about a recording.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WhatIf {
-    /// What the records do not show, and what was taken instead.
+    /// What the records do not show and what was assumed instead.
     pub unknown: Vec<String>,
-    /// How much of a long recording is simulated, and in how long runs predictions are made; empty where all of it is.
+    /// How much of a long recording is simulated, and the length of prediction runs; empty if all of it is simulated.
     pub shortened: Vec<String>,
-    /// Whether the twin does what was recorded, within the bounds in `compared`.
+    /// Whether the twin reproduces the recording, within the bounds in `compared`.
     pub fits: bool,
-    /// The numbers of the recording and of its twin.
+    /// Numbers of the recording and of its twin.
     pub compared: Vec<Compared>,
-    /// Bytes of data per second of the recording.
+    /// Recorded bytes of data per second.
     pub bytes_per_s: f64,
-    /// What the twin does unchanged with other losses of the same share: the median over the seeds, in bytes per second,
-    /// and what gains are relative to. `None` where nothing is predicted.
+    /// Throughput of the unchanged twin with other losses of the same share, the baseline of gains: the median over
+    /// the seeds, in bytes per second. `None` if nothing is predicted.
     pub expected_bytes_per_s: Option<f64>,
-    /// The shares of random loss that decide how far predictions reach.
+    /// Shares of random loss whose uncertainty widens the predictions.
     pub losses: Vec<KnownLoss>,
-    /// What binds in the twin as it was recorded.
+    /// The limit that binds in the twin as recorded.
     pub binds: String,
     /// Simulated seconds of all runs together.
     pub simulated_s: f64,
-    /// The predictions, the greatest gain first; none where the twin does not fit.
+    /// Predictions, largest gain first; none if the twin does not fit.
     pub predictions: Vec<Prediction>,
-    /// The best set of settings of target, session and TCP, if any brings something: each prediction is of one more
-    /// change than the one before, the last of all together.
+    /// The best set of settings of target, session and TCP, if any improves throughput. Each prediction adds one
+    /// change to the one before; the last has all of them.
     pub advice: Vec<Prediction>,
     /// Changes that could not be simulated, and why.
     pub failed: Vec<Failed>,
 }
 
-/// How well a recording tells the share of random loss.
+/// How precisely a recording determines the share of random loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KnownLoss {
     /// The direction of a path, such as `wan:forward`.
     pub path: String,
-    /// Packets that were lost.
+    /// Packets lost.
     pub lost: u64,
-    /// Packets that might have been, these among them.
+    /// Packets subject to loss, including the lost ones.
     pub packets: u64,
-    /// The share that was lost, 0 to 1.
+    /// Share lost, 0 to 1.
     pub share: f64,
-    /// The true share is not below this, by 97.5 %.
+    /// Lower bound on the true share, with 97.5 % confidence.
     pub share_least: f64,
-    /// The true share is not above this, by 97.5 %.
+    /// Upper bound on the true share, with 97.5 % confidence.
     pub share_most: f64,
 }
 
@@ -136,10 +135,10 @@ pub struct Failed {
     pub reason: String,
 }
 
-/// What came of changes.
+/// Results of simulating changes.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// The greatest gain first.
+    /// Largest gain first.
     pub(crate) predictions: Vec<Prediction>,
     pub(crate) failed: Vec<Failed>,
     /// As in [`WhatIf`].
@@ -152,8 +151,8 @@ pub(crate) struct Outcome {
     pub(crate) shortened: Option<String>,
 }
 
-/// A setup whose queues drop what they have no room for, and on whose hosts nothing else runs. What it loses at random
-/// is drawn by the seed of a run ([`seeds::drawn`]).
+/// The setup with real queues instead of repeated drops, and without pauses of its hosts. Random losses are drawn with
+/// the seed of a run ([`seeds::drawn`]).
 pub(crate) fn without_mishaps(setup: &Setup) -> Setup {
     let mut setup = setup.clone();
     for initiator in &mut setup.initiators {
@@ -174,10 +173,10 @@ pub(crate) fn changed(setup: &Setup, change: &[Setting]) -> Result<Setup, KnobEr
     Ok(setup)
 }
 
-/// Why nothing can be said. Each is one line.
+/// Why nothing can be predicted, as one line of text.
 #[derive(Debug, thiserror::Error)]
 pub enum WhatIfError {
-    /// A change cannot be made.
+    /// A change is impossible.
     #[error(transparent)]
     Knob(#[from] KnobError),
     /// The twin did not run.
@@ -194,7 +193,7 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// The twin of a recording, and whether it does the same by one of several seeds, where chance decides.
+    /// Builds the twin of a recording and compares them. Where chance decides, several seeds are tried until one fits.
     ///
     /// # Errors
     /// [`ReplayError`] when it does not run.
@@ -202,7 +201,8 @@ impl Twin {
         Twin::by_seeds(reading, &MORE_SEEDS, goes_on)
     }
 
-    /// As [`Twin::of`], by one seed alone: for many recordings, of which those that chance decides may have no twin.
+    /// As [`Twin::of`], with one seed only: for many recordings, where those that chance decides may go without a
+    /// twin.
     ///
     /// # Errors
     /// [`ReplayError`] when it does not run.
@@ -236,32 +236,32 @@ impl Twin {
         })
     }
 
-    /// What it is made of.
+    /// Its setup.
     #[must_use]
     pub fn setup(&self) -> &Setup {
         &self.reading.setup
     }
 
-    /// What binds in it.
+    /// The limit that binds in it.
     #[must_use]
     pub fn binds(&self) -> String {
         binds(&self.replay.summary)
     }
 
-    /// The numbers of the recording and of its twin.
+    /// Numbers of the recording and of its twin.
     #[must_use]
     pub fn compared(&self) -> &[Compared] {
         &self.compared
     }
 
-    /// Whether it does what was recorded.
+    /// Whether it reproduces the recording.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.compared.iter().all(Compared::fits)
     }
 
-    /// Predicts each of the changes, on all processors, if the twin fits. `watch` gets how many runs of how
-    /// many are done, and says whether to go on.
+    /// Predicts each of the changes, on all processors, if the twin fits. `watch` gets the numbers of runs done and of
+    /// all runs, and returns whether to continue.
     ///
     /// # Errors
     /// [`WhatIfError`] when a change cannot be made, or the twin does not run.
@@ -297,7 +297,7 @@ impl Twin {
         Ok(told)
     }
 
-    /// What comes of each of the changes in at most so much simulated time, the greatest gain first.
+    /// Simulates each of the changes in at most `most` simulated time; largest gain first.
     pub(crate) fn outcome(
         &self,
         changes: &[Vec<Setting>],
@@ -338,7 +338,7 @@ impl Twin {
         Ok(outcome)
     }
 
-    /// What a change brings, in at most so much simulated time, if the twin fits.
+    /// Predicts one change, in at most `most` simulated time, if the twin fits.
     ///
     /// # Errors
     /// [`WhatIfError`] when the change cannot be made, or the twin does not run.
@@ -359,28 +359,30 @@ impl Twin {
         self.reading.bytes_per_s
     }
 
-    /// The recording's throughput ÷ the twin's.
+    /// Recorded throughput ÷ the twin's.
     fn above_twin(&self) -> f64 {
         self.reading.bytes_per_s / self.replay.measured.bytes_per_s.max(1e-9)
     }
 
-    /// The throughput of runs, in bytes per second, as the recording's is to its own twin's. That twin has the
-    /// recording's very losses and pauses, or a seed by which it does the same: the quotient is what the simulator is off
-    /// by, without luck. The runs have losses of all shares that the recording allows. How many it lost is in these, and
-    /// would count twice if its throughput were taken times the gain; when it lost them says nothing of another run.
+    /// Predicted throughput, in bytes per second: that of the runs, times the recording's ÷ its twin's. The twin
+    /// repeats the recording's own losses and pauses, or runs with a seed that reproduces it, so this ratio is the
+    /// simulator's error free of chance. The runs draw loss shares from the range that the recording allows, which
+    /// depends on how many losses it had: scaling the recorded throughput by the gain would count them twice, and when
+    /// they happened says nothing about another run.
     fn throughput(&self, runs: &[Measured]) -> Range {
         let rates = runs.iter().map(|run| run.bytes_per_s);
         Range::of(rates.collect()).times(self.above_twin())
     }
 
-    /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
+    /// The setup for prediction runs: random losses, and so short that `FEWEST` runs of each of `setups` fit into
+    /// `most`.
     fn within(&self, most: Duration, setups: usize, outcome: &mut Outcome) -> Setup {
         let mut setup = without_mishaps(&self.reading.setup);
         let runs = setups as u32 * seeds::FEWEST as u32;
         let each = most / runs.max(1);
         let wanted = setup.warmup + setup.time;
         if wanted > each {
-            // The measurement gives way first.
+            // The measurement is shortened first.
             setup.time = each
                 .saturating_sub(setup.warmup)
                 .max(LEAST_TIME)
@@ -425,7 +427,7 @@ impl Twin {
     }
 }
 
-/// The shares of random loss that are not known well enough for what depends on them.
+/// The shares of random loss that are too uncertain for what depends on them.
 fn vague_losses(setup: &Setup) -> Vec<KnownLoss> {
     let known = setup.directions.iter().filter_map(|direction| {
         let share = direction.loss_share;
@@ -445,7 +447,7 @@ fn vague_losses(setup: &Setup) -> Vec<KnownLoss> {
     known.collect()
 }
 
-/// What binds in a run.
+/// The limit that binds in a run.
 pub(crate) fn binds(summary: &CellSummary) -> String {
     let observed = Observed {
         cell: 0,

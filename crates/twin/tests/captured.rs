@@ -1,4 +1,4 @@
-//! Twins of what packets and PDUs alone show.
+//! Twins made from packets and PDUs alone.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use wansan_twin::{Reading, Twin, Unfit};
 
 use super::recording::World;
 
-/// How far a prediction may be from the run of the changed plan.
+/// Maximum error of a prediction against the run of the changed plan.
 const MOST_OFF: f64 = 0.1;
 
-/// The records of a world without those that a capture does not give.
+/// The records of a world, without those that a capture lacks.
 fn captured(world: &World<'_>) -> Cell {
     let (_, mut cell, _) = world.cell();
     (
@@ -42,7 +42,7 @@ fn world<'a>(target: &'a str, workload: &'a str) -> World<'a> {
     }
 }
 
-/// Predicts a window of 64 for a load of 64 from what packets show of one of 16.
+/// Predicts the effect of a command window of 64 with a load of 64, from the packets of 16 and 16.
 fn holds(operation: &str, change: impl FnOnce(&mut Cell)) {
     let workload =
         |parallel: u32| format!("op = \"{operation}\"\nblock = \"16KiB\"\nparallel = {parallel}");
@@ -90,7 +90,7 @@ fn a_closed_loop_is_one_where_the_capture_begins_amid_its_ios() {
         "luns = [\"memory:64MiB\"]\ncommand_window = 16",
         "op = \"read\"\nblock = \"16KiB\"\nparallel = 16",
     );
-    // On this link I/Os lie so far apart that the first ones seem to come at a pace.
+    // On this link I/Os are so far apart that the first ones look paced.
     world.path = "delay = \"20ms\"\nrate = \"100Mbit/s\"\nqueue = \"4MiB\"";
     let mut cell = captured(&world);
     let begins_ns = cell.joined.records.from_ns + 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Random loss, of whose share a recording tells no more than its packets do.
+//! Random loss, whose share a recording shows only as precisely as its packets allow.
 
 use wansan_twin::knob::Setting;
 use wansan_twin::loss::LossShare;
@@ -6,11 +6,11 @@ use wansan_twin::{Range, Reading, Twin, WhatIf};
 
 use super::recording::World;
 
-/// The true share, and so many packets as are lost of it in this recording.
+/// The true share, and the number of packets lost in this recording.
 const LOSS: &str = "0.12%";
 const LOST: u64 = 8;
 
-/// Reads by a window that Reno halves with each loss: it limits them.
+/// Reads limited by a congestion window that Reno halves with each loss.
 fn recorded() -> Reading {
     let world = World {
         path: &format!(
@@ -24,7 +24,7 @@ fn recorded() -> Reading {
     world.record().1.unwrap()
 }
 
-/// The share of the direction of the data.
+/// The loss share of the direction that carries the data.
 fn of_data(reading: &Reading) -> LossShare {
     let mut directions = reading.setup.directions.iter();
     let back = directions.find(|direction| direction.name == "wan:back");
@@ -94,6 +94,6 @@ fn the_range_is_narrower_where_more_packets_were_recorded() {
         throughput(&many),
         throughput(&few)
     );
-    // What is known so well does not decide.
+    // A share known this precisely does not decide.
     assert!(!few.losses.is_empty() && many.losses.is_empty());
 }

@@ -1,5 +1,5 @@
-//! What decides a recording and is no setting of its world: which packets a short queue drops, and what programs take of
-//! processors.
+//! Influences on a recording that are no settings of its world: which packets a short queue drops, and the CPU time of
+//! programs.
 
 use wansan_twin::setup::Repeats;
 use wansan_twin::{Reading, Twin};
@@ -38,7 +38,7 @@ fn a_window_of_8_before_programs_that_take_most_of_a_processor() {
         target,
         initiator: "",
         workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 128",
-        // Three times what is usual.
+        // Three times the usual cost.
         more: "[processors]\ncall = \"24us\"\npdu = \"750ns\"\nkib = \"675ns\"",
     };
     holds(

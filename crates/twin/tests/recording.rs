@@ -12,7 +12,7 @@ use wansan_lab::world::Rights;
 use wansan_schema::{CellResult, Results};
 use wansan_twin::{Reading, Unfit};
 
-/// Nobody watches.
+/// An observer that ignores everything.
 struct Silent;
 
 impl Observer for Silent {
@@ -24,20 +24,20 @@ impl Observer for Silent {
 
 /// A plan with one path, one target and one initiator.
 pub(crate) struct World<'a> {
-    /// Of the path.
+    /// Settings of the path.
     pub(crate) path: &'a str,
-    /// Of the target.
+    /// Settings of the target.
     pub(crate) target: &'a str,
-    /// Of the initiator.
+    /// Settings of the initiator.
     pub(crate) initiator: &'a str,
-    /// Of the workload.
+    /// Settings of the workload.
     pub(crate) workload: &'a str,
     /// Further tables.
     pub(crate) more: &'a str,
 }
 
 impl World<'_> {
-    /// With these statements as its timeline.
+    /// The plan, with these statements as its timeline.
     fn plan(&self, timeline: &[&str]) -> Plan {
         let World {
             path,
@@ -58,18 +58,18 @@ impl World<'_> {
             .unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// Bytes of data per second, and what the records show.
+    /// Bytes of data per second, and the reading of the records.
     pub(crate) fn record(&self) -> (f64, Result<Reading, Unfit>) {
         self.record_while(&[])
     }
 
-    /// The same while its paths are changed by these statements.
+    /// As [`World::record`], while these statements change the paths.
     pub(crate) fn record_while(&self, timeline: &[&str]) -> (f64, Result<Reading, Unfit>) {
         let (bytes_per_s, cell, window) = run_plan(&self.plan(timeline));
         (bytes_per_s, Reading::of(&cell, window))
     }
 
-    /// Bytes of data per second, the records, and the window that was measured.
+    /// Bytes of data per second, the records, and the measured window.
     pub(crate) fn cell(&self) -> (f64, Cell, Option<Window>) {
         run_plan(&self.plan(&[]))
     }

@@ -1,10 +1,10 @@
-//! Recordings that have no twin.
+//! Recordings of which no twin can be made.
 
 use wansan_insight::Cell;
 use wansan_trace::{ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag};
 use wansan_twin::{Reading, Unfit};
 
-/// A recording of one I/O of which nothing but layers is known.
+/// A recording of one I/O with layer crossings only.
 fn one_io(kinds: Kinds) -> Recorder {
     let mut recorder = Recorder::new(kinds, Recorder::MIN_BYTES);
     for (ns, direction) in [(1, Direction::Enter), (9, Direction::Leave)] {

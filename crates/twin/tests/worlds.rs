@@ -1,4 +1,4 @@
-//! The worlds for which a formula for the binding limit alone is wrong: there, another one binds next.
+//! Worlds where a formula for the binding limit alone would be wrong, since another limit binds next.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use wansan_twin::{Bounds, Reading, Twin, Unfit};
 
 use super::recording::World;
 
-/// How far a prediction may be from the run of the changed plan.
+/// Maximum error of a prediction against the run of the changed plan.
 const MOST_OFF: f64 = 0.1;
 
-/// Predicts a change from the recording of one world, and holds it to the run of another, which has it.
+/// Predicts a change from the recording of one world and compares it with a run of another, which has the change.
 pub(crate) fn holds(recorded: &World<'_>, change: &[(&str, &str)], changed: &World<'_>) {
     holds_of(recorded.record(), change, changed.record().0);
 }
 
-/// The same of what was recorded, and what was measured with the change, in bytes per second.
+/// As [`holds`], for a recording and the bytes per second measured with the change.
 fn holds_of((before, reading): (f64, Result<Reading, Unfit>), change: &[(&str, &str)], after: f64) {
     let twin = Twin::of(reading.unwrap(), &|| true).unwrap();
     let change: Vec<Setting> = change
@@ -149,7 +149,7 @@ fn a_path_that_no_longer_loses_packets() {
     );
 }
 
-/// Of what was changed while it was recorded, the twin changes the same then.
+/// The twin repeats changes of the path at the times when they were recorded.
 #[test]
 fn a_path_that_does_not_change_meanwhile() {
     let world = World {
@@ -175,7 +175,7 @@ fn a_path_that_does_not_change_meanwhile() {
 const LOSSY: &str = "delay = \"10ms\"\nrate = \"100Mbit/s\"\nqueue = \"256KiB\"\nloss = \"0.1%\"";
 const RENO: &str = "[tcp]\ncongestion_control = \"reno\"";
 
-/// A host beside the client or the storage, by the name of the nearer one, with a relay that sends over the path by BBR.
+/// A host next to the client or the storage, whichever `near` names, with a relay that uses BBR over the path.
 fn relay(near: &str) -> String {
     let [beside_client, beside_storage, side] = match near {
         "client" => ["near", "far", "out"],
@@ -225,7 +225,7 @@ fn a_relay_at_the_edge_of_the_initiator_that_sends() {
     );
 }
 
-/// A route between two routers, in a tunnel or in none, over a path of that rate; the client's side is a wire.
+/// A route between two routers, with or without a tunnel, over a path of that rate; the client's side is a wire.
 fn route(vpn: &str, rate: &str) -> String {
     format!(
         "[[router]]\nname = \"near\"\n[[router]]\nname = \"far\"\n\
@@ -237,7 +237,7 @@ fn route(vpn: &str, rate: &str) -> String {
     )
 }
 
-/// Holds what is predicted without a VPN to the run of the plan without it.
+/// Compares the prediction without the VPN with a run of the plan without it.
 fn holds_without(vpn: &str, rate: &str, op: &str) {
     let workload = format!("op = \"{op}\"\nblock = \"64KiB\"\nparallel = 48");
     let world = |more| World {
@@ -277,7 +277,7 @@ fn through_relay(more: &str) -> World<'_> {
     }
 }
 
-/// In the middle of the path, where it halves the round trip that a receive window has to last for.
+/// In the middle of the path, where it halves the round trip that a receive window has to cover.
 #[test]
 fn no_relay_where_there_was_one() {
     let path = |name: &str, to: &str| {
@@ -312,7 +312,7 @@ fn another_congestion_control_of_a_relay() {
     );
 }
 
-/// The target's connection is none that the relay made.
+/// The target's connection is not the one that the relay made.
 #[test]
 fn a_relay_that_leads_to_another_is_refused() {
     let more = relay("storage");
@@ -334,7 +334,7 @@ fn a_congestion_control_at_the_end_that_sends() {
         more,
     };
     let target = "luns = [\"memory:64MiB\"]";
-    // The initiator sends commands only, for which it does not matter.
+    // The initiator only sends commands, for which its congestion control does not matter.
     holds(
         &world(target, RENO),
         &[("target.congestion_control", "bbr")],
@@ -344,7 +344,7 @@ fn a_congestion_control_at_the_end_that_sends() {
 
 #[test]
 fn reads_and_writes_of_several_lengths() {
-    // Each write goes in parts of 64 KiB, each read in one piece.
+    // Each write is split into parts of 64 KiB; each read is one piece.
     let world = |target| World {
         path: "delay = \"10ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"",
         target,
@@ -435,7 +435,7 @@ fn of_all_that_is_worth_a_try_the_best_comes_first() {
 #[test]
 fn nothing_is_tried_that_is_so_already() {
     let world = World {
-        // A bandwidth-delay product.
+        // Bandwidth-delay product.
         path: "delay = \"4ms\"\nrate = \"1Gbit/s\"\nqueue = \"977KiB\"",
         target: "luns = [\"memory:64MiB\"]",
         initiator: "",
@@ -493,7 +493,7 @@ fn a_change_that_cannot_be_made_says_what_could() {
     assert!(refusal("target.command_window", "many").contains("`many` is no number from 1"));
     assert!(refusal("workload.block", "32MiB").contains("not from 512B to 16MiB"));
     assert!(refusal("tcp.congestion_control", "bbr2").contains("did you mean `bbr`?"));
-    // Nothing is written, so no key of writes does anything.
+    // Nothing is written, so the keys of writes have no effect.
     assert!(refusal("session.initial_r2t", "no").contains("cannot be changed"));
 }
 
@@ -520,13 +520,13 @@ fn the_advice_has_every_part_that_it_takes() {
     assert!(told.advice.len() >= 2, "{:#?}", told.advice);
     let both = names(1);
     assert!(both.contains(&"target.command_window"), "{both:?}");
-    // More connections have more receive windows, too.
+    // More connections also have more receive windows.
     let widens = ["tcp.rmem", "initiator.connections"];
     assert!(widens.iter().any(|name| both.contains(name)), "{both:?}");
     assert!(both.starts_with(&names(0)));
     let gains: Vec<f64> = told.advice.iter().map(|it| it.gain.median).collect();
     assert!(gains.is_sorted(), "{gains:?}");
-    // What each of them brings alone is less.
+    // Each of them alone gains less.
     let alone = told.predictions.iter().filter(|it| {
         let name = it.change[0].parameter.as_str();
         both.contains(&name)
@@ -536,7 +536,7 @@ fn the_advice_has_every_part_that_it_takes() {
 
 #[test]
 fn what_is_advised_keeps_its_bounds() {
-    // All that asks for more at once waits longer for the store.
+    // Any larger window makes I/Os wait longer for the store.
     let recorded = World {
         path: "delay = \"4ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
         target: "luns = [\"memory:64MiB,service-time=4ms,servers=4\"]\ncommand_window = 8",
@@ -575,7 +575,7 @@ fn what_is_advised_keeps_its_bounds() {
 
 #[test]
 fn what_a_change_costs_a_reno_flow_is_told() {
-    // As many connections as that leave one flow a fifth of the link in place of a half.
+    // Four connections leave one flow a fifth of the link instead of half.
     let recorded = World {
         path: "delay = \"10ms\"\nrate = \"20Mbit/s\"\nqueue = \"64KiB\"",
         target: "luns = [\"memory:64MiB\"]",
@@ -601,7 +601,7 @@ fn what_a_change_costs_a_reno_flow_is_told() {
     assert!((0.9..1.1).contains(&same.median), "{same:?}");
 }
 
-/// Answers on one connection tell of a window that the initiator does not know to be open on the other.
+/// A response on one connection may carry a command window that those on the other have not shown yet.
 #[test]
 fn a_command_window_over_two_connections() {
     let world = |target| World {
@@ -634,7 +634,7 @@ fn a_twin_of_flows_in_a_short_queue_fits_by_some_seed_where_chance_decides() {
     let repeating = || Reading::of(&cell, window).unwrap();
     let by_drops = Twin::by_one_seed(repeating(), &|| true).unwrap();
     assert!(by_drops.fits(), "{:#?}", by_drops.compared());
-    // Where the queue's drops are its own.
+    // Without repeating the recorded queue drops.
     let reading = || Reading {
         alternatives: Vec::new(),
         ..repeating()
@@ -646,7 +646,7 @@ fn a_twin_of_flows_in_a_short_queue_fits_by_some_seed_where_chance_decides() {
         "{:#?}",
         by_some.compared()
     );
-    // The bounds are the same for each.
+    // Both have the same tolerances.
     let of = |twin: &Twin| -> Vec<f64> { twin.compared().iter().map(|it| it.most_off).collect() };
     assert!(
         of(&by_some)

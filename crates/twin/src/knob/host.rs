@@ -1,4 +1,4 @@
-//! A knob of hosts, programs and loads, and what of a setup its table asks about.
+//! The knob type for hosts, programs and loads, and helpers for its tables.
 
 use wansan_workload::sequence::Operation;
 
@@ -8,17 +8,17 @@ use crate::setup::{Initiator, Setup};
 
 /// A knob.
 pub(super) struct Knob {
-    /// Its name in plans.
+    /// Name in plans.
     pub(super) name: &'static str,
-    /// Its value; `None` where the setup has no such knob.
+    /// Its value; `None` if the setup has no such knob.
     pub(super) get: fn(&Setup) -> Option<String>,
-    /// Sets it; an error says what it takes.
+    /// Sets the value; an error tells which values are valid.
     pub(super) set: fn(&mut Setup, &str) -> Result<(), String>,
-    /// Changes that are worth a try, each of one knob or of those that belong together.
+    /// Changes worth trying, each of one knob or of several that belong together.
     pub(super) tries: fn(&Setup) -> Vec<Vec<Setting>>,
 }
 
-/// All of them.
+/// All knobs but those of paths.
 pub(super) fn knobs() -> impl Iterator<Item = &'static Knob> {
     of_hosts()
         .chain(load::KNOBS)
@@ -26,7 +26,7 @@ pub(super) fn knobs() -> impl Iterator<Item = &'static Knob> {
         .chain(vpn::KNOBS)
 }
 
-/// Those of target, session and TCP: the load is the application's, the store what it is, and relays and VPNs are other programs.
+/// Knobs of target, session and TCP: the load and the store are given, and relays and VPNs are other programs.
 pub(super) fn of_hosts() -> impl Iterator<Item = &'static Knob> {
     session::KNOBS.iter().chain(tcp::KNOBS)
 }

@@ -6,12 +6,12 @@ use wansan_settings::quantity::Size;
 use super::host::{Knob, each_session};
 use super::value::{number, one_each, size};
 
-/// Most I/Os in flight.
+/// Maximum number of I/Os in flight.
 const MOST_PARALLEL: u64 = 65_536;
-/// The longest I/O: what one command may move.
+/// The longest I/O: the maximum transfer of one command.
 const MOST_BLOCK_BYTES: u64 = Geometry::MAX_TRANSFER_BYTES as u64;
 
-/// All of them.
+/// The knobs of application and store.
 pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "workload.parallel",

@@ -1,4 +1,4 @@
-//! The knobs of paths, each of both directions.
+//! The knobs of paths, each for both directions.
 
 use std::str::FromStr;
 
@@ -8,16 +8,16 @@ use wansan_settings::quantity::{QueueBound, Rate, Share};
 use crate::loss::LossShare;
 use crate::setup::{Direction, Setup};
 
-/// A knob of both directions of a path: its name is `path.NAME.` and this.
+/// A knob for both directions of a path, named `path.NAME.` followed by `name`.
 pub(super) struct PathKnob {
     name: &'static str,
     pub(super) get: fn(&Direction) -> String,
     pub(super) set: fn(&mut Direction, &str) -> Result<(), String>,
-    /// Values that are worth a try.
+    /// Values worth trying.
     pub(super) tries: fn(&Setup, &Direction) -> Vec<String>,
 }
 
-/// All of them.
+/// The knobs of paths.
 pub(super) static PATH_KNOBS: [PathKnob; 3] = [
     PathKnob {
         name: "rate",
@@ -60,7 +60,7 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
             let Some(rate) = direction.rate_bits_per_s else {
                 return Vec::new();
             };
-            // A bandwidth-delay product, in whole KiB.
+            // Bandwidth-delay product, rounded up to whole KiB.
             let bytes = u128::from(rate) * round_trip / 8_000_000_000;
             let product = u64::try_from(bytes)
                 .unwrap_or(u64::MAX)
@@ -93,7 +93,7 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
     },
 ];
 
-/// The path of a direction's name: what stands before `:forward` or `:back`.
+/// The path of a direction: the part of its name before `:forward` or `:back`.
 pub(super) fn path_of(direction: &str) -> &str {
     direction.split(':').next().unwrap_or(direction)
 }
@@ -103,7 +103,7 @@ pub(super) fn named(path: &str, knob: &PathKnob) -> String {
     format!("path.{path}.{}", knob.name)
 }
 
-/// The paths, each with the direction that loses most, or else has the least rate.
+/// The paths, each with the direction that has the highest loss, or else the lowest rate.
 pub(super) fn paths(setup: &Setup) -> Vec<(String, &Direction)> {
     let mut paths: Vec<(String, &Direction)> = Vec::new();
     for direction in &setup.directions {
@@ -123,7 +123,7 @@ pub(super) fn paths(setup: &Setup) -> Vec<(String, &Direction)> {
     paths
 }
 
-/// The path and the knob of a name; the path's may be left out when it is the only one.
+/// The path and the knob for a name; a path's name may be omitted if it is the only one.
 pub(super) fn path_knob(setup: &Setup, name: &str) -> Option<(String, &'static PathKnob)> {
     let rest = name.strip_prefix("path.")?;
     let paths = paths(setup);

@@ -1,4 +1,4 @@
-//! The knobs of relays: of one that was recorded, and of others at the edges of the path.
+//! The knobs of relays: of a recorded one, and of additional ones at the edges of the path.
 
 use wansan_sim::tcp::congestion::Law;
 
@@ -7,14 +7,14 @@ use super::host::{Knob, has_reads, has_writes};
 use super::tcp::check_law;
 use crate::setup::{INITIATOR, Relay, Setup, TARGET};
 
-/// What a knob of a relay says where there is none.
+/// Value of a relay knob without a relay.
 const NO_RELAY: &str = "none";
 
-/// What the knob of a relay that was recorded says of it.
+/// Value of the knob of a recorded relay.
 const RECORDED: &str = "as recorded";
 
-/// All of them. Those at the edges, where none was recorded, have the congestion control that a relay sends by over the
-/// path as their value.
+/// The knobs of relays. For those at the edges, where none was recorded, the value is the relay's congestion control
+/// over the path.
 pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "relay",
@@ -74,7 +74,7 @@ fn has_relay(setup: &Setup) -> bool {
     recorded(setup).is_some()
 }
 
-/// The congestion control of the recorded relay on one side.
+/// Sets the congestion control of the recorded relay on one side.
 fn set_law(setup: &mut Setup, side: usize, text: &str) -> Result<(), String> {
     check_law(text)?;
     let relays = setup.connections_mut().filter_map(|it| it.relay.as_mut());
@@ -82,7 +82,7 @@ fn set_law(setup: &mut Setup, side: usize, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Another of the kernel's congestion controls for the recorded relay on one side.
+/// Other kernel congestion controls for the recorded relay on one side.
 fn try_laws(setup: &Setup, side: usize, name: &str) -> Vec<Vec<Setting>> {
     let own = recorded(setup).map(|relay| &relay.ends[side].congestion_control);
     let others = Law::KERNEL
@@ -91,7 +91,7 @@ fn try_laws(setup: &Setup, side: usize, name: &str) -> Vec<Vec<Setting>> {
     others.map(|law| vec![Setting::new(name, law)]).collect()
 }
 
-/// The relay at an edge; no knob where one was recorded.
+/// The relay at an edge; no knob if a relay was recorded.
 fn relay(setup: &Setup, edge: usize) -> Option<String> {
     let named = || setup.relays[edge].clone();
     (!has_relay(setup)).then(|| named().unwrap_or_else(|| NO_RELAY.to_owned()))
@@ -108,7 +108,7 @@ fn set_relay(setup: &mut Setup, edge: usize, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Relays that send by another of the kernel's congestion controls than the host at their edge.
+/// Relays with a kernel congestion control other than that of the host at their edge.
 fn try_relays(setup: &Setup, edge: usize, name: &str) -> Vec<Vec<Setting>> {
     let own = &setup.first_connection().ends[edge].congestion_control;
     let others = Law::KERNEL.into_iter().filter(|law| law != own);

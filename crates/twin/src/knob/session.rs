@@ -10,16 +10,16 @@ use super::host::{Knob, each_session, has_writes};
 use super::value::{flag, number, one_each, size};
 use crate::setup::{Connection, Setup};
 
-/// The longest FirstBurstLength and MaxBurstLength (RFC 7143 §13.13, §13.14).
+/// Maximum of FirstBurstLength and MaxBurstLength (RFC 7143 §13.13, §13.14).
 const MOST_BURST_BYTES: u64 = (1 << 24) - 1;
-/// The least of them.
+/// Their minimum.
 const LEAST_BURST_BYTES: u64 = 512;
-/// The greatest command window of a target.
+/// Maximum command window of a target.
 const MOST_COMMAND_WINDOW: u64 = 65_536;
-/// Most connections of a session.
+/// Maximum number of connections of a session.
 const MOST_CONNECTIONS: u64 = 256;
 
-/// All of them.
+/// The knobs of target and session.
 pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "target.command_window",
@@ -125,7 +125,7 @@ pub(super) static KNOBS: &[Knob] = &[
             writes(setup, || {
                 match has_room && !keys.initial_r2t && keys.immediate_data {
                     true => Vec::new(),
-                    // Data that goes unasked needs all three.
+                    // Unsolicited data needs all three.
                     false => vec![vec![
                         Setting::new("session.initial_r2t", false),
                         Setting::new("session.immediate_data", true),
@@ -188,7 +188,7 @@ pub(super) static KNOBS: &[Knob] = &[
     },
 ];
 
-/// So many connections: those beyond the recorded ones are like them in turn, from ports of their own.
+/// Sets the number of connections: additional ones copy the recorded ones in turn, with ports of their own.
 fn connect(connections: &mut Vec<Connection>, count: usize) {
     let recorded = connections.clone();
     connections.truncate(count);
@@ -201,7 +201,7 @@ fn connect(connections: &mut Vec<Connection>, count: usize) {
     }
 }
 
-/// A key of writes; none where nothing is written.
+/// A key of writes; `None` if nothing is written.
 fn of_writes(setup: &Setup, value: impl Display) -> Option<String> {
     has_writes(setup).then(|| value.to_string())
 }

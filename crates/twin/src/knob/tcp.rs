@@ -9,10 +9,10 @@ use super::host::Knob;
 use super::value::{flag, one_each, size};
 use crate::setup::{End, INITIATOR, Setup, TARGET};
 
-/// Sizes that buffers are tried with: far beyond the bandwidth-delay product of the paths that are simulated.
+/// Buffer size to try: far above the bandwidth-delay product of simulated paths.
 const AMPLE_BUFFER_BYTES: u64 = 64 << 20;
 
-/// All of them.
+/// The knobs of TCP.
 pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "tcp.congestion_control",
@@ -32,7 +32,7 @@ pub(super) static KNOBS: &[Knob] = &[
         tries: |setup| {
             let ends = &setup.first_connection().ends;
             let other = |name: &&str| ends.iter().any(|end| end.congestion_control != **name);
-            // Those of `wansan cc` have to be loaded first; they are asked for by name.
+            // Those of `wansan cc` have to be loaded first, so they are only used on request.
             let others = Law::KERNEL.into_iter().filter(other);
             others
                 .map(|name| vec![Setting::new("tcp.congestion_control", name)])
@@ -49,7 +49,7 @@ pub(super) static KNOBS: &[Knob] = &[
             )
         },
         set: |setup, text| set_law(setup, INITIATOR, text),
-        // Of both ends together it is tried as `tcp.congestion_control`: one of them sends nearly all data.
+        // Not tried by itself: `tcp.congestion_control` is tried for both ends, one of which sends nearly all data.
         tries: |_| Vec::new(),
     },
     Knob {
@@ -136,7 +136,7 @@ fn each_end(setup: &mut Setup, change: impl FnMut(&mut End)) {
         .for_each(change);
 }
 
-/// Refuses what is no congestion control of the simulator.
+/// Rejects congestion controls that the simulator lacks.
 pub(super) fn check_law(name: &str) -> Result<(), String> {
     match Law::names().contains(&name) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Values of knobs, as plans have them.
+//! Knob values, as in plans.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use wansan_settings::quantity::Size;
 
 use super::Setting;
 
-/// A change for each of the values that is another than now, each once.
+/// A change for each distinct value other than the current one.
 pub(super) fn one_each<T: Display + PartialEq + Copy, const N: usize>(
     name: &str,
     values: [T; N],

@@ -1,17 +1,17 @@
-//! The knob of tunnels: none.
+//! The knob of tunnels, which removes them.
 
 use super::Setting;
 use super::host::Knob;
 use crate::setup::{HEADERS_BYTES, Setup};
 
-/// Its name, and what it says of tunnels and of none.
+/// Name of the knob, and its values with and without tunnels.
 const NAME: &str = "vpn";
 const RECORDED: &str = "as recorded";
 const NONE: &str = "none";
-/// The longest IP packet of most paths: of Ethernet (RFC 894). A path that was seen to carry longer ones carries those.
+/// The usual limit on IP packets: Ethernet's (RFC 894). A path on which longer ones were seen keeps carrying those.
 const MTU_BYTES: u32 = 1_500;
 
-/// It.
+/// The knob of tunnels.
 pub(super) static KNOBS: &[Knob] = &[Knob {
     name: NAME,
     get: |setup| {
@@ -37,7 +37,7 @@ fn is_used(setup: &Setup) -> bool {
     connections.any(|connection| connection.through.is_some())
 }
 
-/// Sends all packets as they are, as long as the path carries them.
+/// Sends all packets unencapsulated, as long as the path carries them.
 fn take_out(setup: &mut Setup) {
     let tunnels = setup.tunnels.clone();
     for connection in setup.connections_mut() {

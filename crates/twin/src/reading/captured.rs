@@ -1,4 +1,4 @@
-//! What captured packets show of what a recording has in records of its own: the connections, their keys and the path.
+//! Derives from captured packets what a recording has in records of its own: connections, their keys and the path.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,12 +18,12 @@ use super::Unfit;
 
 /// The Target Transfer Tag of unsolicited data (RFC 7143 §11.7.4).
 const UNSOLICITED: u32 = u32::MAX;
-/// Linux counts as much memory for a segment as for its data again: a receive buffer offers half of itself
+/// Linux accounts as much memory for a segment's overhead as for its data: a receive buffer offers half of its size
 /// (`tcp_adv_win_scale`).
 const BUFFER_OF_WINDOW: u64 = 2;
-/// Data that tells a path's rate by how soon it was acknowledged: 64 segments, of which every other one is.
+/// Amount of data whose acknowledgement times show a path's rate: 64 segments, acknowledged in pairs.
 const RUN_BYTES: u32 = 64 * 1448;
-/// The least rate that is taken.
+/// Lower limit for that rate.
 const LEAST_RATE_BITS_PER_S: u64 = 64_000;
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: u64 = 14;
@@ -31,9 +31,9 @@ const ETHERNET_BYTES: u64 = 14;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
-/// The greatest shift of a window (RFC 7323 §2.3).
+/// The maximum window scale (RFC 7323 §2.3).
 const MOST_SHIFT: u32 = 14;
-/// The least MSS that hosts have to take (RFC 9293 §3.7.1), and that of Ethernet with time stamps.
+/// The MSS that every host has to accept (RFC 9293 §3.7.1), and that of Ethernet with timestamps.
 const LEAST_MSS_BYTES: u64 = 536;
 const USUAL_MSS_BYTES: u64 = 1448;
 /// Assumptions about a session beyond what its capture shows.
@@ -43,7 +43,7 @@ const TAKEN: [&str; 3] = [
     "how many I/Os the application would keep in flight: assumed to be as many as the initiator had outstanding",
 ];
 
-/// What is known to be missing of a capture.
+/// What the capture is known to lack.
 pub(super) fn lacks(capture: &Capture) -> Vec<String> {
     let end = match &capture.end {
         CaptureEnd::Whole => None,
@@ -95,7 +95,7 @@ fn end(cell: &Cell, carrier: &Carrier, role: Role, keys: &Keys) -> Connection {
     let (local, remote) = (addresses[own], addresses[1 - own]);
     let scale = |end: usize| carrier.shifts[end].unwrap_or(0) as u8;
     let mss_bytes = carrier.begin.map_or(0, |begin| begin.mss_bytes[own]);
-    // An end that sends short commands only, and whose SYN was not captured, shows none.
+    // An end that only sends short commands, and whose SYN was not captured, does not show its MSS.
     let mss_bytes = match mss_bytes {
         LEAST_MSS_BYTES.. => mss_bytes,
         _ => USUAL_MSS_BYTES,
@@ -125,9 +125,9 @@ fn end(cell: &Cell, carrier: &Carrier, role: Role, keys: &Keys) -> Connection {
     }
 }
 
-/// What the receive buffer of an end may grow to: twice the widest window that it has offered where that no longer
-/// grew in the second half of the capture, else Linux's. Windows of SYNs are not scaled (RFC 7323 §2.2), and others say
-/// nothing where no SYN was captured.
+/// Maximum receive buffer of an end: twice the largest window that it offered, if that did not grow in the second half
+/// of the capture; otherwise at least Linux's default. Windows in SYNs are not scaled (RFC 7323 §2.2), and without a
+/// captured SYN the scale of the others is unknown.
 fn receive_buffer_bytes(cell: &Cell, carrier: &Carrier, own: usize) -> u64 {
     let [_, _, usual] = ReceiveConfig::default().rmem_bytes;
     let Some(shift) = carrier.shifts[own] else {
@@ -149,7 +149,7 @@ fn receive_buffer_bytes(cell: &Cell, carrier: &Carrier, own: usize) -> u64 {
     }
 }
 
-/// What PDUs show of the keys of all sessions.
+/// What PDUs show of the keys, over all sessions.
 struct Keys {
     wanted: Wanted,
     /// The longest data segment of the initiators, and of the target.
@@ -164,7 +164,7 @@ fn keys(cell: &Cell) -> Keys {
         .map(|row| &row.record)
         .filter(|pdu| pdu.direction == PduDirection::Sent)
         .collect();
-    // The longest data segment, where one I/O took several: else nothing says how long they may be.
+    // The longest data segment, if an I/O took several; otherwise the limit is unknown and at least the default.
     let longest = |opcodes: &[u8]| {
         let of_way = || sent.iter().filter(|pdu| opcodes.contains(&pdu.opcode));
         let bytes = of_way().map(|pdu| pdu.data_bytes).max().unwrap_or(0);
@@ -173,7 +173,7 @@ fn keys(cell: &Cell) -> Keys {
             false => bytes.max(usual.max_recv_data_bytes),
         }
     };
-    // Tags are used again: a command, or an R2T, begins a new sum.
+    // Tags are reused: a command or an R2T begins a new sum.
     let (mut unasked, mut bursts) = (BTreeMap::new(), BTreeMap::new());
     let (mut first_burst, mut asked_burst) = (0_u32, 0_u32);
     for pdu in &sent {
@@ -219,7 +219,7 @@ fn keys(cell: &Cell) -> Keys {
     }
 }
 
-/// The most R2Ts of a task of which the data was not yet sent, one at least.
+/// The maximum number of R2Ts of a task whose data was outstanding at once, at least one.
 fn most_outstanding_r2t(sent: &[&Pdu]) -> u16 {
     let mut open: BTreeMap<_, u16> = BTreeMap::new();
     let mut most = 1;
@@ -242,7 +242,7 @@ fn most_outstanding_r2t(sent: &[&Pdu]) -> u16 {
     most
 }
 
-/// The packets towards the targets, or those back.
+/// Packets towards the targets if `is_there`, else packets back.
 pub(super) fn packets(cell: &Cell, is_there: bool) -> impl Iterator<Item = &Packet> {
     let is_target = |end: SocketAddr| cell.carriers.iter().any(|it| it.target == end);
     let rows = cell.packet.iter().flat_map(|table| &table.rows);
@@ -250,15 +250,15 @@ pub(super) fn packets(cell: &Cell, is_there: bool) -> impl Iterator<Item = &Pack
     packets.filter(move |packet| is_target(packet.destination) == is_there)
 }
 
-/// The least time that a packet took on a way, in ns; 0 where none tells.
+/// The minimum transit time of packets in one direction, in ns; 0 if unknown.
 pub(super) fn least_transit_ns(cell: &Cell, is_there: bool) -> u64 {
     let took =
         packets(cell, is_there).map(|packet| packet.departed.ns().saturating_sub(packet.time.ns()));
     took.filter(|ns| *ns > 0).min().unwrap_or(0)
 }
 
-/// The rate at which the receiver on a way acknowledged data that came close together, in bits of layer 2 per second: what
-/// the way can carry, where more was ever sent than that. `None` where less came together than tells.
+/// The rate at which the receiver of one direction acknowledged data that arrived close together, in bits per second
+/// on layer 2: the direction's capacity, if more was ever sent. `None` if too little data arrived together.
 pub(super) fn rate_bits_per_s(cell: &Cell, is_there: bool) -> Option<u64> {
     let mut acks: BTreeMap<(SocketAddr, SocketAddr), Vec<Acked>> = BTreeMap::new();
     let tells = |packet: &&Packet| packet.flags & (SYN | RST | ACK) == ACK;
@@ -290,8 +290,8 @@ struct Acked {
     is_pure: bool,
 }
 
-/// The most bytes per second of any [`RUN_BYTES`] that were acknowledged one after the other. What is acknowledged
-/// behind a duplicate had come before, so that a run begins anew there.
+/// The highest rate, in bytes per second, of any [`RUN_BYTES`] acknowledged in sequence. Data acknowledged after a
+/// duplicate had arrived earlier, so a run starts again there.
 fn fastest_run(acks: &[Acked]) -> Option<f64> {
     let mut first = 0;
     let mut fastest: Option<f64> = None;
@@ -321,7 +321,7 @@ fn fastest_run(acks: &[Acked]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Acknowledgements of two segments each, 200 µs apart, from that sequence number on.
+    /// Acknowledgements of two segments each, 200 µs apart, starting at that sequence number.
     fn steady(from: u32, count: u32) -> Vec<Acked> {
         let each = (0..count).map(|n| Acked {
             at_ns: u64::from(n) * 200_000,
@@ -337,7 +337,7 @@ mod tests {
             let rate = fastest_run(&steady(from, 100)).unwrap();
             assert!((rate / (2896.0 * 5000.0) - 1.0).abs() < 0.01, "{rate}");
         }
-        // Too few to tell.
+        // Too little data.
         assert_eq!(fastest_run(&steady(0, 20)), None);
         assert_eq!(fastest_run(&[]), None);
     }
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn what_a_retransmission_releases_is_no_rate() {
         let mut acks = steady(0, 100);
-        // The 50th segment is lost for 20 acknowledgements, and all comes at once then.
+        // The 50th segment is missing for 20 acknowledgements; then all data is acknowledged at once.
         for place in 50..70 {
             acks[place].ack = acks[49].ack;
         }

@@ -1,7 +1,7 @@
-//! Which packets a direction of a path dropped.
+//! Packets dropped by a direction of a path.
 //!
-//! Each is known by what it carried: the twin's connections carry the same, in whatever order they share the path. Of what is
-//! in a tunnel nobody can tell, but for its number.
+//! Each is identified by what it carried: the twin's connections carry the same, in whatever order they share the
+//! path. Packets in a tunnel can only be identified by their number.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use wansan_trace::event::{Packet, Verdict};
 use super::pauses::{ACK, SYN, unwrapped};
 use crate::setup::{Drop, Dropped};
 
-/// Those that were dropped of all packets that came to a direction, in their order, since the loads began at `from_ns`.
+/// The dropped ones of all packets that arrived at a direction, in order, since the loads began at `from_ns`.
 pub(super) fn drops(packets: &[&Packet], from_ns: u64) -> Vec<Drop> {
     let by_queue = |packet: &Packet| match packet.verdict {
         Verdict::DroppedByLoss => Some(false),
@@ -47,21 +47,21 @@ pub(super) fn drops(packets: &[&Packet], from_ns: u64) -> Vec<Drop> {
     dropped.collect()
 }
 
-/// What one end has sent since the loads began.
+/// What one end has sent since the start of the loads.
 #[derive(Default)]
 struct Flow {
-    /// The first sequence number, and the first that is acknowledged, if any packet has said them.
+    /// The first sequence number and the first one acknowledged, if a packet has shown them.
     first_seq: Option<u32>,
     first_ack: Option<u32>,
-    /// Bytes that were sent, and acknowledged.
+    /// Bytes sent, and acknowledged.
     sent: u64,
     acknowledged: u64,
-    /// What was retransmitted: its first byte and the one behind its last.
+    /// Retransmitted ranges: the first byte, and the one after the last.
     again: Vec<(u64, u64)>,
 }
 
 impl Flow {
-    /// The loads begin after this packet, or one that follows it.
+    /// Moves the start of the loads to after this packet.
     fn begin_after(&mut self, packet: &Packet) {
         let is_syn = packet.flags & SYN != 0;
         let later = |known: Option<u32>, new: u32| match known {
@@ -75,7 +75,7 @@ impl Flow {
         }
     }
 
-    /// What a packet carries; `None` of one with neither data nor an acknowledgement.
+    /// What a packet carries; `None` if it has neither data nor an acknowledgement.
     fn carried(&mut self, packet: &Packet) -> Option<Lost> {
         if packet.flags & ACK != 0 {
             let first_ack = *self.first_ack.get_or_insert(packet.ack);

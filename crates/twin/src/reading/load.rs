@@ -1,4 +1,4 @@
-//! What the applications asked for, and when.
+//! The load of the applications: their I/Os and when they submitted them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use wansan_workload::{Limit, LoadConfig};
 
 use super::Unfit;
 
-/// The share of a load's I/Os that may have another length: those of its set-up.
+/// The share of a load's I/Os that may differ in length, for I/Os of its set-up.
 const OTHER_SHARE: f64 = 0.01;
-/// The most I/Os of several lengths or of both directions that are listed and submitted in turn; later ones are dropped.
+/// The maximum number of I/Os listed, to be submitted in turn, if lengths or directions differ; later ones are
+/// dropped.
 const MOST_LISTED: usize = 65_536;
-/// What their lengths are multiples of.
+/// Their lengths must be multiples of this.
 const LEAST_BLOCK_BYTES: u64 = 512;
-/// Fewer I/Os than these tell a rate too roughly: one more or less is more than a tenth.
+/// Fewer I/Os than this give too coarse a rate: one more or less changes it by over a tenth.
 const FEW: usize = 10;
-/// I/Os that are submitted within this time of each other are submitted together.
+/// I/Os submitted within this time of each other count as submitted together.
 const TOGETHER_NS: u64 = 20_000;
 
 /// One session's load.
@@ -33,7 +34,7 @@ pub(super) struct SessionLoad {
     pub(super) session: SessionId,
     /// When its first I/O was submitted.
     pub(super) began_ns: u64,
-    /// Data of the I/Os that were completed in the window.
+    /// Data of the I/Os that completed in the window.
     pub(super) done_bytes: u64,
     pub(super) config: LoadConfig,
 }
@@ -46,7 +47,7 @@ struct Io {
     bytes: u64,
 }
 
-/// The loads of all sessions that had I/Os in the window.
+/// Loads of all sessions with I/Os in the window.
 pub(super) fn loads(cell: &Cell, moved: &Moved, window: Window) -> Result<Vec<SessionLoad>, Unfit> {
     let mut sessions: BTreeMap<SessionId, Vec<Io>> = BTreeMap::new();
     for task in &cell.joined.tasks {
@@ -68,19 +69,19 @@ pub(super) fn loads(cell: &Cell, moved: &Moved, window: Window) -> Result<Vec<Se
     }
 }
 
-/// The data of each task, by its PDUs. Initiators use a tag again as soon as its task is over: the time tells whose PDU
-/// one is.
+/// The data of each task, by its PDUs. Initiators reuse a tag as soon as its task ends, so the time of a PDU decides
+/// which task it belongs to.
 pub(super) struct Moved {
-    /// In the order of their times.
+    /// In order of time.
     of: HashMap<(SessionId, TaskTag), Vec<Segment>>,
 }
 
 /// A data segment of a PDU.
 struct Segment {
     at_ns: u64,
-    /// Of data that is read, or written.
+    /// 0 for data that is read, 1 for data that is written.
     way: usize,
-    /// Where it was recorded: as sent, or as received.
+    /// 0 if recorded as sent, 1 if recorded as received.
     end: usize,
     bytes: u64,
 }
@@ -112,7 +113,7 @@ impl Moved {
         self.io(cell, task).is_some_and(|io| !io.is_write)
     }
 
-    /// A task as an I/O; `None` of one that moves no data.
+    /// A task as an I/O; `None` if it moves no data.
     fn io(&self, cell: &Cell, task: &Task) -> Option<Io> {
         let segments = self.of.get(&(task.session, task.tag))?;
         let (submitted_ns, done_ns) = task.span_ns(cell.joined.top()?, cell.joined.records)?;
@@ -134,7 +135,7 @@ impl Moved {
     }
 }
 
-/// 0 of data that is read, 1 of data that is written.
+/// 0 for data that is read, 1 for data that is written.
 fn way(pdu: &Pdu) -> Option<usize> {
     match pdu.opcode {
         DATA_IN => Some(0),
@@ -150,13 +151,13 @@ fn load(
     has_begin: bool,
 ) -> Result<SessionLoad, Unfit> {
     let unfit = |what: String| Unfit::Load { session, what };
-    // Not those whose data was still on its way when the recording ended.
+    // Excludes those whose data was still in flight when the recording ended.
     let done: Vec<&Io> = ios
         .iter()
         .filter(|io| window.contains(io.done_ns))
         .collect();
     let done_bytes = done.iter().map(|io| io.bytes).sum();
-    // What multipath asks in between, say, is no part of the load.
+    // Other I/Os in between, such as multipath's checks, are not part of the load.
     let all = done.len();
     let done: Vec<&Io> = done
         .into_iter()
@@ -185,7 +186,7 @@ fn load(
         true => lengths.keys().copied().max().unwrap_or(usual_bytes),
         false => usual_bytes,
     };
-    // What set the session up came before, with other lengths.
+    // Session set-up comes before, with I/Os of other lengths.
     let own: Vec<&Io> = ios
         .iter()
         .filter(|io| is_listed || io.bytes == bytes || io.done_ns >= window.to_ns)
@@ -199,7 +200,7 @@ fn load(
     let most = Population::of(spans.iter().copied()).max(window);
     let parallel = usize::try_from(most).unwrap_or(usize::MAX);
     let is_closed = shape.closed_loop || shape.batches;
-    // It is neither paced, nor does it ask for all that it could.
+    // The load waits for completions, so it is not paced, but does not submit all that it could.
     let follows = shape.follows_completions && (shape.is_pinned() || shape.is_prompt());
     if !is_closed && follows {
         let what = "waits for its I/Os to be done, and for something else besides";
@@ -231,8 +232,7 @@ fn load(
     })
 }
 
-/// I/Os that were submitted per second of the window; of a load that submitted only a few of them there, per second from
-/// its first one on.
+/// I/Os submitted per second of the window; if only a few were, per second from the load's first I/O on.
 fn rate_per_s(spans: &[(u64, u64)], window: Window) -> f64 {
     let submitted = |within: Window| {
         let begun = spans
@@ -252,7 +252,7 @@ fn rate_per_s(spans: &[(u64, u64)], window: Window) -> f64 {
     submitted(measured) as f64 / measured.seconds().max(1e-9)
 }
 
-/// These I/Os, in their order.
+/// List of these I/Os, in order.
 fn listed(ios: &[&Io]) -> Result<Arc<[Listed]>, String> {
     let listed = ios.iter().take(MOST_LISTED).map(|io| {
         Ok(Listed {
@@ -263,8 +263,8 @@ fn listed(ios: &[&Io]) -> Result<Arc<[Listed]>, String> {
     listed.collect()
 }
 
-/// The I/Os in the order in which they were submitted. Of each write that the initiator has made parts of, which its
-/// [`Splitter`](wansan_iscsi::initiator::Splitter) submits together, the parts are one I/O.
+/// The I/Os in order of submission. Writes that the initiator's [`Splitter`](wansan_iscsi::initiator::Splitter) split,
+/// and whose parts it submitted together, become one I/O each.
 fn whole(cell: &Cell, session: SessionId, mut ios: Vec<Io>) -> Vec<Io> {
     ios.sort_by_key(|io| io.submitted_ns);
     let connections = cell.connection.iter().flat_map(|table| &table.rows);
@@ -288,7 +288,7 @@ fn whole(cell: &Cell, session: SessionId, mut ios: Vec<Io>) -> Vec<Io> {
         return ios;
     }
     let mut whole: Vec<Io> = Vec::new();
-    // Where the write is that parts are missing of, and how many.
+    // Index of the write that lacks parts, and how many it lacks.
     let mut open = (0, 0);
     for io in ios {
         match (is_part(&io), open) {
@@ -331,7 +331,7 @@ mod tests {
             .collect();
         let rate = rate_per_s(&spans, window);
         assert!((rate - 10.0).abs() < 1e-6, "{rate}");
-        // A few more tell little.
+        // A few later ones have little effect.
         let later = |count| vec![(2 * SECOND_NS, 3 * SECOND_NS); count];
         let few = [&spans[..], &later(3)].concat();
         let rate = rate_per_s(&few, window);

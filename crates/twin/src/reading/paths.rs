@@ -1,4 +1,4 @@
-//! The paths, and which connection goes over which.
+//! The paths, and which connection takes which.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -18,9 +18,9 @@ use crate::setup::{Direction, Drop, Repeats, Through, capacity};
 
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: u64 = 14;
-/// The host by which the lab's emulator records paths.
+/// Host name in path records of the lab's emulator.
 const LAB_EMULATOR: &str = "wan";
-/// Elements of a path that a twin lacks, and what they do.
+/// Path elements that twins do not simulate, and their effects.
 const LACKING: [(&str, &str); 6] = [
     ("outage", "went down"),
     ("mark", "marks packets at random"),
@@ -30,8 +30,8 @@ const LACKING: [(&str, &str); 6] = [
     ("link-", "has several links"),
 ];
 
-/// All directions of paths that were recorded, as they were from when the twin begins to the end of the window. Where
-/// none was recorded, the round-trip times of TCP give one path.
+/// All recorded directions of paths, with their conditions from the start of the simulation to the end of the window.
+/// If none was recorded, TCP's round-trip times give a single path.
 pub(super) fn directions(
     cell: &Cell,
     simulated: Window,
@@ -85,7 +85,7 @@ fn direction(
     }
     let changes = changes(&samples[begins..ends.max(begins)], simulated.from_ns);
     let passed = Passed::of(cell, name, samples, simulated.from_ns);
-    // The queue is behind the loss: all that came might have been lost.
+    // The queue is behind the loss stage: every packet that arrived was subject to loss.
     let loss_share = LossShare::Recorded {
         lost: last.loss_drops,
         of: last.in_packets,
@@ -115,7 +115,7 @@ fn direction(
     })
 }
 
-/// What may change of a path while it is recorded.
+/// Path conditions that may change during a recording.
 #[derive(Clone, Copy, PartialEq)]
 struct Conditions {
     delay_ns: u64,
@@ -138,7 +138,7 @@ impl Conditions {
     }
 }
 
-/// What was changed between samples, and how long after `from_ns`: at the sample that shows it first.
+/// Changes between samples, each at the time after `from_ns` of the first sample that shows it.
 fn changes(samples: &[&Path], from_ns: u64) -> Vec<(Duration, Change)> {
     let mut changes = Vec::new();
     for pair in samples.windows(2) {
@@ -164,7 +164,7 @@ fn changes(samples: &[&Path], from_ns: u64) -> Vec<(Duration, Change)> {
 /// What the packets of a direction show.
 #[derive(Default)]
 struct Passed {
-    /// Those that were dropped; `None` where not all packets were recorded.
+    /// The dropped ones; `None` if not all packets were recorded.
     drops: Option<Vec<Drop>>,
     overhead_bytes: Option<u32>,
 }
@@ -179,7 +179,7 @@ impl Passed {
         };
         let rows = table.rows.iter().map(|row| &row.record);
         let packets: Vec<&Packet> = rows.filter(|packet| packet.path == path).collect();
-        // What was on its way at the end of the recording is counted and has no record.
+        // Packets in flight at the end of the recording are counted but have no record.
         let count = packets.len() as u64;
         let recorded = |sample: &&&Path| (1..=count).contains(&sample.in_packets);
         let overhead_bytes = samples.iter().rev().find(recorded).and_then(|sample| {
@@ -195,7 +195,7 @@ impl Passed {
     }
 }
 
-/// One path for all, with TCP's minimum RTT, or by what captured packets show.
+/// A single path with TCP's minimum RTT, or with what captured packets show.
 fn by_round_trips(
     cell: &Cell,
     from_ns: u64,
@@ -250,23 +250,23 @@ fn by_round_trips(
     Ok(directions.into())
 }
 
-/// Which directions the packets of each connection pass, and in which tunnels.
+/// The directions that each connection's packets take, and in which tunnels.
 pub(super) struct Routes {
-    /// The directions between two addresses in their order, each with the first packet there.
+    /// The directions between two addresses, in order, each with the first packet seen there.
     of: HashMap<(SocketAddr, SocketAddr), Vec<(usize, Packet)>>,
-    /// Both ways over the only path, where packets do not tell.
+    /// Both directions of the only path, if packets do not show the routes.
     only: Option<[usize; 2]>,
     pub(super) tunnels: Tunnels,
 }
 
-/// The way of a connection towards the target, and back.
+/// Route of a connection towards the target, and back.
 pub(super) struct Ways {
     pub(super) places: [Vec<usize>; 2],
     pub(super) through: Option<Through>,
 }
 
 impl Routes {
-    /// Of a cell whose sessions' connections are known.
+    /// Routes in a cell whose connections of sessions are known.
     pub(super) fn of(
         cell: &Cell,
         directions: &[Direction],
@@ -307,8 +307,8 @@ impl Routes {
         Ok(Routes { of, only, tunnels })
     }
 
-    /// The ways of a connection over a relay, whose two parts have these addresses, and how many directions of each way
-    /// are before it. What was not recorded of it is a wire; `None` where nothing was recorded.
+    /// The routes of a connection over a relay, whose two parts have these addresses, and how many directions of each
+    /// route precede the relay. A part without records is a wire; `None` if a whole route has none.
     pub(super) fn over_relay(
         &self,
         parts: [[SocketAddr; 2]; 2],
@@ -327,7 +327,7 @@ impl Routes {
             .then_some((ways, after))
     }
 
-    /// The way of a connection between these addresses; `None` where nothing tells.
+    /// The route of a connection between these addresses; `None` if unknown.
     pub(super) fn between(&self, of: Of, [near, far]: [SocketAddr; 2]) -> Option<Ways> {
         if let Some(tunnel) = self.tunnels.through(of) {
             return Some(self.inside(tunnel, [near, far]));
@@ -348,7 +348,8 @@ impl Routes {
         })
     }
 
-    /// The way of a connection that goes through a tunnel: what it passes in clear is before it or behind it.
+    /// The route of a connection through a tunnel; directions that it takes in clear are before the tunnel or behind
+    /// it.
     fn inside(&self, tunnel: usize, [near, far]: [SocketAddr; 2]) -> Ways {
         let mut inside = [0..0, 0..0];
         let places = [(near, far), (far, near)];
@@ -370,13 +371,13 @@ impl Routes {
     }
 }
 
-/// The records of paths, where there is any: a wire has none.
+/// The path records, if any: a wire has none.
 fn recorded(cell: &Cell) -> Option<&Table<Path>> {
     cell.path.as_ref().filter(|table| !table.rows.is_empty())
 }
 
-/// Whether the lab's own emulator recorded the paths, in namespaces or simulated: where a real router does, it is named
-/// in front.
+/// Whether the lab's own emulator recorded all paths, in namespaces or simulated. Records of a real router's paths
+/// have its own host name.
 pub(super) fn are_of_lab(cell: &Cell) -> bool {
     recorded(cell).is_some_and(|table| {
         let is_lab = |row: &Row<Path>| table.names.get(row.host) == LAB_EMULATOR;
@@ -384,8 +385,7 @@ pub(super) fn are_of_lab(cell: &Cell) -> bool {
     })
 }
 
-/// The two directions of the only path: towards the target, and back. The way that carries more bytes is that of
-/// the data.
+/// The two directions of the only path, towards the target and back: the one with more bytes is that of the data.
 fn only(cell: &Cell, directions: &[Direction]) -> Option<[usize; 2]> {
     let [_, _] = directions else {
         return None;

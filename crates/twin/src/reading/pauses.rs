@@ -1,9 +1,9 @@
-//! When hosts and their programs stood still: packets and PDUs tell, by position, as they do of losses.
+//! Pauses of hosts and their programs, found in packets and PDUs by stream position, as losses are.
 //!
-//! A packet's record says when the path let it go to the exact nanosecond that its arithmetic gives, whoever carries it
-//! being late or not. What the receiving host then does with it, at the soonest, is recorded too: its kernel
-//! acknowledges two full segments at once (RFC 1122 §4.2.3.2, RFC 5681 §4.2), it sends what an acknowledgement has made
-//! room for, and its program reads a PDU that is whole.
+//! The departure time in a packet's record is computed by the path's model, to the nanosecond, even if the emulator
+//! ran late. The earliest possible reactions of the receiving host are recorded too: its kernel acknowledges every two
+//! full segments at once (RFC 1122 §4.2.3.2, RFC 5681 §4.2) and sends what an acknowledgement made room for, and its
+//! program reads a PDU once it is complete.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -20,23 +20,24 @@ use crate::setup::{Connection, Direction};
 
 mod held;
 
-/// What takes longer from a packet's arrival is a pause: simulated hosts take up to a tenth of a millisecond by themselves.
+/// A reaction later than this after a packet's arrival is a pause: simulated hosts take up to a tenth of a
+/// millisecond.
 const LEAST_NS: u64 = 200_000;
-/// What the names of congestion controls that pace begin with.
+/// Prefix of the names of congestion controls that pace.
 const PACED: &str = "bbr";
 /// TCP flags.
 pub(super) const SYN: u8 = 0x02;
 pub(super) const ACK: u8 = 0x10;
 
-/// What the records of a cell show of pauses.
+/// What the records of a cell show about pauses.
 pub(super) struct Shown<'a> {
     by_ends: ByEnds<'a>,
     read: Ends,
     written: Ends,
-    /// By how many digits each end's peer scales its window.
+    /// Window scale of each end's peer (RFC 7323).
     scales: HashMap<(SessionId, ConnectionId, Role), u8>,
     half_trip_ns: u64,
-    /// From the beginning of the loads.
+    /// The window that is simulated, warm-up included.
     simulated: Window,
 }
 
@@ -57,8 +58,8 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// The pauses of an initiator, and of the target in what it does for that one, which has these connections. None of
-    /// those through tunnels and relays, whose packets tell less.
+    /// The pauses of an initiator, and of the target in serving it, found on these connections. Those through tunnels
+    /// and relays are skipped, since their packets show less.
     pub(super) fn pauses(
         &self,
         session: SessionId,
@@ -85,7 +86,7 @@ impl<'a> Shown<'a> {
                 let read = self.read.get(&(session, *number, role));
                 let read = read.into_iter().flatten();
                 let program = read.filter_map(|&(end, at_ns)| arrived.unread(end, at_ns));
-                // Places count from what had come before.
+                // Stream positions count from the start of the simulated window.
                 let before = arrived.bytes_at(self.simulated.from_ns);
                 let pause = |late: Late| {
                     let begins = match late.begins {
@@ -107,13 +108,13 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// What arrives at an end of a connection, and the packets that it sends.
+    /// The in-order arrivals at an end of a connection, and the packets that it sends.
     fn at(&self, role: Role, connection: &Connection) -> Option<(Arrived, &[&'a Packet])> {
         let [came, sent] = self.packets(role, connection)?;
         Some((Arrived::of(came)?, sent))
     }
 
-    /// When an end sent late what acknowledgements had made room for.
+    /// When an end was late to send data for which acknowledgements had made room.
     fn held(
         &self,
         session: SessionId,
@@ -128,7 +129,7 @@ impl<'a> Shown<'a> {
         let (Some(packets), Some(&scale), Some(written)) = (packets, scale, written) else {
             return Vec::new();
         };
-        // One that paces sends later by itself.
+        // A pacing sender is late by itself.
         match connection.ends[own].congestion_control.starts_with(PACED) {
             true => Vec::new(),
             // Bursts are a round trip apart.
@@ -141,11 +142,11 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// The packets to an end of a connection, and from there.
+    /// Packets to an end of a connection, and from it.
     fn packets(&self, role: Role, connection: &Connection) -> Option<[&[&'a Packet]; 2]> {
         let own = usize::from(role == Role::Target);
         let [local, peer] = [own, 1 - own].map(|end| connection.addresses[end]);
-        // The last direction of the way here, and the first of the way back.
+        // The last direction of the route to this end, and the first of the route from it.
         let here = *connection.routes[1 - own].last()?;
         let away = *connection.routes[own].first()?;
         let came = self.by_ends.get(&(peer, local, here))?;
@@ -154,7 +155,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Packets between two ends on a direction of a path, by its place.
+/// Packets between two ends on a direction of a path, by its index.
 type ByEnds<'a> = HashMap<(SocketAddr, SocketAddr, usize), Vec<&'a Packet>>;
 
 fn by_ends<'a>(table: &'a Table<Packet>, directions: &[Direction]) -> ByEnds<'a> {
@@ -173,7 +174,7 @@ fn by_ends<'a>(table: &'a Table<Packet>, directions: &[Direction]) -> ByEnds<'a>
     by_ends
 }
 
-/// Where each PDU that an end has read, or written, ends in its stream, and when it had done that, in ns.
+/// Stream offset of the end of each PDU that an end has read or written, and the time of that, in ns.
 type Ends = HashMap<(SessionId, ConnectionId, Role), Vec<(u64, u64)>>;
 
 fn pdus(cell: &Cell, direction: PduDirection) -> Ends {
@@ -206,33 +207,33 @@ fn scales(cell: &Cell) -> HashMap<(SessionId, ConnectionId, Role), u8> {
     each.collect()
 }
 
-/// Something that was done later than it could have been.
+/// An action that was later than it could have been.
 #[derive(Debug, PartialEq, Eq)]
 struct Late {
     due_ns: u64,
     done_ns: u64,
-    /// The packet for which it waited, by its place in its stream.
+    /// The packet that it waited for, by stream position.
     begins: Begins,
 }
 
-/// What has arrived at an end, in order.
+/// In-order arrivals at an end.
 struct Arrived {
     /// The sequence number of the stream's first byte.
     first_seq: u32,
     without_gap: Vec<Came>,
 }
 
-/// A packet after which there was no gap before a place.
+/// A packet whose arrival extended the data without a gap.
 struct Came {
-    /// The first byte in it.
+    /// Stream position of its first byte.
     byte: u64,
-    /// That place.
+    /// End of the data without a gap after it.
     end: u64,
     at_ns: u64,
 }
 
 impl Arrived {
-    /// Of the packets to an end; `None` where its connection's beginning is not among them.
+    /// From the packets to an end; `None` if they do not include the start of its connection.
     fn of(packets: &[&Packet]) -> Option<Arrived> {
         let mut delivered: Vec<&Packet> = packets.to_vec();
         delivered.retain(|packet| packet.verdict == Verdict::Delivered);
@@ -262,24 +263,24 @@ impl Arrived {
         })
     }
 
-    /// The packet with which as many bytes had arrived, if they had.
+    /// The packet that completed the first `bytes` bytes, if they arrived.
     fn of_bytes(&self, bytes: u64) -> Option<&Came> {
         let place = self.without_gap.partition_point(|came| came.end < bytes);
         self.without_gap.get(place)
     }
 
-    /// How many bytes had arrived then.
+    /// Number of bytes that had arrived in order before that time.
     fn bytes_at(&self, at_ns: u64) -> u64 {
         let came = self.without_gap.partition_point(|came| came.at_ns < at_ns);
         self.without_gap[..came].last().map_or(0, |last| last.end)
     }
 
-    /// Whether a program read so many bytes late.
+    /// The pause if a program was late to read the first `bytes` bytes.
     fn unread(&self, bytes: u64, read_ns: u64) -> Option<Late> {
         self.of_bytes(bytes)?.late(read_ns)
     }
 
-    /// Which of these packets were late to acknowledge two segments more than those before them.
+    /// Pauses from those of these packets that were late to acknowledge two segments more than the ones before.
     fn unacknowledged(&self, sent: &[&Packet], mss_bytes: u64) -> Vec<Late> {
         let mut acknowledged = 0;
         let acknowledging = sent.iter().filter(|packet| packet.flags & ACK != 0);
@@ -294,7 +295,7 @@ impl Arrived {
 }
 
 impl Came {
-    /// What was done then, if it was so late that the host or its program stood still.
+    /// The pause if the reaction at `done_ns` was so late that the host or its program must have stood still.
     fn late(&self, done_ns: u64) -> Option<Late> {
         (done_ns > self.at_ns + LEAST_NS).then_some(Late {
             due_ns: self.at_ns,
@@ -304,7 +305,7 @@ impl Came {
     }
 }
 
-/// The place in its stream that a sequence number near a known one means.
+/// Stream position of a sequence number that is near a known position.
 pub(super) fn unwrapped(seq: u32, first_seq: u32, near: u64) -> u64 {
     let ahead = seq.wrapping_sub(first_seq).wrapping_sub(near as u32) as i32;
     near.saturating_add_signed(i64::from(ahead))
@@ -321,7 +322,7 @@ mod tests {
     const MSS_BYTES: u64 = 1_000;
     const FIRST_SEQ: u32 = u32::MAX - 1_500;
 
-    /// A packet that comes to the path and leaves it at these times.
+    /// A packet that arrives at the path and departs from it at these times.
     fn packet(time_ns: u64, departed_ns: u64, seq: u32, payload_bytes: u16, flags: u8) -> Packet {
         let end = |last| SocketAddr::from((Ipv4Addr::new(10, 0, 0, last), 3260));
         Packet {
@@ -341,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Four segments across the end of the sequence numbers, of which the second comes last.
+    /// Four segments across the wrap of sequence numbers, of which the second arrives last.
     fn arrived() -> Arrived {
         let segment = |at_ns, number: u32| {
             let seq = FIRST_SEQ.wrapping_add(1 + number * MSS_BYTES as u32);
@@ -391,7 +392,7 @@ mod tests {
             let sent: Vec<&Packet> = sent.iter().collect();
             arrived().unacknowledged(&sent, MSS_BYTES)
         };
-        // One alone may wait, and so may what is behind a gap.
+        // A single segment may remain unacknowledged, and so may data behind a gap.
         let in_time = [
             acknowledges(3_500_000, 1_000),
             acknowledges(4_050_000, 4_000),
@@ -401,7 +402,7 @@ mod tests {
             acknowledges(3_500_000, 1_000),
             acknowledges(4_700_000, 4_000),
         ];
-        // The packet that filled the gap began it.
+        // The pause began with the packet that filled the gap.
         let expected = Late {
             due_ns: 4_000_000,
             done_ns: 4_700_000,

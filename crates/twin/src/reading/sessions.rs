@@ -1,4 +1,4 @@
-//! The sessions: their keys, their connections and TCP at both ends.
+//! Sessions: their keys, their connections, and TCP at both ends.
 
 use wansan_insight::{Cell, CellSummary, Window};
 use wansan_iscsi::initiator::Schedule;
@@ -21,13 +21,13 @@ use super::pauses::Shown;
 use super::{Unfit, samples};
 use crate::setup::{Connection, Direction, End, Initiator, Relay, Tunnel};
 
-/// The assumed congestion control of a capture, which does not show it.
+/// Assumed congestion control for captures, which do not show it.
 const TAKEN_CONTROL: &str = "cubic";
-/// First sizes of receive buffers are multiples of this.
+/// Initial receive buffer sizes are multiples of this.
 const RECEIVE_STEP_BYTES: u64 = 16_384;
 
-/// The initiators, in the order of their loads, and the tunnels that their connections go through: in the window that was
-/// measured, and in the one that is simulated.
+/// The initiators, in the order of their loads, and the tunnels of their connections. The windows are the measured and
+/// the simulated one.
 pub(super) fn initiators(
     cell: &Cell,
     recorded: &CellSummary,
@@ -75,7 +75,7 @@ pub(super) fn initiators(
             true => vec![DigestKind::Crc32c],
             false => vec![DigestKind::None],
         };
-        // The ISID stands above the TSIH.
+        // The session ID has the ISID above the TSIH.
         let [a, b, c, d, e, f, ..] = session.0.to_be_bytes();
         initiators.push(Initiator {
             isid: [a, b, c, d, e, f],
@@ -115,7 +115,7 @@ pub(super) fn initiators(
     Ok((initiators, routes.tunnels.tunnels))
 }
 
-/// Says what is not known of a load at a rate.
+/// Reports what is unknown about a load with a fixed rate.
 fn paced(
     cell: &Cell,
     recorded: &CellSummary,
@@ -220,7 +220,7 @@ fn connection(
     })
 }
 
-/// Both ends of a relay that took a connection: towards the initiator, and towards the target.
+/// Both ends of a relay that accepted a connection: towards the initiator, and towards the target.
 fn of_relay<'t>(
     table: &'t Table<event::Connection>,
     taken: &event::Connection,
@@ -260,7 +260,8 @@ fn end(
     let ecn = samples.any(|sample| sample.ecn != Ecn::Off);
     let usual = BufferConfig::default();
     let [_, usual_send, _] = usual.wmem_bytes;
-    // What a buffer has at first, room for that many windows of ten packets or more, shows which kernel has it.
+    // The initial send buffer holds `sndbuf_expand` windows of ten packets or more, headers included: its size shows
+    // which kernel it is.
     let mut headers = BufferConfig::HEADERS_BYTES.into_iter().rev();
     let header_bytes = headers.find(|&header_bytes| {
         let kernel = BufferConfig {
@@ -296,7 +297,7 @@ fn end(
 }
 
 /// The first window that an end announced to its peer, in bytes: half of the receive buffer
-/// (`tcp_select_initial_window`), less what has come of the next and is not read yet.
+/// (`tcp_select_initial_window`), less any data received and not yet read.
 fn first_window_bytes(cell: &Cell, host: &str, of: &event::Connection) -> Option<u64> {
     let table = cell.tcp.as_ref()?;
     let own = table.names.find(host);

@@ -1,4 +1,4 @@
-//! How the store serves.
+//! The store's service times and number of servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,22 +10,22 @@ use wansan_insight::{Cell, CellSummary, Window};
 use wansan_trace::Layer;
 use wansan_workload::service::{Service, ServiceTime};
 
-/// A store that takes less than this for 19 of 20 operations answers at once.
+/// A store that takes less than this for 19 of 20 operations responds at once.
 const AT_ONCE_NS: u64 = 200_000;
-/// One in so many answers is fast.
+/// One in this many answers counts as fast.
 const FAST_PART: usize = 20;
-/// So many times are kept; they are taken in turn.
+/// Maximum number of service times kept; they are used in turn.
 const MOST_TIMES: usize = 65_536;
-/// An operation waits for a server, not for a program, when it waits for a mean service time divided by this.
+/// An operation waits for a server, not for a late program, if it waits for the mean service time divided by this.
 const WAIT_PART: u64 = 10;
-/// Operations take about as long when half of them take no longer than the shortest and a part of it: one in …
+/// Operations take similar times if the median exceeds the minimum by at most the minimum divided by this.
 const ALIKE_PART: u64 = 4;
-/// From so many waits on, which are one of so many operations at least, they show how many servers there are: where
-/// fewer wait, it is for a program that was late.
+/// The number of servers is derived from waits if there are at least this many, and one per so many operations: fewer
+/// waits are due to a late program.
 const TELLING_WAITS: usize = 10;
 const TELLING_PART: usize = 20;
 
-/// The times that the store took for operations, and its servers.
+/// The store's service times and its number of servers.
 pub(super) fn service(
     cell: &Cell,
     is_read: &dyn Fn(&Task) -> bool,
@@ -69,8 +69,8 @@ pub(super) fn service(
     })
 }
 
-/// Where the store recorded nothing, by when the target answered reads: what the fastest took is taken for all, as the others
-/// may have waited for each other or for room in TCP.
+/// Where the store recorded nothing, the service time is estimated from how fast the target answered reads. That of
+/// fast answers is used for all, since others may have waited for each other or for room in TCP.
 fn by_answers(
     cell: &Cell,
     is_read: &dyn Fn(&Task) -> bool,
@@ -102,7 +102,7 @@ fn by_answers(
     })
 }
 
-/// How long each span took, the shortest first.
+/// Duration of each span, shortest first.
 fn sorted_times_ns(spans: &[(u64, u64)]) -> Vec<u64> {
     let mut took_ns: Vec<u64> = spans
         .iter()
@@ -112,8 +112,8 @@ fn sorted_times_ns(spans: &[(u64, u64)]) -> Vec<u64> {
     took_ns
 }
 
-/// The most operations that were served at once. Where all take about as long, each is taken to have taken a little less
-/// than the shortest: the rest is how late the program heard that it was over, while the next one had begun.
+/// The maximum number of operations served at once. If all take similar times, each counts as slightly shorter than
+/// the shortest one: beyond that, the program was late to notice its end, and the next had already begun.
 fn most_at_once(spans: &[(u64, u64)]) -> u64 {
     let took_ns = sorted_times_ns(spans);
     let (least_ns, median_ns) = (took_ns[0], took_ns[took_ns.len() / 2]);
@@ -131,21 +131,21 @@ fn most_at_once(spans: &[(u64, u64)]) -> u64 {
     Population::of(served).max(always)
 }
 
-/// When so many servers were done with operations, which began at the first times and were heard to be over at the
-/// second ones, sorted: a server that a program hears late of has begun the next operation by then.
+/// When each operation ended at `servers` servers. The spans, sorted, have the times at which operations began and at
+/// which their ends were noticed: if a program is late to notice, the server has already begun the next operation.
 fn ends_of_service(spans: &[(u64, u64)], servers: usize) -> Vec<u64> {
     let took_ns = spans
         .iter()
         .map(|(enter, leave)| leave.saturating_sub(*enter));
     let least_ns = took_ns.min().unwrap_or(0);
     let mut ends_ns: Vec<u64> = spans.iter().map(|(_, leave_ns)| *leave_ns).collect();
-    // The places of those that servers are busy with, and the same by when they were heard to be over.
+    // Indices of the operations in service, and the same ordered by when their ends were noticed.
     let (mut busy, mut by_leave) = (BTreeSet::new(), BTreeSet::new());
     for (place, &(enter_ns, leave_ns)) in spans.iter().enumerate() {
         if let Some(&first) = busy.first()
             && busy.len() == servers
         {
-            // Of those that had as long as any took, the one that was heard of first is over.
+            // Of those in service for at least the minimum time, the one whose end was noticed first is over.
             let had_time = |place: usize| enter_ns.saturating_sub(spans[place].0) >= least_ns;
             let mut early = by_leave.iter().map(|&(_, place)| place);
             let over = match had_time(first) {
@@ -162,9 +162,9 @@ fn ends_of_service(spans: &[(u64, u64)], servers: usize) -> Vec<u64> {
     ends_ns
 }
 
-/// How many operations the store serves while others wait for it, for `least_ns` or longer; `None` where they
-/// seldom do. The median counts: where a program hears late that an operation is over, the next one has begun
-/// already.
+/// The number of operations that the store serves while others wait for it for `least_ns` or longer; `None` if waits
+/// are rare. It is the median over time: when a program is late to notice an end, the next operation has already
+/// begun.
 fn servers(cell: &Cell, shown: &Served, window: Window, least_ns: u64) -> Option<u64> {
     let tasks = || cell.joined.tasks.iter();
     let waits = tasks().filter_map(|task| {
@@ -207,8 +207,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// How many servers 400 operations of 2 ms show, of which two go to the store each ms, where one in `each`
-    /// has waited for 1 ms before that.
+    /// The number of servers derived from 400 operations of 2 ms, of which two reach the store each ms, and one in
+    /// `each` has waited for 1 ms before.
     fn shown(each: u32) -> Option<u64> {
         let kinds = Kinds {
             io: true,
@@ -251,26 +251,26 @@ mod tests {
 
     #[test]
     fn operations_are_served_at_once_while_they_take_what_all_take() {
-        // Two servers of 4, which begin the next operation before the program hears that one is over.
+        // Two servers with operations of 4, which begin the next one before the program notices the end of the last.
         let late: Vec<(u64, u64)> = (0..20)
             .map(|n| (n / 2 * 4, n / 2 * 4 + 4 + n % 3 / 2))
             .collect();
         assert_eq!(most_at_once(&late), 2);
-        // Operations of all lengths say nothing of how late.
+        // Operations of varied lengths do not show how late.
         let unlike = [(0, 1), (0, 9), (1, 7), (2, 3), (3, 8)];
         assert_eq!(most_at_once(&unlike), 3);
     }
 
     #[test]
     fn a_server_that_has_begun_another_operation_was_done_with_the_one_before() {
-        // One server of 2, of which is heard late, and two of them, of which one is heard very late.
+        // One server with operations of 2 noticed late, and two with one noticed very late.
         let one = [(0, 2), (2, 5), (4, 6), (6, 9)];
         assert_eq!(ends_of_service(&one, 1), [2, 4, 6, 9]);
         let two = [(0, 2), (1, 9), (2, 4), (3, 5), (4, 6), (5, 7)];
         assert_eq!(ends_of_service(&two, 2), [2, 3, 4, 5, 6, 7]);
-        // As many servers as ever were busy: none was heard late.
+        // With as many servers as were ever busy, none was noticed late.
         assert_eq!(ends_of_service(&two, 3), two.map(|(_, leave)| leave));
-        // The long operation goes on, as the short one is heard of a little late.
+        // The long operation continues, since the short one is noticed slightly late.
         let unlike = [(0, 90), (0, 21), (20, 31)];
         assert_eq!(ends_of_service(&unlike, 2), [90, 20, 31]);
         assert!(ends_of_service(&[], 1).is_empty());

@@ -1,6 +1,6 @@
-//! Tunnels: how they lengthen packets, which paths they take, and whose packets are in them.
+//! Tunnels: their encapsulation, the paths that they take, and the connections inside.
 //!
-//! Nothing inside can be seen but lengths. Amounts tell which connections are in which tunnel.
+//! Of the traffic inside, only lengths are visible. Which connections a tunnel carries is inferred from byte counts.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,23 +14,23 @@ use wansan_trace::{ConnectionId, NameId, SessionId};
 use super::Unfit;
 use crate::setup::{Direction, HEADERS_BYTES, Tunnel};
 
-/// What carries less of what is encrypted than this is no tunnel with data, such as the exchange of IPsec's keys.
+/// A flow with a smaller share of the encrypted bytes is no data tunnel, but IPsec's key exchange, for example.
 const LEAST_SHARE: f64 = 0.01;
-/// The blocks to which ciphers pad: of AES in CBC, of 3DES, and ESP's own (RFC 4303 §2.4).
+/// Block sizes to which ciphers pad: AES-CBC, 3DES, and ESP itself (RFC 4303 §2.4).
 const BLOCKS: [u32; 3] = [16, 8, 4];
-/// ESP's pad length and next header, which only what pads has.
+/// ESP's pad length and next header fields, present only with padding.
 const TRAILER_BYTES: u32 = 2;
-/// A program has one thread for both directions where that does this share of its work.
+/// A program has one thread for both directions if its busiest thread does this share of the work.
 const ALONE: f64 = 0.98;
-/// Distributions of connections over tunnels that are tried.
+/// Maximum number of assignments of connections to tunnels that are tried.
 const MOST_TRIES: usize = 1 << 16;
 /// The basic header segment of a PDU (RFC 7143 §11.2).
 const PDU_HEADER_BYTES: u64 = 48;
 
-/// A connection of a session.
+/// Identifies a connection of a session.
 pub(super) type Of = (SessionId, ConnectionId);
 
-/// A packet of a tunnel: which way it went, and over which direction of a path, by its place.
+/// A packet of a tunnel, with its direction in the tunnel and the index of the path direction that it crossed.
 type Passed<'a> = (FlowDirection, Option<usize>, &'a Packet);
 
 /// The tunnels of a cell.
@@ -38,24 +38,24 @@ type Passed<'a> = (FlowDirection, Option<usize>, &'a Packet);
 pub(super) struct Tunnels {
     pub(super) tunnels: Vec<Tunnel>,
     ways: Vec<Ways>,
-    /// Which of them each connection goes through; the others go through none.
+    /// Index of the tunnel of each connection that goes through one.
     through: BTreeMap<Of, usize>,
 }
 
-/// What the packets of a tunnel show: towards the target, and back.
+/// What the packets of a tunnel show, towards the target and back.
 #[derive(Debug, Default)]
 struct Ways {
-    /// The directions of paths that it takes, in their order.
+    /// Indices of the path directions that it takes, in order.
     places: [Vec<usize>; 2],
-    /// Bytes of TCP's data in it.
+    /// Bytes of TCP payload in it.
     bytes: [u64; 2],
-    /// When its packets came to the first of the directions, and when they left the last; in order.
+    /// Times, sorted, at which its packets arrived at the first of the directions, and departed from the last.
     entered_ns: [Vec<u64>; 2],
     departed_ns: [Vec<u64>; 2],
 }
 
 impl Tunnels {
-    /// Those of a cell; `in_clear` are connections of which packets were seen that are not encrypted.
+    /// Finds the tunnels of a cell; `in_clear` are the connections of which unencrypted packets were seen.
     pub(super) fn of(
         cell: &Cell,
         directions: &[Direction],
@@ -116,19 +116,19 @@ impl Tunnels {
         Ok(found)
     }
 
-    /// The tunnel of a connection, if it goes through one.
+    /// Index of the tunnel of a connection, if it goes through one.
     pub(super) fn through(&self, of: Of) -> Option<usize> {
         self.through.get(&of).copied()
     }
 
-    /// The directions that a tunnel takes, towards the target and back.
+    /// The path directions that a tunnel takes, towards the target and back.
     pub(super) fn places(&self, tunnel: usize) -> &[Vec<usize>; 2] {
         &self.ways[tunnel].places
     }
 
-    /// Whether a packet that crossed a direction of a path in clear, towards the target (0) or back (1), was yet to go
-    /// through the tunnel: packets enter that right after such a one has left the path, or come out right before one
-    /// comes to it.
+    /// Whether a packet that crossed a path direction in clear, towards the target (0) or back (1), had yet to enter
+    /// the tunnel: packets enter it right after they have left such a path, or come out right before they arrive at
+    /// one.
     pub(super) fn is_ahead(&self, tunnel: usize, way: usize, packet: &Packet) -> bool {
         let ways = &self.ways[tunnel];
         let (came, left) = (packet.time.ns(), packet.departed.ns());
@@ -141,7 +141,7 @@ impl Tunnels {
         until < since
     }
 
-    /// Puts connections into tunnels so that what these carried is explained best.
+    /// Assigns connections to tunnels so that their bytes best match those of the tunnels.
     fn assign(&mut self, cell: &Cell, in_clear: &HashSet<Of>) -> Result<(), Unfit> {
         let connections: Vec<(Of, [u64; 2])> = sent_bytes(cell).into_iter().collect();
         let choices = |of: &Of| self.ways.len() + usize::from(in_clear.contains(of));
@@ -150,7 +150,7 @@ impl Tunnels {
             .try_fold(1_usize, |tries, (of, _)| tries.checked_mul(choices(of)));
         let tries = tries.filter(|tries| *tries <= MOST_TRIES);
         let tries = tries.ok_or(Unfit::Tunnel)?;
-        // The digits of a number are the choices of the connections.
+        // The digits of a number are the choices for the connections.
         let chosen = |mut number: usize| {
             let digits = connections.iter().map(move |(of, _)| {
                 let digit = number % choices(of);
@@ -207,20 +207,20 @@ impl Ways {
         ways
     }
 
-    /// Packets that went into it in that time, and their bytes before they were encrypted.
+    /// Packets that entered it in the window, and their bytes before encryption.
     fn passed(&self, way: usize, window: Window) -> [f64; 2] {
         let entered = &self.entered_ns[way];
         let from = entered.partition_point(|at| *at < window.from_ns);
         let to = entered.partition_point(|at| *at < window.to_ns);
         let packets = (to - from) as f64;
-        // Those of the window are taken to be as long as all are.
+        // Packets in the window are assumed to have the average length.
         let data = self.bytes[way] as f64 / entered.len().max(1) as f64;
         [packets, packets * (data + f64::from(HEADERS_BYTES))]
     }
 }
 
-/// How a tunnel lengthens packets of which the longest have that length: by the outer length that carries most bytes,
-/// and the block that all lengths differ by.
+/// Encapsulation of a tunnel whose full-sized inner packets have `inner_bytes` bytes, from the outer length that
+/// carries most bytes, and the block size that divides all differences of lengths.
 fn wrapping(packets: &[Passed<'_>], inner_bytes: u32) -> Wrapping {
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     for (_, _, packet) in packets {
@@ -245,10 +245,10 @@ fn wrapping(packets: &[Passed<'_>], inner_bytes: u32) -> Wrapping {
     }
 }
 
-/// What packets take of a processor at either end of a tunnel, and whether one thread does both directions there.
+/// CPU cost of a packet at either end of a tunnel, and whether one thread handles both directions there.
 ///
-/// Where each direction has a thread, those of the fuller one and all together tell what a packet takes, and what
-/// each of its bytes does: acknowledgements are short.
+/// If each direction has a thread, the times of the busier threads and of the rest give the costs per packet and per
+/// byte: the directions differ in mean packet length, since acknowledgements are short.
 fn processors(
     cell: &Cell,
     window: Window,
@@ -276,7 +276,7 @@ fn processors(
         let each = ways.iter().map(|ways| ways.passed(way, window));
         each.fold([0.0; 2], |sum, it| [sum[0] + it[0], sum[1] + it[1]])
     });
-    // Each is encrypted and decrypted.
+    // Each packet is encrypted and decrypted.
     let twice = passed.map(|[packets, bytes]| [2.0 * packets, 2.0 * bytes]);
     let [[packets, bytes], other] = match twice[0][1] >= twice[1][1] {
         true => twice,
@@ -289,7 +289,7 @@ fn processors(
     if busiest >= ALONE * all {
         return (mean, true);
     }
-    // The one direction takes `busiest`, the other what is left of all.
+    // The busier direction takes `busiest`, the other the rest.
     let rest = all - busiest;
     let determinant = packets * other[1] - other[0] * bytes;
     let packet_ns = (busiest * other[1] - rest * bytes) / determinant;
@@ -302,7 +302,7 @@ fn processors(
     (if is_told { told } else { mean }, false)
 }
 
-/// Bytes of PDUs that each connection has carried, towards the target and back.
+/// Bytes of PDUs that each connection carried, towards the target and back.
 fn sent_bytes(cell: &Cell) -> BTreeMap<Of, [u64; 2]> {
     let mut sent: BTreeMap<Of, [u64; 2]> = BTreeMap::new();
     let connections = cell.connection.iter().flat_map(|table| &table.rows);

@@ -1,4 +1,4 @@
-//! Relays between a twin's initiators and its target: those that were recorded, and others at the edges of the path.
+//! Relays between a twin's initiators and its target: recorded ones, and additional ones at the edges of the path.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -12,18 +12,19 @@ use super::tunnel::Tunnels;
 use super::{ReplayError, end};
 use crate::setup::{End, INITIATOR, Relay, Setup, TARGET};
 
-/// The congestion control of relays on their host's side, where there is no delay and nothing is lost.
+/// Congestion control of relays towards the host at their edge, where there is no delay and no loss.
 const NEAR_LAW: &str = "cubic";
-/// The addresses of the relays at both edges, for documentation only (RFC 5737 §3): no recorded host has them.
+/// Addresses of the relays at both edges, from a range reserved for documentation (RFC 5737 §3), so no recorded host
+/// has them.
 const ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
 ];
-/// The first port that they listen at, one for each connection of the twin, and the first one that they connect from.
+/// The first port that they listen on, one for each connection of the twin, and the first one that they connect from.
 const LISTEN_PORT: u16 = 1;
 const CONNECT_PORT: u16 = 32_769;
 
-/// What joins a relay to the host at its edge: a link without delay or bound.
+/// The link between a relay and the host at its edge, without delay or limits.
 pub(super) fn near_link(network: &mut Network, seed: u64) -> Result<u32, ReplayError> {
     let link = network.link(&Effects::default(), seed);
     link.map_err(|source| ReplayError::Effects {
@@ -32,7 +33,7 @@ pub(super) fn near_link(network: &mut Network, seed: u64) -> Result<u32, ReplayE
     })
 }
 
-/// Puts the relay that was recorded into a connection: what is left of it is the initiator's part.
+/// Splits a connection at its recorded relay. Returns the initiator's part, and the relay with the other.
 pub(super) fn recorded(
     connection: ConnectionConfig,
     relay: &Relay,
@@ -76,7 +77,7 @@ pub(super) fn recorded(
     Ok((near, relay))
 }
 
-/// Puts the setup's relays into a connection, the twin's one of that number: what is left of it is the initiator's part.
+/// Splits connection `number` of the twin at the relays of the setup. Returns the initiator's part, and the relays.
 pub(super) fn split(
     connection: ConnectionConfig,
     setup: &Setup,
@@ -98,7 +99,7 @@ pub(super) fn split(
     let near_routes = || [vec![Hop::from(near_link)], vec![Hop::from(near_link)]];
     let mut relays = Vec::new();
     let mut client = connection;
-    // From the target's edge to the initiator's: each splits what is left.
+    // From the target's edge to the initiator's: each splits the part left by the one before.
     for edge in [TARGET, INITIATOR] {
         let Some(law) = &setup.relays[edge] else {
             continue;

@@ -1,4 +1,4 @@
-//! A flow by Reno's congestion control beside a twin's load: what it gets tells how fair the load is to others.
+//! A Reno flow beside a twin's load: its throughput shows how fair the load is to other traffic.
 
 use wansan_sim::storage::{ConnectionConfig, ReceiverConfig, StreamConfig};
 use wansan_trace::Recorder;
@@ -8,14 +8,14 @@ use wansan_workload::sequence::Operation;
 use super::{ReplayError, end, hops};
 use crate::setup::{Connection, End, Setup};
 
-/// Distance of its marks in the stream.
+/// Distance between its marks in the stream.
 const MARK_EVERY_BYTES: u32 = 64 << 10;
-/// What its receiver reads at once.
+/// Size of its receiver's reads.
 const READ_BYTES: usize = 256 << 10;
-/// Its ports, of which no recorded connection is to be found: those of chargen (RFC 864) and discard (RFC 863).
+/// Its ports, chargen (RFC 864) and discard (RFC 863), which recorded connections are unlikely to use.
 const PORTS: [u16; 2] = [19, 9];
 
-/// Who sends it: the end that sends most of the first session's data.
+/// The flow's sender: the end that sends most of the first session's data.
 pub(super) fn sender(setup: &Setup, links: &[u32], seed: u64) -> Result<StreamConfig, ReplayError> {
     let Connection {
         routes, addresses, ..
@@ -48,7 +48,7 @@ pub(super) fn sender(setup: &Setup, links: &[u32], seed: u64) -> Result<StreamCo
     })
 }
 
-/// Whether more of the load's data is read than written.
+/// Whether the load reads more data than it writes.
 fn reads_most(load: &LoadConfig) -> bool {
     let bytes = |write: bool| -> u64 {
         let of_way = load.listed.iter().filter(|io| io.write == write);
@@ -60,7 +60,7 @@ fn reads_most(load: &LoadConfig) -> bool {
     }
 }
 
-/// Who receives what that sender sends.
+/// The receiver for that sender.
 pub(super) fn receiver(sender: &StreamConfig) -> ReceiverConfig {
     ReceiverConfig {
         listen: vec![sender.connections[0].addresses[1]],

@@ -1,4 +1,4 @@
-//! The ways of a twin's connections, and its tunnels, each with a program of its own at either edge of the path.
+//! The routes of a twin's connections, and its tunnels, each with a program of its own at both edges of the path.
 
 use wansan_path::Effects;
 use wansan_sim::network::vpn::{self, Side};
@@ -7,9 +7,9 @@ use wansan_sim::network::{Hop, Network};
 use super::{ReplayError, hops};
 use crate::setup::{Connection, Setup, Tunnel};
 
-/// What joins the hosts to the programs of the tunnels, and one direction of each tunnel after the other.
+/// Links between hosts and tunnel programs, and both directions of each tunnel.
 pub(super) struct Tunnels {
-    /// From the initiators, and from the target.
+    /// The link from the initiators, and the one from the target.
     edges: [u32; 2],
     both_ways: Vec<[Way; 2]>,
 }
@@ -66,7 +66,7 @@ fn add(network: &mut Network, tunnel: &Tunnel, number: usize) -> [Way; 2] {
 }
 
 impl Tunnels {
-    /// The way of a connection towards the target (0) or back (1), over the directions of which `links` are.
+    /// The route of a connection towards the target (0) or back (1); `links` has the link of each direction.
     pub(super) fn hops(&self, connection: &Connection, way: usize, links: &[u32]) -> Vec<Hop> {
         let mut hops = hops(&connection.routes[way], links);
         if let Some(through) = &connection.through {
@@ -78,7 +78,7 @@ impl Tunnels {
         self.begin_with_link(hops, way)
     }
 
-    /// A way begins with a link: with a wire, where none was recorded.
+    /// A route has to begin with a link: a wire is added where none was recorded.
     pub(super) fn begin_with_link(&self, mut hops: Vec<Hop>, way: usize) -> Vec<Hop> {
         if !matches!(hops.first(), Some(Hop::Link { .. })) {
             hops.insert(0, Hop::from(self.edges[way]));

@@ -1,4 +1,4 @@
-//! Senders that had more, for which acknowledgements made room, and sent it late.
+//! Senders that were late to send data for which acknowledgements had made room.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use wansan_trace::event::{Packet, Verdict};
 
 use super::{ACK, LEAST_NS, Late, SYN, unwrapped};
 
-/// A burst may wait so long for acknowledgements that let it be larger (`tcp_tso_should_defer`).
+/// How long a sender may defer a burst to wait for more acknowledgements (`tcp_tso_should_defer`).
 const DEFER_NS: u64 = 1_000_000;
-/// For so long after a loss acknowledgements make no room for new data, or less (RFC 6937).
+/// For this long after a loss, acknowledgements make room for less new data, or none (RFC 6937).
 const RECOVERY_NS: u64 = 1_000_000_000;
 
-/// An acknowledgement that has come to a sender.
+/// An acknowledgement that arrived at a sender.
 struct Room {
     at_ns: u64,
-    /// Bytes that it acknowledges, and up to where its window reaches.
+    /// Stream position that it acknowledges, and the right edge of its window.
     acknowledged: u64,
     edge: u64,
 }
 
-/// Of the packets that came to a sender and that it sent, when it was late to send new data: a millisecond and more after
-/// the last acknowledgement that made room for them, with no loss that would have taken it. The sender had written up to places in
-/// its stream by some times. Acknowledged bytes and times count from `from_ns`; a pause may
-/// begin `slack_ns` sooner.
+/// When a sender was late with new data: more than [`DEFER_NS`] and [`LEAST_NS`] after the last acknowledgement that
+/// made room, with the data already written, inside the window, and with no recent loss. `came` and `sent` are the
+/// packets to the sender and from it; `written` has the stream positions up to which it had written, and when.
+/// Acknowledged bytes and times count from `from_ns`; a pause may begin `slack_ns` sooner.
 pub(super) fn held(
     [came, sent]: [&[&Packet]; 2],
     written: &[(u64, u64)],
@@ -36,7 +36,7 @@ pub(super) fn held(
     let first_seq = syn.seq.wrapping_add(1);
     let mut rooms = rooms(came, first_seq, scale).into_iter().peekable();
     let (mut next, mut acknowledged, mut before) = (0, 0, 0);
-    // The first acknowledgement since data was sent, and the last.
+    // The first acknowledgement since data was sent, and the time of the last.
     let mut since: Option<(Room, u64)> = None;
     let mut edge = 0;
     let mut lost_ns: Option<u64> = None;
@@ -82,7 +82,7 @@ pub(super) fn held(
     late
 }
 
-/// What has come, in its order.
+/// The acknowledgements that arrived, in order.
 fn rooms(came: &[&Packet], first_seq: u32, scale: u8) -> Vec<Room> {
     let delivered = |packet: &&&Packet| {
         packet.verdict == Verdict::Delivered && packet.flags & (ACK | SYN) == ACK
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// What is late of a sender that had sent two segments, and sends the third then, of which it had written all by
+    /// Late sends of a sender that had sent two segments and sends the third at `third_ns`, with all data written by
     /// `written_ns`. The first two are acknowledged at 10 ms and 12 ms.
     fn late(third_ns: u64, written_ns: u64, verdict: Verdict, scale: u8) -> Vec<Late> {
         let syn = packet(0, u32::MAX, 0, SYN);
@@ -159,7 +159,7 @@ mod tests {
             begins: Begins::Acknowledgement(1000, Duration::from_millis(6)),
         };
         assert_eq!(late(20 * MS, 9 * MS, Verdict::Delivered, 7), [expected]);
-        // In time, written later, with no room, and after a loss.
+        // In time, written later, no room, and after a loss.
         assert_eq!(late(13 * MS, 9 * MS, Verdict::Delivered, 7), []);
         assert_eq!(late(20 * MS, 19 * MS, Verdict::Delivered, 7), []);
         assert_eq!(late(20 * MS, 9 * MS, Verdict::Delivered, 0), []);
