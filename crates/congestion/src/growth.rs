@@ -1,31 +1,31 @@
-//! How the window of every control grows.
+//! Window growth, common to all controls.
 
 use super::OptionsError;
 
-/// What an ACK counts for in congestion avoidance.
+/// How much an ACK counts in congestion avoidance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Counting {
-    /// As many packets as it acknowledges, so that the window grows alike whether the receiver
-    /// acknowledges every packet, every second one, or (with receive offload) dozens at once.
+    /// By the packets that it acknowledges, so that the window grows at the same rate whether the receiver acknowledges
+    /// every packet, every second one, or (with receive offload) dozens at once.
     #[default]
     PerPacket,
-    /// One, as the RFCs of the time have it, and the kernel's own HighSpeed TCP: under ACKs that
-    /// stretch over many packets the window grows by as much less.
+    /// As one, as in RFCs of the time and in the kernel's HighSpeed TCP: with stretch ACKs the window grows
+    /// proportionally more slowly.
     PerAck,
 }
 
-/// How windows grow.
+/// Window growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Growth {
-    /// Limited slow start (RFC 3742): above so many segments, 2 or more, slow start adds no more
-    /// than half of that in a round trip. `None`: it doubles the window, however large.
+    /// Limited slow start (RFC 3742): above this many segments, 2 or more, slow start adds at most half of it per round
+    /// trip. `None`: slow start always doubles the window.
     pub max_ssthresh: Option<u32>,
-    /// What an ACK counts for in congestion avoidance.
+    /// How much an ACK counts in congestion avoidance.
     pub counting: Counting,
 }
 
 impl Growth {
-    /// Looks whether it can be done.
+    /// Checks the parameters.
     ///
     /// # Errors
     /// [`OptionsError::MaxSsthresh`].

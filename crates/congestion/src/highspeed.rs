@@ -1,4 +1,4 @@
-//! HighSpeed TCP's law (RFC 3649 §5): what its five parameters make of every window.
+//! HighSpeed TCP's law (RFC 3649 §5): increase and decrease as functions of the window, from five parameters.
 
 use wansan_trace::units::format_number;
 
@@ -9,19 +9,19 @@ pub use table::{Row, Table};
 /// RFC 3649's parameters. Windows are in segments, loss rates in lost packets per packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HighSpeed {
-    /// Low_Window: up to it the law is Reno's. 1 or more.
+    /// Low_Window: up to this window the law is Reno's. 1 or more.
     pub low_window: f64,
-    /// High_Window: the window that is wanted at the loss rate `high_loss`.
+    /// High_Window: the target window at the loss rate `high_loss`.
     pub high_window: f64,
     /// Low_P: the loss rate at which the window is `low_window`.
     pub low_loss: f64,
     /// High_P: the loss rate at which the window is `high_window`.
     pub high_loss: f64,
-    /// High_Decrease: the share of the window that a loss event takes at `high_window`, up to 0.5.
+    /// High_Decrease: the fraction of the window that a loss event removes at `high_window`, up to 0.5.
     pub high_decrease: f64,
 }
 
-/// Those that RFC 3649 §5 recommends: 83000 segments, 10 Gbit/s at 100 ms, at a loss rate of 10^-7.
+/// Recommended by RFC 3649 §5: 83000 segments, 10 Gbit/s at 100 ms, at a loss rate of 10^-7.
 impl Default for HighSpeed {
     fn default() -> HighSpeed {
         HighSpeed {
@@ -34,7 +34,7 @@ impl Default for HighSpeed {
     }
 }
 
-/// Parameters that make no law.
+/// Parameters that do not define a law.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum HighSpeedError {
     /// The windows are not in order, or out of range.
@@ -63,7 +63,7 @@ pub enum HighSpeedError {
         /// High_P.
         high_loss: f64,
     },
-    /// The decrease is no share of a window, or more than Reno's.
+    /// The decrease is not positive, or greater than Reno's.
     #[error(
         "HighSpeed TCP's decrease {decrease} at its high window does not fit: more than 0, up to 0.5 \
          (RFC 3649 §5)",
@@ -73,13 +73,13 @@ pub enum HighSpeedError {
 }
 
 impl HighSpeed {
-    /// Looks whether the parameters make a law.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// [`HighSpeedError`] names those that do not fit.
+    /// [`HighSpeedError`] names the invalid ones.
     pub fn check(&self) -> Result<(), HighSpeedError> {
         let (low, high) = (self.low_window, self.high_window);
-        // Written so that no number (NaN) does not fit either.
+        // Written so that NaN is rejected, too.
         if !(low >= 1.0 && low < high && high <= 1e6) {
             return Err(HighSpeedError::Windows { low, high });
         }
@@ -96,36 +96,35 @@ impl HighSpeed {
         Ok(())
     }
 
-    /// How far `window` is from Low_Window (0) to High_Window (1), in logarithms.
+    /// Logarithmic position of `window` between Low_Window (0) and High_Window (1).
     fn place(&self, window: f64) -> f64 {
         (window / self.low_window).ln() / (self.high_window / self.low_window).ln()
     }
 
-    /// p(w): the loss rate at which the window is `window` segments, a straight line between the two
-    /// points in logarithms.
+    /// p(w): the loss rate at which the window is `window` segments, linear between the two points on logarithmic
+    /// scales.
     #[must_use]
     pub fn loss(&self, window: f64) -> f64 {
         self.low_loss * (self.high_loss / self.low_loss).powf(self.place(window))
     }
 
-    /// w(p), the response function: the window in segments at the loss rate `loss`, the inverse of
-    /// [`HighSpeed::loss`]. It holds from Low_Window on.
+    /// w(p), the response function: the window in segments at the loss rate `loss`, the inverse of [`HighSpeed::loss`].
+    /// Valid from Low_Window on.
     #[must_use]
     pub fn response(&self, loss: f64) -> f64 {
         let place = (loss / self.low_loss).ln() / (self.high_loss / self.low_loss).ln();
         self.low_window * (self.high_window / self.low_window).powf(place)
     }
 
-    /// b(w): the share of a window of `window` segments that a loss event takes. Far beyond
-    /// High_Window the RFC's formula comes to nothing and below; it ends at half of High_Decrease.
+    /// b(w): the fraction of a window of `window` segments that a loss event removes. Far beyond High_Window the RFC's
+    /// formula falls to zero and below, so half of High_Decrease is the minimum.
     #[must_use]
     pub fn decrease(&self, window: f64) -> f64 {
         let share = (self.high_decrease - 0.5) * self.place(window).max(0.0) + 0.5;
         share.max(self.high_decrease / 2.0)
     }
 
-    /// a(w): by how many segments a window of `window` segments grows in a round trip. Never less
-    /// than Reno's one.
+    /// a(w): the growth per round trip, in segments, of a window of `window` segments. At least Reno's 1.
     #[must_use]
     pub fn increase(&self, window: f64) -> f64 {
         if window <= self.low_window {
@@ -135,7 +134,7 @@ impl HighSpeed {
     }
 }
 
-/// RFC 3649 §5: a(w) = w² p(w) 2 b(w) / (2 - b(w)), what makes w(p) the mean window.
+/// RFC 3649 §5: a(w) = w² p(w) 2 b(w) / (2 - b(w)), which makes w(p) the mean window.
 fn increase(window: f64, loss: f64, decrease: f64) -> f64 {
     window * window * loss * 2.0 * decrease / (2.0 - decrease)
 }

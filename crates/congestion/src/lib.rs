@@ -1,5 +1,5 @@
-//! The congestion controls of `wansan cc` without their eBPF programs: names and parameters. The programs that
-//! `wansan-tcp` loads into the kernel and the simulator's algorithms use it.
+//! The congestion controls of `wansan cc` without their eBPF programs: names and parameters. Used by the programs that
+//! `wansan-tcp` loads into the kernel, and by the simulator's algorithms.
 
 mod growth;
 mod highspeed;
@@ -19,10 +19,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Algorithm; 3] = [Algorithm::Reno, Algorithm::HighSpeed, Algorithm::Scalable];
 
-    /// The name that sockets choose it by (`TCP_CA_NAME_MAX`: up to 15 bytes).
+    /// The name by which sockets select it (`TCP_CA_NAME_MAX`: up to 15 bytes).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Algorithm {
         }
     }
 
-    /// The one that sockets choose by `name`.
+    /// The algorithm that sockets select by `name`.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Algorithm> {
         Algorithm::ALL
@@ -40,7 +40,7 @@ impl Algorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
-    /// What it is written from.
+    /// The specification that it implements.
     #[must_use]
     pub fn source(self) -> &'static str {
         match self {
@@ -51,33 +51,33 @@ impl Algorithm {
     }
 }
 
-/// What can be set of a control when it is loaded.
+/// Load-time parameters of a control.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Options {
-    /// Of each of them.
+    /// For every control.
     pub growth: Growth,
-    /// Of [`Algorithm::HighSpeed`]; the others do not look at it.
+    /// For [`Algorithm::HighSpeed`]; ignored by the others.
     pub highspeed: HighSpeed,
 }
 
 impl Options {
-    /// Looks whether a control can be loaded with them.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// [`OptionsError`] says what does not fit.
+    /// [`OptionsError`] names the invalid parameter.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.growth.check()?;
         Ok(self.highspeed.check()?)
     }
 }
 
-/// Options that no control can be loaded with.
+/// Invalid parameters.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum OptionsError {
-    /// HighSpeed TCP's parameters make no response function.
+    /// HighSpeed TCP's parameters do not define a response function.
     #[error(transparent)]
     HighSpeed(#[from] HighSpeedError),
-    /// RFC 3742's bound cannot be halved.
+    /// RFC 3742's bound is too small to be halved.
     #[error("the bound of limited slow start is 2 segments or more (RFC 3742 §2), not {0}")]
     MaxSsthresh(u32),
 }

@@ -1,9 +1,9 @@
-//! A setup as arguments of `wansan target`.
+//! Command-line arguments of `wansan target` for a setup.
 
 use crate::history::Setup;
 
 impl Setup {
-    /// All arguments but the target's name, its address and its units.
+    /// All arguments except the target's name, address and units.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         let keys = &self.keys;
@@ -23,7 +23,7 @@ impl Setup {
                 "--header-digest={}",
                 if keys.digests { "accept" } else { "never" }
             ),
-            // On exit it does not ask initiators to log out: connections are to break.
+            // On exit, the target must not ask initiators to log out: connections are to break.
             "--drain=0s".to_owned(),
         ]
     }
@@ -34,7 +34,7 @@ impl Setup {
         self.slow >= 200
     }
 
-    /// `--lun` of the unit at that place with its data in the file or device at `path`.
+    /// The `--lun` argument of the unit at index `place`, whose data is in the file or device at `path`.
     ///
     /// A slow setup has one slow unit: a service time common to all units would keep their operations in order; also,
     /// EXTENDED COPY from the slow unit then reaches the others late.

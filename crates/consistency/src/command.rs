@@ -40,9 +40,9 @@ impl Blocks {
 /// The content of blocks after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// [`word`] of each block.
+    /// Each block's own [`word`].
     Own,
-    /// One word in all.
+    /// The same word in every block.
     Same,
     /// Zeros.
     Zero,
@@ -53,7 +53,7 @@ pub(crate) enum Content {
 /// The effect of a command on the medium.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// None: it reads or changes the unit's state.
+    /// None: the command only reads or changes the unit's state.
     None,
     /// Returns the blocks.
     Read(Blocks),
@@ -64,7 +64,7 @@ pub(crate) enum Effect {
         unit: u8,
         blocks: Blocks,
         content: Content,
-        /// On the medium when it is answered.
+        /// The data is on the medium when the command is answered.
         durable: bool,
     },
     /// Writes the blocks if they hold these words.
@@ -95,7 +95,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) unit: u8,
     /// Number of the command.
     pub(crate) number: u32,
-    /// Number of the ORWRITE among those of the unit.
+    /// Index of the ORWRITE among those of the unit.
     pub(crate) bit: u32,
     /// The last word read from each of the unit's blocks.
     pub(crate) seen: &'a [u64],
@@ -354,7 +354,7 @@ fn room(blocks: u16) -> Transfer {
     Transfer::Read(vec![0; usize::from(blocks) * BLOCK_BYTES])
 }
 
-/// Each word as a block.
+/// Each word, repeated to fill a block.
 fn bytes(words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len() * BLOCK_BYTES);
     for word in words {

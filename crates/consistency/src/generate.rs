@@ -1,4 +1,4 @@
-//! Histories by a seed.
+//! Generates histories from a seed.
 
 use wansan_iscsi::target::UNSOLICITED_BYTES;
 
@@ -115,7 +115,8 @@ fn setup(random: &mut Random, theme: Theme) -> Setup {
         Theme::Flushes | Theme::Rights => random.one_in(2),
         _ => random.one_in(6),
     };
-    // ENOSPC failures matter to reservations, which are written often but seldom at a moment that affects others.
+    // Reservations need higher ENOSPC rates: they are written often, but few of these writes come when they affect
+    // others.
     let no_space = match theme {
         Theme::Rights => [50, 200, 400],
         _ => [0, 20, 100],
@@ -143,7 +144,7 @@ fn setup(random: &mut Random, theme: Theme) -> Setup {
     }
 }
 
-/// The bound on unsolicited data limits the command window, and FirstBurstLength takes several short
+/// A setup whose bound on unsolicited data limits the command window, and whose FirstBurstLength takes several short
 /// PDUs.
 fn bursts(random: &mut Random) -> Setup {
     let unit = UnitSetup {
@@ -218,7 +219,8 @@ struct Maker<'a> {
     setup: &'a Setup,
     theme: Theme,
     sessions: u8,
-    /// Otherwise only the loss of its registration keeps a preempted nexus from writing.
+    /// Whether sessions reserve units. Otherwise only the loss of its registration keeps a preempted nexus from
+    /// writing.
     reserves: bool,
 }
 
@@ -239,7 +241,8 @@ impl Maker<'_> {
         steps
     }
 
-    /// A window full of writes: the first one, on a stalling connection, has more data than all others together.
+    /// A full window of writes while a connection stalls. The first write usually has more data than all others
+    /// together.
     fn burst(&self, random: &mut Random, steps: &mut Vec<Step>) {
         let write = |lba, blocks| {
             let scsi = Scsi::Write {
@@ -406,7 +409,7 @@ impl Maker<'_> {
 
     fn rights(&self, random: &mut Random, number: u8) -> Scsi {
         let own = number + 1;
-        // Mostly another session's key, where there is one.
+        // Mostly another session's key, if there is another session.
         let others = usize::from(self.sessions - 1).max(1);
         let other = match random.one_in(8) {
             true => own,

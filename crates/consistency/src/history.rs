@@ -25,7 +25,7 @@ pub struct Setup {
     pub units: Vec<UnitSetup>,
     /// Outstanding commands per session (1 to 65,536).
     pub command_window: u32,
-    /// Most unsolicited data of a session, in bytes; it limits the command window.
+    /// Maximum unsolicited data of a session, in bytes; it limits the command window.
     #[serde(default = "usual_unsolicited_bytes")]
     pub unsolicited_bytes: u32,
     /// Concurrent store operations, at least 1.
@@ -92,7 +92,7 @@ pub struct Script {
     /// commands.
     #[serde(default)]
     pub least_bytes: bool,
-    /// Most outstanding commands.
+    /// Maximum number of outstanding commands.
     pub depth: u8,
     /// After a loss, the initiator resends the outstanding commands.
     pub replays: bool,
@@ -120,7 +120,7 @@ pub enum Step {
     Renew,
     /// Logs out, and continues in a new session.
     Logout,
-    /// Virtual time advances by that many seconds for all.
+    /// Advances virtual time by that many seconds, for all sessions.
     Sleep(u8),
 }
 
@@ -171,7 +171,7 @@ pub enum Scsi {
         blocks: u16,
         compare: bool,
     },
-    /// With `compare`, the data is what was last read there.
+    /// With `compare`, the data is that last read from these blocks.
     Verify {
         lba: u16,
         blocks: u16,
@@ -181,7 +181,7 @@ pub enum Scsi {
         lba: u16,
         blocks: u16,
     },
-    /// 0 blocks mean all blocks to the end.
+    /// 0 `blocks` mean all blocks to the end of the unit.
     Synchronize {
         lba: u16,
         blocks: u16,
@@ -257,7 +257,7 @@ pub struct ReserveOut {
     pub action_key: u8,
     /// APTPL.
     pub persist: bool,
-    /// UNREG of REGISTER AND MOVE; it moves to the session of the action key.
+    /// UNREG of REGISTER AND MOVE, which moves the reservation to the session of `action_key`.
     pub unregister: bool,
 }
 
@@ -283,7 +283,7 @@ pub enum Disaster {
 pub(crate) const BIT_BLOCKS: u16 = 2;
 
 impl History {
-    /// Steps of all scripts.
+    /// Number of steps of all scripts.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.sessions.iter().map(|script| script.steps.len()).sum()

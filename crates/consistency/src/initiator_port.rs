@@ -1,6 +1,6 @@
 //! Names, ISIDs and numbers of the initiator ports.
 
-/// ISIDs that a port uses in turn.
+/// Number of ISIDs that a script uses in turn.
 pub(crate) const ISIDS: u8 = 16;
 
 /// The initiator's iSCSI name.
@@ -18,7 +18,7 @@ pub(crate) fn number(script: usize, changes: u8) -> u16 {
     script as u16 * u16::from(ISIDS) + u16::from(changes)
 }
 
-/// The number of the port that a TransportID of iSCSI names (SPC-4 7.6.4.6).
+/// The number of the port that an iSCSI TransportID names (SPC-4 7.6.4.6).
 pub(crate) fn of_transport_id(transport_id: &[u8]) -> Option<u16> {
     let text = std::str::from_utf8(transport_id.get(4..)?).ok()?;
     let (_, isid) = text.trim_end_matches('\0').split_once(",i,0x")?;

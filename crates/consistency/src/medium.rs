@@ -38,7 +38,7 @@ pub(crate) struct Sync {
     number: u64,
     /// The blocks that it must write to the disk.
     dirty: Vec<u32>,
-    /// The file system has no room for what it writes.
+    /// The file system has no space for its data.
     pub(crate) full: bool,
 }
 
@@ -68,12 +68,12 @@ impl Medium {
         self.writes_through
     }
 
-    /// Whether a write into the cache may begin.
+    /// Checks whether a write into the cache may begin.
     pub(crate) fn begin_write(&self, offset: u64, bytes: usize) -> Result<(), StoreError> {
         self.lock().begin_write(offset, bytes)
     }
 
-    /// Whether a read may begin.
+    /// Checks whether a read may begin.
     pub(crate) fn begin_read(&self, offset: u64, bytes: usize) -> Result<(), StoreError> {
         let cache = &mut self.lock().cache;
         let rate = cache.rates.read;
@@ -102,7 +102,7 @@ impl Medium {
         into.copy_from_slice(self.lock().cache.block(lba));
     }
 
-    /// A flush begins, or a write with FUA when it `writes`.
+    /// Begins a flush or, if it `writes`, a write with FUA.
     pub(crate) fn begin_sync(&self, writes: bool) -> Result<Sync, StoreError> {
         let mut file = self.lock();
         let number = file.order.begin()?;
@@ -154,7 +154,7 @@ impl Medium {
         self.lock().order.oldest().is_some()
     }
 
-    /// How often written data have been lost.
+    /// Number of times that written data was lost.
     pub(crate) fn losses(&self) -> u64 {
         self.lock().cache.losses()
     }
@@ -165,7 +165,7 @@ impl Medium {
         (cache.faults, cache.has_lost)
     }
 
-    /// The target restarts: after a power loss, any part of what was not flushed is lost.
+    /// The target restarts: after a power loss, any subset of the unflushed blocks may be lost.
     pub(crate) fn restart(&self, power_lost: bool) {
         let file = &mut *self.lock();
         file.order = SyncOrder::default();
@@ -224,7 +224,7 @@ impl File {
     }
 }
 
-/// The blocks of a byte range, which is aligned to blocks.
+/// The blocks of a block-aligned byte range.
 fn blocks_of(offset: u64, bytes: usize) -> core::ops::Range<usize> {
     let first = offset as usize / BLOCK_BYTES;
     first..first + bytes / BLOCK_BYTES

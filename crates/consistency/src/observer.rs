@@ -36,7 +36,7 @@ pub(crate) enum Event {
     Wrong(String),
 }
 
-/// Cuts one direction of a connection into PDUs (RFC 7143 §11.2).
+/// Splits one direction of a connection into PDUs (RFC 7143 §11.2).
 #[derive(Debug, Default)]
 struct Framer {
     header: Vec<u8>,
@@ -48,8 +48,8 @@ struct Framer {
 }
 
 impl Framer {
-    /// Calls `pdu` with each header, and the data of SCSI Responses, until it returns true. Returns how
-    /// many bytes are left.
+    /// Calls `pdu` with each header, and with the data of SCSI Responses, until it returns true. Returns the number of
+    /// bytes left.
     fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -126,7 +126,7 @@ impl Observer {
         self.window.map(|(exp_cmd_sn, _)| exp_cmd_sn.0)
     }
 
-    /// Bytes that the initiator has sent.
+    /// Processes bytes that the initiator has sent.
     pub(crate) fn forth(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
         let data_sns = &mut self.data_sns;
         self.forth.feed(bytes, self.digests, |header, _| {
@@ -162,8 +162,8 @@ impl Observer {
         });
     }
 
-    /// Bytes that the initiator has received, up to the end of the first PDU that is an event. Returns
-    /// how many are left.
+    /// Processes bytes that the initiator has received, up to the end of the first PDU that signals an event. Returns
+    /// the number of bytes left.
     pub(crate) fn back(&mut self, bytes: &[u8], events: &mut Vec<Event>) -> usize {
         let Observer {
             back,
@@ -198,7 +198,7 @@ impl Observer {
                 }
             }
             let now = (Sn(be32(header, 28)), Sn(be32(header, 32)));
-            // §11.13.5: in a Login Response that rejects, the sequence numbers have no meaning.
+            // §11.13.5: the sequence numbers of a Login Response are valid only if its Status-Class is 0.
             let is_refusal = code == 0x23 && header[36] != 0;
             if is_new && !is_refusal {
                 // §4.2.2.1: the window never shrinks and never goes back.

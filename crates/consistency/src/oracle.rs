@@ -60,7 +60,7 @@ pub enum Rule {
     Numbers,
     /// Commands of a session are delivered in CmdSN order (RFC 7143 §4.2.2.1).
     Order,
-    /// One end violated the protocol, according to the other one (RFC 7143).
+    /// One end violated the protocol, according to the other end (RFC 7143).
     Protocol,
     /// A command returns a state that its unit had while the command was outstanding (SPC-4 6.13, 7.5).
     Contents,
@@ -68,10 +68,10 @@ pub enum Rule {
     Atomic,
 }
 
-/// Most outstanding changes of one unit's state.
+/// Maximum number of outstanding changes of one unit's state.
 const CHANGES: usize = 3;
 
-/// Most possible states of one unit.
+/// Maximum number of possible states of one unit.
 const STATES: usize = 256;
 
 /// An outstanding task management function.
@@ -176,8 +176,8 @@ pub(crate) struct View {
     pub(crate) rests_when_busy: bool,
 }
 
-/// Consecutive BUSY answers to a command that are a violation. The initiator retries this often over half a minute, and
-/// in virtual time all but the first few retries find the target idle.
+/// Number of consecutive BUSY answers to a command that is a violation. The initiator makes this many retries over half
+/// a minute, and in virtual time all but the first few find the target idle.
 const BUSY_TRIES: u8 = 20;
 
 /// The oracle.

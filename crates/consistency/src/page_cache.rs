@@ -168,12 +168,12 @@ impl PageCache {
         fails
     }
 
-    /// How often written data were lost.
+    /// Number of times that written data was lost.
     pub(crate) fn losses(&self) -> u64 {
         self.failures
     }
 
-    /// Reopens the file; after a power loss, any part of the data not on the disk is lost.
+    /// Reopens the file; after a power loss, any subset of the blocks not on the disk is lost.
     pub(crate) fn reopen(&mut self, power_lost: bool) {
         self.has_lost = false;
         // The next opener of the file reports an unreported error.

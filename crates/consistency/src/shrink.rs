@@ -8,7 +8,7 @@ use crate::page_cache::FailureRates;
 const SCHEDULES: u64 = 12;
 
 impl History {
-    /// The smallest history found that still breaks `rule`, as this one does. Runs about `runs` histories at most.
+    /// The smallest history found that still breaks `rule`, as this one does. Runs at most `runs` histories.
     #[must_use]
     pub fn shrink(&self, rule: Rule, runs: usize) -> History {
         let mut shrinker = Shrinker {

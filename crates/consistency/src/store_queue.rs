@@ -62,7 +62,7 @@ enum Syncing {
     Begun(Sync),
     /// The kernel has its result, but the call has not returned.
     Decided(Sync, Result<(), SyncError>),
-    /// It succeeded, unless one that began before it returned has lost data.
+    /// It succeeded, unless a sync that began before it returned has lost data.
     Returned(u64),
 }
 
@@ -269,7 +269,7 @@ impl StoreQueue {
     ) -> Result<Vec<u8>, Sense> {
         let unit = self.running[place].unit;
         if let MediumOperation::KeepReservations(change) = &*operation {
-            // The file beside the store, on the same disk.
+            // The reservations are in a file beside the store, on the same disk.
             let kept = self.mediums[unit].begin_write(0, 0);
             change.end(kept.is_ok());
             if kept.is_ok() {

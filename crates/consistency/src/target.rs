@@ -21,7 +21,7 @@ use crate::store_queue::{Asker, Done, Job, StoreQueue};
 /// The target's iSCSI name.
 pub(crate) const TARGET: &str = "iqn.2026-01.net.example:consistency";
 
-/// Turns of all sessions between adaptations of the command windows.
+/// Turns, over all sessions, between adjustments of the command windows.
 const TURNS_PER_PERIOD: u64 = 16;
 
 /// A connection's number in the world.
@@ -45,7 +45,7 @@ struct Lingering {
     id: SessionId,
     serial: u32,
     at_stores: usize,
-    /// What other sessions may wait for until then.
+    /// State that other sessions may wait for until then.
     _remains: Remains,
 }
 
@@ -389,7 +389,8 @@ impl Target {
         });
     }
 
-    /// Ended sessions withdraw operations that the stores have not begun, and are forgotten once none is left there.
+    /// Withdraws the operations of ended sessions that the stores have not begun, and forgets sessions with none left
+    /// there. Posts a review to all threads if the device has signalled.
     pub(crate) fn settle(&mut self, stores: &mut StoreQueue) {
         let mut place = 0;
         while place < self.lingering.len() {
@@ -445,7 +446,7 @@ impl Target {
         Some(asker.session)
     }
 
-    /// How many threads there are.
+    /// The number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.mailboxes.len()
     }

@@ -37,7 +37,7 @@ pub struct Outcome {
     pub fingerprint: u64,
 }
 
-/// Most turns of a run, per step of its history.
+/// Maximum number of turns of a run per step of its history.
 const TURNS_PER_STEP: usize = 20_000;
 
 /// A target, and the connections to it.
@@ -45,7 +45,7 @@ trait TargetSide: Sized {
     /// The path of a connection from the initiator's end to the target.
     type Wire;
 
-    /// What the oracle can observe of the target.
+    /// How much of the target the oracle can observe.
     const VIEW: View;
 
     /// Opens a connection.

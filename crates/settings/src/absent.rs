@@ -1,14 +1,14 @@
-//! Values that were not given.
+//! Missing values.
 
 use std::marker::PhantomData;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// What is not given and has no default: `None`, or an error.
+/// The value of a setting that is not given and has no default: `None` for an option.
 ///
 /// # Errors
-/// That `key` is missing.
+/// If `T` is not an option: `key` is missing.
 pub fn absent<'de, T: Deserialize<'de>, E: de::Error>(key: &'static str) -> Result<T, E> {
     T::deserialize(Absent(key, PhantomData))
 }

@@ -1,10 +1,10 @@
-//! Addresses to serve at.
+//! Listen addresses.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// An address and a port; a port alone is one of the loopback address.
+/// An address and port to listen on; a port alone is one of the loopback address (127.0.0.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenAddress(pub SocketAddr);
 

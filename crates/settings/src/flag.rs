@@ -1,14 +1,14 @@
-//! What is on or off. Files and JSON say `true` or `false`, or the words of iSCSI and of other programs in
-//! quotes; command lines say the words.
+//! On/off settings. Files and JSON use `true` or `false`, or in quotes the words of iSCSI and of other programs;
+//! command lines use the words.
 
 use std::fmt;
 
 use serde::de::{self, Visitor};
 
-/// What can be given.
+/// The accepted values.
 const WORDS: &str = "true or false, on or off, yes or no";
 
-/// Reads a word, in upper or lower case.
+/// Parses a word, ignoring ASCII case.
 pub(crate) fn read(word: &str) -> Result<bool, String> {
     let is_one_of = |known: [&str; 3]| known.iter().any(|it| word.eq_ignore_ascii_case(it));
     if is_one_of(["true", "on", "yes"]) {
@@ -20,7 +20,7 @@ pub(crate) fn read(word: &str) -> Result<bool, String> {
     Err(format!("`{word}` is neither on nor off: give {WORDS}"))
 }
 
-/// Gives a visitor of a `bool` what words mean.
+/// Converts words for the visitor of a `bool`.
 pub(crate) struct OnOrOff<V>(pub(crate) V);
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for OnOrOff<V> {

@@ -8,20 +8,20 @@ use serde_json::error::Category;
 use serde_path_to_error::{Deserializer, Track};
 use wansan_mistake::Mistake;
 
-/// Reads settings from JSON, a byte at a time: what follows the object is left there. `whole` is what it is
-/// called in mistakes, such as "the object".
+/// Reads settings from JSON, byte by byte, so that input after the object remains unread. `whole` names the object in
+/// mistakes, for example "the object".
 ///
 /// # Errors
-/// The first mistake in it.
+/// The first mistake found.
 pub fn read_json<T: DeserializeOwned>(from: impl Read, whole: &str) -> Result<T, Mistake> {
     let mut json = serde_json::Deserializer::from_reader(from);
     serde_path_to_error::deserialize(&mut json).map_err(|error| said(&error, whole))
 }
 
-/// As [`read_json`], of a value.
+/// Like [`read_json`], from a parsed value.
 ///
 /// # Errors
-/// The first mistake in it.
+/// The first mistake found.
 pub fn read_value<T: DeserializeOwned>(value: Value, whole: &str) -> Result<T, Mistake> {
     serde_path_to_error::deserialize(value).map_err(|error| said(&error, whole))
 }
@@ -29,7 +29,7 @@ pub fn read_value<T: DeserializeOwned>(value: Value, whole: &str) -> Result<T, M
 /// Reads one value.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of what is wrong with the value.
 pub(crate) fn read_seed<'de, S: DeserializeSeed<'de>>(
     seed: S,
     value: Value,
@@ -47,7 +47,7 @@ fn said(error: &serde_path_to_error::Error<serde_json::Error>, whole: &str) -> M
     if inner.classify() != Category::Data {
         return Mistake::new(format!("no JSON object: {text}"));
     }
-    // The key says where it stands.
+    // The mistake has the key, which already gives the position.
     let place = format!(" at line {} column {}", inner.line(), inner.column());
     let text = text.strip_suffix(&place).unwrap_or(&text);
     Mistake::from_json(text, error.path(), whole)

@@ -1,13 +1,12 @@
-//! Settings of programs. A program's settings are one table ([`settings!`]), which declares the key, type,
-//! default, range and description of each once. TOML files, JSON, command lines and
-//! reference pages are generated from it:
+//! Settings of programs. A program's settings are one table ([`settings!`]), which declares the key, type, default,
+//! range and description of each once. TOML files, JSON, command lines and reference pages are generated from it:
 //!
 //! - [`settings!`] defines a struct that serde reads and writes, and that rejects unknown keys;
-//! - [`Settings::rows`] lists the settings, for pages and command lines; [`Row::json`] converts the
-//!   words of a command line to the corresponding file value;
+//! - [`Settings::rows`] lists the settings, for pages and command lines; [`Row::json`] converts the words of a command
+//!   line to the corresponding file value;
 //! - [`address`] has listen addresses;
-//! - [`quantity`] has the values that carry a unit;
-//! - [`record`] has the settings of recording, which programs share.
+//! - [`quantity`] has values with units;
+//! - [`record`] has the settings of recording, which several programs share.
 //!
 //! A plan embeds parts of a program's settings with `with`, optionally with other defaults.
 

@@ -1,5 +1,4 @@
-//! The values of settings that carry a unit. Each is read from the same words in files, in JSON and on
-//! command lines.
+//! Setting values with units. Files, JSON and command lines use the same notation.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,18 +17,18 @@ pub struct Size(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
-/// A length of time above 0.
+/// A nonzero length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SomeTime(pub Duration);
 
-/// A rate in bits per second, as in `"1Gbit/s"`; never 0. None is `"unlimited"`.
+/// A rate in bits per second, as in `"1Gbit/s"`; never 0. `None` is `"unlimited"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate(pub Option<u64>);
 
-/// How a link without a rate is written.
+/// Notation for a link without a rate limit.
 const UNLIMITED: &str = "unlimited";
 
-/// A share of the packets, or a probability, written in percent, as in `"0.1%"`; from 0 to 1.
+/// A fraction of the packets, or a probability, from 0 to 1; written in percent, as in `"0.1%"`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(pub f64);
 
@@ -37,17 +36,17 @@ pub struct Share(pub f64);
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Iops(pub f64);
 
-/// How much a queue holds: bytes, as in `"4MiB"`, or packets, as in `"100packets"`; never 0.
+/// The limit of a queue: bytes, as in `"4MiB"`, or packets, as in `"100packets"`; never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueBound {
-    /// That many bytes.
+    /// In bytes.
     Bytes(u64),
-    /// That many packets, of whatever size.
+    /// In packets of any size.
     Packets(u32),
 }
 
 impl Size {
-    /// As a length in memory.
+    /// The size as `usize`, saturating.
     #[must_use]
     pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
@@ -69,7 +68,7 @@ impl Span {
 }
 
 impl Span {
-    /// The time, where 0 means none.
+    /// The time; `None` if it is 0.
     #[must_use]
     pub fn some(self) -> Option<Duration> {
         Some(self.0).filter(|time| !time.is_zero())
@@ -88,7 +87,7 @@ impl SomeTime {
 }
 
 impl PartialOrd for Rate {
-    /// No rate is above an unlimited one.
+    /// Unlimited compares as the highest rate.
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let most = |rate: &Rate| rate.0.unwrap_or(u64::MAX);
         most(self).partial_cmp(&most(other))
@@ -185,7 +184,7 @@ impl fmt::Display for Rate {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Eight decimal places hide that percents are no binary fractions: 0.07 × 100 ≠ 7.
+        // Rounding to eight decimal places hides binary rounding errors: 0.07 × 100 ≠ 7.
         write!(f, "{}%", (self.0 * 1e10).round() / 1e8)
     }
 }
@@ -205,7 +204,7 @@ impl fmt::Display for QueueBound {
     }
 }
 
-/// Reads strings with `read`, and tells a number without a unit what it lacks.
+/// Parses strings with `read`; numbers too, so that the error for a missing unit names it.
 struct Written<T> {
     what: &'static str,
     read: fn(&str) -> Result<T, String>,

@@ -1,4 +1,4 @@
-//! What programs record, and where.
+//! Settings of what programs record, and where.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +46,7 @@ crate::settings! {
     }
 }
 
-/// A kind of record that a program of I/Os can keep.
+/// A kind of record that a program with I/Os can keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordKind {
@@ -56,7 +56,7 @@ pub enum RecordKind {
     Pdu,
     /// The kernel's view of each connection.
     Tcp,
-    /// The kernel's times of what goes through the sockets.
+    /// The kernel's timestamps of socket data.
     Stamp,
 }
 
@@ -65,7 +65,7 @@ pub enum RecordKind {
 pub struct HostName(String);
 
 impl HostName {
-    /// It, as text.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -87,7 +87,7 @@ impl fmt::Display for HostName {
 }
 
 impl KindSettings {
-    /// Which kinds are kept.
+    /// The record kinds to keep.
     #[must_use]
     pub fn kinds(&self) -> Kinds {
         let keeps = |kind| self.kinds.contains(&kind);
@@ -106,16 +106,17 @@ impl KindSettings {
 }
 
 impl RecordSettings {
-    /// From what a recorder needs to keep any of each kind to more than any machine has.
+    /// Range of the memory setting: from what a recorder needs to keep records of every kind, to more than any machine
+    /// has.
     pub const MEMORY: (Size, Size) = (Size(Recorder::MIN_BYTES as u64), Size(1 << 40));
 
-    /// Whether anything is to be recorded.
+    /// Whether recording is requested.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.folder.is_some()
     }
 
-    /// Which kinds a program keeps that has TCP only.
+    /// The record kinds that a program with TCP but no I/Os keeps.
     #[must_use]
     pub fn kinds(&self) -> Kinds {
         Kinds {

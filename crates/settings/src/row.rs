@@ -1,4 +1,4 @@
-//! One setting, as pages and command lines see it.
+//! One setting, as described to reference pages and command lines.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -15,33 +15,33 @@ use crate::table::Ranged;
 pub struct Row {
     /// Its key in files.
     pub key: &'static str,
-    /// What it is for, in sentences of which the last has no full stop.
+    /// Its description, in sentences; the last has no full stop.
     pub about: String,
-    /// What a value is called in help, such as `BYTES`; of a table, the heading in help.
+    /// Placeholder for its value in help, such as `BYTES`; for a table, its heading in help.
     pub value: Option<&'static str>,
-    /// What command lines call it where that is not its key; of a table, the prefix of its settings.
+    /// Its name on command lines if not its key; for a table, the prefix of its settings' names.
     pub option: Option<&'static str>,
-    /// The heading that it stands under in help, where that is not that of all.
+    /// Its heading in help, if not the general one.
     pub heading: Option<&'static str>,
-    /// What it is when it is not given.
+    /// Its default value.
     pub default: Option<Value>,
-    /// The key of the setting that it cannot be used with.
+    /// The key of a setting that it cannot be used with.
     pub rival: Option<&'static str>,
-    /// Between which values it has to be.
+    /// Its permitted range, as text.
     pub range: Option<String>,
-    /// What its value looks like.
+    /// The form of its value.
     pub shape: Shape,
-    /// Whether it has to be given.
+    /// Whether it is required.
     pub is_required: bool,
-    /// The settings in it, when it is a table or a list of tables.
+    /// Its settings, if it is a table or a list of tables.
     pub rows: Vec<Row>,
     read: fn(Value) -> Result<(), String>,
 }
 
-/// What a value looks like in a file.
+/// The form of a value in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// On or off. An option without a value where [`Row::value`] names none.
+    /// On or off. On command lines, an option without a value if [`Row::value`] names none.
     Flag,
     /// A whole number.
     Number,
@@ -49,24 +49,24 @@ pub enum Shape {
     Text,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A list of such.
+    /// A list of values of this form.
     List(Box<Shape>),
     /// A table.
     Table,
 }
 
 impl Row {
-    /// Its name on command lines, without hyphens before it.
+    /// Its name on command lines, without leading hyphens.
     #[must_use]
     pub fn option(&self) -> String {
         self.option
             .map_or_else(|| self.key.replace('_', "-"), str::to_owned)
     }
 
-    /// What a file would have where a command line has these words.
+    /// Converts the words of a command line to the value that a file would have.
     ///
     /// # Errors
-    /// When they are no value of it: what would be.
+    /// If the words are not a valid value: a message that says what is.
     pub fn json(&self, words: &[&str]) -> Result<Value, String> {
         let value = self.shape.json(words);
         let checked = value.and_then(|value| (self.read)(value.clone()).map(|()| value));
@@ -119,13 +119,13 @@ impl Shape {
     }
 }
 
-/// The key of a field.
+/// The key of a field: its name without `r#`.
 #[must_use]
 pub fn key(field: &'static str) -> &'static str {
     field.strip_prefix("r#").unwrap_or(field)
 }
 
-/// The row of a field of that type.
+/// The row of a field of type `T`.
 #[must_use]
 pub fn row<T: DeserializeOwned>(field: &'static str, about: &[&str]) -> Row {
     let about: Vec<&str> = about.iter().map(|line| line.trim()).collect();
@@ -147,12 +147,12 @@ pub fn row<T: DeserializeOwned>(field: &'static str, about: &[&str]) -> Row {
     }
 }
 
-/// A range, for pages and mistakes.
+/// A range as text, for pages and mistakes.
 pub(crate) fn range_words<R: Display>(range: &RangeInclusive<R>) -> String {
     format!("{} to {}", range.start(), range.end())
 }
 
-/// What a value of `T` looks like: what it asks a deserializer for.
+/// The form of a value of `T`: the type that it requests from a deserializer.
 fn shape<'de, T: Deserialize<'de>>() -> Shape {
     match T::deserialize(Probe) {
         Err(Asked(Some(shape))) => shape,
@@ -160,7 +160,7 @@ fn shape<'de, T: Deserialize<'de>>() -> Shape {
     }
 }
 
-/// A deserializer that has no value, and fails with what it was asked for.
+/// A deserializer without a value; its error is the form requested from it.
 struct Probe;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The one table of a program's settings.
+//! The table of a program's settings.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -14,50 +14,50 @@ use crate::json::read_seed;
 use crate::row::{Row, range_words};
 use crate::worded::Worded;
 
-/// Settings that [`settings!`](crate::settings) has declared.
+/// Settings declared by [`settings!`](crate::settings).
 pub trait Settings: Sized {
-    /// Those that were given.
+    /// The settings that were given.
     type Given: Default;
 
-    /// All of them.
+    /// All settings.
     fn rows() -> Vec<Row>;
 
-    /// Takes the value of `key` from `map`, if it is one of these; whether it is.
+    /// Takes the value of `key` from `map` if it is one of these settings; returns whether it is.
     ///
     /// # Errors
-    /// When the value cannot be one of that key, or stands there twice.
+    /// If the value is invalid for that key, or the key was already given.
     fn take<'de, A: MapAccess<'de>>(
         given: &mut Self::Given,
         key: &str,
         map: &mut A,
     ) -> Result<bool, A::Error>;
 
-    /// Those that were given, with the defaults of all others.
+    /// Adds the defaults of all settings not given.
     ///
     /// # Errors
-    /// When one lacks that has no default.
+    /// If a setting without a default is missing, or two settings given cannot be used together.
     fn complete<E: de::Error>(given: Self::Given) -> Result<Self, E>;
 
-    /// Writes each that is there.
+    /// Writes all settings that are not `None`.
     ///
     /// # Errors
-    /// Those of the map.
+    /// Errors of `map`.
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
 }
 
-/// Settings of which nothing was given.
+/// The defaults of all settings.
 ///
 /// # Panics
-/// When one has no default.
+/// If a setting has no default.
 #[must_use]
 pub fn usual<T: Settings>() -> T {
     given(|_| {})
 }
 
-/// Settings of which only those were given that `give` gives.
+/// The settings given by `give`, and the defaults of all others.
 ///
 /// # Panics
-/// When one lacks that has no default.
+/// If a setting without a default is missing, or two settings given cannot be used together.
 #[must_use]
 pub fn given<T: Settings>(give: impl FnOnce(&mut T::Given)) -> T {
     let mut given = T::Given::default();
@@ -68,19 +68,20 @@ pub fn given<T: Settings>(give: impl FnOnce(&mut T::Given)) -> T {
     }
 }
 
-/// Declares settings. A struct's fields are `NAME: TYPE = DEFAULT, in RANGE, of TABLE, "VALUE", as "OPTION",
-/// without OTHER;` and all but name and type may be left out:
+/// Declares settings. A struct's fields have the form
+/// `NAME: TYPE = DEFAULT, in RANGE, of TABLE, "VALUE", as "OPTION", without OTHER;`, of which only name and type are
+/// required:
 ///
-/// - the sentences above it, for pages, help and documentation, without a full stop at the end;
-/// - what it is when it is not given; an `Option` is `None` then, and anything else has to be given;
-/// - the least and the greatest value;
-/// - the type of the tables in it, where it is one or a list of such;
-/// - what a value is called in help, as `BYTES`; of a table, the heading in help;
-/// - its name on command lines where it differs from its key; of a table, the prefix of its settings there;
-/// - the setting of the same struct that it cannot be used with, where both differ from their defaults.
+/// - the doc comment above it: the description for pages, help and documentation, without a full stop at the end;
+/// - `DEFAULT`: the value if it is not given; without it, an `Option` is `None`, and any other setting is required;
+/// - `RANGE`: the minimum and maximum;
+/// - `TABLE`: the type of the table, if the setting is a table or a list of tables;
+/// - `"VALUE"`: the placeholder for a value in help, such as `BYTES`; for a table, its heading in help;
+/// - `"OPTION"`: the name on command lines if it differs from the key; for a table, the prefix of its settings' names;
+/// - `OTHER`: a setting of the same struct that it cannot be used with if both differ from their defaults.
 ///
-/// At the end stand settings that are declared elsewhere and belong to the same table of a file:
-/// `with NAME: TYPE, "HEADING";`, and `but KEY = DEFAULT` where defaults are others here.
+/// The struct ends with the settings that are declared elsewhere and belong to the same table of a file:
+/// `with NAME: TYPE, "HEADING";`, with `but KEY = DEFAULT` for each default that differs here.
 #[macro_export]
 macro_rules! settings {
     (
@@ -226,7 +227,7 @@ macro_rules! settings {
     };
 }
 
-/// What a setting is that was not given.
+/// The value of a setting that was not given.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! or_default {
@@ -238,11 +239,11 @@ macro_rules! or_default {
     };
 }
 
-/// Reads a key, which has to be a known one.
+/// Reads a key; rejects unknown keys.
 pub struct Key(Vec<&'static str>);
 
 impl Key {
-    /// One of those of `T`.
+    /// Accepts the keys of `T`.
     #[must_use]
     pub fn of<T: Settings>() -> Key {
         Key(T::rows().iter().map(|row| row.key).collect())
@@ -268,7 +269,7 @@ impl Visitor<'_> for &Key {
         if self.0.contains(&key) {
             return Ok(key.to_owned());
         }
-        // As serde words it, which takes a list for ever.
+        // Worded like serde's `unknown_field`, which needs a `'static` list.
         let known: Vec<String> = self.0.iter().map(|key| format!("`{key}`")).collect();
         let known = known.join(", ");
         Err(E::custom(format!(
@@ -277,17 +278,17 @@ impl Visitor<'_> for &Key {
     }
 }
 
-/// Reads a value, which has to be within its range if it has one.
+/// Reads a value, and checks that it is within its range, if it has one.
 pub struct Ranged<T> {
     range: Option<String>,
     check: Box<Check<T>>,
 }
 
-/// Says what is wrong with a value.
+/// Checks a value; the error says what is wrong with it.
 type Check<T> = dyn Fn(&T) -> Result<(), String>;
 
 impl<T> Ranged<T> {
-    /// All values.
+    /// Accepts all values.
     #[must_use]
     pub fn any() -> Ranged<T> {
         Ranged {
@@ -296,7 +297,7 @@ impl<T> Ranged<T> {
         }
     }
 
-    /// Those within `range`.
+    /// Accepts only values within `range`.
     #[must_use]
     pub fn within<R: Display + 'static>(self, range: RangeInclusive<R>) -> Ranged<T>
     where
@@ -312,7 +313,7 @@ impl<T> Ranged<T> {
         }
     }
 
-    /// What is to be said of a number that the type cannot hold.
+    /// If there is a range, replaces the error for a number that the type cannot hold by one that gives the range.
     fn beyond_type<E: de::Error>(&self, error: E) -> E {
         let said = error.to_string();
         match (&self.range, wansan_mistake::beyond_type(&said)) {
@@ -323,10 +324,10 @@ impl<T> Ranged<T> {
 }
 
 impl<'de, T: Deserialize<'de>> Ranged<T> {
-    /// Checks that it can be read from `value`.
+    /// Checks that `value` can be read.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of what is wrong with the value.
     pub fn read(self, value: Value) -> Result<(), String> {
         read_seed(self, value).map(drop)
     }
@@ -343,9 +344,9 @@ impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Ranged<T> {
     }
 }
 
-/// What can be within a range of `R`.
+/// A value that can be checked against a range of `R`.
 pub trait Within<R> {
-    /// It, when it is there and is not within `range`.
+    /// The value, if it is present and outside `range`.
     fn beyond(&self, range: &RangeInclusive<R>) -> Option<&R>;
 }
 
@@ -361,11 +362,11 @@ impl<R: PartialOrd> Within<R> for Option<R> {
     }
 }
 
-/// Refuses two settings that cannot be used together, each with its key, where both were given and differ
-/// from what they are without.
+/// Rejects two settings, each given with its key, that cannot be used together, if both were given and differ from
+/// their defaults.
 ///
 /// # Errors
-/// Which they are.
+/// A message that names both.
 pub fn check_alternatives<T: Settings, E: de::Error>(
     one: (&str, &impl Serialize),
     other: (&str, &impl Serialize),
@@ -390,7 +391,7 @@ pub fn check_alternatives<T: Settings, E: de::Error>(
     Ok(())
 }
 
-/// Whether there is nothing to write.
+/// Whether the value is null, and so not written.
 pub fn is_none(value: &impl Serialize) -> bool {
     matches!(serde_json::to_value(value), Ok(Value::Null))
 }
@@ -599,7 +600,7 @@ mod tests {
             let said = read(both).unwrap_err().text;
             assert_eq!(said, "`time` cannot be used with `count`: remove one");
         }
-        // As a program hands over settings whole.
+        // As in complete settings that a program passes on.
         for one in [r#"{"time":"1s","count":1}"#, r#"{"time":null,"count":2}"#] {
             read(one).unwrap();
         }

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A value that settings write as text: what its type reads and displays. A number is as good as its
-/// digits in quotes.
+/// A value that settings write as text, in the form that its type parses and displays. A number is read like its digits
+/// in quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Text<T>(pub T);
 

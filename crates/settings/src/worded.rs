@@ -1,4 +1,4 @@
-//! What settings take where a word belongs, in every format.
+//! Deserialization of words, the same for every format.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, SeqAccess
 
 use crate::flag::OnOrOff;
 
-/// A deserializer that takes words for what is on or off, and says which words there are where one of several
-/// belongs; also in lists, and for what may be left out.
+/// A deserializer that accepts words for `bool`, and whose errors list the words that an enum accepts; also inside
+/// lists and options.
 pub(crate) struct Worded<D>(pub(crate) D);
 
 macro_rules! as_it_is {
@@ -93,7 +93,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Worded<D> {
     }
 }
 
-/// Gives a visitor of an enum without data the word for it.
+/// Passes a word to the visitor of an enum without data.
 struct OneOf<V> {
     words: &'static [&'static str],
     visitor: V,
@@ -111,7 +111,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for OneOf<V> {
     }
 }
 
-/// Has what is inside of a list, or of what may be left out, read by [`Worded`] too.
+/// Reads the contents of a list or option through [`Worded`] too.
 struct Inside<T>(T);
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<V> {

@@ -8,16 +8,16 @@ use wansan_tcp::buffers::BufferError;
 use wansan_tcp::congestion::CongestionError;
 use wansan_workload::stream::Nonsense;
 
-/// A meter cannot start or continue.
+/// Why a meter cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// No host and port.
+    /// The address is not of the form HOST:PORT.
     #[error("'{given}' is not a HOST:PORT: write for example 192.0.2.1:5201")]
     Address {
         /// The given address.
         given: String,
     },
-    /// The host has no address.
+    /// The host name cannot be resolved.
     #[error("{given}: {source}; is the name right, and does the resolver answer?")]
     Resolve {
         /// The given address.
@@ -41,7 +41,7 @@ pub enum StreamError {
         /// The cause.
         source: io::Error,
     },
-    /// The peer accepted the connection, but is no receiver.
+    /// The peer accepted the connection, but sent no welcome message.
     #[error(
         "{to} accepted the connection, but sent no welcome within {} s: is it a `wansan stream \
          receive`, or a relay to one?",
@@ -59,7 +59,7 @@ pub enum StreamError {
     /// The kernel grants a smaller buffer, or none.
     #[error(transparent)]
     SocketBuffer(#[from] BufferError),
-    /// The peer sent something that no receiver sends.
+    /// The receiver violated the protocol.
     #[error("flow {flow}: protocol error by the receiver: {nonsense}")]
     Nonsense {
         /// The flow's number, from 0.
@@ -75,10 +75,10 @@ pub enum StreamError {
         /// The cause.
         source: io::Error,
     },
-    /// No mark came back in the measured time.
+    /// No mark was echoed during the measurement.
     #[error("no mark was echoed during the measurement: {remedy}")]
     NoMark {
-        /// A setting that makes more marks count.
+        /// A setting that lets more marks count.
         remedy: &'static str,
     },
     /// The system denied a descriptor, thread or socket option.

@@ -20,7 +20,7 @@ use crate::error::StreamError;
 use crate::settings::{SendSettings, StreamSettings};
 use crate::socket;
 
-/// Pieces to send per wakeup before other streams have their turn.
+/// Pieces to send per wakeup before other streams get their turn.
 const TURN_PIECES: usize = 8;
 /// How long a receiver may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -24,9 +24,9 @@ use crate::socket;
 const BACKLOG: i32 = 1024;
 /// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Reads of one stream per wakeup before the others have their turn.
+/// Reads of one stream per wakeup before others get their turn.
 const TURN_READS: usize = 8;
-/// How long accepting pauses when the process has no descriptor left.
+/// How long accepting pauses when the process has no free descriptors.
 const REST: Duration = Duration::from_millis(100);
 
 /// Counts of a receiver.
@@ -38,7 +38,7 @@ pub struct ReceiveCounts {
     pub finished: u64,
     /// Streams that were reset.
     pub lost: u64,
-    /// Connections that were no streams, or exceeded the limit.
+    /// Connections that sent no valid stream, or exceeded the limit.
     pub refused: u64,
     /// Marks echoed.
     pub marks: u64,

@@ -20,9 +20,9 @@ const REPORT_EVERY: Duration = Duration::from_millis(100);
 /// Progress of a sender.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// Fraction of the whole, 0 to 1.
+    /// Fraction completed, 0 to 1.
     pub fraction: f64,
-    /// Bytes per second written lately, over all streams.
+    /// Recent write rate in bytes per second, over all streams.
     pub bytes_per_s: f64,
 }
 

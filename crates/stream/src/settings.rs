@@ -8,10 +8,10 @@ use wansan_settings::{settings, usual};
 use wansan_tcp::buffers::Buffer;
 use wansan_workload::stream::MARK_EVERY_BYTES;
 
-/// The least and the greatest buffer of a socket to ask for.
+/// Minimum and maximum size of a socket buffer.
 const SOCKET_BUFFER: (Size, Size) = (Size(Buffer::RANGE_BYTES.0), Size(Buffer::RANGE_BYTES.1));
 
-/// The least and the greatest distance of marks.
+/// Minimum and maximum distance of marks.
 const MARK_EVERY: (Size, Size) = (
     Size(MARK_EVERY_BYTES.0 as u64),
     Size(MARK_EVERY_BYTES.1 as u64),
@@ -137,7 +137,7 @@ impl LoadSettings {
         }
     }
 
-    /// A setting that makes more marks count.
+    /// A setting that lets more marks count.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self.limit() {

@@ -69,7 +69,7 @@ fn every_mark_of_every_stream_comes_back() {
         // The first mark is at 0 B and the last at 1,990,000 B.
         assert_eq!(flow.bytes, 1_990_000);
         assert_eq!(flow.congestion_control, "reno");
-        // On one computer the one-way delay is part of the round trip.
+        // On one host the one-way delay is part of the round trip.
         let one_way = flow.one_way_ns.as_ref().unwrap();
         assert!(
             one_way.min <= latency.min && one_way.mean <= latency.mean,
@@ -113,7 +113,7 @@ fn tcp_is_recorded_under_the_streams_ends() {
     assert_eq!(records.name_of(last.ends), ends);
 }
 
-/// A relay is part of the measured path: one with small buffers, before a receiver with small reads.
+/// A relay is part of the measured path: one with small buffers, in front of a receiver with small reads.
 #[test]
 fn a_relay_can_stand_between() {
     let receiver = receiver(10);

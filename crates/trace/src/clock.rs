@@ -51,7 +51,7 @@ impl Both {
 
     /// The first undisturbed reading, or else the best of several.
     fn narrowest(mut read: impl FnMut() -> Both) -> Both {
-        /// Most readings.
+        /// Maximum number of readings.
         const READINGS: usize = 4;
         /// Longest duration of an undisturbed reading.
         const UNDISTURBED_NS: u64 = 2_000;

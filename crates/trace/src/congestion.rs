@@ -1,10 +1,10 @@
 //! Congestion control events derived from samples of TCP_INFO.
 //!
 //! The kernel's congestion state is known only at samples. An episode that begins and ends between two samples still
-//! leaves a trace: a different slow-start threshold. A threshold set on leaving slow start without a cut (CUBIC's
-//! HyStart) is told apart by the window, which did not fall below its previous value. An episode that restores the same
-//! threshold, or several between two samples, remain undetected: the result is a lower bound. Kernels from 6.7 count
-//! timeouts, so none is missed there.
+//! leaves a trace: a different slow-start threshold. A threshold set on leaving slow start without a reduction (CUBIC's
+//! HyStart) is recognized because it is not below the previous congestion window. An episode that restores the same
+//! threshold is missed, and several between two samples count as one: the result is a lower bound. Kernels from 6.7
+//! count timeouts, so a timeout between two samples is always seen there.
 
 use crate::event::{CongestionState, Tcp, TcpEvent};
 
@@ -23,7 +23,7 @@ pub fn between(before: &Tcp, after: &Tcp) -> Option<TcpEvent> {
         _ => None,
     };
     if let Some(cut) = state {
-        // The same state with another threshold: left and entered again.
+        // The same state with a different threshold: it was left and entered again.
         let begun = after.congestion_state != before.congestion_state || another_threshold;
         return begun.then_some(cut);
     }

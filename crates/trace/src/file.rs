@@ -82,7 +82,7 @@ pub enum FileError {
         /// The system's error.
         reason: String,
     },
-    /// Not Parquet, truncated, or its data do not decode.
+    /// Not Parquet, truncated, or its data cannot be decoded.
     #[error("{path} is damaged: {reason}", path = path.display())]
     Damaged {
         /// The file.
@@ -242,7 +242,7 @@ fn write_kind<T: Recorded>(path: &Path, recorders: &[(&str, &Recorder)]) -> Resu
 /// # Errors
 /// [`FileError`] if it cannot be read, is damaged, or is of another kind.
 pub fn read<T: Kind>(path: &Path) -> Result<Table<T>, FileError> {
-    /// Most memory allocated on the strength of a file's row count: a damaged file may claim any number.
+    /// Maximum memory reserved for a file's row count: a damaged file may claim any number.
     const TRUSTED_BYTES: usize = 256 << 20;
     let mut reader = Reader::<T>::open(path)?;
     let claimed = usize::try_from(reader.rows()).unwrap_or(usize::MAX);

@@ -61,7 +61,7 @@ macro_rules! kinds {
                 Recorder::supplied(kinds, Supply::ahead(if is_off { 0 } else { budget_bytes }))
             }
 
-            /// A recorder that allocates from a shared budget. It allocates on demand, whose cost does not matter in
+            /// A recorder that allocates from a shared budget. It allocates on demand: the cost does not matter in
             /// simulated time.
             #[must_use]
             pub fn within(kinds: Kinds, budget: &Budget) -> Self {
@@ -102,7 +102,7 @@ macro_rules! kinds {
     };
 }
 
-/// Adds a record of a kind that is kept unchanged.
+/// Defines the method that adds a record of a kind that is kept unchanged.
 macro_rules! push {
     ($kind:ident $kept:ident) => {
         #[doc = concat!("Takes in a `", stringify!($kind), "` record.")]
@@ -150,7 +150,7 @@ kinds! {
 }
 
 impl Recorder {
-    /// Minimum memory of a recorder per kind that it keeps.
+    /// Minimum memory of a recorder that keeps every kind: one block for each.
     pub const MIN_BYTES: usize = Kinds::COUNT * BLOCK_BYTES;
 
     /// A recorder that keeps nothing.
@@ -163,7 +163,7 @@ impl Recorder {
     /// peer sends.
     ///
     /// # Panics
-    /// 65,535 names are in use.
+    /// If `name` is new and 65,535 names are in use.
     pub fn name(&mut self, name: &str) -> NameId {
         let place = self
             .names

@@ -45,7 +45,7 @@ pub struct Escaping<W>(pub W);
 
 impl<W: Write> Write for Escaping<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Formatted text arrives in whole strings; print anything else as far as it is text.
+        // Formatted text arrives in whole strings; in anything else, invalid UTF-8 is replaced.
         let text = String::from_utf8_lossy(bytes);
         for (place, line) in text.split('\n').enumerate() {
             if place > 0 {

@@ -214,8 +214,8 @@ impl Scale {
         };
         let whole: u64 = whole.parse().map_err(|_| too_large())?;
         let fraction = fraction.trim_end_matches('0');
-        // No factor has more than 41 factors of 2 or 5, so longer fractions cannot be exact; 18 digits times the
-        // largest factor fit into 128 bits.
+        // 18 digits times the largest factor fit into 128 bits. Longer fractions are rejected, even the few that are
+        // exact (2^-20 of a TiB has 20 digits).
         if fraction.len() > 18 {
             return Err(not_whole());
         }
@@ -240,7 +240,8 @@ impl Scale {
     }
 }
 
-/// Formats a number without a unit: 38 and 0.1 as they are, with an exponent what would be mostly zeros.
+/// Formats a number without a unit: 0 and magnitudes from 10^-4 to below 10^9 in decimal notation, others with an
+/// exponent.
 #[must_use]
 pub fn format_number(number: f64) -> String {
     match number.abs() {
@@ -249,7 +250,7 @@ pub fn format_number(number: f64) -> String {
     }
 }
 
-/// Writes I/Os per second: whole ones from 10 on, and of fewer the first two digits, as 0.35 are not none.
+/// Formats I/Os per second: as an integer from 10 on, below that with two significant digits, so that 0.35 is not 0.
 #[must_use]
 pub fn format_iops(ios_per_s: f64) -> String {
     const MOST_DIGITS: f64 = 9.0;

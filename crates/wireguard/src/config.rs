@@ -22,35 +22,34 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelConfig {
-    /// The TUN device to make, of at most 15 bytes.
+    /// Name of the TUN device to create, up to 15 bytes.
     pub device: String,
     /// This end's outer address and port.
     pub local: SocketAddrV4,
-    /// The other end's.
+    /// The other end's outer address and port.
     pub peer: SocketAddrV4,
     /// This end's private key.
     pub private_key: Key,
     /// The other end's public key.
     pub peer_public_key: Key,
-    /// The key that only both ends know, mixed into the handshake.
+    /// The key shared by both ends and mixed into the handshake.
     pub preshared_key: Key,
-    /// Whose packets come out of the tunnel, and whose may be sent into it: the other end's
+    /// Permitted source addresses of packets from the tunnel, and destinations of packets into it: the other end's
     /// subnets ("cryptokey routing").
     pub allowed: Vec<Ipv4Net>,
-    /// Whether this end begins the handshake.
+    /// Whether this end initiates the handshake.
     pub initiates: bool,
 }
 
-/// A Curve25519 key or a pre-shared key. Its digits are never shown, and are wiped from memory
-/// when it goes.
+/// A Curve25519 key or a pre-shared key. Its bytes are never shown, and are wiped from memory on drop.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// A new secret from the kernel's random numbers: a private key or a pre-shared key.
+    /// A new private or pre-shared key from the kernel's random number generator.
     ///
     /// # Errors
-    /// When the kernel has none to give.
+    /// When the kernel provides no random numbers.
     pub fn random() -> io::Result<Key> {
         let mut key = Key([0; 32]);
         let mut filled = 0;

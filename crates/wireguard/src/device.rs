@@ -5,15 +5,14 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// A TUN device of the calling thread's network namespace. It is down when it has been made, and
-/// goes when the value does.
+/// A TUN device in the calling thread's network namespace. It is created down, and removed on drop.
 #[derive(Debug)]
 pub(crate) struct Device {
     file: File,
 }
 
 impl Device {
-    /// Makes the device of that name, which must not be there yet.
+    /// Creates a device with that name, which must not exist yet.
     pub(crate) fn make(name: &str) -> io::Result<Device> {
         let file = OpenOptions::new()
             .read(true)
@@ -24,12 +23,12 @@ impl Device {
         Ok(Device { file })
     }
 
-    /// The next packet that the kernel has routed into the device, if one waits; its length.
+    /// Reads the next packet that the kernel has routed into the device, if there is one; returns its length.
     pub(crate) fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(packet)
     }
 
-    /// Hands the kernel a packet as if it had come in through the device.
+    /// Passes a packet to the kernel as received from the device.
     pub(crate) fn write(&self, packet: &[u8]) -> io::Result<()> {
         (&self.file).write(packet).map(drop)
     }
@@ -41,7 +40,7 @@ impl AsFd for Device {
     }
 }
 
-/// TUNSETIFF (Documentation/networking/tuntap.rst): IP packets without a header of the driver.
+/// TUNSETIFF (Documentation/networking/tuntap.rst): IP packets without the packet information header (IFF_NO_PI).
 #[allow(unsafe_code, reason = "an ioctl is unsafe to call")]
 fn attach(file: &File, name: &str) -> io::Result<()> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ {

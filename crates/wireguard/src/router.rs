@@ -1,4 +1,4 @@
-//! All tunnels of one router, by one thread.
+//! All tunnels of one router, served by one thread.
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
@@ -12,29 +12,29 @@ use crate::WireGuardError;
 use crate::config::Config;
 use crate::tunnel::Tunnel;
 
-/// How often the sessions' timers are looked at.
+/// Interval of the sessions' timers.
 const TICK: Duration = Duration::from_millis(250);
-/// The longest config that is read: far more than a router's tunnels take.
+/// Maximum size of a config: far more than a router's tunnels need.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// What a router says, one JSON object per line.
+/// An event of a router, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    /// Every device is there (and down), every socket is open.
+    /// All devices exist (and are down), all sockets are open.
     Ready,
-    /// The handshake of a tunnel has been completed.
+    /// The handshake of a tunnel is complete.
     Up {
         /// The tunnel's device.
         device: String,
     },
 }
 
-/// Reads a [`Config`] as JSON from `config` until its end, makes the devices, and serves the
-/// tunnels until the process is killed, telling [`Event`]s to `events`.
+/// Reads a [`Config`] as JSON from `config` until its end, creates the devices, and serves the tunnels until the
+/// process is killed. Writes [`Event`]s to `events`.
 ///
 /// # Errors
-/// [`WireGuardError`]; whatever a peer sends is no error.
+/// [`WireGuardError`]; packets of a peer never cause one.
 pub fn run(config: impl Read, mut events: impl Write) -> Result<Infallible, WireGuardError> {
     let config: Config = serde_json::from_reader(config.take(MAX_CONFIG_BYTES))
         .map_err(|error| WireGuardError::Control(error.into()))?;
@@ -68,7 +68,7 @@ pub fn run(config: impl Read, mut events: impl Write) -> Result<Infallible, Wire
     }
 }
 
-/// Waits until a side of a tunnel has something, or until `deadline`; says which sides have.
+/// Waits until a device or socket is readable, or until `deadline`; returns which ones are, per tunnel.
 fn wait(tunnels: &[Tunnel], deadline: Instant) -> Result<Vec<[bool; 2]>, WireGuardError> {
     let mut sides: Vec<PollFd<'_>> = tunnels
         .iter()

@@ -12,15 +12,14 @@ use crate::config::TunnelConfig;
 use crate::device::Device;
 use crate::{OVERHEAD_BYTES, WireGuardError};
 
-/// Packets taken from one side of a tunnel before the others have their turn.
+/// Packets taken from one side of a tunnel before others get their turn.
 pub const TURN_PACKETS: usize = 64;
-/// The longest IP packet.
+/// Maximum length of an IP packet.
 const MAX_PACKET_BYTES: usize = 65_535;
-/// What is asked for as the socket's receive buffer; the kernel grants no more than
-/// `net.core.rmem_max`.
+/// Requested size of the socket's receive buffer; the kernel grants at most `net.core.rmem_max`.
 pub const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
-/// The end that began the handshake says so often that it is there, so that a quiet tunnel keeps
-/// its session and whatever a middlebox knows of it.
+/// Interval of the initiating end's keepalives, which maintain the session and the state of middleboxes (NAT) on an
+/// idle tunnel.
 const KEEPALIVE_S: u16 = 25;
 
 /// A TUN device, a UDP socket and the session between them.
@@ -38,7 +37,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Makes the device and opens the socket; `index` tells the sessions of this router apart.
+    /// Creates the device and opens the socket; `index` distinguishes the sessions of this router.
     pub(crate) fn open(config: &TunnelConfig, index: u32) -> Result<Tunnel, WireGuardError> {
         let name = config.device.clone();
         let device = Device::make(&name).map_err(|source| WireGuardError::Device {
@@ -77,12 +76,12 @@ impl Tunnel {
         &self.name
     }
 
-    /// What has to be waited for: the device, then the socket.
+    /// The descriptors to poll: the device, then the socket.
     pub(crate) fn sides(&self) -> [BorrowedFd<'_>; 2] {
         [self.device.as_fd(), self.socket.as_fd()]
     }
 
-    /// Begins the handshake, if that is this end's to do.
+    /// Starts the handshake, if this end initiates.
     pub(crate) fn begin(&mut self) {
         if self.initiates {
             let result = self
@@ -92,21 +91,20 @@ impl Tunnel {
         }
     }
 
-    /// Whether the first handshake has been completed since this was last asked.
+    /// Whether the first handshake has completed since the last call.
     pub(crate) fn came_up(&mut self) -> bool {
         let before = self.up;
         self.up = before || self.session.time_since_last_handshake().is_some();
         self.up && !before
     }
 
-    /// Lets the session's timers run: repeated handshakes, new keys, keepalives. To be called
-    /// several times a second.
+    /// Runs the session's timers: handshake retries, rekeying, keepalives. Must be called several times a second.
     pub(crate) fn tick(&mut self) {
         let result = self.session.update_timers(&mut self.sealed);
         send(&self.socket, result);
     }
 
-    /// Encrypts and sends what the kernel has routed into the device.
+    /// Encrypts and sends packets that the kernel has routed into the device.
     pub(crate) fn seal(&mut self) -> Result<(), WireGuardError> {
         for _ in 0..TURN_PACKETS {
             let length = match self.device.read(&mut self.plain) {
@@ -123,7 +121,7 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Decrypts what has come over the outer path and hands it to the kernel.
+    /// Decrypts datagrams from the outer path and passes the packets to the kernel.
     pub(crate) fn open_sealed(&mut self) -> Result<(), WireGuardError> {
         for _ in 0..TURN_PACKETS {
             let length = match recv(&self.socket, &mut *self.sealed, RecvFlags::DONTWAIT) {
@@ -140,7 +138,7 @@ impl Tunnel {
             {
                 TunnResult::WriteToTunnelV4(packet, source) => {
                     if self.allowed.iter().any(|net| net.contains(&source)) {
-                        // The kernel drops what it has no room for, as on any interface.
+                        // The kernel drops packets that it has no room for, as on any interface.
                         let _ = self.device.write(packet);
                     }
                 }
@@ -148,14 +146,14 @@ impl Tunnel {
                     send(&self.socket, answer);
                     self.send_what_waited();
                 }
-                // What is no packet of the peer's, a replay, a keepalive.
+                // Not a packet of the peer's, a replay, or a keepalive.
                 TunnResult::Done | TunnResult::Err(_) | TunnResult::WriteToTunnelV6(..) => {}
             }
         }
         Ok(())
     }
 
-    /// Sends packets that came before there was a session. The session holds 256 of them at most.
+    /// Sends packets queued before the session was established; the session queues up to 256.
     fn send_what_waited(&mut self) {
         while let answer @ TunnResult::WriteToNetwork(_) =
             self.session.decapsulate(None, &[], &mut self.plain)
@@ -177,7 +175,7 @@ impl Tunnel {
     }
 }
 
-/// A socket between the two outer addresses that hears nobody else.
+/// A socket connected between the two outer addresses, which receives from no other.
 fn connect(config: &TunnelConfig) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(config.local)?;
     sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES)?;
@@ -185,16 +183,16 @@ fn connect(config: &TunnelConfig) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Sends what a session wants to have sent. A datagram that the kernel will not take is lost, as
-/// any may be; whoever sent the packet inside will see to it.
+/// Sends what a session has to send. A datagram that the kernel refuses is lost like any other; the inner flow's sender
+/// recovers from it.
 fn send(socket: &UdpSocket, result: TunnResult<'_>) {
     if let TunnResult::WriteToNetwork(datagram) = result {
         let _ = socket.send(datagram);
     }
 }
 
-/// Whether an error says no more than that nothing is there, that the other end is not there yet
-/// (which an ICMP message tells a connected socket), or that the device is down.
+/// Whether an error only means that nothing is available, that the other end is not up yet (reported to a connected
+/// socket by ICMP), or that the device is down.
 fn passes(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -206,7 +204,7 @@ fn passes(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(libc::EIO)
 }
 
-/// Where an IPv4 packet goes to.
+/// The destination of an IPv4 packet.
 fn destination(packet: &[u8]) -> Option<Ipv4Addr> {
     match Tunn::dst_address(packet)? {
         IpAddr::V4(address) => Some(address),

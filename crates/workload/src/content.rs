@@ -1,17 +1,16 @@
-//! What verified blocks contain: a pattern that says where it belongs.
+//! The content of verified blocks: a pattern that depends on position.
 
 /// Fills `data` with the content that belongs at `offset_bytes` of a LUN under `seed`.
 ///
-/// Every 8-byte word depends on its own place and on the seed, so a block that was moved, torn,
-/// left out or mixed with another shows. `offset_bytes` and the length are multiples of 8.
+/// Each 8-byte word depends on its position and on the seed, which reveals blocks that were moved, torn, skipped or
+/// mixed up. `offset_bytes` and the length are multiples of 8.
 pub fn fill(data: &mut [u8], offset_bytes: u64, seed: u64) {
     for (word, place) in data.chunks_exact_mut(8).zip(offset_bytes / 8..) {
         word.copy_from_slice(&word_at(place, seed).to_le_bytes());
     }
 }
 
-/// Where `data` first differs from what [`fill`] puts at `offset_bytes`: the byte's offset in the
-/// LUN.
+/// The first byte, as an offset in the LUN, where `data` differs from what [`fill`] puts at `offset_bytes`.
 #[must_use]
 pub fn first_difference(data: &[u8], offset_bytes: u64, seed: u64) -> Option<u64> {
     let mut places = data.chunks_exact(8).zip(offset_bytes / 8..);

@@ -1,4 +1,4 @@
-//! The loop of the load generator.
+//! The main loop of the load generator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,14 +30,14 @@ pub enum Limit {
 pub struct LoadConfig {
     /// Reads, writes or both.
     pub operation: Operation,
-    /// Where.
+    /// Sequential or random.
     pub pattern: Pattern,
-    /// Bytes per I/O, of the longest if any are listed: a multiple of the LUN's block.
+    /// Bytes per I/O, or of the longest one if `listed` is set: a multiple of the LUN's block size.
     pub block_bytes: u32,
-    /// I/Os to ask for in turn, from the first one again after the last, in place of those that `operation` and
-    /// `block_bytes` give; none of them where empty. They are not verified.
+    /// I/Os to submit cyclically instead of those given by `operation` and `block_bytes`; empty for none. They are not
+    /// verified.
     pub listed: Arc<[Listed]>,
-    /// I/Os in flight: as many as this in a closed loop, at most this many when paced.
+    /// I/Os in flight: exactly this many in a closed loop, at most this many at a rate.
     pub parallel: usize,
     /// Batch mode: submits the next `parallel` I/Os only when all of the last ones have completed,
     /// as successive `read()` calls on a raw device do.
@@ -58,7 +58,7 @@ pub struct LoadConfig {
     pub verify: bool,
 }
 
-/// Why a command failed, or `None` when it has done all it was asked.
+/// Why a command failed, or `None` if it succeeded.
 #[must_use]
 pub fn failure(done: &Completion) -> Option<String> {
     match &done.outcome {
@@ -77,7 +77,7 @@ pub fn failure(done: &Completion) -> Option<String> {
     }
 }
 
-/// What is missing of an I/O that was answered with GOOD: the load asks for whole blocks only.
+/// Why an I/O with GOOD status fell short: the load requests whole blocks only.
 fn shortfall(done: &Completion) -> Option<String> {
     match done.outcome.as_ref().ok()?.residual {
         Residual::Underflow(bytes) => Some(format!("{bytes} bytes less than requested")),
@@ -85,7 +85,7 @@ fn shortfall(done: &Completion) -> Option<String> {
     }
 }
 
-/// One I/O's place.
+/// The slot of an I/O in flight.
 #[derive(Debug, Default)]
 struct Slot {
     buffer: Vec<u8>,
@@ -93,8 +93,8 @@ struct Slot {
     submitted: Instant,
 }
 
-/// I/Os of so many bytes that a LUN has room for beside each other; `None` when they are not whole blocks,
-/// or the LUN is smaller than one.
+/// The number of disjoint I/Os of `block_bytes` that fit a LUN; `None` if they are not whole blocks, or the LUN is
+/// smaller than one.
 #[must_use]
 pub fn pieces(block_bytes: u32, capacity: &Capacity) -> Option<u64> {
     let fits = block_bytes > 0
@@ -103,33 +103,33 @@ pub fn pieces(block_bytes: u32, capacity: &Capacity) -> Option<u64> {
     fits.then(|| capacity.bytes() / u64::from(block_bytes))
 }
 
-/// How far a load is.
+/// Progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Warm-up and measurement.
     Loading,
-    /// The last I/Os complete.
+    /// Waiting for the last I/Os.
     Draining,
-    /// What was written is read and compared, from this piece on.
+    /// Reading back and verifying what was written, from this piece on.
     ReadingBack(Option<u64>),
     Over,
 }
 
 /// A load on one LUN.
 ///
-/// Its driver asks for commands with [`Load::next_command`] until there is none, hands the session's
-/// completions to [`Load::completed`], calls [`Load::advance`] with the time after that, and waits until
-/// [`Load::wakes_at`] or the next completion, until it [is over](Load::is_over).
+/// The driver calls [`Load::next_command`] until there is none, passes the session's completions to
+/// [`Load::completed`], then calls [`Load::advance`] with the time, and waits until [`Load::wakes_at`] or the next
+/// completion; all of this until the load [is over](Load::is_over).
 #[derive(Debug)]
 pub struct Load {
     config: LoadConfig,
     lun: Lun,
-    /// Bytes of the LUN's block.
+    /// Block size of the LUN in bytes.
     lun_block_bytes: u32,
     slots: Vec<Slot>,
     /// Slots without an I/O.
     idle: Vec<usize>,
-    /// Whether a batch has been asked for, and not all of it is done.
+    /// In batch mode: whether I/Os of the current batch are still in flight.
     gathering: bool,
     written: Option<Written>,
     meter: Meter,
@@ -138,11 +138,11 @@ pub struct Load {
     begun: Instant,
     /// The end of the warm-up.
     from: Instant,
-    /// The end of the measurement, once it is over; the time set for it before.
+    /// The end of the measurement; until then, the time set for it.
     to: Instant,
     /// I/Os to measure.
     count: u64,
-    /// I/Os asked for and ended after the warm-up, and all that have ended.
+    /// I/Os submitted after the warm-up, completed within the measurement, and completed until its end (with warm-up).
     asked: u64,
     ended: u64,
     all: u64,
@@ -150,7 +150,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// A load that begins now. Its I/Os [fit the LUN](pieces).
+    /// A load that begins now. Its I/Os must [fit the LUN](pieces).
     ///
     /// # Panics
     /// When they do not.
@@ -184,21 +184,20 @@ impl Load {
         }
     }
 
-    /// Whether warm-up or measurement goes on.
+    /// Whether warm-up or measurement is running.
     #[must_use]
     pub fn is_loading(&self) -> bool {
         self.stage == Stage::Loading
     }
 
-    /// Whether the measurement goes on.
+    /// Whether the measurement is running.
     #[must_use]
     pub fn is_measuring(&self, now: Instant) -> bool {
         self.is_loading() && now >= self.from
     }
 
-    /// Whether its last I/Os are given up: longer than the settings say, and than `attempt`, the time of one
-    /// attempt to recover, beyond that, the measurement is over and the session has been without a connection,
-    /// which it is since `cut_off`.
+    /// Whether to give up the last I/Os: the measurement is over and the session has had no connection, both for longer
+    /// than `drain` plus `attempt`, the time of one recovery attempt. `cut_off` is the time without a connection.
     #[must_use]
     pub fn gives_up(&self, now: Instant, cut_off: Duration, attempt: Duration) -> bool {
         let waited = cut_off.min(now.since(self.to));
@@ -206,7 +205,7 @@ impl Load {
         self.stage == Stage::Draining && patience.is_some_and(|patience| waited > patience)
     }
 
-    /// Whether nothing is left to be done.
+    /// Whether everything is done.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.stage == Stage::Over
@@ -218,7 +217,7 @@ impl Load {
         self.slots.len() - self.idle.len()
     }
 
-    /// How much of it is done, from 0 to 1, and I/Os per second since it began.
+    /// The progress from 0 to 1, and I/Os per second so far.
     #[must_use]
     pub fn progress(&self, now: Instant) -> (f64, f64) {
         let elapsed_s = now.since(self.begun).as_secs_f64();
@@ -227,7 +226,7 @@ impl Load {
         (fraction, self.all as f64 / elapsed_s.max(1e-9))
     }
 
-    /// When it has something to do even if nothing completes.
+    /// When it needs a call even if nothing completes.
     #[must_use]
     pub fn wakes_at(&self, now: Instant) -> Instant {
         if !self.is_loading() {
@@ -241,7 +240,7 @@ impl Load {
         due.min(warm).min(self.to)
     }
 
-    /// The time is `now`, and all completions until then have been handed over.
+    /// Updates the stage at time `now`, after all completions until then were passed in.
     pub fn advance(&mut self, now: Instant) {
         if self.is_loading() && (now >= self.to || self.ended >= self.count) {
             self.to = now.min(self.to);
@@ -259,7 +258,7 @@ impl Load {
         }
     }
 
-    /// The next command to submit, if one is due; the session takes as many as the load has I/Os in flight.
+    /// The next command to submit, if one is due. The session must take as many as the load keeps in flight.
     pub fn next_command(&mut self, now: Instant) -> Option<Command> {
         let request = match self.stage {
             Stage::Loading if now < self.to => self.next_request(now)?,
@@ -292,13 +291,13 @@ impl Load {
             && self.config.operation == Operation::Mix
             && !written.is_set(request.piece)
         {
-            // What nobody has written cannot be compared: a mix writes it first.
+            // Data that was never written cannot be verified: a mix writes it first.
             request.write = true;
         }
         Some(request)
     }
 
-    /// Whether there is a place for the next I/O.
+    /// Whether the next I/O may be submitted.
     fn has_room(&mut self) -> bool {
         if self.config.batch {
             let (idle, all) = (self.idle.len(), self.slots.len());
@@ -336,7 +335,7 @@ impl Load {
         }
     }
 
-    /// One of its commands has completed. One that failed is counted, and has no latency.
+    /// A command has completed. A failed one is counted, but has no latency.
     pub fn completed(&mut self, done: Completion, now: Instant) {
         let failed = failure(&done).or_else(|| shortfall(&done));
         let place = done.user as usize;
@@ -361,7 +360,7 @@ impl Load {
         }
     }
 
-    /// What is wrong with the content of an I/O.
+    /// Verifies the content of an I/O; returns what is wrong with it.
     fn verify(&mut self, place: usize, request: Request) -> Option<String> {
         if !self.config.verify {
             return None;
@@ -380,7 +379,7 @@ impl Load {
         Some(format!("wrong content at byte {at} of the LUN"))
     }
 
-    /// What was measured.
+    /// The measurements.
     #[must_use]
     pub fn report(&self) -> BenchReport {
         let (block_bytes, parallel) = (self.config.block_bytes, self.config.parallel);
@@ -443,7 +442,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A disk that answers each I/O after 10 ms.
+    /// Runs a load on a disk that completes each I/O after 10 ms.
     fn run(config: &LoadConfig) -> Load {
         let mut load = load(config);
         let mut at_disk: Vec<(Instant, Command)> = Vec::new();
@@ -471,7 +470,7 @@ pub(crate) mod tests {
     #[test]
     fn a_closed_loop_keeps_all_in_flight() {
         let report = run(&config()).report();
-        // Four in 10 ms, over 100 ms; those that end with the measurement come too late.
+        // Four per 10 ms, over 100 ms; those that complete at the end of the measurement do not count.
         assert_eq!((report.ios, report.elapsed_s), (40, 0.1));
         let latency = report.latency_ns.expect("some were measured");
         assert!(latency.min.abs_diff(10_000_000) < 10_000, "{latency:?}");

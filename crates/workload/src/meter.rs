@@ -1,11 +1,11 @@
-//! What a load measured.
+//! Measurements of a load.
 
 use hdrhistogram::Histogram;
 use wansan_iscsi::initiator::Tally;
 use wansan_schema::{BenchReport, ConnectionReport, IoLatency};
 use wansan_trace::Instant;
 
-/// What each connection carried between two tallies of all, `earlier` and `later`, each with its portal.
+/// Reports each connection's share between two sets of tallies, `earlier` and `later`, each with its portal.
 #[must_use]
 pub fn connections_between(
     earlier: &[(String, Tally)],
@@ -23,7 +23,7 @@ pub fn connections_between(
     .collect()
 }
 
-/// Gathers a [`BenchReport`].
+/// Collects a [`BenchReport`].
 #[derive(Debug)]
 pub(crate) struct Meter {
     histogram: Histogram<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct Meter {
     pub(crate) corrupt: u64,
 }
 
-/// Latencies above this are counted as this (17 minutes).
+/// Latencies above this are counted as this value (about 18 minutes).
 const LONGEST_NS: u64 = 1 << 40;
 
 impl Meter {

@@ -1,10 +1,10 @@
-//! I/Os at a rate.
+//! Submission of I/Os at a fixed rate.
 
 use std::time::Duration;
 
 use wansan_trace::Instant;
 
-/// Evenly spaced moments.
+/// Evenly spaced times.
 #[derive(Debug)]
 pub(crate) struct Pace {
     begun: Instant,
@@ -23,13 +23,12 @@ impl Pace {
         }
     }
 
-    /// The next moment.
+    /// The next due time.
     pub(crate) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Whether an I/O is due; if so, it counts as asked for. Moments that were missed because all
-    /// slots were taken are made up for.
+    /// Whether an I/O is due; if so, counts it as submitted. Times missed because all slots were in use are caught up.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         if now < self.next {
             return false;

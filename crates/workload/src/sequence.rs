@@ -20,31 +20,31 @@ pub enum Operation {
     Mix,
 }
 
-/// Where the I/Os go.
+/// The positions of the I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// One block after the other, from 0, wrapping at the end.
+    /// One block after another, from 0, wrapping at the end.
     Sequential,
-    /// Blocks drawn evenly from the whole LUN.
+    /// Uniformly random over the whole LUN.
     Random,
 }
 
 /// One I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// A write, else a read.
+    /// A write, or else a read.
     pub write: bool,
-    /// Which of the LUN's pieces of the workload's block size, from 0.
+    /// The piece of the LUN, in units of the workload's block size, from 0.
     pub piece: u64,
-    /// How much of that, from its beginning, in bytes.
+    /// Bytes from the beginning of the piece.
     pub bytes: u32,
 }
 
-/// A recorded I/O: its direction and length, without its place.
+/// A recorded I/O: direction and length, without position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
-    /// A write, else a read.
+    /// A write, or else a read.
     pub write: bool,
     /// Its length in bytes.
     pub bytes: u32,
@@ -60,7 +60,7 @@ pub struct Workload {
     pattern: Pattern,
     pieces: u64,
     block_bytes: u32,
-    /// The I/Os to ask for in turn, in place of what the operation and the block size give; none of them where empty.
+    /// I/Os to submit cyclically instead of those given by operation and block size; empty for none.
     listed: Arc<[Listed]>,
     turn: usize,
     next: u64,
@@ -114,8 +114,8 @@ impl Workload {
         listed
     }
 
-    /// Evenly from `0..bound`: the high half of a 128-bit product (Lemire 2019), whose bias is
-    /// below 2^-32 for any LUN of less than 2^32 pieces.
+    /// Uniform in `0..bound`: the high half of a 128-bit product (Lemire 2019), with a bias below 2^-32 for any LUN of
+    /// less than 2^32 pieces.
     fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.random.next_u64()) * u128::from(bound)) >> 64) as u64
     }

@@ -1,4 +1,4 @@
-//! Stores whose service times are known.
+//! Stores with given service times.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,10 +22,10 @@ impl ServiceTime {
     pub const MAX_SERVERS: u32 = 65_536;
 }
 
-/// How a store serves: `servers` servers process operations first come, first served.
+/// The service of a store: `servers` servers process operations first come, first served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// How long each occupies a server, in turn and again from the first; one at least, none of them zero.
+    /// How long each operation occupies a server, used cyclically; at least one, none of them zero.
     pub times: Arc<[Duration]>,
     /// Operations served at once, 1 to [`ServiceTime::MAX_SERVERS`].
     pub servers: u32,
@@ -40,22 +40,22 @@ impl From<ServiceTime> for Service {
     }
 }
 
-/// One operation's stay at a server.
+/// An operation's time at a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Visit {
-    /// A server takes it up: the store has been asked.
+    /// When a server starts it.
     pub began: Instant,
-    /// The server is done with it.
+    /// When the server completes it.
     pub finished: Instant,
 }
 
-/// The queue before the servers, kept as arithmetic: the rate is exact however late a thread wakes up.
+/// The queue in front of the servers, computed arithmetically: the rate is exact however late a thread wakes up.
 #[derive(Debug)]
 pub struct Servers {
     times: Arc<[Duration]>,
-    /// Whose turn it is of them.
+    /// Index of the next service time.
     turn: usize,
-    /// When each server becomes free, soonest on top.
+    /// When each server becomes free, earliest on top.
     free_at: BinaryHeap<Reverse<Instant>>,
 }
 
@@ -72,7 +72,7 @@ impl Servers {
         }
     }
 
-    /// Gives an operation that is asked for at `asked` the server that is free first.
+    /// Assigns an operation submitted at `asked` to the server that becomes free first.
     pub fn book(&mut self, asked: Instant) -> Visit {
         let Some(mut soonest) = self.free_at.peek_mut() else {
             unreachable!("there is at least one server");

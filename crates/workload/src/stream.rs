@@ -1,15 +1,15 @@
-//! The policy of measured streams, without sockets: what a sender writes and when, what a receiver answers, and
-//! what is measured of it.
+//! The logic of measured streams, without sockets: what a sender writes and when, what a receiver answers, and the
+//! measurements.
 //!
 //! ```text
 //!  Sending ── Hello, then in every N bytes a Mark (number, time) ──► Receiving
 //!          ◄─ Welcome, then for every Mark an Echo (both, and when it was read) ──
 //! ```
 //!
-//! - [`Sending`]: one stream at its sender: [`Sending::next`] says what is written, [`Sending::take`] is given what
-//!   was read;
-//! - [`Receiving`]: one at its receiver;
-//! - [`report`]: what all streams of a sender measured together.
+//! - [`Sending`]: a stream at its sender: [`Sending::next`] returns what to write, [`Sending::take`] gets what was
+//!   read;
+//! - [`Receiving`]: a stream at its receiver;
+//! - [`report`]: the measurements of all streams of a sender.
 
 mod mark;
 mod receiving;
@@ -24,8 +24,8 @@ pub use sending::{Next, PIECE_BYTES, Sending, filling};
 
 use std::time::Duration;
 
-/// The least and the greatest distance of marks, in bytes.
+/// Minimum and maximum distance of marks, in bytes.
 pub const MARK_EVERY_BYTES: (u32, u32) = (1024, 1 << 30);
 
-/// How long a receiver may take to read the rest once all was measured.
+/// How long a receiver may take to read the rest after the measurement.
 pub const END_PATIENCE: Duration = Duration::from_secs(1);

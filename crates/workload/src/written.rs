@@ -1,6 +1,6 @@
-//! Which pieces have known content.
+//! Pieces with known content.
 
-/// Remembers which pieces of a LUN were written with the content that belongs there.
+/// The pieces of a LUN that were written with their verifiable content.
 #[derive(Debug)]
 pub(crate) struct Written {
     bits: Vec<u64>,

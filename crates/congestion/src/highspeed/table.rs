@@ -1,39 +1,39 @@
-//! HighSpeed TCP's law as a table, by which an integer program works.
+//! HighSpeed TCP's law as a table, for programs with integer arithmetic only.
 
 use super::HighSpeed;
 
-/// Rows for each doubling of the window.
+/// Rows per doubling of the window.
 const ROWS_PER_DOUBLING: u32 = 1 << ROWS_PER_DOUBLING_LOG2;
 const ROWS_PER_DOUBLING_LOG2: u32 = 4;
-/// Doublings of a window of one segment that the table covers: up to 2^21 segments.
+/// Doublings covered, from a window of one segment: up to 2^21 segments.
 const DOUBLINGS: u32 = 21;
-/// Between two rows values are interpolated in 2 to the power of so many steps.
+/// Log2 of the interpolation steps between two rows.
 const STEPS_LOG2: u32 = 8;
 
 /// a(w) and b(w) of a window, in integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// a(w): growth in a round trip, in [`Row::PARTS`] of a segment.
+    /// a(w): growth per round trip, in [`Row::PARTS`] of a segment.
     pub increase: u32,
-    /// b(w): what a loss event takes of the window, of [`Row::WHOLE`].
+    /// b(w): the fraction of the window that a loss event removes, in [`Row::WHOLE`] of the window.
     pub decrease: u32,
 }
 
 impl Row {
-    /// Growth by a segment.
+    /// One segment of growth.
     pub const PARTS: u32 = 1024;
     /// A decrease of the whole window.
     pub const WHOLE: u32 = 65536;
 
-    /// Reno's: a segment in a round trip, half of the window at a loss.
+    /// Reno: one segment per round trip, and half of the window at a loss.
     const RENO: Row = Row {
         increase: Row::PARTS,
         decrease: Row::WHOLE / 2,
     };
 }
 
-/// The law at every window: at sixteenths of each doubling as the formulas have it, a straight line in between,
-/// and beyond 2^21 segments as there. `bpf/hstcp.bpf.c` has the same in the kernel.
+/// The law at every window: exact at sixteenths of each doubling, linearly interpolated in between, and constant beyond
+/// 2^21 segments. `bpf/hstcp.bpf.c` has the same in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     low_window: u32,
@@ -41,10 +41,10 @@ pub struct Table {
 }
 
 impl Table {
-    /// Rows of a table.
+    /// Number of rows.
     pub const ROWS: u32 = DOUBLINGS * ROWS_PER_DOUBLING + 1;
 
-    /// That of a law whose parameters fit ([`HighSpeed::check`]).
+    /// The table of a law with valid parameters ([`HighSpeed::check`]).
     #[must_use]
     pub fn of(law: &HighSpeed) -> Table {
         let row = |row: u32| {
@@ -62,19 +62,19 @@ impl Table {
         }
     }
 
-    /// Up to so many segments it is Reno.
+    /// Up to this many segments the law is Reno's.
     #[must_use]
     pub fn low_window(&self) -> u32 {
         self.low_window
     }
 
-    /// The rows, from a window of one segment on: 16 for each doubling, at equal distances.
+    /// The rows, from a window of one segment on: 16 per doubling, equally spaced.
     #[must_use]
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// a(w) and b(w) at a window of so many segments.
+    /// a(w) and b(w) at a window of `window` segments.
     #[must_use]
     pub fn at(&self, window: u32) -> Row {
         if window <= self.low_window {
@@ -102,7 +102,7 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// A row is a sixteenth of a doubling, and a decrease is rounded to 1/65536.
+    /// A row is a sixteenth of a doubling, and decreases are rounded to 1/65536.
     #[test]
     fn it_is_within_a_hundredth_of_the_formulas() {
         let steep = HighSpeed {
@@ -132,7 +132,7 @@ mod tests {
         let table = Table::of(&HighSpeed::default());
         assert_eq!(table.at(0), Row::RENO);
         assert_eq!(table.at(38), Row::RENO);
-        // a(38) is 0.96 by the formula, and never less than Reno's.
+        // a(38) is 0.96 by the formula; Reno's 1 is the minimum.
         assert!(table.at(60).increase > Row::PARTS);
         let last = table.at(1 << 21);
         assert_eq!([table.at(1 << 22), table.at(u32::MAX)], [last; 2]);

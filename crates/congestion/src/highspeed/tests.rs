@@ -1,6 +1,6 @@
 use super::*;
 
-/// RFC 3649, Appendix B: w, a(w), b(w). Each row is the first window at which a(w) is one more.
+/// RFC 3649, Appendix B: w, a(w), b(w). Each row is the first window at which a(w) increases by one.
 const APPENDIX_B: [(u32, u32, f64); 73] = [
     (38, 1, 0.50),
     (118, 2, 0.44),
@@ -77,8 +77,7 @@ const APPENDIX_B: [(u32, u32, f64); 73] = [
     (94717, 73, 0.09),
 ];
 
-/// The response function as Appendix B has it, with its numbers rounded: p(w) = 0.078 / w^1.2, where
-/// 0.078 is 1 / 12.8.
+/// The response function of Appendix B, with rounded coefficients: p(w) = 0.078 / w^1.2, where 0.078 is 1 / 12.8.
 fn rounded_loss(window: f64) -> f64 {
     1.0 / (12.8 * window.powf(1.2))
 }
@@ -94,14 +93,14 @@ fn every_row_of_the_appendix_is_what_the_formulas_make() {
             format!("{decrease_by:.2}"),
             "b({window})"
         );
-        // Exactly the appendix's with its rounded response function.
+        // With the rounded response function, exactly as in the appendix.
         let rounded = increase(w, rounded_loss(w), share).max(1.0);
         assert_eq!(
             rounded.floor() as u32,
             increase_by,
             "a({window}) is {rounded}"
         );
-        // Ours is the unrounded one, which is up to 2.4 % above it.
+        // The unrounded function is up to 2.4 % above it.
         let ratio = law.increase(w) / rounded;
         assert!(
             (1.0..1.025).contains(&ratio),
@@ -117,7 +116,7 @@ fn the_two_points_of_the_response_function_are_on_it() {
         assert!((law.response(loss) / window - 1.0).abs() < 1e-9);
         assert!((law.loss(window) / loss - 1.0).abs() < 1e-9);
     }
-    // RFC 3649 §5: at 10^-5 the window is 1795 segments with 0.12/p^0.835, its rounded form.
+    // RFC 3649 §5: at 10^-5 the window is 1795 segments, by the rounded form 0.12/p^0.835.
     let rounded = 0.12 / 1e-5_f64.powf(0.835);
     assert!((law.response(1e-5) / rounded - 1.0).abs() < 0.03);
 }

@@ -570,7 +570,7 @@ impl Oracle {
         });
     }
 
-    /// Each content is replaced by at most one COMPARE AND WRITE.
+    /// Checks that each content is replaced by at most one COMPARE AND WRITE.
     fn judge_replaced(&mut self, attempt: &Attempt, lba: u32, found: u64) {
         let Some(origin) = writer(found) else { return };
         let unique = found == word(origin, lba)
@@ -589,7 +589,7 @@ impl Oracle {
         unit.replaced.push((lba, found));
     }
 
-    /// A difference must have been possible in one of the blocks.
+    /// Checks that one of the blocks may have differed.
     fn judge_miscompare(&mut self, attempt: &Attempt, blocks: Blocks, words: &[u64], now: u64) {
         let Oracle {
             commands,
@@ -611,7 +611,7 @@ impl Oracle {
         }
     }
 
-    /// Deallocated blocks read as zeros (LBPRZ).
+    /// Checks that deallocated blocks read as zeros (LBPRZ).
     fn judge_status(&mut self, attempt: &Attempt, from: u32, data: &[u8], now: u64) {
         if data.len() < 8 {
             return;

@@ -54,7 +54,7 @@ struct Reported {
     cmd_sn: u32,
     /// Commands up to that CmdSN had to report it earlier.
     up_to: u32,
-    /// Since when it was pending, with certainty, until it was reported.
+    /// From this time until the report, it was certainly pending.
     pending: u64,
 }
 

@@ -12,7 +12,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 struct Writer {
     command: u32,
     sent: u64,
-    /// From when on no read may return older content: when it was acknowledged or read.
+    /// The time from which no read may return older content: when it was acknowledged or read.
     visible: u64,
     /// It survives a power loss.
     durable: bool,

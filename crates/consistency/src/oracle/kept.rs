@@ -1,10 +1,10 @@
-//! The content that mediums may hold after a power loss, given the answers until then. For callers that control the
-//! mediums and check them later.
+//! The content that the media may hold after a power loss, given the answers until then. For callers that control the
+//! media and check them later.
 
 use super::blocks::NEVER;
 use super::*;
 
-/// What the mediums must hold at one time, given the answers until then.
+/// The content that the media must hold at one time, given the answers until then.
 #[derive(Debug)]
 pub struct Kept {
     at: u64,
@@ -28,7 +28,7 @@ pub struct Ledger {
 }
 
 impl Oracle {
-    /// What the mediums must hold now.
+    /// The content that the media must hold now.
     pub(crate) fn kept(&self, now: u64) -> Kept {
         let units = self.units.iter().map(|unit| KeptUnit {
             blocks: (unit.blocks.iter())
@@ -70,7 +70,7 @@ impl Ledger {
     /// Checks a block of the medium after a power loss at some time after `kept`.
     ///
     /// # Errors
-    /// A description of the error in it.
+    /// If the block's content is wrong: a description of the error.
     pub fn check(&self, kept: &Kept, unit: usize, lba: u32, block: &[u8]) -> Result<(), String> {
         let first_bits = self.oracle.units[unit].blocks.len() as u32 - u32::from(BIT_BLOCKS);
         let words = block.as_chunks::<8>().0;

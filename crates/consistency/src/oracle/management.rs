@@ -29,7 +29,7 @@ impl Oracle {
             let hit = match function {
                 Function::AbortTask => Some(number) == task,
                 Function::AbortTaskSet => before,
-                // Those of other sessions that the target had received before the function was sent.
+                // Tasks of other sessions that the target had received before the function was sent.
                 _ => before || !own && attempt.arrived < now,
             };
             if hit {
@@ -250,7 +250,7 @@ impl Oracle {
         attentions[attempt.nexus.session as usize].came_after(began, attempt.cmd_sn)
     }
 
-    /// Whether some task of a session is owed an answer.
+    /// Whether a session is owed an answer.
     pub(crate) fn is_owed(&self, session: u32) -> bool {
         self.owed(session).is_some()
     }
@@ -315,7 +315,7 @@ impl Unit {
 }
 
 impl Oracle {
-    /// Checks a block of the medium as a read of it.
+    /// Checks a block of the medium as if a read had returned it.
     pub(crate) fn audited(&mut self, unit: u8, lba: u32, block: &[u8], sent: u64, now: u64) {
         let attempt = Attempt {
             command: blocks::NOBODY,

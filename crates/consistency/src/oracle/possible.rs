@@ -95,7 +95,7 @@ impl Possible {
             .any(|(_, states)| states.iter().any(|state| test(&state.rights)))
     }
 
-    /// Since when an unanswered change is outstanding; `now` if none is.
+    /// When the oldest unanswered change began; `now` if there is none.
     pub(crate) fn unsettled_since(&self, now: u64) -> u64 {
         let pending = self.pending.iter().map(|pending| pending.since);
         pending.min().unwrap_or(now)
@@ -260,7 +260,7 @@ impl Possible {
         self.enter(now, states);
     }
 
-    /// The target restarts: unanswered changes have happened or not.
+    /// The target restarts: unanswered changes may or may not have happened.
     pub(crate) fn restart(&mut self, write_cache: bool, now: u64) {
         let mut states: Vec<State> = Vec::new();
         for state in self.now() {

@@ -15,7 +15,7 @@ pub(crate) struct Link<W> {
     pub(crate) id: LinkId,
     pub(crate) port: usize,
     pub(crate) near: Near,
-    /// Turns for which it still carries no bytes towards the target.
+    /// Remaining turns for which it carries no bytes towards the target.
     pub(super) stalls: u8,
     /// The path to the target.
     pub(crate) wire: W,
@@ -34,7 +34,7 @@ pub(crate) enum Near {
 }
 
 impl Near {
-    /// How many bytes the initiator's end has to send.
+    /// Number of bytes that the initiator's end has to send.
     pub(super) fn pending(&self, port: &mut Port) -> usize {
         match self {
             Near::Gone => 0,
@@ -72,8 +72,8 @@ impl Near {
         }
     }
 
-    /// Passes `bytes` to the initiator's end while it has room, up to the end of the first PDU that is an event.
-    /// Returns how many; `None` if that end is closed.
+    /// Passes `bytes` to the initiator's end while it has room, up to the end of the first PDU that signals an event.
+    /// Returns the number of bytes passed; `None` if that end is closed.
     pub(super) fn give(
         &mut self,
         port: &mut Port,

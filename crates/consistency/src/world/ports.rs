@@ -41,7 +41,7 @@ pub(crate) struct Port {
     pub(super) removed: Vec<u16>,
     /// Functions that the session has not sent yet: tag, function and unit.
     pub(super) functions: Vec<(u32, Function, u8)>,
-    /// How often it has changed its ISID, modulo [`ISIDS`](initiator_port::ISIDS).
+    /// Number of ISID changes, modulo [`ISIDS`](initiator_port::ISIDS).
     renewals: u8,
     failures: u32,
 }
@@ -57,7 +57,7 @@ pub(super) enum State {
     LoggingOut(u32),
 }
 
-/// Tasks of a session at once.
+/// Maximum number of concurrent tasks of a session.
 const TASKS: usize = 40;
 
 impl Port {
@@ -478,7 +478,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// The index among the links of an open connection.
+    /// The index of an open connection among the links.
     fn link_of(&self, port: usize, cid: u16) -> Option<usize> {
         let of = |link: &Link<T::Wire>| {
             link.port == port && matches!(link.near, Near::Session(one) if one == cid)
@@ -589,7 +589,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// Handles what a connection of the port's session has received.
+    /// Processes the data that a connection of the port's session has received.
     pub(super) fn session_receives(&mut self, port: usize, cid: u16) {
         let now = self.instant();
         let Some(place) = self.ports[port].place(cid) else {

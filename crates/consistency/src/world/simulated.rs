@@ -17,12 +17,12 @@ use crate::random::Random;
 use crate::store_queue::StoreQueue;
 use crate::target::{Report, Target};
 
-/// The target, with its stores and their mediums.
+/// The target, with its stores and their media.
 pub(crate) struct Simulated {
     target: Option<Target>,
     stores: StoreQueue,
     mediums: Vec<Arc<Medium>>,
-    /// How often each medium had lost data at the last report to the oracle.
+    /// How often each medium had lost data, as last reported to the oracle.
     losses: Vec<u64>,
     /// How many operations of each medium had failed by then.
     faults: Vec<u64>,
@@ -143,7 +143,7 @@ impl World<'_, Simulated> {
         }
         self.audit();
         if self.oracle.violation.is_none() {
-            // What was acknowledged as durable survives a power loss.
+            // Data acknowledged as durable must survive a power loss.
             self.restart(Disaster::PowerLoss);
         }
         Outcome {
@@ -222,7 +222,7 @@ impl World<'_, Simulated> {
         worked
     }
 
-    /// Reports changes and failures of the mediums to the oracle.
+    /// Reports changes and failures of the media to the oracle.
     fn look_at_mediums(&mut self) {
         for unit in 0..self.side.mediums.len() {
             self.side.mediums[unit].take_landings(&mut self.side.landings);
@@ -334,7 +334,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// Checks every block of the mediums as a read of it.
+    /// Checks every block of the media as if a read had returned it.
     fn audit(&mut self) {
         self.tick();
         self.look_at_mediums();
@@ -350,7 +350,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// Kills the target, or cuts the power of it and its stores, and restarts it.
+    /// Kills the target, or cuts power to it and its stores, and restarts it.
     fn restart(&mut self, disaster: Disaster) {
         let power_lost = disaster == Disaster::PowerLoss;
         self.tick();

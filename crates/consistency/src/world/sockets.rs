@@ -2,9 +2,9 @@
 //! from it after they were read from one. So no command is outstanding for longer than the oracle assumes, however the
 //! machine is loaded.
 //!
-//! The oracle does not see blocks change on these mediums. A late write shows in a later read, or in the
-//! units' content, which is checked whenever the target is down. Nor does the target report the end of a
-//! session here; the next session of the same port implies it.
+//! The oracle does not see blocks change on these media. A late write shows in a later read, or in the units' content,
+//! which is checked whenever the target is down. Nor does the target report the end of a session here; the next session
+//! of the same port implies it.
 //!
 //! The initiators keep virtual time: a wait after BUSY takes no real time, and [`Step::Sleep`] does not run
 //! the target's timers. Stores fail in the simulation only.
@@ -68,7 +68,7 @@ pub trait Served {
         None
     }
 
-    /// From now on the mediums must hold `kept`, even after a power loss.
+    /// From now on the media must hold `kept`, even after a power loss.
     ///
     /// # Errors
     /// The mark cannot be recorded.
@@ -229,7 +229,7 @@ impl World<'_, Sockets<'_>> {
         }
     }
 
-    /// Marks what the mediums must hold, when a mark is due.
+    /// If a mark is due, marks what the media must hold.
     fn mark(&mut self) {
         let between = self.side.served.events_between_marks();
         if between.is_some_and(|events| self.progress >= self.side.marked + events) {
@@ -312,7 +312,7 @@ impl World<'_, Sockets<'_>> {
         }
     }
 
-    /// Ends the process, and checks every block of the units as a read of it.
+    /// Ends the process, and checks every block of the units as if a read had returned it.
     fn stop(&mut self, ending: Ending) {
         self.tick();
         self.say(|| format!("the target is {ending:?}"));

@@ -9,11 +9,11 @@ use crate::field::{Cell, Field, Json};
 pub struct CongestionState(pub u8);
 
 impl CongestionState {
-    /// Nothing is wrong.
+    /// No recent loss, reordering or congestion signal.
     pub const OPEN: CongestionState = CongestionState(0);
-    /// Something came out of order.
+    /// Duplicate ACKs or SACKs have arrived.
     pub const DISORDER: CongestionState = CongestionState(1);
-    /// The window is being reduced without a loss.
+    /// The window is being reduced without a loss (ECN or local congestion).
     pub const CWR: CongestionState = CongestionState(2);
     /// Fast recovery.
     pub const RECOVERY: CongestionState = CongestionState(3);
@@ -22,7 +22,7 @@ impl CongestionState {
 
     const NAMES: &[&str] = &["open", "disorder", "cwr", "recovery", "loss", "unknown"];
 
-    /// Its name on screens and in JSON; `unknown` of one that Linux has added since.
+    /// Its name on screens and in JSON; `unknown` for a state that is not listed here.
     #[must_use]
     pub fn name(self) -> &'static str {
         let known = Self::NAMES.get(usize::from(self.0));
@@ -30,7 +30,7 @@ impl CongestionState {
     }
 }
 
-/// In files it is the kernel's number.
+/// Stored in files as the kernel's number.
 impl Field for CongestionState {
     const BLANK: Self = CongestionState::OPEN;
     const PARTS: [u32; 3] = u8::PARTS;

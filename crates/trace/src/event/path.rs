@@ -49,8 +49,7 @@ record! {
 }
 
 impl Path {
-    /// The direction and the element that a name of records means; the element is `None` when the
-    /// whole direction is meant.
+    /// Splits a record's path name into its direction and its element; the element is `None` for a whole direction.
     #[must_use]
     pub fn element(name: &str) -> (&str, Option<&str>) {
         let second = name.match_indices(':').nth(1);

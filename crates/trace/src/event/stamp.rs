@@ -1,4 +1,4 @@
-//! The kernel's times of what goes through sockets.
+//! Kernel timestamps of socket data.
 
 use super::PduDirection;
 use crate::record::record;

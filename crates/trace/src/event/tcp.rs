@@ -7,10 +7,10 @@ use crate::named::named;
 use crate::record::record;
 use crate::{ConnectionId, Instant, NameId, SessionId};
 
-/// The least slow-start threshold that means that none is set.
+/// The smallest slow-start threshold that means that none is set.
 const NO_THRESHOLD: u32 = i32::MAX as u32;
 
-/// The pacing rate without a limit.
+/// The pacing rate that means unlimited.
 const UNPACED: u64 = u64::MAX;
 
 named! {
@@ -137,13 +137,13 @@ impl Tcp {
         Some(self.ssthresh_packets).filter(|packets| *packets < NO_THRESHOLD)
     }
 
-    /// The pacing rate in bytes per second, where one is set.
+    /// The pacing rate in bytes per second, if one is set.
     #[must_use]
     pub fn pacing_rate_bytes_per_s(&self) -> Option<u64> {
         Some(self.pacing_bytes_per_s).filter(|rate| *rate < UNPACED)
     }
 
-    /// How records name the two ends of a connection: the recording end first.
+    /// The name in records of the two ends of a connection: the recording end first.
     #[must_use]
     pub fn ends_name(local: SocketAddr, remote: SocketAddr) -> String {
         format!("{local} > {remote}")

@@ -16,9 +16,9 @@ use parquet::schema::types::ColumnDescPtr;
 
 /// Codes below this have their indices in an array.
 const NEAR: u64 = 1 << 16;
-/// Not in the dictionary.
+/// Marks a code that is not in the dictionary.
 const NOWHERE: u32 = u32::MAX;
-/// Indices packed as one group.
+/// Number of indices packed as one group.
 const GROUP: usize = 8;
 
 /// The values of one column in one row group.
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// Decodes such a page according to Parquet's document "Encodings".
+    /// Decodes a page of [`runs`] according to Parquet's document "Encodings".
     fn read(page: &[u8], rows: usize) -> Vec<u32> {
         let width = usize::from(page[0]);
         let mut rest = &page[1..];

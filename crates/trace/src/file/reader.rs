@@ -111,7 +111,7 @@ impl<T: Kind> Reader<T> {
     /// Appends the next rows; returns `false` at the end.
     ///
     /// # Errors
-    /// [`FileError::Damaged`] if the file's data do not decode.
+    /// [`FileError::Damaged`] if the file's data cannot be decoded.
     pub fn next_batch(&mut self, rows: &mut Vec<Row<T>>) -> Result<bool, FileError> {
         let path = self.path.clone();
         guarded(&path, || self.next_batch_unguarded(rows))

@@ -15,18 +15,18 @@ use crate::names::Vocabulary;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
 use crate::{NameId, SessionId};
 
-/// The column that becomes a partition folder, beside the host.
+/// The column that, like the host, becomes a partition folder.
 const SESSION: &str = "session";
-/// Most files open at a time; beyond it, the least recently written one is finished, and later rows for it go to
+/// Maximum number of open files; beyond it, the least recently written one is finished, and later rows for it go to
 /// another file.
 const MAX_OPEN: usize = 128;
-/// Most rows buffered over all files.
+/// Maximum number of rows buffered over all files.
 const MAX_ROWS: usize = 1 << 20;
 
 /// A recording's place in a data set.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// Its folder.
+    /// The data set's folder.
     pub lake: &'a Path,
     /// The date of the recording, for example `2026-11-26`.
     pub date: &'a str,
@@ -72,7 +72,7 @@ pub struct Spread {
 /// every column has its description in their metadata. Files of the same names are replaced, so an export may be
 /// repeated.
 ///
-/// Memory: 32,768 rows per host, 1,048,576 rows, and the name of each file.
+/// Memory: 32,768 rows per host, 1,048,576 buffered rows, and the name of each file.
 ///
 /// # Errors
 /// [`FileError`] if a file cannot be read, is damaged or not sorted, or cannot be written.

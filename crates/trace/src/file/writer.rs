@@ -40,7 +40,7 @@ impl<T: Kind> Writer<T> {
         Self::with_columns(path, dropped, all_columns::<T>())
     }
 
-    /// A file with these columns of its kind.
+    /// Creates a file with these columns of its kind.
     pub(super) fn with_columns(
         path: &Path,
         dropped: &Dropped,
@@ -235,7 +235,7 @@ fn put_plain(cell: Cell, code: u64, names: &Names, page: &mut Vec<u8>) {
     }
 }
 
-/// Values of a column for the encoder, of whichever type.
+/// Buffers for the values of a column, by physical type.
 #[derive(Default)]
 struct Values {
     int64: Vec<i64>,

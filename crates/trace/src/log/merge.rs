@@ -12,8 +12,8 @@ use crate::Instant;
 /// All records of `logs` by time, each with the index of its log; at the same time, earlier logs come first, and
 /// records of one log keep their order of arrival.
 ///
-/// A block is sorted when its first record is due. A thread records nearly in order, so one or two blocks of each log
-/// are sorted at a time.
+/// A block is sorted when its earliest record is due. A thread records nearly in order, so one or two blocks of each
+/// log are sorted at a time.
 pub(crate) fn by_time<'a, T: Words>(logs: &[&'a Log<T>]) -> impl Iterator<Item = (usize, T)> {
     let mut pieces: Vec<Piece<'a, T>> = Vec::new();
     for (log, records) in logs.iter().enumerate() {

@@ -21,7 +21,7 @@ impl Budget {
         Budget(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// Takes one block from it, if any is left.
+    /// Takes one block from the budget, if any is left.
     fn take_block(&self) -> Option<()> {
         let less = |left: usize| left.checked_sub(BLOCK_BYTES);
         let taken = self
@@ -77,7 +77,7 @@ impl Supply {
     pub(super) fn take(&mut self) -> Option<Memory> {
         self.budget.take_block()?;
         let ready = self.ready.as_ref().and_then(|ready| ready.try_recv().ok());
-        // None is ready (or the thread could not be created): waiting for it would take as long.
+        // If none is ready (or the thread could not be created), allocates here: waiting would take as long.
         Some(ready.unwrap_or_else(take_memory))
     }
 }

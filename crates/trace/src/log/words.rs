@@ -16,8 +16,8 @@ pub trait Words: Copy + 'static {
     fn of_row(row: &Self::Row) -> Self;
     /// When it happened.
     fn time(&self) -> Instant;
-    /// The file record that it stands for.
+    /// The type of the file records that it stands for.
     type Record;
-    /// Those records, in time order.
+    /// Its file records, in time order.
     fn unfold(self) -> impl Iterator<Item = Self::Record>;
 }

@@ -1,4 +1,4 @@
-//! What goes over the wire, as a pure machine at each end. All numbers are big-endian.
+//! The wire protocol, as a pure state machine at each end. All numbers are big-endian.
 //!
 //! | from | what | bytes |
 //! |---|---|---|
@@ -18,46 +18,46 @@ const WELCOME: [u8; 8] = *b"WSNWELC1";
 const MARK: [u8; 8] = *b"WSNMARK1";
 
 const CLOCK_BYTES: usize = 24;
-/// Of the beginning of a stream.
+/// Length of a stream's Hello.
 pub(super) const HELLO_BYTES: usize = 16 + CLOCK_BYTES;
 const WELCOME_BYTES: usize = 8 + CLOCK_BYTES;
-/// Of one mark in the stream.
+/// Length of a mark in the stream.
 pub(super) const MARK_BYTES: usize = 24;
 const ECHO_BYTES: usize = 24;
 
-/// What a peer says that no peer of this protocol says; the connection ends.
+/// A protocol violation by the peer; the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Nonsense {
-    /// The stream does not begin as one.
+    /// The stream does not begin with a Hello.
     #[error("not a stream of `wansan stream send`")]
     NoHello,
-    /// Marks nearer or farther than a meter has them.
+    /// The distance of marks is out of range.
     #[error("marks every {bytes} bytes are out of range")]
     Distance {
-        /// So many.
+        /// The distance in bytes.
         bytes: u32,
     },
-    /// Where a mark has to be is something else.
+    /// A mark is missing at its position.
     #[error("mark {number} is missing")]
     NoMark {
         /// The mark's number.
         number: u64,
     },
-    /// The answers do not begin as a receiver's do.
+    /// The answers do not begin with a Welcome.
     #[error("not an answer of `wansan stream receive`")]
     NoWelcome,
-    /// An echo of another mark than the one whose turn it is.
+    /// An echo of another mark than the next one.
     #[error("echo of mark {said} received, mark {awaited} expected")]
     Echo {
-        /// Which it is of.
+        /// The mark echoed.
         said: u64,
-        /// Whose turn it was.
+        /// The mark expected.
         awaited: u64,
     },
 }
 
-/// The clock that a process reads. Two processes with the same one can compare their times: they run
-/// on one kernel, in one time namespace.
+/// The clock of a process. Two processes with the same clock can compare their times: they run on one kernel, in the
+/// same time namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock(pub [u8; CLOCK_BYTES]);
 
@@ -66,9 +66,9 @@ pub struct Clock(pub [u8; CLOCK_BYTES]);
 pub(super) struct Echo {
     /// The mark's number.
     pub(super) number: u64,
-    /// When the sender offered it to its socket, by the sender's clock.
+    /// When the sender first offered it to its socket, by the sender's clock.
     pub(super) sent: Instant,
-    /// When the receiver had read it, by the receiver's clock.
+    /// When the receiver read it, by the receiver's clock.
     pub(super) received: Instant,
 }
 
@@ -78,7 +78,7 @@ fn u64_at(bytes: &[u8], place: usize) -> u64 {
     u64::from_be_bytes(number)
 }
 
-/// The beginning of a stream.
+/// The Hello of a stream.
 pub(super) fn hello(every_bytes: u32, clock: Clock) -> [u8; HELLO_BYTES] {
     let mut bytes = [0; HELLO_BYTES];
     bytes[..8].copy_from_slice(&HELLO);
@@ -87,14 +87,14 @@ pub(super) fn hello(every_bytes: u32, clock: Clock) -> [u8; HELLO_BYTES] {
     bytes
 }
 
-/// What a sender writes after its Hello: [`Outgoing::piece`] is what comes next, and
-/// [`Outgoing::wrote`] says how much of it went.
+/// What a sender writes after its Hello: [`Outgoing::piece`] returns what comes next, and [`Outgoing::wrote`] takes how
+/// much of it was written.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     every_bytes: usize,
     /// Bytes since the last mark began.
     place: usize,
-    /// The mark that was begun last.
+    /// The last mark begun.
     mark: [u8; MARK_BYTES],
     /// Marks begun.
     marks: u64,
@@ -113,8 +113,8 @@ impl Outgoing {
         }
     }
 
-    /// What is to be written next: of the mark, or filling. A mark has the time at which it is first
-    /// asked for, so that waiting for the socket to take it counts.
+    /// What to write next: part of a mark, or filling. A mark carries the time at which it was first offered, so that
+    /// waiting for room in the socket counts.
     pub(super) fn piece<'a>(&'a mut self, filling: &'a [u8], now: Instant) -> &'a [u8] {
         if self.place == 0 && self.marks * self.every_bytes as u64 == self.bytes {
             self.mark[..8].copy_from_slice(&MARK);
@@ -128,7 +128,7 @@ impl Outgoing {
         }
     }
 
-    /// That much of it was written.
+    /// Advances by that many bytes written.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.place = (self.place + bytes) % self.every_bytes;
         self.bytes += bytes as u64;
@@ -139,23 +139,23 @@ impl Outgoing {
         self.bytes
     }
 
-    /// Marks that were begun.
+    /// Marks begun.
     pub(super) fn marks(&self) -> u64 {
         self.marks
     }
 }
 
-/// What a receiver makes of a stream: bytes go in by [`Incoming::take`], answers come out.
+/// A receiver's view of a stream: [`Incoming::take`] takes bytes and produces answers.
 #[derive(Debug)]
 pub(super) struct Incoming {
     clock: Clock,
-    /// Distance of marks; 0 before the Hello is whole.
+    /// Distance of marks; 0 before the Hello is complete.
     every_bytes: usize,
-    /// Of a Hello or a mark that is not whole.
+    /// The received part of an incomplete Hello or mark.
     part: Vec<u8>,
     /// Bytes since the last mark began.
     place: usize,
-    /// Marks that were whole.
+    /// Complete marks.
     marks: u64,
 }
 
@@ -170,7 +170,7 @@ impl Incoming {
         }
     }
 
-    /// Takes what was read at `now`, and appends the answers to `out`.
+    /// Processes what was read at `now`, and appends the answers to `out`.
     pub(super) fn take(
         &mut self,
         mut bytes: &[u8],
@@ -203,17 +203,17 @@ impl Incoming {
         Ok(())
     }
 
-    /// Whether the Hello was whole.
+    /// Whether the Hello is complete.
     pub(super) fn has_begun(&self) -> bool {
         self.every_bytes > 0
     }
 
-    /// Marks that were whole.
+    /// Complete marks.
     pub(super) fn marks(&self) -> u64 {
         self.marks
     }
 
-    /// Takes bytes until the part has `wanted` of them; whether it has.
+    /// Takes bytes until `part` has `wanted` of them; returns whether it has.
     fn gather(&mut self, bytes: &mut &[u8], wanted: usize) -> bool {
         let (taken, rest) = bytes.split_at(bytes.len().min(wanted - self.part.len()));
         self.part.extend_from_slice(taken);
@@ -247,7 +247,7 @@ impl Incoming {
     }
 }
 
-/// What a sender makes of the answers.
+/// A sender's view of the answers.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     part: Vec<u8>,
@@ -256,7 +256,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Takes what was read, and hands each echo on with the receiver's clock. `marks` is how many were begun.
+    /// Processes what was read, and passes each echo on with the receiver's clock. `marks` is the number of marks
+    /// begun.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -303,7 +304,7 @@ impl Answers {
         Ok(())
     }
 
-    /// The receiver's clock, once it has said which it is.
+    /// The receiver's clock, once its Welcome has arrived.
     pub(super) fn clock(&self) -> Option<Clock> {
         self.clock
     }
@@ -319,7 +320,7 @@ mod tests {
         Instant::from_ns(ns)
     }
 
-    /// Everything that a sender writes of a stream of so many bytes; mark n is of time 100 n.
+    /// Everything that a sender writes of a stream of `bytes`; mark n has time 100 n.
     fn stream(every_bytes: u32, bytes: u64, piece: usize) -> Vec<u8> {
         let filling = vec![0xa5; piece];
         let mut outgoing = Outgoing::new(every_bytes);
@@ -327,7 +328,7 @@ mod tests {
         while outgoing.bytes() < bytes {
             let now = at(outgoing.bytes() / u64::from(every_bytes) * 100);
             let next = outgoing.piece(&filling, now);
-            // A socket that takes part of what it is offered.
+            // A socket that takes only part of what it is offered.
             let taken = next.len().div_ceil(2);
             written.extend_from_slice(&next[..taken]);
             outgoing.wrote(taken);
@@ -367,7 +368,7 @@ mod tests {
     fn a_mark_keeps_the_time_at_which_it_was_first_offered() {
         let mut outgoing = Outgoing::new(1024);
         outgoing.piece(&[], at(5));
-        // The socket took nothing; a while later it takes a part, and then the rest.
+        // The socket takes nothing at first; later it takes a part, and then the rest.
         let first = outgoing.piece(&[], at(900))[..10].to_vec();
         outgoing.wrote(10);
         let whole = [&first[..], outgoing.piece(&[], at(1000))].concat();
@@ -397,7 +398,7 @@ mod tests {
         let mut incoming = Incoming::new(HERE);
         incoming.take(&written, at(9), &mut out).unwrap();
         assert_eq!(echoes(&out, 4).unwrap().len(), 4);
-        // An echo of what was never sent, and one that comes twice.
+        // An echo of a mark that was never sent, and a duplicate echo.
         let early = Nonsense::Echo {
             said: 3,
             awaited: 3,

@@ -4,11 +4,11 @@ use wansan_trace::Instant;
 
 use super::mark::{Clock, Incoming, Nonsense};
 
-/// Echoes that a sender does not read: beyond so many bytes, nothing more is read of it.
+/// Limit of unsent echoes in bytes: above it, nothing more is read from the sender.
 const MOST_ECHOES_BYTES: usize = 64 << 10;
 
-/// What a receiver makes of a stream. [`take`](Self::take) is given what was read, while it
-/// [wants](Self::wants_input) any; what is [pending](Self::pending) is written, and [`sent`](Self::sent) told.
+/// A receiver's view of a stream. The driver passes what it reads to [`take`](Self::take) while
+/// [`wants_input`](Self::wants_input), writes what is [pending](Self::pending), and reports it to [`sent`](Self::sent).
 #[derive(Debug)]
 pub struct Receiving {
     incoming: Incoming,
@@ -17,7 +17,7 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// Of a receiver with that clock.
+    /// A stream at a receiver with that clock.
     #[must_use]
     pub fn new(clock: Clock) -> Receiving {
         Receiving {
@@ -26,38 +26,38 @@ impl Receiving {
         }
     }
 
-    /// Whether anything more is to be read before answers have gone.
+    /// Whether to read more before answers have been sent.
     #[must_use]
     pub fn wants_input(&self) -> bool {
         self.answers.len() <= MOST_ECHOES_BYTES
     }
 
-    /// Takes what was read at `now`.
+    /// Processes what was read at `now`.
     ///
     /// # Errors
-    /// [`Nonsense`] of a peer that is no sender of streams.
+    /// [`Nonsense`] if the peer is not a sender of streams.
     pub fn take(&mut self, bytes: &[u8], now: Instant) -> Result<(), Nonsense> {
         self.incoming.take(bytes, now, &mut self.answers)
     }
 
-    /// Answers that are to be written.
+    /// Answers to write.
     #[must_use]
     pub fn pending(&self) -> &[u8] {
         &self.answers
     }
 
-    /// So many bytes of them were.
+    /// Reports that many bytes of them as written.
     pub fn sent(&mut self, bytes: usize) {
         self.answers.drain(..bytes);
     }
 
-    /// Whether it has said what it is.
+    /// Whether the Hello is complete.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.incoming.has_begun()
     }
 
-    /// Marks that were echoed.
+    /// Marks echoed.
     #[must_use]
     pub fn marks(&self) -> u64 {
         self.incoming.marks()

@@ -1,4 +1,4 @@
-//! What streams have measured.
+//! Reports of streams.
 
 use hdrhistogram::Histogram;
 use wansan_schema::{FlowReport, MarkLatency, StreamReport};
@@ -6,10 +6,10 @@ use wansan_trace::Instant;
 
 use super::Sending;
 
-/// Latencies above this are counted as this (17 minutes).
+/// Latencies above this are counted as this value (about 18 minutes).
 const LONGEST_NS: u64 = 1 << 40;
 
-/// Jain's index of fairness (Jain, Chiu, Hawe 1984): (Σx)² ÷ (n Σx²). 1 of nothing.
+/// Jain's fairness index (Jain, Chiu, Hawe 1984): (Σx)² ÷ (n Σx²); 1 if there is nothing to share.
 #[must_use]
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
@@ -20,8 +20,8 @@ pub fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// What streams of one sender measured together until `to`: their own reports, of which `flows` has one for each, and
-/// their sums. What was recorded of them is the driver's to tell. `None` when no mark came back.
+/// The combined measurements of one sender's streams until `to`: the report of each stream, given as `flows`, and their
+/// totals. The driver adds record counts. `None` if no mark came back.
 #[must_use]
 pub fn report<'a>(
     streams: impl IntoIterator<Item = &'a Sending>,
@@ -51,7 +51,7 @@ pub fn report<'a>(
     })
 }
 
-/// Counts latencies in bounded memory, to three digits.
+/// A histogram of latencies, with three significant digits in bounded memory.
 #[derive(Debug, Clone)]
 pub(super) struct Latencies(Histogram<u64>);
 
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(jain(&[0.0, 0.0]), 1.0);
         assert_eq!(jain(&[5.0, 5.0, 5.0, 5.0]), 1.0);
         assert_eq!(jain(&[8.0, 0.0, 0.0, 0.0]), 0.25);
-        // P5 §4.5: Reno beside HighSpeed TCP on a path of 1 Gbit/s.
+        // P5 §4.5: Reno against HighSpeed TCP on a path of 1 Gbit/s.
         assert!((jain(&[68.57, 931.43]) - 0.573).abs() < 0.001);
     }
 

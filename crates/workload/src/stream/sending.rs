@@ -8,46 +8,46 @@ use wansan_trace::Instant;
 use super::mark::{Answers, Clock, HELLO_BYTES, MARK_BYTES, Nonsense, Outgoing, hello};
 use super::tally::Tally;
 
-/// What is offered to a socket at once, in bytes.
+/// Maximum bytes offered to a socket at once.
 pub const PIECE_BYTES: usize = 64 << 10;
 
-/// What a sender makes of one stream.
+/// A sender's view of one stream.
 ///
-/// It begins with [`hello`](Self::hello), and waits until the receiver [has answered](Self::is_answered). Once it is
-/// [released](Self::release), what [`next`](Self::next) gives is written, and [`wrote`](Self::wrote) told; all that
-/// is read goes to [`take`](Self::take).
+/// The driver writes [`hello`](Self::hello), and waits until the receiver [has answered](Self::is_answered). Once the
+/// stream is [released](Self::release), it writes what [`next`](Self::next) returns, reports it to
+/// [`wrote`](Self::wrote), and passes everything read to [`take`](Self::take).
 #[derive(Debug)]
 pub struct Sending {
     every_bytes: u32,
     here: Clock,
     outgoing: Outgoing,
     answers: Answers,
-    /// Bytes per second that it may have, and since when they count.
+    /// Rate limit in bytes per second, and the time from which it counts.
     pace: Option<(f64, Instant)>,
-    /// Bytes that it is to send in all.
+    /// Total bytes to send.
     most_bytes: u64,
     pub(super) tally: Tally,
 }
 
-/// What a stream needs next.
+/// What to do next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next<'a> {
-    /// To write this.
+    /// Write this.
     Piece {
-        /// It.
+        /// The bytes to write.
         bytes: &'a [u8],
-        /// A mark goes along with what follows it, not alone (MSG_MORE).
+        /// Whether to send it together with what follows, as for a mark (MSG_MORE).
         has_more: bool,
     },
-    /// Time, until it is [due](Sending::due).
+    /// Wait until the stream is [due](Sending::due).
     Waits,
-    /// Nothing: all was written.
+    /// Nothing: everything was written.
     Finished,
 }
 
 impl Sending {
-    /// A stream with marks in every so many bytes, within [`MARK_EVERY_BYTES`](super::MARK_EVERY_BYTES), of a sender
-    /// with that clock.
+    /// A stream with a mark every `every_bytes`, within [`MARK_EVERY_BYTES`](super::MARK_EVERY_BYTES), of a sender with
+    /// the clock `here`.
     #[must_use]
     pub fn new(every_bytes: u32, here: Clock) -> Sending {
         Sending {
@@ -61,7 +61,7 @@ impl Sending {
         }
     }
 
-    /// What is written first.
+    /// What to write first.
     #[must_use]
     pub fn hello(&self) -> [u8; HELLO_BYTES] {
         hello(self.every_bytes, self.here)
@@ -73,7 +73,7 @@ impl Sending {
         self.answers.clock().is_some()
     }
 
-    /// It begins now, as fast as that, to send so many bytes; what comes back within the window counts.
+    /// Starts sending now, `most_bytes` at the given rate; echoes that arrive within the window count.
     pub fn release(
         &mut self,
         window: (Instant, Instant),
@@ -92,13 +92,13 @@ impl Sending {
         self.every_bytes
     }
 
-    /// From when to when it is measured.
+    /// Beginning and end of the measurement.
     #[must_use]
     pub fn window(&self) -> (Instant, Instant) {
         self.tally.window
     }
 
-    /// When the next piece may go, of a stream with a rate.
+    /// When the next piece may be sent, if the stream has a rate.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let (rate, since) = self.pace?;
@@ -106,7 +106,7 @@ impl Sending {
         Some(since + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 
-    /// What is to be written now; between marks it is `filling`.
+    /// What to write now; `filling` is written between marks.
     pub fn next<'a>(&'a mut self, filling: &'a [u8], now: Instant) -> Next<'a> {
         let left = self.most_bytes - self.outgoing.bytes();
         if left == 0 {
@@ -129,21 +129,21 @@ impl Sending {
         }
     }
 
-    /// So many bytes of the piece were written.
+    /// Reports that many bytes of the piece as written.
     pub fn wrote(&mut self, bytes: usize) {
         self.outgoing.wrote(bytes);
     }
 
-    /// Bytes that were written.
+    /// Bytes written.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
         self.outgoing.bytes()
     }
 
-    /// Takes what was read.
+    /// Processes what was read.
     ///
     /// # Errors
-    /// [`Nonsense`] of a peer that is no receiver.
+    /// [`Nonsense`] if the peer is not a receiver of streams.
     pub fn take(&mut self, bytes: &[u8], now: Instant) -> Result<(), Nonsense> {
         let (here, tally) = (self.here, &mut self.tally);
         let marks = self.outgoing.marks();
@@ -152,7 +152,7 @@ impl Sending {
         })
     }
 
-    /// What it has measured. Its number, its ends and what TCP says are its driver's to tell.
+    /// The measurements. The driver adds number, addresses and TCP statistics.
     #[must_use]
     pub fn report(&self) -> FlowReport {
         let (bytes, bytes_per_s) = self.tally.throughput(self.every_bytes);
@@ -166,7 +166,7 @@ impl Sending {
     }
 }
 
-/// What streams send between marks: nothing that compresses to nothing.
+/// The data between marks, which is incompressible.
 #[must_use]
 pub fn filling() -> Box<[u8; PIECE_BYTES]> {
     let mut bytes = Box::new([0; PIECE_BYTES]);
@@ -181,7 +181,7 @@ pub fn filling() -> Box<[u8; PIECE_BYTES]> {
     bytes
 }
 
-/// What a stream with a rate sends at once: that of a millisecond.
+/// Bytes that a stream with a rate sends at once: those of a millisecond.
 fn quantum_bytes(rate_bytes_per_s: f64) -> u64 {
     ((rate_bytes_per_s / 1000.0) as u64).clamp(MARK_BYTES as u64, PIECE_BYTES as u64)
 }
@@ -197,7 +197,7 @@ mod tests {
         Instant::from_ns(ms * 1_000_000)
     }
 
-    /// All that may be written at a time, to a socket that takes everything; how many bytes.
+    /// Writes as much as permitted to a socket that takes everything; returns the number of bytes.
     fn write_all(sending: &mut Sending, receiving: &mut Receiving, now: Instant) -> u64 {
         let before = sending.written_bytes();
         let filling = filling();
@@ -228,7 +228,7 @@ mod tests {
         sending.take(receiving.pending(), at(500)).unwrap();
         let report = sending.report();
         assert_eq!(report.latency_ns.unwrap().count, 10);
-        // The first mark was read at 10 ms, the last one, which begins at 90,000 bytes, at 99 ms.
+        // The first mark is read at 10 ms; the last one, which begins at 90,000 bytes, at 99 ms.
         assert_eq!(report.bytes, 90_000);
         let rate = report.bytes_per_s.unwrap();
         assert!((rate - 90_000.0 / 0.089).abs() < 1.0, "{rate}");

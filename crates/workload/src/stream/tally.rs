@@ -1,16 +1,16 @@
-//! What is counted of the marks that came back.
+//! Measurements from echoed marks.
 
 use wansan_trace::Instant;
 
 use super::mark::Echo;
 use super::report::Latencies;
 
-/// The count of one stream.
+/// The measurements of one stream.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// From when to when it counts.
+    /// Beginning and end of the measurement.
     pub(super) window: (Instant, Instant),
-    /// The last one before it counts.
+    /// The last echo before the window.
     before: Option<Echo>,
     first: Option<Echo>,
     last: Option<Echo>,
@@ -30,7 +30,7 @@ impl Tally {
         }
     }
 
-    /// Takes in an echo that was read `now`, and whether sender and receiver have one clock.
+    /// Counts an echo read at `now`; `is_one_clock` tells whether sender and receiver share a clock.
     pub(super) fn count(&mut self, echo: Echo, now: Instant, is_one_clock: bool) {
         if now < self.window.0 {
             self.before = Some(echo);
@@ -47,8 +47,8 @@ impl Tally {
         }
     }
 
-    /// Bytes between the first and the last mark, and these by the time between. Where only one came within
-    /// the window, it is counted from the one before it; of a single mark no rate is known.
+    /// Bytes between the first and the last mark in the window, and their rate by the time between. If only one mark
+    /// arrived within the window, counts from the last one before it; a single mark gives no rate.
     pub(super) fn throughput(&self, every_bytes: u32) -> (u64, Option<f64>) {
         let ends = |first: Option<Echo>| {
             let (first, last) = (first?, self.last?);

@@ -53,7 +53,7 @@ impl Wire {
 }
 
 impl World<'_, Simulated> {
-    /// Bytes move towards the target.
+    /// Moves bytes towards the target; returns whether anything moved.
     pub(super) fn forth(&mut self, at: usize) -> bool {
         let link = &self.links[at];
         if matches!((&link.near, &link.wire.far), (Near::Gone, Far::Gone)) {
@@ -207,7 +207,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// Bytes move towards the initiator.
+    /// Moves bytes towards the initiator; returns whether anything moved.
     pub(super) fn back(&mut self, at: usize) -> bool {
         let pending = self.pending_back(at);
         if pending == 0 {
@@ -247,7 +247,7 @@ impl World<'_, Simulated> {
         moved > 0
     }
 
-    /// Bytes that wait to move towards the initiator.
+    /// Number of bytes waiting to move towards the initiator.
     fn pending_back(&mut self, at: usize) -> usize {
         match &self.links[at].wire.far {
             Far::Login(Some(handshake)) => handshake.pending().len(),
@@ -261,7 +261,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// Moves up to `most` bytes towards the initiator; returns how many.
+    /// Moves up to `most` bytes towards the initiator; returns the number moved.
     fn piece_back(&mut self, at: usize, most: usize) -> usize {
         let now = self.instant();
         let link = &mut self.links[at];

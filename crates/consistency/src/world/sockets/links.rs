@@ -11,7 +11,7 @@ use crate::oracle::Rule;
 use crate::world::links::Near;
 use crate::world::ports::State;
 
-/// Most bytes per read from a socket.
+/// Maximum number of bytes per read from a socket.
 const READ_BYTES: usize = 65_536;
 
 /// A socket, with bytes in both directions between it and the initiator's end.
@@ -59,8 +59,7 @@ impl Wire {
         }
     }
 
-    /// Reads up to `most` bytes, once all earlier ones are consumed. Returns whether the connection is
-    /// still open.
+    /// Reads up to `most` bytes once all earlier ones are consumed. Returns whether the connection is still open.
     fn read(&mut self, most: usize) -> bool {
         if self.given < self.incoming.len() {
             return true;
@@ -89,7 +88,7 @@ fn is_for_later(error: &io::Error) -> bool {
 }
 
 impl World<'_, Sockets<'_>> {
-    /// Bytes move towards the target.
+    /// Moves bytes towards the target; returns whether anything moved.
     pub(super) fn forth(&mut self, at: usize) -> bool {
         let link = &mut self.links[at];
         let port = link.port;
@@ -129,7 +128,7 @@ impl World<'_, Sockets<'_>> {
         has_moved
     }
 
-    /// Bytes move towards the initiator.
+    /// Moves bytes towards the initiator; returns whether anything moved.
     pub(super) fn back(&mut self, at: usize) -> bool {
         let most = match self.random.one_in(4) {
             true => self.random.between(1, 512),
@@ -239,7 +238,7 @@ impl World<'_, Sockets<'_>> {
         self.side.leftovers.len() < before
     }
 
-    /// Waits up to `most` until a connection is readable or writable; returns whether one is.
+    /// Waits up to `most` for a connection to become readable or writable; returns whether one is.
     pub(super) fn bytes_come(&self, most: Duration) -> Result<bool, String> {
         let mut sockets: Vec<PollFd<'_>> = (self.links.iter())
             .map(|link| {
