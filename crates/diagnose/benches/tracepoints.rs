@@ -73,7 +73,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The kernel's statistics for each of our programs: nanoseconds per run.
+/// The kernel's statistics for each of the programs: nanoseconds per run.
 #[cfg(feature = "ebpf")]
 fn programs() -> Vec<(String, f64)> {
     // The kernel truncates names to 15 bytes.

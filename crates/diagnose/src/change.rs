@@ -27,7 +27,7 @@ pub struct Change {
     pub predicted: Option<Predicted>,
 }
 
-/// An end of a session, as far as commands depend on it.
+/// The properties of a session's end that determine commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Party {
     /// Its software.
@@ -41,7 +41,7 @@ pub struct Party {
 pub struct LioGroup {
     /// Its tag.
     pub tag: u32,
-    /// Initiators with an ACL and a session now, or the session's own initiator if known.
+    /// Names of initiators with an ACL: the session's own or, if unknown, those that have a session.
     pub acls: Vec<String>,
 }
 
@@ -203,7 +203,8 @@ pub fn changes(verdict: &Verdict, place: &Place) -> Vec<Change> {
     }
 }
 
-/// The queue depth to recommend where at most `commands` were outstanding: never less, and a multiple of 8.
+/// The queue depth to recommend instead of `commands`: the wanted one, but at least twice as many, rounded up to a
+/// multiple of 8.
 fn more(place: &Place, commands: u64) -> u64 {
     place.wanted.max(2 * commands).next_multiple_of(8)
 }
@@ -265,7 +266,7 @@ fn requests(place: &Place, disk: &str, commands: u64) -> Vec<Change> {
 
 fn session_commands(place: &Place, commands: u64) -> Vec<Change> {
     let wanted = more(place, commands).max(USUAL_CMDS_MAX - KEPT_COMMANDS);
-    // Powers of two.
+    // cmds_max must be a power of two.
     let all = (wanted + KEPT_COMMANDS)
         .next_power_of_two()
         .min(MOST_CMDS_MAX);
@@ -360,7 +361,7 @@ fn command_window(place: &Place, commands: u64) -> Vec<Change> {
     changes
 }
 
-/// What waits in the host while slots are free waits for the I/O scheduler.
+/// I/Os that wait in the host while slots are free wait for the I/O scheduler.
 fn host_queue(scheduler: &[(String, String)]) -> Vec<Change> {
     let others = scheduler
         .iter()

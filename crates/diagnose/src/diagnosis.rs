@@ -144,7 +144,7 @@ pub struct Looked {
     pub stores: BTreeMap<String, Vec<StoreUse>>,
 }
 
-/// The share that counts as most.
+/// Share from which something counts as most of the time.
 const MOSTLY: f64 = 0.5;
 
 /// A limit counts as reached at this many commands below it: an answer frees a slot before the next command is sent.

@@ -1,8 +1,8 @@
 //! What I/Os of a session's disks wait for in the initiator's block and SCSI layers, from tracepoints of each I/O.
 //!
-//! An I/O waits for a request, then with it in the disk's queue, and is at the device once the SCSI layer has passed
-//! its command to an initiator that accepted it. At each moment, waiting I/Os are charged to the limit that is reached:
-//! the last of several, as it causes those before it to be reached, or the queue itself if none is.
+//! An I/O first waits for a request, then in the disk's queue, and is at the device once the SCSI layer has passed its
+//! command to an initiator that accepted it. At each moment, waiting I/Os are charged to the limit that is reached: the
+//! last of several, as it causes those before it to be reached, or the queue itself if none is.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ impl SessionQueue {
     }
 }
 
-/// When an I/O was passed to the initiator that accepted it.
+/// When the SCSI layer passed an I/O's command to the initiator that accepted it.
 #[must_use]
 pub fn given_ns(io: &BlockIo) -> u64 {
     match io.dispatched_ns {

@@ -46,7 +46,7 @@ pub struct BoundUse {
     pub blocked_share: f64,
 }
 
-/// Time in the host apart from limits, as means over all of the session's I/Os, in ns.
+/// Time in the host other than waits for limits, as means over all of the session's I/Os, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Kept {
     /// In disk queues with no limit reached.
@@ -217,7 +217,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     ));
     let mut uncounted_ns = 0.0_f64;
     for waiters in &waiting.bounds {
-        // As many more may wait as are outstanding.
+        // As many further I/Os may wait as are outstanding.
         let more_ns = waiters.uncounted_share * (crossing_ns + target_ns + served_ns);
         uncounted_ns = uncounted_ns.max(more_ns);
         let bound = waiters.bound.clone();

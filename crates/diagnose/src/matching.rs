@@ -77,7 +77,7 @@ fn asked(command: &CapturedCommand) -> Asked {
 /// Whether an interval lies within another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
-    /// The kernel's I/O is older: it is none of the remaining commands.
+    /// The kernel's I/O is older: it matches none of the remaining commands.
     Older,
     Within,
     /// The command is older.

@@ -148,14 +148,15 @@ impl Packets {
     /// Passes each packet of the current block, which user space must own.
     fn each(&self, take: &mut impl FnMut(PassingPacket<'_>)) {
         let block = self.block();
-        // SAFETY: the status says that the block is ours, and the kernel has filled its header in.
+        // SAFETY: the status says that user space owns the block, and the kernel has filled its header in.
         let header = unsafe { block.cast::<libc::tpacket_block_desc>().as_ref().hdr.bh1 };
         let mut at = header.offset_to_first_pkt as usize;
         for _ in 0..header.num_pkts {
             if at + size_of::<libc::tpacket3_hdr>() + size_of::<libc::sockaddr_ll>() > BLOCK_BYTES {
                 return;
             }
-            // SAFETY: the header lies inside the block, which is ours, and the kernel aligns headers to 16 bytes.
+            // SAFETY: the header lies inside the block, which user space owns, and the kernel aligns headers to 16
+            // bytes.
             let (packet, from) = unsafe {
                 let packet = block.add(at).cast::<libc::tpacket3_hdr>();
                 let behind =
@@ -166,8 +167,8 @@ impl Packets {
             let start = at + usize::from(packet.tp_net);
             let length = (packet.tp_snaplen as usize).min(BLOCK_BYTES.saturating_sub(start));
             if start < BLOCK_BYTES {
-                // SAFETY: `start + length` is at most the block's size, and the block is ours until it is given back,
-                // which needs this value mutably.
+                // SAFETY: `start + length` is at most the block's size, and user space owns the block until it is given
+                // back, which needs this value mutably.
                 let bytes =
                     unsafe { std::slice::from_raw_parts(block.add(start).as_ptr(), length) };
                 take(PassingPacket {
@@ -194,7 +195,7 @@ impl Drop for Packets {
 
 #[allow(unsafe_code, reason = "the ring is memory shared with the kernel")]
 fn map(socket: &OwnedFd) -> io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
+    // SAFETY: a new mapping at an address that the kernel chooses does not touch other memory of the process.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

@@ -19,7 +19,7 @@ const MOST_SESSIONS: usize = 1024;
 /// Statistics of a session over all slices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Sampled {
-    /// Slices with I/Os of it.
+    /// Slices with I/Os of the session.
     pub slices: u64,
     /// Of these, slices with the same limit.
     pub alike: u64,
@@ -37,7 +37,7 @@ pub struct Slices {
     count: u64,
     looked_seconds: f64,
     sessions: BTreeMap<Key, Sums>,
-    /// Connections of whose I/Os a slice had parts only, and the number of the last such slice.
+    /// Connections that had only incomplete I/Os in a slice, and the number of the last such slice.
     unfinished: BTreeMap<Ends, u64>,
     /// For each limit of the busiest session, the slice with the most I/O time.
     best: BTreeMap<&'static str, Best>,
@@ -63,7 +63,7 @@ type Key = Vec<(SocketAddr, SocketAddr)>;
 /// Sums over slices.
 #[derive(Debug, Default)]
 struct Sums {
-    /// Number of the last slice with I/Os of it.
+    /// Number of the last slice with the session's I/Os.
     last: u64,
     slices: u64,
     limits: BTreeMap<&'static str, u64>,
@@ -167,7 +167,7 @@ impl Slices {
             slices: self.count,
             ..chosen
         };
-        // Of an I/O that takes longer than a slice, nothing may have passed in the one that is shown.
+        // An I/O that takes longer than a slice may have no packets in the representative one.
         let whole: BTreeSet<_> = self.sessions.keys().flatten().collect();
         let unfinished = { self.unfinished.into_keys() }
             .filter(|ends| !whole.contains(&(ends.initiator, ends.target)));
@@ -318,7 +318,7 @@ mod tests {
             slices.add(slice);
         };
         add(&[parts, whole], &[idle], 40_000, 1000.0);
-        // Amid that I/O nothing of it passes.
+        // No packet passes in the middle of that I/O.
         add(&[], &[parts, idle], 40_000, 9000.0);
         add(&[shown], &[parts, idle, whole], 3, 10.0);
         let told = slices.diagnosis(10.0).unwrap();

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// iSCSI software. A variant for each with its own names of settings.
+/// iSCSI software: a variant for each kind that has setting names of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Software {
@@ -69,7 +69,7 @@ impl Software {
         }
     }
 
-    /// Identifies the owner of a target's socket on this host. The kernel's has none.
+    /// Identifies the owner of a target's socket on this host. The kernel's sockets have no owner.
     #[must_use]
     pub fn of_target(process: Option<&str>, is_lio: bool) -> Software {
         match process {

@@ -1,8 +1,8 @@
 //! Traces I/Os at the tracepoints of the kernel's block and SCSI layers, and commands at those of its target (LIO),
-//! with programs of ours in the kernel (`src/bpf`).
+//! with eBPF programs (`src/bpf`).
 //!
-//! Programs rather than tracefs: they record only the watched disks, combine the timestamps of an I/O in the kernel, so
-//! that one record is transferred instead of five lines of text, and need no mount.
+//! eBPF rather than tracefs: the programs record only the watched disks, combine the timestamps of an I/O in the
+//! kernel, so that one record is transferred instead of five lines of text, and need no mount.
 
 #[cfg(not(feature = "ebpf"))]
 mod absent;
@@ -33,7 +33,7 @@ pub struct BlockIo {
     /// When it arrived at the disk and had to wait for a request. The kernel reports the first bio that a request is
     /// allocated for; I/Os on dm-multipath's paths arrive with a request.
     pub submitted_ns: Option<u64>,
-    /// When its request was allocated; when issued to the driver, if the kernel keeps no statistics of the disk.
+    /// When its request was allocated; if the kernel keeps no statistics of the disk, when it was issued to the driver.
     pub allocated_ns: u64,
     /// When first issued to the driver.
     pub issued_ns: u64,
@@ -76,7 +76,7 @@ pub struct TargetCommand {
 /// Why tracepoints are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum TracingError {
-    /// These programs, or any, cannot be loaded.
+    /// These programs, or eBPF programs in general, cannot be loaded.
     #[error(transparent)]
     Ebpf(#[from] EbpfError),
     /// The kernel's tracepoints have other arguments.

@@ -10,44 +10,46 @@ use self::round_trip::RoundTrip;
 use crate::plateau::{Carried, Plateau, Round};
 use crate::window::Extreme;
 
-/// Until several routes were measured together, they count as slower than their sum by this factor.
+/// Several routes not yet measured together are assumed to be slower than the sum of their rates by this factor.
 const MORE: f64 = 1.05;
-/// The choice changes only to one that takes less than this share of the current one's time.
+/// Another choice replaces the current one only if it takes less than this share of its time.
 const LESS: f64 = 0.98;
-/// A rate measured below capacity holds for at most this many times the bytes in flight that it was measured with.
+/// A choice was measured at capacity if all bytes took more than this multiple of its round trip. A rate measured below
+/// capacity is valid up to this multiple of the bytes in flight at that time.
 const ALIKE: f64 = 1.25;
-/// Several routes are at capacity once all requests take this many times their longest round trip; one of them alone then
-/// carries no more.
+/// Several routes are at capacity once all requests take this many times their longest round trip; none of them alone
+/// then carries more.
 const FULL: f64 = 1.5;
 /// Bytes in flight at the start of a trial of one route; at least two requests.
 const FIRST_BYTES: u64 = 64 << 10;
-/// The shortest measurement round of one route and of several, whose rates settle only beside each other.
+/// Minimum length of a measurement round of one route, and of several, whose rates settle only when used together.
 const ROUND_NS: f64 = 10e6;
 const SEVERAL_NS: f64 = 1e9;
-/// What a trial costs, in round trips.
+/// Cost of a trial, in round trips.
 const ROUNDS_OF_A_TRY: f64 = 5.0;
-/// Choices are compared no more often: that takes as long as to send a small command.
+/// Minimum interval between comparisons of choices: one comparison takes about as long as sending a small command.
 const LOOK: Duration = Duration::from_micros(100);
-/// The longest time for which a change is put off.
+/// Upper bound of the assumed cost of a change.
 const PUT_OFF_NS: f64 = 3e9;
-/// How long a measured rate stands although the route's own requests show less, and how long an idle route's round trip does.
+/// How long a measured rate takes precedence over a lower one that the route's own requests show, and how long an idle
+/// route's round-trip sample is valid.
 const RECENT: Duration = Duration::from_secs(1);
-/// How long the measured rate of a choice that is not in use stands: only a trial shows that it has changed. Also how long a
-/// busy route's round trip stands: a longer one shows in the rate.
+/// How long the measured rate of an unused choice is valid: only a trial shows that it has changed. Also how long a
+/// busy route's minimum round trip is valid: an increase shows in the rate.
 const BELIEVED: Duration = Duration::from_secs(30);
-/// TCP's window may have gone on growing slowly: after this many times the length of the measurement, a route alone may carry
-/// more by this factor.
+/// TCP's window may keep growing slowly: after this multiple of the measurement's duration, a choice may carry more by
+/// this factor.
 const TRIES: u32 = 50;
 const GROWN: f64 = 2.0;
-/// A measurement is out of date once a round trip is shorter by this factor and by more than pings vary, or once the sum of
-/// its routes' own rates has changed by this factor.
+/// A measurement is out of date once a round trip has become shorter by this factor and by more than pings vary, or
+/// once the sum of its routes' own rates has changed by this factor.
 const CHANGED: f64 = 1.25;
 const VARIES_NS: f64 = 0.5e6;
-/// The routes stood still if no request completed for this many times what all requests take, and for longer than TCP's
-/// shortest retransmission timeout (TCP_RTO_MIN in Linux).
+/// The routes are at a standstill if no request completes for this many times what all requests take, and for longer
+/// than TCP's minimum retransmission timeout (TCP_RTO_MIN in Linux).
 const STANDSTILL: f64 = 2.0;
 const STANDSTILL_NS: f64 = 200e6;
-/// Trials of out-of-date choices may lose this share of the time, and this much at once.
+/// Trials of out-of-date choices may cost this share of the time, and at most this much in a burst.
 const TRIAL_SHARE: f64 = 0.01;
 const MOST_TRIAL_NS: f64 = 2e9;
 
@@ -67,9 +69,9 @@ pub struct Route {
 /// A set of routes to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// Only the one at that place.
+    /// Only the route at this place.
     Alone(usize),
-    /// This many, by the shortest round trips.
+    /// The routes with the shortest round trips, this many of them.
     Shortest(usize),
 }
 
@@ -77,7 +79,7 @@ enum Choice {
 #[derive(Debug, Clone, Copy)]
 struct Measured {
     carried: Carried,
-    /// Bytes in flight or waiting meanwhile. Below capacity, more of them would give a higher rate.
+    /// Bytes in flight or waiting during the measurement. Below capacity, more of them would give a higher rate.
     bytes: f64,
     /// Its longest round trip at that time, and the sum of its routes' own rates.
     rtt_ns: f64,
@@ -87,36 +89,38 @@ struct Measured {
     is_out_of_date: bool,
 }
 
-/// Chooses routes by the time that all requests of a session take, which complete in the order in which they were sent.
+/// Chooses the routes on which all of a session's requests, which complete in the order in which they were sent, take
+/// the least time.
 ///
-/// A request on a short route waits for earlier ones on a longer route. So several routes may carry less than one of them
-/// alone, and the latency of a request on a route beside others does not predict what that route would carry alone. With N
-/// bytes in flight or waiting, a choice takes N ÷ its measured rate, and no less than its longest round trip. A choice that
-/// was never measured counts with that round trip; if that beats the current choice, it is tried until its rate stops growing.
-/// During a trial of one route, the bytes in flight on it grow no faster than in TCP's slow start, so that a slow route
-/// holds up little.
+/// A request on a short route waits for earlier ones on a longer route. So several routes may carry less than one of
+/// them alone, and the latency of a request on a route beside others does not predict what that route would carry
+/// alone. With N bytes in flight or waiting, a choice takes N ÷ its measured rate, and no less than its longest round
+/// trip. An unmeasured route is assumed to take its round trip only, and several unmeasured ones slightly more than
+/// their own rates suggest; if that beats the current choice, it is tried until its rate stops growing. During a trial
+/// of one route, the bytes in flight on it grow no faster than in TCP's slow start, so that a slow route causes little
+/// delay.
 ///
-/// At first, trials begin at once. Later the choice changes when keeping to it has cost as much time as a change does, so
-/// that a short dip changes nothing. A measurement is out of date, and the choice is tried again, once one of its routes
-/// is lost or replaced, has a clearly shorter round trip, or carries clearly more or less by itself. The time that these
-/// trials may lose is bounded.
+/// At first, trials begin at once. Later the choice changes when keeping to it has cost as much time as a change does,
+/// so that a short dip changes nothing. A measurement is out of date, and the choice is tried again, once it is old or
+/// one of its routes is lost or replaced, has a clearly shorter round trip, or carries clearly more or less by itself.
+/// The time that these trials may lose is bounded.
 ///
 /// Before each request, call [`set`](InOrder::set) with each route's state, then [`choose`](InOrder::choose), then ask
 /// [`takes`](InOrder::takes) and [`has_room`](InOrder::has_room) of each route. Report completions to
 /// [`done`](InOrder::done), answered pings to [`pinged`](InOrder::pinged), and lost routes to [`lost`](InOrder::lost).
 #[derive(Debug)]
 pub struct InOrder {
-    /// By place; `None` of those that take no requests.
+    /// By place; `None` for routes that take no requests.
     routes: Vec<Option<Route>>,
     rtts: Vec<RoundTrip>,
     /// Places of routes with a known round trip, shortest first.
     order: Vec<usize>,
-    /// By place, what each carries alone; by number, what so many of the shortest carry together.
+    /// By place, what each route carries alone; by count, what this many of the shortest carry together.
     alone: Vec<Option<Measured>>,
     shortest: Vec<Option<Measured>>,
     chosen: Option<Choice>,
     plateau: Plateau,
-    /// The most bytes in flight or waiting of late: completions come in bursts.
+    /// Recent maximum of bytes in flight or waiting, as completions come in bursts.
     bytes: Extreme,
     request_bytes: u64,
     /// The time that keeping to the current choice has cost, in ns, up to `missed_at`.
@@ -126,7 +130,7 @@ pub struct InOrder {
     looked_at: Instant,
     /// The time that trials of out-of-date choices may still lose, in ns.
     credit_ns: f64,
-    /// During such a trial, what all requests took with the choice before.
+    /// During such a trial, the time that all requests took with the previous choice.
     left_ns: Option<f64>,
 }
 
@@ -152,19 +156,19 @@ impl Default for InOrder {
 }
 
 impl InOrder {
-    /// The state of the route at `place`; `None` if it takes no requests.
+    /// Sets the state of the route at `place`; `None` if it takes no requests.
     pub fn set(&mut self, place: usize, route: Option<Route>) {
         self.admit(place);
         self.routes[place] = route;
     }
 
-    /// A ping on the route at `place` took `took`; `is_idle` if no request was in flight on it.
+    /// Records that a ping on the route at `place` took `took`; `is_idle` if no request was in flight on it.
     pub fn pinged(&mut self, place: usize, took: Duration, is_idle: bool, now: Instant) {
         self.admit(place);
         self.rtts[place].add(took, is_idle, now);
     }
 
-    /// The route at `place` is lost: what is known of it does not hold for the one that replaces it.
+    /// Marks the route at `place` as lost and forgets what was measured on it, which does not apply to its replacement.
     pub fn lost(&mut self, place: usize) {
         self.admit(place);
         self.routes[place] = None;
@@ -185,8 +189,8 @@ impl InOrder {
         self.shortest.resize(places + 1, None);
     }
 
-    /// Chooses routes before a request of `request_bytes` is sent, 0 of one without data; `bytes` of data are in flight or
-    /// waiting, with it.
+    /// Chooses routes before a request of `request_bytes` (0 without data) is sent; `bytes` of data are in flight or
+    /// waiting, including its own.
     pub fn choose(&mut self, request_bytes: u64, bytes: u64, now: Instant) {
         let mut routes = self.routes.iter().flatten();
         if routes.all(|route| route.under_way == 0) {
@@ -194,7 +198,7 @@ impl InOrder {
             self.missed_at = (self.missed_at + idle).min(now);
         }
         if request_bytes == 0 {
-            // It goes wherever the others go, and measures nothing.
+            // A request without data uses the current choice, and measures nothing.
             return;
         }
         self.request_bytes = request_bytes;
@@ -249,7 +253,7 @@ impl InOrder {
         self.plateau = Plateau::begin(older, now);
     }
 
-    /// Choice `number`: first each route alone, shortest first, then two of the shortest and more.
+    /// Choice `number`: first each route alone, shortest first, then the shortest two together, three, and so on.
     fn choice(&self, number: usize) -> Choice {
         match self.order.get(number) {
             Some(place) => Choice::Alone(*place),
@@ -257,12 +261,12 @@ impl InOrder {
         }
     }
 
-    /// How many choices there are.
+    /// Number of choices.
     fn choices(&self) -> usize {
         (2 * self.order.len()).saturating_sub(1)
     }
 
-    /// The choice with which all requests take the least time, and that time in ns.
+    /// The choice that takes the least time for all requests, and that time in ns.
     fn best(&self, now: Instant) -> Option<(f64, Choice)> {
         let possible = (0..self.choices()).map(|number| self.choice(number));
         let times = possible.map(|choice| (self.takes_ns(choice, now), choice));
@@ -279,8 +283,8 @@ impl InOrder {
         costs_ns.min(PUT_OFF_NS)
     }
 
-    /// Sorts routes by their round trips. Routes whose round trips hardly differ keep their order, so that as many of the
-    /// shortest remain the same ones; what others have measured does not hold for them.
+    /// Sorts routes by round trip. Routes whose round trips hardly differ keep their order, so that the set of the
+    /// shortest ones stays the same: measurements do not apply to another set.
     fn sort(&mut self) {
         let rtt_ns = |place: usize| self.route_rtt_ns(place).unwrap_or(f64::INFINITY);
         let is_known = |place: &usize| rtt_ns(*place).is_finite();
@@ -340,7 +344,7 @@ impl InOrder {
         bytes == 0 || !is_tried || under_way_bytes + bytes <= room
     }
 
-    /// A request has completed on the route at `place`, whose `bytes` were transferred.
+    /// Records that a request with `bytes` of data has completed on the route at `place`.
     pub fn done(&mut self, place: usize, bytes: u64, now: Instant) {
         let Some(chosen) = self.chosen else {
             return;
@@ -362,7 +366,7 @@ impl InOrder {
         };
         let round = Round {
             least_ns: (2.0 * rtt_ns).max(round_ns),
-            // A slow route would take long for all of them.
+            // A slow route would take too long for all of them.
             least_bytes: if is_tried { 0.0 } else { self.all_bytes() } as u64,
         };
         if let Some(carried) = self.plateau.done(bytes, round, now) {
@@ -429,12 +433,13 @@ impl InOrder {
         }
     }
 
-    /// Whether a measurement stands.
+    /// Whether a measurement is used: an out-of-date one is, if it is the current choice's or no trial is affordable.
     fn is_believed(&self, choice: Choice, measured: &Measured) -> bool {
         self.chosen == Some(choice) || self.credit_ns <= 0.0 || !measured.is_out_of_date
     }
 
-    /// The sum of the own rates of the routes of a choice of several; infinite if one was not measured.
+    /// The sum of the own rates of the routes in a choice of several; infinite if one is unmeasured, 0 for a single
+    /// route.
     fn alone_bytes_per_ns(&self, choice: Choice) -> f64 {
         let Choice::Shortest(_) = choice else {
             return 0.0;
@@ -466,15 +471,16 @@ impl InOrder {
             .fold(0.0, f64::max)
     }
 
-    /// The longest round trip of a choice's routes; on one that is not in use, no less than its oldest ping has waited.
+    /// The longest round trip of a choice's routes; for one not in use, at least the time that its oldest ping has
+    /// waited.
     fn rtt_ns(&self, choice: Choice) -> f64 {
         let left = self.places(choice).filter(|place| !self.takes(*place));
         let unanswered = left.filter_map(|place| Some(self.routes[place]?.unanswered_ns));
         unanswered.fold(self.pinged_ns(choice), f64::max)
     }
 
-    /// The rate of several routes that are in use and at capacity, if the choice is one of them: it bounds an older
-    /// measurement of that one.
+    /// The rate of the routes in use, if they are several and at capacity and `choice` is one of them alone: it bounds
+    /// an older measurement of that one.
     fn full_several(&self, choice: Choice) -> Option<f64> {
         let (Choice::Alone(place), Some(chosen @ Choice::Shortest(_))) = (choice, self.chosen)
         else {
@@ -485,7 +491,7 @@ impl InOrder {
         (takes_ns > FULL * self.pinged_ns(chosen)).then_some(measured.carried.bytes_per_ns)
     }
 
-    /// How long a choice takes for all bytes in flight or waiting, in ns.
+    /// The time that a choice takes for all bytes in flight or waiting, in ns.
     fn takes_ns(&self, choice: Choice, now: Instant) -> f64 {
         let rtt_ns = self.rtt_ns(choice);
         let takes_ns = |rate: f64| rtt_ns.max(self.all_bytes() / rate);
@@ -506,7 +512,7 @@ impl InOrder {
         }
     }
 
-    /// The rate of a choice; `None` until it is measured.
+    /// The rate of a choice; `None` if unknown.
     fn rate(&self, choice: Choice, now: Instant) -> Option<f64> {
         let rtt_ns = self.rtt_ns(choice);
         let measured = self.measured_of(choice).filter(|measured| {

@@ -53,8 +53,8 @@ pub struct Lane {
     ping: Latency,
     /// In bytes per ns.
     rate: Extreme,
-    /// Latency of the last request that was sent into an empty pipe, in ns, and of the last probe, or of the current
-    /// one so far.
+    /// Latency of the last request sent into an empty pipe, and duration of the last probe or of the current one so
+    /// far, in ns.
     alone_ns: f64,
     try_ns: f64,
     is_tried: bool,
@@ -118,7 +118,7 @@ impl Latency {
     }
 }
 
-/// What a lane needs to know of a sent request at its completion.
+/// What a lane records of a request when it is sent, and uses at its completion.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     bytes: u64,
@@ -153,9 +153,8 @@ impl Default for Lane {
 }
 
 impl Lane {
-    /// A lane that is expected to carry no more than its measured rate. For requests that complete once their data
-    /// arrive, and not only with their status: a route that gets too few requests is soon empty, and is chosen for
-    /// that.
+    /// A lane that is expected to carry no more than its measured rate: for requests that complete on arrival of their
+    /// data, not only with their status. A route that gets too few of these soon runs empty, and is chosen then.
     #[must_use]
     pub fn without_headroom() -> Lane {
         Lane {

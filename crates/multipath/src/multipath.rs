@@ -27,15 +27,14 @@ pub enum Kind {
     Other,
 }
 
-/// What the choice of a route needs to know of a request.
+/// The properties of a request that determine its route.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// What it does.
     pub kind: Kind,
     /// The blocks that it reads or changes; empty for none.
     pub blocks: Range<u64>,
-    /// Bytes that it transfers; 0 where its duration says nothing of the route, as for a request on many blocks without
-    /// data.
+    /// Bytes transferred; 0 if its duration says nothing about the route, as for a request on many blocks without data.
     pub bytes: u64,
 }
 

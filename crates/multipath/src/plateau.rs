@@ -6,7 +6,7 @@ use wansan_trace::Instant;
 
 /// Growth by less than this factor does not count.
 const GROWTH: f64 = 1.25;
-/// After so many rounds without growth the rate is known.
+/// Rounds without growth after which the rate is known.
 const ROUNDS: u32 = 2;
 /// Bounds the growth of bytes in flight to more than any route holds.
 const MOST_DOUBLINGS: u32 = 30;
@@ -27,10 +27,10 @@ pub(crate) struct Round {
 }
 
 /// Measures the rate at which requests complete. TCP's slow start doubles it with each round trip until the route is at
-/// capacity or all requests are in flight. As BBR detects a full pipe, that is once the rate has grown by less than 25 %
-/// (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016; draft-ietf-ccwg-bbr), here over two rounds of two
-/// round trips each: one in which more was sent, and one in which that completed. From then on the rate is the mean over
-/// two rounds.
+/// capacity or all requests are in flight. As in BBR's detection of a full pipe, that is once the rate has grown by
+/// less than 25 % (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016; draft-ietf-ccwg-bbr), here over
+/// two rounds of two round trips each: one in which more is sent, and one in which that completes. From then on the
+/// rate is the mean over two rounds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plateau {
     began_at: Instant,
@@ -59,13 +59,14 @@ impl Plateau {
         }
     }
 
-    /// By which factor bytes in flight may exceed those at the beginning: they double with each of a round's two round
-    /// trips as long as the rate grows.
+    /// Factor by which bytes in flight may exceed those at the beginning: they double in each of a round's two round
+    /// trips while the rate grows.
     pub(crate) fn growth(&self) -> u64 {
         1 << (2 * self.doublings)
     }
 
-    /// A request completed that was sent before the choice. Rounds begin once all of those have: later ones wait for them.
+    /// Records completion of a request sent before the choice. Rounds begin once all of these have completed, as later
+    /// ones wait for them.
     pub(crate) fn older_done(&mut self, now: Instant) {
         self.done_at = now;
         if self.older > 0 {
@@ -79,7 +80,7 @@ impl Plateau {
         now.since(self.done_at).as_nanos() as f64
     }
 
-    /// Nothing was in flight since the last completion: excludes that time, and returns it.
+    /// Excludes the time since the last completion, as nothing was in flight, and returns it.
     pub(crate) fn was_idle(&mut self, now: Instant) -> Duration {
         let idle = now.since(self.done_at);
         self.round.0 += idle;
@@ -97,7 +98,7 @@ impl Plateau {
         })
     }
 
-    /// A request of `bytes` has completed; returns a rate when two rounds have measured one.
+    /// Records completion of a request of `bytes`; returns a rate once two rounds have measured one.
     pub(crate) fn done(&mut self, bytes: u64, least: Round, now: Instant) -> Option<Carried> {
         if self.older > 0 {
             self.older_done(now);

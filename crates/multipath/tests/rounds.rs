@@ -1,5 +1,5 @@
-//! Rounds of random requests over routes that are cut, recover and change their delays: every block read or left has
-//! the content that the order of requests gives it, whatever a lost route still executes.
+//! Rounds of random requests over routes that are cut, recover and change their delays: every block read, and every
+//! block at the end, has the content that the order of requests requires, whatever a lost route still executes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const PARALLEL: usize = 16;
 enum Fence {
     /// The target ends the session before the queue learns of it.
     Target,
-    /// The queue is told so, but nobody ends the session.
+    /// The queue is told so, but the session does not end.
     Pretended,
 }
 
@@ -52,7 +52,7 @@ enum Event {
 struct Route {
     delay: Duration,
     cut_until: Instant,
-    /// The session that is up, or was last, and the first one whose commands the target accepts.
+    /// The current or last session, and the first one whose commands the target accepts.
     session: u64,
     lives_from: u64,
     is_up: bool,

@@ -3,7 +3,7 @@
 use super::{Change, LOGS_OUT, Party, Place, sentence, simulated};
 use crate::software::Software;
 
-/// Minimum recommended maximum of buffers for long paths, in bytes.
+/// Smallest maximum buffer size to recommend for long paths, in bytes.
 const LONG_BYTES: u64 = 16 << 20;
 
 /// Raises the buffer behind the receive window.

@@ -41,7 +41,7 @@ fn setting(parameter: &'static str, value: &impl ToString) -> Setting {
     }
 }
 
-/// The I/Os in flight. Where initiators have fewer slots, the twin's number is that of the slots.
+/// I/Os in flight. With fewer command slots at the initiator, the twin has as many as there are slots.
 pub const PARALLEL: &str = "workload.parallel";
 
 /// An initiator with `most` command slots instead of `commands`.

@@ -172,7 +172,7 @@ impl<R: 'static> Tracing<R> {
     }
 
     fn drain(&mut self) {
-        // It fails only if its callback does, which ours never does.
+        // It fails only if its callback does, and this one never does.
         let _ = self.ring.consume();
         for record in self.taken.borrow_mut().drain(..) {
             match (self.is_wanted)(&record) {

@@ -7,11 +7,11 @@ use wansan_trace::Instant;
 use super::{BELIEVED, RECENT};
 use crate::window::Extreme;
 
-/// What a route's pings took.
+/// Minimum round trips of a route's pings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoundTrip {
     recent_ns: Extreme,
-    /// Since the route was idle last: what is in its queues does not count.
+    /// Since the route was last idle, so that its queues do not count.
     least_ns: Extreme,
 }
 
@@ -23,7 +23,7 @@ impl RoundTrip {
         }
     }
 
-    /// A ping took so long, while the route `is_idle` or not.
+    /// Adds a ping that took `took`; `is_idle` if no request was in flight on the route.
     pub(super) fn add(&mut self, took: Duration, is_idle: bool, now: Instant) {
         let took_ns = took.as_nanos() as f64;
         self.recent_ns.add(took_ns, now);

@@ -1,10 +1,10 @@
-//! Which routes are taken of those that carry so much, alone and together.
+//! Which routes are chosen, by what each carries alone and what they carry together.
 
 use super::*;
 
 const BLOCK: u64 = 64 << 10;
 
-/// What a route carries of a session: so many bytes at a time in a round trip, up to its rate.
+/// A route's capacity for a session: the bytes in flight per round trip, up to its rate.
 #[derive(Clone, Copy)]
 struct Pipe {
     round_trip_ms: f64,
@@ -20,7 +20,7 @@ const FAR: Pipe = Pipe {
     bytes_per_ms: 25_000.0,
 };
 
-/// A session over two routes, and how long it was over both or one of them, in ns.
+/// A session over two routes, and the time for which only the near or only the far one was used, in ns.
 #[derive(Default)]
 struct World {
     in_order: InOrder,
@@ -34,7 +34,7 @@ impl World {
         [0, 1].map(|place| self.in_order.takes(place))
     }
 
-    /// So many blocks are always under way for so many seconds; together the routes carry `together`.
+    /// Runs for `seconds` with `parallel` blocks always in flight; together the routes carry `together` bytes per ms.
     fn run(&mut self, seconds: f64, pipes: [Pipe; 2], together: f64, parallel: u64) {
         let end_ns = self.now_ns + seconds * 1e9;
         while self.now_ns < end_ns {
@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-/// Which routes are taken after some seconds.
+/// Which routes are in use after 5 s.
 fn taken(pipes: [Pipe; 2], together: f64, parallel: u64) -> [bool; 2] {
     let mut world = World::default();
     world.run(5.0, pipes, together, parallel);

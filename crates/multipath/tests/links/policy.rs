@@ -84,7 +84,8 @@ impl Selector {
         route.lane.complete(sent, now);
     }
 
-    /// Smooth weighted round robin: each route earns its weight, and the richest pays for all.
+    /// Smooth weighted round robin: each route's credit grows by its weight; the one with the most is chosen and pays
+    /// the sum of the weights.
     fn by_credit(&mut self) -> usize {
         let mut all = 0.0;
         for route in &mut self.routes {
