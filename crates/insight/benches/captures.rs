@@ -1,9 +1,9 @@
-//! How fast a capture is explained, beside what tshark takes for the latencies of the same SCSI commands.
+//! Benchmark: explains a capture, compared with tshark computing the latencies of the same SCSI commands.
 //!
-//! `cargo bench -p wansan-insight --bench captures [-- FILE]`; without a file, of reads of 4 KiB over a path of 2 ms
-//! each way, and how fast beside that a stream of as many bytes is searched for PDUs in which there are none. All sides are
-//! processes of their own, in turns, and what counts is their processor time. With `-- --write READS` the capture of so
-//! many reads is written to standard output, as long as it may be.
+//! `cargo bench -p wansan-insight --bench captures [-- FILE]`; without a file, the capture is of 4 KiB reads over a
+//! path of 2 ms each way, and the search of an equally long stream without PDUs is measured too. All sides are separate
+//! processes, run in turns, and CPU time is compared. `-- --write READS` writes a capture of that many reads, of any
+//! length, to standard output.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,16 +23,16 @@ use wansan_peers::machine::Machine;
 use wansan_peers::process::PeerError;
 use wansan_peers::program::find;
 
-/// Before the file that the process explains itself; `-` is standard input.
+/// Precedes the file that the process explains itself; `-` is standard input.
 const EXPLAIN: &str = "--explain";
-/// Before the number of reads whose capture is written.
+/// Precedes the number of reads of the capture to write.
 const WRITE: &str = "--write";
 const TURNS: usize = 5;
-/// Ours is run so often in a turn: the kernel counts processor time in ticks.
+/// Our runs per turn: the kernel counts CPU time in ticks.
 const OUR_RUNS: u32 = 8;
-/// How often tshark's processor time ours has to fit in.
+/// Required ratio of tshark's CPU time to ours.
 const TIMES: f64 = 20.0;
-/// How much of the speed of reads has to be left where PDUs are searched for.
+/// Required speed of the search for PDUs, relative to that of reads.
 const SEARCH_SHARE: f64 = 0.5;
 
 fn main() -> ExitCode {
@@ -66,7 +66,7 @@ fn compare_generated() -> Result<(), Box<dyn Error>> {
     compare_search(&stream, &file)
 }
 
-/// Explains a stream without PDUs beside reads.
+/// Compares explaining a stream without PDUs with explaining reads.
 fn compare_search(stream: &Path, reads: &Path) -> Result<(), Box<dyn Error>> {
     let machine = Machine::watch();
     let own = std::env::current_exe()?;
@@ -158,7 +158,7 @@ fn compare(file: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Processor time of a program that is run so often, as a mean.
+/// Mean CPU time of a program over `runs` runs.
 fn processor_s(program: &Path, arguments: &[&str], runs: u32) -> Result<f64, PeerError> {
     let system = |source| PeerError::System {
         program: program.display().to_string(),
@@ -185,13 +185,13 @@ fn processor_s(program: &Path, arguments: &[&str], runs: u32) -> Result<f64, Pee
     Ok((after - before).as_secs_f64() / f64::from(runs))
 }
 
-/// Reads of 4 KiB that are in flight side by side.
+/// Number of 4 KiB reads in flight.
 const PARALLEL: u64 = 32;
 const BLOCK_BYTES: u32 = 4096;
 const BHS_BYTES: usize = 48;
 const SEGMENT_BYTES: usize = 1448;
 const ROUND_TRIP_NS: u64 = 4_000_000;
-/// Between segments that follow each other.
+/// Interval between consecutive segments.
 const APART_NS: u64 = 12_000;
 
 /// What one end of the connection sends.
@@ -200,13 +200,13 @@ struct Stream {
     next: u32,
 }
 
-/// Writes a capture at the initiator, of a connection from its beginning, as pcap with times in ns.
+/// Writes a capture taken at the initiator, of a connection from its beginning, as pcap with times in ns.
 fn write_reads(file: &mut impl Write, reads: u64) -> std::io::Result<()> {
     write_begun(file, reads)?;
     file.flush()
 }
 
-/// The same, and where both ends are.
+/// The same; returns the positions of both ends.
 fn write_begun(file: &mut impl Write, reads: u64) -> std::io::Result<[Stream; 2]> {
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1] {
         file.write_all(&word.to_le_bytes())?;
@@ -220,7 +220,7 @@ fn write_begun(file: &mut impl Write, reads: u64) -> std::io::Result<[Stream; 2]
         frame(file, at_ns, from, flags, &mut streams, &[])?;
     }
     for first in (0..reads).step_by(PARALLEL as usize) {
-        // When each read's command leaves, answer comes, and acknowledgement leaves.
+        // When each read's command leaves, its answer arrives, and its acknowledgement leaves.
         let mut events = Vec::new();
         for (slot, read) in (first..reads.min(first + PARALLEL)).enumerate() {
             let each_ns = ROUND_TRIP_NS + PARALLEL * 6 * APART_NS;
@@ -258,7 +258,7 @@ fn write_begun(file: &mut impl Write, reads: u64) -> std::io::Result<[Stream; 2]
     Ok(streams)
 }
 
-/// Writes a few reads, and behind what the capture has missed of their connection so many bytes of data in frames.
+/// Writes a few reads, a gap that the capture missed, and then `bytes` bytes of data in frames.
 fn write_stream(file: &mut impl Write, bytes: u64) -> std::io::Result<()> {
     const MISSED_BYTES: u32 = 1 << 20;
     const BEGINS_NS: u64 = 1_000_000_000;
@@ -282,7 +282,7 @@ fn write_stream(file: &mut impl Write, bytes: u64) -> std::io::Result<()> {
     file.flush()
 }
 
-/// A header with words 20 to 31 and, behind them, a MaxCmdSN or a CDB that reads.
+/// A Basic Header Segment with bytes 20 to 31 and, after them, a MaxCmdSN or a read CDB.
 fn pdu(opcode: u8, flags: u8, tag: u32, words: [u32; 3], data_bytes: u32) -> Vec<u8> {
     let mut bhs = vec![0; BHS_BYTES];
     bhs[0] = opcode;

@@ -1,7 +1,7 @@
-//! How fast 10 million `io` events are read, joined and summarised, on one core.
+//! Benchmark: reads, joins and summarises 10 million `io` events on one core.
 //!
-//! Prints one line of JSON. The bound: under 5 s of one core for 10 million events. `cpu_s` is what it takes of
-//! one core, `total_s` what passed meanwhile: on a busy machine they differ.
+//! Prints one line of JSON. The bound is 5 s of CPU time for 10 million events. `cpu_s` is the CPU time, `total_s` the
+//! elapsed time, which is longer on a busy machine.
 
 #![expect(
     clippy::disallowed_methods,
@@ -86,13 +86,13 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Processor time that this process has used.
+/// CPU time used by this process.
 fn cpu_s() -> f64 {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
-/// A session that keeps [`IN_FLIGHT`] I/Os in flight, with times as irregular as real ones.
+/// A session with about [`IN_FLIGHT`] I/Os in flight, with irregular times.
 fn record(session: u64) -> Recorder {
     let mut recorder = Recorder::new(
         Kinds {

@@ -1,4 +1,4 @@
-//! A cell's records looked at once: what its numbers and its charts are both made of.
+//! The analysis of a cell's records that its summary and its charts share.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -25,12 +25,12 @@ pub struct Analysis<'a> {
     held: OnceCell<Held>,
 }
 
-/// How many I/Os each of the recorded layers held, top to bottom.
+/// The population of each recorded layer, top to bottom.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Of each session.
+    /// Per session.
     pub(crate) by_session: BTreeMap<SessionId, Vec<Population>>,
-    /// Of all together.
+    /// Of all sessions.
     pub(crate) all: Vec<Population>,
 }
 
@@ -46,7 +46,7 @@ impl Held {
     }
 }
 
-/// Who is in each of the recorded layers.
+/// The population of `tasks` in each recorded layer.
 fn populations(tasks: &[&Task], joined: &Joined) -> Vec<Population> {
     let held = |layer: &Layer| {
         let span = |task: &&Task| task.span_ns(*layer, joined.records);
@@ -56,7 +56,7 @@ fn populations(tasks: &[&Task], joined: &Joined) -> Vec<Population> {
 }
 
 impl<'a> Analysis<'a> {
-    /// Of a cell over `window`, or over the time of full load when none is given (see
+    /// Analyses a cell over `window`, or over the time of full load if `None` (see
     /// [`Joined::busy_window`](crate::join::Joined::busy_window)).
     #[must_use]
     pub fn of(cell: &'a Cell, window: Option<Window>) -> Analysis<'a> {
@@ -75,7 +75,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// How many I/Os the layers held.
+    /// The layers' populations, computed on first use.
     pub(crate) fn held(&self) -> &Held {
         self.held.get_or_init(|| Held::of(&self.cell.joined))
     }

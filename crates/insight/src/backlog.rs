@@ -1,5 +1,5 @@
-//! The backlog of a relay, from its `tcp` records: a flow is a session there, its connection 0 is the
-//! client's and its connection 1 the target's.
+//! A relay's backlog, from its `tcp` records, in which each flow is a session: connection 0 is the client's, connection
+//! 1 the target's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,32 +13,31 @@ use crate::window::Window;
 const CLIENT: ConnectionId = ConnectionId(0);
 const TARGET: ConnectionId = ConnectionId(1);
 
-/// The names under which relays recorded: other programs report no unread bytes.
+/// The hosts that recorded as relays: only relays report unread bytes.
 #[must_use]
 pub fn relays(table: &Table<Tcp>) -> BTreeSet<&str> {
     let waited = table.rows.iter().filter(|row| row.record.unread_bytes > 0);
     waited.map(|row| table.names.get(row.host)).collect()
 }
 
-/// What waited in a relay in the direction in which it passed on more: in receive queues, in its own
-/// memory, and in send queues what was not sent.
+/// A relay's backlog in the direction that carried more bytes: data in receive queues and in the relay's memory, and
+/// unsent data in send queues.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BacklogUse {
-    /// Of all flows together, mean of the samples.
+    /// All flows together, mean of the samples.
     pub mean_bytes: f64,
     /// 99th percentile of the samples.
     pub p99_bytes: u64,
-    /// Greatest.
+    /// Maximum.
     pub max_bytes: u64,
-    /// How long a byte that came when a sample was taken waited until it had been sent: mean of all
-    /// flows' samples. Of one that had not when the flow's records end, the rest is reckoned at the
-    /// flow's mean rate.
+    /// Time until a byte that arrives as a sample is taken has been sent: mean over all flows' samples. For a byte not
+    /// sent by the end of the flow's records, the remainder is extrapolated at the flow's mean rate.
     pub mean_ns: f64,
-    /// 99th percentile of them.
+    /// 99th percentile of these times.
     pub p99_ns: u64,
-    /// Greatest.
+    /// Maximum.
     pub max_ns: u64,
-    /// What it passed on meanwhile.
+    /// Throughput in that direction over the window.
     pub bytes_per_s: f64,
 }
 
@@ -47,7 +46,7 @@ pub struct BacklogUse {
 struct Sample {
     time_ns: u64,
     waiting_bytes: u64,
-    /// Since the connection began, for the first time.
+    /// Since the connection began, not counting retransmissions.
     sent_bytes: u64,
 }
 
@@ -56,10 +55,10 @@ struct Sample {
 struct DirectionSamples(BTreeMap<SessionId, Vec<Sample>>);
 
 impl DirectionSamples {
-    /// Takes in both ends of a flow at one moment.
+    /// Adds a sample from both connections of a flow at one moment.
     fn add(&mut self, from: &Tcp, to: &Tcp) {
         let samples = self.0.entry(to.session).or_default();
-        // Segments in flight may be shorter than the maximum: the sent bytes never decrease.
+        // Segments in flight may be shorter than the MSS: keeps the estimate from decreasing.
         let before = samples.last().map_or(0, |sample| sample.sent_bytes);
         let in_flight = u64::from(to.in_flight_packets) * u64::from(to.mss_bytes);
         samples.push(Sample {
@@ -69,7 +68,7 @@ impl DirectionSamples {
         });
     }
 
-    /// What was sent in the window.
+    /// Bytes sent in the window.
     fn sent_bytes(&self, window: Window) -> u64 {
         let of_flow = |samples: &Vec<Sample>| {
             let mut inside = samples.iter().filter(|one| window.contains(one.time_ns));
@@ -79,8 +78,7 @@ impl DirectionSamples {
         self.0.values().filter_map(of_flow).sum()
     }
 
-    /// What waited of all flows together, at each moment of the window at which samples were taken. A
-    /// flow that has ended has nothing.
+    /// The backlog of all flows together at each sample time in the window. A flow that has ended counts as empty.
     fn sums(&self, window: Window) -> Vec<u64> {
         let mut moments: BTreeMap<u64, Vec<(SessionId, u64, bool)>> = BTreeMap::new();
         for (flow, samples) in &self.0 {
@@ -104,7 +102,7 @@ impl DirectionSamples {
         sums
     }
 
-    /// How long a byte waits that comes as a sample is taken, for all samples in the window.
+    /// How long a byte waits that arrives as a sample is taken, for all samples in the window.
     fn waits_ns(&self, window: Window) -> Vec<u64> {
         let of_flow = |samples| waits_ns(samples, window);
         self.0
@@ -115,8 +113,8 @@ impl DirectionSamples {
     }
 }
 
-/// How long a byte waits that comes as a sample of a flow is taken: until as much has been sent as had
-/// been and waited then. Between samples what is sent is taken to grow evenly.
+/// How long a byte waits that arrives as a sample of a flow is taken: until the bytes sent reach those sent and waiting
+/// at that time. Sent bytes are interpolated linearly between samples.
 fn waits_ns(samples: &[Sample], window: Window) -> Vec<u64> {
     let [first, .., last] = samples else {
         return Vec::new();
@@ -141,7 +139,7 @@ fn waits_ns(samples: &[Sample], window: Window) -> Vec<u64> {
             }
             _ => (last.time_ns, goal - last.sent_bytes, rate),
         };
-        // Where nothing was ever sent, it waited at least until the end.
+        // If nothing was ever sent, it waited at least until the end.
         let rest = match rate > 0.0 {
             true => missing as f64 / rate,
             false => 0.0,
@@ -180,7 +178,7 @@ fn samples<'a>(table: &'a Table<Tcp>, host: &str) -> impl Iterator<Item = &'a Tc
     records.filter(|tcp| tcp.event == TcpEvent::Sample)
 }
 
-/// That of the relay that has made these records.
+/// The backlog of the relay that made these records.
 fn of_records<'a>(records: impl Iterator<Item = &'a Tcp>, window: Window) -> Option<BacklogUse> {
     let (mut onward, mut back) = (DirectionSamples::default(), DirectionSamples::default());
     let mut clients: BTreeMap<SessionId, &Tcp> = BTreeMap::new();
@@ -245,12 +243,12 @@ mod tests {
         }
     }
 
-    /// A flow's records of one second: `held` bytes wait in each of the two queues onward, of which
-    /// `sent` have been sent.
+    /// A flow's records at one second: `held` bytes wait in each of the two queues towards the target, and `sent` have
+    /// been sent.
     fn onward(flow: u64, second: u64, held: u32, sent: u64) -> [Tcp; 2] {
         let client = Tcp {
             unread_bytes: held,
-            // What waits on the way back is of the other direction.
+            // Belongs to the other direction.
             unsent_bytes: 77,
             ..side(flow, CLIENT, second)
         };
@@ -273,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_backlog_is_that_of_the_busier_direction() {
-        // Two flows; each passes on 1000 B/s, and holds 10 (or 20) s of it in its two queues.
+        // Two flows of 1000 B/s each, with 10 and 20 s of data in their two queues.
         let of_flows = |second| {
             [1, 2].map(|flow| onward(flow, second, flow as u32 * 5000, 1000 + second * 1000))
         };
@@ -282,7 +280,7 @@ mod tests {
         assert_eq!(found.max_bytes, 30_000);
         assert_eq!(found.p99_bytes, 30_000);
         assert!((found.bytes_per_s - 2000.0).abs() < 1.0, "{found:?}");
-        // They are still there when the records end.
+        // The bytes are still waiting when the records end.
         assert_eq!(found.max_ns, 20 * SECOND_NS);
         assert!((found.mean_ns - 15e9).abs() < 1.0, "{found:?}");
         assert_eq!(of_records(records.iter(), seconds(7, 9)), None);
@@ -290,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_as_long_as_it_took_then() {
-        // 4000 bytes wait all the time; they go at 4000 B/s, then for eight seconds at 1000 B/s.
+        // 4000 bytes wait throughout; they drain at 4000 B/s, then at 1000 B/s for eight seconds.
         let sent = |second: u64| 1000 + 4000 * second.min(4) + 1000 * second.saturating_sub(4);
         let flow = |second| onward(1, second, 2000, sent(second));
         let records: Vec<Tcp> = (0..=12).flat_map(flow).collect();
@@ -299,7 +297,7 @@ mod tests {
         assert_eq!(fast.max_ns, SECOND_NS);
         assert_eq!((slow.p99_ns, slow.max_ns), (4 * SECOND_NS, 4 * SECOND_NS));
         assert!((slow.mean_ns - 4e9).abs() < 1.0, "{slow:?}");
-        // At the mean rate of the whole time all would seem to wait for 1.8 s.
+        // At the mean rate of all records every wait would appear to be 2 s.
         assert!((waits(0, 8).mean_ns - (4.0 * 1e9 + 5.0 * 4e9) / 9.0).abs() < 1.0);
     }
 

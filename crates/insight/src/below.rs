@@ -6,12 +6,11 @@
 //! device's queue; it is on the path; it waits in the receive buffer. The rest of the latency is
 //! spent in the two programs. The parts are contiguous, so they add up exactly to the latency.
 //!
-//! If only one end has records, the same is derived for that end, and everything beyond it is
-//! one remainder.
+//! If only one end has records, the same is derived for that end, and all time beyond it is one remainder.
 //!
-//! - `streams` looks up when a byte of a stream passed each of these places;
+//! - `streams` looks up when a byte of a stream passed each of these points;
 //! - `chain` finds the PDUs that an I/O waited for;
-//! - `held` finds why the send buffer held bytes;
+//! - `send_buffer` finds why the send buffer held bytes;
 //! - `one_end` splits I/Os with records of one end only;
 //! - `crossings` adds the layers `tcp_initiator` and `tcp_target` to I/Os;
 //! - [`below_socket`] summarizes a cell.
@@ -45,51 +44,50 @@ pub(crate) use streams::Ends;
 use streams::{Left, Streams};
 pub use usage::{below_socket, from_splits, sentence};
 
-/// Stamps that are out of order by more than this are not believed: threads write down times a
-/// little late.
+/// Maximum tolerated disorder of times, as threads record them slightly late. Beyond it, they contradict each other.
 const DISORDER_NS: u64 = 1_000_000;
 
 /// Which ends have recorded PDUs and stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recorded {
-    /// The initiator's and the target's.
+    /// Both ends.
     #[default]
     Both,
-    /// The initiator's alone.
+    /// The initiator only.
     Initiator,
-    /// The target's alone.
+    /// The target only.
     Target,
 }
 
-/// Parts of the way from one program to the other, in ns.
+/// The parts of the time on the way from one program to the other, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leg {
-    /// With the sending program, until the send buffer had room.
+    /// In the sending program, until the send buffer had room.
     pub no_room_ns: u64,
-    /// So much of that while all that the buffer has room for was in flight: it is too small for the path.
+    /// The part of it while everything in the full buffer was in flight: the buffer is too small for the path.
     pub no_room_buffer_ns: u64,
-    /// So much of that while the buffer's own bytes waited for the congestion window.
+    /// The part of it while bytes in the buffer waited for the congestion window.
     pub no_room_cwnd_ns: u64,
-    /// So much of that while they waited for the receiver's window.
+    /// The part of it while they waited for the receive window.
     pub no_room_rwnd_ns: u64,
-    /// In the send buffer while the congestion window, or what paces it, let nothing out.
+    /// In the send buffer, held by the congestion window or by pacing.
     pub cwnd_ns: u64,
-    /// In the send buffer while the receiver's window let nothing out.
+    /// In the send buffer, held by the receive window.
     pub rwnd_ns: u64,
-    /// In the send buffer while Nagle's algorithm held a short segment.
+    /// In the send buffer, as a short segment held by Nagle's algorithm.
     pub nagle_ns: u64,
     /// In the send buffer for another or an unknown reason.
     pub other_ns: u64,
-    /// In the device's queue: from the queueing discipline to the device.
+    /// In the device queue: from the queueing discipline to the device.
     pub device_queue_ns: u64,
-    /// On the path, until the receiving kernel got it, including loss recovery.
+    /// On the path, until the receiving kernel had it, including loss recovery.
     pub path_ns: u64,
     /// In the receive buffer, until the program read it.
     pub receive_buffer_ns: u64,
 }
 
 impl Leg {
-    /// Adds a wait of this way.
+    /// Adds a wait in this direction.
     fn add(&mut self, wait: &Wait) {
         let ns = wait.length_ns();
         let is_without_room = [NO_ROOM_TO_TARGET, NO_ROOM_TO_INITIATOR].contains(&wait.layer);
@@ -114,7 +112,7 @@ impl Leg {
         *part += ns;
     }
 
-    /// All parts together.
+    /// The sum of all parts.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.no_room_ns
@@ -135,29 +133,29 @@ pub struct Split {
     pub session: SessionId,
     /// Its tag there.
     pub task: TaskTag,
-    /// From the top layer's entry to its exit; of an I/O that only its target has recorded, from the
-    /// command's arrival to the last answer's departure.
+    /// From the top layer's entry to its exit; with the target's records only, from the command's arrival to the last
+    /// response's departure.
     pub latency_ns: u64,
-    /// In the initiator's program: above the socket.
+    /// In the initiator's program, above the socket.
     pub initiator_ns: u64,
     /// In the target's program.
     pub target_ns: u64,
-    /// Beyond the only end that has recorded it: on the path, both ways, and with the other end and its
-    /// buffers; 0 where both have.
+    /// Beyond the only end with records: on the path in both directions, and at the other end with its buffers; 0 if
+    /// both ends have records.
     pub beyond_ns: u64,
-    /// On the way to the target, all requests that were waited for together.
+    /// On the way to the target: the sum over all requests that were waited for.
     pub to_target: Leg,
-    /// On the way to the initiator, all answers that were waited for together.
+    /// On the way to the initiator: the sum over all answers that were waited for.
     pub to_initiator: Leg,
     /// Round trips: one, and one for each R2T that was waited for.
     pub round_trips: u32,
-    /// How much of it may belong to the part before or after the one that it is counted to, as a
-    /// stamp was of another byte near by.
+    /// How much of it may belong to the part before or after the one it is counted in, because a stamp was of a
+    /// nearby byte.
     pub uncertain_ns: u64,
 }
 
 impl Split {
-    /// The sums over an I/O's waits.
+    /// Sums up an I/O's waits.
     fn of(task: &Task, io: &IoWaits) -> Split {
         let mut split = Split {
             session: task.session,
@@ -184,7 +182,7 @@ impl Split {
         split
     }
 
-    /// All parts together.
+    /// The sum of all parts.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.initiator_ns
@@ -202,7 +200,7 @@ pub enum Untold {
     NoStamp,
     /// A PDU was not recorded at an end that has recorded others.
     NoPdu,
-    /// A part of the I/O was sent twice: its connection was lost, or a PDU.
+    /// A part of the I/O was sent twice, because its connection or a PDU was lost.
     SentAgain,
     /// Times contradict each other.
     Disorder,
@@ -228,7 +226,7 @@ impl Untold {
         }
     }
 
-    /// In words, of some I/Os.
+    /// In words, following a number of I/Os.
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
@@ -240,19 +238,18 @@ impl Untold {
     }
 }
 
-/// The I/Os of a cell that were completed in a window: those that were split, and how many were not.
+/// The I/Os of a cell that completed in a window: those that were split, and the number of the others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Splits {
-    /// Whose records they are derived from.
+    /// The ends whose records they are derived from.
     pub recorded: Recorded,
-    /// In the order of the I/Os.
+    /// The split I/Os, in order.
     pub told: Vec<Split>,
-    /// How many were not split, by the reason.
+    /// Number of I/Os that were not split, by reason.
     pub untold: BTreeMap<Untold, u64>,
 }
 
-/// Splits the I/Os of `cell` that were completed in `window`; `None` when stamps or PDUs were not
-/// recorded.
+/// Splits the I/Os of `cell` that completed in `window`; `None` if stamps or PDUs were not recorded.
 #[must_use]
 pub fn splits(cell: &Cell, window: Window) -> Option<Splits> {
     let splitter = Splitter::of(cell)?;
@@ -276,18 +273,18 @@ pub fn splits(cell: &Cell, window: Window) -> Option<Splits> {
     Some(splits)
 }
 
-/// The layer that has an I/O while its bytes have no room in a send buffer …
+/// The layer of an I/O that waits for room in the initiator's send buffer.
 const NO_ROOM_TO_TARGET: Layer = Layer::Window;
-/// … the same of an answer …
+/// The layer of an I/O whose answer waits for room in the target's send buffer.
 const NO_ROOM_TO_INITIATOR: Layer = Layer::Target;
-/// … and while they are on the path.
+/// The layer of an I/O that is on the path.
 const ON_THE_PATH: Layer = Layer::Wire;
 
 /// The waits of one I/O below the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IoWaits {
-    /// Waits that follow each other. A time beyond the only end that has recorded it has the cause
-    /// [`Cause::Unknown`] and no way.
+    /// Contiguous waits. With records of one end only, time beyond it has the cause [`Cause::Unknown`] and no
+    /// direction.
     pub(crate) waits: Vec<Wait>,
     /// See [`Split::round_trips`].
     round_trips: u32,
@@ -304,7 +301,7 @@ impl IoWaits {
     }
 }
 
-/// Splits I/Os by what a cell's stamps, PDUs and samples of TCP show.
+/// Splits I/Os by a cell's stamps, PDUs and TCP samples.
 #[derive(Debug)]
 pub(crate) struct Splitter<'a> {
     recorded: Recorded,
@@ -327,7 +324,7 @@ impl<'a> Splitter<'a> {
         })
     }
 
-    /// Splits an I/O that was in the top layer for that span.
+    /// Splits an I/O that was in the top layer during `span_ns`.
     pub(crate) fn split(&self, task: &Task, span_ns: (u64, u64)) -> Result<IoWaits, Untold> {
         let one_end = OneEnd {
             streams: &self.streams,
@@ -361,7 +358,7 @@ impl<'a> Splitter<'a> {
     }
 }
 
-/// Adds a message's way from its sender's program to the path.
+/// Adds a message's waits from the sending program to the path.
 fn depart(
     cut: &mut Cut,
     message: &Message,
@@ -384,7 +381,7 @@ fn depart(
     cut.to(left.departed_ns, buffer, way, Cause::DeviceQueue)
 }
 
-/// Cuts an I/O's time into pieces, one after the other.
+/// Cuts an I/O's time into contiguous pieces.
 struct Cut {
     last_ns: u64,
     end_ns: u64,
@@ -404,7 +401,8 @@ impl Cut {
         }
     }
 
-    /// A moment, moved behind the last cut and before the end.
+    /// The time clamped to the range from the last cut to the end; [`Untold::Disorder`] if that moves it by more than
+    /// [`DISORDER_NS`].
     fn inside(&self, at_ns: u64) -> Result<u64, Untold> {
         let inside_ns = at_ns.clamp(self.last_ns, self.end_ns);
         match inside_ns.abs_diff(at_ns) > DISORDER_NS {
@@ -413,7 +411,7 @@ impl Cut {
         }
     }
 
-    /// The piece from the last cut to `at_ns`.
+    /// Adds the piece from the last cut to `at_ns`.
     fn to(
         &mut self,
         at_ns: u64,
@@ -422,7 +420,7 @@ impl Cut {
         cause: Cause,
     ) -> Result<(), Untold> {
         let to_ns = self.inside(at_ns)?;
-        // Where it had to be moved, it is uncertain by as much.
+        // A clamped time is uncertain by as much as it was moved.
         let moved_ns = to_ns.abs_diff(at_ns);
         self.io.uncertain_ns += moved_ns;
         let from_ns = std::mem::replace(&mut self.last_ns, to_ns);
@@ -438,29 +436,29 @@ impl Cut {
         Ok(())
     }
 
-    /// In the initiator's program until then.
+    /// Adds time in the initiator's program until `at_ns`.
     fn initiator(&mut self, at_ns: u64) -> Result<(), Untold> {
         self.to(at_ns, Layer::Queue, None, Cause::Initiator)
     }
 
-    /// In the target's program until then.
+    /// Adds time in the target's program until `at_ns`.
     fn target(&mut self, at_ns: u64) -> Result<(), Untold> {
         self.to(at_ns, Layer::Device, None, Cause::Target)
     }
 
-    /// Beyond the only end that has recorded it until then.
+    /// Adds time beyond the only end with records until `at_ns`.
     fn beyond(&mut self, at_ns: u64) -> Result<(), Untold> {
         self.to(at_ns, ON_THE_PATH, None, Cause::Unknown)
     }
 
-    /// On the path until then, with the uncertainty of both of its ends.
+    /// Adds time on the path until `at_ns`, with the uncertainty of both of its ends.
     fn path(&mut self, at_ns: u64, way: FlowDirection, uncertain_ns: u64) -> Result<(), Untold> {
         self.to(at_ns, ON_THE_PATH, Some(way), Cause::Unknown)?;
         self.is_uncertain_by(uncertain_ns);
         Ok(())
     }
 
-    /// In the receive buffer until then.
+    /// Adds time in the receive buffer until `at_ns`.
     fn read(&mut self, at_ns: u64, way: FlowDirection) -> Result<(), Untold> {
         let layer = match way {
             FlowDirection::ToTarget => Layer::TcpTarget,
@@ -469,7 +467,7 @@ impl Cut {
         self.to(at_ns, layer, Some(way), Cause::ReceiveBuffer)
     }
 
-    /// So much of the last piece may belong to the pieces beside it.
+    /// Notes how much of the last piece may belong to its neighbours.
     fn is_uncertain_by(&mut self, uncertain_ns: u64) {
         self.io.uncertain_ns += uncertain_ns;
         if let Some(last) = self.io.waits.last_mut() {

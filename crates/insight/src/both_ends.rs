@@ -1,8 +1,8 @@
-//! The same I/Os at both ends of a path: the time on the path in each direction, and at the target.
+//! The same I/Os at both ends of a path: their time on the path in each direction, and at the target.
 //!
 //! The time from a command's arrival at the target's end to its response's departure there is the target's, on one
-//! clock; the rest of the latency at the initiator's end is the path's. Its split into directions depends on the clock
-//! offset, which the I/Os themselves bound ([`crate::clock`]): each arrived after it had left.
+//! clock; the rest of the latency at the initiator's end is the path's. Its split into directions depends on the
+//! clock offset, which the I/Os themselves bound ([`crate::clock`]): each arrived after it had left.
 
 use foldhash::{HashMap, HashMapExt as _};
 use std::net::SocketAddr;
@@ -13,48 +13,48 @@ use wansan_trace::Instant;
 use crate::capture::Capture;
 use crate::clock::{Bound, Estimate};
 
-/// An I/O where it passed a point.
+/// An I/O as it passed a capture point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassedIo {
-    /// The initiator's end of its connection.
+    /// The initiator's address and port.
     pub initiator: SocketAddr,
-    /// The target's.
+    /// The target's address and port.
     pub target: SocketAddr,
     /// Its Initiator Task Tag.
     pub tag: u32,
     /// Its CmdSN.
     pub cmd_sn: u32,
-    /// When the last byte of its command's header passed, in ns of that point's clock.
+    /// When the last byte of its command's header passed, in ns of the capture point's clock.
     pub command_ns: u64,
-    /// When the first byte of its answer passed.
+    /// When the first byte of its answer passed, in the same clock.
     pub answer_ns: u64,
 }
 
-/// What I/Os took between two points of their path, as means over those that both saw, in ns.
+/// The latency of I/Os between two capture points, as means over those seen at both, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BothEnds {
-    /// I/Os that both saw.
+    /// Number of I/Os seen at both points.
     pub ios: u64,
-    /// From the command's passing the initiator's end to its answer's.
+    /// From the command to its answer at the initiator's end.
     pub latency_ns: f64,
     /// On the way to the target's end.
     pub there_ns: f64,
-    /// Behind the target's end.
+    /// Beyond the target's end.
     pub target_ns: f64,
     /// On the way back.
     pub back_ns: f64,
-    /// How much of `there_ns` may belong to `back_ns`, or the other way round: what is not known of the clocks.
+    /// How much of `there_ns` may belong to `back_ns`, or the reverse, due to the uncertainty of the clock offset.
     pub between_ns: u64,
-    /// By how much the clock at the target's end is ahead of that at the initiator's, in ns.
+    /// How far the clock at the target's end is ahead of the one at the initiator's end, in ns.
     pub ahead_ns: i64,
-    /// By how much it gains, in ns a second.
+    /// Its drift, in ns per second.
     pub drift_ppb: f64,
-    /// Whether what was given first is the target's end.
+    /// Whether the first argument of [`join`] is the target's end.
     pub is_turned: bool,
 }
 
 impl Capture {
-    /// Its I/Os where it was taken.
+    /// Its I/Os as they passed the capture point.
     #[must_use]
     pub fn passed_ios(&self) -> Vec<PassedIo> {
         let ends: HashMap<_, _> = self
@@ -81,8 +81,8 @@ impl Capture {
     }
 }
 
-/// Joins what two points saw, whichever of them is nearer to the initiator. `None` where they saw no I/O both, or their
-/// clocks were set meanwhile.
+/// Joins the I/Os seen at two points, in either order. `None` if they saw no I/O in common, or if their clocks were
+/// set meanwhile.
 #[must_use]
 pub fn join(one: &[PassedIo], other: &[PassedIo]) -> Option<BothEnds> {
     let mut known: HashMap<_, _> = HashMap::new();
@@ -99,7 +99,7 @@ pub fn join(one: &[PassedIo], other: &[PassedIo]) -> Option<BothEnds> {
         pairs.iter().map(|(io, _)| took_ns(io)).sum::<u64>(),
         pairs.iter().map(|(_, io)| took_ns(io)).sum::<u64>(),
     ];
-    // What is between the ends passes at the initiator's alone.
+    // The latency is higher at the initiator's end: only there does it include the path.
     let is_turned = first_ns < second_ns;
     let pairs = pairs.into_iter();
     let pairs: Vec<(PassedIo, PassedIo)> = pairs
@@ -141,7 +141,7 @@ pub fn join(one: &[PassedIo], other: &[PassedIo]) -> Option<BothEnds> {
 }
 
 impl BothEnds {
-    /// Who had the I/Os for most of the time, in a sentence.
+    /// Says whether path or target took most of the time, in a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
@@ -169,15 +169,15 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    /// By which the target's clock is ahead.
+    /// How far the target's clock is ahead.
     const AHEAD_NS: u64 = 5_000_000 * MS;
 
-    /// I/Os with 4 ms there, 10 to 12 ms at the target and 3 ms back, and a few that one end did not see.
+    /// I/Os with 4 ms to the target, 10 to 12 ms at the target and 3 ms back, and a few that one end did not see.
     fn both() -> [Vec<PassedIo>; 2] {
         let io = |number: u32, command_ns, answer_ns| PassedIo {
             initiator: ([10, 0, 0, 1], 40_000).into(),
             target: ([10, 0, 0, 2], 3260).into(),
-            // A tag is used again.
+            // Tags are reused.
             tag: number % 8,
             cmd_sn: number,
             command_ns,
@@ -203,7 +203,7 @@ mod tests {
         let is = |ns: f64, ms: f64| (ns / 1e6 - ms).abs() < 0.02;
         assert!(is(joined.target_ns, 11.0), "{joined:?}");
         assert!(is(joined.there_ns + joined.back_ns, 7.0), "{joined:?}");
-        // Half of the way there and back is what clocks leave open.
+        // The clocks leave the split between the two directions uncertain.
         let wrong_ns = (joined.there_ns - 4e6).abs();
         assert!(wrong_ns <= joined.between_ns as f64, "{joined:?}");
         assert!(joined.ahead_ns.abs_diff(AHEAD_NS as i64) <= joined.between_ns);

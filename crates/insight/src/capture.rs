@@ -1,20 +1,20 @@
 //! Captures: pcap or pcapng files of any iSCSI connections, taken at any one point of their path, by
 //! `tcpdump` or by the lab itself.
 //!
-//! - `frames` reads the file, `link` knows how its frames begin, `segment` finds the TCP segment in one;
-//! - `connection` keeps what passed of one connection, `framing` finds the PDUs in it even where
-//!   bytes are missing, `login` reads what its login says;
-//! - `ends` tells from the point of the capture what both ends saw;
-//! - `records` makes of that the records of a [`Cell`], so that everything that reads a run's cell
-//!   reads a capture; `sights` keeps its packets, of which records are made while they are looked at;
-//! - `commands` are the SCSI commands of its I/Os, by which what kernels say of them is found;
-//! - `recording` makes of it the records that files hold;
-//! - `parts` reads files of any length, several of them, or a stream, a part at a time;
-//! - [`Passing`] takes packets while they pass instead of a file;
-//! - [`finding`] says what it tells in a sentence.
+//! - `frames` reads the file, `link` knows the link-layer headers, `segment` finds the TCP segment in a frame;
+//! - `connection` keeps the segments of one connection, `framing` finds its PDUs even where bytes are missing,
+//!   `login` reads its login phase;
+//! - `ends` derives from the capture point what both ends saw;
+//! - `records` turns that into the records of a [`Cell`], so that everything that reads a run's cell also reads a
+//!   capture; `sights` keeps its packets and makes their records on demand;
+//! - `commands` holds the SCSI commands of its I/Os, by which kernel events of the same I/Os are matched;
+//! - `recording` turns it into record files;
+//! - `parts` reads long files, several files, or a stream, one part at a time;
+//! - [`Passing`] takes live packets instead of a file;
+//! - [`finding`] states the result in a sentence.
 //!
-//! Whatever a file holds, it is bounded what is kept of it: [`MOST_KEPT`] segments and PDUs, of
-//! which headers alone, and [`MOST_CONNECTIONS`] connections.
+//! Memory is bounded whatever a file holds: at most [`MOST_KEPT`] segments and PDUs are kept, of these only the
+//! headers, and at most [`MOST_CONNECTIONS`] connections.
 
 mod commands;
 mod connection;
@@ -74,36 +74,36 @@ use records::{INITIATOR, Session, TARGET};
 use segment::Segment;
 pub(crate) use sights::Sights;
 
-/// Stands for the cause of stalls that nobody can know, as acknowledgements are not in the capture.
+/// The cause of stalls that cannot be known, as the capture lacks acknowledgements.
 pub const UNKNOWN_CAUSE: &str = "unknown";
-/// Segments and PDUs that are kept; what comes behind is left out.
+/// Maximum segments and PDUs kept; the rest is left out.
 pub const MOST_KEPT: usize = 500_000;
-/// Connections that are looked at.
+/// Maximum connections analysed at once.
 pub const MOST_CONNECTIONS: usize = 128;
-/// Connections that carry something else and are known to.
+/// Maximum connections remembered as carrying something other than iSCSI, or as beyond the limit.
 const MOST_OTHERS: usize = 65_536;
-/// How record files begin.
+/// Magic number of record files.
 const PARQUET: &[u8] = b"PAR1";
-/// No login was seen.
+/// Session ID of a connection without a captured login.
 const NO_ID: SessionId = SessionId(0);
 
 /// Why a capture cannot be explained. Each is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The system refused.
+    /// The operating system reported an error.
     #[error("cannot read {path}: {reason}", path = .path.display())]
     System {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error message.
         reason: String,
     },
-    /// It begins as no capture does.
+    /// The file does not begin as a capture does.
     #[error("{path} is no capture: {is}; give a capture, or the folder of a run", path = .path.display())]
     NotACapture {
         /// The file.
         path: PathBuf,
-        /// What it is, as far as its beginning tells.
+        /// What it is, judging by its first bytes.
         is: &'static str,
     },
     /// There are no PDUs in it.
@@ -115,7 +115,7 @@ pub enum CaptureError {
         frames: u64,
         /// TCP connections in it.
         connections: usize,
-        /// Frames that are not read.
+        /// Frames of unsupported link types.
         unread: Vec<UnreadLink>,
     },
 }
@@ -124,20 +124,20 @@ pub enum CaptureError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "how", content = "reason", rename_all = "snake_case")]
 pub enum CaptureEnd {
-    /// At its end.
+    /// At the end of the file.
     Whole,
     /// In the middle of a frame.
     CutOff,
-    /// Where it is damaged, and how.
+    /// At a damaged place; says how it is damaged.
     Damaged(String),
-    /// At the [`MOST_KEPT`]th segment or PDU.
+    /// At the limit of [`MOST_KEPT`] segments and PDUs.
     Full,
 }
 
 /// A captured connection that carries PDUs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CapturedConnection {
-    /// The session, as ISID/TSIH; numbered from 1 where no login was captured.
+    /// The session, as ISID/TSIH; a number from 1 if no login was captured.
     pub session: String,
     /// Its CID.
     pub connection: u16,
@@ -149,27 +149,25 @@ pub struct CapturedConnection {
     pub initiator_name: Option<String>,
     /// The target's name.
     pub target_name: Option<String>,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Segments that the initiator retransmitted, and the target.
+    /// Segments retransmitted by the initiator and by the target.
     pub sent_again: [u64; 2],
-    /// Segments that were acknowledged and are not in the capture.
+    /// Gaps in the captured stream that were acknowledged.
     pub missed: u64,
-    /// The least time from where it was captured to the initiator and back, in ns; `None` when nothing
-    /// tells.
+    /// Minimum round trip from the capture point to the initiator, in ns; `None` if unknown.
     pub initiator_round_trip_ns: Option<u64>,
     /// The same to the target.
     pub target_round_trip_ns: Option<u64>,
-    /// The end that has sent nothing that is in the capture, if the capture holds one direction only.
+    /// The end whose segments are missing, if the capture holds one direction only.
     pub unheard: Option<End>,
-    /// How often a PDU began in bytes that the capture has not, cut off from a frame or missing with it: it
-    /// is not known, nor those behind it up to one that goes on with the sequence numbers.
+    /// How often a PDU began in bytes that are not in the capture, cut off or missing with their frame. That PDU is
+    /// unknown, as are those after it up to one that continues the sequence numbers.
     pub hidden: u64,
-    /// Whether a display filter seems to have removed the segments in which no PDU begins: there are gaps that
-    /// were acknowledged, and no pure ACKs. What needs these is unknown, and minimum round trips are upper
-    /// bounds.
+    /// Whether a display filter seems to have removed the segments in which no PDU begins: there are gaps that were
+    /// acknowledged, and no pure ACKs. Results that need these are unknown, and minimum round trips are upper bounds.
     pub filtered: bool,
-    /// PDUs by their names.
+    /// Number of PDUs by name.
     pub pdus: BTreeMap<&'static str, u64>,
 }
 
@@ -181,7 +179,7 @@ impl CapturedConnection {
         key(self) == key(other) && self.session == other.session
     }
 
-    /// Adds what another part of the capture has of it.
+    /// Adds the same connection's counts from another part of the capture.
     pub fn merge(&mut self, other: &CapturedConnection) {
         let least = |one: Option<u64>, two: Option<u64>| one.into_iter().chain(two).min();
         self.initiator_name = self.initiator_name.take().or(other.initiator_name.clone());
@@ -203,7 +201,7 @@ impl CapturedConnection {
     }
 }
 
-/// What a look at one session alone tells.
+/// Results that require a separate look at one session.
 #[derive(Debug, Clone)]
 pub struct CapturedSession {
     /// What its I/Os waited for.
@@ -225,26 +223,26 @@ pub enum End {
 /// A capture.
 #[derive(Debug)]
 pub struct Capture {
-    /// The records that both ends would have made, as far as packets tell.
+    /// The records that both ends would have made, as far as packets show.
     pub cell: Cell,
     /// Its connections with PDUs.
     pub connections: Vec<CapturedConnection>,
-    /// TCP connections in it without any.
+    /// Number of TCP connections without PDUs.
     pub others: usize,
-    /// Frames that were read.
+    /// Number of frames read.
     pub frames: u64,
-    /// Those among them whose link type is not known here, so that nothing was found in them.
+    /// Those of unsupported link types, in which nothing was found.
     pub unread: Vec<UnreadLink>,
-    /// From the first frame to the last, since 1970.
+    /// From the first frame to the last, in ns since 1970.
     pub span: Window,
     /// How its reading ended.
     pub end: CaptureEnd,
-    /// I/Os that are excluded, as the capture has missed their command or their status.
+    /// I/Os excluded because the capture has missed their command or status.
     pub unpaired: u64,
     /// I/Os whose last bytes the capture has missed.
     pub missing_ends: MissingEnds,
     commands: Commands,
-    /// Sessions that had I/Os, whole ones or parts.
+    /// Sessions that had I/Os, complete or partial.
     with_ios: BTreeSet<String>,
     /// Whether all sequence numbers of its PDUs were captured.
     has_numbers: bool,
@@ -254,7 +252,7 @@ impl Capture {
     /// Reads a capture file.
     ///
     /// # Errors
-    /// [`CaptureError`] when it is none, or when it holds no PDUs.
+    /// [`CaptureError`] if it is not a capture, or holds no PDUs.
     pub fn read(path: &Path) -> Result<Capture, CaptureError> {
         let system = |error: std::io::Error| CaptureError::System {
             path: path.to_owned(),
@@ -284,8 +282,8 @@ impl Capture {
 }
 
 impl Capture {
-    /// Adds what the kernel at an end said meanwhile of that end of connections: its address, the other one, and a sample
-    /// whose time is since 1970, in the order of these.
+    /// Adds TCP samples that an end's kernel took meanwhile: local address, remote address, and the sample, with
+    /// times since 1970 and ordered by time.
     pub fn add_samples(
         &mut self,
         samples: impl IntoIterator<Item = (SocketAddr, SocketAddr, Tcp)>,
@@ -311,7 +309,7 @@ impl Capture {
         self.cell.tcp = (!rows.is_empty()).then(|| records::table(rows));
     }
 
-    /// Whether the session with a connection between these ends had I/Os, whole ones or parts.
+    /// Whether the session with a connection between these ends had I/Os, complete or partial.
     #[must_use]
     pub fn has_ios(&self, initiator: SocketAddr, target: SocketAddr) -> bool {
         let mut connections = self.connections.iter();
@@ -319,7 +317,7 @@ impl Capture {
         found.is_some_and(|of| self.with_ios.contains(&of.session))
     }
 
-    /// All of it in numbers, and what only a look at each session alone tells, by its name.
+    /// The summary of the capture, and the results that require a separate look at each session, by its name.
     #[must_use]
     pub fn by_session(&self) -> (CellSummary, BTreeMap<String, CapturedSession>) {
         let window = self.cell.joined.records;
@@ -341,13 +339,13 @@ impl Capture {
         (self.without_unknowns(analysis.summary()), sessions)
     }
 
-    /// All of it in numbers. The packets of its stalls are named by the numbers of their frames.
+    /// The summary of the capture. The packets of its stalls are given by frame number.
     #[must_use]
     pub fn summarise(&self) -> CellSummary {
         self.without_unknowns(summarise(&self.cell, Some(self.cell.joined.records)))
     }
 
-    /// The same without what this capture cannot tell, and with the numbers of frames.
+    /// The summary without what this capture cannot show, and with frame numbers for packets.
     fn without_unknowns(&self, mut summary: CellSummary) -> CellSummary {
         let is_half = |session: &str| {
             let mut unpaired = self.connections.iter().filter(|c| c.unheard.is_some());
@@ -377,7 +375,7 @@ impl Capture {
     }
 }
 
-/// What a file is that turns out to be no capture; it is read from its start afterwards.
+/// What a file is if it proves not to be a capture, judging by its first bytes. Rewinds it.
 fn beginning(file: &mut File) -> std::io::Result<&'static str> {
     let mut bytes = Vec::new();
     file.by_ref()
@@ -394,26 +392,26 @@ fn beginning(file: &mut File) -> std::io::Result<&'static str> {
 /// A capture that is being read.
 #[derive(Debug)]
 struct Reading {
-    /// Segments and PDUs that are kept at most.
+    /// Maximum segments and PDUs kept.
     most_kept: usize,
     frames: u64,
     span: Option<Window>,
-    /// By the order in which they began.
+    /// Numbered in the order in which they were first seen.
     connections: BTreeMap<usize, Connection>,
     begun: usize,
     /// Connections with PDUs so far.
     numbered: u64,
     of: HashMap<Ends, usize>,
-    /// The ends of the last segment, and their connection.
+    /// Source and destination of the last segment, and its connection.
     last: Option<([SocketAddr; 2], usize)>,
     segments: usize,
     marks: Marks,
-    /// Connections that carry something else.
+    /// Connections that carry something else, or are beyond the limit.
     others: HashSet<Ends>,
     unread: Unread,
 }
 
-/// What was read of a capture without PDUs.
+/// Counts from a capture without PDUs.
 struct Nothing {
     frames: u64,
     connections: usize,
@@ -501,10 +499,10 @@ impl Reading {
         }
     }
 
-    /// The connection of a segment, unless it is of no interest.
+    /// The connection of a segment; `None` if it carries something else or is beyond the limit.
     fn connection(&mut self, segment: &Segment<'_>) -> Option<usize> {
         let (source, destination) = (segment.source, segment.destination);
-        // Most segments are of the connection of the one before.
+        // Most segments belong to the same connection as the one before.
         if let Some(([one, other], place)) = self.last
             && ([one, other] == [source, destination] || [other, one] == [source, destination])
             && !segment.is_syn()
@@ -540,8 +538,8 @@ impl Reading {
         Some(self.begun)
     }
 
-    /// Says of which session the connections with PDUs are of which that is not known: by their logins, or else by their
-    /// numbers.
+    /// Assigns a session to each connection with PDUs that has none: the one in its login, or a number if that is
+    /// unknown or taken.
     fn name_sessions(&mut self) {
         let connections = self.connections.values();
         let mut taken: HashSet<_> = connections.filter_map(|known| known.session).collect();
@@ -560,8 +558,8 @@ impl Reading {
         }
     }
 
-    /// The part of a capture that follows this one: what is known of connections with PDUs is kept, as it is of all others that were not
-    /// idle.
+    /// The state for the next part of the capture. Active connections are carried over; idle ones only if they have
+    /// PDUs and there are at most half of [`MOST_CONNECTIONS`].
     fn next_part(&self) -> Reading {
         let live = self.connections.iter();
         let is_crowded = 2 * self.connections.len() > MOST_CONNECTIONS;
@@ -585,9 +583,9 @@ impl Reading {
         }
     }
 
-    /// What was read.
+    /// The capture read so far.
     fn capture(mut self, end: CaptureEnd) -> Result<Capture, Nothing> {
-        // Records take their memory.
+        // Frees memory for the records.
         self.marks = Marks::default();
         self.connections.values_mut().for_each(Connection::finish);
         self.name_sessions();
@@ -634,7 +632,7 @@ impl Reading {
     }
 }
 
-/// Which end of a connection is the initiator's, if it carries PDUs.
+/// Which end of a connection is the initiator; `None` if it carries no PDUs.
 fn initiator(connection: &Connection) -> Option<usize> {
     let votes = connection.streams.each_ref().map(|stream| {
         let requests = stream
@@ -677,7 +675,7 @@ fn described(session: &Session) -> CapturedConnection {
         segments: segments.iter().sum(),
         sent_again: [initiator, target].map(|end| connection.streams[end].sent_again),
         missed: connection.missed,
-        // What an end sends goes to the other and is acknowledged.
+        // An end's segments are acknowledged by the other end, so its stream times the way to that one.
         initiator_round_trip_ns: connection.round_trip_ns(target),
         target_round_trip_ns: connection.round_trip_ns(initiator),
         unheard: match [segments[initiator], segments[target]] {

@@ -145,7 +145,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All of them.
+    /// All families.
     pub const ALL: [Family; 9] = [
         Family::Path,
         Family::Queue,
@@ -209,7 +209,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// All of them, the deepest resource first.
+    /// All limits, the deepest resource first.
     pub const ALL: [Limit; 13] = [
         Limit::Store,
         Limit::RouteLockstep,

@@ -13,11 +13,11 @@ use crate::join::{Joined, join};
 use crate::packets::Packets;
 use crate::wire::{self, Carrier, Times};
 
-/// The records of one cell, its I/Os joined. Kinds that were not recorded are `None`.
+/// One cell's records, with its I/Os joined. Kinds that were not recorded are `None`.
 #[derive(Debug)]
 pub struct Cell {
-    /// The I/Os, with crossings of the wire where packets tell them, and of TCP's layers where stamps
-    /// do.
+    /// The I/Os, with wire crossings derived from packets and TCP layers' crossings derived from time stamps, where
+    /// recorded.
     pub joined: Joined,
     /// Crossings that recorders lost, by host.
     pub io_dropped: file::Dropped,
@@ -27,7 +27,7 @@ pub struct Cell {
     pub connection: Option<Table<Connection>>,
     /// TCP samples and events.
     pub tcp: Option<Table<Tcp>>,
-    /// The kernel's times of what went through sockets.
+    /// Kernel time stamps of socket data.
     pub stamp: Option<Table<Stamp>>,
     /// Packets.
     pub packet: Option<Packets>,
@@ -37,19 +37,19 @@ pub struct Cell {
     pub path: Option<Table<PathSample>>,
     /// Samples of programs' threads.
     pub thread: Option<Table<Thread>>,
-    /// What programs requested of attached disks.
+    /// Requests to attached disks.
     pub request: Option<Table<Request>>,
 }
 
 impl Cell {
-    /// The cell of these hosts' records, which no file holds. `None` when none are of I/Os.
+    /// Builds a cell from recorders in memory. `None` if they have no crossings.
     #[must_use]
     pub fn gather(recorders: &[(&str, &Recorder)]) -> Option<Cell> {
         let io = file::gather::<Crossing>(recorders)?;
         Some(Cell::gather_beside(&io, recorders))
     }
 
-    /// The same, where their crossings have been gathered.
+    /// The same, with the crossings already gathered.
     #[must_use]
     pub fn gather_beside(io: &Table<Crossing>, recorders: &[(&str, &Recorder)]) -> Cell {
         let cell = Cell {
@@ -68,7 +68,7 @@ impl Cell {
         cell.derive()
     }
 
-    /// Adds what follows from several kinds together: crossings of the wire and of TCP's layers.
+    /// Derives crossings of the wire and of TCP's layers from several kinds of records.
     pub(crate) fn derive(mut self) -> Cell {
         if let (Some(packets), Some(connections)) = (&self.packet, &self.connection)
             && let captured = wire::captured(packets, &connections.rows)
@@ -88,7 +88,7 @@ impl Cell {
         self
     }
 
-    /// Whether it was recorded from packets that passed one point of the path.
+    /// Whether the cell comes from packets captured at one point of the path.
     #[must_use]
     pub fn is_captured(&self) -> bool {
         let is_of_packets = |carrier: &Carrier| carrier.begin.is_some();

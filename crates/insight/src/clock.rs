@@ -1,39 +1,39 @@
 //! The clock offset of another computer, from events that both computers observed.
 //!
-//! A message is sent before it is received. So messages in both directions bound the clock offset from below and
-//! from above, as NTP's exchanges do (RFC 5905 §8). Clocks that are not stepped drift evenly: the offset is a line
-//! over time. With the true drift, the lower and the upper bounds leave the widest channel
-//! between them, as wide as the fastest trips in both directions together (Moon, Skelly and Towsley, INFOCOM
-//! 1999); its middle is the estimate. Every line within all bounds may be the true one: the error is
-//! the distance of the farthest of them from the estimate.
+//! A message is sent before it is received. So messages in both directions bound the clock offset from below and from
+//! above, as NTP's exchanges do (RFC 5905 §8). Clocks that are not stepped drift at a constant rate: the offset is
+//! linear in time. With the true drift, the lower and upper bounds leave the widest channel between them, as wide as
+//! the minimum delays of both directions together (Moon, Skelly and Towsley, INFOCOM 1999); its middle is the estimate.
+//! Any line within all bounds may be the true one: the error is the distance of the farthest such line from the
+//! estimate.
 
 use wansan_trace::Instant;
 use wansan_trace::clock::OtherClock;
 
-/// As fast as Linux lets a clock be steered (adjtimex(2): 500 parts per million).
+/// The fastest rate at which Linux slews a clock (adjtimex(2): 500 parts per million).
 const MAX_DRIFT: f64 = 500e-6;
-/// What bounds may contradict each other by, in ns: one that was set by more is no clock to join records by.
+/// Maximum slack added to contradicting bounds, in ns: a clock stepped by more cannot be used to join records.
 const MAX_SLACK_NS: f64 = 1e9;
-/// A drift that makes the channel wider by less than this share is not told from chance, and taken to be none.
+/// A drift that widens the channel by less than this share is indistinguishable from chance and taken as 0.
 const TOLD_SHARE: f64 = 0.02;
-/// The number of intervals that the time is divided into; the two tightest bounds of each count.
+/// Number of intervals that the time is divided into; only the tightest lower and upper bound of each are used.
 const STRETCHES: u64 = 256;
 
-/// What one exchange says: at the moment `at` of the other clock, that one was ahead of the clock here by
-/// `low_ns` at least and by `high_ns` at most.
+/// The result of one exchange: at time `at` of the other clock, that clock was ahead of the local one by `low_ns` to
+/// `high_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// A moment of the other clock.
+    /// A time of the other clock.
     pub at: Instant,
     /// The minimum offset, in ns.
     pub low_ns: i64,
-    /// The most.
+    /// The maximum offset, in ns.
     pub high_ns: i64,
 }
 
 impl Bound {
-    /// Of something that was sent here and came there between `there[0]` and `there[1]` of the other clock, and
-    /// whose answer left in between and came back: all of that between `here[0]` and `here[1]`.
+    /// From an exchange begun here: request sent and reply received at `[sent, received]` of the local clock, request
+    /// received and reply sent at `there` of the other clock.
     #[must_use]
     pub fn of_inner([sent, received]: [Instant; 2], there: [Instant; 2]) -> Bound {
         Bound {
@@ -43,7 +43,7 @@ impl Bound {
         }
     }
 
-    /// The same where the other one asked, and the answer was given here.
+    /// The same for an exchange begun by the other end and answered here.
     #[must_use]
     pub fn of_outer(here: [Instant; 2], [sent, received]: [Instant; 2]) -> Bound {
         Bound {
@@ -58,7 +58,7 @@ fn ahead_ns(there: Instant, here: Instant) -> i64 {
     there.ns().wrapping_sub(here.ns()).cast_signed()
 }
 
-/// Another clock, and how far this knowledge of it may be wrong.
+/// Another clock, with the error bound of the estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The clock.
@@ -68,7 +68,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The clock here, as itself.
+    /// The local clock, without error.
     pub const SAME: Estimate = Estimate {
         clock: OtherClock {
             at: Instant::ZERO,
@@ -78,13 +78,14 @@ impl Estimate {
         error_ns: 0,
     };
 
-    /// From bounds in any order. `None` without any, and where no even clock is within them.
+    /// Estimates the clock from bounds in any order. `None` if there are none, or if no clock of constant rate fits
+    /// them.
     #[must_use]
     pub fn from_bounds(bounds: &[Bound]) -> Option<Estimate> {
         let first = bounds.iter().map(|bound| bound.at).min()?;
         let last = bounds.iter().map(|bound| bound.at).max()?;
         let narrowest = bounds.iter().min_by_key(|bound| width_ns(bound))?;
-        // Differences to it are small enough for floating point.
+        // Offsets relative to it are small enough for floating point.
         let base_ns = narrowest.low_ns;
         let length_ns = (last - first).as_nanos() as u64;
         let within: Vec<Within> = told(bounds, first, length_ns)
@@ -97,7 +98,7 @@ impl Estimate {
         let apart = MAX_DRIFT * length_ns as f64;
         let gained = gained(&within, apart);
         let channel = Channel::of(&within, gained);
-        // A clock that is steered a little meanwhile is not quite even.
+        // A clock that is slewed meanwhile is not quite linear.
         let slack = (-channel.width() / 2.0).max(0.0) * 1.001;
         if slack > MAX_SLACK_NS {
             return None;
@@ -114,7 +115,7 @@ impl Estimate {
         })
     }
 
-    /// The clock of a computer that is known by that of another, `through`, which is known here.
+    /// Converts the estimate of a clock relative to `through`'s clock into one relative to the local clock.
     #[must_use]
     pub fn through(self, through: Estimate) -> Estimate {
         let at = self.clock.at;
@@ -123,7 +124,7 @@ impl Estimate {
             clock: OtherClock {
                 at,
                 ahead_ns: ahead_ns(at, here),
-                // Their product is beyond what any clock shows.
+                // The product of the drifts is negligible.
                 drift_ppb: self.clock.drift_ppb + through.clock.drift_ppb,
             },
             error_ns: self.error_ns + through.error_ns,
@@ -135,7 +136,7 @@ fn width_ns(bound: &Bound) -> i64 {
     bound.high_ns.wrapping_sub(bound.low_ns)
 }
 
-/// The bounds that say most: of each stretch of time the highest from below and the lowest from above.
+/// The tightest bounds: the highest lower and the lowest upper bound of each interval.
 fn told(bounds: &[Bound], first: Instant, length_ns: u64) -> impl Iterator<Item = &Bound> {
     let each_ns = length_ns / STRETCHES + 1;
     let mut best: Vec<[Option<&Bound>; 2]> = vec![[None; 2]; STRETCHES as usize + 1];
@@ -152,14 +153,14 @@ fn told(bounds: &[Bound], first: Instant, length_ns: u64) -> impl Iterator<Item 
     best.into_iter().flatten().flatten()
 }
 
-/// A bound on a line, at a share of its length.
+/// A bound on the line, at a share of its length from 0 to 1.
 struct Within {
     share: f64,
     low: f64,
     high: f64,
 }
 
-/// What is between the bounds from below and those from above, once a drift is taken out of them.
+/// The channel between the lower and upper bounds once a drift is subtracted.
 struct Channel {
     low: f64,
     high: f64,
@@ -180,10 +181,10 @@ impl Channel {
     }
 }
 
-/// What the clock gains from begin to end, within `apart`: with it the channel is the widest.
+/// The clock's gain from begin to end, within ±`apart`, that makes the channel widest; 0 if that is hardly wider.
 fn gained(bounds: &[Within], apart: f64) -> f64 {
     let width = |gained| Channel::of(bounds, gained).width();
-    // The width is a concave function of it: a third of the remainder cannot contain the maximum.
+    // The width is a concave function of the gain: ternary search.
     let (mut from, mut to) = (-apart, apart);
     for _ in 0..100 {
         let third = (to - from) / 3.0;
@@ -199,11 +200,11 @@ fn gained(bounds: &[Within], apart: f64) -> f64 {
     }
 }
 
-/// All lines that are within bounds, each as its heights at both ends: a convex polygon.
+/// All lines within the bounds, each as its heights at both ends: a convex polygon.
 struct Lines(Vec<[f64; 2]>);
 
 impl Lines {
-    /// Those within bounds that are `slack` wider than they say, and which rise or fall by no more than `apart`.
+    /// The lines within bounds widened by `slack` that rise or fall by at most `apart`.
     fn within(bounds: &[Within], apart: f64, slack: f64) -> Lines {
         let low = bounds
             .iter()
@@ -225,7 +226,7 @@ impl Lines {
         lines
     }
 
-    /// Keeps what is on the side where `inside`, which is linear, is not negative (Sutherland and Hodgman).
+    /// Clips the polygon to where the linear function `inside` is not negative (Sutherland and Hodgman).
     fn cut(&mut self, inside: impl Fn([f64; 2]) -> f64) {
         let corners = std::mem::take(&mut self.0);
         for (place, &corner) in corners.iter().enumerate() {
@@ -242,7 +243,7 @@ impl Lines {
         }
     }
 
-    /// How far the farthest of them is from one, at either end.
+    /// The maximum distance of these lines from the given one, at either end.
     fn farthest(&self, [begin, end]: [f64; 2]) -> f64 {
         let far = |corner: &[f64; 2]| (corner[0] - begin).abs().max((corner[1] - end).abs());
         self.0.iter().map(far).fold(0.0, f64::max)
@@ -253,12 +254,13 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// The other clock when the one here shows `here_ns`: ahead by 1000 s, and gaining 20 parts per million.
+    /// The other clock when the local one shows `here_ns`: 1000 s ahead, gaining 20 parts per million.
     fn there(here_ns: u64) -> Instant {
         Instant::from_ns(here_ns + 1_000_000_000_000 + here_ns / 50_000)
     }
 
-    /// Exchanges every 10 ms of a minute, whose ways there and back take 100 µs and up to 1 ms more, by turns.
+    /// Exchanges every 10 ms for a minute; the way there takes 100 µs and the way back `quickest_back_ns`, plus up to 1
+    /// ms each.
     fn exchanges(quickest_back_ns: u64) -> Vec<Bound> {
         let each = (0..6000_u64).map(|place| {
             let sent_ns = place * 10_000_000;
@@ -284,7 +286,7 @@ mod tests {
         assert!(wrong_ns < 15_000, "{wrong_ns} ns: {estimate:?}");
         let drift = estimate.clock.drift_ppb;
         assert!((drift - 20_000.0).abs() < 1_000.0, "{drift}");
-        // Half of there and back, and a little for what the quickest of a stretch lack.
+        // Half the minimum round trip, plus a little because an interval's fastest trips are slower.
         let error_ns = estimate.error_ns;
         assert!((wrong_ns..120_000).contains(&error_ns), "{error_ns}");
     }
@@ -308,7 +310,7 @@ mod tests {
         assert_eq!((bound.low_ns, bound.high_ns), (49_500, 50_500));
         let estimate = Estimate::from_bounds(&[bound]).unwrap();
         assert_eq!((estimate.clock.ahead_ns, estimate.error_ns), (50_000, 500));
-        // Seen from the other side the same.
+        // The same bound, seen from the other side.
         let back = Bound::of_outer(inner, here);
         assert_eq!((back.low_ns, back.high_ns), (-50_500, -49_500));
         assert_eq!(Estimate::from_bounds(&[]), None);
@@ -321,7 +323,7 @@ mod tests {
             low_ns,
             high_ns,
         };
-        // No clock gains 10 µs in one.
+        // No clock gains 10 µs in 1 µs.
         let bounds = [bound(1_000, 0, 1_000), bound(2_000, 11_000, 12_000)];
         let estimate = Estimate::from_bounds(&bounds).unwrap();
         assert!((5_000..20_000).contains(&estimate.error_ns), "{estimate:?}");

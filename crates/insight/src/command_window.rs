@@ -14,35 +14,34 @@ use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
 use crate::population::Population;
 use crate::window::Window;
 
-/// Opcodes from here on are the target's.
+/// The first target opcode; initiator opcodes are lower.
 const FIRST_TARGET_OPCODE: u8 = 0x20;
 
 /// The command window of one session in the measured window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CommandWindowUse {
-    /// Most commands that the target let be outstanding at once: commands without an answer, plus
-    /// MaxCmdSN − CmdSN of the newest command, whenever one was answered.
+    /// Maximum number of commands that the target allowed outstanding at once: unanswered commands plus MaxCmdSN −
+    /// CmdSN of the newest command, evaluated at each response.
     pub slots: u64,
     /// The share of the time in which the window was closed: the newest command's CmdSN was
     /// MaxCmdSN.
     pub closed_share: f64,
-    /// The share in which it was closed of the time in which commands waited for it; 0 when none
-    /// waited.
+    /// Of the time in which commands waited for it, the share in which it was closed; 0 if none waited.
     pub closed_while_waiting_share: f64,
 }
 
-/// The window is what commands wait for where it was closed for this share of the time in which they waited.
+/// Commands wait for the window if it was closed for at least this share of the time in which they waited.
 const CLOSED_WHILE_WAITING_SHARE: f64 = 0.5;
 
 impl CommandWindowUse {
-    /// Whether it is what commands wait for that have no CmdSN yet.
+    /// Whether commands without a CmdSN are waiting for this window.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         self.closed_while_waiting_share >= CLOSED_WHILE_WAITING_SHARE
     }
 }
 
-/// The uses of all sessions of a cell whose commands were recorded.
+/// The command window use of all sessions of a cell whose commands were recorded.
 pub(crate) fn command_window_uses(
     cell: &Cell,
     window: Window,
@@ -61,8 +60,8 @@ pub(crate) fn command_window_uses(
     command_window_use(&pdus.rows, window, &waiting.collect())
 }
 
-/// The uses of all sessions whose commands were recorded. `waiting` gives, per session, the
-/// commands between [`wansan_trace::Layer::Queue`] and [`wansan_trace::Layer::Window`].
+/// The command window use of all sessions whose commands were recorded. `waiting` gives, per session, the commands
+/// between [`wansan_trace::Layer::Queue`] and [`wansan_trace::Layer::Window`].
 #[must_use]
 pub fn command_window_use(
     pdus: &[Row<Pdu>],
@@ -78,8 +77,8 @@ pub fn command_window_use(
     }
     let mut uses = BTreeMap::new();
     for (session, ends) in watches {
-        // The initiator's view counts; a foreign initiator's is taken from the target. Over several connections the
-        // target's does for the slots: answers on the others are yet to come to the initiator.
+        // Uses the initiator's view, or the target's for a foreign initiator. With several connections, the slots come
+        // from the target if recorded: responses on other connections may not have reached the initiator.
         let views = || ends.values().filter(|watch| watch.commands > 0);
         let at_target = views().find(|watch| watch.has_several && !watch.sent_commands);
         let at_target = at_target.map(Watch::slots);
@@ -95,14 +94,14 @@ pub fn command_window_use(
     uses
 }
 
-/// Follows CmdSN and MaxCmdSN as one end sees them pass.
+/// Tracks CmdSN and MaxCmdSN as seen by one end.
 #[derive(Default)]
 struct Watch {
     commands: u64,
     sent_commands: bool,
     newest_cmd_sn: u32,
     max_cmd_sn: Option<u32>,
-    /// Commands without an answer. Those sent before the recording began are unknown, and so are their answers.
+    /// Unanswered commands. Those sent before the recording began are unknown, so their responses are ignored.
     outstanding: HashSet<TaskTag>,
     answers: u64,
     /// The maximum and the minimum window in the target's responses.
@@ -150,8 +149,8 @@ impl Watch {
         };
         let free = max_cmd_sn.wrapping_sub(self.newest_cmd_sn);
         let closed = free == 0 || free >= 1 << 31;
-        // A command's data may have moved MaxCmdSN for it before its answer has come, so answers count alone
-        // once there are any.
+        // A command's data PDUs may advance MaxCmdSN before its response arrives, so only responses count once there
+        // are any.
         if is_answer || self.answers == 0 {
             let free = if closed { 0 } else { u64::from(free) };
             let now = self.outstanding.len() as u64 + free;
@@ -172,8 +171,8 @@ impl Watch {
         }
     }
 
-    /// The most commands that the target let be outstanding. An initiator with several connections counts answered
-    /// commands as well, of which the answers are on their way over the others: the least that it saw is nearest.
+    /// Maximum number of commands that the target allowed outstanding. With several connections, an initiator also
+    /// counts commands whose responses are still in flight on the others: its minimum is the closest.
     fn slots(&self) -> u64 {
         match self.has_several && self.sent_commands {
             true => self.least_slots.unwrap_or(self.slots),
@@ -253,7 +252,7 @@ mod tests {
         }
     }
 
-    /// What an initiator sees of a window of two: its commands by both connections, and answers of which one is late.
+    /// An initiator's view of a window of two: commands on both connections, and one late response.
     fn seen() -> Vec<Pdu> {
         let command =
             |at, connection, number| pdu(at, Sent, SCSI_COMMAND, (connection, number), (number, 0));
@@ -263,7 +262,7 @@ mod tests {
         vec![
             command(1, 0, 1),
             command(2, 1, 2),
-            // Of the second command, while the answer of the first is on its way: the target has done both.
+            // Response to the second command while that to the first is in flight: the target has completed both.
             answer(10, 1, 2, 4),
             command(11, 1, 3),
             command(12, 1, 4),
@@ -294,7 +293,7 @@ mod tests {
 
     #[test]
     fn answers_to_commands_from_before_the_recording_leave_the_others_outstanding() {
-        // Eight in flight, and each answer lets the next command go.
+        // Eight in flight; each response releases the next command.
         let each = (0..100_u32).flat_map(|number| {
             let (at, max_cmd_sn) = (2 * u64::from(number), number + 108);
             let answered = (0, number + 100);

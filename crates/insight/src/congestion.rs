@@ -16,7 +16,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// The cut that an event is; `None` for those that cut nothing.
+    /// The cut that an event stands for; `None` if it is no cut.
     fn of(event: TcpEvent) -> Option<Cut> {
         match event {
             TcpEvent::Cwr | TcpEvent::CwrByEce | TcpEvent::CwrByDevice => Some(Cut::Cwr),
@@ -32,8 +32,8 @@ impl Cut {
     }
 }
 
-/// Every cut of one connection's end, with the time of the record that shows it. The records are
-/// those of one end, by time.
+/// Every window cut at one end of a connection, with the time of the record that shows it. `records` are that end's,
+/// sorted by time.
 pub fn cuts<'a>(records: &'a [&'a Tcp]) -> impl Iterator<Item = (u64, Cut)> + 'a {
     let recorded = records
         .iter()
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn leaving_slow_start_is_no_cut() {
         assert_eq!(told(&[(0, 100, UNSET, 0), (0, 180, 160, 0)]), []);
-        // Nor is the threshold that is set back after a false alarm.
+        // Nor is a threshold restored after a spurious retransmission.
         assert_eq!(
             told(&[(0, 100, 90, 0), (3, 80, 70, 1), (0, 100, 100, 1)]),
             [(10, Cut::Recovery)]

@@ -13,8 +13,7 @@ use crate::join::{Joined, Task};
 use crate::opcode::SCSI_COMMAND;
 use crate::window::Window;
 
-/// A connection is starved while it holds less than this part of an even share of the commands
-/// that its session has under way.
+/// A connection is starved while it has less than this part of an even share of its session's commands in flight.
 const STARVED_PART: f64 = 0.6;
 
 /// One connection of a session that has several, in the measured window.
@@ -26,20 +25,18 @@ pub struct ConnectionUse {
     pub commands: u64,
     /// Mean number of commands in flight.
     pub in_flight_mean: f64,
-    /// Mean time from a command's CmdSN to its completion, of those completed.
+    /// Mean time from CmdSN assignment to completion, of completed commands.
     pub inside_mean_ns: f64,
-    /// Mean time that a command of its was held at the target, after it had come, until those with
-    /// lower CmdSNs had come on other connections (RFC 7143 §4.2.2.1); 0 when the target's PDUs
-    /// were not recorded.
+    /// Mean time that the target held an arrived command until those with lower CmdSNs arrived on other connections
+    /// (RFC 7143 §4.2.2.1); 0 if the target's PDUs were not recorded.
     pub held_mean_ns: f64,
-    /// The share of the time in which it held less than 60 % of an even share of the commands
-    /// that the session had under way.
+    /// The share of the time in which it had less than 60 % of an even share of the session's commands in flight.
     pub starved_share: f64,
-    /// The share of the time in which it had none although the session had some in flight.
+    /// The share of the time in which it had none although the session had commands in flight.
     pub empty_share: f64,
 }
 
-/// The uses of a session's connections, by CID; empty when it has one.
+/// The use of each of a session's connections, by CID; empty if it has only one.
 pub(crate) fn connection_uses(
     tasks: &[&Task],
     joined: &Joined,
@@ -52,7 +49,7 @@ pub(crate) fn connection_uses(
     if tasks.iter().all(|task| task.connection == last.connection) {
         return Vec::new();
     }
-    // A foreign initiator records nothing; then the target tells.
+    // A foreign initiator records nothing: use the target's records.
     let Some(&layer) = [Layer::Window, Layer::Target]
         .iter()
         .find(|layer| joined.layers.contains(layer))
@@ -109,7 +106,7 @@ pub(crate) fn connection_uses(
         .collect()
 }
 
-/// What a connection held, summed over time.
+/// A connection's commands in flight, integrated over time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     population_ns: f64,

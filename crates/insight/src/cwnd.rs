@@ -1,4 +1,4 @@
-//! The congestion windows of a cell's senders of data: each against time, and their sum.
+//! The congestion windows of a cell's main data sender: the swing of each, and their sum.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use wansan_trace::{ConnectionId, SessionId};
 use crate::transport::TransportUse;
 use crate::window::Window;
 
-/// The use of the windows of the host that sent most; `None` when nothing was sampled. `transport`
-/// is that of the same window.
+/// Summarizes the congestion windows of the host that sent the most; `None` if nothing was sampled. `transport` must
+/// cover the same window.
 #[must_use]
 pub fn cwnd_use(table: &Table<Tcp>, transport: &[TransportUse], window: Window) -> Option<CwndUse> {
     let sender = &transport.iter().max_by_key(|end| end.acked_bytes)?.host;
@@ -45,7 +45,7 @@ pub fn cwnd_use(table: &Table<Tcp>, transport: &[TransportUse], window: Window) 
     })
 }
 
-/// Between which bounds one window went.
+/// The range of one congestion window.
 #[derive(Debug, Clone, Copy)]
 struct Swing {
     now: u64,
@@ -72,7 +72,7 @@ impl Swing {
         self.samples += 1;
     }
 
-    /// Samples are taken at equal intervals.
+    /// The mean of the samples, which are taken at equal intervals.
     fn mean(&self) -> f64 {
         self.sum as f64 / self.samples.max(1) as f64
     }

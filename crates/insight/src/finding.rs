@@ -24,7 +24,7 @@ pub use predict::{Prediction, PredictionSource};
 pub use sweep::explain;
 pub use wansan_schema::Advice;
 
-/// A cell of a run as it is explained: its numbers, and what was varied, which only labels them.
+/// A cell of a run to be explained: its numbers, and the varied parameters, which only label them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Observed {
     /// The cell's number in the run.
@@ -37,19 +37,19 @@ pub struct Observed {
 
 /// The finding of a run.
 ///
-/// `wanted` and `got` are means per session in the cell that the finding speaks of: the first
-/// cell (by I/Os in flight) in which the limit binds.
+/// `wanted` and `got` are means per session in the cell that the finding describes: the cell with the fewest I/Os in
+/// flight in which the limit binds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// What binds.
+    /// The limit that binds.
     pub limit: Limit,
-    /// The first layer that holds fewer than the one above, if one does.
+    /// The first layer that holds fewer I/Os than the one above, if there is one.
     pub layer: Option<Layer>,
     /// The layer above.
     pub above: Option<Layer>,
-    /// Mean number that had entered the layer above: how many asked to enter.
+    /// Mean number of I/Os that had entered the layer above: how many asked to enter.
     pub wanted: f64,
-    /// Mean number that had entered the layer: how many were admitted.
+    /// Mean number of I/Os that had entered the layer: how many were admitted.
     pub got: f64,
     /// The share of the latency spent waiting for it, 0 to 1.
     pub waiting_share: f64,
@@ -63,12 +63,12 @@ pub struct Finding {
     pub sentence: String,
     /// What to change, if there is something.
     pub advice: Option<Advice>,
-    /// What each cell would do once the advice is followed; none when the gain cannot be predicted.
+    /// What each cell is predicted to do once the advice is followed; `None` if the gain cannot be predicted.
     pub predicted: Option<Vec<Prediction>>,
 }
 
 impl Finding {
-    /// The finding with other predictions; `cells` are those that it is of.
+    /// The finding with other predictions; `cells` are those that it was derived from.
     #[must_use]
     pub fn predicting(self, predicted: Vec<Prediction>, cells: &[Observed]) -> Finding {
         let mut finding = Finding {

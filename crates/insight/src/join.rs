@@ -9,10 +9,10 @@ use wansan_trace::{ConnectionId, Direction, Layer, SessionId, TaskTag};
 
 use crate::window::Window;
 
-/// How many layers there are.
+/// Number of layers.
 pub const LAYERS: usize = Layer::ALL.len();
 
-/// "Not recorded" among times.
+/// Marks a time that was not recorded.
 const NEVER: u64 = u64::MAX;
 
 /// One I/O: when it entered and left each layer, as any host recorded it.
@@ -24,11 +24,11 @@ pub struct Task {
     pub tag: TaskTag,
     /// The connection that carried it; 0 when only layers above the connection were recorded.
     pub connection: ConnectionId,
-    /// The place of its tag among all.
+    /// The index of its tag in [`Tags`].
     pub(crate) tag_place: u32,
     enter_ns: [u64; LAYERS],
     leave_ns: [u64; LAYERS],
-    /// The use of the same tag before this one.
+    /// The previous task with the same tag.
     earlier: Option<u32>,
 }
 
@@ -45,8 +45,8 @@ impl Task {
         }
     }
 
-    /// Whether it can have entered a layer at that time: it has not entered it, nor left it before, which was then the
-    /// end of an I/O whose begin was not recorded.
+    /// Whether it may have entered the layer at that time: it has no entry, and no earlier exit, which would belong to
+    /// an I/O whose start was not recorded.
     fn may_enter(&self, depth: usize, time_ns: u64) -> bool {
         let left_ns = self.leave_ns[depth];
         self.enter_ns[depth] == NEVER && (left_ns == NEVER || left_ns >= time_ns)
@@ -70,21 +70,20 @@ impl Task {
         Some((self.enter_ns(layer)?, self.leave_ns(layer)?))
     }
 
-    /// Whether anything was recorded of it at that layer.
+    /// Whether its entry or exit at that layer was recorded.
     #[must_use]
     pub fn passed(&self, layer: Layer) -> bool {
         self.enter_ns[layer.depth()] != NEVER || self.leave_ns[layer.depth()] != NEVER
     }
 
-    /// Sets a crossing that was derived from other records.
+    /// Sets the times at a layer, derived from other records.
     pub(crate) fn set(&mut self, layer: Layer, enter_ns: Option<u64>, leave_ns: Option<u64>) {
         self.enter_ns[layer.depth()] = enter_ns.unwrap_or(NEVER);
         self.leave_ns[layer.depth()] = leave_ns.unwrap_or(NEVER);
     }
 
-    /// From when to when it was inside the layer, with what was not recorded filled in: an entry
-    /// that is missing is put at the entry of the layer above or else at the beginning of the
-    /// records, an exit at the exit of the layer above or else at their end.
+    /// When it entered and left the layer, with missing times filled in: those of the nearest layer above, or else the
+    /// beginning or end of the records. `None` if it has no crossing of the layer itself.
     #[must_use]
     pub fn span_ns(&self, layer: Layer, records: Window) -> Option<(u64, u64)> {
         let depth = layer.depth();
@@ -104,18 +103,18 @@ impl Task {
     }
 }
 
-/// An I/O's tag in its session; one that is used again names several.
+/// An I/O's tag in its session; a reused tag identifies several I/Os.
 type Tag = (SessionId, TaskTag);
 
-/// The tags of a cell's I/Os. What is known of each is kept in arrays: whoever goes through the I/Os in their order finds it
-/// in the order of memory.
+/// The tags of a cell's I/Os, numbered in order of first appearance. Per-tag data is kept in arrays, so that a pass
+/// over the I/Os in order accesses memory in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tags {
     places: HashMap<Tag, u32>,
 }
 
 impl Tags {
-    /// How many there are.
+    /// The number of tags.
     pub(crate) fn count(&self) -> usize {
         self.places.len()
     }
@@ -126,9 +125,9 @@ impl Tags {
         place.map(|&place| place as usize)
     }
 
-    /// The same of one that may be new.
+    /// The index of a tag, which is added if new.
     fn take(&mut self, tag: Tag) -> u32 {
-        // Fewer than 2^32, as tasks are.
+        // Fewer than 2^32, like tasks.
         let next = self.places.len() as u32;
         *self.places.entry(tag).or_insert(next)
     }
@@ -147,33 +146,33 @@ pub struct Joined {
     pub sessions: Vec<SessionId>,
     /// From the first crossing to just after the last one.
     pub records: Window,
-    /// I/Os of which an entry or an exit is missing at the top layer: they had begun before the
-    /// recording or were not done at its end.
+    /// I/Os with a missing entry or exit at the top layer: they started before the recording or had not completed at
+    /// its end.
     pub incomplete: u64,
     /// Crossings missing at lower layers of I/Os that are complete at the top: records were lost.
     pub missing_crossings: u64,
-    /// Crossings that came twice for one use of a tag and were left out.
+    /// Duplicate crossings of one use of a tag, which were ignored.
     pub repeated_crossings: u64,
 }
 
 /// Joins crossings that are sorted by time.
 ///
-/// A tag names one I/O until a layer is entered a second time, or after it was left: then a new use of the tag has
-/// begun (foreign initiators use tags again at once). A crossing that the newest use already has
-/// or cannot have yet belongs to the use before it, if that one lacks it.
+/// A tag identifies one I/O until a layer is entered again, or is entered after it was left: then a new use of the tag
+/// has begun (foreign initiators reuse tags at once). An exit that the newest use already has or cannot have yet
+/// belongs to the previous use, if that one lacks it.
 #[must_use]
 pub fn join(rows: &[Row<Crossing>]) -> Joined {
     join_each(rows.iter().map(|row| row.record))
 }
 
-/// The same of crossings that come one after the other.
+/// The same for an iterator of crossings sorted by time.
 pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>) -> Joined {
     let mut tasks: Vec<Task> = Vec::new();
     let mut tags = Tags::default();
     // The newest task of each tag.
     let mut newest: Vec<u32> = Vec::new();
     let mut repeated_crossings = 0;
-    // A task mostly crosses several layers at a moment.
+    // Consecutive crossings mostly belong to the same task.
     let mut last: Option<(Tag, u32)> = None;
     let mut records: Option<Window> = None;
     for crossing in crossings {
@@ -241,8 +240,8 @@ pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>) -> Joined {
     joined
 }
 
-/// Which use of a tag leaves a layer: the newest, or the one before when the newest has not
-/// entered that layer or has left it already.
+/// The use of a tag that leaves a layer: the newest, or the previous one if the newest has not entered that layer or
+/// has already left it. Counts duplicates in `repeated`.
 fn use_to_leave(tasks: &[Task], newest: u32, depth: usize, repeated: &mut u64) -> Option<u32> {
     let task = &tasks[newest as usize];
     let open = |task: &Task| task.enter_ns[depth] != NEVER && task.leave_ns[depth] == NEVER;
@@ -262,7 +261,7 @@ fn use_to_leave(tasks: &[Task], newest: u32, depth: usize, repeated: &mut u64) -
 }
 
 impl Joined {
-    /// Fills in what is known only when all tasks are: layers, sessions and what is missing.
+    /// Computes what depends on all tasks: layers, sessions and missing crossings.
     pub(crate) fn take_stock(&mut self) {
         let passed_by_any = |layer: &Layer| self.tasks.iter().any(|task| task.passed(*layer));
         self.layers = Layer::ALL.into_iter().filter(passed_by_any).collect();
@@ -303,8 +302,8 @@ impl Joined {
         self.layers.first().copied()
     }
 
-    /// The I/Os that have entered the layer above, but not `layer` itself. One that never enters it
-    /// counts only when it was still in the layer above at the end of the records.
+    /// The times from entering a layer above to entering `layer`. An I/O that never enters `layer` counts only if it
+    /// was still in the layer above at the end of the records.
     pub(crate) fn way_in_spans(
         &self,
         tasks: &[&Task],
@@ -324,8 +323,8 @@ impl Joined {
         tasks.iter().filter_map(span)
     }
 
-    /// The time in which the load ran at full strength, judged from the events alone: from the
-    /// first completion to the last submission at the top layer.
+    /// The time of full load, judged from the events alone: from the first completion to the last submission at the top
+    /// layer.
     #[must_use]
     pub fn busy_window(&self) -> Window {
         let Some(top) = self.top() else {

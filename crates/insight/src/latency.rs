@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Latency {
     /// Mean.
     pub mean_ns: f64,
-    /// Least.
+    /// Minimum.
     pub min_ns: u64,
     /// Median.
     pub p50_ns: u64,
@@ -17,7 +17,7 @@ pub struct Latency {
     pub p99_ns: u64,
     /// 99.9th percentile.
     pub p99_9_ns: u64,
-    /// Largest.
+    /// Maximum.
     pub max_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The ledger of waits: each moment of each I/O's latency, once, with its cause.
+//! The ledger of waits: every moment of every I/O's latency, attributed to exactly one cause.
 //!
 //! [`Ledger::of`] analyses a cell's records once;
 //! [`Ledger::account`] then gives one I/O's waits, which are
@@ -9,16 +9,16 @@
 //! 2. the kernel's stamps split the time below the socket ([`crate::below`]);
 //! 3. PDUs show the waits for R2Ts and for commands with lower CmdSNs;
 //! 4. a replay of packets shows what TCP waited for ([`crate::stall`]);
-//! 5. TCP_INFO samples show what stopped the sender in the remaining time; without any, packets do;
-//! 6. shared resources: bytes in front of a saturated link, a saturated VPN or a
-//!    CPU-bound program wait for that, whichever window or buffer holds them.
+//! 5. TCP_INFO samples show what stopped the sender in the remaining time; without samples, packets do;
+//! 6. shared resources: bytes in front of a saturated link, a saturated VPN or a CPU-bound program wait for that
+//!    resource, whichever window or buffer holds them.
 //!
 //! Unexplained time is [`Cause::Unknown`](crate::cause::Cause::Unknown). The path's minimum latency is
 //! [`Cause::Propagation`](crate::cause::Cause::Propagation), and the time of the I/O's bytes at the link's rate
 //! [`Cause::Transmission`](crate::cause::Cause::Transmission).
 //!
-//! Requests of programs to attached disks have accounts too ([`RequestAccount`]): while a request waits for the disk, its
-//! causes are those of the I/O that carries it.
+//! Requests of programs to attached disks have accounts too ([`RequestAccount`]): while a request waits for the disk,
+//! its causes are those of the I/O that carries it.
 //!
 //! Findings, stalls, charts and sentences are sums over the ledger ([`WaitUse`]).
 
@@ -80,7 +80,7 @@ impl Account {
     }
 }
 
-/// The latency that these waits cover.
+/// The latency covered by these waits.
 fn latency_ns(waits: &[Wait]) -> u64 {
     match (waits.first(), waits.last()) {
         (Some(first), Some(last)) => last.to_ns - first.from_ns,
@@ -88,7 +88,7 @@ fn latency_ns(waits: &[Wait]) -> u64 {
     }
 }
 
-/// What is known of a cell's waits. See the module's documentation.
+/// What is known about a cell's waits. See the module's documentation.
 #[derive(Debug)]
 pub struct Ledger<'a> {
     cell: &'a Cell,
@@ -102,8 +102,8 @@ pub struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// Of the I/Os of `cell` that were completed in `window`, among whose waits `stalls` are. `conversations` are the
-    /// connections that carried them, as far as packets were recorded.
+    /// Analyses the I/Os of `cell` that completed in `window`. `stalls` are among their waits; `conversations` are the
+    /// connections that carried them, where packets were recorded.
     #[must_use]
     pub fn of(
         cell: &'a Cell,
@@ -129,7 +129,7 @@ impl<'a> Ledger<'a> {
             paths,
             transits: Transits::new(cell, changes_ns, conversations),
         };
-        // What the path takes at least shows in all I/Os together, also those before the window.
+        // The path's minimum latency is taken over all I/Os, including those before the window.
         let mut transits = std::mem::take(&mut ledger.transits);
         let mut timeline = Timeline::default();
         for task in &cell.joined.tasks {
@@ -147,8 +147,8 @@ impl<'a> Ledger<'a> {
         &self.base.windows
     }
 
-    /// Calls `take` with each I/O that was completed in the window and of which all crossings were recorded, and its
-    /// waits, as its account has them.
+    /// Calls `take` with each I/O that completed in the window and whose crossings were all recorded, and the waits of
+    /// its account.
     pub(crate) fn each(&self, mut take: impl FnMut(&Task, &[Wait])) {
         let mut timeline = Timeline::default();
         for task in &self.cell.joined.tasks {
@@ -158,8 +158,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// One I/O's account; `None` of one that was not completed in the window, or of which a crossing is
-    /// missing.
+    /// One I/O's account; `None` if it did not complete in the window or a crossing is missing.
     #[must_use]
     pub fn account(&self, task: &Task) -> Option<Account> {
         let mut timeline = Timeline::default();
@@ -172,7 +171,7 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Puts all that is known of an I/O into its timeline, if it has an account.
+    /// Puts everything known about an I/O into its timeline, if it has an account.
     fn tell(&self, task: &Task, timeline: &mut Timeline) -> Option<()> {
         let done_ns = task.leave_ns(self.cell.joined.top()?)?;
         if !self.window.contains(done_ns) {
@@ -188,7 +187,7 @@ impl<'a> Ledger<'a> {
         Some(())
     }
 
-    /// Puts an I/O's waits into its timeline as crossings, stamps, PDUs and packets show them.
+    /// Fills an I/O's timeline with the waits that crossings, stamps, PDUs and packets show.
     fn observe(&self, task: &Task, timeline: &mut Timeline) -> Option<()> {
         timeline.clear();
         let parts = Parts::of(task, &self.cell.joined.layers)?;
@@ -197,7 +196,7 @@ impl<'a> Ledger<'a> {
         Some(())
     }
 
-    /// What the I/O's data take at the rate of the links that carry them, each way.
+    /// How long the I/O's data takes at the rate of the links that carry it, in each direction.
     fn transmissions(&self, task: &Task, timeline: &Timeline) -> LinksNs {
         self.bytes
             .transmissions(task, timeline.span_ns(), &self.paths)

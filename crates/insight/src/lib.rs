@@ -6,8 +6,8 @@
 //!   `wire` crossings from packets and PDUs;
 //! - [`population`] counts the I/Os in each layer over time, `waiting` splits each I/O's latency by layer,
 //!   [`little`] checks that the two agree;
-//! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`congestion`], [`path`] and [`load`] examine the possible
-//!   limits;
+//! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`congestion`], [`path`] and [`load`] examine the
+//!   possible limits;
 //! - [`packets`] holds packets, [`traffic`] maps them to connections, [`pdu_stream`] to PDUs, [`transfer`] lists an
 //!   interval of them, and [`packet_gap`] measures the gaps between them as they leave the target;
 //! - [`watched`] reports on connections with TCP records only;

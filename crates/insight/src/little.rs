@@ -11,21 +11,21 @@ const TOLERANCE: f64 = 0.01;
 
 /// The check of one layer in one window.
 ///
-/// N is the mean of the step function, which counts I/Os that are only partly in the window; X and
-/// W are of the I/Os that left the layer in it. The difference cannot be more than
-/// max(n(from), n(to)) · W_max ÷ length, n being in flight at the window's edges. What differs by
-/// more than that and 1 % is inconsistent: crossings were lost or clocks disagree.
+/// N is the mean of the step function, which includes I/Os only partly in the window; X and W are of the I/Os that left
+/// the layer in it. N and X·W can differ by at most max(n(from), n(to)) · W_max ÷ length, where n is the number in
+/// flight at the window's edges. A difference above that plus 1 % of N means that crossings were lost or clocks
+/// disagree.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LittleCheck {
     /// N: mean in flight.
     pub in_flight_mean: f64,
     /// X: I/Os that left the layer, per second.
     pub left_per_s: f64,
-    /// W: the mean time that they had been inside.
+    /// W: their mean time inside.
     pub inside_mean_ns: f64,
-    /// How far N and X·W may be apart.
+    /// Maximum difference between N and X·W.
     pub tolerance: f64,
-    /// Whether they are no further apart.
+    /// Whether the difference is within the tolerance.
     pub agrees: bool,
 }
 
@@ -45,7 +45,7 @@ pub fn check<'t>(
             continue;
         };
         area_ns += u128::from(window.overlap_ns(enter_ns, leave_ns));
-        // One that leaves just at `from` counts among those that left, with all its time before.
+        // An I/O that leaves exactly at `from` counts as left, with all its time before the window.
         at_from += u64::from(enter_ns < window.from_ns && leave_ns >= window.from_ns);
         at_to += u64::from(enter_ns < window.to_ns && leave_ns > window.to_ns);
         if let Some((enter_ns, leave_ns)) = task.both_ns(layer) {

@@ -5,33 +5,32 @@ use serde::{Deserialize, Serialize};
 use crate::population::Population;
 use crate::window::Window;
 
-/// The mean in flight of a load that is pinned at its maximum is at least this share of it.
+/// A load is pinned at its maximum if its mean in flight is at least this share of it.
 const PINNED_RATIO: f64 = 0.9;
-/// In a closed loop the typical submission follows the latest completion within this share of the
-/// mean time between submissions.
+/// In a closed loop the median submission follows the latest completion within this share of the mean time between
+/// submissions.
 const GAP_RATIO: f64 = 0.2;
-/// A load that asks in batches submits as many I/Os as it has batches of the most in flight, but for
-/// this share.
+/// A batch load submits its number of batches times the maximum in flight, within this share.
 const BATCH_TOLERANCE: f64 = 0.1;
-/// Start-up tells open from closed loops only when the first I/O takes this long.
+/// Start-up distinguishes open from closed loops only if the median latency is at least this.
 const TELLING_LATENCY_NS: u64 = 1_000_000;
 
-/// How one session's application submits.
+/// How one session's application submits I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LoadUse {
-    /// Mean in flight at the top layer over the most in flight there, 0 to 1.
+    /// Mean over maximum number in flight at the top layer, 0 to 1.
     pub pinned_ratio: f64,
     /// Median time from the latest completion to a submission, over the mean time between
     /// submissions.
     pub gap_ratio: f64,
-    /// Whether submissions keep a steadier distance from the latest completion than from a clock of
+    /// Whether the submissions' delay after the latest completion varies no more than their offset from a clock of
     /// their mean rate.
     pub follows_completions: bool,
     /// Whether the load is a closed loop pinned at its maximum: each completion is followed at
     /// once by the next submission.
     pub closed_loop: bool,
-    /// Whether the load asks for as many as it ever has in flight at once, and for the next when all
-    /// of these are done.
+    /// Whether the load submits batches of its maximum in flight, each when all I/Os of the previous one have
+    /// completed.
     pub batches: bool,
 }
 
@@ -49,8 +48,8 @@ impl LoadUse {
     }
 }
 
-/// How a session submits, from when each of its I/Os was submitted and completed. `has_begin` says whether the first of
-/// them are those that the load began with, as against those that were submitted first after a capture began.
+/// How a session submits, from the submission and completion times of its I/Os. `has_begin` says whether they include
+/// the first I/Os of the load, rather than start in its middle as in a capture.
 #[must_use]
 pub fn load_use(spans_ns: &[(u64, u64)], window: Window, has_begin: bool) -> LoadUse {
     let population = Population::of(spans_ns.iter().copied());
@@ -66,7 +65,7 @@ pub fn load_use(spans_ns: &[(u64, u64)], window: Window, has_begin: bool) -> Loa
     };
     let follows = match has_begin {
         true => began_at_once(spans_ns, &population, most),
-        // A steady closed loop whose I/Os lie apart looks as a paced load does that begins.
+        // A running closed loop whose I/Os are spread out looks like a paced load that starts.
         false => load.follows_completions,
     };
     load.closed_loop = most > 0 && load.is_pinned() && load.is_prompt() && follows;
@@ -74,7 +73,7 @@ pub fn load_use(spans_ns: &[(u64, u64)], window: Window, has_begin: bool) -> Loa
     load
 }
 
-/// When I/Os were submitted, and when completed, each by time.
+/// Submission and completion times of I/Os, each sorted.
 struct Times {
     submitted_ns: Vec<u64>,
     completed_ns: Vec<u64>,
@@ -103,7 +102,7 @@ fn in_batches(times: &Times, most: u64, window: Window) -> bool {
     for (before, &time_ns) in submitted_ns.iter().enumerate() {
         if window.contains(time_ns) {
             ios += 1;
-            // All that were submitted before are done.
+            // All earlier I/Os have completed.
             let all_done = before == 0 || completed_ns[before - 1] <= time_ns;
             batches += u64::from(all_done);
         }
@@ -140,7 +139,7 @@ fn gap_ratio(gaps_ns: &mut [u64], window: Window) -> f64 {
     median_ns as f64 / between_ns
 }
 
-/// See [`LoadUse::follows_completions`]; false when nothing tells.
+/// See [`LoadUse::follows_completions`]; false if undetermined.
 fn follows_completions(times: &Times, gaps_ns: &[u64], window: Window) -> bool {
     let submitted = times.submitted_ns.iter().copied();
     let submitted_ns: Vec<u64> = submitted.filter(|&ns| window.contains(ns)).collect();
@@ -150,7 +149,7 @@ fn follows_completions(times: &Times, gaps_ns: &[u64], window: Window) -> bool {
     let ticks = submitted_ns.len().saturating_sub(1).max(1) as f64;
     let tick_ns = (last_ns - first_ns) as f64 / ticks;
     let off_clock_ns = submitted_ns.iter().zip(0_u64..).map(|(&ns, place)| {
-        // Shifted by all of the time: none is below 0.
+        // Shifted by the whole duration so that none is negative.
         let due_ns = first_ns + (tick_ns * place as f64) as u64;
         (ns + (last_ns - first_ns)).saturating_sub(due_ns)
     });
@@ -161,7 +160,7 @@ fn follows_completions(times: &Times, gaps_ns: &[u64], window: Window) -> bool {
         .is_some_and(|(by_completions, by_clock)| by_completions <= by_clock)
 }
 
-/// The median distance from the median; `None` of no numbers.
+/// The median absolute deviation; `None` if empty.
 fn spread_ns(mut all_ns: Vec<u64>) -> Option<u64> {
     let middle_ns = median(&mut all_ns)?;
     for ns in &mut all_ns {
@@ -175,10 +174,10 @@ fn median(all_ns: &mut [u64]) -> Option<u64> {
     (!all_ns.is_empty()).then(|| *all_ns.select_nth_unstable(middle).1)
 }
 
-/// Whether the load first came from a quarter to three quarters of its number in flight in less
-/// than a fifth of the typical latency, as a closed loop does. A paced load needs half of the
-/// latency, so this tells one whose pace happens to fall just behind its completions. One I/O at
-/// a time does not count: that is how a session is set up. True when the start does not tell.
+/// Whether the load first went from a quarter to three quarters of its maximum in flight within a fifth of the median
+/// latency, as a closed loop does. A paced load takes half the latency, so this detects one whose pace happens to fall
+/// just behind its completions. One I/O at a time does not count: that is session setup. True if the start is
+/// inconclusive.
 fn began_at_once(spans_ns: &[(u64, u64)], population: &Population, most: u64) -> bool {
     let mut latencies_ns: Vec<u64> = spans_ns.iter().map(|span| span.1 - span.0).collect();
     let Some(latency_ns) = median(&mut latencies_ns) else {
@@ -214,7 +213,7 @@ mod tests {
         to_ns: 1_000_000_000,
     };
 
-    /// A number that differs from place to place, and is below the bound.
+    /// A pseudo-random number for `place`, below `bound`.
     fn scattered(place: u64, bound: u64) -> u64 {
         (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % bound
     }
@@ -232,7 +231,7 @@ mod tests {
         spans
     }
 
-    /// One every so often, by a timer.
+    /// One I/O per interval, by a timer.
     fn paced(interval_ns: u64) -> Vec<(u64, u64)> {
         let places = 0..ALL.to_ns / interval_ns;
         let each = places.map(|place| {
@@ -257,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_pace_just_behind_its_completions_is_no_closed_loop() {
-        // The eighth of them comes 1 % of the interval after the first is done.
+        // Each I/O comes 1 % of the latency after the one eight before it has completed.
         let load = load_use(&paced(LATENCY_NS * 101 / 800), ALL, false);
         assert!(load.gap_ratio <= GAP_RATIO && load.is_pinned(), "{load:?}");
         assert!(!load.closed_loop && !load.follows_completions, "{load:?}");

@@ -1,9 +1,9 @@
-//! Closed-form models of the throughput of one session over two routes of unequal delay, fitted to
-//! measured grids. `docs/internals/model.md` derives the equations.
+//! Closed-form models of the throughput of one session over two routes of unequal delay, fitted to measured grids.
+//! `docs/internals/model.md` derives the equations.
 //!
 //! - [`grid`]: the measurement;
 //! - [`published`]: the form of Chishima, Yamaguchi and Oguchi (2008, chapter 6);
-//! - [`cycle`]: ours, from first principles;
+//! - [`cycle`]: wansan's own, from first principles;
 //! - [`known`]: confidence ranges of its parameters;
 //! - [`judge`]: the errors of both, on the cells that they were fitted to and on others.
 
@@ -16,18 +16,18 @@ pub mod published;
 /// Why a form cannot be fitted. Each is one line.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FitError {
-    /// There are no more cells than numbers to fit: any would fit them.
+    /// There are no more cells than parameters: any values would fit them.
     #[error(
         "{cells} cells are too few to fit {parameters} numbers to, as any would do: sweep three delays \
          or more of each of two routes"
     )]
     TooFewCells {
-        /// How many there are, each pair of delays counted once.
+        /// The number of cells, each pair of delays counted once.
         cells: usize,
-        /// How many numbers the form has for them.
+        /// The number of parameters to fit.
         parameters: usize,
     },
-    /// A cell has moved nothing, or its numbers are none.
+    /// A cell has no throughput, or one that is not a number.
     #[error("the cell of {d1_ms} ms and {d2_ms} ms has no throughput")]
     NoThroughput {
         /// One-way delay of its first route, in ms.
@@ -43,7 +43,7 @@ pub enum FitError {
 }
 
 impl FitError {
-    /// Refuses to fit as many numbers as there are cells, or more.
+    /// Refuses to fit as many parameters as there are cells, or more.
     fn check(points: &[grid::Point], parameters: usize) -> Result<(), FitError> {
         if points.len() > parameters {
             return Ok(());

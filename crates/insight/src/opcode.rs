@@ -1,4 +1,4 @@
-//! Opcodes and flags of the PDUs whose records are read here (RFC 7143 §11.2.1.2).
+//! Opcodes and flags of the recorded PDUs (RFC 7143 §11.2.1.2).
 
 /// Length of a Basic Header Segment, in bytes (RFC 7143 §11.2).
 pub const BHS_BYTES: u64 = wansan_iscsi::wire::BHS_BYTES as u64;
@@ -18,13 +18,13 @@ pub const STATUS_BIT: u8 = 0x01;
 /// The F bit of a Data-Out or Data-In: the last of its sequence (§11.7.1).
 pub const FINAL_BIT: u8 = 0x80;
 
-/// Whether the initiator sends it: a target's opcodes have this bit set.
+/// Whether the initiator sends this PDU: target opcodes have bit 0x20 set.
 #[must_use]
 pub fn is_request(opcode: u8) -> bool {
     opcode & 0x20 == 0
 }
 
-/// The name of an opcode; those of no standard are `unknown PDU`.
+/// The name of an opcode; `unknown PDU` if RFC 7143 does not define it.
 #[must_use]
 pub fn name(opcode: u8) -> &'static str {
     match opcode {

@@ -18,7 +18,7 @@ use crate::window::Window;
 
 /// The shortest pause that ends a burst.
 pub const LEAST_PAUSE_NS: u64 = 1_000_000;
-/// The quantiles of the distribution that are reported, evenly from 0 to 1.
+/// Number of reported quantiles, evenly spaced from 0 to 1.
 pub const QUANTILES: usize = 51;
 
 wansan_schema::tables! {
@@ -37,7 +37,7 @@ wansan_schema::tables! {
     }
 }
 
-/// The gaps in the window; `None` when no packets were recorded or none followed another.
+/// The gaps in the window; `None` if there are none or no packets were recorded.
 #[must_use]
 pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<PacketGaps> {
     let packets = cell.packet.as_ref()?;
@@ -50,7 +50,7 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
         packets.for_each(|packet| tunnels |= is_inside(packet) && traffic::is_encrypted(packet));
     }
     let pauses_ns = pauses_ns(packets, traffic);
-    // The path where the flow's packets were first seen, and when the burst's last one was.
+    // The path where the flow's packets first appeared, and the time of the last packet in the current burst.
     let mut first_path: Vec<Option<NameId>> = vec![None; traffic.flows.len()];
     let mut last_ns: Vec<Option<u64>> = vec![None; traffic.flows.len()];
     let mut gaps_ns = Vec::new();
@@ -79,8 +79,8 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
     distribution(gaps_ns)
 }
 
-/// The pause that ends a burst of each flow. Its least round trip is the shortest time in which a
-/// packet of each way passed a path.
+/// The pause that ends a burst of each flow. The minimum RTT is the sum of the shortest path transits of both
+/// directions.
 fn pauses_ns(packets: &Packets, traffic: &Traffic) -> Vec<u64> {
     let mut shortest_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; traffic.flows.len()];
     packets.for_each_of_flows(traffic, |_, (flow, way), packet| {
@@ -97,7 +97,7 @@ fn pauses_ns(packets: &Packets, traffic: &Traffic) -> Vec<u64> {
         .collect()
 }
 
-/// By nearest rank.
+/// The distribution by nearest rank; `None` if empty.
 fn distribution(mut gaps_ns: Vec<u64>) -> Option<PacketGaps> {
     if gaps_ns.is_empty() {
         return None;

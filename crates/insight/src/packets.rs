@@ -1,4 +1,4 @@
-//! The packets of a cell: recorded ones, or those of a capture. Rows for a capture's packets are built on demand.
+//! The packets of a cell, recorded or from a capture. Rows for a capture's packets are built on demand.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use wansan_trace::file::{Dropped, Table};
 use crate::capture::Sights;
 use crate::traffic::{FlowDirection, Traffic};
 
-/// Packets. Whoever looks into the table has all of them in memory as rows.
+/// Packets. Dereferencing to the table builds all rows in memory.
 #[derive(Debug)]
 pub struct Packets(Kept);
 
@@ -20,7 +20,7 @@ enum Kept {
 }
 
 impl Packets {
-    /// Those of a capture.
+    /// The packets of a capture.
     pub(crate) fn captured(sights: Sights) -> Packets {
         Packets(Kept::Captured(sights, OnceLock::new()))
     }
@@ -33,7 +33,7 @@ impl Packets {
         }
     }
 
-    /// What a capture keeps of them.
+    /// A capture's compact form of the packets; `None` for recorded packets.
     pub(crate) fn sights(&self) -> Option<&Sights> {
         match &self.0 {
             Kept::Recorded(_) => None,
@@ -41,7 +41,7 @@ impl Packets {
         }
     }
 
-    /// Shows all of them, in their order.
+    /// Calls `see` with each packet, in order.
     pub(crate) fn for_each(&self, mut see: impl FnMut(&Packet)) {
         match &self.0 {
             Kept::Recorded(table) => table.rows.iter().for_each(|row| see(&row.record)),
@@ -49,7 +49,8 @@ impl Packets {
         }
     }
 
-    /// Shows those of flows: their numbers, from 0, flows and ways.
+    /// Calls `see` with each packet that belongs to a flow, with the packet's number among all packets (from 0), its
+    /// flow and its direction.
     pub(crate) fn for_each_of_flows(
         &self,
         traffic: &Traffic,
@@ -95,7 +96,7 @@ impl Deref for Packets {
     }
 }
 
-/// Rows that are changed count in place of what a capture has kept.
+/// Mutable access replaces a capture's compact form by rows, so that changes take effect.
 impl DerefMut for Packets {
     fn deref_mut(&mut self) -> &mut Table<Packet> {
         if let Kept::Captured(sights, _) = &self.0 {

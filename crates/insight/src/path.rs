@@ -9,7 +9,7 @@ use wansan_trace::file::Table;
 
 use crate::window::Window;
 
-/// A path is full from this utilisation on.
+/// A path counts as full from this utilisation on.
 pub(crate) const FULL_UTILISATION: f64 = 0.95;
 
 /// One direction of one path in the measured window.
@@ -23,9 +23,9 @@ pub struct PathUse {
     pub queue_packets: f64,
     /// Mean number of bytes waiting for the link.
     pub queue_bytes: f64,
-    /// Most packets waiting for the link in any sample.
+    /// Maximum number of packets waiting for the link in any sample.
     pub queue_max_packets: u32,
-    /// Bytes that came out, per second.
+    /// Bytes delivered per second.
     pub out_bytes_per_s: f64,
     /// Packets dropped by the queue.
     pub queue_drops: u64,
@@ -35,7 +35,7 @@ pub struct PathUse {
     pub marks: u64,
 }
 
-/// The use of all paths that have two samples or more in the window, by name.
+/// The use of all paths with at least two samples in the window, by name.
 #[must_use]
 pub fn path_use(table: &Table<Path>, window: Window) -> Vec<PathUse> {
     let mut paths: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
@@ -54,7 +54,7 @@ pub fn path_use(table: &Table<Path>, window: Window) -> Vec<PathUse> {
         .collect()
 }
 
-/// When the delay of any path was changed, in order. From then on an I/O takes another time at least.
+/// The times at which any path's delay was changed, sorted. A change alters the minimum latency of I/Os.
 pub(crate) fn delay_changes_ns(table: &Table<Path>) -> Vec<u64> {
     let mut delays: BTreeMap<NameId, u64> = BTreeMap::new();
     let changed = table.rows.iter().filter_map(|row| {

@@ -9,16 +9,16 @@ use wansan_trace::{ConnectionId, SessionId, TaskTag};
 use crate::opcode::{self, BHS_BYTES};
 use crate::traffic::FlowDirection;
 
-/// The most that a PDU is longer than its Basic Header Segment and its data: an Additional Header
-/// Segment of a bidirectional or long command, two digests and padding (RFC 7143 §11.1).
+/// Maximum length of a PDU beyond its Basic Header Segment and data: the Additional Header Segments of a bidirectional
+/// or long command, two digests and padding (RFC 7143 §11.1).
 const BEYOND_BYTES: u64 = 64;
 
 /// One PDU in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// Where its first byte stands.
+    /// Stream offset of its first byte.
     pub offset: u64,
-    /// Where it must have ended at the latest.
+    /// Upper bound of its end offset.
     end: u64,
     /// Its opcode.
     pub opcode: u8,
@@ -26,12 +26,12 @@ pub struct Placed {
     pub task: TaskTag,
 }
 
-/// What a stretch of a stream carries.
+/// What an interval of a stream carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Carried {
     /// The PDU with the most bytes in it.
     pub most: Placed,
-    /// PDUs that are in it, wholly or in part.
+    /// Number of PDUs that are in it, wholly or in part.
     pub pdus: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct PduStreams {
 }
 
 impl PduStreams {
-    /// The PDUs in order; where both ends have recorded a connection, those of one of them.
+    /// The PDUs in stream order; if both ends recorded a connection, only one end's records are used.
     #[must_use]
     pub fn of(pdus: &[Row<Pdu>]) -> PduStreams {
         let mut recorder_of: HashMap<Stream, _> = HashMap::default();
@@ -58,7 +58,7 @@ impl PduStreams {
                 FlowDirection::ToInitiator
             };
             let stream = (pdu.session, pdu.connection, way);
-            // The sender's records know of a PDU before it passes.
+            // The sender's records are preferred: they show a PDU before it passes.
             let recorder = recorder_of.entry(stream).or_insert((row.host, sent));
             if sent && !recorder.1 {
                 *recorder = (row.host, sent);
@@ -80,7 +80,7 @@ impl PduStreams {
         PduStreams { streams }
     }
 
-    /// The PDUs of a connection that begin from `start` until `end` (exclusive) of its stream.
+    /// The PDUs of a connection that begin in `start..end` of its stream.
     #[must_use]
     pub fn beginning(
         &self,
@@ -96,7 +96,7 @@ impl PduStreams {
         &pdus[place(start)..place(end)]
     }
 
-    /// The PDUs from `start` until `end` (exclusive) in the stream of a connection.
+    /// What `start..end` of a connection's stream carries; `None` if no PDU is known there.
     #[must_use]
     pub fn carried(
         &self,

@@ -4,17 +4,16 @@ use serde::Serialize;
 
 use crate::window::Window;
 
-/// How many spans are open at each moment.
+/// The number of open spans over time.
 ///
-/// Made from the spans' beginnings and ends, exact to the nanosecond. A span of no length counts
-/// nowhere.
+/// Computed from the spans' beginnings and ends, exact to the nanosecond. Spans of zero length do not count.
 #[derive(Debug, Clone, Default)]
 pub struct Population {
     begins_ns: Vec<u64>,
     ends_ns: Vec<u64>,
 }
 
-/// A stretch in which a population does not change.
+/// An interval in which a population does not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Its beginning.
@@ -38,7 +37,7 @@ impl Population {
         Population { begins_ns, ends_ns }
     }
 
-    /// Those of several populations together.
+    /// The sum of several populations.
     pub fn sum<'p>(parts: impl IntoIterator<Item = &'p Population>) -> Population {
         let mut sum = Population::default();
         for part in parts {
@@ -51,7 +50,7 @@ impl Population {
         sum
     }
 
-    /// How many are there at a moment.
+    /// The population at `time_ns`.
     #[must_use]
     pub fn at(&self, time_ns: u64) -> u64 {
         let begun = self.begins_ns.partition_point(|&ns| ns <= time_ns);
@@ -59,7 +58,7 @@ impl Population {
         (begun - ended) as u64
     }
 
-    /// The steps that cover `window` without a gap; none when it has no length.
+    /// The steps that cover `window` without gaps; none if it has no length.
     pub fn steps(&self, window: Window) -> impl Iterator<Item = Step> {
         let mut begun = self.begins_ns.partition_point(|&ns| ns <= window.from_ns);
         let mut ended = self.ends_ns.partition_point(|&ns| ns <= window.from_ns);
@@ -88,7 +87,7 @@ impl Population {
         })
     }
 
-    /// The mean over `window`, weighted by time; 0 when it has no length.
+    /// The time-weighted mean over `window`; 0 if it has no length.
     #[must_use]
     pub fn mean(&self, window: Window) -> f64 {
         let area: u128 = self
@@ -98,7 +97,7 @@ impl Population {
         area as f64 / window.length_ns().max(1) as f64
     }
 
-    /// The largest number in `window`.
+    /// The maximum in `window`.
     #[must_use]
     pub fn max(&self, window: Window) -> u64 {
         self.steps(window).map(|step| step.count).max().unwrap_or(0)
@@ -156,9 +155,9 @@ pub struct Series {
     pub bin_ns: u64,
     /// The minimum in each bin.
     pub min: Vec<u64>,
-    /// The mean in each bin, weighted by time.
+    /// The time-weighted mean in each bin.
     pub mean: Vec<f64>,
-    /// The largest number in each bin.
+    /// The maximum in each bin.
     pub max: Vec<u64>,
 }
 

@@ -8,40 +8,40 @@ use wansan_trace::file::Table;
 
 use crate::window::Window;
 
-/// A thread that waits for a processor for this share of the time is kept from its work …
+/// A thread that waits for a processor for at least this share of the time is kept from its work …
 const STARVED_WAITING_SHARE: f64 = 0.5;
-/// … by other work, when its program has less than this share of one itself.
+/// … by other processes, if its program runs for less than this share of one processor.
 const STARVED_RUNNING_SHARE: f64 = 0.3;
-/// What could use a processor for this share of the time has something to do all of it.
+/// A thread or program that runs or is ready for this share of the time counts as always busy.
 const FULL_SHARE: f64 = 0.9;
 
-/// One program in the measured window. Shares are of its time: two threads that run throughout have
-/// run for 2.
+/// One program in the measured window. Shares are of the time between its samples: two threads that run throughout make
+/// 2.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgramUse {
     /// The program and its host, such as `far wireguard`.
     pub program: String,
-    /// What it is there for.
+    /// Its role.
     pub role: Role,
-    /// How many processors its threads had on average.
+    /// Mean number of processors that its threads used.
     pub ran_share: f64,
-    /// How many more they were ready to use on average.
+    /// Mean number of further processors that its threads were ready to use.
     pub waited_share: f64,
-    /// The share of the time for which one of its threads waited for a processor: the most of any.
+    /// The share of the time for which a thread waited for a processor: maximum over its threads.
     pub most_waited_share: f64,
-    /// The share of the time for which one of its threads ran, or was ready to: the most of any.
+    /// The share of the time for which a thread ran or was ready to: maximum over its threads.
     pub busiest_share: f64,
 }
 
 impl ProgramUse {
-    /// How many processors its threads could have used on average.
+    /// Mean number of processors that its threads could have used.
     #[must_use]
     pub fn wanted_share(&self) -> f64 {
         self.ran_share + self.waited_share
     }
 
-    /// Whether it encrypts what a router forwards, or decrypts it, without a pause: it could use a processor
-    /// all of the time, and has enough of one for that to be its own doing.
+    /// Whether it is a router's VPN that encrypts or decrypts without a pause: it could use a processor all of the
+    /// time, and gets enough of one for that not to be caused by other work.
     #[must_use]
     pub fn is_full_vpn(&self) -> bool {
         self.role == Role::Vpn
@@ -49,21 +49,21 @@ impl ProgramUse {
             && self.ran_share >= STARVED_RUNNING_SHARE
     }
 
-    /// Whether one of its threads has something to do all of the time: what comes faster waits for it.
+    /// Whether one of its threads is always busy, so that faster arrivals have to wait for it.
     #[must_use]
     pub fn has_no_processor_to_spare(&self) -> bool {
         self.busiest_share >= FULL_SHARE && self.ran_share >= STARVED_RUNNING_SHARE
     }
 
-    /// Whether other work on the computer kept it from its own.
+    /// Whether other work on the computer kept it from running.
     #[must_use]
     pub fn is_starved(&self) -> bool {
         self.most_waited_share >= STARVED_WAITING_SHARE && self.ran_share < STARVED_RUNNING_SHARE
     }
 }
 
-/// The use of all programs with a thread that was seen through half of the window or more: between the
-/// samples next to its edges, as whoever samples on a busy computer is late too.
+/// The use of all programs with a thread that was sampled over at least half of the window. Uses the samples next to
+/// the window's edges, as samples are late on a busy computer.
 #[must_use]
 pub fn program_uses(table: &Table<Thread>, window: Window) -> Vec<ProgramUse> {
     let samples = table.rows.iter().map(|row| &row.record);
@@ -71,7 +71,7 @@ pub fn program_uses(table: &Table<Thread>, window: Window) -> Vec<ProgramUse> {
     uses(named, window)
 }
 
-/// The same of samples with their programs' names, sorted by time.
+/// The same for samples with their programs' names, sorted by time.
 fn uses<'s>(
     samples: impl Iterator<Item = (&'s str, &'s Thread)>,
     window: Window,
@@ -145,7 +145,7 @@ mod tests {
         };
         let named = samples.iter().map(|sample| ("far ipsec", sample));
         let uses = uses(named, window);
-        // From 80 to 230; the other thread was gone before.
+        // From 80 to 230; the other thread ended before.
         assert_eq!(uses.len(), 1, "{uses:?}");
         assert!((uses[0].ran_share - 0.6).abs() < 1e-9, "{uses:?}");
         assert!((uses[0].waited_share - 0.3).abs() < 1e-9, "{uses:?}");

@@ -1,5 +1,4 @@
-//! How long writes wait for R2Ts and for the requested data (RFC 7143 §11.8), from the target's
-//! PDU records.
+//! How long writes wait for the data requested by R2Ts (RFC 7143 §11.8), from the target's PDU records.
 
 use foldhash::HashMap;
 use std::collections::BTreeMap;
@@ -15,32 +14,32 @@ use crate::window::Window;
 /// The Target Transfer Tag of unsolicited data (RFC 7143 §11.7.4).
 const UNASKED: u32 = u32::MAX;
 
-/// What asking for data has cost one session's commands that were answered in the measured window.
-/// But for their share, only those for which the target sent an R2T are looked at.
+/// The cost of R2Ts for one session's commands that were answered in the measured window. All fields but `asked_share`
+/// cover only commands for which the target sent an R2T.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct R2tUse {
-    /// The share of commands for whose data the target asked, 0 to 1.
+    /// The share of commands for which the target sent an R2T, 0 to 1.
     pub asked_share: f64,
-    /// Mean time of such a command in which an R2T was out and none of its data had come yet,
-    /// nor was any other data of the command coming.
+    /// Mean time per command with an R2T outstanding and no data arriving: none of the requested data had begun to
+    /// arrive, nor was unsolicited data arriving.
     pub waited_ns: f64,
-    /// Mean number of R2Ts of such a command.
+    /// Mean number of R2Ts per command.
     pub r2ts: f64,
-    /// Mean number of round trips that they took one after the other.
+    /// Mean number of consecutive round trips that they took.
     pub rounds: f64,
-    /// Most R2Ts of one command that were outstanding at once.
+    /// Maximum number of R2Ts outstanding at once for one command.
     pub outstanding_max: u64,
-    /// Most data that came for one R2T.
+    /// Maximum data received for one R2T.
     pub sequence_bytes_max: u64,
-    /// Most data of one command that came with it.
+    /// Maximum immediate data of one command.
     pub immediate_bytes_max: u64,
-    /// Most data of one command that came unasked in Data-Outs of its own.
+    /// Maximum unsolicited data of one command in Data-Out PDUs.
     pub unsolicited_bytes_max: u64,
-    /// Most data of one command.
+    /// Maximum data of one command.
     pub transfer_bytes_max: u64,
 }
 
-/// A time in which a target had asked for data of a command and none had come.
+/// A time in which a target had R2Ts of a command outstanding and no data was arriving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct R2tWait {
     pub(crate) session: SessionId,
@@ -49,7 +48,7 @@ pub(crate) struct R2tWait {
     pub(crate) to_ns: u64,
 }
 
-/// The uses of all sessions in which data was asked for, as their targets recorded it.
+/// The R2T use of all sessions with R2Ts, as recorded by their targets.
 #[must_use]
 pub fn r2t_use(pdus: &[Row<Pdu>], window: Window) -> BTreeMap<SessionId, R2tUse> {
     let mut totals: BTreeMap<SessionId, Totals> = BTreeMap::new();
@@ -63,7 +62,7 @@ pub fn r2t_use(pdus: &[Row<Pdu>], window: Window) -> BTreeMap<SessionId, R2tUse>
         .collect()
 }
 
-/// The waits of all commands, as their targets recorded them.
+/// The waits of all commands, as recorded by their targets.
 pub(crate) fn waits(pdus: &[Row<Pdu>]) -> Vec<R2tWait> {
     let always = Window {
         from_ns: 0,
@@ -81,8 +80,7 @@ pub(crate) fn waits(pdus: &[Row<Pdu>]) -> Vec<R2tWait> {
     found
 }
 
-/// Calls `done` with each command of a session in which data was asked for, when it is answered in the
-/// window.
+/// Calls `done` with each command of a session with R2Ts that is answered in the window.
 fn each_command(
     pdus: &[Row<Pdu>],
     window: Window,
@@ -105,7 +103,7 @@ fn each_command(
         }
         let key = (pdu.session, pdu.task);
         match pdu.opcode {
-            // A tag that is used again begins anew.
+            // A reused tag starts a new command.
             SCSI_COMMAND => {
                 commands.insert(key, Command::with(u64::from(pdu.data_bytes)));
             }
@@ -127,15 +125,15 @@ fn each_command(
     }
 }
 
-/// A sequence of data that the target has asked for.
+/// The data sequence that an R2T requests.
 struct Sequence {
-    /// Round trips up to and with this one.
+    /// Number of round trips up to and including this one.
     round: u64,
     begun: bool,
     bytes: u64,
 }
 
-/// One command that has not been answered.
+/// One unanswered command.
 #[derive(Default)]
 struct Command {
     immediate_bytes: u64,
@@ -147,12 +145,11 @@ struct Command {
     begun: u64,
     outstanding_max: u64,
     r2ts: u64,
-    /// The highest round of a sequence that is complete: what is asked for after it waits for one
-    /// more.
+    /// The highest round of a complete sequence: an R2T sent after it takes one more.
     rounds_done: u64,
-    /// Since when R2Ts are out and nothing comes.
+    /// Since when R2Ts are outstanding with no data arriving.
     starved_since_ns: Option<u64>,
-    /// From when to when that was so before.
+    /// Earlier such intervals.
     waits_ns: Vec<(u64, u64)>,
 }
 
@@ -178,7 +175,7 @@ impl Command {
             self.outstanding_max = self.outstanding_max.max(self.outstanding.len() as u64);
         } else if pdu.transfer_tag == UNASKED {
             self.unsolicited_bytes += u64::from(pdu.data_bytes);
-            // Data was coming all the time.
+            // Data was arriving all the time.
             self.starved_since_ns = None;
         } else {
             self.take(pdu);
@@ -188,7 +185,7 @@ impl Command {
         }
     }
 
-    /// Data that was asked for.
+    /// Handles solicited data.
     fn take(&mut self, pdu: &Pdu) {
         let Some(sequence) = self.outstanding.get_mut(&pdu.transfer_tag) else {
             return;

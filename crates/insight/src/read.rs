@@ -26,7 +26,7 @@ pub enum ReadError {
         /// The cell's number.
         cell: u64,
     },
-    /// What was measured is not what was recorded.
+    /// The records do not cover the measured time.
     #[error("{}: results.json says that {} ns to {} ns was measured, but the records are of {} ns to {} ns: are they of another run?", cell.display(), measured.from_ns, measured.to_ns, recorded.from_ns, recorded.to_ns)]
     NotMeasured {
         /// The cell's folder.
@@ -47,11 +47,11 @@ pub enum ReadError {
 }
 
 impl Cell {
-    /// Reads `folder`, a `cell-NNN` of a run folder, or one into which programs were told to
-    /// record by hand and in which the parts of each host still stand apart.
+    /// Reads `folder`: a `cell-NNN` of a run folder, or a folder into which programs recorded by hand, with unmerged
+    /// parts of each host.
     ///
     /// # Errors
-    /// [`ReadError`] when there are no `io` records or a file cannot be read.
+    /// [`ReadError`] if there are no `io` records or a file cannot be read.
     pub fn read(folder: &Path) -> Result<Cell, ReadError> {
         let io = file::read_folder::<Crossing>(folder)?
             .ok_or_else(|| ReadError::NoIo(folder.to_owned()))?;
@@ -71,11 +71,10 @@ impl Cell {
         Ok(cell.derive())
     }
 
-    /// Checks that I/Os were recorded in the time that is said to have been measured. `folder`
-    /// names the cell in the error.
+    /// Checks that the I/O records overlap the measured time. `folder` names the cell in the error.
     ///
     /// # Errors
-    /// [`ReadError::NotMeasured`] when the records and that time have no moment in common.
+    /// [`ReadError::NotMeasured`] if they do not.
     pub fn check_measured(&self, folder: &Path, measured: Window) -> Result<(), ReadError> {
         let recorded = self.joined.records;
         if recorded.overlap_ns(measured.from_ns, measured.to_ns) > 0 {

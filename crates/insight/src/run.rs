@@ -14,20 +14,20 @@ use crate::read::ReadError;
 use crate::summary::summarise;
 use crate::window::Window;
 
-/// A run folder's index: which cells there are and what was varied.
+/// A run folder's index: its cells and what was varied.
 ///
-/// Records are read cell by cell, when they are asked for.
+/// Records are read cell by cell, on request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// The folder.
     pub folder: PathBuf,
     /// The cells in the order in which they ran.
     pub cells: Vec<RunCell>,
-    /// Whether the folder itself holds the records, of one cell, instead of a folder for each.
+    /// Whether the folder itself holds the records of one cell, instead of one folder per cell.
     holds_records: bool,
 }
 
-/// One cell of a run: the part of its results that an explanation may use, never the numbers.
+/// One cell of a run: the part of its results that an explanation may use, never the measured numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunCell {
     /// Its number.
@@ -38,9 +38,9 @@ pub struct RunCell {
     pub parameters: Parameters,
     /// Why it failed, if it did.
     pub failure: Option<String>,
-    /// The time that the load generators measured, without warm-up, if the index says it.
+    /// The time that the load generators measured, without warm-up, if the index has it.
     pub window: Option<Window>,
-    /// What was changed of its paths meanwhile.
+    /// Changes to its paths meanwhile.
     pub changes: Vec<PathChange>,
 }
 
@@ -58,16 +58,16 @@ impl From<CellResult> for RunCell {
     }
 }
 
-/// A cell, and what TCP said of its connections.
+/// A cell and the TCP records of its connections.
 pub type CellTcp<'a> = (&'a RunCell, Table<Tcp>);
 
 impl Run {
-    /// Reads the index of a run folder. A folder without `results.json`, as an interrupted run
-    /// leaves it, is read by its `cell-NNN` folders. A single cell's folder is a run of one, whether it
-    /// failed or not, and so is one into which programs were told to record by hand.
+    /// Reads the index of a run folder. A folder without `results.json`, as left by an interrupted run, is read by its
+    /// `cell-NNN` folders. A single cell's folder, failed or not, is a run of one cell, and so is a folder into which
+    /// programs recorded by hand.
     ///
     /// # Errors
-    /// [`ReadError`] when there is no run in that folder or its index does not parse.
+    /// [`ReadError`] if the folder holds no run or its index does not parse.
     pub fn read(folder: &Path) -> Result<Run, ReadError> {
         let index = folder.join("results.json");
         if index.exists() {
@@ -99,7 +99,7 @@ impl Run {
     /// Where a cell's records are.
     ///
     /// # Errors
-    /// [`ReadError::NoCell`] when there is no such folder.
+    /// [`ReadError::NoCell`] if there is no such folder.
     pub fn cell_folder(&self, cell: &RunCell) -> Result<PathBuf, ReadError> {
         if self.holds_records {
             return Ok(self.folder.clone());
@@ -114,11 +114,10 @@ impl Run {
         })
     }
 
-    /// What TCP said of connections, where the folder holds that and nothing of I/Os, as one does that
-    /// `wansan watch --record` has filled; `None` of any other.
+    /// The TCP records if the folder holds no other kind, as after `wansan watch --record`; otherwise `None`.
     ///
     /// # Errors
-    /// [`ReadError`] when the folder or the records cannot be read.
+    /// [`ReadError`] if the folder or the records cannot be read.
     pub fn tcp_alone(&self) -> Result<Option<Table<Tcp>>, ReadError> {
         let has_others = |kinds: &BTreeSet<&str>| kinds.iter().any(|kind| *kind != Tcp::NAME);
         if !self.holds_records || has_others(&kinds(&self.folder)?) {
@@ -127,11 +126,11 @@ impl Run {
         Ok(file::read_folder(&self.folder)?)
     }
 
-    /// What TCP said of the connections of each planned cell, where a run had no I/Os but measured
-    /// streams; `None` of any other.
+    /// The TCP records of each planned cell that did not fail, if the run measured streams and no I/Os; otherwise
+    /// `None`.
     ///
     /// # Errors
-    /// [`ReadError`] when the folder or the records cannot be read.
+    /// [`ReadError`] if the folder or the records cannot be read.
     pub fn streams_alone(&self) -> Result<Option<Vec<CellTcp<'_>>>, ReadError> {
         let done = |cell: &&RunCell| cell.phase == "planned" && cell.failure.is_none();
         let mut tables = Vec::new();
@@ -148,10 +147,10 @@ impl Run {
         Ok((!tables.is_empty()).then_some(tables))
     }
 
-    /// Reads a cell's records and puts them into numbers.
+    /// Reads a cell's records and summarises them.
     ///
     /// # Errors
-    /// [`ReadError`] when the records cannot be read, or are not of the time that was measured.
+    /// [`ReadError`] if the records cannot be read, or do not cover the measured time.
     pub fn observe(&self, cell: &RunCell) -> Result<Observed, ReadError> {
         let folder = self.cell_folder(cell)?;
         let records = Cell::read(&folder)?;
@@ -165,11 +164,11 @@ impl Run {
         })
     }
 
-    /// All cells of a phase ("planned" or "advised") that did not fail, one after the other. One that is
-    /// named by its folder is not left out: whoever does that wants to know why.
+    /// All cells of a phase ("planned" or "advised") that did not fail, in order. A failed cell whose own folder was
+    /// given is included: its failure is what the user asks about.
     ///
     /// # Errors
-    /// [`ReadError`] when the records of one cannot be read.
+    /// [`ReadError`] if the records of one cannot be read.
     pub fn observe_phase(&self, phase: &str) -> Result<Vec<Observed>, ReadError> {
         self.cells
             .iter()
@@ -195,7 +194,7 @@ fn read_index(folder: &Path, index: &Path) -> Result<Run, ReadError> {
     })
 }
 
-/// What the index of a run says of the cell that `folder` is of, if it is one of a run.
+/// The entry for `folder` in its run's index, if it is the folder of a run's cell.
 fn indexed(folder: &Path) -> Option<RunCell> {
     let folder = folder.canonicalize().ok()?;
     let number: u64 = folder
@@ -223,8 +222,8 @@ fn cell_numbers(folder: &Path) -> Result<Vec<u64>, ReadError> {
     Ok(numbers)
 }
 
-/// Whether the folder holds records itself, of whatever kind: merged, or in parts. That those of
-/// I/Os are missing shows when they are read.
+/// Whether the folder itself holds records of any kind, merged or in parts. Missing I/O records are reported when they
+/// are read.
 fn holds_records(folder: &Path) -> Result<bool, ReadError> {
     Ok(!kinds(folder)?.is_empty())
 }
@@ -253,7 +252,7 @@ fn subfolders(folder: &Path) -> Result<Vec<String>, ReadError> {
     names(folder, Path::is_dir)
 }
 
-/// The names of what is in a folder and of the wanted sort, sorted.
+/// The names of the entries of a folder that are of the wanted type, sorted.
 fn names(folder: &Path, wanted: fn(&Path) -> bool) -> Result<Vec<String>, ReadError> {
     let wrong = |error: std::io::Error| ReadError::NotARun {
         path: folder.to_owned(),
@@ -320,7 +319,7 @@ mod tests {
             "{missing}"
         );
 
-        // A cell by itself is what the index says of it, and is not left out when it failed.
+        // A cell's own folder is read with its index entry, and is included though it failed.
         let cell = run.join("cell-001");
         fs::create_dir(&cell).unwrap();
         fs::write(cell.join("io.parquet"), "").unwrap();

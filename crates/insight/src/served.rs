@@ -8,15 +8,15 @@ use wansan_trace::file::Table;
 use crate::join::{Joined, Task};
 use crate::opcode::{DATA_IN, FINAL_BIT};
 
-/// What Data-In PDUs show of reads at their targets. A target reads a long one in pieces, each when there is room to send
-/// it, and leaves the store with the last: between pieces the read waits for room, and not for the store.
+/// What Data-In PDUs show of reads at their targets. A target reads a long one in pieces, each when there is room to
+/// send it, and leaves the store with the last: between pieces the read waits for room, not for the store.
 #[derive(Debug, Default)]
 pub struct Served {
-    /// By their tags; none where no PDU is known.
+    /// By tag; empty if no PDUs were recorded.
     reads: Vec<Pieces>,
 }
 
-/// When a read's first data was there, and when bursts ended; a tag may be used again.
+/// When a read's first data was available, and when its Data-In sequences ended; a reused tag has several.
 #[derive(Debug, Clone, Default)]
 struct Pieces {
     first_ns: SmallVec<[u64; 1]>,
@@ -24,7 +24,7 @@ struct Pieces {
 }
 
 impl Served {
-    /// As PDUs show it; without any, the whole time in the store counts.
+    /// From the PDUs; without any, the whole time in the store counts.
     #[must_use]
     pub fn of(joined: &Joined, pdus: Option<&Table<Pdu>>) -> Served {
         let Some(pdus) = pdus else {
@@ -53,7 +53,7 @@ impl Served {
         self.reads.get(task.tag_place as usize)
     }
 
-    /// From when to when the store served the first piece of an I/O, or all of one that has no pieces.
+    /// When the store began and finished the first piece of an I/O, or all of it if it has no pieces.
     #[must_use]
     pub fn piece_ns(&self, task: &Task) -> Option<(u64, u64)> {
         let stay_ns = task.both_ns(Layer::Store)?;
@@ -61,7 +61,7 @@ impl Served {
         Some((stay_ns.0, first_ns(pieces, stay_ns)))
     }
 
-    /// How long the store served an I/O: each of its pieces as long as the first.
+    /// How long the store served an I/O, assuming that each piece took as long as the first.
     #[must_use]
     pub fn length_ns(&self, task: &Task) -> Option<u64> {
         let (enter_ns, leave_ns) = task.both_ns(Layer::Store)?;
@@ -76,7 +76,7 @@ impl Served {
     }
 }
 
-/// When the first piece was there of a read that was in the store from when to when.
+/// When the first piece was available of a read that was in the store from `enter_ns` to `leave_ns`.
 fn first_ns(pieces: Option<&Pieces>, (enter_ns, leave_ns): (u64, u64)) -> u64 {
     let mut first_ns = pieces.iter().flat_map(|pieces| &pieces.first_ns).copied();
     let first_ns = first_ns.find(|ns| (enter_ns..=leave_ns).contains(ns));

@@ -47,12 +47,12 @@ pub const CAUSES: [Cause; 13] = [
     Cause::RouteLockstep,
 ];
 
-/// A packet's part in a stall.
+/// A packet's role in a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It left late.
     Held,
-    /// It had been sent before and its acknowledgement was waited for.
+    /// It had been sent before, and the sender waited for its acknowledgement.
     WaitedFor,
     /// It brought what the sender waited for.
     Released,
@@ -61,7 +61,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All parts.
+    /// All roles.
     pub const ALL: [Role; 4] = [Role::Held, Role::WaitedFor, Role::Released, Role::Lost];
 
     /// Its name in results.
@@ -75,7 +75,7 @@ impl Role {
         }
     }
 
-    /// In words.
+    /// Its description in words.
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ impl Role {
 /// A packet that shows a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
-    /// What it has to do with it.
+    /// Its role in the stall.
     pub role: Role,
     /// Its row in `packet.parquet`, from 0.
     pub packet: usize,
@@ -108,7 +108,7 @@ impl Shown {
     }
 }
 
-/// A stretch of time in which an I/O could have gone on and did not.
+/// An interval in which an I/O could have made progress and did not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stall {
     /// Why.
@@ -117,13 +117,13 @@ pub struct Stall {
     pub session: SessionId,
     /// The I/O's task.
     pub task: TaskTag,
-    /// Who waited: the one who sends this way.
+    /// The direction whose sender waited.
     pub way: FlowDirection,
-    /// From when on it could have gone on.
+    /// When it could have continued.
     pub from_ns: u64,
-    /// When it went on.
+    /// When it continued.
     pub to_ns: u64,
-    /// The packets that show it; none where it shows in PDUs alone.
+    /// The packets that show it; none if only PDUs do.
     pub evidence: Vec<Shown>,
 }
 
@@ -144,7 +144,7 @@ impl Stall {
     }
 }
 
-/// The stalls of a cell that ended in `window`, by the time at which they began.
+/// The stalls of a cell that ended in `window`, in order of their start.
 #[must_use]
 pub fn stalls(cell: &Cell, conversations: &[Conversation], window: Window) -> Vec<Stall> {
     let mut found: Vec<Stall> = conversations.iter().flat_map(sender::stalls).collect();

@@ -26,19 +26,19 @@ use crate::transport::{TransportUse, transport_use};
 use crate::waiting::{Parts, Sums};
 use crate::window::Window;
 
-/// What one layer held, and the time spent getting into and out of it.
+/// The population of one layer, and the time spent getting into and out of it.
 ///
-/// Times are means over the I/Os that were completed in the window; waits and the time in the
-/// last layer add up to the mean latency over all layers.
+/// Times are means over the I/Os completed in the window; the ways in and out and the service time, summed over all
+/// layers, are the mean latency.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LayerUse {
     /// The layer.
     pub layer: Layer,
     /// Mean in flight.
     pub in_flight_mean: f64,
-    /// Most in flight.
+    /// Maximum in flight.
     pub in_flight_max: u64,
-    /// Mean number that had entered the layer above, but not this one.
+    /// Mean number of I/Os that had entered the layer above but not this one.
     pub waiting_in_mean: f64,
     /// From entering the layer above to entering this one.
     pub way_in_ns: f64,
@@ -55,7 +55,8 @@ pub struct LayerUse {
 pub struct Scope {
     /// I/Os completed in the window with all crossings recorded.
     pub ios: u64,
-    /// I/Os completed in the window per second, also those that began before anything was recorded; 0 where there are no others.
+    /// I/Os completed in the window per second, including those that began before the recording; 0 if there are only
+    /// such I/Os.
     pub iops: f64,
     /// Their latency at the top layer.
     pub latency: Latency,
@@ -87,33 +88,33 @@ pub struct SessionUse {
     pub session: String,
     /// Its I/Os.
     pub scope: Scope,
-    /// How its application submits.
+    /// How its application submits I/Os.
     pub load: LoadUse,
     /// How it used its command window, if its PDUs were recorded.
     pub command_window: Option<CommandWindowUse>,
     /// Its connections, by CID, if it has several.
     pub connections: Vec<ConnectionUse>,
-    /// What asking for data has cost its writes, if its target's PDUs show any R2T.
+    /// The cost of R2Ts for its writes, if its target's PDUs show any R2T.
     pub r2t: Option<R2tUse>,
 }
 
 /// What is missing from the records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
-    /// I/Os that had begun before the recording or were not done at its end.
+    /// I/Os that started before the recording or had not completed at its end.
     pub incomplete_ios: u64,
-    /// Crossings missing of I/Os that are complete at the top.
+    /// Missing crossings of I/Os that are complete at the top.
     pub missing_crossings: u64,
-    /// Crossings that came twice.
+    /// Duplicate crossings.
     pub repeated_crossings: u64,
-    /// Records that recorders lost because their memory was used up, by kind and host.
+    /// Records that recorders lost because their memory was full, by kind and host.
     pub dropped: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// One cell in numbers; see [`summarise`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellSummary {
-    /// The window that the numbers are about.
+    /// The window that the numbers cover.
     pub window: Window,
     /// All sessions together.
     pub total: Scope,
@@ -125,15 +126,15 @@ pub struct CellSummary {
     pub paths: Vec<PathUse>,
     /// The programs on hosts and routers, by the busiest thread of each, if these were sampled.
     pub programs: Vec<ProgramUse>,
-    /// How far apart data packets left the target, if any were recorded.
+    /// The gaps between data packets as they left the target, if any were recorded.
     pub packet_gaps: Option<PacketGaps>,
     /// What the I/Os waited for.
     pub waits: WaitUse,
-    /// What programs requested of attached disks, by operation, if that was recorded.
+    /// Requests of programs to attached disks, by operation, if recorded.
     pub requests: Vec<RequestUse>,
-    /// What stalls cost, if packets and PDUs were recorded.
+    /// The cost of stalls, if packets and PDUs were recorded.
     pub stalls: Option<StallUse>,
-    /// Where the latency goes below the socket, if stamps and PDUs were recorded.
+    /// The latency below the socket, if stamps and PDUs were recorded.
     pub below_socket: Option<BelowSocket>,
     /// What is missing from the records.
     pub losses: Losses,
@@ -148,8 +149,7 @@ impl CellSummary {
     }
 }
 
-/// Reduces a cell to numbers over `window`, or over the time of full load when none is given
-/// (see [`Joined::busy_window`]).
+/// Reduces a cell to numbers over `window`, or over the time of full load if `None` (see [`Joined::busy_window`]).
 #[must_use]
 pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
     Analysis::of(cell, window).summary()
@@ -179,7 +179,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     let mut all_latencies_ns = Vec::new();
     let mut there: Vec<&[Population]> = Vec::new();
     for (session, tasks) in &joined.by_session() {
-        // One that did nothing meanwhile would make means per session too small.
+        // A session without I/Os in the window would lower the means per session.
         let is_there = |&(from_ns, to_ns): &(u64, u64)| window.overlap_ns(from_ns, to_ns) > 0;
         if !top_spans(tasks, joined).iter().any(is_there) {
             continue;

@@ -15,9 +15,8 @@ use crate::opcode::{DATA_IN, DATA_OUT, SCSI_COMMAND};
 const SYN: u8 = 0x02;
 /// TCP flags.
 const ACK: u8 = 0x10;
-/// The longest encrypted IP packet that is taken for an acknowledgement alone. One with TCP's time
-/// stamps has 52 bytes and a command's 100; WireGuard and ESP in tunnel mode make 112 to 128 of the
-/// first and 160 to 184 of the second.
+/// Maximum length of an encrypted IP packet that is taken for a bare acknowledgement. An acknowledgement with TCP
+/// timestamps has 52 bytes, a command 100; WireGuard and ESP in tunnel mode make these 112 to 128 and 160 to 184 bytes.
 const ENCRYPTED_ACK_BYTES: u16 = 144;
 
 /// What the packets of a flow carry.
@@ -27,24 +26,24 @@ pub enum Content {
     Session(SessionId, ConnectionId),
     /// A TCP connection without known PDUs.
     Tcp,
-    /// A tunnel: nothing inside can be seen but lengths.
+    /// A tunnel: only packet lengths are visible.
     Encrypted,
 }
 
-/// Which end a packet goes to.
+/// The direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FlowDirection {
-    /// From the initiator.
+    /// From the initiator to the target.
     ToTarget,
-    /// From the target.
+    /// From the target to the initiator.
     ToInitiator,
 }
 
 impl FlowDirection {
-    /// Both.
+    /// Both directions.
     pub const ALL: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
 
-    /// The one of that name.
+    /// The direction with that name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<FlowDirection> {
         FlowDirection::ALL
@@ -73,7 +72,7 @@ pub struct Flow {
     pub target: SocketAddr,
 }
 
-/// The addresses and ports of a source and a destination as numbers, which hash in three steps: each packet is looked
+/// The addresses and ports of a source and a destination as numbers, which hash in three steps: every packet is looked
 /// up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Ends(u128, u128, u32);
@@ -88,7 +87,7 @@ impl Ends {
         Ends(address(source), address(destination), ports)
     }
 
-    /// Of both directions, the lesser end first.
+    /// The same value for both directions: the lesser end comes first.
     pub(crate) fn between(one: SocketAddr, other: SocketAddr) -> Ends {
         let Ends(source, destination, ports) = Ends::of(one, other);
         let back = ports.rotate_left(16);
@@ -102,16 +101,16 @@ impl Ends {
 /// The flows of a cell.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// Those of sessions first.
+    /// The flows, those of sessions first.
     pub flows: Vec<Flow>,
     of: HashMap<Ends, (usize, FlowDirection)>,
 }
 
 impl Traffic {
-    /// The flows whose beginning was seen, and the tunnels.
+    /// The flows whose SYN was seen, those of [`Cell::carriers`], and the tunnels.
     ///
-    /// Nobody can see whose end of a tunnel is whose. Reads and writes tell: the end that sends
-    /// more is the target's when more was read than written.
+    /// A tunnel does not show which end is the target's. The direction of the data decides: if more was read than
+    /// written, the end that sends more is the target's.
     #[must_use]
     pub fn of(cell: &Cell) -> Traffic {
         let mut traffic = Traffic::default();
@@ -161,19 +160,19 @@ impl Traffic {
         traffic
     }
 
-    /// The place of a packet's flow in [`Traffic::flows`], and its way.
+    /// The index of a packet's flow in [`Traffic::flows`], and its direction.
     #[must_use]
     pub fn flow(&self, packet: &Packet) -> Option<(usize, FlowDirection)> {
         self.between(packet.source, packet.destination)
     }
 
-    /// The same of what goes from one end to the other.
+    /// The same for packets from `source` to `destination`.
     pub(crate) fn between(
         &self,
         source: SocketAddr,
         destination: SocketAddr,
     ) -> Option<(usize, FlowDirection)> {
-        // One flow is compared in less time than it takes to hash.
+        // With a single flow, comparing is faster than hashing.
         if let [flow] = &self.flows[..] {
             return match flow.initiator == source && flow.target == destination {
                 true => Some((0, FlowDirection::ToTarget)),
@@ -197,13 +196,13 @@ impl Traffic {
     }
 }
 
-/// Whether nothing but the packet's length can be seen: every TCP segment has a flag set.
+/// Whether only the packet's length is visible: every TCP segment has a flag set.
 #[must_use]
 pub fn is_encrypted(packet: &Packet) -> bool {
     packet.flags == 0
 }
 
-/// Whether the packet carries more than an acknowledgement; of an encrypted one its length tells.
+/// Whether the packet carries more than an acknowledgement, judged by length if it is encrypted.
 #[must_use]
 pub fn carries_data(packet: &Packet) -> bool {
     if is_encrypted(packet) {
@@ -213,7 +212,7 @@ pub fn carries_data(packet: &Packet) -> bool {
     }
 }
 
-/// Whether more data went to the initiator than came from it.
+/// Whether at least as much data went to the initiator as came from it.
 fn reads(pdus: &[Row<Pdu>]) -> bool {
     let bytes = |of: &[u8]| -> u64 {
         let moved = pdus.iter().filter(|row| of.contains(&row.record.opcode));

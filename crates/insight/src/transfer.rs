@@ -14,13 +14,13 @@ use crate::traffic::{self, Content, Ends, Flow, FlowDirection, Traffic};
 use crate::window::Window;
 use crate::wire::Carrier;
 
-/// A stretch goes on until so many of the I/Os that were submitted in it are done …
+/// A stretch continues until this many of the I/Os submitted in it have completed …
 const IOS: usize = 10;
-/// … and it has at least so many packets.
+/// … and it has at least this many packets.
 const MIN_PACKETS: usize = 400;
 /// TCP flags.
 const SYN: u8 = 0x02;
-/// Congestion experienced (RFC 3168 §5).
+/// The ECN codepoint Congestion Experienced (RFC 3168 §5).
 const CE: u8 = 0b11;
 
 /// One packet on its way.
@@ -30,22 +30,22 @@ pub struct Transfer {
     pub packet: usize,
     /// When it arrived at the first emulated path.
     pub sent_ns: u64,
-    /// When it left the last one, or was dropped.
+    /// When it left the last path, or was dropped.
     pub ended_ns: u64,
-    /// What became of it.
+    /// Whether it was delivered or dropped.
     pub verdict: Verdict,
-    /// Its place in [`Traffic::flows`].
+    /// Its flow's index in [`Traffic::flows`].
     pub flow: usize,
-    /// Which end it goes to.
+    /// Its direction.
     pub way: FlowDirection,
-    /// Where its first byte of payload is in its direction's stream, from 0; `None` when it is
-    /// encrypted or the connection's beginning was not seen.
+    /// Offset of its first payload byte in its direction's stream, from 0; `None` if it is encrypted or the
+    /// connection's beginning was not seen.
     pub place: Option<u64>,
-    /// Up to where the other direction's stream is acknowledged.
+    /// Offset up to which it acknowledges the other direction's stream.
     pub acked: Option<u64>,
-    /// TCP payload; of an encrypted packet all that follows its outer header.
+    /// Bytes of TCP payload; for an encrypted packet, all bytes after its outer header.
     pub payload_bytes: u16,
-    /// The TCP flags; 0 when it is encrypted.
+    /// The TCP flags; 0 if it is encrypted.
     pub flags: u8,
     /// Whether it carries more than an acknowledgement, if that is visible.
     pub data: bool,
@@ -57,21 +57,19 @@ pub struct Transfer {
     pub begins: Vec<Placed>,
 }
 
-/// A stretch of packets, in the order in which they were sent.
+/// An interval of packets, in sending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stretch {
-    /// Where it begins: with the first command of the window.
+    /// Its beginning, such as the first command of the window.
     pub from_ns: u64,
     /// Its packets.
     pub packets: Vec<Transfer>,
 }
 
-/// The stretch around the first I/Os of `window`, of at most `most` packets; `None` when no packets
-/// were recorded in it.
+/// The stretch of the first I/Os of `window`, with at most `most` packets; `None` if no packets were recorded in it.
 ///
-/// A packet that passes several emulated paths one after the other, the same on each, is one
-/// transfer from the first to the last. What a tunnel carries is left out where it is seen before and
-/// after the tunnel as well.
+/// A packet that passes several emulated paths unchanged is one transfer from the first to the last. Packets of a
+/// tunnel are left out if the connections inside it are also seen before and after the tunnel.
 #[must_use]
 pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window, most: usize) -> Option<Stretch> {
     let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
@@ -84,8 +82,8 @@ pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window, most: usize) -> O
     transfers(cell, traffic, from_ns, |_| true, is_enough)
 }
 
-/// What a session sent from `from_ns` until `to_ns`: the first of it and the last, where there are more
-/// packets than `most`.
+/// The packets of a session sent from `from_ns` to `to_ns`; if there are more than `most`, only the first and the last
+/// half of that number.
 #[must_use]
 pub fn around(
     cell: &Cell,
@@ -106,7 +104,7 @@ pub fn around(
     Some(stretch)
 }
 
-/// The packets that were sent from `from_ns` on, of those flows, until there are enough.
+/// The packets of the chosen flows sent from `from_ns` on, until there are enough.
 fn transfers(
     cell: &Cell,
     traffic: &Traffic,
@@ -194,8 +192,7 @@ fn first_command_ns(pdus: &[Row<Pdu>], window: Window) -> Option<u64> {
     commands.map(|pdu| pdu.time.ns()).min()
 }
 
-/// When so many of the I/Os that were submitted from then on were done that a reader has seen how
-/// they go.
+/// When enough of the I/Os submitted from `from_ns` on had completed to show the pattern: [`IOS`], or all if fewer.
 fn done_ns(cell: &Cell, from_ns: u64) -> Option<u64> {
     let top = cell.joined.top()?;
     let spans = cell
@@ -211,7 +208,7 @@ fn done_ns(cell: &Cell, from_ns: u64) -> Option<u64> {
     done.get(IOS - 1).or(done.last()).copied()
 }
 
-/// What a segment looks the same by on every path.
+/// The header fields that identify a segment on every path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Alike {
     ends: Ends,
@@ -235,16 +232,15 @@ impl Alike {
     }
 }
 
-/// Counts sequence numbers, which wrap, on from the SYN of their direction, or from where it is known to
-/// begin.
+/// Converts sequence numbers, which wrap, to stream offsets counted from their direction's SYN or known beginning.
 #[derive(Debug)]
 pub(crate) struct Places {
-    /// The stream's first sequence number and the highest place seen, of both directions of each flow.
+    /// The first sequence number and the highest offset seen, for both directions of each flow.
     streams: Vec<[Option<(u32, u64)>; 2]>,
 }
 
 impl Places {
-    /// Nothing was seen yet of these flows.
+    /// Starts with the known beginnings of `carriers`; no packet has been seen yet.
     pub(crate) fn of(traffic: &Traffic, carriers: &[Carrier]) -> Places {
         let mut streams = vec![[None; 2]; traffic.flows.len()];
         for carrier in carriers {
@@ -258,7 +254,7 @@ impl Places {
         Places { streams }
     }
 
-    /// Where the payload of a packet of a flow stands, and up to where it acknowledges.
+    /// The stream offset of a packet's payload, and the offset up to which it acknowledges.
     pub(crate) fn see(
         &mut self,
         (flow, way): (usize, FlowDirection),
@@ -283,14 +279,14 @@ impl Places {
     }
 }
 
-/// The place of a sequence number near the highest one so far.
+/// The stream offset of a sequence number near the highest one so far.
 fn from_base(base: u32, highest: u64, seq: u32) -> Option<u64> {
     let expected = base.wrapping_add(highest as u32);
     highest.checked_add_signed(i64::from(seq.wrapping_sub(expected) as i32))
 }
 
 impl Transfer {
-    /// The Initiator Task Tag of the PDU with most bytes in the packet.
+    /// The Initiator Task Tag of the PDU with the most bytes in the packet.
     #[must_use]
     pub fn task(&self) -> Option<TaskTag> {
         self.carried.map(|carried| carried.most.task)

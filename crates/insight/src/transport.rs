@@ -10,9 +10,10 @@ use wansan_trace::{ConnectionId, NameId, SessionId};
 use crate::congestion::{Cut, cuts};
 use crate::window::Window;
 
-/// How one end of one connection fared as a sender.
+/// How one end of one connection performed as a sender.
 ///
-/// Shares are of the measured window unless they say otherwise, 0 to 1. Means are over samples.
+/// Shares are of the time between the first and the last sample in the window unless stated otherwise, 0 to 1. Means
+/// are over samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransportUse {
     /// The host that sends and took the samples.
@@ -27,24 +28,24 @@ pub struct TransportUse {
     pub acked_bytes: u64,
     /// Time with data to send.
     pub busy_share: f64,
-    /// Time stopped by the other end's receive window.
+    /// Time limited by the other end's receive window.
     pub rwnd_limited_share: f64,
-    /// Time stopped by a full send buffer of its own.
+    /// Time limited by its own full send buffer.
     pub sndbuf_limited_share: f64,
-    /// Samples in which data waited to be sent though neither window nor buffer of an end was in
-    /// the way, as a share of all samples: congestion control held them back.
+    /// The share of the intervals between samples in which data waited to be sent although neither a window nor a
+    /// buffer of an end limited it: congestion control held it back.
     pub congestion_limited_share: f64,
     /// Mean congestion window, in segments.
     pub cwnd_packets: f64,
-    /// Mean number of segments sent and not acknowledged.
+    /// Mean number of segments in flight (sent, not acknowledged).
     pub in_flight_packets: f64,
-    /// Mean number of bytes that waited in the send buffer.
+    /// Mean number of unsent bytes in the send buffer.
     pub unsent_bytes: f64,
-    /// Least receive window that the other end advertised, in bytes.
+    /// Minimum receive window that the other end advertised, in bytes.
     pub rwnd_min_bytes: u32,
     /// Mean smoothed round-trip time.
     pub srtt_ns: f64,
-    /// Least round-trip time of the connection so far.
+    /// Minimum round-trip time of the connection so far.
     pub min_rtt_ns: u64,
     /// Mean delivery rate, bytes per second.
     pub delivery_bytes_per_s: f64,
@@ -52,7 +53,7 @@ pub struct TransportUse {
     pub delivery_variation: f64,
     /// Segments retransmitted.
     pub retransmits: u32,
-    /// Reductions of the window without a loss.
+    /// Reductions of the congestion window without a loss.
     pub cwr_events: u64,
     /// Fast recoveries.
     pub recovery_events: u64,
@@ -60,7 +61,7 @@ pub struct TransportUse {
     pub loss_events: u64,
 }
 
-/// The use of all connections' ends that were sampled, by host, session and connection.
+/// The use of all sampled connection ends, by host, session and connection.
 #[must_use]
 pub fn transport_use(table: &Table<Tcp>, window: Window) -> Vec<TransportUse> {
     let mut ends: BTreeMap<(NameId, SessionId, ConnectionId), Vec<&Tcp>> = BTreeMap::new();
@@ -81,8 +82,7 @@ pub fn transport_use(table: &Table<Tcp>, window: Window) -> Vec<TransportUse> {
         .collect()
 }
 
-/// The use of one end from its records, which are sorted by time; `None` when fewer than two
-/// samples are in the window.
+/// The use of one end from its records, which are sorted by time; `None` if fewer than two samples are in the window.
 fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
     let inside: Vec<&Tcp> = records
         .iter()
@@ -143,11 +143,11 @@ fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
 
 /// The ratio of the round-trip time to its minimum that indicates a standing queue.
 const INFLATED_RTT_RATIO: f64 = 1.25;
-/// A delivery rate that varies by less than this share is a link's.
+/// A delivery rate that varies by less than this share is taken for a link's rate.
 const FLAT_DELIVERY_VARIATION: f64 = 0.1;
-/// A sender that is stopped for this share of the time is limited by what stops it.
+/// A sender that is stopped for this share of the time is limited by the cause of that.
 const STOPPED_SHARE: f64 = 0.5;
-/// A sender that has data to send for this share of the time always has.
+/// A sender that has data to send for this share of the time counts as always busy.
 const BUSY_SHARE: f64 = 0.95;
 
 impl TransportUse {
@@ -158,8 +158,8 @@ impl TransportUse {
     }
 }
 
-/// Whether a sender's TCP shows a full link where no path was sampled: a standing queue shows in the
-/// round-trip time, and a link's rate in a delivery rate that hardly varies.
+/// Whether a sender's TCP indicates a full link where no path was sampled: a standing queue inflates the round-trip
+/// time, and a link's rate shows as a nearly constant delivery rate.
 pub(crate) fn is_behind_a_full_link(sender: &TransportUse) -> bool {
     sender.rtt_ratio() >= INFLATED_RTT_RATIO
         && sender.delivery_variation <= FLAT_DELIVERY_VARIATION
@@ -167,9 +167,9 @@ pub(crate) fn is_behind_a_full_link(sender: &TransportUse) -> bool {
         && sender.busy_share >= BUSY_SHARE
 }
 
-/// The share of intervals between samples at whose end a segment or more waited unsent behind others
-/// that were in flight, and in which the receive window was in the way for less than half of the time.
-/// With nothing in flight no window is full: what is unsent then waits for a device, or for a timer.
+/// The share of intervals between samples at whose end more than a segment waited unsent behind others in flight, and
+/// in which the receive window limited the sender for less than half of the time. With nothing in flight no window is
+/// full: unsent data then waits for a device or a timer.
 fn congestion_limited_share(samples: &[&Tcp]) -> f64 {
     let limited = samples
         .windows(2)

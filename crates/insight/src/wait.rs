@@ -5,12 +5,12 @@ use wansan_trace::Layer;
 use crate::cause::Cause;
 use crate::traffic::FlowDirection;
 
-/// What a wait's cause is derived from. Later ones know better than earlier ones.
+/// What a wait's cause is derived from, in ascending order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// Crossings of layers.
     Crossings,
-    /// The kernel's stamps.
+    /// Kernel time stamps.
     Stamps,
     /// Sequence numbers and times of PDUs.
     Pdus,
@@ -23,7 +23,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// All of them.
+    /// All sources.
     pub const ALL: [Source; 6] = [
         Source::Crossings,
         Source::Stamps,
@@ -33,7 +33,7 @@ impl Source {
         Source::Resources,
     ];
 
-    /// The one of that name.
+    /// The source with that name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Source> {
         Source::ALL.into_iter().find(|source| source.name() == name)
@@ -53,7 +53,7 @@ impl Source {
     }
 }
 
-/// A stretch of an I/O's latency with one cause.
+/// A part of an I/O's latency with one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     /// Its first nanosecond.
@@ -62,13 +62,13 @@ pub struct Wait {
     pub to_ns: u64,
     /// The lowest layer that the I/O had entered and not left.
     pub layer: Layer,
-    /// Which way the bytes go that waited; `None` while a program or the store had the I/O.
+    /// The direction of the bytes that waited; `None` while a program or the store had the I/O.
     pub way: Option<FlowDirection>,
-    /// Why it passed.
+    /// The cause of the wait.
     pub cause: Cause,
     /// What the cause is derived from.
     pub source: Source,
-    /// How much of it may belong to the waits beside it.
+    /// How much of it may belong to the adjacent waits.
     pub uncertain_ns: u64,
 }
 

@@ -24,17 +24,16 @@ pub(crate) struct Parts {
     pub(crate) passed: [bool; LAYERS],
     /// The last layer, and the time in it.
     pub(crate) last: (Layer, u64),
-    /// All of it together.
+    /// The total latency.
     pub(crate) latency_ns: u64,
 }
 
 impl Parts {
-    /// The parts of an I/O whose crossings of all layers it passed were recorded; `None` when one
-    /// is missing.
+    /// The parts of an I/O; `None` if a crossing of a layer that it passed is missing.
     ///
-    /// An answer of several PDUs may reach the initiator before its last PDU is queued, and threads
-    /// write crossings down a little late: an exit counts as no earlier than the exits below it,
-    /// an entry as no earlier than the entries above it, so that the parts always add up.
+    /// A response of several PDUs may reach the initiator before its last PDU is queued, and threads record crossings
+    /// slightly late. So an exit counts as no earlier than the exits below it, and an entry as no earlier than the
+    /// entries above it: the parts always add up.
     pub(crate) fn of(task: &Task, layers: &[Layer]) -> Option<Parts> {
         let top = *layers.first()?;
         let (top_enter_ns, top_leave_ns) = task.both_ns(top)?;
@@ -76,20 +75,20 @@ impl Parts {
 /// Sums over many I/Os, in nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Sums {
-    /// How many.
+    /// Number of I/Os.
     pub(crate) ios: u64,
-    /// Their latencies.
+    /// Sum of their latencies.
     pub(crate) latency_ns: u128,
     /// [`Parts::way_in_ns`].
     pub(crate) way_in_ns: [u128; LAYERS],
     /// [`Parts::way_out_ns`].
     pub(crate) way_out_ns: [u128; LAYERS],
-    /// Time in the layer, of I/Os that went no deeper.
+    /// Time in the layer of I/Os that went no deeper.
     pub(crate) last_ns: [u128; LAYERS],
 }
 
 impl Sums {
-    /// Of no I/O.
+    /// The sums of no I/Os.
     pub(crate) const NONE: Sums = Sums {
         ios: 0,
         latency_ns: 0,

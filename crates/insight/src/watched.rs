@@ -11,7 +11,7 @@ use wansan_trace::{ConnectionId, NameId, SessionId};
 use crate::transport::{TransportUse, transport_use};
 use crate::window::Window;
 
-/// A limit that stops a sender for a smaller share of the time is not what makes it slow.
+/// A limit that applies for a smaller share of the time is not reported.
 const WORTH_NAMING: f64 = 0.05;
 
 /// What limited a sender most.
@@ -24,7 +24,7 @@ pub enum SenderLimit {
     ReceiveWindow,
     /// Its own send buffer.
     SendBuffer,
-    /// None of them for a twentieth of the time: it had nothing more to send, or its program was slow.
+    /// None of them for a twentieth of the time: it had no more data to send, or its program was slow.
     Application,
 }
 
@@ -45,7 +45,7 @@ impl SenderLimit {
         named.map_or(SenderLimit::Application, |(_, limit)| limit)
     }
 
-    /// As an engineer would say it of a connection.
+    /// A clause about the connection, for text output.
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
@@ -59,26 +59,26 @@ impl SenderLimit {
     }
 }
 
-/// One end of a connection that was watched.
+/// One watched end of a connection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Watched {
     /// The host that recorded it.
     pub host: String,
-    /// Its addresses, the watched end's first; empty where they were not recorded.
+    /// Its addresses, the watched end's first; empty if they were not recorded.
     pub ends: String,
     /// From its first record to its last, in seconds.
     pub seconds: f64,
-    /// Whether every change was seen, or samples were compared.
+    /// Whether every change was traced, rather than derived from samples.
     pub is_traced: bool,
-    /// What limited it most; `None` of one with fewer than two samples.
+    /// What limited it most; `None` if there are fewer than two samples.
     pub limit: Option<SenderLimit>,
     /// Events by their names.
     pub events: BTreeMap<&'static str, u64>,
-    /// How it fared as a sender; `None` of one with fewer than two samples.
+    /// How it performed as a sender; `None` if there are fewer than two samples.
     pub sender: Option<TransportUse>,
 }
 
-/// The connections that were watched, those that sent most first.
+/// The watched connections, those that sent most first.
 #[must_use]
 pub fn watched(table: &Table<Tcp>) -> Vec<Watched> {
     let mut ends: BTreeMap<(NameId, SessionId, ConnectionId), Vec<&Tcp>> = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A stretch of CLOCK_MONOTONIC time, without its end.
+/// A half-open interval of CLOCK_MONOTONIC time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Its first nanosecond.
@@ -30,7 +30,7 @@ impl Window {
         (self.from_ns..self.to_ns).contains(&time_ns)
     }
 
-    /// How much of the span from `start_ns` to `end_ns` lies in it.
+    /// The length of the part of `start_ns..end_ns` that lies in it.
     #[must_use]
     pub fn overlap_ns(self, start_ns: u64, end_ns: u64) -> u64 {
         end_ns

@@ -22,15 +22,15 @@ use crate::join::{Joined, Tags, Task};
 use crate::opcode::{BHS_BYTES, DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
 use crate::traffic::{Ends, FlowDirection};
 
-/// SCSI Response and SCSI Data-In: what answers a command.
+/// The PDUs that answer a command: SCSI Response and SCSI Data-In.
 const ANSWERS: [u8; 2] = [SCSI_RESPONSE, DATA_IN];
 /// TCP flags.
 const SYN: u8 = 0x02;
 /// TCP flags.
 const ACK: u8 = 0x10;
-/// Stands in records for a window scale that no packet told.
+/// Marks a window scale that no packet showed.
 pub(crate) const UNKNOWN_SCALE: u8 = u8::MAX;
-/// A crossing that falls outside its neighbours by more than this is not believed.
+/// A crossing that lies outside its neighbours by more than this is discarded.
 const DISORDER_NS: u64 = 1_000_000;
 
 /// The TCP connection that carries a session's connection.
@@ -44,38 +44,37 @@ pub struct Carrier {
     pub initiator: SocketAddr,
     /// The target's end.
     pub target: SocketAddr,
-    /// By how much the windows are shifted that the initiator and the target announce (RFC 7323 §2.2),
-    /// if it is known.
+    /// Window scale shifts announced by the initiator and the target (RFC 7323 §2.2), if known.
     pub shifts: [Option<u32>; 2],
-    /// What is known of its beginning, where records of packets do not tell it.
+    /// The connection's beginning, if it is known from elsewhere than packet records.
     pub begin: Option<Begin>,
 }
 
 /// The source of the times at which segments left one end and reached the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
-    /// Both were seen.
+    /// Both were observed.
     Seen,
-    /// They are derived from one point between the ends, by how long the handshake took.
+    /// Derived from one observation point between the ends, by the handshake's round trip.
     ByHandshake,
-    /// The same from the delays of acknowledgements, each of which may have been delayed by its receiver.
+    /// The same, by the delays of acknowledgements, which receivers may have delayed.
     ByAcknowledgements,
 }
 
-/// What a connection's SYNs say, or what stands in their place where the connection began before the
-/// packets did: of the initiator's and of the target's.
+/// What a connection's SYNs say, or substitutes if the connection began before the packets did: for the initiator and
+/// the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Begin {
-    /// Sequence numbers of the first bytes that they send.
+    /// Sequence numbers of the first bytes they send.
     pub first: [u32; 2],
-    /// The longest payloads that they send, in bytes; 0 when that is not known.
+    /// The longest payloads they send, in bytes; 0 if unknown.
     pub mss_bytes: [u64; 2],
-    /// Where the times of the packets at both ends are from.
+    /// The source of the packet times at both ends.
     pub times: Times,
 }
 
-/// Adds the crossings of the wire to the I/Os that have none yet, and tells by which TCP connections
-/// they went. Of a connection that was reinstated, the TCP connection with most commands is returned.
+/// Adds the wire crossings to the I/Os that have none yet, and returns the TCP connections that carried them. For a
+/// reinstated connection, the TCP connection with the most commands is returned.
 pub fn derive(
     joined: &mut Joined,
     pdus: &[Row<Pdu>],
@@ -103,7 +102,7 @@ pub fn derive(
         if task.passed(Layer::Wire) {
             continue;
         }
-        // Of a connection that was made anew, the last one that can have carried it.
+        // For a reinstated connection, the last TCP connection that can have carried the I/O.
         let places = of_session.get(&task.session).into_iter().flatten().rev();
         let passed = places.filter_map(|&place| {
             let (enter_ns, leave_ns) = crossings(task, &uses, place, carried[place].1);
@@ -112,7 +111,7 @@ pub fn derive(
         let Some((enter_ns, leave_ns)) = { passed }.next() else {
             continue;
         };
-        // Half a passage of an I/O that is done would count as lost records.
+        // An incomplete wire crossing of a completed I/O would count as a lost record.
         let done = task.leave_ns(Layer::Socket).is_some();
         if leave_ns.is_some() || !done {
             task.set(Layer::Wire, Some(enter_ns), leave_ns);
@@ -131,8 +130,8 @@ pub fn derive(
     busiest.into_values().map(|(_, carrier)| carrier).collect()
 }
 
-/// The TCP connections of sessions as packets have shown them that passed one point of the path, where their records say
-/// so: the records of such a capture have the crossings of the wire already.
+/// The TCP connections of sessions whose packets were captured at one point of the path, as their records say: the
+/// records of such a capture already have the wire crossings.
 #[must_use]
 pub fn captured(packets: &Table<Packet>, connections: &[Row<Connection>]) -> Vec<Carrier> {
     let captured = |role| {
@@ -179,8 +178,8 @@ pub fn captured(packets: &Table<Packet>, connections: &[Row<Connection>]) -> Vec
     carriers.collect()
 }
 
-/// The TCP connections of each session's connections, in the order in which they were made, as the
-/// initiator and as the target recorded them.
+/// The TCP connections of each session's connections, in the order of their establishment, as recorded by the initiator
+/// and by the target.
 #[derive(Default)]
 struct Logins(BTreeMap<(SessionId, ConnectionId), [Vec<Connection>; 2]>);
 
@@ -202,7 +201,7 @@ impl Logins {
         logins
     }
 
-    /// The place of the TCP connection that carried a PDU, as the end knew it that recorded both.
+    /// The index of the TCP connection that carried a PDU, in the list of the end that recorded the PDU.
     fn place(&self, pdu: &Pdu, by_initiator: bool) -> Option<usize> {
         let both = self.0.get(&(pdu.session, pdu.connection))?;
         let of_end = &both[usize::from(!by_initiator)];
@@ -210,7 +209,7 @@ impl Logins {
         after.checked_sub(1)
     }
 
-    /// Which flow carried the commands.
+    /// The flow that carried the commands.
     fn carrier<'f>(&self, commands: &Commands, flows: &'f Flows) -> Option<(Carrier, &'f Flow)> {
         let both = self.0.get(&(commands.session, commands.id))?;
         let views = both.iter().filter_map(|of_end| of_end.get(commands.login));
@@ -235,7 +234,7 @@ impl Logins {
     }
 }
 
-/// One direction of a TCP connection: which stretch of the stream passed when.
+/// One direction of a TCP connection: when each segment passed.
 #[derive(Default)]
 struct Stream {
     /// Sequence number of the stream's first byte.
@@ -257,7 +256,7 @@ impl Stream {
         let Some(base) = self.base.filter(|_| packet.payload_bytes > 0) else {
             return;
         };
-        // Where it is, counted from the highest place so far: sequence numbers wrap.
+        // The offset relative to the highest one so far: sequence numbers wrap.
         let expected = base.wrapping_add(self.highest as u32);
         let distance = i64::from(packet.seq.wrapping_sub(expected) as i32);
         let Some(start) = self.highest.checked_add_signed(distance) else {
@@ -270,7 +269,7 @@ impl Stream {
             .push((start, start + length, packet.time.ns()));
     }
 
-    /// When the byte at `place` first passed.
+    /// When the byte at offset `place` first passed.
     fn passed_ns(&self, place: u64) -> Option<u64> {
         let after = self
             .segments
@@ -285,7 +284,7 @@ impl Stream {
     }
 }
 
-/// Flows, and which direction of which the packets from one end to another are of.
+/// Flows, and the flow and direction of packets by their ends.
 #[derive(Default)]
 struct Flows {
     flows: Vec<Flow>,
@@ -293,7 +292,7 @@ struct Flows {
 }
 
 impl Flows {
-    /// The flow that an end began by its SYN to the other.
+    /// The latest flow that `by` opened with a SYN to `to`.
     fn begun(&self, by: SocketAddr, to: SocketAddr) -> Option<&Flow> {
         match self.directions.get(&Ends::of(by, to)) {
             Some(&(flow, FlowDirection::ToTarget)) => Some(&self.flows[flow]),
@@ -301,7 +300,7 @@ impl Flows {
         }
     }
 
-    /// The stream that a packet is of, which may begin with it.
+    /// The stream that a packet belongs to; a SYN creates it.
     fn stream(&mut self, packet: &Packet) -> Option<&mut Stream> {
         let ahead = Ends::of(packet.source, packet.destination);
         let known = self.directions.get(&ahead).copied();
@@ -335,7 +334,7 @@ struct Flow {
     answers: Stream,
 }
 
-/// The flows whose SYN was seen, from the end that sent it.
+/// The flows whose SYN was seen, directed from the end that sent it.
 fn flows(packets: &Table<Packet>) -> Flows {
     let mut flows = Flows::default();
     let delivered = |packet: &&Packet| packet.verdict == Verdict::Delivered;
@@ -351,20 +350,20 @@ fn flows(packets: &Table<Packet>) -> Flows {
     flows
 }
 
-/// What an end recorded of one use of a tag.
+/// A PDU of one use of a tag, as recorded by an end.
 struct Use {
-    /// The place of the TCP connection among [`Commands`].
+    /// The index of the TCP connection among [`Commands`].
     commands: usize,
     /// Time of the PDU.
     pdu_ns: u64,
-    /// Place of the request's last header byte, or of the answer's first byte, in the stream.
+    /// Stream offset of the request's last header byte, or of the answer's first byte.
     place: u64,
 }
 
-/// Each mostly has one.
+/// Mostly a single one.
 type Uses = SmallVec<[Use; 1]>;
 
-/// The requests and the answers of each tag by its place among all, by time.
+/// The requests and the answers of each tag, by the tag's index and then by time.
 struct UsesOf {
     requests: Vec<Uses>,
     answers: Vec<Uses>,
@@ -374,9 +373,9 @@ struct UsesOf {
 struct Commands {
     session: SessionId,
     id: ConnectionId,
-    /// The place of the TCP connection among those of the session's connection.
+    /// The index of the TCP connection among those of the session's connection.
     login: usize,
-    /// How many commands it carried.
+    /// Number of commands it carried.
     count: usize,
 }
 
@@ -386,12 +385,12 @@ impl Commands {
     }
 }
 
-/// The TCP connections, and their commands as the initiator of each recorded them, or else its target.
+/// The TCP connections, and their commands as recorded by the initiator, or else by the target.
 fn commands(pdus: &[Row<Pdu>], logins: &Logins, tags: &Tags) -> (Vec<Commands>, UsesOf) {
     let mut commands: Vec<Commands> = Vec::new();
     let [requests, answers] = [(); 2].map(|()| (0..tags.count()).map(|_| Uses::new()).collect());
     let mut uses = UsesOf { requests, answers };
-    // Whose record each is, and its place.
+    // Whether the initiator recorded it, and its index.
     let mut known: HashMap<(SessionId, ConnectionId, usize), (bool, usize)> = HashMap::default();
     for by_initiator in [true, false] {
         for pdu in pdus.iter().map(|row| &row.record) {
@@ -448,12 +447,12 @@ fn crossings(
     let begun_ns = above.iter().find_map(|layer| task.enter_ns(*layer));
     let tag = task.tag_place as usize;
     let is_own = |it: &&Use| it.commands == commands;
-    // Of several uses of a tag, the last that had begun when this one was done.
+    // Of several uses of a tag, the last that had begun when this I/O completed.
     let is_before_done = |it: &&Use| done_ns.is_none_or(|ns| it.pdu_ns <= ns + DISORDER_NS);
     let mut requests = uses.requests[tag].iter().rev().filter(is_own);
     let enter_ns = requests.find(is_before_done).map(|it| it.place);
     let enter_ns = enter_ns.and_then(|place| flow.requests.passed_ns(place));
-    // Data-In PDUs of one answer follow each other: its first byte is in the first of them.
+    // The Data-In PDUs of one answer are consecutive: its first byte is in the first of them.
     let mut answers = uses.answers[tag].iter().filter(is_own);
     let leave_ns = answers.find(|it| it.pdu_ns >= begun_ns.unwrap_or(0));
     let leave_ns = leave_ns.and_then(|it| flow.answers.passed_ns(it.place));
@@ -465,8 +464,8 @@ fn crossings(
     )
 }
 
-/// `ns` moved between its neighbours: a thread may write down that the socket took a PDU only
-/// after the packet has passed. `None` when it is too far out to be believed.
+/// `ns` clamped between its neighbours: a thread may record that the socket took a PDU only after the packet has
+/// passed. `None` if it is off by more than [`DISORDER_NS`].
 fn between(ns: u64, least_ns: Option<u64>, most_ns: Option<u64>) -> Option<u64> {
     let least_ns = least_ns.unwrap_or(0);
     let most_ns = most_ns.unwrap_or(u64::MAX).max(least_ns);

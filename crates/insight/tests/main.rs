@@ -1,4 +1,4 @@
-//! Records and captures of worlds that are known: the model, stalls, and limits.
+//! Tests on records and captures of known worlds: the model, stalls, and limits.
 
 mod model;
 mod stalls;

@@ -1,5 +1,5 @@
-//! The stall finder against worlds whose every stall is known: a small model of TCP by the RFCs makes
-//! the segments, and notes what it waits for while it does.
+//! The stall finder against worlds whose every stall is known: a small TCP model built from the RFCs generates the
+//! segments and records each of its own waits.
 
 mod answers;
 mod by_hand;

@@ -15,7 +15,7 @@ use crate::traffic::FlowDirection;
 /// The Target Transfer Tag of unsolicited data (RFC 7143 §11.7.4).
 const UNASKED: u32 = 0xffff_ffff;
 
-/// A PDU of an I/O, as both ends have recorded it, or one.
+/// A PDU of an I/O, as recorded by both ends or by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) session: SessionId,
@@ -24,7 +24,7 @@ pub(super) struct Message {
     pub(super) opcode: u8,
     pub(super) transfer_tag: u32,
     data_sn: u32,
-    /// Where it begins in its stream.
+    /// Its offset in its stream.
     pub(super) offset: u64,
     pub(super) data_bytes: u32,
     /// When its sender queued it; for a PDU recorded only by its receiver, when that had received all of it.
@@ -37,12 +37,12 @@ pub(super) struct Message {
 #[derive(Debug, Default)]
 pub(super) struct Chains {
     recorded: Recorded,
-    /// In the order in which they were queued.
+    /// The PDUs of each task, in the order in which they were queued.
     of_tasks: HashMap<(SessionId, TaskTag), Vec<Message>>,
 }
 
 impl Chains {
-    /// From the PDUs of those who have recorded them, by time.
+    /// Builds the chains from PDUs in time order; only those of the ends in `recorded` count.
     pub(super) fn of(pdus: &[Row<Pdu>], recorded: Recorded) -> Chains {
         let mut chains = Chains {
             recorded,
@@ -58,7 +58,7 @@ impl Chains {
             let messages = chains.of_tasks.entry((pdu.session, pdu.task)).or_default();
             let is_received = pdu.direction == PduDirection::Received;
             if is_received && recorded == Recorded::Both {
-                // A computer's threads write down a little late what is then received at once.
+                // The receiver's record completes the newest matching one of the sender.
                 let is_it = |message: &&mut Message| {
                     message.offset == pdu.stream_offset
                         && message.way == way
@@ -86,17 +86,17 @@ impl Chains {
         chains
     }
 
-    /// The messages of an I/O that was with its caller's program from `enter_ns` to `leave_ns`.
+    /// The messages of an I/O that were queued from `enter_ns` to `leave_ns`.
     pub(super) fn messages(&self, task: &Task, (enter_ns, leave_ns): (u64, u64)) -> &[Message] {
         let messages = self.of_tasks.get(&(task.session, task.tag));
         let messages = messages.map_or(&[][..], Vec::as_slice);
-        // A tag may have been used before and after.
+        // Other I/Os may use the tag before and after.
         let from = messages.partition_point(|message| message.queued_ns < enter_ns);
         let to = messages.partition_point(|message| message.queued_ns <= leave_ns);
         &messages[from..to.max(from)]
     }
 
-    /// The same for an I/O without resent PDUs.
+    /// The same, but [`Untold::SentAgain`] if a PDU was sent twice.
     pub(super) fn once(&self, task: &Task, span_ns: (u64, u64)) -> Result<&[Message], Untold> {
         let messages = self.messages(task, span_ns);
         match is_repeated(messages) {
@@ -105,8 +105,8 @@ impl Chains {
         }
     }
 
-    /// The span of an I/O that was with the target's program from `enter_ns` to `leave_ns`, from when its
-    /// command had been received: one whose turn by CmdSN had not come waited for it (RFC 7143 §4.2.2.1).
+    /// The span of an I/O that was with the target's program from `enter_ns` to `leave_ns`, extended back to when its
+    /// command had been received: a command waits there until its turn by CmdSN (RFC 7143 §4.2.2.1).
     pub(super) fn since_received(
         &self,
         task: &Task,
@@ -122,8 +122,7 @@ impl Chains {
         }
     }
 
-    /// The messages that an I/O waited for, one after the other: the command, R2Ts and their data,
-    /// and the last answer.
+    /// The messages that an I/O waited for, in order: the command, R2Ts and their data, and the last answer.
     pub(super) fn of_task(
         &self,
         task: &Task,
@@ -137,7 +136,7 @@ impl Chains {
             .ok_or(Untold::NoPdu)?;
         let mut chain = Vec::new();
         loop {
-            // What the initiator received, it alone knows.
+            // Only the initiator knows what it received.
             if self.recorded == Recorded::Both {
                 answer.parsed_ns.ok_or(Untold::NoPdu)?;
             }
@@ -173,7 +172,7 @@ impl Message {
     }
 }
 
-/// Whether something of an I/O went twice: its command or response, an R2T or a piece of data.
+/// Whether any PDU of an I/O was sent twice: its command, response, an R2T or a piece of data.
 fn is_repeated(messages: &[Message]) -> bool {
     for once in [SCSI_COMMAND, SCSI_RESPONSE] {
         let of_kind = messages.iter().filter(|message| message.opcode == once);
@@ -187,15 +186,15 @@ fn is_repeated(messages: &[Message]) -> bool {
         if Some(message.connection) != connection {
             return true;
         }
-        // Each sequence of Data-Out counts for itself, as do R2Ts and Data-In of a command (RFC 7143
-        // §11.7.5, §11.8.3).
+        // Each Data-Out sequence has its own numbering, as have the R2Ts and the Data-In of a command
+        // (RFC 7143 §11.7.5, §11.8.3).
         let sequence = match message.opcode {
             DATA_OUT => (DATA_OUT, message.transfer_tag),
             opcode @ (DATA_IN | R2T) => (opcode, 0),
             _ => return false,
         };
         if message.opcode == R2T {
-            // The tag may be one that was used before.
+            // A later R2T may reuse the tag.
             highest.remove(&(DATA_OUT, message.transfer_tag));
         }
         let before = highest.insert(sequence, message.data_sn);
@@ -310,7 +309,7 @@ mod tests {
             (SCSI_RESPONSE, 57 * ms),
         ];
         assert_eq!(chain(&rows), Ok(expected));
-        // Without the data's PDU at the target, the wait of the response is unknown.
+        // Without the target's record of the data, it is unknown what the response waited for.
         rows.retain(|row| row.host != TARGET || row.record.opcode != SCSI_COMMAND);
         assert!(chain(&rows).is_ok());
         rows.retain(|row| row.host != TARGET);

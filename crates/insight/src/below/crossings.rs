@@ -1,7 +1,7 @@
 //! Crossings of the layers `tcp_initiator` and `tcp_target`, derived from stamps and PDUs together.
 //!
-//! As the vocabulary defines them: the request is the last byte of its command's header, the response the
-//! first byte of the first Data-In or SCSI Response. An R2T does not count as a response.
+//! As the vocabulary defines them, the request is the last byte of its command's header, and the response the first
+//! byte of the first Data-In or SCSI Response. An R2T does not count as a response.
 
 use wansan_trace::Layer;
 use wansan_trace::event::{Pdu, Stamp};
@@ -13,8 +13,8 @@ use super::{DISORDER_NS, Recorded};
 use crate::join::{Joined, Task};
 use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
 
-/// Adds the crossings of TCP's layers to the I/Os of which all four are known. Where one is not, or
-/// contradicts those above and below, the I/O has none: half a layer would be taken for the whole.
+/// Adds the crossings of the TCP layers to each I/O of which all four are known. If one is unknown, or contradicts
+/// those above and below, the I/O gets none: half a layer would be taken for the whole.
 pub(crate) fn derive(joined: &mut Joined, stamps: &Table<Stamp>, pdus: &Table<Pdu>) {
     let ends = Ends::of(pdus);
     let streams = Streams::of(stamps, pdus, &ends, Recorded::Both);
@@ -34,7 +34,7 @@ pub(crate) fn derive(joined: &mut Joined, stamps: &Table<Stamp>, pdus: &Table<Pd
     joined.take_stock();
 }
 
-/// Entry and exit of the initiator's layer, then of the target's.
+/// Entry and exit of `tcp_initiator`, then of `tcp_target`.
 fn crossings(task: &Task, messages: &[Message], streams: &Streams) -> Option<[[u64; 2]; 2]> {
     let mut commands = messages
         .iter()
@@ -50,7 +50,7 @@ fn crossings(task: &Task, messages: &[Message], streams: &Streams) -> Option<[[u
         last_ns = inside_ns;
         (inside_ns - at_ns <= DISORDER_NS).then_some(inside_ns)
     };
-    // Where both are known, the packet's time at the observation point is of the byte itself.
+    // If both are known, the packet's time at the observation point bounds the stamp: it is of this very byte.
     let (passed_ns, returned_ns) = (task.enter_ns(Layer::Wire), task.leave_ns(Layer::Wire));
     let before = |ns: u64, wire_ns: Option<u64>| wire_ns.map_or(ns, |wire_ns| ns.min(wire_ns));
     let after = |ns: u64, wire_ns: Option<u64>| wire_ns.map_or(ns, |wire_ns| ns.max(wire_ns));

@@ -1,12 +1,11 @@
 //! The split of an I/O with records of one end only.
 //!
-//! An end knows when its data passes its own send buffer and device, and when received data reached
-//! its kernel and its program. The time from the departure of a PDU to the arrival of the one that answers it
-//! is *beyond*: on the path in both directions, and at the other end with its buffers.
+//! An end knows when its data passed its own send buffer and device, and when received data reached its kernel and
+//! its program. The time from the departure of a PDU to the arrival of its answer is *beyond*: on the path in both
+//! directions, and at the other end with its buffers.
 //!
-//! The initiator sees all of an I/O's latency. The target sees it from the arrival of the command to the
-//! departure of the last response; the time before and after is on the path and at the initiator, without
-//! records.
+//! The initiator sees all of an I/O's latency. The target sees it from the arrival of the command to the departure of
+//! the last response; the time before and after is on the path and at the initiator, and is not recorded.
 
 use super::chain::{Chains, Message};
 use super::send_buffer::Senders;
@@ -16,17 +15,17 @@ use crate::join::Task;
 use crate::opcode::{R2T, SCSI_COMMAND};
 use crate::traffic::FlowDirection;
 
-/// A stamp may be of a byte near by that left a little later.
+/// Tolerance for a stamp of a nearby byte that left slightly later.
 const LATE_NS: u64 = 200_000;
 
-/// What one end has recorded.
+/// The records of one end.
 pub(super) struct OneEnd<'a> {
     pub(super) streams: &'a Streams,
     pub(super) chains: &'a Chains,
     pub(super) senders: &'a Senders<'a>,
 }
 
-/// A request and its answer, as the initiator saw them.
+/// A request and its answer, as seen by the initiator.
 struct Exchange<'a> {
     request: &'a Message,
     left: Left,
@@ -56,8 +55,8 @@ impl OneEnd<'_> {
         Ok(cut.io)
     }
 
-    /// When the last byte of a message left, which it had at `latest_ns`, and a round trip before it was
-    /// acknowledged: the stamp of a spuriously retransmitted one may be of the retransmission.
+    /// When the last byte of a message left: by `latest_ns`, and at least a round trip before it was acknowledged.
+    /// After a spurious retransmission, its stamp may be of the retransmission.
     fn left(&self, message: &Message, latest_ns: u64) -> Option<Left> {
         let acknowledged_ns = self.streams.acknowledged_ns(message).unwrap_or(u64::MAX);
         let round_trip_ns = self.senders.round_trip_ns(message, message.way);
@@ -65,9 +64,9 @@ impl OneEnd<'_> {
         self.streams.left(message, latest_ns)
     }
 
-    /// What an I/O waited for, derived from back to front: an answer for the newest request that can have
-    /// brought it about, as that had left at least a round trip before; that, if it is data that an R2T
-    /// asked for, for the R2T.
+    /// The exchanges that an I/O waited for, derived from back to front. An answer waited for the newest request that
+    /// can have caused it, having left at least a round trip earlier; if that is data that an R2T asked for, it
+    /// waited for the R2T.
     fn exchanges<'m>(&self, messages: &'m [Message]) -> Result<Vec<Exchange<'m>>, Untold> {
         let is_answer = |message: &&Message| message.way == FlowDirection::ToInitiator;
         let mut answer = messages
@@ -96,7 +95,7 @@ impl OneEnd<'_> {
             let request = found.ok_or(Untold::NoPdu)?;
             let left = self.left(request, latest_ns);
             let left = left.ok_or(Untold::NoStamp)?;
-            // It came no sooner than a round trip after that.
+            // The answer arrived at least a round trip later.
             let soonest = Soonest::of(left.departed_ns + round_trip_ns, round_trip_ns);
             let came = self.streams.came(answer, soonest);
             let came = came.ok_or(Untold::NoStamp)?;
@@ -126,7 +125,7 @@ impl OneEnd<'_> {
         let mut chain = self.chains.of_task(task, span_ns)?;
         let is_command = |message: &&Message| message.opcode == SCSI_COMMAND;
         if !chain.first().is_some_and(is_command) {
-            // It waited for unsolicited data; the command arrived earlier.
+            // The response waited for unsolicited data; the command arrived earlier.
             let messages = self.chains.messages(task, span_ns);
             chain.insert(0, messages.iter().find(is_command).ok_or(Untold::NoPdu)?);
         }
@@ -144,7 +143,7 @@ impl OneEnd<'_> {
                         .streams
                         .came(message, Soonest::default())
                         .ok_or(Untold::NoStamp)?;
-                    // It may have come before what was read before it.
+                    // It may have arrived before an earlier message was read.
                     cut.beyond(came.arrived_ns.max(cut.last_ns))?;
                     cut.is_uncertain_by(came.uncertain_ns);
                     cut.read(came.read_ns, FlowDirection::ToTarget)?;
@@ -217,7 +216,7 @@ mod tests {
         }
     }
 
-    /// A call that gave the bytes before `end`, and when these left.
+    /// A send call that ends at `end`, and when its bytes left.
     fn gave(ms: u64, end: u64, bytes: u32, departed_ms: u64) -> Stamp {
         Stamp {
             time: at(ms),
@@ -229,7 +228,7 @@ mod tests {
         }
     }
 
-    /// A call that took the bytes before `end`, and when these had come.
+    /// A receive call that ends at `end`, and when its bytes had arrived.
     fn took(ms: u64, end: u64, arrived_ms: u64) -> Stamp {
         Stamp {
             time: at(ms),
@@ -240,7 +239,7 @@ mod tests {
         }
     }
 
-    /// What these records of one end tell of an I/O that was in a layer of it for so long.
+    /// Splits an I/O that was in `layer` during `span_ms`, by these records of one end.
     fn told(layer: Layer, span_ms: [u64; 2], pdus: Vec<Pdu>, stamps: Vec<Stamp>) -> Splits {
         let crossing = |direction, ms| Crossing {
             time: at(ms),
@@ -283,7 +282,7 @@ mod tests {
         use PduDirection::{Received, Sent};
         let pdus = vec![
             pdu(1, Sent, SCSI_COMMAND, 0, 0),
-            // Nobody waits for this: the R2T comes less than a round trip after it has left.
+            // Nothing waits for this: the R2T comes less than a round trip after it has left.
             pdu(3, Sent, DATA_OUT, UNASKED, 48),
             pdu(13, Received, R2T, 7, 0),
             pdu(14, Sent, DATA_OUT, 7, 96),
@@ -313,7 +312,7 @@ mod tests {
     fn a_target_tells_from_the_command_s_arrival_to_the_answer_s_departure() {
         use PduDirection::{Received, Sent};
         let pdus = vec![
-            // Its turn comes a little later.
+            // Its turn by CmdSN comes slightly later.
             pdu(8, Received, SCSI_COMMAND, 0, 0),
             pdu(10, Sent, R2T, 7, 0),
             pdu(20, Received, DATA_OUT, 7, 48),
@@ -348,7 +347,7 @@ mod tests {
             acknowledged: at(at_ms),
             ..stamp
         };
-        // The round trip is 10 ms: what was acknowledged at 22 had left at 12, and its stamp is of later.
+        // The round trip is 10 ms: what was acknowledged at 22 ms had left by 12 ms, and its stamp is later.
         let stamps = vec![took(8, 48, 8), acknowledged(22, gave(9, 48, 48, 20))];
         let late = told(Layer::Target, [8, 9], pdus.clone(), stamps);
         let [split] = late.told[..] else {

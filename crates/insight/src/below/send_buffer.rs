@@ -1,7 +1,8 @@
 //! Why a send buffer held bytes, and why it was full, derived from the sending end's TCP samples.
 //!
 //! While bytes are held, or the buffer is full, the programs sample TCP at once and then every millisecond, in
-//! addition to the periodic samples. A sample applies until the next one, and the first also before itself.
+//! addition to the periodic samples. A sample applies until the next one; the first also applies to the time before
+//! it.
 
 use foldhash::HashMap;
 
@@ -14,21 +15,21 @@ use super::streams::Ends;
 use crate::cause::Cause;
 use crate::traffic::FlowDirection;
 
-/// A sample tells of a time that begins or ends so close to it.
+/// A sample applies to a span that begins or ends this close to it.
 const REACH_NS: u64 = 2_000_000;
 
-/// What holds the first byte that was not sent.
+/// What holds the first unsent byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Cwnd,
     Rwnd,
     Nagle,
-    /// There is none: all that the buffer has room for is on its way.
+    /// No byte is unsent: everything in the buffer is in flight.
     Nothing,
     Other,
 }
 
-/// The sending ends of a cell: their samples, by time.
+/// The TCP samples of a cell's sending ends, by time.
 #[derive(Debug, Default)]
 pub(super) struct Senders<'a> {
     found: HashMap<(SessionId, ConnectionId, FlowDirection), Vec<&'a Tcp>>,
@@ -37,7 +38,7 @@ pub(super) struct Senders<'a> {
 }
 
 impl<'a> Senders<'a> {
-    /// From all samples.
+    /// Builds this from all samples.
     pub(super) fn of(tcp: Option<&'a Table<Tcp>>, ends: &Ends<'_>) -> Senders<'a> {
         let mut senders = Senders::default();
         if let Some(table) = tcp {
@@ -56,15 +57,14 @@ impl<'a> Senders<'a> {
         senders
     }
 
-    /// The least round trip that TCP has measured at the end that sends that way, in ns; 0 when it has
-    /// measured none.
+    /// The minimum RTT measured by TCP at the end that sends in that direction, in ns; 0 if unknown.
     pub(super) fn round_trip_ns(&self, message: &Message, sends: FlowDirection) -> u64 {
         let key = (message.session, message.connection, sends);
         self.round_trips_ns.get(&key).copied().unwrap_or(0)
     }
 
-    /// What the send buffer held `message` for during a span, one cause after the other, each with its end;
-    /// `nagle` says whether Nagle's algorithm was in force there.
+    /// Why the send buffer held `message` during a span: successive causes, each with the time at which it ends.
+    /// `nagle` says whether Nagle's algorithm was enabled.
     pub(super) fn held(
         &self,
         message: &Message,
@@ -80,7 +80,7 @@ impl<'a> Senders<'a> {
         })
     }
 
-    /// Why the send buffer had no room for `message` during a span, in the same way.
+    /// Why the send buffer had no room for `message` during a span, in the same form.
     pub(super) fn no_room(
         &self,
         message: &Message,
@@ -101,7 +101,7 @@ impl<'a> Senders<'a> {
         )
     }
 
-    /// The causes of what the samples show that `tell` of it; all of it is unknown when none does.
+    /// The causes by the samples for which `tell` holds; the whole span is unknown if there are none.
     fn causes(
         &self,
         message: &Message,
@@ -122,7 +122,7 @@ impl<'a> Senders<'a> {
         ends.collect()
     }
 
-    /// What held bytes, one after the other, and for how long, as the samples show that `tell` of it.
+    /// The successive holders and their durations, by the samples for which `tell` holds.
     fn steps(
         &self,
         message: &Message,
@@ -141,7 +141,7 @@ impl<'a> Senders<'a> {
             .filter(|sample| tell(sample))
             .map(|sample| (sample.time.ns(), holder(sample, nagle)))
             .collect();
-        // Of those before the time only the newest tells, of those after it only the oldest.
+        // Without a sample inside the span, the newest before it applies, or else the oldest after it.
         let before = steps.partition_point(|(at_ns, _)| *at_ns <= from_ns);
         let inside = steps.partition_point(|(at_ns, _)| *at_ns <= to_ns);
         if inside > before {
@@ -161,9 +161,9 @@ impl<'a> Senders<'a> {
     }
 }
 
-/// What a sample shows to hold unsent bytes: the receiver's window before all (RFC 9293
-/// §3.8.6), then Nagle's algorithm, which holds less than a segment while something is out (RFC 1122
-/// §4.2.3.4), then the congestion window (RFC 5681 §3.1), which is also what paces full segments.
+/// What holds unsent bytes at a sample. First comes the receive window (RFC 9293 §3.8.6), then Nagle's algorithm,
+/// which holds less than a segment while anything is in flight (RFC 1122 §4.2.3.4), then the congestion window
+/// (RFC 5681 §3.1), which also stands for the pacing of full segments.
 fn holder(sample: &Tcp, nagle: bool) -> Holder {
     let mss_bytes = u64::from(sample.mss_bytes);
     let out_bytes = u64::from(sample.in_flight_packets) * mss_bytes;
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(held(99, 130), expected);
         assert_eq!(held(111, 115), [(ReceiveWindow, 115)]);
         assert_eq!(held(121, 140), [(CongestionWindow, 140)]);
-        // Nothing is known of a time that no sample is near to.
+        // Without a sample near it, the cause is unknown.
         assert_eq!(held(200, 250), [(Unknown, 250)]);
         assert_eq!(held(297, 299), [(CongestionWindow, 299)]);
         let other_way = Message::blank(FlowDirection::ToInitiator);
@@ -272,7 +272,7 @@ mod tests {
             (Cause::CongestionWindow, 140 * MS),
         ];
         assert_eq!(no_room(99, 140), expected);
-        // What holds no bytes says nothing of bytes that are held.
+        // A sample without unsent bytes does not apply to bytes that are held.
         let held = senders.held(&message, false, (101 * MS, 105 * MS));
         assert_eq!(held, [(Cause::Unknown, 105 * MS)]);
         assert_eq!(no_room(200, 210), [(Cause::Unknown, 210 * MS)]);

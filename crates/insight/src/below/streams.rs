@@ -13,10 +13,10 @@ use super::{DISORDER_NS, Recorded};
 use crate::opcode;
 use crate::traffic::FlowDirection;
 
-/// TCP sends what it does not hold within the call, or a little later.
+/// Bytes that TCP does not hold are sent within the call, or this much later.
 const AT_ONCE_NS: u64 = 200_000;
 
-/// When a byte passed each place, in ns.
+/// When a byte passed each point, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     /// At its sender.
@@ -26,7 +26,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// How far the device's and the receiver's time may be off.
+    /// Uncertainty of the departure and arrival times.
     pub(super) fn uncertain_ns(&self) -> u64 {
         self.left.uncertain_ns + self.came.uncertain_ns
     }
@@ -35,30 +35,30 @@ impl Times {
 /// When a byte left its sender, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Left {
-    /// The send buffer took it.
+    /// When the send buffer took it.
     pub(super) handed_ns: u64,
-    /// TCP gave it to the queueing discipline.
+    /// When TCP gave it to the queueing discipline.
     pub(super) scheduled_ns: u64,
-    /// The device got it.
+    /// When the device got it.
     pub(super) departed_ns: u64,
-    /// How far the device's time may be off.
+    /// Uncertainty of the departure time.
     pub(super) uncertain_ns: u64,
-    /// Whether Nagle's algorithm was in force.
+    /// Whether Nagle's algorithm was enabled.
     pub(super) nagle: bool,
 }
 
 /// When a byte reached its receiver, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Came {
-    /// The kernel got it.
+    /// When the kernel got it.
     pub(super) arrived_ns: u64,
-    /// The program read it.
+    /// When the program read it.
     pub(super) read_ns: u64,
-    /// How far the kernel's time may be off.
+    /// Uncertainty of the arrival time.
     pub(super) uncertain_ns: u64,
 }
 
-/// When a byte can have come at the soonest, in ns.
+/// The earliest time at which a byte can have arrived, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Soonest {
     first_ns: u64,
@@ -67,7 +67,7 @@ pub(super) struct Soonest {
 }
 
 impl Soonest {
-    /// Of a byte that comes no sooner than at `first_ns`, and so much later if it was retransmitted.
+    /// For a byte that arrives no earlier than `first_ns`, or `repair_ns` later if it was retransmitted.
     pub(super) fn of(first_ns: u64, repair_ns: u64) -> Soonest {
         Soonest {
             first_ns,
@@ -85,21 +85,22 @@ pub(super) struct Streams {
     found: HashMap<Key, Stream>,
 }
 
-/// Records of one stream. A connection that was set up again begins another one: they follow each other.
+/// The records of one stream. A connection that was set up again begins another one, so each list holds successive
+/// streams.
 #[derive(Debug, Default)]
 struct Stream {
     calls: Vec<Vec<Stamp>>,
-    /// Those of `calls` whose departure is known.
+    /// Those of `calls` with a known departure.
     departures: Vec<Vec<Stamp>>,
     reads: Vec<Vec<Stamp>>,
-    /// The time at which each PDU was queued, or of one end alone also received, and where it begins.
+    /// The time at which each PDU was queued (with records of one end only, also received), and its offset.
     pdus: Vec<Vec<(u64, u64)>>,
-    /// The minimum time on the path of a byte with its own stamps.
+    /// Minimum path delay of bytes with their own stamps.
     least_path_ns: u64,
 }
 
-/// Which hosts are the initiators of which sessions, and which the targets, derived from their PDUs: one
-/// sends requests, the other answers.
+/// Which hosts are the initiators and targets of which sessions, derived from their PDUs: the initiator sends
+/// requests, the target answers.
 #[derive(Debug, Default)]
 pub(crate) struct Ends<'a> {
     initiators: BTreeSet<(SessionId, &'a str)>,
@@ -107,7 +108,7 @@ pub(crate) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// From all PDUs.
+    /// Builds this from all PDUs.
     pub(crate) fn of(pdus: &'a Table<Pdu>) -> Ends<'a> {
         let mut ends = Ends::default();
         for row in &pdus.rows {
@@ -135,7 +136,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// The same for a file in which hosts have other ids.
+    /// The same for a file in which hosts have other IDs.
     pub(crate) fn of_file<'b>(&'b self, names: &'b Names) -> EndsOfFile<'b> {
         EndsOfFile {
             ends: self,
@@ -145,7 +146,7 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// [`Ends`] by the ids of one file.
+/// [`Ends`] by the IDs of one file.
 pub(crate) struct EndsOfFile<'a> {
     ends: &'a Ends<'a>,
     names: &'a Names,
@@ -153,7 +154,7 @@ pub(crate) struct EndsOfFile<'a> {
 }
 
 impl EndsOfFile<'_> {
-    /// Which way a host sends in a session.
+    /// The direction in which a host sends in a session.
     pub(crate) fn sends(&mut self, session: SessionId, host: NameId) -> FlowDirection {
         *self.known.entry((session, host)).or_insert_with(|| {
             let name = self.names.get(host);
@@ -167,7 +168,7 @@ impl EndsOfFile<'_> {
 }
 
 impl Streams {
-    /// From all stamps and PDUs of those who have recorded them, each by time.
+    /// Builds the streams from stamps and PDUs in time order; only PDUs of the ends in `recorded` count.
     pub(super) fn of(
         stamps: &Table<Stamp>,
         pdus: &Table<Pdu>,
@@ -195,7 +196,7 @@ impl Streams {
         }
         let pdus = pdus.rows.iter().map(|row| &row.record);
         for pdu in pdus.filter(|pdu| recorded.is_told_by(pdu)) {
-            // Where both ends have recorded it, its sender knows first.
+            // If both ends have records, the sender's comes first.
             let is_first = recorded != Recorded::Both || pdu.direction == PduDirection::Sent;
             let key = (pdu.session, pdu.connection, way(pdu));
             if let Some(stream) = streams.found.get_mut(&key).filter(|_| is_first) {
@@ -209,42 +210,42 @@ impl Streams {
         streams
     }
 
-    /// When the last byte of a message passed; `None` when a stamp is missing.
+    /// When the last byte of a message passed each point; `None` if a stamp is missing.
     pub(super) fn times(&self, message: &Message) -> Option<Times> {
         let stream = self.stream(message)?;
         stream.times(message.queued_ns, stream.end_of(message))
     }
 
-    /// When the last byte of a message left, as its sender alone shows; `None` when a stamp is missing. It
-    /// had left at `latest_ns`.
+    /// When the last byte of a message left, by its sender's records alone; `None` if a stamp is missing. It left by
+    /// `latest_ns`.
     pub(super) fn left(&self, message: &Message, latest_ns: u64) -> Option<Left> {
         let stream = self.stream(message)?;
         stream.left(message.queued_ns, stream.end_of(message), latest_ns)
     }
 
-    /// When the sender learnt that the last byte of a message had arrived, if it did.
+    /// When the last byte of a message was acknowledged, if it was.
     pub(super) fn acknowledged_ns(&self, message: &Message) -> Option<u64> {
         let stream = self.stream(message)?;
         let (_, call) = stream.call_of(message.queued_ns, stream.end_of(message))?;
         Some(call.acknowledged.ns()).filter(|ns| *ns > 0)
     }
 
-    /// When the last byte of a message came, as its receiver alone shows; `None` when a stamp is missing. It
-    /// had come no sooner than that.
+    /// When the last byte of a message arrived, by its receiver's records alone; `None` if a stamp is missing. It
+    /// arrived no earlier than `soonest`.
     pub(super) fn came(&self, message: &Message, soonest: Soonest) -> Option<Came> {
         let stream = self.stream(message)?;
-        // The program may have written down the PDU after all it ever read.
+        // The program may have recorded the PDU after its last read.
         let since_ns = message.queued_ns.saturating_sub(DISORDER_NS);
         stream.came(since_ns, stream.end_of(message), soonest)
     }
 
-    /// The same of the message's header's last byte, at both ends.
+    /// Like [`Streams::times`], for the last byte of the message's header.
     pub(super) fn header_times(&self, message: &Message) -> Option<Times> {
         let end = message.offset + BHS_BYTES as u64;
         self.stream(message)?.times(message.queued_ns, end)
     }
 
-    /// The same of the message's first byte, at both ends.
+    /// Like [`Streams::times`], for the message's first byte.
     pub(super) fn first_times(&self, message: &Message) -> Option<Times> {
         let end = message.offset + 1;
         self.stream(message)?.times(message.queued_ns, end)
@@ -256,7 +257,7 @@ impl Streams {
     }
 }
 
-/// Which way a PDU goes.
+/// The direction of a PDU.
 pub(super) fn way(pdu: &Pdu) -> FlowDirection {
     if opcode::is_request(pdu.opcode) {
         FlowDirection::ToTarget
@@ -265,7 +266,7 @@ pub(super) fn way(pdu: &Pdu) -> FlowDirection {
     }
 }
 
-/// Which way the end sends that has recorded a PDU.
+/// The direction in which the end that recorded a PDU sends.
 fn recorded_by(pdu: &Pdu) -> FlowDirection {
     match (pdu.direction, way(pdu)) {
         (PduDirection::Sent, way) => way,
@@ -275,7 +276,7 @@ fn recorded_by(pdu: &Pdu) -> FlowDirection {
 }
 
 impl Recorded {
-    /// Whether a PDU is of one of these ends' records.
+    /// Whether one of these ends recorded a PDU.
     pub(super) fn is_told_by(self, pdu: &Pdu) -> bool {
         match self {
             Recorded::Both => true,
@@ -285,7 +286,7 @@ impl Recorded {
     }
 }
 
-/// Adds what comes next in time: to the last stream, or to a new one when its place lies before.
+/// Appends the next record in time: to the last stream, or to a new one if its offset does not increase.
 fn follow<T>(streams: &mut Vec<Vec<T>>, next: T, place: impl Fn(&T) -> u64) {
     let goes_on = |last: &Vec<T>| last.last().is_some_and(|last| place(last) < place(&next));
     match streams.last_mut() {
@@ -294,14 +295,14 @@ fn follow<T>(streams: &mut Vec<Vec<T>>, next: T, place: impl Fn(&T) -> u64) {
     }
 }
 
-/// Of streams that follow each other, the place of the one that was still there at that time.
+/// Index of the first of successive streams that has a record at or after `at_ns`.
 fn at<T>(streams: &[Vec<T>], at_ns: u64, time_ns: impl Fn(&T) -> u64) -> Option<usize> {
     let was_there = |stream: &Vec<T>| stream.last().is_some_and(|last| time_ns(last) >= at_ns);
     streams.iter().position(was_there)
 }
 
 impl Stream {
-    /// Where a message ends: where the next one begins, which takes digests and padding into account.
+    /// Where a message ends: at the start of the next one, which accounts for digests and padding.
     fn end_of(&self, message: &Message) -> u64 {
         let stream = at(&self.pdus, message.queued_ns, |(at_ns, _)| *at_ns);
         let pdus = stream.map_or(&[][..], |stream| &self.pdus[stream]);
@@ -311,8 +312,8 @@ impl Stream {
             .map_or(least, |(_, offset)| (*offset).max(least))
     }
 
-    /// Learns which departures are known, and how long the path takes at least, from bytes that have
-    /// stamps of their own at both ends: the last ones of a read, and of a call that TCP did not hold.
+    /// Collects the known departures, and measures the minimum path delay from bytes that have their own stamps at
+    /// both ends: the last one of a read, and of a call that TCP did not hold.
     fn measure(&mut self) {
         let is_known = |call: &Stamp| call.departed.ns() > 0;
         let known = |calls: &Vec<Stamp>| calls.iter().copied().filter(is_known).collect();
@@ -329,14 +330,14 @@ impl Stream {
         self.least_path_ns = least_ns.unwrap_or(0);
     }
 
-    /// The calls that read, and the place of the one that read the byte before `end`.
+    /// The read calls, and the index of the one that read the byte before `end`.
     fn reads_to(&self, since_ns: u64, end: u64) -> Option<(&[Stamp], usize)> {
         let reads = &self.reads[at(&self.reads, since_ns, |read| read.time.ns())?];
         let place = reads.partition_point(|read| read.stream_end < end);
         Some((reads, place))
     }
 
-    /// When the byte before `end`, which was queued at `queued_ns`, passed.
+    /// When the byte before `end`, queued at `queued_ns`, passed each point.
     fn times(&self, queued_ns: u64, end: u64) -> Option<Times> {
         let (reads, place) = self.reads_to(queued_ns, end)?;
         let read = reads.get(place)?;
@@ -344,7 +345,7 @@ impl Stream {
             true => read.arrived.ns().min(read.time.ns()),
             false => read.time.ns(),
         };
-        // Nothing is faster than the path ever was.
+        // No byte is faster than the minimum path delay.
         let latest_ns = came_ns.saturating_sub(self.least_path_ns);
         let left = self.left(queued_ns, end, latest_ns)?;
         let soonest = Soonest::of(left.departed_ns + self.least_path_ns, self.least_path_ns);
@@ -352,7 +353,7 @@ impl Stream {
         Some(Times { left, came })
     }
 
-    /// When the byte before `end` came, which was not there yet at `since_ns`, nor sooner than that.
+    /// When the byte before `end` arrived: after `since_ns`, and no earlier than `soonest`.
     fn came(&self, since_ns: u64, end: u64, soonest: Soonest) -> Option<Came> {
         let (reads, place) = self.reads_to(since_ns, end)?;
         let read = reads.get(place).filter(|read| read.arrived.ns() > 0)?;
@@ -360,8 +361,8 @@ impl Stream {
         let stamped_ns = read.arrived.ns().min(read_ns);
         let (mut arrived_ns, mut uncertain_ns) = (stamped_ns, 0);
         if read.stream_end != end {
-            // The stamp is of the last segment that was read. The byte has come before that, but after it
-            // if it was retransmitted to fill a hole.
+            // The stamp is of the last segment that was read. The byte arrived before it, or after it if it was
+            // retransmitted to fill a hole.
             arrived_ns = stamped_ns.max(soonest.first_ns).min(read_ns);
             let before = place.checked_sub(1).map(|place| reads[place].arrived.ns());
             let earliest_ns = before.unwrap_or(0).max(soonest.first_ns).min(arrived_ns);
@@ -377,7 +378,7 @@ impl Stream {
         })
     }
 
-    /// The call that gave the byte before `end`, which was queued at `queued_ns`, and the place of its stream.
+    /// The send call with the byte before `end`, queued at `queued_ns`, and the index of its stream.
     fn call_of(&self, queued_ns: u64, end: u64) -> Option<(usize, &Stamp)> {
         let stream = at(&self.calls, queued_ns, |call| call.time.ns())?;
         let calls = &self.calls[stream];
@@ -385,10 +386,10 @@ impl Stream {
         Some((stream, call))
     }
 
-    /// When the byte before `end` left, which was queued at `queued_ns` and had left at `latest_ns`.
+    /// When the byte before `end`, queued at `queued_ns`, left: by `latest_ns`.
     ///
-    /// No stamp is early, but some are late: of a byte that is in front of its buffer Linux (6.10
-    /// and later) may send with the buffer before it, and stamps it with its own.
+    /// No stamp is early, but some are late: Linux (6.10 and later) may send a byte at the front of a buffer together
+    /// with the buffer before it, but stamps it with its own buffer.
     fn left(&self, queued_ns: u64, end: u64, latest_ns: u64) -> Option<Left> {
         let (stream, call) = self.call_of(queued_ns, end)?;
         let departures = &self.departures[stream];
@@ -398,7 +399,7 @@ impl Stream {
         let scheduled = Some(after.scheduled.ns()).filter(|ns| *ns > 0);
         let queue_ns = scheduled.map_or(0, |ns| stamped_ns.saturating_sub(ns));
         let left = |scheduled_ns: u64, departed_ns, uncertain_ns| Left {
-            // The call may return after the byte has gone.
+            // The call may return after the byte has left.
             handed_ns: call.time.ns().min(scheduled_ns),
             scheduled_ns,
             departed_ns,
@@ -409,8 +410,8 @@ impl Stream {
             let uncertain_ns = stamped_ns.saturating_sub(latest_ns);
             return Some(left(stamped_ns - queue_ns, stamped_ns, uncertain_ns));
         }
-        // It stands among bytes that left between two stamps: taken for even. When its call returned
-        // says nothing: what woke as the byte left may have kept the caller from its processor.
+        // It lies among bytes that left between two stamps, which are taken to have left at an even rate. The return
+        // time of its call does not bound it: a thread woken as the byte left may have kept the caller off its CPU.
         let before = next.checked_sub(1).map(|before| &departures[before]);
         let before_ns = before.map_or(0, |before| before.departed.ns().min(latest_ns));
         let earliest_ns = before_ns.max(queued_ns);
@@ -424,7 +425,7 @@ impl Stream {
         Some(left(
             departed_ns.saturating_sub(queue_ns).max(queued_ns),
             departed_ns,
-            // Where it seems to have left before it was there, one of these times is wrong.
+            // If it seems to have left before it was queued, one of these times is wrong.
             (bound_ns - earliest_ns) + earliest_ns.saturating_sub(latest_ns),
         ))
     }
@@ -480,7 +481,7 @@ mod tests {
         );
         assert_eq!(stream.least_path_ns, 998);
         let first = stream.times(100, 48).unwrap();
-        // The call returned after the byte had gone.
+        // The call returned after the byte had left.
         let places = [
             first.left.handed_ns,
             first.left.scheduled_ns,
@@ -500,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_byte_among_others_is_taken_for_even_and_says_how_sure_that_is() {
-        // 100 bytes at once, of which the path took half at first.
+        // 100 bytes in one call, half of which arrived first.
         let stream = stream(
             &[call(100, 10, 10, 100, 100), call(110, 110, 100, 300, 300)],
             &[
@@ -512,7 +513,7 @@ mod tests {
         let middle = stream.times(104, 60).unwrap();
         assert_eq!((middle.left.handed_ns, middle.left.departed_ns), (110, 202));
         assert_eq!(middle.came.arrived_ns, 1_210);
-        // It was between being queued and the time from which on it would have been late.
+        // It left after it was queued, and early enough to arrive in time.
         assert_eq!(middle.uncertain_ns(), 210 - 104);
         let last = stream.times(105, 110).unwrap();
         assert_eq!((last.left.departed_ns, last.uncertain_ns()), (300, 0));
@@ -520,17 +521,17 @@ mod tests {
 
     #[test]
     fn a_byte_that_filled_a_hole_came_after_those_behind_it_and_before_it_was_read() {
-        // The receiver alone: the stamp of what was read with it says 1,210, when a segment behind it
-        // came, but it was retransmitted and came at 2,600.
+        // The receiver only: the stamp of the read says 1,210, when a segment behind the byte arrived, but the byte
+        // was retransmitted and arrived at 2,600.
         let reads = [read(1_001, 10, 1_000), read(2_652, 110, 1_210)];
         let stream = stream(&[], &reads);
         let filled = stream.came(0, 60, Soonest::default()).unwrap();
         assert_eq!((filled.arrived_ns, filled.read_ns), (1_210, 2_652));
         assert_eq!(filled.uncertain_ns, 2_652 - 1_210);
-        // Who knows that it had not come before 2,580 knows it better.
+        // An earliest time of 2,580 narrows it down.
         let filled = stream.came(0, 60, Soonest::of(2_580, 0)).unwrap();
         assert_eq!((filled.arrived_ns, filled.uncertain_ns), (2_580, 72));
-        // Had it been retransmitted, it had come after it was read.
+        // A retransmission would have arrived after the read.
         let whole = stream.came(0, 60, Soonest::of(1_150, 2_000)).unwrap();
         assert_eq!((whole.arrived_ns, whole.uncertain_ns), (1_210, 60));
         let last = stream.came(0, 110, Soonest::default()).unwrap();
@@ -539,8 +540,8 @@ mod tests {
 
     #[test]
     fn a_byte_that_seems_to_have_left_before_it_was_queued_is_uncertain_by_as_much() {
-        // The path takes 1,000 at least; the second one, whose own stamp is missing, came 510 too soon
-        // for when it was queued.
+        // The minimum path delay is 1,000. The second byte range, whose own stamp is missing, arrived 510 too early
+        // for the time when it was queued.
         let calls = [
             call(100, 10, 10, 100, 100),
             call(1_011, 60, 50, 0, 0),
@@ -560,8 +561,8 @@ mod tests {
 
     #[test]
     fn a_call_that_returned_late_does_not_keep_its_bytes() {
-        // The first bytes show that the path takes 1,000. The next 50 were read with others after
-        // them, and left long before their call returned.
+        // The first bytes show a path delay of 1,000. The next 50 were read with later ones, and left long before
+        // their call returned.
         let calls = [
             call(100, 10, 10, 100, 100),
             call(900, 60, 50, 0, 0),

@@ -64,7 +64,7 @@ impl Recorded {
         found.unwrap_or_default()
     }
 
-    /// The end that has recorded nothing, and the program that would.
+    /// The end without records, and the program that would make them.
     fn missing(self) -> Option<(&'static str, &'static str)> {
         match self {
             Recorded::Both => None,
@@ -92,8 +92,8 @@ fn stamp_count(table: &Table<Stamp>, window: Window) -> StampCount {
     count
 }
 
-/// Of the I/Os of `cell` that were completed in `window`; `None` when stamps or PDUs were not
-/// recorded, or no I/O was completed.
+/// Summarizes the I/Os of `cell` that completed in `window`; `None` if stamps or PDUs were not recorded, or no I/O
+/// completed.
 #[must_use]
 pub fn below_socket(cell: &Cell, window: Window) -> Option<BelowSocket> {
     let splits = splits(cell, window)?;
@@ -101,7 +101,7 @@ pub fn below_socket(cell: &Cell, window: Window) -> Option<BelowSocket> {
     (!splits.told.is_empty() || !splits.untold.is_empty()).then(|| from_splits(&splits, stamps))
 }
 
-/// Of these I/Os.
+/// Summarizes these I/Os.
 #[must_use]
 pub fn from_splits(splits: &Splits, stamps: StampCount) -> BelowSocket {
     let ios = splits.told.len().max(1) as f64;
@@ -138,7 +138,7 @@ pub fn from_splits(splits: &Splits, stamps: StampCount) -> BelowSocket {
     }
 }
 
-/// The split in a sentence.
+/// Describes the split in a sentence.
 #[must_use]
 pub fn sentence(below: &BelowSocket) -> String {
     let all: u64 = below.ios + below.untold.values().sum::<u64>();
@@ -182,7 +182,7 @@ pub fn sentence(below: &BelowSocket) -> String {
         ("in a receive buffer", both.receive_buffer_ns),
         (beyond, below.beyond_ns),
     ];
-    // What takes a hundredth of a part in a hundred is not worth a reader's time.
+    // Parts below 0.01 % of the latency are left out.
     let worth = |(_, ns): &&(&str, f64)| *ns >= below.latency_ns / 1e4;
     let parts = parts.iter().filter(worth);
     let parts: Vec<String> = parts

@@ -1,4 +1,4 @@
-//! The SCSI commands of captured I/Os, by which what kernels say of the same I/Os is found.
+//! The SCSI commands of captured I/Os, by which kernel events of the same I/Os are matched.
 
 use foldhash::HashMap;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use super::records::TARGET;
 use crate::cell::Cell;
 use crate::opcode::DATA_OUT;
 
-/// What a command asks for, as its PDU has it.
+/// The contents of a SCSI Command PDU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) lun: [u8; 8],
@@ -26,7 +26,7 @@ pub struct CapturedCommand {
     pub session: SessionId,
     /// Its Initiator Task Tag.
     pub tag: TaskTag,
-    /// Its CmdSN; 0 where that was not captured.
+    /// Its CmdSN; 0 if not captured.
     pub cmd_sn: u32,
     /// Its LUN, by peripheral or flat addressing (SAM-5 §4.7.6).
     pub lun: u64,
@@ -34,22 +34,22 @@ pub struct CapturedCommand {
     pub cdb: [u8; 16],
     /// When its first byte left the initiator.
     pub sent_ns: u64,
-    /// When its status had come there.
+    /// When its status had arrived there.
     pub answered_ns: Option<u64>,
-    /// When it had come to the target, in the order of CmdSNs.
+    /// When it had arrived at the target, delivered in CmdSN order.
     pub came_ns: Option<u64>,
     /// When the target had its answer ready.
     pub ready_ns: Option<u64>,
-    /// When the last byte of its header passed where packets were captured, and the first of its answer.
+    /// When the last byte of its header passed the capture point, and when the first byte of its answer did.
     pub passed_ns: [Option<u64>; 2],
-    /// The place of its I/O among the cell's.
+    /// Index of its I/O among the cell's tasks.
     pub task: usize,
 }
 
-/// A command, by its tag and when it left.
+/// A command, by its session, tag and the time when it left.
 type Key = (SessionId, TaskTag, u64);
 
-/// The commands of a cell's I/Os, which are looked for once somebody asks for them.
+/// The commands of a cell's I/Os, which are derived on first use.
 #[derive(Debug)]
 pub(super) struct Commands {
     asked: Vec<(Key, Asked)>,
@@ -57,7 +57,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// What each command of the capture asks for.
+    /// Stores the contents of each command of the capture.
     pub(super) fn of(asked: Vec<(Key, Asked)>) -> Commands {
         Commands {
             asked,
@@ -91,7 +91,7 @@ fn of_ios(cell: &Cell, asked: &[(Key, Asked)]) -> Vec<CapturedCommand> {
 }
 
 impl Capture {
-    /// The SCSI commands of the I/Os, in the order of these.
+    /// The SCSI commands of the I/Os, in the same order.
     #[must_use]
     pub fn commands(&self) -> &[CapturedCommand] {
         let Commands {
@@ -101,8 +101,8 @@ impl Capture {
         known.get_or_init(|| of_ios(&self.cell, asked))
     }
 
-    /// Adds from when to when a target's kernel had a command at its store, since 1970. A write is there once its data have
-    /// come.
+    /// Adds when a target's kernel began and finished each command in its backing store, since 1970. A write begins
+    /// there once its data have arrived.
     pub fn add_store_times(
         &mut self,
         times: impl IntoIterator<Item = (CapturedCommand, u64, u64)>,
@@ -112,7 +112,7 @@ impl Capture {
             let is_at_target = row.host == TARGET && row.record.direction == PduDirection::Received;
             is_at_target && row.record.opcode == DATA_OUT
         });
-        // A tag is used again.
+        // Tags are reused.
         let mut data_came: HashMap<(SessionId, TaskTag), Vec<u64>> = HashMap::default();
         for row in data {
             let key = (row.record.session, row.record.task);
@@ -123,7 +123,7 @@ impl Capture {
             let mut data = data.into_iter().flatten().copied().rev();
             let whole_ns = data.find(|ns| (command.sent_ns..=done_ns).contains(ns));
             let task = &mut self.cell.joined.tasks[command.task];
-            // Packets and the kernel's programs need not agree to the microsecond.
+            // Times by packets and by the kernel's probes may differ by microseconds.
             let (Some(came_ns), Some(ready_ns)) = (command.came_ns, command.ready_ns) else {
                 continue;
             };

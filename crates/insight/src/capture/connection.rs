@@ -11,34 +11,33 @@ use super::login::Login;
 use super::pieces::Pieces;
 use super::segment::{Options, Segment};
 
-/// TCP flags.
+/// TCP FIN flag.
 const FIN: u8 = 0x01;
-/// TCP flags.
+/// TCP SYN flag.
 const SYN: u8 = 0x02;
-/// TCP flags.
+/// TCP ACK flag.
 const ACK: u8 = 0x10;
-/// TCP flags: SYN, FIN and RST take part in no acknowledgement by itself.
+/// TCP flags SYN, FIN and RST: a segment with any of them is not a pure ACK.
 const NOT_PURE: u8 = 0x07;
-/// Segments that are remembered to see how long their acknowledgements take.
+/// Maximum unacknowledged segments timed per stream, for round trips by acknowledgement.
 const MOST_TIMED: usize = 4096;
-/// Time stamps that are remembered: they tick in milliseconds, and the newest are echoed.
+/// TCP timestamps remembered per stream. They tick in milliseconds, and the newest are echoed.
 const MOST_STAMPED: usize = 64;
-/// Holes that are looked at until they are filled.
+/// Maximum open sequence holes tracked per stream.
 const MOST_HOLES: usize = 1024;
-/// What comes so soon behind what was sent after it, and sooner than half a round trip, came out of order
-/// and was not lost.
+/// A segment that fills a hole within this time, and within half a round trip, was reordered, not lost.
 const REORDERED_NS: u64 = 3_000_000;
 
-/// Stands for a place that is not known.
+/// Marks an unknown stream position.
 const NOWHERE: u64 = u64::MAX;
 
-/// A segment as it was seen. There are as many of them as frames.
+/// A captured segment. There is one for each frame, so it is kept small.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
-    /// Its frame's number; 0 of one that passed unseen, as later ones have told.
+    /// Its frame's number; 0 for bytes that the capture has missed, as later segments show.
     pub(super) frame: u64,
     pub(super) time_ns: u64,
-    /// The end that sent it: its place in [`Connection::ends`].
+    /// The end that sent it, as an index into [`Connection::ends`].
     from: u8,
     place: u64,
     acked: u64,
@@ -50,12 +49,12 @@ pub(super) struct Seen {
     pub(super) ecn: u8,
     pub(super) ip_bytes: u16,
     pub(super) is_lost: bool,
-    /// It is left out: what was taken for lost was only late, or the capture has missed it.
+    /// To be ignored: it was presumed lost, but was only reordered or missed by the capture.
     pub(super) is_void: bool,
 }
 
 impl Seen {
-    /// A segment from that end, whose places are not known yet.
+    /// A segment from the end `from`, whose stream positions are not yet known.
     fn of(segment: &Segment<'_>, from: usize, frame: u64, time_ns: u64) -> Seen {
         Seen {
             frame,
@@ -75,17 +74,17 @@ impl Seen {
         }
     }
 
-    /// The end that sent it: its place in [`Connection::ends`].
+    /// The end that sent it, as an index into [`Connection::ends`].
     pub(super) fn from(&self) -> usize {
         usize::from(self.from)
     }
 
-    /// Where it stands in its stream, if that is known.
+    /// Its position in its stream, if known.
     pub(super) fn place(&self) -> Option<u64> {
         (self.place != NOWHERE).then_some(self.place)
     }
 
-    /// Up to where it acknowledges the other stream.
+    /// Position in the other stream up to which it acknowledges.
     pub(super) fn acked(&self) -> Option<u64> {
         (self.acked != NOWHERE).then_some(self.acked)
     }
@@ -95,7 +94,7 @@ impl Seen {
         u64::from(self.payload_bytes)
     }
 
-    /// Where its payload begins and ends, if it has one.
+    /// Start and end of its payload in the stream, if it has any and is not ignored.
     pub(super) fn payload(&self) -> Option<(u64, u64)> {
         let place = self
             .place()
@@ -103,11 +102,11 @@ impl Seen {
         Some((place, place + self.payload_bytes()))
     }
 
-    /// The part of its payload from one place to another.
+    /// The segment cut to the payload from `from` to `to`.
     pub(super) fn part(&self, from: u64, to: u64) -> Seen {
         let left_out_bytes = self.payload_bytes() - (to - from);
         let ip_bytes = match u64::from(self.ip_bytes) {
-            // It was not seen, nor is any of it.
+            // The capture missed it, so the part as well.
             0 => 0,
             whole => whole.saturating_sub(left_out_bytes).max(to - from),
         };
@@ -122,76 +121,77 @@ impl Seen {
     }
 }
 
-/// Bytes that were not seen although later ones were.
+/// A gap in the sequence space: bytes that were not seen although later ones were.
 #[derive(Debug, Clone, Copy)]
 struct Hole {
     place: u64,
     end: u64,
     since_ns: u64,
-    /// What stands for them among the segments.
+    /// Index of the placeholder for these bytes among the connection's segments.
     seen: usize,
 }
 
-/// An acknowledgement of more than was seen. The capture has missed what it acknowledges, or the frame is damaged: what
-/// comes next tells.
+/// An acknowledgement beyond what was seen. Either the capture has missed the data, or the frame is damaged; later
+/// segments decide which.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     ack: u32,
     time_ns: u64,
-    /// Its segment's place among those of the connection.
+    /// Index of its segment among the connection's.
     seen: usize,
 }
 
-/// What one end sends.
+/// One direction of a connection.
 #[derive(Debug)]
 pub(super) struct Stream {
     /// Sequence number of the first byte.
     pub(super) base: Option<u32>,
     highest: u64,
-    /// Where it ends, once its sender has said so.
+    /// Its end, once its sender has sent a FIN.
     end: Option<u64>,
     pub(super) framing: Framing,
-    /// What its sender's SYN says.
+    /// TCP options of its sender's SYN.
     pub(super) options: Option<Options>,
-    /// Up to where it has been acknowledged, as far as that was seen.
+    /// Highest position acknowledged, as far as seen.
     acked: u64,
-    /// The newest acknowledgement of more than was seen, until it is known what to make of it.
+    /// The newest acknowledgement beyond what was seen, until it is confirmed or rejected.
     claim: Option<Claim>,
-    /// Ends of what was seen, with the times, to be acknowledged.
+    /// End position and time of each segment that awaits its acknowledgement.
     timed: VecDeque<(u64, u64)>,
-    /// Time stamps that its sender gave, with when the first segment of each passed, to be echoed.
+    /// Timestamp values that its sender used, each with the time at which the first segment with it passed; they
+    /// await their echo.
     stamped: VecDeque<(u32, u64)>,
-    /// The least time from here to the receiver and back, by what was acknowledged.
+    /// Minimum round trip from the capture point to the receiver, by acknowledgements.
     acked_ns: Option<u64>,
-    /// The same by the time stamps that were echoed.
+    /// The same by echoed timestamps (RFC 7323 §4).
     echoed_ns: Option<u64>,
     holes: Vec<Hole>,
-    /// Its PDUs.
+    /// The PDUs found in it.
     pub(super) pdus: Vec<Found>,
-    /// Segments that were retransmitted.
+    /// Number of retransmitted segments.
     pub(super) sent_again: u64,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// The end that sent the SYN, if that was seen, and the other.
+    /// The sender of the SYN, if it was seen, and the other end.
     pub(super) ends: [SocketAddr; 2],
-    /// Whether its beginning was seen.
+    /// Whether its SYN was seen.
     pub(super) has_begun: bool,
-    /// Which session it is of, and its CID, once it has PDUs.
+    /// Its session and CID, once it has PDUs.
     pub(super) session: Option<(SessionId, ConnectionId)>,
-    /// What each end sends.
+    /// The stream that each end sends.
     pub(super) streams: [Stream; 2],
     pub(super) seen: Pieces<Seen>,
-    /// Segments of which the capture says that they went no further than where they were seen.
+    /// Segments that the capture marks as dropped behind the capture point.
     pub(super) lost: Vec<Seen>,
-    /// Where they began, by the end that sent them.
+    /// Sending end and start position of each dropped segment.
     lost_places: HashSet<(usize, u64)>,
     pub(super) login: Login,
-    /// Segments that the capture has missed: acknowledged, and never seen.
+    /// Segments that the capture has missed: acknowledged, but never seen.
     pub(super) missed: u64,
-    /// Whether an acknowledgement without data was seen.
+    /// Whether a pure ACK was seen.
     has_pure_acks: bool,
 }
 
@@ -215,7 +215,7 @@ impl Stream {
         }
     }
 
-    /// The same in the part of a capture that follows.
+    /// The same stream in the next part of the capture.
     fn next_part(&self) -> Stream {
         Stream {
             options: self.options,
@@ -224,16 +224,16 @@ impl Stream {
         }
     }
 
-    /// The place of a sequence number, near the highest one so far: they wrap. `None` before the stream's beginning, and while
-    /// that is not known.
+    /// Position of a sequence number, unwrapped relative to the highest one so far. `None` if it lies before the
+    /// stream's beginning, or while that is unknown.
     fn place(&self, seq: u32) -> Option<u64> {
         let expected = self.base?.wrapping_add(self.highest as u32);
         let ahead = i64::from(seq.wrapping_sub(expected) as i32);
         self.highest.checked_add_signed(ahead)
     }
 
-    /// The same of a segment that its sender sent: where none was seen before, the stream begins there, or at what was
-    /// acknowledged before, as the rest was under way.
+    /// The same for a segment of this stream. The first one seen sets the stream's beginning: its own sequence
+    /// number, or an earlier acknowledgement, as the bytes between the two were in flight.
     fn begun_place(&mut self, seq: u32) -> Option<u64> {
         let acked = self.claim.map(|claim| claim.ack);
         let begun = acked.filter(|acked| seq.wrapping_sub(*acked).cast_signed() >= 0);
@@ -241,13 +241,14 @@ impl Stream {
         self.place(seq)
     }
 
-    /// Up to where it may be acknowledged by what was seen of it: a FIN takes a place as well (RFC 9293 §3.4).
+    /// The highest position that may be acknowledged, given what was seen: a FIN also occupies a sequence number
+    /// (RFC 9293 §3.4).
     fn sent(&self) -> u64 {
         let end = self.end.map_or(0, |end| end + 1);
         self.highest.max(end)
     }
 
-    /// Whether this acknowledges more than was seen.
+    /// Whether `ack` acknowledges more than was seen.
     fn is_beyond(&self, ack: u32) -> bool {
         self.base.is_none() || self.place(ack).is_some_and(|place| place > self.sent())
     }
@@ -258,7 +259,8 @@ impl Stream {
         }
     }
 
-    /// What was timed up to `place`, and was sent by then, is acknowledged.
+    /// Takes a round-trip sample from the newest timed segment that ends at or before `place` and passed by `now_ns`,
+    /// and removes the acknowledged ones.
     fn timed_until(&mut self, place: u64, now_ns: u64) {
         let mut newest = None;
         let is_it = |(end, sent_ns): &(u64, u64)| *end <= place && *sent_ns <= now_ns;
@@ -270,7 +272,7 @@ impl Stream {
         }
     }
 
-    /// A segment passes with this time stamp.
+    /// Remembers a timestamp value of this stream at its first appearance.
     fn stamp(&mut self, value: u32, now_ns: u64) {
         if self.stamped.back().is_none_or(|(last, _)| *last != value) {
             if self.stamped.len() == MOST_STAMPED {
@@ -280,27 +282,27 @@ impl Stream {
         }
     }
 
-    /// A segment passes in the other direction that echoes this time stamp: it left its sender when a
-    /// segment that bears the stamp had come there. So acknowledgements without data time the way to
-    /// the one that they release, and back.
+    /// Takes a round-trip sample from a timestamp echoed in the other direction. The echoing segment left after the
+    /// first segment with that timestamp had arrived. So pure ACKs also time the way to the sender whose data they
+    /// release, and back.
     fn echoed(&mut self, value: u32, now_ns: u64) {
         let given = self.stamped.iter().position(|(given, _)| *given == value);
         if let Some(given) = given {
             let given_ns = self.stamped[given].1;
             lower(&mut self.echoed_ns, now_ns.saturating_sub(given_ns));
-            // The next echo of it says less.
+            // The value itself stays: a later echo of it takes longer and does not lower the minimum.
             self.stamped.drain(..given);
         }
     }
 }
 
-/// Keeps the least.
+/// Keeps the minimum.
 fn lower(least_ns: &mut Option<u64>, took_ns: u64) {
     *least_ns = Some(least_ns.map_or(took_ns, |least_ns| least_ns.min(took_ns)));
 }
 
 impl Connection {
-    /// A connection that begins with this segment, or of which this one was seen first.
+    /// A connection of which this is the first segment seen, whether or not it is a SYN.
     pub(super) fn new(segment: &Segment<'_>) -> Connection {
         let has_begun = segment.flags & SYN != 0;
         let is_answer = segment.flags & (SYN | ACK) == SYN | ACK;
@@ -320,7 +322,7 @@ impl Connection {
         }
     }
 
-    /// The same connection in the part of a capture that follows.
+    /// The same connection in the next part of the capture.
     pub(super) fn next_part(&self) -> Connection {
         Connection {
             ends: self.ends,
@@ -336,24 +338,24 @@ impl Connection {
         }
     }
 
-    /// Whether a display filter seems to have removed the segments in which no PDU begins: there are holes
-    /// that were acknowledged, and no acknowledgement without data.
+    /// Whether a display filter seems to have removed the segments in which no PDU begins: there are holes that were
+    /// acknowledged, but no pure ACKs.
     pub(super) fn is_filtered(&self) -> bool {
         self.missed > 0 && !self.has_pure_acks
     }
 
-    /// The least time from here to the receiver of what the end `from` sends and back; `None` when nothing
-    /// tells. Where segments were left out, nobody knows which one was the first with a time stamp.
+    /// Minimum round trip from the capture point to the receiver of what the end `from` sends; `None` if unknown.
+    /// Timestamps are not used if segments were filtered out, as the first segment with a timestamp may be missing.
     pub(super) fn round_trip_ns(&self, from: usize) -> Option<u64> {
         let stream = &self.streams[from];
         let echoed_ns = stream.echoed_ns.filter(|_| !self.is_filtered());
         stream.acked_ns.into_iter().chain(echoed_ns).min()
     }
 
-    /// The capture has ended.
+    /// Ends the capture of this connection.
     pub(super) fn finish(&mut self) {
         for of in [0, 1] {
-            // Nothing speaks against it.
+            // Nothing contradicts the acknowledgement.
             if let Some(claim) = self.streams[of].claim.take() {
                 self.confirm(of, claim);
             }
@@ -363,7 +365,7 @@ impl Connection {
         }
     }
 
-    /// Whether this SYN begins another connection between the same ends.
+    /// Whether this segment is a SYN that begins another connection between the same ends.
     pub(super) fn is_over(&self, segment: &Segment<'_>) -> bool {
         let is_first = segment.is_syn();
         let from = self.end_of(segment);
@@ -371,7 +373,7 @@ impl Connection {
         is_first && base.is_some_and(|base| base != segment.seq.wrapping_add(1))
     }
 
-    /// Whether it carries no PDUs that can be found. One whose beginning was seen begins with a PDU.
+    /// Whether no PDUs can be found in it. If its SYN was seen, it must begin with a PDU.
     pub(super) fn is_foreign(&self) -> bool {
         if self.session.is_some() {
             return false;
@@ -390,7 +392,7 @@ impl Connection {
         usize::from(segment.source != self.ends[0])
     }
 
-    /// Windows between these ends are shifted by that much, each in the place of its end. What a SYN has said stands.
+    /// Sets the window scales of the two ends, in the order of `ends`. Options from a SYN take precedence.
     pub(super) fn know_scales(&mut self, ends: [SocketAddr; 2], scales: [u8; 2]) {
         let scales = match ends {
             ends if ends == self.ends => scales,
@@ -405,7 +407,7 @@ impl Connection {
         }
     }
 
-    /// Whether a segment carries or acknowledges what none has before it: then it was not seen before.
+    /// Whether a segment carries or acknowledges new data, so that it cannot be a second sight of a known one.
     pub(super) fn goes_on(&self, segment: &Segment<'_>) -> bool {
         let from = self.end_of(segment);
         let is_beyond = |stream: &Stream, place: u64, seq: u32| {
@@ -419,7 +421,7 @@ impl Connection {
             || segment.flags & ACK != 0 && !is_claimed && is_beyond(other, other.acked, segment.ack)
     }
 
-    /// A segment passes.
+    /// Takes a segment that passes the capture point.
     pub(super) fn see(&mut self, frame: u64, now_ns: u64, segment: &Segment<'_>) {
         let from = self.end_of(segment);
         self.has_pure_acks |= segment.payload_bytes == 0 && segment.flags & NOT_PURE == 0;
@@ -466,7 +468,7 @@ impl Connection {
         }
     }
 
-    /// A segment comes, and goes no further.
+    /// Takes a segment that the capture marks as dropped.
     pub(super) fn lose(&mut self, frame: u64, now_ns: u64, segment: &Segment<'_>) {
         let from = self.end_of(segment);
         let place = self.streams[from].begun_place(segment.seq);
@@ -478,21 +480,21 @@ impl Connection {
         });
     }
 
-    /// A segment that was seen before went no further.
+    /// Marks a segment that was already seen as dropped.
     pub(super) fn lose_seen(&mut self, seen: usize) {
         if let Some(seen) = self.seen.get_mut(seen) {
             seen.is_lost = true;
         }
     }
 
-    /// Segments and PDUs that are kept.
+    /// Number of segments and PDUs kept.
     pub(super) fn kept(&self) -> usize {
         let pdus = self.streams.iter().map(|stream| stream.pdus.len());
         self.seen.len() + self.lost.len() + pdus.sum::<usize>()
     }
 
-    /// The receiver of what `of` sends acknowledges again. It acknowledges no less than before, unless the frame in which it did
-    /// so was damaged: that one went no further.
+    /// Settles a pending acknowledgement of the stream `of` by the next one. Acknowledgements do not decrease, so a
+    /// lower one shows that the earlier frame was damaged and was discarded.
     fn settle(&mut self, of: usize, ack: u32) {
         let stream = &mut self.streams[of];
         let Some(claim) = stream.claim.take() else {
@@ -505,19 +507,19 @@ impl Connection {
         }
     }
 
-    /// What was acknowledged had come, though it was not seen.
+    /// Accepts a pending acknowledgement: the data arrived, though the capture missed it.
     fn confirm(&mut self, of: usize, claim: Claim) {
         self.streams[of].base.get_or_insert(claim.ack);
         let acked = self.acknowledges(of, claim.ack, claim.time_ns);
         self.seen[claim.seen].acked = acked.unwrap_or(NOWHERE);
     }
 
-    /// The stream of `of` is acknowledged; up to which place.
+    /// Applies an acknowledgement to the stream `of`; returns its position.
     fn acknowledges(&mut self, of: usize, ack: u32, now_ns: u64) -> Option<u64> {
         let stream = &mut self.streams[of];
         let place = stream.place(ack)?;
         stream.timed_until(place, now_ns);
-        // A FIN's place holds no byte.
+        // A FIN occupies a sequence number, but carries no byte.
         let known = stream.end.map_or(place, |end| place.min(end));
         stream
             .framing
@@ -531,7 +533,7 @@ impl Connection {
         Some(place)
     }
 
-    /// Payload passes.
+    /// Takes the payload of a segment.
     fn carries(&mut self, from: usize, place: u64, now_ns: u64, segment: &Segment<'_>) {
         let end = place + segment.payload_bytes;
         let claim = self.streams[from].claim;
@@ -539,7 +541,7 @@ impl Connection {
         if claimed.is_some_and(|claimed| place >= claimed)
             && let Some(claim) = self.streams[from].claim.take()
         {
-            // Its sender has gone on there.
+            // Its sender has continued from the acknowledged position.
             self.confirm(from, claim);
         }
         let round_trips_ns = [0, 1].map(|from| self.round_trip_ns(from));
@@ -582,7 +584,7 @@ impl Connection {
             stream.highest = end;
             stream.time(end, now_ns);
         } else {
-            // Nobody can tell which of them is acknowledged (RFC 6298 §3).
+            // After a retransmission, an acknowledgement is ambiguous (Karn's algorithm, RFC 6298 §3).
             stream.timed.retain(|(timed, _)| *timed <= place);
         }
         stream.sent_again += u64::from(was_lost || !is_new && !fills);

@@ -1,9 +1,9 @@
-//! What both ends of a captured connection saw, derived from what passed one point between them.
+//! What both ends of a captured connection saw, derived from the packets at one point between them.
 //!
-//! A segment passes the point half of the least round trip from there to its sender and back after
-//! it was sent, and comes to its receiver half of the least round trip to that one later. Where the
-//! two ways of a round trip take different times, both ends' clocks are off by a constant, which
-//! changes no order of what an end hears and sends.
+//! A segment passes the capture point half of the minimum round trip between that point and its sender after it was
+//! sent, and reaches its receiver half of the minimum round trip to the receiver later. If the two directions of a
+//! round trip take different times, both ends' clocks are off by a constant, which does not change the order of what
+//! an end receives and sends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::Excluded;
@@ -11,15 +11,15 @@ use std::ops::Bound::Excluded;
 use super::connection::{Connection, Seen};
 use super::pieces::Pieces;
 
-/// An acknowledgement that comes sooner behind a segment that was retransmitted than this part of the
-/// least round trip is one of the first transmission.
+/// An acknowledgement that follows a retransmission sooner than this fraction of the minimum round trip acknowledges
+/// the original transmission.
 const SOONER: f64 = 0.9;
 
 /// The segments of a connection.
 #[derive(Debug)]
 pub(super) struct Passed {
     seen: Pieces<Seen>,
-    /// From the point to each end, by the end.
+    /// One-way delay from the capture point to each end.
     one_way_ns: [u64; 2],
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Passed {
 pub(super) struct Segment<'a> {
     pub(super) seen: &'a Seen,
     pub(super) sent_ns: u64,
-    /// `None` when it was lost.
+    /// `None` if it was lost.
     pub(super) arrived_ns: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Passed {
         for from in [0, 1].into_iter().filter(|from| was_sent_again[*from]) {
             find_lost(connection, from, &mut seen);
         }
-        // To each end and back, by the end.
+        // Round trips to each end and back, by end.
         let [to_other, to_first] = [0, 1].map(|from| connection.round_trip_ns(from).unwrap_or(0));
         Passed {
             seen,
@@ -50,17 +50,18 @@ impl Passed {
         }
     }
 
-    /// How many there are.
+    /// Number of segments.
     pub(super) fn len(&self) -> usize {
         self.seen.len()
     }
 
-    /// The segments in the order in which they passed the point; those of one end are also in the order in which it sent them.
+    /// The segments in the order in which they passed the capture point; those of one end are also in the order in
+    /// which it sent them.
     pub(super) fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         self.seen.iter().map(|seen| self.at_both_ends(seen))
     }
 
-    /// The segment at that place among them.
+    /// The segment with index `place`.
     pub(super) fn segment(&self, place: usize) -> Segment<'_> {
         self.at_both_ends(&self.seen[place])
     }
@@ -74,7 +75,7 @@ impl Passed {
         }
     }
 
-    /// The same in the order in which both ends sent them, with their places.
+    /// The segments in the order in which both ends sent them, with their indices.
     pub(super) fn by_sent(&self) -> impl Iterator<Item = (u32, Segment<'_>)> {
         let of = |end| {
             let placed = (0..).zip(self.segments());
@@ -95,10 +96,10 @@ impl Passed {
     }
 }
 
-/// The segments of a connection, those that were lost in the places of the holes that they left.
+/// The segments of a connection, with lost ones in place of the holes that they left.
 ///
-/// Where wansan's emulator says that a segment was lost, it says so when that came to the path, but of
-/// others when they leave it, by the sender's half of the way to the receiver and back later.
+/// wansan's emulator reports a lost segment when it enters the path, but others when they leave it: later by the
+/// path's delay, which is the round trip between the capture point and the sender.
 fn with_lost(connection: &mut Connection) -> Pieces<Seen> {
     let seen = std::mem::take(&mut connection.seen);
     let by_time = |seen: &Seen| (seen.time_ns, seen.from(), seen.place());
@@ -137,7 +138,7 @@ fn with_lost(connection: &mut Connection) -> Pieces<Seen> {
     seen.into_iter().collect()
 }
 
-/// Where segments begin and end that were retransmitted, of each end.
+/// Start and end positions of retransmitted segments, by end.
 fn borders(seen: &Pieces<Seen>) -> [BTreeSet<u64>; 2] {
     let mut borders = [BTreeSet::new(), BTreeSet::new()];
     let mut highest = [0; 2];
@@ -153,8 +154,8 @@ fn borders(seen: &Pieces<Seen>) -> [BTreeSet<u64>; 2] {
     borders
 }
 
-/// The same segments, with the parts of one apart that were retransmitted by themselves: a host gives its
-/// device many segments in one, of which the path may lose a single one.
+/// Splits segments at the borders of retransmissions: a host hands its device many segments as one (TSO), of which
+/// the path may lose a single one.
 fn apart(seen: Pieces<Seen>, borders: &[BTreeSet<u64>; 2]) -> Pieces<Seen> {
     if borders.iter().all(BTreeSet::is_empty) {
         return seen;
@@ -175,13 +176,13 @@ fn apart(seen: Pieces<Seen>, borders: &[BTreeSet<u64>; 2]) -> Pieces<Seen> {
     parts
 }
 
-/// Marks what `from` retransmitted and what had not arrived before.
+/// Marks the segments of `from` as lost that were retransmitted and had not arrived before.
 fn find_lost(connection: &Connection, from: usize, seen: &mut Pieces<Seen>) {
     struct Open {
         place: u64,
         end: u64,
         index: usize,
-        /// When its bytes were retransmitted first.
+        /// When its bytes were first retransmitted.
         again_ns: Option<u64>,
     }
     let round_trip_ns = connection.round_trip_ns(from).unwrap_or(0);
@@ -231,15 +232,15 @@ fn find_lost(connection: &Connection, from: usize, seen: &mut Pieces<Seen>) {
     }
 }
 
-/// When the bytes of a stream left their sender first, and when their receiver had all up to them.
+/// When the bytes of a stream first left their sender, and when their receiver had all up to them.
 ///
-/// Of bytes that the capture has missed only so much is known: they left after those before them, and had
-/// come when they were acknowledged, or when what was sent behind them came.
+/// For bytes that the capture has missed, only bounds are known: they left after those before them, and had arrived
+/// when they were acknowledged, or when bytes sent after them arrived.
 #[derive(Debug, Default)]
 pub(super) struct Journey {
-    /// What left for the first time, by end.
+    /// First transmissions, ordered by end position.
     left: Vec<Left>,
-    /// What had arrived in order, by end.
+    /// In-order arrivals, ordered by end position.
     came: Vec<Came>,
 }
 
@@ -252,26 +253,26 @@ struct Left {
     seen_ns: u64,
 }
 
-/// When the bytes before `end` had come, in order.
+/// When all bytes before `end` had arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Came {
     end: u64,
     pub(super) at_ns: u64,
-    /// The same at the latest: later than `at_ns` only for what the capture has missed.
+    /// The latest such time; differs from `at_ns` only for bytes that the capture has missed.
     pub(super) latest_ns: u64,
 }
 
-/// What a receiver does.
+/// An event at a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The bytes from the first place to the second come.
+    /// The bytes from the first position to the second arrive.
     Comes(u64, u64),
-    /// It acknowledges all up to there.
+    /// It acknowledges all bytes up to the position.
     Acknowledges(u64),
 }
 
 impl Journey {
-    /// Of what the end `from` sends.
+    /// The journey of what the end `from` sends.
     pub(super) fn of(passed: &Passed, from: usize) -> Journey {
         let carries = |seen: &&Seen| seen.from() == from && seen.payload().is_some();
         let count = passed.seen.iter().filter(carries).count();
@@ -303,9 +304,9 @@ impl Journey {
         journey
     }
 
-    /// Tells from a receiver's events what it had in order when, from the place `next` on.
+    /// Derives from a receiver's events when it had which bytes in order, from position `next` on.
     fn receive(&mut self, mut next: u64, events: impl Iterator<Item = (u64, Event)>) {
-        // Ends of what has come and when, by where it begins.
+        // Out-of-order arrivals: end and time, by start position.
         let mut beyond: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (now_ns, event) in events {
             let acked = match event {
@@ -339,7 +340,7 @@ impl Journey {
         }
     }
 
-    /// Takes what follows `next` without a hole, each when it came and all before it had.
+    /// Takes the arrivals that continue `next` without a hole; each counts from when all before it had arrived too.
     fn go_on(&mut self, next: &mut u64, beyond: &mut BTreeMap<u64, (u64, u64)>) {
         while let Some(first) = beyond.first_entry().filter(|first| first.key() <= next) {
             let (end, at_ns) = first.remove();
@@ -347,7 +348,7 @@ impl Journey {
         }
     }
 
-    /// What came at that time reaches from `next` or before to `end`.
+    /// Notes an arrival that reaches from `next` or before to `end`.
     fn has_come(&mut self, next: &mut u64, end: u64, at_ns: u64) {
         if end <= *next {
             return;
@@ -361,7 +362,7 @@ impl Journey {
         });
     }
 
-    /// To be asked of places, mostly each behind the one before.
+    /// Begins lookups by position, which are fastest in increasing order.
     pub(super) fn ask(&self) -> Asking<'_> {
         Asking {
             journey: self,
@@ -376,7 +377,7 @@ impl Journey {
     }
 }
 
-/// A journey, and where the last answers were found.
+/// A cursor over a journey, which remembers where the last lookups ended.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
     journey: &'a Journey,
@@ -385,8 +386,8 @@ pub(super) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// When the byte at `place` left its sender, and when it passed the point; of one that the capture has
-    /// missed, those before it.
+    /// When the byte at `place` left its sender, and when it passed the capture point; for a byte that the capture
+    /// has missed, the times of the segment before it.
     pub(super) fn left_ns(&mut self, place: u64) -> Option<(u64, u64)> {
         let all = &self.journey.left;
         self.left = first_behind(all, self.left, |left| left.end <= place);
@@ -396,14 +397,14 @@ impl Asking<'_> {
         Some((of_it.sent_ns, of_it.seen_ns))
     }
 
-    /// Whether the byte at `place` left in one segment with the byte before it.
+    /// Whether the byte at `place` left in the same segment as the byte before it.
     pub(super) fn is_joined(&mut self, place: u64) -> bool {
         let all = &self.journey.left;
         self.left = first_behind(all, self.left, |left| left.end <= place);
         all.get(self.left).is_some_and(|left| left.place < place)
     }
 
-    /// When its receiver had it, and all before it.
+    /// When the receiver had the byte at `place` and all before it.
     pub(super) fn came(&mut self, place: u64) -> Option<Came> {
         let all = &self.journey.came;
         self.came = first_behind(all, self.came, |came| came.end <= place);
@@ -411,9 +412,9 @@ impl Asking<'_> {
     }
 }
 
-/// The place of the first that is not before what is looked for, mostly at `from` or soon behind it.
+/// Index of the first item for which `is_before` is false, usually at `from` or shortly after it.
 fn first_behind<T>(all: &[T], from: usize, is_before: impl Fn(&T) -> bool) -> usize {
-    /// Further ones are found by halving.
+    /// Beyond this distance, a binary search is used.
     const SOON: usize = 16;
     let is_further = from == 0 || is_before(&all[from - 1]);
     let soon = &all[from..all.len().min(from + SOON)];
@@ -423,7 +424,7 @@ fn first_behind<T>(all: &[T], from: usize, is_before: impl Fn(&T) -> bool) -> us
     }
 }
 
-/// What the receiver of what `from` sends does, by time.
+/// The events at the receiver of what `from` sends, by time.
 fn receivers_events(passed: &Passed, from: usize) -> impl Iterator<Item = (u64, Event)> {
     let comes = passed.segments().filter_map(move |segment| {
         let (place, end) = { segment.seen.payload() }.filter(|_| segment.seen.from() == from)?;
@@ -436,7 +437,7 @@ fn receivers_events(passed: &Passed, from: usize) -> impl Iterator<Item = (u64, 
             .filter(|_| segment.seen.from() != from)?;
         Some((segment.sent_ns, Event::Acknowledges(acked)))
     });
-    // Both are in order but for what happens at one moment.
+    // Both are in order except for events at the same time.
     let (mut comes, mut acknowledges) = (comes.peekable(), acknowledges.peekable());
     let mut at_one_moment: VecDeque<(u64, Event)> = VecDeque::new();
     std::iter::from_fn(move || {
@@ -457,7 +458,7 @@ mod tests {
     use super::Event::{Acknowledges, Comes};
     use super::*;
 
-    /// Of bytes that came, when, and when at the latest.
+    /// For each position, when its byte had arrived, and when at the latest.
     fn came(events: &[(u64, Event)], places: &[u64]) -> Vec<Option<(u64, u64)>> {
         let mut journey = Journey::default();
         journey.receive(0, events.iter().copied());

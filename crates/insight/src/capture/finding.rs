@@ -1,4 +1,4 @@
-//! What a capture tells of its I/Os, in a sentence.
+//! The main finding of a capture, in a sentence.
 
 use wansan_trace::Layer;
 
@@ -7,10 +7,10 @@ use crate::cause::Limit;
 use crate::stall::Cause;
 use crate::summary::CellSummary;
 
-/// A command window that was closed for this share of the time is what fills.
+/// A command window closed for at least this share of the time is the bottleneck.
 const CLOSED_SHARE: f64 = 0.5;
 
-/// What bytes wait for in the sender's TCP that are ready to be sent.
+/// Limits for which bytes wait in the sender's TCP although they are ready to be sent.
 const IN_TCP: [Limit; 4] = [
     Limit::PathRate,
     Limit::ReceiveWindow,
@@ -18,7 +18,7 @@ const IN_TCP: [Limit; 4] = [
     Limit::CongestionWindow,
 ];
 
-/// The finding: what costs the I/Os most, as far as packets tell.
+/// States what costs the I/Os most, as far as packets show.
 #[must_use]
 pub fn finding(summary: &CellSummary) -> String {
     let total = &summary.total;

@@ -1,4 +1,4 @@
-//! The frames of a capture file, one after the other: pcap with µs or ns, or pcapng.
+//! The frames of a capture file in file order: pcap with µs or ns timestamps, or pcapng.
 
 use std::io::Read;
 
@@ -13,17 +13,17 @@ use pcap_parser::{
 use super::CaptureEnd;
 use super::kept::Kept;
 
-/// No block of a sane file is longer.
+/// Maximum length of a block; a longer one means a damaged file.
 const MOST_BLOCK_BYTES: usize = 1 << 24;
-/// How a file of pcapng begins.
+/// Block type of the Section Header Block, with which a pcapng file begins.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// What stands before the frame in an Enhanced Packet Block.
+/// Bytes before the frame in an Enhanced Packet Block.
 const ENHANCED_PACKET_HEADER_BYTES: usize = 28;
-/// Interfaces of one section that are distinguished.
+/// Maximum interfaces distinguished in one section.
 const MOST_INTERFACES: usize = 4096;
-/// No frame is said to be later, in the year 2116, so that times can be added to.
+/// Frame times are capped at this, in the year 2116, so that adding to them cannot overflow.
 const LATEST_NS: u64 = 1 << 62;
-/// How a comment begins by which wansan's emulator says that a frame went no further.
+/// Prefix of the packet comment by which wansan's emulator marks a dropped frame.
 const DROPPED: &str = "wansan: ";
 
 /// One frame.
@@ -31,15 +31,15 @@ const DROPPED: &str = "wansan: ";
 pub(super) struct Frame<'a> {
     /// Its number in the file, from 1.
     pub(super) number: u64,
-    /// When it was seen, since 1970.
+    /// When it was captured, in ns since 1970.
     pub(super) time_ns: u64,
-    /// The interface that saw it.
+    /// The interface that captured it.
     pub(super) interface: u32,
-    /// What it begins with.
+    /// Its link type.
     pub(super) link: Linktype,
-    /// What the file has of it.
+    /// Its captured bytes.
     pub(super) bytes: &'a [u8],
-    /// Whether the file says that it went no further.
+    /// Whether the file marks it as dropped.
     pub(super) is_lost: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Placed {
     pub(super) interface: u32,
     pub(super) link: Linktype,
     pub(super) is_lost: bool,
-    /// Where they are.
+    /// Position of its bytes in [`Kept`].
     pub(super) place: u64,
     pub(super) length: usize,
 }
@@ -83,28 +83,28 @@ struct Interface {
 pub(super) enum Next {
     /// A frame.
     Frame(Placed),
-    /// Nothing before more of the file was read.
+    /// More of the file has to be read first.
     More,
-    /// Its end.
+    /// The end of the file or of what can be read.
     End(CaptureEnd),
 }
 
-/// How a file is written.
+/// A file's format.
 #[derive(Debug, Clone, Copy)]
 enum Format {
-    /// pcap: how a frame is parsed, and units of time of its fractions, in ns.
+    /// pcap: the frame parser, and the unit of fractional seconds, in ns.
     Pcap(for<'a> fn(&'a [u8]) -> Parsed<'a, LegacyPcapBlock<'a>>, u64),
-    /// pcapng, and whether its section is big-endian.
+    /// pcapng, and whether its current section is big-endian.
     PcapNg(bool),
 }
 
 type Parsed<'a, T> = Result<(&'a [u8], T), nom::Err<PcapError<&'a [u8]>>>;
 
-/// The frames of a file that is read to where they stay while they wait.
+/// The frames of a file. Its bytes are read into [`Kept`], where they stay while frames wait.
 #[derive(Debug)]
 pub(super) struct Frames<R> {
     file: R,
-    /// The place of the next block.
+    /// Position of the next block.
     at: u64,
     is_exhausted: bool,
     format: Format,
@@ -114,7 +114,7 @@ pub(super) struct Frames<R> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Begins to read a file, whose first frame has the number behind `number`. `None` when it is no capture.
+    /// Begins to read a file, whose first frame is numbered `number` + 1. `None` if it is not a capture.
     pub(super) fn open(
         file: R,
         number: u64,
@@ -157,22 +157,22 @@ impl<R: Read> Frames<R> {
         };
         self.format = Format::Pcap(parse, fraction_ns);
         self.interfaces = vec![Interface {
-            // The upper half says how frames end.
+            // The upper 16 bits describe the frame check sequence.
             link: Linktype(header.network.0 & 0xffff),
             units_per_s: 1,
             offset_s: 0,
         }];
     }
 
-    /// The place of what it has not looked at yet.
+    /// Position of the first byte not parsed yet.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Reads on in the file; what is kept before the place that `needed` says may be forgotten.
+    /// Reads more of the file; bytes before the position given by `needed` may be discarded.
     ///
     /// # Errors
-    /// How the reading ends, where the system refuses.
+    /// How the reading ends, if the operating system reports an error.
     pub(super) fn read(
         &mut self,
         kept: &mut Kept,
@@ -245,7 +245,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// What a block of pcapng says, which begins `bytes`; these end at the place `end`.
+    /// Handles a pcapng block at the beginning of `bytes`, which end at position `end`.
     fn see(&mut self, block: &Block<'_>, bytes: &[u8], end: u64) -> Option<Placed> {
         match block {
             Block::SectionHeader(section) => {
@@ -273,14 +273,14 @@ impl<R: Read> Frames<R> {
                 };
                 return self.packet(&of_block, is_lost, end - bytes.len() as u64);
             }
-            // A Simple Packet Block has no time, and other blocks no frame.
+            // A Simple Packet Block has no timestamp, and other blocks hold no frame.
             Block::SimplePacket(_) => self.number += 1,
             _ => {}
         }
         None
     }
 
-    /// The frame in the Enhanced Packet Block that begins at that place.
+    /// The frame in the Enhanced Packet Block at position `block_at`.
     fn packet(&mut self, packet: &Packet<'_>, is_lost: bool, block_at: u64) -> Option<Placed> {
         let interface = self.interfaces.get(packet.interface as usize);
         let time_ns = interface.map_or(0, |interface| interface.time_ns(packet.units));
@@ -315,15 +315,15 @@ impl<R: Read> Frames<R> {
     }
 }
 
-/// What an Enhanced Packet Block says.
+/// The contents of an Enhanced Packet Block.
 struct Packet<'a> {
     interface: u32,
     units: u64,
     data: &'a [u8],
 }
 
-/// The Enhanced Packet Block that `bytes` begin with, if it has no options and all of it was read, and what is behind it.
-/// Most blocks are such ones.
+/// Parses the Enhanced Packet Block at the beginning of `bytes`, if it is complete and has no options, as most have
+/// none. Returns the rest of `bytes` too.
 fn plain_packet(bytes: &[u8], is_big_endian: bool) -> Option<(&[u8], Packet<'_>)> {
     const TYPE: u32 = 6;
     let (header, behind) = bytes.split_at_checked(ENHANCED_PACKET_HEADER_BYTES)?;
@@ -345,7 +345,7 @@ fn plain_packet(bytes: &[u8], is_big_endian: bool) -> Option<(&[u8], Packet<'_>)
     (behind[padded_bytes..padded_bytes + 4] == words[1]).then_some((rest, packet))
 }
 
-/// What an interface's `if_tsresol` says: a power of ten, or of two where its top bit is set.
+/// Time units per second by an interface's `if_tsresol`: a power of ten, or of two if its top bit is set.
 fn units_per_s(resolution: u8) -> u64 {
     let exponent = u32::from(resolution & 0x7f);
     let base: u64 = if resolution & 0x80 == 0 { 10 } else { 2 };

@@ -1,4 +1,4 @@
-//! Finds PDUs in one direction of a captured connection, of whose bytes some may be missing.
+//! Finds PDUs in one direction of a captured connection, even if bytes are missing.
 
 mod likely;
 
@@ -10,55 +10,56 @@ use wansan_iscsi::wire::{BHS_BYTES, Bhs, Header, Opcode};
 use super::login::{Digests, Login};
 use likely::Likely;
 
-/// Bytes that come out of their order wait for those before them, so many and in so many pieces.
+/// Limits for bytes and segments that arrive out of order and wait for those before them.
 const MOST_WAITING_BYTES: usize = 1 << 18;
 const MOST_WAITING: usize = 4096;
-/// A header of which so much was captured tells what it is of, how long that is, and its tags (RFC 7143
-/// §11.2).
+/// Minimum captured bytes of a usable header: they hold its type, its lengths and its tags (RFC 7143 §11.2).
 const LEAST_HEADER_BYTES: usize = 24;
-/// Where a header's lengths end, of its additional segments and of its data.
+/// End of a header's length fields, `TotalAHSLength` and `DataSegmentLength`.
 const LENGTHS_END: usize = 8;
-/// Where the words of a header end that are MaxCmdSN, and before it the other sequence numbers.
+/// End of a header's sequence numbers, of which MaxCmdSN is the last.
 const NUMBERS_END: usize = 36;
-/// What goes on with a direction's sequence numbers is no further than this from the newest.
+/// Sequence numbers within this distance of the newest continue them.
 const NEAR: u32 = 1 << 12;
-/// The newest numbers are forgotten after so many segments without a PDU in each direction.
+/// The newest numbers are forgotten after this many segments without a PDU in each direction.
 const MOST_KEPT: u64 = 64;
-/// PDUs in a row tell where PDUs begin, in the bytes that follow a segment's beginning.
+/// This many consecutive PDUs from a segment's beginning show where PDUs begin, and no PDU but the last may end
+/// beyond this many bytes.
 const PDUS_IN_A_ROW: usize = 3;
 const MOST_PROBED_BYTES: usize = 1 << 18;
-/// So many segments in which no PDU is found say that this is no iSCSI, if something else came the other way,
+/// After this many segments without a PDU, it is not iSCSI if data other than PDUs passed in both directions.
 const MOST_SEARCHED: u64 = 256;
-/// and so many if nothing did.
+/// After this many, it is not iSCSI in any case.
 const MOST_SEARCHED_ALONE: u64 = 1 << 14;
-/// A login's text is kept up to here (RFC 7143 §6.1 asks for as much).
+/// Maximum login text kept (RFC 7143 §6.1 requires as much).
 const MOST_TEXT_BYTES: u64 = 8192;
 
-/// A PDU's header, and where the PDU stands.
+/// A PDU's header, and its place in the stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) bhs: Bhs,
-    /// Where its first byte is in its direction's stream, from 0.
+    /// Offset of its first byte in its direction's stream, from 0.
     pub(super) offset: u64,
-    /// How long it is, with digests and padding.
+    /// Its length, with digests and padding.
     pub(super) length: u64,
-    /// Whether its sequence numbers were captured; they are 0 otherwise.
+    /// Whether its sequence numbers were captured; otherwise, those missing are 0.
     pub(super) has_numbers: bool,
 }
 
-/// What is known of the stream at its newest byte.
+/// Parser state at the end of the in-order stream.
 #[derive(Debug)]
 enum State {
-    /// It is not known where PDUs begin: what has been seen since a segment began, if one that
-    /// begins as a PDU does.
+    /// It is unknown where PDUs begin. `seen` holds the bytes since the beginning of a segment that starts like a
+    /// PDU, if any.
     Searching { at: u64, seen: Vec<u8> },
-    /// The next PDU's header comes, `spare` bytes later at most: so many digests the PDU before it may have or not.
+    /// The next PDU's header is expected, up to `spare` bytes later: the digests that the PDU before it may or may
+    /// not have.
     Header {
         at: u64,
         seen: Vec<u8>,
         spare: usize,
     },
-    /// The rest of a PDU comes; of a login's its text is kept.
+    /// The rest of a PDU is expected; a login's text is kept.
     Rest { bytes: u64, text: Option<Text> },
 }
 
@@ -69,36 +70,36 @@ struct Text {
     bytes: Vec<u8>,
 }
 
-/// Finds PDUs in one direction.
+/// Finds PDUs in one direction of a connection.
 #[derive(Debug)]
 pub(super) struct Framing {
-    /// Whether what it carries comes from the initiator, where that is known.
+    /// Whether it carries the initiator's PDUs, if known.
     requests: Option<bool>,
-    /// Up to where the stream has come in order.
+    /// Position up to which the stream has been taken in order.
     next: u64,
     state: State,
-    /// What came before its turn, by its place.
+    /// Out-of-order segments by position: captured bytes and full length.
     waiting: BTreeMap<u64, (Vec<u8>, u64)>,
     waiting_bytes: usize,
-    /// Segments in which no PDU could be found.
+    /// Number of segments in which no PDU was found.
     searched: u64,
     /// The newest CmdSN and StatSN.
     numbers: Numbers,
-    /// The header of the PDU before, if that goes on up to where the stream is, and how long it was taken to be at least.
+    /// The header of the previous PDU, if it is directly followed by the next, and its minimum length.
     before: Option<(Bhs, u64)>,
-    /// How often the next PDU began in bytes that are missing.
+    /// How often the next PDU began in missing bytes.
     hidden: u64,
-    /// All PDUs are known from the first one up to the one that would begin here,
+    /// All PDUs are known from the first one up to this position.
     whole_to: u64,
-    /// and from here on; `u64::MAX` while it is not known where PDUs begin.
+    /// All PDUs are known from this position on; `u64::MAX` while it is unknown where PDUs begin.
     whole_from: u64,
 }
 
-/// What PDUs of either direction say of CmdSN and of StatSN (RFC 7143 §4.2.2), as far as it was captured.
+/// CmdSN and StatSN by the PDUs of either direction (RFC 7143 §4.2.2), as far as captured.
 type Numbers = [Option<u32>; 2];
 
 impl Framing {
-    /// A stream that begins at place 0, where a PDU begins if the connection's beginning was seen.
+    /// A stream from position 0, where a PDU begins if the connection's beginning was seen.
     pub(super) fn new(is_beginning: bool) -> Framing {
         let state = match is_beginning {
             true => State::Header {
@@ -126,7 +127,7 @@ impl Framing {
         }
     }
 
-    /// The same direction in the part of a capture that follows: PDUs are searched for again.
+    /// The same direction in the next part of the capture, in which PDUs are searched for again.
     pub(super) fn next_part(&self) -> Framing {
         Framing {
             requests: self.requests,
@@ -135,32 +136,32 @@ impl Framing {
         }
     }
 
-    /// How often a PDU began in bytes that are missing.
+    /// How often a PDU began in missing bytes.
     pub(super) fn hidden(&self) -> u64 {
         self.hidden
     }
 
-    /// Up to where, from its first PDU on, every PDU of the stream is known; `u64::MAX` where all are.
+    /// Position up to which every PDU of the stream is known, from the first; `u64::MAX` if all are.
     pub(super) fn whole_to(&self) -> u64 {
         self.whole_to
     }
 
-    /// From where on every PDU of the stream is known to its end; `u64::MAX` where that is not so.
+    /// Position from which every PDU is known to the end of the stream; `u64::MAX` if there is none.
     pub(super) fn whole_from(&self) -> u64 {
         self.whole_from
     }
 
-    /// Segments in which PDUs were searched for and not found.
+    /// Number of segments in which PDUs were searched for and not found.
     pub(super) fn searched(&self) -> u64 {
         self.searched
     }
 
-    /// Whether what came may be PDUs, of which too few are there to tell.
+    /// Whether the bytes may be PDUs, but are too few to be certain.
     fn may_be_pdus(&self) -> bool {
         matches!(&self.state, State::Searching { seen, .. } if !seen.is_empty())
     }
 
-    /// A segment: `seen` of its `length` bytes are known.
+    /// Takes a segment of `length` bytes, of which `seen` were captured.
     pub(super) fn feed(
         &mut self,
         login: &mut Login,
@@ -184,21 +185,22 @@ impl Framing {
         self.take_waiting(login, found);
     }
 
-    /// The receiver has all up to `place`: what was not seen until now will not be.
+    /// Takes an acknowledgement: the receiver has all bytes up to `place`, so those not yet seen are missing for
+    /// good.
     pub(super) fn acknowledged(&mut self, login: &mut Login, place: u64, found: &mut Vec<Found>) {
         while place > self.next {
             self.miss(login, place, found);
         }
     }
 
-    /// The capture has ended.
+    /// Ends the capture of this stream.
     pub(super) fn finish(&mut self, login: &mut Login, found: &mut Vec<Found>) {
         while !self.waiting.is_empty() {
             self.miss(login, u64::MAX, found);
         }
     }
 
-    /// Leaves out what is missing up to what waits, and no further than `end`.
+    /// Skips the missing bytes up to the first waiting segment, but not beyond `end`.
     fn miss(&mut self, login: &mut Login, end: u64, found: &mut Vec<Found>) {
         let first = self.waiting.keys().next().copied();
         let to = first.map_or(end, |first| first.min(end));
@@ -219,7 +221,7 @@ impl Framing {
         }
     }
 
-    /// The next bytes, or some that have come before.
+    /// Takes the next bytes, of which some may be old.
     fn take(
         &mut self,
         login: &mut Login,
@@ -255,7 +257,7 @@ impl Framing {
         self.unknown(login, cut_off, found);
     }
 
-    /// Bytes that nobody has seen.
+    /// Skips bytes that were not captured.
     fn unknown(&mut self, login: &mut Login, bytes: u64, found: &mut Vec<Found>) {
         if bytes == 0 {
             return;
@@ -273,7 +275,7 @@ impl Framing {
         } else if let State::Header { at, seen, .. } = &self.state
             && seen.len() >= LENGTHS_END
         {
-            // What it is remains unknown, but not where the next one begins.
+            // The PDU remains unknown, but its length says where the next one begins.
             let (at, known) = (*at, seen.len() as u64);
             let mut bhs = [0; BHS_BYTES];
             bhs[..LENGTHS_END].copy_from_slice(&seen[..LENGTHS_END]);
@@ -300,14 +302,14 @@ impl Framing {
         }
     }
 
-    /// A PDU that begins at `from`, or soon after, is not known.
+    /// Notes that a PDU at or shortly after `from` is unknown.
     fn lose(&mut self, from: u64) {
         self.hidden += 1;
         self.whole_to = self.whole_to.min(from);
         self.whole_from = u64::MAX;
     }
 
-    /// The next byte is a PDU's first, or a digest of the one before.
+    /// Expects a header: the next byte is the first of a PDU, or a digest of the one before.
     fn await_header(&mut self, login: &Login) {
         self.state = State::Header {
             at: self.next,
@@ -379,7 +381,7 @@ impl Framing {
         }
     }
 
-    /// A header has come, and what of digests before it may be there. Where it stands tells which digests are in force.
+    /// Handles a header with the possible digests before it. The header's position shows which digests are in use.
     fn begin(&mut self, login: &mut Login, at: u64, seen: &[u8], found: &mut Vec<Found>) {
         let begins = |shift: usize| {
             let bhs = seen.get(shift..).and_then(<[u8]>::first_chunk::<BHS_BYTES>);
@@ -405,7 +407,7 @@ impl Framing {
         self.known(login, rest, found);
     }
 
-    /// A header has come, of which `known` bytes were captured.
+    /// Handles a header, of which `known` bytes were captured.
     fn header(
         &mut self,
         login: &mut Login,
@@ -424,7 +426,7 @@ impl Framing {
         }
         let opcode = Opcode::from_wire(bhs[0] & 0x3f);
         let is_login = matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse);
-        // Digests begin with the full-feature phase (RFC 7143 §6.3).
+        // Digests are used only in the full-feature phase (RFC 7143 §6.3).
         let length = match is_login {
             true => pdu_bytes(&bhs, Digests::default()),
             false => {
@@ -457,7 +459,7 @@ impl Framing {
         self.state = State::Rest { bytes: rest, text };
     }
 
-    /// Looks whether PDUs follow each other in what was seen since place `at`.
+    /// Checks whether the bytes since position `at` are consecutive PDUs.
     fn probe(&mut self, login: &mut Login, at: u64, found: &mut Vec<Found>) {
         let State::Searching { seen, .. } = &self.state else {
             return;
@@ -475,12 +477,12 @@ impl Framing {
         }
     }
 
-    /// Whether PDUs with these digests follow each other from the first byte on, whose sequence numbers go on.
+    /// Whether the bytes begin with consecutive PDUs with these digests and consistent sequence numbers.
     fn row(&self, seen: &[u8], digests: Digests) -> Row {
         let mut at = 0;
         let mut newest = self.numbers;
         for _ in 0..PDUS_IN_A_ROW {
-            // Data may look like the header of a long PDU.
+            // Data may resemble the header of a long PDU.
             if at > MOST_PROBED_BYTES {
                 return Row::None;
             }
@@ -497,8 +499,8 @@ impl Framing {
         Row::Whole
     }
 
-    /// Whether PDUs are all that a segment of `length` bytes carries, of which `seen` were captured: the last one ends where it
-    /// does. Hardly any data looks so. A header that was cut off has to be a usual one.
+    /// Whether a segment of `length` bytes, of which `seen` were captured, consists of whole PDUs, the last of which
+    /// ends at its end. Data hardly ever look like that. A truncated header has to be a usual one.
     fn fills(&self, login: &mut Login, seen: &[u8], length: u64) -> bool {
         login.keep(|digests| {
             let mut at = 0;
@@ -532,8 +534,8 @@ impl Framing {
         is_of_way && is_whole(bhs) && is_parsed && bhs[0] & reserved(bhs) == 0
     }
 
-    /// Where among these bytes a header begins whose sequence numbers are nearest to the newest: bytes before it, and in it, may
-    /// look like one with the words beside its numbers.
+    /// Offset of the likely header whose sequence numbers are nearest to the newest: bytes before the header, or
+    /// within it, may resemble one that has other words of the header as its numbers.
     fn amid(&self, seen: &[u8]) -> Option<usize> {
         let is_any_known = self.numbers.iter().any(Option::is_some);
         let requests = self.requests.filter(|_| is_any_known)?;
@@ -544,9 +546,10 @@ impl Framing {
         headers.min().map(|(_, at)| at)
     }
 
-    /// How far the sequence numbers of a header that begins these bytes are from this direction's newest, if one does and they
-    /// are near: where frames are cut off, or some are missing, none shows three PDUs in a row. Amid a segment, where data may
-    /// look like a header, it has to have both numbers, and none that reserved words have.
+    /// Distance of the sequence numbers in the header at the beginning of `bytes` from the newest, if there is one
+    /// and it is near. Needed if frames are truncated or missing, so that three PDUs in a row are never visible.
+    /// Inside a segment, where data may resemble a header, it must have both numbers, and neither may be 0 or all
+    /// ones, as in reserved words.
     fn apart(&self, bytes: &[u8], is_beginning: bool) -> Option<u64> {
         let (bhs, known) = beginning(bytes)?;
         let numbers = numbers(&bhs, known);
@@ -559,10 +562,11 @@ impl Framing {
         (is_near && self.is_header(&bhs, known)).then(|| apart.map(u64::from).sum())
     }
 
-    /// The other direction's PDUs are requests, or are not: these are the others, and count alike.
+    /// Takes over from the other direction: if that carries requests, this one carries responses, and the reverse.
+    /// CmdSN and StatSN are common to both.
     pub(super) fn learn_from(&mut self, other: &Framing) {
         if self.searched >= MOST_KEPT && other.searched >= MOST_KEPT {
-            // More may have passed unseen than what is near.
+            // More PDUs may have passed unseen than [`NEAR`] allows for.
             self.numbers = [None, None];
             return;
         }
@@ -576,9 +580,9 @@ impl Framing {
     }
 }
 
-/// Whether the directions of a connection, whose beginning was not seen and in which no PDU has been found, carry none. Amid
-/// the data of writes or reads one direction shows no header until the other has shown its PDUs, which may take a
-/// round trip or longer.
+/// Whether a connection whose beginning was not seen, and in which no PDU has been found, carries none. In the data
+/// of writes or reads, a direction shows no header until the other one has shown its PDUs, which may take a round
+/// trip or longer.
 pub(super) fn are_foreign(directions: [&Framing; 2]) -> bool {
     let most = directions.map(Framing::searched);
     let is_heard = |of: &Framing| of.searched() > 0 && !of.may_be_pdus();
@@ -589,7 +593,7 @@ pub(super) fn are_foreign(directions: [&Framing; 2]) -> bool {
     most.into_iter().any(|searched| searched >= enough)
 }
 
-/// How far numbers are from the newest, where both are known.
+/// Distances of numbers from the newest, if both are known.
 fn distances(newest: Numbers, numbers: Numbers) -> impl Iterator<Item = u32> + Clone {
     let pairs = newest.into_iter().zip(numbers);
     pairs.filter_map(|(newest, number)| {
@@ -598,12 +602,12 @@ fn distances(newest: Numbers, numbers: Numbers) -> impl Iterator<Item = u32> + C
     })
 }
 
-/// Whether they are no further than [`NEAR`].
+/// Whether all distances are below [`NEAR`].
 fn are_near(newest: Numbers, numbers: Numbers) -> bool {
     distances(newest, numbers).all(|apart| apart < NEAR)
 }
 
-/// What was captured of the header that begins these bytes, with zeros behind it, and how much that is; `None` of less than
+/// The header at the beginning of `bytes`, padded with zeros, and its captured length; `None` if that is less than
 /// [`LEAST_HEADER_BYTES`].
 fn beginning(bytes: &[u8]) -> Option<(Bhs, usize)> {
     let known = bytes.len().min(BHS_BYTES);
@@ -612,12 +616,12 @@ fn beginning(bytes: &[u8]) -> Option<(Bhs, usize)> {
     (known >= LEAST_HEADER_BYTES).then_some((bhs, known))
 }
 
-/// Whether a header is such as nearly all are: that of no failure, and of a LUN of one level (SAM-5 §4.7).
+/// Whether a header is like nearly all: without a failure, and with a single-level LUN (SAM-5 §4.7).
 fn is_usual(bhs: &Bhs) -> bool {
     bhs[2] == 0 && bhs[10..16] == [0; 6]
 }
 
-/// Takes the numbers of the next PDU, as far as it has them.
+/// Updates the newest numbers by those of the next PDU, as far as it has them.
 fn go_on(newest: &mut Numbers, numbers: Numbers) {
     for (newest, number) in newest.iter_mut().zip(numbers) {
         *newest = number.or(*newest);
@@ -626,7 +630,7 @@ fn go_on(newest: &mut Numbers, numbers: Numbers) {
 
 /// The sequence numbers in the first `known` bytes of a header.
 fn numbers(bhs: &Bhs, known: usize) -> Numbers {
-    /// Where a StatSN is in Data-In that has a status (RFC 7143 §11.7.3).
+    /// The S bit: Data-In has a StatSN only if it carries status (RFC 7143 §11.7.3).
     const STATUS: u8 = 0x01;
     let word = |at: usize| {
         let word = u32::from_be_bytes([bhs[at], bhs[at + 1], bhs[at + 2], bhs[at + 3]]);
@@ -640,7 +644,7 @@ fn numbers(bhs: &Bhs, known: usize) -> Numbers {
     }
 }
 
-/// Bits of the first byte that are not in use: a target's PDU is never for immediate delivery (RFC 7143 §11.2.1.1).
+/// Reserved bits of the first byte: a target's PDU is never marked for immediate delivery (RFC 7143 §11.2.1.1).
 fn reserved(bhs: &Bhs) -> u8 {
     match is_request(bhs) {
         true => 0x80,
@@ -648,8 +652,8 @@ fn reserved(bhs: &Bhs) -> u8 {
     }
 }
 
-/// Whether the F bit is set where RFC 7143 §11 has it always set: data of zeros is no NOP-Out. Only a command that writes may
-/// go on (§11.3.1), and only data do.
+/// Whether the F bit is set if RFC 7143 §11 requires it: so data of zeros are no NOP-Out. Of commands, only a write
+/// may have it clear (§11.3.1), and Data-Out and Data-In only if they carry data.
 fn is_whole(bhs: &Bhs) -> bool {
     const FINAL: u8 = 0x80;
     const WRITE: u8 = 0x20;
@@ -667,18 +671,18 @@ fn is_whole(bhs: &Bhs) -> bool {
     may_go_on || bhs[1] & FINAL != 0
 }
 
-/// PDUs that follow each other.
+/// Whether bytes are consecutive PDUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
-    /// They do not.
+    /// They are not.
     None,
-    /// They may; there are too few bytes yet.
+    /// They may be, but there are too few bytes yet.
     Short,
-    /// They do.
+    /// They are.
     Whole,
 }
 
-/// Whether the initiator sends it (RFC 7143 §11.2.1.2).
+/// Whether the initiator sends this PDU (RFC 7143 §11.2.1.2).
 pub(super) fn is_request(bhs: &Bhs) -> bool {
     bhs[0] & 0x20 == 0
 }

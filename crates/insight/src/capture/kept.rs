@@ -1,45 +1,46 @@
-//! Bytes of captures that are still needed: frames that wait for earlier ones, and what was read behind them. They stay where
-//! they were read to, in one piece of memory, so that no frame is copied to wait.
+//! Capture bytes that are still needed: frames that wait for earlier ones, and bytes read after them. They stay where
+//! they were read to, in one contiguous buffer, so that no frame is copied in order to wait.
 
 use std::io::{self, Read};
 
-/// What is read at once.
+/// Maximum bytes per read.
 const READ_BYTES: usize = 1 << 18;
-/// Least capacity, of which no more is touched than is needed.
+/// Minimum capacity; memory beyond what is needed is not touched.
 const LEAST_BYTES: usize = 1 << 22;
 
-/// Bytes that are still needed, by their places in all that was ever kept.
+/// Bytes that are still needed, by their position in all bytes ever kept.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Filled up to `filled`.
+    /// Holds bytes up to `filled`.
     memory: Vec<u8>,
     filled: usize,
-    /// The place of the first byte in memory.
+    /// Position of the first byte in `memory`.
     first: u64,
 }
 
 impl Kept {
-    /// The place behind the last byte.
+    /// Position after the last byte.
     pub(super) fn end(&self) -> u64 {
         self.first + self.filled as u64
     }
 
-    /// From a place on, which is still needed.
+    /// The bytes from `place` on, which must still be needed.
     pub(super) fn since(&self, place: u64) -> &[u8] {
         &self.memory[(place - self.first) as usize..self.filled]
     }
 
-    /// Keeps these too; all before the place that `needed` says may be forgotten.
+    /// Appends bytes; those before the position given by `needed` may be discarded.
     pub(super) fn push(&mut self, bytes: &[u8], needed: impl FnOnce() -> u64) {
         self.make_room(bytes.len(), needed);
         self.memory[self.filled..][..bytes.len()].copy_from_slice(bytes);
         self.filled += bytes.len();
     }
 
-    /// Reads on; all before the place that `needed` says may be forgotten. How many bytes came: none at the end.
+    /// Reads more of the file; bytes before the position given by `needed` may be discarded. Returns the number of
+    /// bytes read: 0 at the end of the file.
     ///
     /// # Errors
-    /// What the system said.
+    /// The operating system's error.
     pub(super) fn read(
         &mut self,
         file: &mut impl Read,
@@ -56,8 +57,8 @@ impl Kept {
         Ok(came)
     }
 
-    /// Makes room behind the last byte: where half of the memory is enough for what is needed, by moving that to the
-    /// front.
+    /// Makes room after the last byte: moves what is needed to the front if it fills at most half of the memory with
+    /// the new bytes, or else into larger memory.
     fn make_room(&mut self, bytes: usize, needed: impl FnOnce() -> u64) {
         if self.memory.capacity() - self.filled >= bytes {
             let end = self.filled + bytes;

@@ -1,18 +1,18 @@
-//! What frames begin with, by the link type that a capture says: where the IP packet in them is found.
+//! The link-layer header of a frame, by the capture's link type: where its IP packet is found.
 
 use std::collections::BTreeMap;
 
 use pcap_parser::Linktype;
 use serde::Serialize;
 
-/// Lengths of the headers of captures of all interfaces, old and new.
+/// Header lengths of Linux cooked captures, versions 1 and 2.
 const COOKED_BYTES: usize = 16;
 const COOKED_2_BYTES: usize = 20;
 
-/// Those that are read, in words.
+/// The supported link types, in words.
 pub(super) const READ: &str = "Ethernet (1), Linux cooked (113, 276), raw IP (101, 228, 229) and BSD loopback (0, 108) are read";
 
-/// Names of some that are not read, by the registry of tcpdump.org.
+/// Names of some unsupported link types, by the registry of tcpdump.org.
 const NAMES: [(i32, &str); 12] = [
     (6, "Token Ring"),
     (9, "PPP"),
@@ -28,18 +28,18 @@ const NAMES: [(i32, &str); 12] = [
     (247, "InfiniBand"),
 ];
 
-/// How a frame begins.
+/// The link-layer header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// With an Ethernet header.
+    /// An Ethernet header.
     Ethernet,
-    /// With a header of so many bytes that names the protocol behind it at that place.
+    /// A header of `bytes` bytes, with the protocol (`EtherType`) at offset `protocol`.
     Cooked { protocol: usize, bytes: usize },
-    /// With so many bytes that say nothing, and then an IP packet.
+    /// `behind` bytes without needed information, followed by an IP packet.
     Ip { behind: usize },
 }
 
-/// How frames of a link type begin; `None` of one that is not read.
+/// The link-layer header of frames of a link type; `None` if it is unsupported.
 pub(super) fn beginning(link: Linktype) -> Option<Beginning> {
     Some(match link {
         Linktype::ETHERNET => Beginning::Ethernet,
@@ -57,30 +57,30 @@ pub(super) fn beginning(link: Linktype) -> Option<Beginning> {
     })
 }
 
-/// Frames of a link type that is not read.
+/// Frames of an unsupported link type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnreadLink {
     /// Its number in the registry of tcpdump.org.
     pub link_type: i32,
-    /// Its name there, where it is a known one.
+    /// Its name there, if known.
     pub name: Option<&'static str>,
-    /// How many frames are of it.
+    /// Number of such frames.
     pub frames: u64,
 }
 
-/// Frames that are not read, by their link type.
+/// Number of unsupported frames, by link type.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Unread(BTreeMap<i32, u64>);
 
 impl Unread {
-    /// Counts a frame if it is one that is not read.
+    /// Counts a frame if its link type is unsupported.
     pub(super) fn take(&mut self, link: Linktype) {
         if beginning(link).is_none() {
             *self.0.entry(link.0).or_default() += 1;
         }
     }
 
-    /// Those link types of which there are frames.
+    /// The unsupported link types that occurred.
     pub(super) fn links(&self) -> Vec<UnreadLink> {
         let name = |number| NAMES.iter().find(|(known, _)| *known == number);
         let links = self.0.iter().map(|(number, frames)| UnreadLink {
@@ -92,10 +92,11 @@ impl Unread {
     }
 }
 
-/// Which frames are not read, and which are, in a sentence without its full stop; `None` where all are.
+/// Which frames are not read, and which link types are supported, in a sentence without full stop; `None` if all
+/// frames are read.
 #[must_use]
 pub fn unread_in_words(links: &[UnreadLink]) -> Option<String> {
-    /// More are counted together.
+    /// Link types beyond this number are counted together.
     const TOLD: usize = 3;
     let told = links.iter().take(TOLD).map(|link| {
         let name = link.name.map_or(String::new(), |name| format!(" ({name})"));

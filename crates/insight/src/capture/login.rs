@@ -1,4 +1,4 @@
-//! What the logins of a captured connection say of it.
+//! What the login phase of a captured connection shows.
 
 use wansan_iscsi::text::pairs;
 use wansan_iscsi::wire::Bhs;
@@ -6,10 +6,10 @@ use wansan_trace::{ConnectionId, SessionId};
 
 use super::framing::is_request;
 
-/// Names are kept up to here (RFC 7143 §4.2.7.1 has 223 bytes).
+/// Maximum name length kept (RFC 7143 §4.2.7.1 has 223 bytes).
 const MOST_NAME_BYTES: usize = 223;
 
-/// Which digests PDUs have (RFC 7143 §13.1).
+/// The digests in use (RFC 7143 §13.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Digests {
     pub(super) header: bool,
@@ -17,7 +17,7 @@ pub(super) struct Digests {
 }
 
 impl Digests {
-    /// All choices, the usual ones first.
+    /// All combinations, the most common ones first.
     pub(super) const ALL: [Digests; 4] = [
         Digests {
             header: false,
@@ -41,7 +41,7 @@ impl Digests {
 /// What is known of a connection's session.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Login {
-    /// Which of [`Digests::ALL`] are not in force.
+    /// Which of [`Digests::ALL`] are ruled out.
     excluded: [bool; Digests::ALL.len()],
     session: Option<SessionId>,
     connection: Option<ConnectionId>,
@@ -50,19 +50,20 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// The digests in force after login: the most usual ones, where several may be.
+    /// The digests in use after login: the most common combination that is possible.
     pub(super) fn digests(&self) -> Digests {
         self.choices().next().unwrap_or_default()
     }
 
-    /// Those that may be in force.
+    /// The combinations that are possible.
     pub(super) fn choices(&self) -> impl Iterator<Item = Digests> {
         let all = Digests::ALL.into_iter().zip(self.excluded);
         all.filter_map(|(digests, is_excluded)| (!is_excluded).then_some(digests))
     }
 
-    /// Leaves those that fit PDUs that follow each other, if any does: PDUs without data have no digest of it, and those with
-    /// one digest do not tell which it is.
+    /// Rules out the combinations that do not fit consecutive PDUs, unless none fits; returns whether any fits.
+    /// Several may remain: PDUs without data have no data digest, and with a single digest it is unknown which one it
+    /// is.
     pub(super) fn keep(&mut self, fits: impl Fn(Digests) -> bool) -> bool {
         let fitting = self.choices().any(&fits);
         if fitting {
@@ -73,13 +74,13 @@ impl Login {
         fitting
     }
 
-    /// The session and the connection, once a login has ended.
+    /// The session and connection IDs, once login is complete.
     pub(super) fn ids(&self) -> Option<(SessionId, ConnectionId)> {
         Some((self.session?, self.connection?))
     }
 
-    /// Reads a Login Request or Response (RFC 7143 §11.12, §11.13) with its text. The last word on a
-    /// key is what is in force.
+    /// Reads a Login Request or Response (RFC 7143 §11.12, §11.13) with its text. The last value of a key is in
+    /// effect.
     pub(super) fn read(&mut self, bhs: &Bhs, text: &[u8]) {
         let isid = [bhs[8], bhs[9], bhs[10], bhs[11], bhs[12], bhs[13]];
         let tsih = u16::from_be_bytes([bhs[14], bhs[15]]);

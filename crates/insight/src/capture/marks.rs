@@ -1,5 +1,5 @@
-//! The frames seen last, to find those that were seen more than once: at several interfaces, or before and after an
-//! element of a path.
+//! Recent frames, to find those captured more than once: at several interfaces, or before and after an element of a
+//! path.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
@@ -7,18 +7,19 @@ use std::net::SocketAddr;
 use super::frames::Frame;
 use super::segment::Segment;
 
-/// Frames among which a second sight of the same one is found, and how soon it comes where one interface has seen both.
+/// Number of recent frames among which a second sight is found, and the maximum delay of one at the same interface.
 const MOST_MARKS: usize = 65_536;
 const COPY_NS: u64 = 1_000_000;
-/// Each frame is put in a slot, and few are looked for: so little memory stays in the processor's own.
+/// Number of hash slots. It is small so that they stay in the CPU cache: every frame is inserted, but few are looked
+/// up.
 const SLOTS: usize = 1 << 14;
 
-/// First sights of frames, in a ring, and the newest of those whose marks have the same lowest bits.
+/// First sights of frames, in a ring buffer, with the newest one for each value of the mark's lowest bits.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     by: foldhash::fast::RandomState,
     sights: Vec<Sight>,
-    /// How many there have been.
+    /// Number of sights so far.
     count: u32,
     /// By a mark's lowest bits: the number of the newest sight, from 1.
     newest: Vec<u32>,
@@ -29,18 +30,18 @@ struct Sight {
     mark: Mark,
     time_ns: u64,
     interface: u32,
-    /// Its connection, and its place in that.
+    /// Its connection, and its index there.
     at: (u32, u32),
-    /// The number of the one before with the same lowest bits.
+    /// The number of the previous sight with the same lowest bits.
     before: u32,
 }
 
-/// The same for each sight of one segment, and another one when it is retransmitted.
+/// A hash that is equal for all sights of one segment, but differs for a retransmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark(u64);
 
 impl Marks {
-    /// The mark of a segment.
+    /// Computes the mark of a segment.
     pub(super) fn mark(&self, segment: &Segment<'_>) -> Mark {
         let mut hasher = self.by.build_hasher();
         for end in [segment.source, segment.destination] {
@@ -51,14 +52,14 @@ impl Marks {
         }
         hasher.write_u16(segment.identification);
         hasher.write_u64(segment.payload_bytes);
-        // Checksums are filled in on the way.
+        // The checksum is left out: offloading may fill it in on the way.
         let (before, behind) = segment.header.split_at(16);
         hasher.write(before);
         hasher.write(&behind[2..]);
         Mark(hasher.finish())
     }
 
-    /// The first sight of a segment in its connection, if this is another.
+    /// Index of the first sight of a segment in its connection, if this is another one.
     pub(super) fn copy_of(
         &self,
         mark: Mark,
@@ -84,7 +85,7 @@ impl Marks {
         None
     }
 
-    /// A segment was seen first, and is at that place of that connection.
+    /// Remembers the first sight of a segment, with its connection and its index there.
     pub(super) fn remember(
         &mut self,
         mark: Mark,

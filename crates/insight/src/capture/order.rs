@@ -1,5 +1,5 @@
-//! Frames in the order of their times. Interfaces with several queues, and files that several
-//! interfaces write, have neighbours the wrong way round.
+//! Sorts frames by time. Interfaces with several queues, and files written by several interfaces, have neighbouring
+//! frames out of order.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -9,17 +9,17 @@ use super::CaptureEnd;
 use super::frames::{Frame, Frames, Next, Placed};
 use super::kept::Kept;
 
-/// What waits for an earlier frame, at most.
+/// Maximum frames and bytes that wait for earlier frames.
 const MOST_FRAMES: usize = 1024;
 const MOST_BYTES: usize = 1 << 24;
-/// A frame that is earlier by more than this, in ns, has not been overtaken: its clock was set, or files
-/// stand one behind the other.
+/// A frame that is earlier by more than this, in ns, was not merely reordered: its clock was set, or files were
+/// concatenated.
 const OVERTAKEN_NS: u64 = 1_000_000_000;
 
-/// Puts frames in order.
+/// A reordering buffer for frames.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// By time, and those of one time as they came.
+    /// By time; frames with equal times in order of arrival.
     waiting: VecDeque<Placed>,
     waiting_bytes: usize,
     newest_ns: u64,
@@ -27,9 +27,9 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Reads a file, whose first frame has the number behind `number`, to its end, until it is damaged, or until `give` has
-    /// enough: how that ended, and the number of its last frame. Frames that later files may overtake go on waiting. `None`
-    /// when this is no capture.
+    /// Reads a file, whose first frame is numbered `number` + 1, until its end, until it is damaged, or until `give`
+    /// breaks; returns how that ended, and the number of the last frame. Frames that those of later files may precede
+    /// keep waiting. `None` if this is not a capture.
     pub(super) fn read(
         &mut self,
         file: impl Read,
@@ -58,7 +58,7 @@ impl Order {
         Some((end, frames.number()))
     }
 
-    /// Takes the next frame, and gives on those that nothing can overtake any more.
+    /// Takes the next frame, and passes on those that can no longer be preceded by another.
     pub(super) fn take(
         &mut self,
         frame: &Frame<'_>,
@@ -104,7 +104,7 @@ impl Order {
         ControlFlow::Continue(())
     }
 
-    /// Gives on all that waits.
+    /// Passes on all waiting frames.
     pub(super) fn rest(
         &mut self,
         mut give: impl FnMut(&Frame<'_>) -> ControlFlow<()>,
@@ -124,7 +124,7 @@ impl Order {
     }
 }
 
-/// From where on bytes are needed, if those from `next` on are.
+/// Position of the first byte needed, if those from `next` on are.
 fn needed(waiting: &VecDeque<Placed>, next: u64) -> u64 {
     let places = waiting.iter().map(|placed| placed.place);
     places.min().map_or(next, |first| first.min(next))

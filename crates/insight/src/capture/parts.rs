@@ -1,4 +1,4 @@
-//! Captures of any length: read in parts, of which one at a time is kept.
+//! Reads captures of any length in parts, of which one at a time is kept in memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,27 +10,28 @@ use super::kept::Kept;
 use super::order::Order;
 use super::{Capture, CaptureEnd, CaptureError, Nothing, Reading, beginning};
 
-/// Something that frames are read from.
+/// A source of frames.
 enum Source {
     File(PathBuf, File),
     Stream(PathBuf, Box<dyn Read + Send>),
 }
 
-/// What was read of a capture, all parts together.
+/// Totals over all parts of a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whole {
-    /// Frames, of all its files; parts count them through.
+    /// Number of frames in all files; parts number them continuously.
     pub frames: u64,
-    /// The files that are not whole: how the reading of each ended, and behind which of its frames.
+    /// The files that were not read to their end: how the reading of each ended, and after how many of its frames.
     pub ends: Vec<(PathBuf, CaptureEnd, u64)>,
 }
 
-/// Reads capture files as one, in the order of their first frames, as `tcpdump -C` and `-G` write them. `take` gets it in
-/// parts of [`MOST_KEPT`](super::MOST_KEPT) segments and PDUs at most, as they are read; parts without PDUs are left out. What is
-/// known of a connection is known in the parts that follow; an I/O that is under way where one ends is excluded.
+/// Reads capture files as one, in the order of their first frames, as `tcpdump -C` and `-G` write them. Parts of at
+/// most [`MOST_KEPT`](super::MOST_KEPT) segments and PDUs are passed to `take` as they are read; parts without PDUs
+/// are left out. The state of a connection carries over to the following parts; an I/O in progress at the end of a
+/// part is excluded.
 ///
 /// # Errors
-/// [`CaptureError`] when one is none, or none holds PDUs.
+/// [`CaptureError`] if a file is not a capture, or none holds PDUs.
 pub fn read_parts(files: &[PathBuf], take: &mut dyn FnMut(Capture)) -> Result<Whole, CaptureError> {
     let mut sources = Vec::new();
     for path in files {
@@ -43,10 +44,10 @@ pub fn read_parts(files: &[PathBuf], take: &mut dyn FnMut(Capture)) -> Result<Wh
     read(sources, Reading::default(), take)
 }
 
-/// The same from a stream, such as standard input, that goes by `name` in errors.
+/// The same from a stream, such as standard input, which errors call `name`.
 ///
 /// # Errors
-/// As of [`read_parts`].
+/// As for [`read_parts`].
 pub fn read_stream(
     stream: impl Read + Send + 'static,
     name: &Path,
@@ -66,7 +67,7 @@ fn open(path: &Path) -> Result<(File, &'static str), CaptureError> {
     Ok((file, is))
 }
 
-/// When the first frame of a file was seen; that of one without any is of no account.
+/// Time of a file's first frame; [`u64::MAX`] if it has none.
 fn first_frame_ns(path: &Path) -> Result<u64, CaptureError> {
     let (file, is) = open(path)?;
     let mut kept = Kept::default();
@@ -123,9 +124,9 @@ fn read(
         }
         first.get_or_insert(path);
     }
-    // It never breaks.
+    // `give` never breaks.
     let _ = order.rest(|frame| parts.give(frame));
-    // What follows takes its memory.
+    // Frees memory for the last part.
     drop(order);
     let nothing = parts.end();
     match nothing {
@@ -139,7 +140,7 @@ fn read(
     }
 }
 
-/// The part that is being read, and whoever gets it.
+/// The part that is being read, and the callback that takes it.
 struct Parts<'a> {
     reading: Reading,
     take: &'a mut dyn FnMut(Capture),
@@ -155,13 +156,13 @@ impl Parts<'_> {
 
     fn give(&mut self, frame: &Frame<'_>) -> ControlFlow<()> {
         if self.reading.take(frame).is_break() {
-            // What the next part lacks, one with PDUs may still have.
+            // A part without PDUs does not matter, as a later one may have some.
             let _ = self.end();
         }
         ControlFlow::Continue(())
     }
 
-    /// Ends this part, and begins the next; what there was in it, if that were no PDUs.
+    /// Ends this part, and begins the next; returns its counts if it had no PDUs.
     fn end(&mut self) -> Option<Nothing> {
         self.reading.name_sessions();
         let next = self.reading.next_part();
@@ -188,7 +189,7 @@ mod tests {
     const SCSI_COMMAND: u8 = 0x01;
     const SCSI_RESPONSE: u8 = 0x21;
 
-    /// A capture of I/Os without data, one after the other: a pcap file of IP packets with times in ns.
+    /// A capture of successive I/Os without data: a pcap file of IP packets with times in ns.
     fn pcap(ios: u32) -> Vec<u8> {
         let mut file = Vec::new();
         for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 101] {
@@ -205,7 +206,7 @@ mod tests {
                 pdu[0] = opcode;
                 pdu[1] = 0x80;
                 pdu[16..20].copy_from_slice(&io.to_be_bytes());
-                // CmdSN of a command and ExpStatSN, StatSN of a response and ExpCmdSN.
+                // CmdSN and ExpStatSN of a command, StatSN and ExpCmdSN of a response.
                 let numbers = match opcode {
                     SCSI_COMMAND => [io, io, 0],
                     _ => [io, io + 1, io + 64],
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn an_io_of_which_the_capture_has_half_is_one() {
-        // The frame of a command; its answer comes after the capture.
+        // The frame of a command, without its answer.
         const COMMAND_ALONE: usize = 24 + 16 + 88;
         let mut file = pcap(1);
         file.truncate(COMMAND_ALONE);
@@ -269,7 +270,7 @@ mod tests {
             assert!(part.unpaired <= 2, "{} are excluded", part.unpaired);
             assert!(summary.total.ios > 0);
         }
-        // One that a part's end divides is excluded in both, once known by its command and once by its status.
+        // An I/O divided by a part's end is excluded from both, once by its command and once by its status.
         let (all, most) = (u64::from(IOS), u64::from(IOS) + parts.len() as u64);
         assert!((all..=most).contains(&ios), "{ios} of {all}");
     }

@@ -1,4 +1,4 @@
-//! Packets that are looked at while they pass, in slices of time.
+//! Analysis of live packets, in time slices.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -12,15 +12,15 @@ use super::{Capture, CaptureEnd, Reading};
 /// An IP packet that has passed.
 #[derive(Debug, Clone, Copy)]
 pub struct PassingPacket<'a> {
-    /// When, since 1970.
+    /// When it passed, in ns since 1970.
     pub time_ns: u64,
     /// The number of the interface that it passed.
     pub interface: u32,
-    /// The packet from its IP header on, or its beginning.
+    /// The packet from its IP header on; may be truncated.
     pub bytes: &'a [u8],
 }
 
-/// Takes packets as they pass; of their payloads it keeps what tells of PDUs.
+/// Takes packets as they pass; of their payloads it keeps only what is needed to find PDUs.
 #[derive(Debug, Default)]
 pub struct Passing {
     reading: Reading,
@@ -31,8 +31,7 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// Takes the next packet; breaks once as many are kept as are looked at
-    /// ([`MOST_KEPT`](super::MOST_KEPT)).
+    /// Takes the next packet; breaks at the limit of [`MOST_KEPT`](super::MOST_KEPT) segments and PDUs.
     pub fn take(&mut self, packet: PassingPacket<'_>) -> ControlFlow<()> {
         if self.is_full {
             return ControlFlow::Break(());
@@ -51,20 +50,20 @@ impl Passing {
         taken
     }
 
-    /// Says by how much the windows are shifted that two ends announce (RFC 7323 §2.2), each in the place of its end:
-    /// their SYNs may have passed long before.
+    /// Sets the window scales of two ends (RFC 7323 §2.2), in the order of `ends`: their SYNs may have passed long
+    /// before.
     pub fn know_scales(&mut self, ends: [SocketAddr; 2], scales: [u8; 2]) {
         self.scales.push((ends, scales));
     }
 
-    /// How many have passed.
+    /// Number of packets taken.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Ends a slice of time: what has passed in it, as a capture; `None` when there were no PDUs in it. What is known of
-    /// connections is known in the slices that follow, of which the next begins with the next packet.
+    /// Ends a time slice and returns its packets as a capture; `None` if it had no PDUs. The state of connections
+    /// carries over to the following slices, of which the next begins with the next packet.
     #[must_use]
     pub fn slice(&mut self) -> Option<Capture> {
         let rest = self.order.rest(|frame| self.reading.take(frame));

@@ -1,11 +1,11 @@
-//! A list that grows without moving what it holds.
+//! A list that grows without moving its items.
 
 use std::ops::{Index, IndexMut};
 
-/// Items of a piece. Its first ones come one by one, as most connections are short.
+/// Items per piece. The first piece grows as needed, as most connections are short.
 const PIECE: usize = 1024;
 
-/// Items in their order, of which all pieces but the last are full.
+/// Items in order, in pieces of which all but the last are full.
 #[derive(Debug)]
 pub(super) struct Pieces<T>(Vec<Vec<T>>);
 

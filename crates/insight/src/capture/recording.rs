@@ -1,4 +1,4 @@
-//! A capture as records that files hold, so that it can be explained again.
+//! Turns a capture into record files, so that it can be explained again.
 
 use wansan_trace::event::{Connection, Crossing, Role};
 use wansan_trace::{Direction, Instant, Kinds, Layer, NameId, Recorder};
@@ -7,7 +7,7 @@ use super::Capture;
 use super::records::TARGET;
 use crate::wire::{Carrier, UNKNOWN_SCALE};
 
-/// What packets and samples of TCP tell.
+/// The kinds of records that packets and TCP samples provide.
 const KINDS: Kinds = Kinds {
     io: true,
     pdu: true,
@@ -18,8 +18,8 @@ const KINDS: Kinds = Kinds {
 };
 
 impl Capture {
-    /// The records of both ends, the initiator's and the target's, with `memory_bytes` for each; what finds no room is
-    /// counted in them. Of what connections carry there are headers alone.
+    /// The records of the initiator's and the target's end, with `memory_bytes` for each; records that do not fit are
+    /// counted in them. Of payloads, only PDU headers are recorded.
     #[must_use]
     pub fn record(&self, memory_bytes: usize) -> [(&'static str, Recorder); 2] {
         let mut ends =
@@ -53,7 +53,7 @@ impl Capture {
         ends
     }
 
-    /// The crossings of its I/Os, in the order of their times, and at which end they are.
+    /// The crossings of its I/Os by time, each with its end.
     fn crossings(&self) -> Vec<(NameId, Crossing)> {
         let mut crossings = Vec::new();
         for task in &self.cell.joined.tasks {
@@ -81,7 +81,7 @@ impl Capture {
     }
 }
 
-/// What an end would have recorded of a connection, as far as packets tell.
+/// What an end would have recorded of a connection, as far as packets show.
 fn connection(carrier: &Carrier, role: Role, time: Instant) -> Connection {
     let own = usize::from(role == Role::Target);
     let addresses = [carrier.initiator, carrier.target];

@@ -1,11 +1,11 @@
-//! The records that both ends would have made of captured connections, as far as packets tell.
+//! The records that both ends would have made of captured connections, as far as packets show.
 //!
-//! When a program gave a PDU to TCP, no packet says. A PDU that goes on with what the one before it
-//! began (the next Data-In of a read, its SCSI Response, the next Data-Out of a sequence) is taken to
-//! have been there with that one; a Data-Out that an R2T asked for, when the R2T had come; any other
-//! PDU when its first byte left. An answer that shares a segment with the end of the PDU before it was there
-//! before the segment was made: bytes waited in the sender's TCP, which sends what it gets at once if it may. It
-//! is taken to have been there with that one too, but not before its command had come.
+//! Packets do not show when a program gave a PDU to TCP. A PDU that continues the previous one (the next Data-In of a
+//! read, its SCSI Response, the next Data-Out of a sequence) is taken to have been ready with that one; a solicited
+//! Data-Out, when its R2T had arrived; any other PDU when its first byte left. If an answer shares a segment with the
+//! end of the previous PDU, it was ready before the segment was built: TCP sends at once if it may, so bytes were
+//! waiting in the sender's TCP. Such an answer is taken to have been ready with that PDU too, but not before its
+//! command had arrived.
 
 use foldhash::{HashMap, HashSet};
 use smallvec::SmallVec;
@@ -36,11 +36,11 @@ pub(super) const INITIATOR: NameId = NameId(0);
 pub(super) const TARGET: NameId = NameId(1);
 pub(super) const HOSTS: [NameId; 2] = [INITIATOR, TARGET];
 
-/// A connection that carries PDUs, and which of its ends is whose.
+/// A connection that carries PDUs, and which of its ends is the initiator.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) connection: Connection,
-    /// The place of the initiator among the connection's ends.
+    /// The initiator's index in the connection's ends.
     pub(super) initiator: usize,
     pub(super) id: SessionId,
     pub(super) cid: ConnectionId,
@@ -50,26 +50,26 @@ pub(super) struct Session {
 #[derive(Debug, Clone, Copy)]
 struct Carried {
     record: Pdu,
-    /// Its place among what was found in its stream.
+    /// Its index among the PDUs found in its stream.
     found: u32,
     left_ns: u64,
-    /// Whether its first byte left in one segment with the end of the PDU before it.
+    /// Whether its first byte left in the same segment as the end of the previous PDU.
     is_joined: bool,
-    /// When its first byte passed the point, and its last.
+    /// When its first and last bytes passed the capture point.
     seen_ns: [u64; 2],
     came: Option<Came>,
 }
 
-/// One of the PDUs that were carried, at an end.
+/// One of the carried PDUs, at one end.
 #[derive(Debug, Clone, Copy)]
 struct At {
     time_ns: u64,
     pdu: u32,
-    /// Whether the end has sent it.
+    /// Whether this end sent it.
     is_sent: bool,
 }
 
-/// A crossing of a layer by the task of one of the PDUs that were carried.
+/// A crossing of a layer by the task of one of the carried PDUs.
 #[derive(Debug, Clone, Copy)]
 struct Crosses {
     time_ns: u64,
@@ -78,10 +78,10 @@ struct Crosses {
     direction: Direction,
 }
 
-/// What one end of a connection sent, of the PDUs that were carried.
+/// The carried PDUs that one end of a connection sent.
 #[derive(Debug, Clone, Copy)]
 struct Run<'a> {
-    /// The number of the first.
+    /// Index of the first among all carried PDUs.
     first: u32,
     pdus: &'a [Carried],
 }
@@ -125,36 +125,35 @@ impl Crosses {
     }
 }
 
-/// Records of several connections. What is put in order are small parts of them.
+/// Records of several connections. Only small keys of them are sorted.
 #[derive(Default)]
 struct Records {
     sights: Sights,
     carried: Vec<Carried>,
-    /// When each end had them.
+    /// When each end had each of them.
     pdus: Vec<At>,
     crossings: Vec<Crosses>,
     carriers: Vec<Carrier>,
-    /// CmdSN of the commands of each session, which they are, and when they came.
+    /// The commands of each session: CmdSN, index in `carried`, and time of arrival.
     commands: BTreeMap<SessionId, Vec<(u32, u32, u64)>>,
-    /// What each command asks for, by its tag and when it left.
+    /// The contents of each command, by session, tag and the time when it left.
     asked: Vec<((SessionId, TaskTag, u64), Asked)>,
-    /// Of which commands and answers each connection shows no other.
+    /// For each connection, the times for which its PDUs are fully known.
     whole: HashMap<(SessionId, ConnectionId), Whole>,
     missing_ends: MissingEnds,
 }
 
-/// Between which times a connection's PDUs are all known.
+/// The times for which a connection's PDUs are all known.
 #[derive(Debug, Clone, Copy)]
 struct Whole {
-    /// Commands, if they left before.
+    /// All commands that left before this time are known.
     commands_to_ns: u64,
-    /// Answers, if they left later.
+    /// All answers that left after this time are known.
     answers_from_ns: u64,
 }
 
 impl Whole {
-    /// Whether the other half of an I/O is not there because the capture has missed it: an answer to a
-    /// command, or the command that was answered.
+    /// Whether the capture has missed the other half of an I/O: the answer to a command, or the command of an answer.
     fn has_missed(&self, task: &Task) -> bool {
         let (enter_ns, leave_ns) = (task.enter_ns(Layer::Window), task.leave_ns(Layer::Window));
         match (enter_ns, leave_ns) {
@@ -166,17 +165,17 @@ impl Whole {
     }
 }
 
-/// I/Os whose last bytes the capture has missed: they count as done when those before them had come.
+/// I/Os whose last bytes the capture has missed: they count as done when the bytes before those had arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct MissingEnds {
-    /// How many there are.
+    /// Number of such I/Os.
     pub ios: u64,
-    /// How much later they may have been done, as a mean over them.
+    /// How much later they may have completed, in ns, as a mean over them.
     pub later_ns: f64,
 }
 
 impl MissingEnds {
-    /// Adds those of another part of a capture.
+    /// Adds those in another part of a capture.
     pub fn merge(&mut self, other: &MissingEnds) {
         let all_ns = [*self, *other].map(|part| part.ios as f64 * part.later_ns);
         self.ios += other.ios;
@@ -184,18 +183,18 @@ impl MissingEnds {
     }
 }
 
-/// What captured connections tell.
+/// The records of captured connections, and counts.
 pub(super) struct Recorded {
     pub(super) cell: Cell,
     pub(super) commands: Commands,
-    /// Sessions that had I/Os, excluded ones as well.
+    /// Sessions that had I/Os, including excluded ones.
     pub(super) with_ios: BTreeSet<SessionId>,
-    /// I/Os that are excluded: the capture has missed their command or their status.
+    /// I/Os excluded because the capture has missed their command or status.
     pub(super) unpaired: u64,
     pub(super) missing_ends: MissingEnds,
 }
 
-/// The records of captured connections.
+/// Derives the records of captured connections.
 pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     let mut records = Records::default();
     for session in sessions {
@@ -218,7 +217,7 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     crossings.sort_by_key(|crosses| crosses.time_ns);
     let mut joined = join_each(crossings.iter().map(|crosses| crosses.record(&carried)));
     drop(crossings);
-    // At one moment, what came is the reason of what is sent: a Data-Out of its R2T.
+    // At equal times, a received PDU causes the one sent: an R2T its Data-Out.
     pdus.sort_by_key(|at| (at.time_ns, at.is_sent));
     let pdus = pdus.iter().map(|at| at.row(&carried)).collect();
     let all = joined.tasks.len();
@@ -251,7 +250,7 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     }
 }
 
-/// Records of both hosts.
+/// A table of both hosts' records.
 pub(super) fn table<T>(rows: Vec<Row<T>>) -> Table<T> {
     Table {
         rows,
@@ -287,7 +286,7 @@ impl Records {
                 },
             }),
         };
-        // Without acknowledgements nobody can tell what a sender waited for.
+        // Without acknowledgements, it is unknown what a sender waited for.
         let is_told = !connection.is_filtered();
         self.carriers.extend(is_told.then_some(carrier));
         let of_target = Journey::of(&passed, target);
@@ -330,23 +329,23 @@ impl Records {
         self.carried = carried;
     }
 
-    /// Both ends had what one of them sent, and had ready at those times.
+    /// Adds the records of both ends for PDUs that one end sent and had ready at `ready_ns`.
     fn sent(&mut self, run: Run<'_>, ready_ns: &[u64]) {
         let at = |(pdu, time_ns), is_sent| At {
             time_ns,
             pdu,
             is_sent,
         };
-        // Each end's are in order already, or nearly so: to sort them is to merge.
+        // Each end's are nearly sorted already, so that sorting merges them.
         let ready = (run.first..).zip(ready_ns.iter().copied());
         self.pdus.extend(ready.map(|sent| at(sent, true)));
         let came = { run.numbered() }.filter_map(|(number, pdu)| Some((number, pdu.came?.at_ns)));
         self.pdus.extend(came.map(|came| at(came, false)));
     }
 
-    /// The crossings of layers that packets tell: a command has its CmdSN from when its first byte
-    /// leaves until its status has come; it passes the wire where the capture was taken; it is at the
-    /// target until its answer is there.
+    /// Adds the crossings of layers that packets show: a command is in the window from when its first byte leaves
+    /// until its status has arrived; it passes the wire at the capture point; it is at the target until its answer is
+    /// ready.
     fn cross(
         &mut self,
         session: &Session,
@@ -360,7 +359,7 @@ impl Records {
             layer,
             direction,
         };
-        // Those of one kind are in order already, or nearly so: to sort them is to merge.
+        // Those of one kind are nearly sorted already, so that sorting merges them.
         let is_command = |(_, pdu): &(u32, &Carried)| pdu.record.opcode == SCSI_COMMAND;
         let commands = || requests.numbered().filter(is_command);
         let count = commands().count();
@@ -417,7 +416,7 @@ impl Records {
         self.commands.entry(session.id).or_default().extend(came);
     }
 
-    /// A target takes commands in the order of their CmdSNs (RFC 7143 §4.2.2.1).
+    /// Adds the entries to the target, which takes commands in CmdSN order (RFC 7143 §4.2.2.1).
     fn commands_in_order(&mut self) {
         for commands in self.commands.values_mut() {
             let Some(first) = commands.first().map(|(cmd_sn, ..)| *cmd_sn) else {
@@ -438,12 +437,12 @@ impl Records {
     }
 }
 
-/// What answers a command.
+/// Whether a PDU answers a command.
 fn is_answer(pdu: &Pdu) -> bool {
     matches!(pdu.opcode, SCSI_RESPONSE | DATA_IN)
 }
 
-/// When the initiator had each PDU ready; those that R2Ts asked for, from when these had come.
+/// When the initiator had each PDU ready; solicited ones, from when their R2Ts had arrived.
 fn requests_ready(requests: &[Carried], asked: &HashMap<(TaskTag, u32), u64>) -> Vec<u64> {
     let mut before: Option<(Pdu, u64)> = None;
     let ready = requests.iter().map(|pdu| {
@@ -466,14 +465,14 @@ fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
     let commands = requests
         .iter()
         .filter(|pdu| pdu.record.opcode == SCSI_COMMAND);
-    // A task tag is used again once its command has been answered.
+    // A task tag is reused once its command has been answered.
     let mut came: HashMap<TaskTag, (SmallVec<[u64; 1]>, usize)> = HashMap::default();
     for command in commands {
         let (times_ns, _) = came.entry(command.record.task).or_default();
         times_ns.extend(command.came.map(|came| came.at_ns));
     }
     let mut before: Option<(Pdu, u64)> = None;
-    // When the first left of those that share segments with each other.
+    // When the first of the PDUs that share segments left.
     let mut run_ns = answers.first().map_or(0, |first| first.left_ns);
     let ready = answers.iter().map(|pdu| {
         let record = pdu.record;
@@ -481,7 +480,7 @@ fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
             run_ns = pdu.left_ns;
         }
         let began_ns = came.get_mut(&record.task).and_then(|(times_ns, at)| {
-            // The last that had come before this left.
+            // The last command with this tag that had arrived before this answer left.
             while { times_ns.get(*at + 1) }.is_some_and(|next_ns| *next_ns <= pdu.left_ns) {
                 *at += 1;
             }
@@ -499,7 +498,7 @@ fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
     ready.collect()
 }
 
-/// Whether a PDU goes on with what the one before it in its stream began.
+/// Whether a PDU continues what the previous one in its stream began.
 fn goes_on(before: &Pdu, this: &Pdu) -> bool {
     let one_answer = before.opcode == DATA_IN && matches!(this.opcode, DATA_IN | SCSI_RESPONSE);
     let unasked = before.opcode == SCSI_COMMAND && this.transfer_tag == u32::MAX;
@@ -510,8 +509,8 @@ fn goes_on(before: &Pdu, this: &Pdu) -> bool {
     before.task == this.task && (one_answer || one_write)
 }
 
-/// Windows are shifted when both ends have said so (RFC 7323 §2.2), the initiator's first; not known
-/// where no SYN was seen.
+/// Window scales, the initiator's first. They apply only if both SYNs had the option (RFC 7323 §2.2), and are unknown
+/// if a SYN was not seen.
 fn shifts(connection: &Connection, initiator: usize) -> [Option<u32>; 2] {
     let own = |end: usize| connection.streams[end].options.map(|options| options.shift);
     match (own(initiator), own(1 - initiator)) {
@@ -551,14 +550,14 @@ fn carry(carried: &mut Vec<Carried>, session: &Session, journey: &Journey, from:
     }));
 }
 
-/// The longest payload that an end sends, where no SYN was seen: what was seen, unless that was not yet
-/// cut into segments.
+/// The longest payload that an end sends, if no SYN was seen: the longest seen, unless that may precede segmentation
+/// (TSO).
 fn longest_payload(passed: &Passed, from: usize) -> u64 {
-    /// What fits beside headers into Ethernet's frames, and into jumbo frames. Hardly any link is between
-    /// them, but what a host gives to its device is.
+    /// Payload limits of ordinary and of jumbo Ethernet frames. Hardly any link has an MTU between them, but a packet
+    /// that a host hands to its device may have any length.
     const ORDINARY_BYTES: u64 = 1460;
     const JUMBO_BYTES: std::ops::RangeInclusive<u64> = 8900..=8960;
-    /// What fits beside IPv4's and TCP's headers with time stamps into 1500 bytes.
+    /// Payload of a 1500-byte packet with IPv4 and TCP headers and TCP timestamps.
     const USUAL_BYTES: u64 = 1448;
     let of_end = passed.segments().filter(|of| of.seen.from() == from);
     let longest = of_end.map(|of| of.seen.payload_bytes()).max().unwrap_or(0);

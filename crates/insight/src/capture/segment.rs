@@ -10,10 +10,10 @@ use pcap_parser::Linktype;
 use super::frames::Frame;
 use super::link::{Beginning, beginning};
 
-/// Bytes that the time stamps take in each segment (RFC 7323 §3.2, with padding).
+/// Bytes of the TCP timestamps option in each segment (RFC 7323 §3.2), with padding.
 const TIMESTAMP_BYTES: u64 = 12;
 
-/// A greater shift of windows counts as this (RFC 7323 §2.3).
+/// Maximum window scale; a greater one counts as this (RFC 7323 §2.3).
 const MOST_SHIFT: u32 = 14;
 
 /// One TCP segment.
@@ -28,33 +28,33 @@ pub(super) struct Segment<'a> {
     /// The window field as sent.
     pub(super) window: u16,
     pub(super) ecn: u8,
-    /// Length of the IP packet; 65,535 of a longer one that was not cut up yet.
+    /// Length of the IP packet; 65,535 if it is longer, before segmentation.
     pub(super) ip_bytes: u16,
-    /// What the file has of the payload, and how long that was.
+    /// The captured part of the payload, and its full length.
     pub(super) payload: &'a [u8],
     pub(super) payload_bytes: u64,
-    /// What a SYN says of its sender.
+    /// TCP options of a SYN.
     pub(super) options: Options,
-    /// Its time stamp and the one that it echoes (RFC 7323 §3.2).
+    /// Its timestamp value and timestamp echo reply (RFC 7323 §3.2).
     pub(super) stamps: Option<(u32, u32)>,
-    /// Of its IPv4 header, the identification.
+    /// The Identification field of its IPv4 header; 0 for IPv6.
     pub(super) identification: u16,
     /// Its TCP header.
     pub(super) header: &'a [u8],
 }
 
-/// What a SYN says of its sender.
+/// TCP options of a SYN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Options {
-    /// The longest segment that it takes, without options.
+    /// The MSS option: the longest segment accepted, without options.
     pub(super) mss_bytes: Option<u64>,
-    /// By how much its windows are shifted.
+    /// The window scale option.
     pub(super) shift: Option<u32>,
     pub(super) has_timestamps: bool,
 }
 
 impl Segment<'_> {
-    /// Whether it begins a connection.
+    /// Whether it begins a connection: a SYN without ACK.
     pub(super) fn is_syn(&self) -> bool {
         const SYN: u8 = 0x02;
         const ACK: u8 = 0x10;
@@ -63,7 +63,7 @@ impl Segment<'_> {
 }
 
 impl Options {
-    /// The longest payload that is sent to the end that has said this by one that has said `other`.
+    /// The longest payload in segments to the end with these options, from the end with the options `other`.
     pub(super) fn payload_bytes(&self, other: &Options) -> Option<u64> {
         let both = self.has_timestamps && other.has_timestamps;
         let stamps = if both { TIMESTAMP_BYTES } else { 0 };
@@ -71,21 +71,20 @@ impl Options {
     }
 }
 
-/// The TCP segment in a frame, if it holds one that is no fragment and is not cut off before its end
-/// of headers.
+/// The TCP segment in a frame, if there is one, it is not a fragment, and its headers are complete.
 pub(super) fn segment<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     plain(frame).or_else(|| of_any(frame))
 }
 
-/// The same where it stands right behind the headers of Ethernet and of IPv4 without options, has time stamps or no
-/// options, and is there in whole, as most are.
+/// A fast path for the most common frames: Ethernet and IPv4 without IP options, TCP with no options or timestamps
+/// only, and captured in full.
 fn plain<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     const ETHERNET_BYTES: usize = 14;
     const IP_BYTES: usize = 20;
     const IPV4: [u8; 3] = [0x08, 0x00, 0x45];
     const TCP: u8 = 6;
     const SYN: u8 = 0x02;
-    /// NOP, NOP, and a time stamp's option with its length.
+    /// NOP, NOP, and the kind and length of the timestamps option.
     const STAMPS: [u8; 4] = [1, 1, 8, 10];
     if frame.link != Linktype::ETHERNET {
         return None;
@@ -138,7 +137,7 @@ fn plain<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     })
 }
 
-/// The same of any frame.
+/// The same for any frame.
 fn of_any<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     let packet = sliced(frame)?;
     let TransportSlice::Tcp(tcp) = packet.transport? else {
@@ -149,11 +148,11 @@ fn of_any<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     let header_bytes = tcp.header_slice().len() as u64;
     let found_bytes = tcp.payload().len() as u64;
     let payload_bytes = match declared.tcp_bytes.checked_sub(header_bytes) {
-        // What is not cut up yet may have no length of its own.
+        // A packet before segmentation may have a length of 0.
         None => found_bytes,
         Some(bytes) => bytes,
     };
-    // Behind the packet stands what fills a short frame.
+    // The packet may be followed by Ethernet padding.
     let payload = &tcp.payload()[..found_bytes.min(payload_bytes) as usize];
     let options = if tcp.syn() {
         options(&tcp)
@@ -173,7 +172,7 @@ fn of_any<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
         flags: tcp.header_slice()[13],
         window: tcp.window_size(),
         ecn: declared.ecn,
-        // No length of its own: at least that of what it carries.
+        // If the IP header has no length, at least that of the TCP segment.
         ip_bytes: u16::try_from(declared.ip_bytes.max(header_bytes + payload_bytes))
             .unwrap_or(u16::MAX),
         payload,
@@ -200,14 +199,14 @@ fn sliced<'a>(frame: &Frame<'a>) -> Option<LaxSlicedPacket<'a>> {
     }
 }
 
-/// What the IP header says.
+/// The fields of the IP header.
 struct Declared {
     source: IpAddr,
     destination: IpAddr,
     ecn: u8,
     identification: u16,
     ip_bytes: u64,
-    /// TCP header and payload.
+    /// Length of TCP header and payload.
     tcp_bytes: u64,
 }
 
@@ -268,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    /// A segment with time stamps and five bytes of payload, in Ethernet and IPv4.
+    /// A segment with TCP timestamps and five bytes of payload, in Ethernet and IPv4.
     const FRAME: [u8; 71] = {
         let mut frame = [7; 71];
         (frame[12], frame[13], frame[14], frame[15]) = (0x08, 0x00, 0x45, 0);

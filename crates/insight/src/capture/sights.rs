@@ -1,4 +1,4 @@
-//! The packets of captured connections, of which records are made while they are looked at.
+//! The packets of captured connections, whose records are made on demand.
 
 use std::net::SocketAddr;
 
@@ -9,11 +9,11 @@ use wansan_trace::{Instant, NameId};
 use super::ends::{Passed, Segment};
 use super::records::{HOSTS, table};
 
-/// Packets, from 0, in the order in which they were sent.
+/// Packets in the order in which they were sent, numbered from 0.
 #[derive(Debug, Default)]
 pub(crate) struct Sights {
     connections: Vec<Watched>,
-    /// Of which connection each is, and its place among that one's segments.
+    /// For each packet, the indices of its connection and of its segment there.
     order: Vec<(u32, u32)>,
 }
 
@@ -34,7 +34,7 @@ impl Sights {
         self.connections.push(Watched { ends, passed });
     }
 
-    /// All connections have been added.
+    /// Sorts the packets, once all connections have been added.
     pub(super) fn finish(&mut self) {
         let connections = &self.connections;
         if connections.len() > 1 {
@@ -42,12 +42,12 @@ impl Sights {
                 let passed = &connections[*of as usize].passed;
                 passed.segment(*place as usize).sent_ns
             };
-            // Those of one connection are in order already: to sort them is to merge.
+            // Those of one connection are sorted already, so that sorting merges them.
             self.order.sort_by_cached_key(sent_ns);
         }
     }
 
-    /// The number of a packet's frame, from 1; 0 of one that passed unseen.
+    /// The number of a packet's frame, from 1; 0 for a packet that the capture has missed.
     pub(super) fn frame(&self, packet: usize) -> Option<u64> {
         let (of, place) = *self.order.get(packet)?;
         let passed = &self.connections[of as usize].passed;
@@ -59,12 +59,12 @@ impl Sights {
         self.connections.iter().map(|of| of.ends)
     }
 
-    /// How many packets each connection has.
+    /// Number of packets of each connection.
     pub(crate) fn counts(&self) -> impl Iterator<Item = usize> {
         self.connections.iter().map(|of| of.passed.len())
     }
 
-    /// Shows the record of each packet, with the places of its connection and of the end that has sent it.
+    /// Calls `see` with each packet's record, and with the indices of its connection and of its sending end.
     pub(crate) fn for_each(&self, mut see: impl FnMut((usize, usize), &Packet)) {
         for (of, place) in &self.order {
             let (connection, place) = (*of as usize, *place as usize);
@@ -74,7 +74,7 @@ impl Sights {
         }
     }
 
-    /// Their records in rows of both hosts.
+    /// The packets' records as rows of both hosts.
     pub(crate) fn table(&self) -> Table<Packet> {
         let mut rows = Vec::with_capacity(self.order.len());
         self.for_each(|(_, from), packet| {

@@ -7,7 +7,7 @@ use super::{Limit, Observed, lockstep, r2t, stalls};
 /// Command windows are advised in multiples of this.
 const COMMAND_WINDOW_STEP: u64 = 8;
 
-/// The advice against `limit` in these cells; none when nothing binds.
+/// The advice against `limit` in these cells; `None` if there is nothing to change.
 pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
     if limit == Limit::CommandWindow {
         let window = most_wanted(binding)
@@ -64,7 +64,7 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
     })
 }
 
-/// The most that any session of any cell ever wanted to have in flight.
+/// The most I/Os that any session of these cells wanted to have in flight.
 fn most_wanted(binding: &[&Observed]) -> u64 {
     binding
         .iter()

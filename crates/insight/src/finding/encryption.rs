@@ -1,5 +1,5 @@
-//! A router's VPN that encrypts all the time: faster traffic waits in front of it, in TCP's
-//! windows, and looks like a congestion window that is too small.
+//! A router's VPN that is always busy encrypting: faster traffic waits in front of it, held back by TCP's windows,
+//! which looks like too small a congestion window.
 
 use wansan_trace::event::Role;
 
@@ -9,7 +9,7 @@ use crate::path::FULL_UTILISATION;
 use crate::processors::ProgramUse;
 use crate::summary::CellSummary;
 
-/// The router whose VPN works most.
+/// The router whose VPN uses the most CPU time.
 fn busiest(summary: &CellSummary) -> Option<&ProgramUse> {
     let routers = summary
         .programs
@@ -52,13 +52,13 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
         ));
     }
     let mut verdict = view.network_verdict(Limit::Encryption, evidence);
-    // It is always there, so the minimum transit time contains it too.
+    // The encryption delay is always present, so the minimum transit time contains it too.
     let encrypting = view.transit_share() * router.wanted_share().min(1.0);
     verdict.waiting_share = verdict.waiting_share.max(encrypting);
     Some(verdict)
 }
 
-/// The rate at which the VPN that works most would use a whole processor.
+/// I/Os per second at which the busiest VPN would use a whole CPU.
 pub(super) fn bound(summary: &CellSummary) -> Option<f64> {
     let ran_share = busiest(summary)?.ran_share.min(1.0);
     (ran_share > 0.0).then(|| summary.total.iops / ran_share)

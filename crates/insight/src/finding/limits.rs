@@ -14,25 +14,24 @@ use crate::summary::{CellSummary, Scope, SessionUse};
 use crate::traffic::FlowDirection;
 use crate::transport::TransportUse;
 
-/// From this share of the latency on, a queue counts for a full resource: a link, a store.
+/// From this share of the latency, a queue shows that a resource is full: a link or a store.
 const QUEUED_SHARE: f64 = 0.05;
-/// A link without a queue limits when the I/Os' own bytes take this share of the latency.
+/// A link without a queue is the limit if the I/Os' own bytes take this share of the latency.
 const TRANSMISSION_SHARE: f64 = 0.5;
-/// From this share on, a window or buffer of TCP counts.
+/// TCP's windows and buffers count from this share of the latency.
 const STOPPED_SHARE: f64 = 0.1;
-/// The same of the time inside a command window that is closed.
+/// The same, as a share of the time inside a closed command window.
 const STOPPED_INSIDE_SHARE: f64 = 0.25;
-/// From this share on, waits of each I/O by itself count: round trips between R2Ts and their data, stalls,
-/// programs without a processor.
+/// Waits of individual I/Os count from this share: R2T round trips, stalls, CPU-bound programs.
 const OWN_WAITING_SHARE: f64 = 0.2;
-/// Waiting for the command window counts from this share on: whatever is asked for more waits there.
+/// Waiting for the command window counts from this share: any additional commands wait there.
 pub(super) const COMMAND_WAITING_SHARE: f64 = 0.02;
-/// Latency that nothing explains: above this share of it, more I/Os are not the remedy.
+/// If this share of the latency is unexplained, more I/Os are not the remedy.
 const UNEXPLAINED_SHARE: f64 = 0.5;
-/// An I/O's account names what takes this share of its latency.
+/// An I/O's account lists causes from this share of its latency.
 const NAMED_SHARE: f64 = 0.01;
 
-/// What binds in one cell, and the facts it rests on.
+/// The limit that binds in one cell, and the evidence for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
     pub(super) limit: Limit,
@@ -56,10 +55,10 @@ pub(super) fn judge(summary: &CellSummary) -> Verdict {
     verdict
 }
 
-/// The limit that takes most, if one takes enough to count.
+/// The limit with the largest share of the latency, if that is large enough to count.
 fn strongest(view: &View<'_>) -> Option<Verdict> {
     let most = match view.most_costly(0.0, STOPPED_SHARE) {
-        // A window closes behind what is full inside it.
+        // A window closes because of what is full inside it.
         Some((Limit::CommandWindow, share)) => {
             let inside = view.most_costly(share, STOPPED_INSIDE_SHARE);
             inside.map_or(Limit::CommandWindow, |(limit, _)| limit)
@@ -86,7 +85,7 @@ fn strongest(view: &View<'_>) -> Option<Verdict> {
     }
 }
 
-/// A cell with what several rules need.
+/// A cell, with values that several rules need.
 pub(super) struct View<'s> {
     pub(super) summary: &'s CellSummary,
     total: &'s Scope,
@@ -95,15 +94,15 @@ pub(super) struct View<'s> {
     network: Network,
 }
 
-/// Waiting between the ends.
+/// Waiting between the two ends.
 struct Network {
     /// The last recorded layer of the initiator and the first below it.
     ends: Option<(Layer, Layer)>,
-    /// Mean time between the ends, both ways, beyond what the path and the I/O's own bytes take.
+    /// Mean time between the ends, both ways, beyond propagation and transmission.
     waiting_ns: f64,
-    /// Mean of the whole time between the ends.
+    /// Mean of the total time between the ends.
     transit_ns: f64,
-    /// The part of it on the way to the initiator.
+    /// The part of `waiting_ns` on the way to the initiator.
     way_out_ns: f64,
 }
 
@@ -134,9 +133,9 @@ impl Network {
 }
 
 impl<'s> View<'s> {
-    /// The limit that takes most of the latency and enough to count, and its share. TCP's windows and
-    /// buffers count from `stopped_share` on. Where a part of the latency is spent `before` a command
-    /// window, shares are of what is inside it, and only what can be full counts.
+    /// The limit with the largest share of the latency among those that count, and its share. TCP's windows and buffers
+    /// count from `stopped_share`. If a share of the latency is spent `before` a command window, shares are of the time
+    /// inside it, and only resources that can be full count.
     fn most_costly(&self, before: f64, stopped_share: f64) -> Option<(Limit, f64)> {
         let is_inside = before > 0.0;
         let waits = &self.summary.waits;
@@ -154,7 +153,7 @@ impl<'s> View<'s> {
                 Limit::ReceiveWindow | Limit::SendBuffer | Limit::CongestionWindow => {
                     share(limit) >= stopped_share
                 }
-                // What an R2T asked for and what was lost wait for a full path, too.
+                // On a full path, solicited data and retransmissions wait for the path, too.
                 Limit::R2tRoundTrips => {
                     own && is_asked && !is_path_full && share(limit) >= OWN_WAITING_SHARE
                 }
@@ -163,12 +162,12 @@ impl<'s> View<'s> {
                 Limit::CommandWindow => {
                     own && is_window_known && share(limit) >= COMMAND_WAITING_SHARE
                 }
-                // Judged by itself.
+                // Judged separately.
                 Limit::RouteLockstep | Limit::Encryption => false,
                 Limit::TooFewIos | Limit::Nothing => false,
             }
         };
-        // What a full store serves is its time, too.
+        // The service time of a full store counts, too.
         let weight = |limit: Limit| match limit {
             Limit::Store => share(limit) + part(Cause::StoreService),
             limit => share(limit),
@@ -178,12 +177,12 @@ impl<'s> View<'s> {
         weighed.max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// The share of the latency that passes because of a limit.
+    /// The share of the latency that a limit accounts for.
     pub(super) fn share(&self, limit: Limit) -> f64 {
         self.summary.waits.share(limit)
     }
 
-    /// Where the latency goes, in a line.
+    /// One line about where the latency goes.
     fn account(&self) -> Option<String> {
         let waits = &self.summary.waits;
         let means = Cause::ALL.map(|cause| (cause, waits.mean_ns(cause)));
@@ -215,7 +214,7 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Mean in flight at the top layer, per session.
+    /// Mean number of I/Os in flight at the top layer, per session.
     pub(super) fn in_flight(&self) -> f64 {
         let top = self.total.layers.first();
         self.per_session(top.map_or(0.0, |held| held.in_flight_mean))
@@ -225,7 +224,7 @@ impl<'s> View<'s> {
         number / self.sessions
     }
 
-    /// The ends that send most of the data: targets for reads, initiators for writes.
+    /// The end of each connection that sends most of the data: targets for reads, initiators for writes.
     fn senders(&self) -> Vec<&'s TransportUse> {
         let mut senders: Vec<&TransportUse> = Vec::new();
         for end in &self.summary.transport {
@@ -252,7 +251,7 @@ impl<'s> View<'s> {
         sum / bytes.max(1.0)
     }
 
-    /// The fullest direction of any path.
+    /// The path direction with the highest utilization.
     pub(super) fn fullest_path(&self) -> Option<&'s PathUse> {
         self.summary
             .paths
@@ -260,26 +259,26 @@ impl<'s> View<'s> {
             .max_by(|a, b| a.utilisation.total_cmp(&b.utilisation))
     }
 
-    /// The share of the latency that passes between the ends.
+    /// The share of the latency spent between the ends.
     pub(super) fn transit_share(&self) -> f64 {
         self.network.transit_ns / self.latency_ns
     }
 
-    /// Data that were acknowledged, both ways together.
+    /// Data acknowledged to each connection's main sender, in bit/s.
     pub(super) fn data_bits_per_s(&self) -> f64 {
         let senders = self.senders();
         let bytes: f64 = senders.iter().map(|end| end.acked_bytes as f64).sum();
         bytes * 8.0 / self.summary.window.seconds().max(1e-9)
     }
 
-    /// A verdict about the way between the ends. Its layers are those around the observation
-    /// point on the data's way; `got` is what the least transit time alone would hold.
+    /// A verdict about the network between the ends. Its layers are those on both sides of the network, in the
+    /// direction of the data; `got` is the number in flight that propagation and transmission alone would hold.
     pub(super) fn network_verdict(&self, limit: Limit, evidence: Vec<String>) -> Verdict {
         let (upper, lower) = match self.network.ends {
             Some((upper, lower)) => (Some(upper), Some(lower)),
             None => (None, None),
         };
-        // An answer crosses the way upward: it wants into the initiator's layer.
+        // An answer travels upward: it is to enter the initiator's layer.
         let outward = self.network.way_out_ns * 2.0 >= self.network.waiting_ns;
         let (layer, above) = if outward {
             (upper, lower)
@@ -561,7 +560,7 @@ fn application(view: &View<'_>) -> Verdict {
     };
     let in_batches = most_of(|session| session.load.batches);
     let most_closed = in_batches || most_of(|session| session.load.closed_loop);
-    // Why a program does not read what came is not known either.
+    // Why a program does not read what arrived is not known either.
     let unexplained_ns =
         [Cause::Unknown, Cause::ReceiveBuffer].map(|cause| view.summary.waits.mean_ns(cause));
     let unexplained = unexplained_ns.iter().sum::<f64>() / view.latency_ns;

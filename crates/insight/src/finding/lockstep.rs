@@ -1,9 +1,9 @@
-//! Route lockstep: one connection of a session lacks commands because another is full of them.
+//! Route lockstep: one connection of a session lacks commands because another one holds them.
 //!
-//! With a continuous load it arises in two ways. Commands go to the connections in turn, whatever is in flight on
-//! each: a slow route then holds the commands that a fast one could carry (Chishima, Yamaguchi and
-//! Oguchi 2008, figures 12 and 16). Or commands arrive on a fast route, and the target must hold
-//! them until those with lower CmdSNs arrive on a slow one (RFC 7143 §4.2.2.1).
+//! With a continuous load it arises in two ways. Commands go to the connections in turn, regardless of how many are in
+//! flight on each: a slow route then holds the commands that a fast one could carry (Chishima, Yamaguchi and Oguchi
+//! 2008, figures 12 and 16). Or commands arrive on a fast route, and the target must hold them until those with lower
+//! CmdSNs arrive on a slow one (RFC 7143 §4.2.2.1).
 //!
 //! An application that submits each batch only after the previous one is complete adds a third: a
 //! connection that has finished its part is idle until the others finish theirs.
@@ -16,33 +16,32 @@ use crate::connections::ConnectionUse;
 use crate::summary::{CellSummary, SessionUse};
 use crate::transport::TransportUse;
 
-/// A connection is starved throughout when it is for this share of the time.
+/// A connection counts as starved throughout if it is starved for this share of the time.
 const STARVED_SHARE: f64 = 0.5;
-/// Connections that take turns complete equal numbers of commands, but for this part.
+/// Connections that take turns complete equal numbers of commands, to within this ratio.
 const TURNS_RATIO: f64 = 0.8;
-/// With fewer commands under way per connection than this, one is empty now and then whatever
-/// the routes are.
+/// With fewer commands in flight per connection than this, one is empty at times, whatever the routes.
 const LEAST_PER_CONNECTION: f64 = 2.0;
 /// Waiting for the slower route counts from this share of the latency on.
 const LOCKSTEP_WAITING_SHARE: f64 = 0.1;
-/// Waiting for the order of CmdSNs alone, on whatever schedule, counts from this share of the latency on.
+/// Waiting for CmdSN order alone, under any schedule, counts from this share of the latency on.
 const ORDER_WAITING_SHARE: f64 = 0.05;
-/// A path carries a part of the data, not all: at most this share of them.
+/// A path that carries part of the data carries at most this share of it.
 const MOST_OF_DATA: f64 = 0.9;
-/// And not next to nothing: at least this share, or half of an even one where there are many.
+/// And at least this share, or half of an even one if there are many connections.
 const LEAST_OF_DATA: f64 = 0.1;
 
 /// A session in lockstep.
 struct Lockstep<'s> {
-    /// The connection that holds most commands.
+    /// The connection with the most commands in flight.
     full: &'s ConnectionUse,
-    /// An even share of the commands in flight.
+    /// An even share of the commands in flight, for each connection.
     even_share: f64,
-    /// Commands that a fast connection could have on their way, and those that it has.
+    /// Commands that a fast connection could have in flight, and those that it has.
     wanted: f64,
     got: f64,
     cause: Cause,
-    /// What it costs a command, on average.
+    /// Its mean cost per command, in ns.
     extra_ns: f64,
 }
 
@@ -70,7 +69,7 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     let starved = connections.iter().min_by(by_in_flight)?;
     let full = connections.iter().max_by(by_in_flight)?;
     let in_turn = most > 0 && fewest as f64 >= TURNS_RATIO * most as f64;
-    // Of a batch, as many as it has at its beginning: the mean is what is left of it.
+    // A batch has its full number of commands only at its beginning; the mean is what is left of it.
     let asked_each = match session.load.batches {
         true => (in_flight / session.load.pinned_ratio).round() / connections.len() as f64,
         false => even_share,
@@ -88,7 +87,7 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     let held_ns = mean_ns(&|each| each.held_mean_ns);
     let longer_ns = mean_ns(&|each| (each.inside_mean_ns - starved.inside_mean_ns).max(0.0));
     let latency_ns = session.scope.latency.mean_ns;
-    // All are empty for a while where a batch is no multiple of their number.
+    // All connections are empty for a while if the batch size is not a multiple of their number.
     let done_early = starved.empty_share - full.empty_share;
     if session.load.batches && done_early >= least_empty_share(connections.len()) {
         return Some(Lockstep {
@@ -130,16 +129,15 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     })
 }
 
-/// For which share of the time a connection of so many has nothing in batches that cost
-/// [`LOCKSTEP_WAITING_SHARE`]: all but the slowest have nothing meanwhile, which is that part of what
-/// the connections could do together.
+/// The share of the time for which a connection, of so many, is idle in batches that cost [`LOCKSTEP_WAITING_SHARE`]:
+/// all but the slowest are idle meanwhile, which costs that share of what the connections could do together.
 fn least_empty_share(connections: usize) -> f64 {
     let all = connections.max(2) as f64;
     LOCKSTEP_WAITING_SHARE * all / (all - 1.0)
 }
 
-/// Whether more I/Os are ready than the command window admits: only then does one connection's command
-/// lack on the other.
+/// Whether more I/Os are ready than the command window admits: only then does a command held on one connection leave
+/// another one short.
 fn wants_more(session: &SessionUse) -> bool {
     let waits = session.scope.layer(Layer::Window).is_some_and(|window| {
         window.way_in_ns >= COMMAND_WAITING_SHARE * session.scope.latency.mean_ns
@@ -150,7 +148,7 @@ fn wants_more(session: &SessionUse) -> bool {
     session.load.closed_loop || waits && closed
 }
 
-/// Judges a cell: most of its sessions are in lockstep, and it costs them.
+/// Judges a cell: at least half of its sessions must be in lockstep.
 pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
     let summary = view.summary;
     let locked: Vec<(&SessionUse, Lockstep<'_>)> = summary
@@ -209,7 +207,7 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
     })
 }
 
-/// Whether the data of the cell are divided between paths.
+/// Whether the cell's data is divided among paths.
 fn takes_several_paths(view: &View<'_>) -> bool {
     let bytes_per_s = view.data_bits_per_s() / 8.0;
     let shares = view.summary.paths.iter();
@@ -221,8 +219,8 @@ fn takes_several_paths(view: &View<'_>) -> bool {
     shares.filter(|share| parts.contains(share)).count() > 1
 }
 
-/// What to do. Another schedule helps against turns and against the order of CmdSN; none helps against batches, whose
-/// I/Os are requested all at once.
+/// What to change. Another schedule helps against turns and against CmdSN order; none helps against batches, whose I/Os
+/// are requested all at once.
 pub(super) fn advice(binding: &[&Observed]) -> Advice {
     let sessions = || binding.iter().flat_map(|seen| &seen.summary.sessions);
     let is_by = |cause| {
@@ -264,10 +262,10 @@ pub(super) fn advice(binding: &[&Observed]) -> Advice {
     }
 }
 
-/// What keeps commands from waiting for each other, whatever the schedule.
+/// Keeps commands from waiting for each other under any schedule.
 const OTHER_ROUTES: &str = "use a separate session for each route (`--multipath`)";
 
-/// Whether that is the schedule, according to the cell's parameters.
+/// Whether the cell's parameters select the schedule `earliest`.
 fn is_earliest(observed: &Observed) -> bool {
     let schedule = observed.parameters.get("initiator.schedule");
     schedule.is_some_and(|schedule| schedule == "earliest")
@@ -296,7 +294,7 @@ fn connection(each: &ConnectionUse) -> String {
     )
 }
 
-/// What TCP says of the connection that holds most: the end of it that sends.
+/// What TCP shows about the connection that holds the most commands, at its sending end.
 fn what_fills(summary: &CellSummary, session: &SessionUse, full: &ConnectionUse) -> Option<String> {
     let ends = summary
         .transport
@@ -327,10 +325,10 @@ fn what_fills(summary: &CellSummary, session: &SessionUse, full: &ConnectionUse)
     })
 }
 
-/// I/Os per second with another schedule. By turns: with as many commands under way on each connection as on any other,
-/// all as long under way as now, what the slower routes would still carry, and more on the others. Against the order of
-/// CmdSN: with the same commands under way, none of them held for others. Sessions without lockstep, and paced ones, stay
-/// as they are.
+/// I/Os per second with another schedule. Against turns, every connection has an even share of the commands in flight,
+/// each for as long as measured: what the slower routes still carry, and more on the others. Against CmdSN order, the
+/// same commands are in flight, none of them held for others. Sessions that submit batches, have no lockstep or are
+/// paced keep their rate.
 pub(super) fn shared_out(summary: &CellSummary) -> f64 {
     let rate = |session: &SessionUse| {
         let Some(lockstep) = of(session).filter(|_| session.load.closed_loop) else {

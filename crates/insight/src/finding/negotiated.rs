@@ -141,7 +141,7 @@ impl InForce<'_> {
             return None;
         }
         let session = self.session;
-        // RFC 7143 §13.19: with error recovery, sequences in order are asked for one at a time.
+        // With error recovery, sequences in order are solicited one at a time (RFC 7143 §13.19).
         let forced = session.error_recovery_level > 0 && session.data_sequence_in_order;
         let remedy = if forced {
             "allow DataSequenceInOrder=No at the target: with Yes and error recovery only one R2T may be outstanding"

@@ -1,9 +1,8 @@
 //! The gain to expect: a closed queueing model with asymptotic bounds.
 //!
-//! A closed loop of N I/Os with time R inside the limit has throughput X = min(N, W) ÷ R, W being
-//! the limit. Without the limit X = N ÷ R, but at most what the next limit allows:
-//! for the path X ÷ utilisation, for a VPN that is busy for the share u of the time, and for a
-//! store whose k servers are busy u of the time, X ÷ u.
+//! A closed loop of N I/Os with time R inside the limit has throughput X = min(N, W) ÷ R, W being the limit. Without
+//! the limit X = N ÷ R, but at most what the next limit allows: for the path X ÷ utilisation, for a VPN that is busy
+//! for a share u of the time, and for a store whose k servers are busy for a share u, X ÷ u.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +38,7 @@ pub struct Prediction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PredictionSource {
-    /// What the next limits let through at most.
+    /// Upper bounds set by the next limits.
     Bounds,
     /// A simulation of the recording with the change.
     Simulation,
@@ -56,8 +55,8 @@ impl PredictionSource {
     }
 }
 
-/// The prediction for a cell when what is advised against `limit` is done. Limits whose advice is
-/// no number have no known gain.
+/// The prediction for a cell once the advice against `limit` is followed. Advice that is not a number has no known
+/// gain.
 #[must_use]
 pub(super) fn predict(observed: &Observed, limit: Limit) -> Prediction {
     let summary = &observed.summary;
@@ -69,8 +68,7 @@ pub(super) fn predict(observed: &Observed, limit: Limit) -> Prediction {
         Limit::RouteLockstep => lockstep::shared_out(summary),
         _ => iops,
     };
-    // Which path a connection takes is not in the records, and what is freed goes to another than
-    // the fullest one.
+    // The records do not show which path a connection takes, and what is freed uses another path than the fullest.
     let path_bound = (limit != Limit::RouteLockstep)
         .then(|| path_bound(summary))
         .flatten();
@@ -103,7 +101,7 @@ pub(super) fn predict(observed: &Observed, limit: Limit) -> Prediction {
     }
 }
 
-/// The rate of a closed loop whose I/Os need not wait for a CmdSN.
+/// The rate of a closed loop whose I/Os do not wait for a CmdSN.
 fn without_command_window(summary: &CellSummary) -> f64 {
     let total = &summary.total;
     match (total.above(Layer::Window), total.layer(Layer::Window)) {
@@ -114,8 +112,8 @@ fn without_command_window(summary: &CellSummary) -> f64 {
     }
 }
 
-/// The rate of a closed loop whose I/Os are quicker by the round trips that are saved, each in the
-/// command window for a shorter time. A paced load becomes no faster.
+/// The rate of a closed loop whose I/Os save these round trips, each being in the command window for a shorter time. A
+/// paced load becomes no faster.
 fn without_round_trips(summary: &CellSummary) -> f64 {
     let total = &summary.total;
     let closed = summary
@@ -134,7 +132,7 @@ fn without_round_trips(summary: &CellSummary) -> f64 {
     }
 }
 
-/// The rate at which the fullest path would be full.
+/// The rate at which the fullest path reaches full utilization.
 fn path_bound(summary: &CellSummary) -> Option<f64> {
     let utilisation = summary
         .paths
@@ -145,10 +143,10 @@ fn path_bound(summary: &CellSummary) -> Option<f64> {
     Some(summary.total.iops * FULL_UTILISATION / utilisation)
 }
 
-/// The rate at which the store's servers would always be busy. How many there are shows only when
-/// somebody waited for them: then they are as many as were ever busy at once.
+/// The rate at which the store's servers would always be busy. Their number shows only if I/Os waited for them: then it
+/// is the maximum number ever busy at once.
 fn store_bound(summary: &CellSummary) -> Option<f64> {
-    /// A queue that is seen for less of the time than this may be chance.
+    /// A queue seen for less of the time than this may be chance.
     const SEEN_SHARE: f64 = 0.05;
     let store = summary.total.layer(Layer::Store)?;
     if summary.total.store_queue_share < SEEN_SHARE || store.in_flight_mean <= 0.0 {

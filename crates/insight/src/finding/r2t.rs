@@ -8,16 +8,15 @@ use super::Advice;
 use crate::r2t::R2tUse;
 use crate::summary::CellSummary;
 
-/// From this mean number of round trips on, data is asked for in several goes.
+/// From this mean number of round trips, data is solicited in several rounds.
 const SEVERAL_ROUNDS: f64 = 1.5;
-/// More R2Ts of one command than this are not advised: longer bursts do it with fewer.
+/// More R2Ts per command than this are not advised: longer bursts need fewer.
 const MOST_R2TS: u64 = 64;
 /// The longest burst that can be negotiated (RFC 7143 §13.13, §13.14).
 const MAX_BURST_BYTES: u64 = (1 << 24) - 1;
 
-/// The time that an I/O waits for data that was asked for and that the advice saves, as a mean over all I/Os of
-/// the cell: the rounds after the first when there are
-/// several, the only one otherwise.
+/// The wait for solicited data that the advice saves, in ns, as a mean over all I/Os of the cell: the rounds after the
+/// first if there are several, otherwise the only one.
 pub(super) fn saved_ns(summary: &CellSummary) -> f64 {
     per_io(summary, |used| {
         if used.rounds >= SEVERAL_ROUNDS {
@@ -38,13 +37,13 @@ fn per_io(summary: &CellSummary, value: impl Fn(&R2tUse) -> f64) -> f64 {
     sum / summary.total.ios.max(1) as f64
 }
 
-/// The sessions in which data was asked for.
+/// The R2T use of the sessions with solicited data.
 pub(super) fn uses(summary: &CellSummary) -> impl Iterator<Item = &R2tUse> {
     let sessions = summary.sessions.iter();
     sessions.filter_map(|session| session.r2t.as_ref())
 }
 
-/// Which of the keys binds, by what was recorded, and the value that lifts it.
+/// Which of the keys is the limit, according to the records, and the value that lifts it.
 pub(super) fn advice(uses: &[&R2tUse]) -> Option<Advice> {
     let most = |value: fn(&R2tUse) -> u64| uses.iter().map(|used| value(used)).max().unwrap_or(0);
     let rounds = uses.iter().map(|used| used.rounds).max_by(f64::total_cmp)?;

@@ -96,7 +96,7 @@ fn is_served_longest(observed: &Observed) -> bool {
     waits.mean_ns(Cause::StoreService) > waits.mean_ns(Cause::Propagation)
 }
 
-/// A mean number of I/Os: whole, but for small ones.
+/// A mean number of I/Os: as a whole number, except small fractional ones.
 fn count(mean: f64) -> String {
     if mean >= 9.95 || (mean - mean.round()).abs() < 0.05 {
         format!("{mean:.0}")
@@ -105,7 +105,7 @@ fn count(mean: f64) -> String {
     }
 }
 
-/// The largest gain predicted, and where.
+/// The largest predicted gain, and where.
 fn gain(finding: &Finding) -> String {
     let best = finding
         .predicted

@@ -48,13 +48,13 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
     })
 }
 
-/// The most costly of them.
+/// The most costly of these causes, in words.
 pub(super) fn in_words(summary: &CellSummary) -> &'static str {
     let costliest = causes(summary).into_iter().next();
     costliest.map_or("", |(cause, _)| cause.in_words())
 }
 
-/// Against what costs most in the cells, all together.
+/// The advice against the cause that costs most over all these cells.
 pub(super) fn advice(binding: &[&Observed]) -> Option<&'static str> {
     let cost = |cause: Cause| -> f64 {
         let costs = binding
@@ -68,7 +68,7 @@ pub(super) fn advice(binding: &[&Observed]) -> Option<&'static str> {
     remedy(of_limit.max_by(|a, b| cost(*a).total_cmp(&cost(*b)))?)
 }
 
-/// What to change; none against what other rules of the finding judge.
+/// What to change; `None` for causes that other rules judge.
 fn remedy(cause: Cause) -> Option<&'static str> {
     match cause {
         Cause::Nagle | Cause::NagleAgainstDelayedAck => Some(

@@ -12,9 +12,9 @@ use super::{Finding, Limit, Observed};
 
 /// Explains the cells of one sweep, in any order.
 ///
-/// Each cell is judged by itself. The finding is the limit that takes most of the latency over
-/// all cells; a limit is preferred to too few I/Os, and that to nothing. Its numbers are those of
-/// the binding cell with the fewest I/Os in flight: from there on it binds.
+/// Each cell is judged separately. The finding is the limit that takes most of the latency over all cells; any limit is
+/// preferred to too few I/Os, and that to nothing. Its numbers are those of the binding cell with the fewest I/Os in
+/// flight: the limit binds from there on.
 #[must_use]
 pub fn explain(cells: &[Observed]) -> Finding {
     let judged: Vec<(&Observed, Verdict)> = cells
@@ -60,7 +60,7 @@ pub fn explain(cells: &[Observed]) -> Finding {
     finding
 }
 
-/// Mean in flight at the top layer.
+/// Mean number of I/Os in flight at the top layer.
 fn in_flight(observed: &Observed) -> f64 {
     let top = observed.summary.total.layers.first();
     top.map_or(0.0, |held| held.in_flight_mean)
@@ -69,7 +69,7 @@ fn in_flight(observed: &Observed) -> f64 {
 fn strongest(judged: &[(&Observed, Verdict)]) -> Limit {
     let mut shares: BTreeMap<Limit, f64> = BTreeMap::new();
     for (_, verdict) in judged {
-        // A limit that stops TCP may show no waiting above the minimum: it still counts.
+        // A limit that stops TCP may show no waiting above the minimum, but it still counts.
         *shares.entry(verdict.limit).or_default() += verdict.waiting_share.max(0.01);
     }
     let any_limit = shares
@@ -86,7 +86,7 @@ fn strongest(judged: &[(&Observed, Verdict)]) -> Limit {
     })
 }
 
-/// What binds in the cells where the finding does not.
+/// What binds in the cells in which `limit` does not.
 fn other_limits(judged: &[(&Observed, Verdict)], limit: Limit) -> Vec<String> {
     let mut others: BTreeMap<Limit, Vec<String>> = BTreeMap::new();
     for (observed, verdict) in judged.iter().filter(|(_, v)| v.limit != limit) {

@@ -19,10 +19,10 @@ use crate::traffic::FlowDirection;
 use crate::waiting::Parts;
 use crate::window::Window;
 
-/// A store that holds fewer than this on average is idle: what waits above it waits for another
-/// thing, such as room to answer in.
+/// A store that holds fewer I/Os than this on average is idle: what waits above it waits for something else, such as
+/// room to send the answer.
 const IDLE_STORE_IN_FLIGHT: f64 = 0.8;
-/// A store whose service time is this many times the minimum has an internal queue.
+/// A store whose mean service time is this many times the minimum has an internal queue.
 const CROWDED_SERVICE_RATIO: f64 = 2.0;
 
 /// What the crossings of all I/Os together show.
@@ -34,8 +34,8 @@ pub(super) struct Base {
     writes: HashSet<SessionId>,
     /// Whether the store is idle most of the time.
     is_store_idle: bool,
-    /// The least time that the store took for an I/O of a session that has more than one in it on average,
-    /// where it takes longer by far for most.
+    /// The minimum time that the store took for an I/O, of sessions that keep more than one in it on average and whose
+    /// mean is at least `CROWDED_SERVICE_RATIO` times that minimum.
     crowded_least_ns: HashMap<SessionId, u64>,
     served: Served,
 }
@@ -54,7 +54,7 @@ impl Base {
         }
         base.windows = command_window_uses(cell, window);
         base.is_store_idle = true;
-        // Of captures nobody knows.
+        // Captures do not show the store; it is taken as idle.
         if cell.joined.layers.contains(&Layer::Store) {
             base.served = Served::of(&cell.joined, cell.pdu.as_ref());
             base.see_store(cell, window);
@@ -69,7 +69,7 @@ impl Base {
         let tasks = || joined.tasks.iter().zip(&lengths);
         let spans = tasks().filter_map(|(task, served_ns)| {
             let (enter_ns, leave_ns) = task.span_ns(Layer::Store, joined.records)?;
-            // One that is not done at the end is there all the time.
+            // An unfinished I/O is in the store until the end.
             let end_ns = served_ns.map_or(leave_ns, |ns| enter_ns.saturating_add(ns));
             Some((enter_ns, end_ns))
         });
@@ -132,7 +132,7 @@ impl Base {
                 let queued_ns = least_ns.map_or(0, |least_ns| served_ns.saturating_sub(*least_ns));
                 add(queued_ns, last, (Cause::StoreQueue, None));
                 add(served_ns - queued_ns, last, (Cause::StoreService, None));
-                // It has data that TCP does not take.
+                // The data is ready, but TCP does not accept it.
                 let to_initiator = (Cause::Unknown, Some(FlowDirection::ToInitiator));
                 add(last_ns - served_ns, last, to_initiator);
             }
@@ -146,14 +146,14 @@ impl Base {
         Some(())
     }
 
-    /// Whether the command window is what the session's commands wait for.
+    /// Whether the session's commands wait for the command window.
     fn is_closed(&self, session: SessionId) -> bool {
         self.windows
             .get(&session)
             .is_some_and(CommandWindowUse::is_waited_for)
     }
 
-    /// Why it took from the layer above to this one.
+    /// The cause of the time from the layer above to this one, and the direction of the bytes that waited.
     fn way_in(&self, task: &Task, layer: Layer) -> (Cause, Option<FlowDirection>) {
         let to_target = (Cause::Unknown, Some(FlowDirection::ToTarget));
         match layer {
@@ -166,10 +166,10 @@ impl Base {
             | Layer::Wire
             | Layer::TcpTarget
             | Layer::Target => to_target,
-            // The device server gets a write with its data.
+            // The device server gets a write only together with its data.
             Layer::Device if self.writes.contains(&task.session) => to_target,
             Layer::Device => (Cause::Target, None),
-            // The target asks no store while it has no room for the answer.
+            // The target does not access the store while it has no room for the answer.
             Layer::Store if self.is_store_idle => {
                 (Cause::Unknown, Some(FlowDirection::ToInitiator))
             }
@@ -177,7 +177,7 @@ impl Base {
         }
     }
 
-    /// The cause of its time in the last recorded layer.
+    /// The cause of the I/O's time in the last recorded layer.
     fn inside(&self, task: &Task, layer: Layer) -> (Cause, Option<FlowDirection>) {
         match layer {
             Layer::Cache | Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
@@ -190,14 +190,14 @@ impl Base {
     }
 }
 
-/// Why it took from leaving this layer to leaving the one above.
+/// The cause of the time from leaving this layer to leaving the one above.
 fn way_out(layer: Layer) -> (Cause, Option<FlowDirection>) {
     match layer {
         Layer::Cache | Layer::App | Layer::Scsi | Layer::Queue | Layer::Window => {
             (Cause::Initiator, None)
         }
         Layer::Device => (Cause::Target, None),
-        // Data that the store has given and that TCP does not take keep the device server waiting.
+        // Data that the store has returned but TCP does not accept keeps the device server waiting.
         Layer::Store
         | Layer::Target
         | Layer::TcpTarget

@@ -11,10 +11,10 @@ use crate::join::Task;
 use crate::opcode;
 use crate::traffic::FlowDirection;
 
-/// A PDU with data: when it was queued, its way and its data.
+/// A PDU with data: its time in ns, its direction and its data length in bytes.
 type Moved = (u64, FlowDirection, u32);
 
-/// A time on links for each way, in ns.
+/// Time on the links in each direction, in ns.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LinksNs([u64; 2]);
 
@@ -28,7 +28,7 @@ impl LinksNs {
     }
 }
 
-/// PDUs with data by the tags of I/Os. Nothing is kept where no rate of a link is known.
+/// PDUs with data, by the tag of their I/O. Empty if no link rate is known.
 #[derive(Debug, Default)]
 pub(super) struct DataBytes {
     of: Vec<SmallVec<[Moved; 1]>>,
@@ -58,7 +58,7 @@ impl DataBytes {
         let sent: HashSet<(SessionId, FlowDirection)> =
             sent.map(|pdu| (pdu.session, way(pdu))).collect();
         for pdu in pdus() {
-            // Its sender's record counts; a foreign sender's PDUs are those that were received.
+            // The sender's record of a PDU counts, and the receiver's only if the sender was not recorded.
             let is_sent = pdu.direction == PduDirection::Sent;
             if is_sent == sent.contains(&(pdu.session, way(pdu)))
                 && let Some(place) = tags.place(pdu.session, pdu.task)
@@ -69,7 +69,7 @@ impl DataBytes {
         DataBytes { of }
     }
 
-    /// What an I/O's data take at the rate of the links that carry them, each way.
+    /// How long an I/O's data takes at the rate of the links that carry it, in each direction.
     pub(super) fn transmissions(
         &self,
         task: &Task,

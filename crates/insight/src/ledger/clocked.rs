@@ -1,4 +1,4 @@
-//! What stopped the senders of connections, from packets only, without records of either end.
+//! What stopped the senders of connections, derived from packets alone, without records of either end.
 //!
 //! Unsent data waits for the receive window if that has no room for another segment.
 //! Otherwise it waits for acknowledgements, which arrive at the rate at which the path delivers data. If they arrive
@@ -14,19 +14,19 @@ use crate::stall::{Announced, Conversation, Segment};
 use crate::traffic::FlowDirection;
 use crate::window::Window;
 
-/// Rates are taken over so many full segments, or over that part of what is in flight if it is less: acknowledgements cover
-/// two, or as many as came together.
+/// Rates are measured over this many full segments, or over 1/`RATE_PARTS` of the bytes in flight if that is less: an
+/// acknowledgement covers two segments, or as many as arrived together.
 const RATE_SEGMENTS: u64 = 8;
 const RATE_PARTS: u64 = 4;
 /// A link that carries this share of its capacity is always busy, apart from the jitter of acknowledgements.
 const BUSY: f64 = 0.9;
-/// Utilization is computed over stretches of so many round trips, and of this time at least.
+/// Utilization is computed over intervals of this many round trips, but at least of `LEAST_STRETCH_NS`.
 const STRETCH_ROUND_TRIPS: u64 = 4;
 const LEAST_STRETCH_NS: u64 = 100_000_000;
-/// Among fewer acknowledgements in a round trip no pause can be seen.
+/// With fewer acknowledgements per round trip, no pause can be detected.
 const LEAST_ACKNOWLEDGEMENTS: f64 = 1.5;
 
-/// What is known of a sender that packets show.
+/// A sender's limits as packets show them.
 pub(super) fn sender(
     conversation: &Conversation,
     way: FlowDirection,
@@ -66,17 +66,17 @@ fn push(steps: &mut Vec<Step>, (from_ns, to_ns, cause): Step) {
     }
 }
 
-/// An acknowledgement of something new.
+/// An acknowledgement of new data.
 #[derive(Debug, Clone, Copy)]
 struct Acked {
     at_ns: u64,
-    /// Up to where.
+    /// The acknowledged stream position.
     place: u64,
-    /// What was in flight before, in bytes.
+    /// Bytes in flight before it.
     in_flight: u64,
 }
 
-/// What a sender waits for that has more to send.
+/// What a sender with more to send waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     ReceiveWindow,
@@ -91,7 +91,7 @@ struct Replay {
     states: Vec<(u64, u64, State)>,
 }
 
-/// The segments that an end sends this way and those that come to it, with when.
+/// The segments that an end sends in this direction and those that arrive at it, with their times, in order of time.
 fn passing(
     conversation: &Conversation,
     way: FlowDirection,
@@ -103,10 +103,10 @@ fn passing(
     let mut sent = { of_way(true).map(|segment| (segment.sent_ns, segment)) }.peekable();
     let heard = of_way(false).filter_map(|segment| Some((segment.arrived_ns?, segment)));
     let mut heard: Vec<(u64, &Segment)> = heard.collect();
-    // A path may have put them into another order.
+    // The path may have reordered them.
     heard.sort_by_key(|(at_ns, _)| *at_ns);
     let mut heard = heard.into_iter().peekable();
-    // At one moment, what comes is the reason of what is sent.
+    // At equal times, arrivals come first: they trigger what is sent.
     std::iter::from_fn(move || {
         let next_ns = sent.peek().map_or(u64::MAX, |(at_ns, _)| *at_ns);
         heard
@@ -145,7 +145,7 @@ impl Replay {
                     self.acked.push(Acked {
                         at_ns,
                         place: segment.acked,
-                        // What was sent may not have been seen.
+                        // Some of the data sent may not have been captured.
                         in_flight: u64::saturating_sub(next, una),
                     });
                 }
@@ -159,15 +159,15 @@ impl Replay {
             before = match (next > una, is_closed) {
                 (true, true) => Some((at_ns, State::ReceiveWindow)),
                 (true, false) => Some((at_ns, State::Acknowledgements)),
-                // With nothing in flight it waits for its program.
+                // With nothing in flight, the sender waits for its program.
                 (false, _) => None,
             };
         }
     }
 
-    /// Counts the time between two moments with a closed window as limited by it where they lie within a round trip: a
-    /// sender fills room as soon as it hears of it. A capture at the receiver's end places that moment by the least delay,
-    /// and so too early by what the acknowledgement was late.
+    /// Counts an interval between two intervals with a closed window as window-limited too, if it is no longer than a
+    /// round trip: a sender fills room as soon as it learns of it. A capture at the receiver's end derives that moment
+    /// from the minimum delay, which is too early by as much as the acknowledgement was late.
     fn bridge(&mut self, round_trip_ns: u64) {
         for place in 1..self.states.len().saturating_sub(1) {
             let [before, here, behind] = [place - 1, place, place + 1].map(|at| self.states[at]);
@@ -181,11 +181,11 @@ impl Replay {
     }
 }
 
-/// When the slowest link never stopped.
+/// Whether the path's slowest link was always busy, by intervals.
 struct Busy {
     from_ns: u64,
     stretch_ns: u64,
-    /// The limits in intervals judged by acknowledgements, by their numbers.
+    /// The limit in each interval whose acknowledgements show one, by interval number.
     stretches: BTreeMap<u64, Cause>,
 }
 
@@ -211,7 +211,7 @@ impl Busy {
             };
             let carried = last.place.saturating_sub(place);
             place = last.place;
-            // The last one may not be over.
+            // The last interval may be incomplete.
             let start_ns = busy.from_ns + number(first.at_ns) * stretch_ns;
             let length_ns = stretch_ns.min(end_ns - start_ns).max(1) as f64;
             let count = some.len() as f64 * round_trip_ns as f64 / length_ns;
@@ -243,7 +243,7 @@ impl Busy {
     }
 }
 
-/// The rate at which acknowledgements come while they come: the median over a few segments each.
+/// The rate at which acknowledgements arrive within bursts: the median over runs of a few segments.
 fn link_bytes_per_ns(acked: &[Acked], mss: u64) -> Option<f64> {
     let mut rates: Vec<f64> = Vec::new();
     for (place, from) in acked.iter().enumerate() {
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(seen, expected);
         let seen: Vec<State> = states([
             (0, 10, ReceiveWindow),
-            // A congestion window that was less for a while.
+            // Limited by the congestion window for a while.
             (10, 31, Acknowledgements),
             (31, 40, ReceiveWindow),
             (40, 50, Acknowledgements),

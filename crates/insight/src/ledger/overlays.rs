@@ -13,7 +13,7 @@ use crate::join::Task;
 use crate::r2t::{self, R2tWait};
 use crate::stall::Stall;
 
-/// An I/O's tag in its session; one that is used again names several.
+/// An I/O's tag in its session; a reused tag names several I/Os.
 type Tag = (SessionId, TaskTag);
 
 /// A wait that PDUs or packets show.
@@ -24,27 +24,27 @@ struct Shown {
     source: Source,
 }
 
-/// What is known of the I/Os of a cell.
+/// What stamps, PDUs and packets show about the I/Os of a cell.
 #[derive(Debug)]
 pub(super) struct Overlays<'a> {
     top: Option<Layer>,
     splitter: Option<Splitter<'a>>,
-    /// What PDUs show of each tag.
+    /// Waits that PDUs show, by tag.
     by_pdus: HashMap<Tag, Waits>,
-    /// What packets show of it, which is put over that.
+    /// Waits that packets show, by tag; they replace those of PDUs.
     by_packets: HashMap<Tag, Waits>,
 }
 
-/// Waits of the I/Os that had one tag, one after the other.
+/// Waits of the I/Os that used one tag, one after the other.
 #[derive(Debug, Default)]
 struct Waits {
-    /// By their beginnings.
+    /// In order of their starts.
     shown: SmallVec<[Shown; 1]>,
     longest_ns: u64,
 }
 
 impl Waits {
-    /// Those that may lie in a stretch of time.
+    /// Those that may overlap an interval.
     fn within(&self, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = &Shown> {
         let earliest_ns = from_ns.saturating_sub(self.longest_ns);
         let first = self
@@ -65,7 +65,8 @@ impl<'a> Overlays<'a> {
             by_packets: HashMap::default(),
         };
         let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
-        // A target knows when it asked and when data came; an initiator's view is taken without it.
+        // The target knows when it sent an R2T and when data arrived; the initiator's view is used only without its
+        // records.
         let asked = r2t::waits(pdus);
         for wait in &asked {
             add(
@@ -92,7 +93,7 @@ impl<'a> Overlays<'a> {
         overlays
     }
 
-    /// Puts what is known of an I/O into its timeline.
+    /// Applies what is known about an I/O to its timeline.
     pub(super) fn put(&self, task: &Task, timeline: &mut Timeline) {
         let split = self.splitter.as_ref().zip(self.top);
         let stamps =
@@ -117,7 +118,7 @@ fn add(to: &mut HashMap<Tag, Waits>, tag: Tag, shown: Shown) {
     waits.shown.push(shown);
 }
 
-/// What the kernel's stamps say of a wait that crossings show. They do not know of the store, nor why a
+/// Applies a wait that the kernel's stamps show to one that crossings show. Stamps do not cover the store, nor why a
 /// command has no CmdSN.
 fn stamped(known: &mut Wait, stamped: &Wait) {
     let is_known_better = [Cause::StoreService, Cause::StoreQueue, Cause::CommandWindow];
@@ -125,7 +126,7 @@ fn stamped(known: &mut Wait, stamped: &Wait) {
         return;
     }
     let in_a_program = stamped.way.is_none();
-    // A program may keep an I/O because TCP takes nothing from it: crossings of layers say so.
+    // A program may hold an I/O because TCP accepts nothing from it, as layer crossings show.
     let waits_for_tcp = known.way.is_some() && known.layer == Layer::Device;
     let says_more = match in_a_program {
         true => stamped.cause != Cause::Unknown && known.way.is_some() && !waits_for_tcp,
@@ -161,12 +162,12 @@ impl Shown {
         }
     }
 
-    /// Says it of a wait in which it happened. While a program or the store has an I/O, it does not wait
-    /// for TCP.
+    /// Sets the cause of a wait within its interval. While a program or the store has an I/O, the I/O does not wait for
+    /// TCP.
     fn put(&self, known: &mut Wait) {
         let is_told = known.way.is_some()
             || known.cause == Cause::CommandWindow && self.cause == Cause::CommandWindow
-            // Where nothing was recorded below it, a target has a write while its data come.
+            // If nothing was recorded below the target, it holds a write while the write's data arrives.
             || known.cause == Cause::Target && self.cause == Cause::R2tWait;
         if is_told {
             known.cause = self.cause;

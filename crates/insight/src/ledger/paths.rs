@@ -22,10 +22,11 @@ use crate::traffic::{Ends, FlowDirection, is_encrypted};
 use crate::transport::{TransportUse, is_behind_a_full_link, transport_use};
 use crate::window::Window;
 
-/// A path carries a connection when it carries this part of its bytes.
+/// A path carries a connection if it carries at least this fraction of its bytes.
 const CARRIED_PART: f64 = 0.5;
 
-/// A link is looked at over so long, and so many of the longest packets, at least: samples count packets that have left.
+/// A link's utilization is measured over at least this time, and at least this many packets of maximum length: samples
+/// count packets only after they have left.
 const LOOK_NS: u64 = 100_000_000;
 const LOOK_PACKETS: f64 = 50.0;
 const PACKET_BITS: f64 = 1514.0 * 8.0;
@@ -33,10 +34,10 @@ const PACKET_BITS: f64 = 1514.0 * 8.0;
 /// One direction of a path.
 #[derive(Debug)]
 struct Link {
-    /// When it was full, by time.
+    /// The intervals in which it was full, in order of time.
     full: Vec<(u64, u64)>,
     bytes_per_s: Option<f64>,
-    /// Its configured delay, from when on.
+    /// Its configured delays, each with the time from which it applies.
     delays: Vec<(u64, u64)>,
 }
 
@@ -44,9 +45,9 @@ struct Link {
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     links: Vec<Link>,
-    /// The places of the links of each direction of each connection.
+    /// The indices of the links that carry each direction of each connection.
     of: HashMap<SenderKey, Vec<usize>>,
-    /// Connections that are behind a full link, as their TCP shows, where no path was sampled.
+    /// Connections that are behind a full link according to TCP, where no path was sampled.
     behind_a_full_link: HashMap<(String, u16), ()>,
     is_encryption_full: bool,
     is_initiator_full: bool,
@@ -62,7 +63,7 @@ impl Paths {
     ) -> Paths {
         let is_full = |role| {
             let mut of_role = programs.iter().filter(|used| used.role == role).peekable();
-            // Which program a session's is, records do not say.
+            // Records do not show which of several programs serves a session, so all must be saturated.
             of_role.peek().is_some() && of_role.all(ProgramUse::has_no_processor_to_spare)
         };
         let mut paths = Paths {
@@ -114,7 +115,8 @@ impl Paths {
             for key in senders.keys() {
                 let acked_bytes = senders.acked_bytes(key) as f64;
                 let carries = carried.carries(&used.path, key);
-                // Any path may carry what is next to nothing.
+                // Only the direction with more bytes is matched by volume: almost any path carries enough for the
+                // other.
                 let may_carry = senders.sends_most(key) && bytes >= CARRIED_PART * acked_bytes;
                 if carries.unwrap_or(may_carry) {
                     self.of.entry(*key).or_default().push(self.links.len());
@@ -153,14 +155,14 @@ impl Paths {
         places.map(|place| &self.links[*place])
     }
 
-    /// The rate of the slowest link that carries what goes that way, in bytes per second.
+    /// The rate of the slowest link that carries this direction, in bytes per second.
     pub(super) fn bytes_per_s(&self, task: &Task, way: FlowDirection) -> Option<f64> {
         self.links(task, way)
             .filter_map(|link| link.bytes_per_s)
             .min_by(f64::total_cmp)
     }
 
-    /// The longest delay that is configured in a stretch of time for what goes that way; `None` where none is known.
+    /// The delay configured for this direction in an interval: the sum of its links' maxima; `None` if unknown or 0.
     pub(super) fn delay_ns(
         &self,
         task: &Task,
@@ -181,7 +183,7 @@ impl Paths {
         (all_ns > 0).then_some(all_ns)
     }
 
-    /// Whether TCP shows that what goes that way is behind a full link, where no path was sampled.
+    /// Whether TCP shows that the connection is behind a full link, where no path was sampled.
     fn seems_full(&self, task: &Task) -> bool {
         !self.behind_a_full_link.is_empty() && {
             let key = (task.session.to_string(), task.connection.0);
@@ -209,7 +211,7 @@ impl Paths {
         timeline.each(|wait| self.tell(wait, seems_full));
     }
 
-    /// Gives a wait to the resource that it waits for, if to any.
+    /// Attributes a wait to the saturated resource that it waits for, if any.
     fn tell(&self, wait: &mut Wait, is_link_full: bool) {
         let cause = match wait.way {
             Some(way) => self.behind(wait, way, is_link_full),
@@ -221,9 +223,9 @@ impl Paths {
         }
     }
 
-    /// The resource that bytes wait for.
+    /// The saturated resource that bytes wait for.
     fn behind(&self, wait: &Wait, way: FlowDirection, is_link_full: bool) -> Option<Cause> {
-        /// Waits before a window or buffer that empties as fast as what is behind it takes bytes.
+        /// Waits for a window or buffer that empties only as fast as the resource behind it takes bytes.
         const HELD: [Cause; 6] = [
             Cause::Unknown,
             Cause::CongestionWindow,
@@ -266,7 +268,7 @@ impl Paths {
     }
 }
 
-/// When a link with these samples was full, by time.
+/// The intervals in which a link with these samples was full, in order of time.
 fn full(samples: &[&Path]) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     let mut samples = samples.iter();
@@ -292,12 +294,12 @@ fn full(samples: &[&Path]) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Whose bytes each direction of each path carried, where packets were recorded.
+/// The bytes of each connection's directions that each path carried, where packets were recorded.
 #[derive(Debug, Default)]
 struct Carried {
     bytes: HashMap<(String, SenderKey), u64>,
     most_bytes: HashMap<SenderKey, u64>,
-    /// Paths on which tunnels hide whose packets pass.
+    /// Paths with tunnels, which hide whose packets pass.
     hiding: Vec<String>,
 }
 
@@ -335,7 +337,7 @@ impl Carried {
         carried
     }
 
-    /// Whether a path carries what goes that way; `None` when its packets do not tell.
+    /// Whether a path carries this direction of a connection; `None` if its packets do not show it.
     fn carries(&self, path: &str, key: &SenderKey) -> Option<bool> {
         let most_bytes = *self.most_bytes.get(key)? as f64;
         if self.hiding.iter().any(|hiding| hiding == path) {
@@ -350,8 +352,8 @@ impl Carried {
     }
 }
 
-/// The ends of a segment and which direction of which connection it belongs to: those of the TCP
-/// connections from the initiator to the target, over relays too.
+/// The endpoints of segments and the connection direction that they belong to, for all TCP connections from the
+/// initiator to the target, including those through relays.
 fn legs<'c>(
     records: impl Iterator<Item = &'c wansan_trace::event::Connection> + Clone,
 ) -> HashMap<Ends, SenderKey> {
@@ -361,7 +363,7 @@ fn legs<'c>(
         legs.insert(Ends::of(from, to), key(FlowDirection::ToTarget));
         legs.insert(Ends::of(to, from), key(FlowDirection::ToInitiator));
     };
-    // A relay's two connections of a flow, by the first one's far end.
+    // The endpoints of each relay flow's two connections; side 0 is the accepted one.
     let of_relays = records.clone().filter(|record| record.role == Role::Relay);
     let mut flows: HashMap<(SessionId, ConnectionId), Vec<(SocketAddr, SocketAddr)>> =
         HashMap::default();
@@ -380,7 +382,7 @@ fn legs<'c>(
         };
         add(record.session, record.connection, from, to);
         let mut leg = (from, to);
-        // As many relays as there are flows, at most.
+        // A chain has at most as many relays as there are flows.
         for _ in 0..flows.len() {
             let accepts = |ends: &&(SocketAddr, SocketAddr)| (ends.1, ends.0) == leg;
             let accepted = flows

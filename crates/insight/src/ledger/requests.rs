@@ -13,18 +13,18 @@ use crate::cause::Cause;
 use crate::latency::Latency;
 use crate::population::Population;
 
-/// One request's waits: each moment from its arrival to its reply, once.
+/// One request's waits: each moment from its arrival to its reply is counted once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestAccount {
     /// The operation requested.
     pub kind: RequestKind,
-    /// How much, in bytes.
+    /// Its length in bytes.
     pub length_bytes: u64,
-    /// When it came.
+    /// When it arrived.
     pub from_ns: u64,
     /// When it was answered.
     pub to_ns: u64,
-    /// What it waited for, each with its length.
+    /// What it waited for, and for how long, in ns.
     pub stretches: Vec<(RequestWait, u64)>,
     /// Its waits, which are contiguous.
     pub waits: Vec<Wait>,
@@ -41,15 +41,15 @@ pub struct RequestUse {
     pub per_s: f64,
     /// Their bytes per second.
     pub bytes_per_s: f64,
-    /// Mean number that was open.
+    /// Mean number outstanding.
     pub in_flight_mean: f64,
-    /// How long they took.
+    /// Their latency.
     pub latency: Latency,
     /// Share of them that the cache or the journal answered without waiting for anything, 0 to 1.
     pub hit_share: f64,
-    /// Share of their time that they waited, by what for, 0 to 1; what is 0 is left out.
+    /// Share of their time spent waiting, by what they waited for, 0 to 1; zeros are omitted.
     pub waits_for: BTreeMap<RequestWait, f64>,
-    /// The same by cause: while they waited for the disk, what the I/Os that carried them waited for.
+    /// The same by cause: while requests waited for the disk, the causes of the I/Os that carried them.
     pub waits: WaitUse,
 }
 
@@ -68,7 +68,7 @@ impl Ledger<'_> {
                     time,
                     ..
                 } = row.record;
-                // A disk that is attached again counts its requests anew.
+                // A disk that is attached again numbers its requests from the start.
                 let key = (row.host, disk, request, time.ns());
                 requests.entry(key).or_default().push(&row.record);
             }
@@ -87,7 +87,7 @@ impl Ledger<'_> {
     }
 }
 
-/// The account of a request with these stretches; `carrier` is the account of the I/O that ended one.
+/// The account of a request with these intervals; `carrier` returns the account of the I/O that ended one.
 fn account(
     stretches: &[&Request],
     carrier: impl Fn(&Request) -> Option<Account>,
@@ -105,7 +105,7 @@ fn account(
     };
     let mut at_ns = from_ns;
     for stretch in stretches {
-        // A recorder that was full has lost the others.
+        // The recorder was full and dropped the others.
         if to_ns.checked_sub(stretch.before_ns) != Some(at_ns) {
             return None;
         }
@@ -120,7 +120,7 @@ fn account(
     (at_ns == to_ns).then_some(account)
 }
 
-/// Adds the waits of one stretch.
+/// Adds the waits of one interval.
 fn add_waits(
     waits: &mut Vec<Wait>,
     (from_ns, to_ns): (u64, u64),
@@ -152,7 +152,7 @@ fn add_waits(
                     if start_ns >= end_ns {
                         continue;
                     }
-                    // Before its command was given to the session.
+                    // Before its command was passed to the session.
                     waits
                         .extend((at_ns < start_ns).then(|| own(at_ns, start_ns, Cause::Initiator)));
                     waits.push(Wait {

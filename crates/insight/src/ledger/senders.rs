@@ -16,25 +16,25 @@ use crate::stall::Conversation;
 use crate::traffic::FlowDirection;
 use crate::window::Window;
 
-/// TCP counts the time for which it was stopped in ticks of up to 10 ms: its counters are compared over so
-/// long at least.
+/// TCP counts the time for which it was limited in ticks of up to 10 ms, so its counters are compared over at least
+/// this interval.
 const COUNTED_NS: u64 = 20_000_000;
 
-/// A send buffer that was full is so again within so long, or a round trip, where it limits: samples may miss it for a
-/// while.
+/// A send buffer that limits the sender is full again within this time or a round trip, whichever is longer: samples in
+/// between may miss it.
 const FULL_LATELY_NS: u64 = 100_000_000;
 
 /// The sending end of one direction of a session's connection.
 pub(super) type SenderKey = (SessionId, ConnectionId, FlowDirection);
 
-/// A stretch of time with one cause.
+/// An interval with one cause.
 pub(super) type Step = (u64, u64, Cause);
 
-/// What is known of one sending end.
+/// What is known about one sending end.
 #[derive(Debug)]
 pub(super) struct Sender {
     source: Source,
-    /// When something stopped it, by time.
+    /// The intervals in which something stopped it, in order of time.
     steps: Vec<Step>,
     /// Mean time between samples.
     interval_ns: u64,
@@ -54,7 +54,7 @@ impl Senders {
             return Senders::by_packets(conversations, window);
         };
         let sampled = Senders::sampled(cell, tcp, window);
-        // A capture may have samples of one end, whose kernel knows better.
+        // A capture may include TCP_INFO samples of one end; that kernel knows better than packets show.
         let is_captured = cell.connection.is_none();
         let mut senders = match is_captured {
             true => Senders::by_packets(conversations, window),
@@ -101,12 +101,12 @@ impl Senders {
         senders
     }
 
-    /// Bytes that were acknowledged in the window of what went that way.
+    /// Bytes acknowledged in the window in this direction.
     pub(super) fn acked_bytes(&self, key: &SenderKey) -> u64 {
         self.found.get(key).map_or(0, |sender| sender.acked_bytes)
     }
 
-    /// Whether more was acknowledged of what goes that way than of what goes the other.
+    /// Whether at least as many bytes were acknowledged in this direction as in the other, and any at all.
     pub(super) fn sends_most(&self, key: &SenderKey) -> bool {
         let (session, connection, way) = *key;
         let other = match way {
@@ -122,7 +122,7 @@ impl Senders {
         self.found.keys()
     }
 
-    /// Says what stopped the senders in an I/O's waits that are unknown.
+    /// Attributes an I/O's unknown waits to what stopped the senders.
     pub(super) fn explain(&self, task: &Task, timeline: &mut Timeline) {
         for way in [FlowDirection::ToTarget, FlowDirection::ToInitiator] {
             let sender = self.found.get(&(task.session, task.connection, way));
@@ -138,8 +138,8 @@ impl Senders {
     }
 }
 
-/// Which way each host sends in each session: by the PDUs; without any, the end of which more bytes were
-/// acknowledged is the target, as most loads read.
+/// The direction in which each host sends in each session, from PDUs. Without PDUs, the end with more acknowledged
+/// bytes is the target, as most workloads read.
 fn ways(
     cell: &Cell,
     tcp: &Table<Tcp>,
@@ -175,7 +175,7 @@ fn ways(
 }
 
 impl Sender {
-    /// One that packets tell of.
+    /// A sender known from packets.
     pub(super) fn by_packets(steps: Vec<Step>, acked_bytes: u64) -> Sender {
         Sender {
             source: Source::Packets,
@@ -193,15 +193,15 @@ impl Sender {
             acked_bytes: 0,
         };
         let mut widest_bytes = 0;
-        // The newest sample from which on TCP's counters say enough.
+        // The newest sample at least `COUNTED_NS` before `after`, or the first.
         let mut base = 0;
-        // When the send buffer was full last.
+        // When the send buffer was last full.
         let mut full_ns = None;
         for (place, pair) in samples.windows(2).enumerate() {
             let (before, after) = (pair[0], pair[1]);
             widest_bytes = widest_bytes.max(before.rwnd_bytes);
             let (from_ns, to_ns) = (before.time.ns(), after.time.ns());
-            // A damaged file may have them in any order.
+            // A damaged file may have samples in any order.
             if from_ns >= to_ns {
                 continue;
             }
@@ -241,8 +241,7 @@ impl Sender {
         sender
     }
 
-    /// A congestion window that waits for acknowledgements waits for a full link where packets show one, which no
-    /// sender knows.
+    /// Where packets show a full link, which no sender knows of, a congestion-limited sender waits for that link.
     fn see_links(&mut self, by_packets: &Sender) {
         let mut seen: Vec<Step> = Vec::with_capacity(self.steps.len());
         for (from_ns, to_ns, cause) in std::mem::take(&mut self.steps) {
@@ -260,7 +259,7 @@ impl Sender {
         self.steps = seen;
     }
 
-    /// The causes in a stretch of time, by time; what lies between them is unknown.
+    /// The causes within an interval, in order of time; gaps between them are unknown.
     fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
         let first = self.steps.partition_point(|step| step.1 <= from_ns);
         let steps = self.steps[first..]
@@ -272,13 +271,13 @@ impl Sender {
     }
 }
 
-/// Whether the send buffer has hardly any room left: the program has written until there was none, or soon will have.
+/// Whether the send buffer is at least 90 % full: the program has written until there was no room, or soon will have.
 fn is_full(sample: &Tcp) -> bool {
     u64::from(sample.send_memory_bytes) * 10 >= u64::from(sample.send_buffer_bytes) * 9
 }
 
-/// Whether all that a full send buffer had room for is on its way, so that the program waits for an
-/// acknowledgement before it can add to it: Linux wakes it when a third is free (`sk_stream_is_writeable`).
+/// Whether all the data of a full send buffer is in flight, so that the program must wait for an acknowledgement before
+/// it can write more: Linux wakes it when a third is free (`sk_stream_is_writeable`).
 fn is_all_of_a_full_buffer_sent(sample: &Tcp) -> bool {
     let is_unwritable =
         u64::from(sample.send_memory_bytes) * 3 >= u64::from(sample.send_buffer_bytes) * 2;
@@ -288,7 +287,7 @@ fn is_all_of_a_full_buffer_sent(sample: &Tcp) -> bool {
         && sample.unsent_bytes <= sample.mss_bytes
 }
 
-/// How long pacing takes for all that waits unsent, in ns, where both windows have room for it.
+/// How long pacing takes to send all unsent data, in ns, if both windows have room for it.
 fn paced_ns(sample: &Tcp) -> Option<f64> {
     let in_flight = u64::from(sample.in_flight_packets);
     let mss_bytes = u64::from(sample.mss_bytes);
@@ -300,15 +299,16 @@ fn paced_ns(sample: &Tcp) -> Option<f64> {
     Some(unsent_bytes as f64 * 1e9 / rate as f64)
 }
 
-/// What stopped a sender between two samples, each with its share of the time: by its own counters the receive window
-/// and the send buffer. In the rest, what waits unsent behind segments in flight waits for the window that is fuller,
-/// the peer's or that of congestion control. With nothing in flight no window is full: it waits for a device or a timer
-/// then. Where both have room for all of it, it goes as fast as it is paced, and waits no longer than that takes: samples
-/// come right after a program has written.
+/// What stopped a sender between two samples, with each cause's share of the time. TCP's counters give the receive
+/// window and the send buffer. In the remaining time, unsent data behind segments in flight waits for the fuller of the
+/// peer's window and the congestion window. With nothing in flight, no window is full: the data waits for a device or a
+/// timer. If both windows have room for all of it, only pacing limits it, and it waits no longer than that takes:
+/// samples come right after a program has written.
 ///
-/// A window that is narrower by half than it was before shows a receiver that does not read what came.
+/// A receive window of less than half its earlier maximum shows a receiver that does not read what arrived.
 ///
-/// A program waits for room only after it has found none: `was_full` when the send buffer was of late.
+/// A program waits for buffer space only after it has found none: `was_full` tells whether the send buffer was full
+/// recently.
 fn stops(
     before: &Tcp,
     after: &Tcp,
@@ -354,7 +354,7 @@ mod tests {
 
     use super::*;
 
-    /// Two samples 20 ms apart, of a sender that has more than it may send.
+    /// Two samples 20 ms apart, of a sender with more data than it may send.
     fn samples(rwnd_limited_ns: u64, in_flight_packets: u32) -> [Tcp; 2] {
         let before = Tcp {
             time: Instant::from_ns(0),

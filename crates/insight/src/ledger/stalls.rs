@@ -13,10 +13,10 @@ use crate::window::Window;
 
 use super::WaitUse;
 
-/// A cause that costs less than this part of the mean latency is not what makes I/Os slow.
+/// A cause that costs less than this fraction of the mean latency is not what makes I/Os slow.
 const WORTH_NAMING: f64 = 0.05;
 
-/// Stands for a cause where none is worth naming.
+/// Used in place of a cause if none is worth naming.
 pub const NO_CAUSE: &str = "none";
 
 fn example(stall: &Stall) -> Example {
@@ -35,7 +35,7 @@ fn example(stall: &Stall) -> Example {
 }
 
 impl Cause {
-    /// Whether a stall of this kind is one more round trip.
+    /// Whether a stall of this kind costs one more round trip.
     fn is_round_trip(self) -> bool {
         matches!(
             self,
@@ -50,8 +50,8 @@ impl Cause {
     }
 }
 
-/// What `stalls` cost the I/Os of `cell` that were completed in `window`, as the ledger's `waits` say;
-/// `None` when none was, or packets or PDUs were not recorded, without which nobody can tell.
+/// What `stalls` cost the I/Os of `cell` that completed in `window`, according to the ledger's `waits`; `None` if no
+/// I/O completed, or if packets or PDUs, which stalls are found from, were not recorded.
 #[must_use]
 pub fn stall_use(
     cell: &Cell,
@@ -65,7 +65,7 @@ pub fn stall_use(
         let spans = spans
             .get(&(stall.session, stall.task))
             .map_or(&[][..], Vec::as_slice);
-        // Uses of a tag follow each other.
+        // I/Os with the same tag do not overlap.
         let next = spans.partition_point(|(_, leave_ns)| *leave_ns <= stall.from_ns);
         spans
             .get(next)
@@ -75,7 +75,7 @@ pub fn stall_use(
     (waits.ios > 0).then(|| cost_of(&stalls, waits))
 }
 
-/// What `stalls` cost the I/Os that `waits` is of.
+/// What `stalls` cost the I/Os summed in `waits`.
 #[must_use]
 pub fn cost_of(stalls: &[&Stall], waits: &WaitUse) -> StallUse {
     let (ios, latency_ns) = (waits.ios, waits.latency_ns);
@@ -98,7 +98,7 @@ pub fn cost_of(stalls: &[&Stall], waits: &WaitUse) -> StallUse {
         })
     };
     let mut causes: Vec<CauseUse> = by_cause.into_iter().filter_map(of_cause).collect();
-    // What passed for a stall may be the queue of a full link.
+    // What looked like a stall may be the queue of a full link.
     causes.retain(|cause| cause.cost_ns > 0.0);
     causes.sort_by(|one, other| other.cost_ns.total_cmp(&one.cost_ns));
     let worth = |most: &&CauseUse| most.cost_ns >= WORTH_NAMING * latency_ns;
@@ -113,7 +113,7 @@ pub fn cost_of(stalls: &[&Stall], waits: &WaitUse) -> StallUse {
     }
 }
 
-/// When the I/Os of `stalls` were in flight, for those completed in the window.
+/// When the I/Os of `stalls` that completed in the window were in flight, by tag.
 fn spans(
     cell: &Cell,
     window: Window,

@@ -6,24 +6,24 @@ use super::{Source, Wait};
 use crate::cause::Cause;
 use crate::traffic::FlowDirection;
 
-/// Waits that follow each other without a gap. None is empty. Its memory serves for one I/O after the other.
+/// Contiguous waits, none of them empty. The memory is reused from one I/O to the next.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     waits: Vec<Wait>,
-    /// What waits were in before they were cut.
+    /// The buffer that held the waits before they were last cut.
     spare: Vec<Wait>,
 }
 
 impl Timeline {
-    /// Starts another I/O, without any information yet.
+    /// Starts another I/O, with no information yet.
     pub(super) fn clear(&mut self) {
         self.waits.clear();
     }
 
-    /// Adds what comes next.
+    /// Appends the next wait.
     ///
     /// # Panics
-    /// When it does not begin where the last one ends: a moment has one cause.
+    /// If it does not begin where the last one ends: a moment has one cause.
     pub(super) fn push(&mut self, wait: Wait) {
         if let Some(last) = self.waits.last() {
             assert_eq!(last.to_ns, wait.from_ns, "waits follow each other");
@@ -33,7 +33,7 @@ impl Timeline {
         }
     }
 
-    /// From the first to the last of them.
+    /// From the start of the first wait to the end of the last.
     pub(super) fn span_ns(&self) -> (u64, u64) {
         match (self.waits.first(), self.waits.last()) {
             (Some(first), Some(last)) => (first.from_ns, last.to_ns),
@@ -41,12 +41,12 @@ impl Timeline {
         }
     }
 
-    /// What is to be said of the I/O when all have told.
+    /// The I/O's waits, final once all producers have run.
     pub(super) fn waits(&self) -> &[Wait] {
         &self.waits
     }
 
-    /// Cuts the waits anew: `cut` gets each, and where the parts of it belong.
+    /// Rebuilds the waits: `cut` gets each one, and the list to add its parts to.
     fn cut(&mut self, cut: impl Fn(Wait, &mut Vec<Wait>)) {
         let mut parts = std::mem::take(&mut self.spare);
         parts.clear();
@@ -56,10 +56,10 @@ impl Timeline {
         self.spare = std::mem::replace(&mut self.waits, parts);
     }
 
-    /// Has `tell` change the waits, or their parts, that lie in a stretch of time.
+    /// Applies `tell` to the waits, or the parts of them, that lie in an interval.
     pub(super) fn change(&mut self, (from_ns, to_ns): (u64, u64), tell: impl Fn(&mut Wait)) {
         let touches = |wait: &Wait| wait.from_ns < to_ns && from_ns < wait.to_ns;
-        // Times of damaged records may be in any order.
+        // The times of damaged records may be in any order.
         if from_ns >= to_ns || !self.waits.iter().any(touches) {
             return;
         }
@@ -87,7 +87,7 @@ impl Timeline {
                 },
             ];
             let parts = parts.into_iter().filter(|part| part.from_ns < part.to_ns);
-            // No more of a part is uncertain than there is of it.
+            // The uncertain part of a wait is no longer than the wait.
             changed.extend(parts.map(|part| Wait {
                 uncertain_ns: part.uncertain_ns.min(part.length_ns()),
                 ..part
@@ -95,7 +95,7 @@ impl Timeline {
         });
     }
 
-    /// Gives the last `length_ns` that nothing explains of those whose bytes go that way to `cause`.
+    /// Attributes the last `length_ns` of the unknown waits in this direction to `cause`.
     pub(super) fn take_last(&mut self, way: FlowDirection, length_ns: u64, cause: Cause) {
         let mut left_ns = length_ns;
         for at in (0..self.waits.len()).rev() {
@@ -124,8 +124,8 @@ impl Timeline {
         }
     }
 
-    /// Cuts what is unknown of the waits of one way by `causes`, which gives those in a stretch of time, in its
-    /// order. Each may be off by `uncertain_ns` at its ends.
+    /// Splits the unknown waits in this direction by `causes`, which returns the causes within an interval in order of
+    /// time. Each may be off by `uncertain_ns` at its ends.
     pub(super) fn explain<I: Iterator<Item = (u64, u64, Cause)>>(
         &mut self,
         way: FlowDirection,
@@ -162,12 +162,12 @@ impl Timeline {
         });
     }
 
-    /// Has `tell` change each wait as a whole.
+    /// Applies `tell` to each wait as a whole.
     pub(super) fn each(&mut self, tell: impl Fn(&mut Wait)) {
         self.waits.iter_mut().for_each(tell);
     }
 
-    /// How long bytes that go that way waited for what nothing explains.
+    /// How long bytes in this direction waited for unknown causes.
     pub(super) fn unknown_ns(&self, way: FlowDirection) -> u64 {
         let of_way = self
             .waits
@@ -176,7 +176,7 @@ impl Timeline {
         of_way.map(Wait::length_ns).sum()
     }
 
-    /// What no sample of TCP explains of a command's time above the socket, its program had.
+    /// Attributes a command's time above the socket that no TCP sample explains to its program.
     pub(super) fn settle_programs(&mut self) {
         for wait in &mut self.waits {
             if wait.cause == Cause::Unknown && wait.layer == Layer::Queue {

@@ -16,19 +16,20 @@ use crate::opcode::R2T;
 use crate::stall::Conversation;
 use crate::traffic::FlowDirection;
 
-/// What hosts take to pass on what a path delays, at most.
+/// The most that hosts add to a path's delay.
 const HOSTS_NS: u64 = 500_000;
 
 const DIRECTIONS: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
 
-/// The least time of each connection and way, of I/Os of which equally much was recorded, seen anew after each change of a path's delay.
+/// The minimum transit time per connection and direction, over I/Os with the same deepest recorded layer, measured anew
+/// after each change of a path's delay.
 #[derive(Debug, Default)]
 pub(super) struct Transits {
     changes_ns: Vec<u64>,
-    /// The least that a segment took each way, of connections of whose paths nothing else is known: a sender that always
-    /// has more than it may send keeps all I/Os waiting.
+    /// The minimum transit time of a segment, of connections whose paths are otherwise unknown: a sender that always
+    /// has more than it may send delays every I/O.
     segments_ns: HashMap<SenderKey, u64>,
-    /// R2Ts of each I/O, by who recorded them: its target, and its initiator.
+    /// R2Ts of each I/O as sent by its target, and as received by its initiator.
     r2ts: HashMap<(SessionId, TaskTag), [u32; 2]>,
     least_ns: HashMap<(SessionId, ConnectionId, FlowDirection, Option<Layer>, usize), u64>,
 }
@@ -70,7 +71,7 @@ impl Transits {
         }
     }
 
-    /// The number of changes before it; `None` for an I/O in flight during one.
+    /// The number of delay changes before the I/O; `None` if it was in flight during one.
     fn epoch(&self, timeline: &Timeline) -> Option<usize> {
         let before = |ns| {
             self.changes_ns
@@ -80,7 +81,7 @@ impl Transits {
         (before(from_ns) == before(to_ns)).then(|| before(to_ns))
     }
 
-    /// Takes an I/O into account whose bytes take so long at the links' rate.
+    /// Updates the minima with an I/O; `links_ns` is how long its bytes take at the links' rate.
     pub(super) fn see(&mut self, task: &Task, timeline: &Timeline, links_ns: &LinksNs) {
         let Some(epoch) = self.epoch(timeline) else {
             return;
@@ -94,8 +95,8 @@ impl Transits {
         }
     }
 
-    /// What the delays of the paths let an I/O take that way: a write's data cross them after each R2T, and so do the R2Ts.
-    /// A standing queue is part of the minimum observed, but not of this.
+    /// The time that the paths' delays account for in this direction: a write's data crosses them again after each R2T,
+    /// and so do the R2Ts. A standing queue is part of the observed minimum, but not of this.
     fn delayed_ns(
         &self,
         task: &Task,
@@ -121,8 +122,8 @@ impl Transits {
         Some(delay_ns.saturating_add(round_trips_ns))
     }
 
-    /// Gives the path the least that it takes, and the link what the I/O's own bytes take. Senders and
-    /// queues keep bytes before that, so it is the last of what is unknown.
+    /// Attributes the path's minimum latency to propagation, and the time of the I/O's own bytes at the links' rate to
+    /// transmission. Senders and queues hold bytes before that, so these are the last of the unknown time.
     pub(super) fn settle(
         &self,
         task: &Task,
@@ -135,7 +136,7 @@ impl Transits {
         for way in DIRECTIONS {
             let key = |epoch| (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = epoch.and_then(|epoch| self.least_ns.get(&key(epoch)));
-            // The waits of an I/O in flight during a change are unknown.
+            // An I/O in flight during a change has no observed minimum; only the configured delay limits it.
             let least_ns = least_ns.copied().unwrap_or(u64::MAX);
             let delayed_ns = self.delayed_ns(task, way, span_ns, paths);
             let least_ns = least_ns.min(delayed_ns.unwrap_or(u64::MAX));

@@ -17,15 +17,15 @@ use crate::traffic::FlowDirection;
 pub struct CauseSum {
     /// The cause.
     pub cause: Cause,
-    /// The layer that had the I/Os meanwhile.
+    /// The layer that the I/Os were in.
     pub layer: Layer,
-    /// Which way the bytes go that waited; none while a program or the store had them.
+    /// The direction of the bytes that waited; `None` while a program or the store had them.
     pub way: Option<FlowDirection>,
     /// What it is derived from.
     pub source: Source,
-    /// Its length as a mean over all I/Os, in ns.
+    /// Mean length over all I/Os, in ns.
     pub mean_ns: f64,
-    /// How much of that may belong to the waits beside it.
+    /// How much of that may belong to adjacent waits, in ns.
     pub uncertain_ns: f64,
 }
 
@@ -42,7 +42,7 @@ pub struct WaitUse {
 }
 
 impl CauseSum {
-    /// Whether it is no waiting, but what the path takes for the I/O's own bytes.
+    /// Whether this is not a wait, but the path's time for the I/O's own bytes.
     #[must_use]
     pub fn is_crossing(&self) -> bool {
         [Cause::Propagation, Cause::Transmission].contains(&self.cause)
@@ -50,7 +50,7 @@ impl CauseSum {
 }
 
 impl WaitUse {
-    /// Of all I/Os of a ledger.
+    /// Summed over all I/Os of a ledger.
     #[must_use]
     pub fn of(ledger: &Ledger<'_>) -> WaitUse {
         let mut adding = Adding::default();
@@ -58,7 +58,7 @@ impl WaitUse {
         adding.finish()
     }
 
-    /// Of the I/Os of each session.
+    /// Summed over the I/Os of each session.
     #[must_use]
     pub fn by_session(ledger: &Ledger<'_>) -> BTreeMap<SessionId, WaitUse> {
         let mut sessions: BTreeMap<SessionId, Adding> = BTreeMap::new();
@@ -72,7 +72,7 @@ impl WaitUse {
             .collect()
     }
 
-    /// As results have it.
+    /// In the form that results have.
     #[must_use]
     pub fn result(&self) -> wansan_schema::WaitUse {
         let causes = Cause::ALL.into_iter().map(|cause| {
@@ -106,14 +106,14 @@ impl WaitUse {
         self.sum_ns(|sum| sum.cause == cause)
     }
 
-    /// The same of those that PDUs or packets show.
+    /// The same, of waits that PDUs or packets show.
     #[must_use]
     pub fn shown_ns(&self, cause: Cause) -> f64 {
         let is_shown = |sum: &CauseSum| [Source::Pdus, Source::Packets].contains(&sum.source);
         self.sum_ns(|sum| sum.cause == cause && is_shown(sum))
     }
 
-    /// The share of the latency that passes because of `limit`, 0 to 1.
+    /// The share of the latency that `limit` accounts for, 0 to 1.
     #[must_use]
     pub fn share(&self, limit: Limit) -> f64 {
         let causes = Cause::ALL
@@ -124,19 +124,19 @@ impl WaitUse {
 
     fn sum_ns(&self, of: impl Fn(&CauseSum) -> bool) -> f64 {
         let lengths = self.sums.iter().filter(|sum| of(sum));
-        // The sum of no floating-point numbers is -0.0.
+        // The sum of an empty iterator of floating-point numbers is -0.0.
         lengths.fold(0.0, |all_ns, sum| all_ns + sum.mean_ns)
     }
 }
 
-/// As [`WaitUse::result`] has it.
+/// In the form of [`WaitUse::result`].
 impl Serialize for WaitUse {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.result().serialize(serializer)
     }
 }
 
-/// As [`WaitUse::result`] has it.
+/// In the form of [`WaitUse::result`].
 impl<'de> Deserialize<'de> for WaitUse {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WaitUse, D::Error> {
         let result = wansan_schema::WaitUse::deserialize(deserializer)?;
@@ -163,7 +163,7 @@ impl<'de> Deserialize<'de> for WaitUse {
     }
 }
 
-/// What is added up: the waits at a layer, of a way, with a cause from one source.
+/// What is summed separately: the waits at a layer, in a direction, with a cause from one source.
 type Key = (Layer, Option<FlowDirection>, Cause, Source);
 
 /// Sums over accounts.
@@ -171,19 +171,19 @@ type Key = (Layer, Option<FlowDirection>, Cause, Source);
 pub(super) struct Adding {
     ios: u64,
     latency_ns: u128,
-    /// Lengths, and how much of them is uncertain.
+    /// Total length, and how much of it is uncertain, in ns.
     sums: Vec<(Key, (u128, u128))>,
-    /// The place of each among the sums.
+    /// The index of each key in `sums`.
     places: HashMap<Key, usize>,
 }
 
 impl Adding {
-    /// Adds one with that latency.
+    /// Adds an account with that latency.
     pub(super) fn add(&mut self, latency_ns: u64, waits: &[Wait]) {
         self.ios += 1;
         self.latency_ns += u128::from(latency_ns);
         let mut all_ns = 0;
-        // Most have the same waits in the same order.
+        // Most I/Os have the same waits in the same order.
         let mut likely = 0;
         for wait in waits {
             let key = (wait.layer, wait.way, wait.cause, wait.source);

@@ -1,4 +1,4 @@
-//! Our form, from first principles: how long the slowest route needs for its share.
+//! wansan's form, from first principles: how long the slowest route needs for its share.
 
 use serde::Serialize;
 
@@ -9,14 +9,14 @@ use super::grid::Point;
 const SEARCH_STEPS: usize = 60;
 /// Rounds over all parameters.
 const MOST_ROUNDS: usize = 200;
-/// A round that improves the error by less than this part ends the search.
+/// A round that improves the error by less than this fraction ends the search.
 const LEAST_GAIN: f64 = 1e-12;
-/// Most round trips that a share may wait for its window.
+/// The most round trips that a share may wait for its window.
 const MOST_WAITS: f64 = 8.0;
 /// 1 ÷ the golden ratio.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// One of the numbers that are fitted.
+/// One of the fitted parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parameter {
     /// [`Cycle::send1_s`].
@@ -33,7 +33,7 @@ pub(super) enum Parameter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asking {
-    /// The next commands when all of the last are done.
+    /// The next commands when all of the last ones are done.
     Batch,
     /// The next command when one is done, to the connection whose turn it is.
     Loop,
@@ -54,32 +54,31 @@ pub struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
-    /// That of D1.
+    /// The one with delay D1.
     First,
-    /// That of D2.
+    /// The one with delay D2.
     Second,
 }
 
-/// Our form with its parameters.
+/// wansan's form with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cycle {
     /// The initiator's requests.
     pub asked: Asked,
-    /// The route of the command that begins a batch: it waits for none. Commands go on in turn from
-    /// one batch to the next, so that this is chance, and the same for all batches of an even number
-    /// of commands.
+    /// The route of the command that begins a batch, which waits for none. Commands go on in turn from one batch to the
+    /// next, so this is chance, and the same for all batches of an even number of commands.
     pub begins: Route,
-    /// What the first route needs to send its half of them, in seconds.
+    /// How long the first route takes to send its half of the bytes, in seconds.
     pub send1_s: f64,
-    /// What the second route needs, in seconds.
+    /// How long the second route takes, in seconds.
     pub send2_s: f64,
-    /// Round trips for which a half waits until its congestion window lets the rest of it go:
-    /// half ÷ window − 1, and not less than 0.
+    /// Round trips for which a half waits for its congestion window to admit the rest of it: half ÷ window − 1, at
+    /// least 0.
     pub waits: f64,
 }
 
 impl Asking {
-    /// The numbers that the form has.
+    /// The parameters that the form has.
     pub(super) fn parameters(self) -> &'static [Parameter] {
         match self {
             Asking::Batch => &[Parameter::Send1, Parameter::Send2, Parameter::Waits],
@@ -87,7 +86,7 @@ impl Asking {
         }
     }
 
-    /// How many numbers are fitted, the choice of the route that begins a batch included.
+    /// How many parameters are fitted, including the choice of the route that begins a batch.
     #[must_use]
     pub fn parameter_count(self) -> usize {
         match self {
@@ -112,7 +111,7 @@ impl Cycle {
             send2_s: send_s,
             waits: 0.0,
         };
-        // The error has more than one hollow: the slower route changes from cell to cell.
+        // The error has several local minima: the slower route changes from cell to cell.
         let starts = [Route::First, Route::Second]
             .map(|begins| [0.05, 0.2, 0.5, 1.0].map(|part| begin(begins, part * longest_s)));
         let best = starts
@@ -129,10 +128,9 @@ impl Cycle {
         self.asked.bytes as f64 / self.length_s(point)
     }
 
-    /// How long a cycle takes, in seconds. The target takes commands in the order of their CmdSNs
-    /// (RFC 7143 §4.2.2.1): all but the first are there when the slower route has brought its own.
-    /// Then both routes send, and each needs its one-way delay and its time to send, less what has
-    /// been sent before.
+    /// How long a cycle takes, in seconds. The target takes commands in CmdSN order (RFC 7143 §4.2.2.1): all but the
+    /// first are there once the slower route has delivered its own. Then both routes send, and each needs its one-way
+    /// delay and its sending time, less what has been sent before.
     #[must_use]
     pub fn length_s(&self, point: &Point) -> f64 {
         let (d1, d2) = (point.d1_s(), point.d2_s());
@@ -143,8 +141,8 @@ impl Cycle {
         let back2 = back(d2, self.send2_s - early2_s);
         match self.asked.asking {
             Asking::Batch => ordered_s + back1.max(back2),
-            // By Little's law: half of the commands in flight, on average, for each route's time.
-            // No more passes than the narrower route can send.
+            // By Little's law: half of the commands in flight, on average, for each route's time. The cycle is at least
+            // as long as the narrower route takes to send.
             Asking::Loop => {
                 let mean_s = ordered_s + (d1 + d2) / 2.0 + self.waits * (d1 + d2);
                 mean_s.max(self.send1_s.max(self.send2_s))
@@ -152,13 +150,12 @@ impl Cycle {
         }
     }
 
-    /// By how much earlier each route is done when the command that begins has come on the faster one:
-    /// its data are on their way before the slower route has brought the next command. That route has
-    /// a command less to send then, and the other one, where it has to wait for that route at a rate
-    /// that they share, a command less to wait for.
+    /// By how much earlier each route is done if the command that begins arrives on the faster one: its data is on the
+    /// way before the slower route has delivered the next command. The faster route then has one command less to send,
+    /// and the other one, if it has to wait for that route at a shared rate, one command less to wait for.
     fn early_s(&self, point: &Point) -> (f64, f64) {
         let (d1, d2) = (point.d1_s(), point.d2_s());
-        // A command's part of a half.
+        // One command's fraction of a half.
         let part = (2.0 / self.asked.commands.max(2) as f64).min(1.0);
         let own_s = part * self.send1_s.min(self.send2_s);
         let waited_s = part * (self.send1_s - self.send2_s);
@@ -174,8 +171,8 @@ impl Cycle {
         }
     }
 
-    /// Sum of the squared relative errors of the cycle's length, as the published form is fitted: a
-    /// cell that stalled does not outweigh the others.
+    /// Sum of the squared relative errors of the cycle time, as for the published form: a cell that stalled does not
+    /// outweigh the others.
     pub(super) fn error(&self, points: &[Point]) -> f64 {
         let error = |point: &Point| point.bytes_per_s / self.bytes_per_s(point) - 1.0;
         points.iter().map(|point| error(point).powi(2)).sum()
@@ -190,7 +187,7 @@ impl Cycle {
         }
     }
 
-    /// It with another value of one number.
+    /// A copy with another value of one parameter.
     pub(super) fn with(mut self, parameter: Parameter, value: f64) -> Cycle {
         match parameter {
             Parameter::Send1 => self.send1_s = value,
@@ -201,8 +198,7 @@ impl Cycle {
         self
     }
 
-    /// Goes downhill, one of these parameters after the other. No route sends for longer than
-    /// `longest_s`.
+    /// Minimizes the error by coordinate descent over these parameters. No route sends for longer than `longest_s`.
     pub(super) fn descend(
         mut self,
         points: &[Point],
@@ -216,7 +212,7 @@ impl Cycle {
                 let at = |value: f64| self.with(parameter, value).error(points);
                 let now = self.get(parameter);
                 let found = golden_section(&at, 0.0, most);
-                // Around the present value too: the hollow may be narrow.
+                // Around the present value too, as the minimum may be narrow.
                 let near = golden_section(&at, now * 0.8, (now * 1.25).min(most));
                 let best = [now, found, near, 0.0]
                     .into_iter()
@@ -234,7 +230,7 @@ impl Cycle {
 }
 
 impl Parameter {
-    /// The most that it may be.
+    /// The upper bound of its value.
     pub(super) fn most(self, longest_s: f64) -> f64 {
         match self {
             Parameter::Send1 | Parameter::Send2 | Parameter::Send => longest_s,
@@ -243,7 +239,7 @@ impl Parameter {
     }
 }
 
-/// The longest cycle that was measured: no route sends for longer.
+/// The longest measured cycle: no route sends for longer.
 pub(super) fn longest_s(points: &[Point], asked: Asked) -> f64 {
     let length_s = |point: &Point| asked.bytes as f64 / point.bytes_per_s;
     points.iter().map(length_s).fold(0.0, f64::max)

@@ -44,11 +44,11 @@ impl Point {
 }
 
 impl Grid {
-    /// The grid of these cells, in any order. Of the repeats of a pair of delays the median counts: one
-    /// that was disturbed does not move it.
+    /// The grid of these cells, in any order. The median of the repeats of each pair of delays counts, as one disturbed
+    /// repeat does not move it.
     ///
     /// # Errors
-    /// [`FitError`] when one has no throughput.
+    /// [`FitError::NoThroughput`] if a cell has no throughput.
     pub fn of(cells: impl IntoIterator<Item = Point>) -> Result<Grid, FitError> {
         let mut repeats: BTreeMap<(u64, u64), Vec<f64>> = BTreeMap::new();
         for cell in cells {
@@ -77,7 +77,7 @@ impl Grid {
         &self.points
     }
 
-    /// Two halves like the fields of a chessboard: every row and column has cells of both.
+    /// Two halves in a chessboard pattern: every row and column has cells of both.
     #[must_use]
     pub fn halves(&self) -> [Vec<Point>; 2] {
         let place = |delays: &[u64], ns: u64| delays.iter().position(|delay| *delay == ns);
@@ -99,8 +99,7 @@ impl Grid {
     }
 }
 
-/// The middle of numbers of which there is one at least; the mean of both middle ones when their
-/// number is even.
+/// The median of at least one number; the mean of the two middle ones if their number is even.
 pub(super) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let middle = numbers.len() / 2;

@@ -8,12 +8,12 @@ use super::grid::{Grid, Point, median};
 use super::known::{Estimate, Known};
 use super::published::Published;
 
-/// A cell in which a form is wrong by more than this is reported.
+/// Cells in which the published form's error exceeds this are reported.
 const WRONG: f64 = 0.1;
-/// A row that should be flat is not, when it varies by more than this.
+/// A row that should be flat is reported as uneven if it varies by more than this.
 const UNEVEN: f64 = 0.1;
-/// A cell in which both forms are wrong by more than this, and on the same side, was disturbed rather
-/// than foretold wrongly: neither form knows of the other.
+/// A cell in which both forms err by more than this, with the same sign, was disturbed rather than predicted wrongly:
+/// the forms are independent of each other.
 const DISTURBED: f64 = 0.2;
 
 /// Both forms, fitted and judged.
@@ -21,18 +21,18 @@ const DISTURBED: f64 = 0.2;
 pub struct Judgement {
     /// The published form, fitted to all cells.
     pub published: Published,
-    /// How many numbers were fitted for it.
+    /// How many parameters were fitted for it.
     pub published_parameters: usize,
-    /// What all cells tell of the numbers of ours.
+    /// What all cells determine of the parameters of wansan's form.
     pub cycle: Known,
-    /// How many numbers were fitted for it.
+    /// How many parameters were fitted for it.
     pub cycle_parameters: usize,
-    /// The cells, calculated beside measured.
+    /// The cells, calculated and measured.
     pub cells: Vec<CellErrors>,
     /// Relative errors over the cells that the forms were fitted to.
     pub fitted: Errors,
-    /// Relative errors over the cells that the forms were not fitted to: on either half of the grid,
-    /// each fitted to the other half. Null when the grid is too small to be halved.
+    /// Relative errors over cells that the forms were not fitted to: each half of the grid, with the forms fitted to
+    /// the other half. Null if the grid is too small to be halved.
     pub foretold: Option<Errors>,
     /// Where the published form is wrong, and why.
     pub remarks: Vec<String>,
@@ -44,29 +44,29 @@ pub struct CellErrors {
     /// What was measured.
     #[serde(flatten)]
     pub point: Point,
-    /// Bytes per second by the published form; null when it has no T for this D1.
+    /// Bytes per second by the published form; null if it has no T for this D1.
     pub published_bytes_per_s: Option<f64>,
     /// Its error: calculated ÷ measured − 1.
     pub published_error: Option<f64>,
-    /// Bytes per second by ours.
+    /// Bytes per second by wansan's form.
     pub cycle_bytes_per_s: f64,
-    /// Its error.
+    /// Its error: calculated ÷ measured − 1.
     pub cycle_error: f64,
 }
 
-/// Relative errors of both forms, over the cells that both tell: the root of the mean square, which one
-/// disturbed cell can rule, and the median, which it cannot.
+/// Relative errors of both forms, over the cells that both can calculate: the root mean square, which one disturbed
+/// cell can dominate, and the median, which it cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Errors {
-    /// How many cells.
+    /// The number of cells.
     pub cells: usize,
-    /// Of the published form.
+    /// Root mean square error of the published form.
     pub published_rms: f64,
-    /// Of ours.
+    /// Root mean square error of wansan's form.
     pub cycle_rms: f64,
-    /// Half of the cells are wrong by no more than this by the published form.
+    /// Median absolute error of the published form.
     pub published_median: f64,
-    /// By ours.
+    /// Median absolute error of wansan's form.
     pub cycle_median: f64,
 }
 
@@ -190,7 +190,7 @@ fn remarks(published: &Published, cycle: &Known, cells: &[CellErrors]) -> Vec<St
     remarks
 }
 
-/// How long that is, where the cells tell it of both routes.
+/// The sending times, if the cells determine those of both routes.
 fn sending(cycle: &Known) -> String {
     let ms = |estimate: Option<Estimate>| Some(estimate?.value? * 1e3);
     match (ms(cycle.send1_s), ms(cycle.send2_s)) {
@@ -201,7 +201,7 @@ fn sending(cycle: &Known) -> String {
     }
 }
 
-/// Cells that neither form can tell, in which something else happened.
+/// Cells that neither form predicts, in which something else happened.
 fn disturbed(cells: &[CellErrors]) -> Option<String> {
     let both = |cell: &&CellErrors| {
         let published = cell.published_error.unwrap_or(0.0);
@@ -226,7 +226,7 @@ fn disturbed(cells: &[CellErrors]) -> Option<String> {
     })
 }
 
-/// Rows beyond the diagonal, which the published form takes for flat.
+/// Rows beyond the diagonal, which the published form assumes to be flat.
 fn uneven_rows(cells: &[CellErrors]) -> Vec<String> {
     let mut rows: Vec<u64> = cells.iter().map(|cell| cell.point.d1_ns).collect();
     rows.dedup();

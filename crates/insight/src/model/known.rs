@@ -11,11 +11,11 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use super::cycle::{Asked, Cycle, Parameter, Route, longest_s};
 use super::grid::Point;
 
-/// The probability that a parameter is in its range, if the cells' errors are independent.
+/// The probability that a parameter is in its range, if the errors of the cells are independent.
 const CONFIDENCE: f64 = 0.95;
-/// No cell is measured better than to this part: a form that fits exactly is not known exactly.
+/// The minimum measurement error of a cell: a form that fits exactly is not known exactly.
 const LEAST_ERROR: f64 = 1e-3;
-/// Halvings of the stretch in which the end of a range lies.
+/// Bisection steps for the end of a range.
 const HALVINGS: usize = 16;
 
 /// The parameters of wansan's model that the cells determine.
@@ -23,33 +23,32 @@ const HALVINGS: usize = 16;
 pub struct Known {
     /// The initiator's requests.
     pub asked: Asked,
-    /// The route of the command that begins a batch; null when either would do, and where nothing
-    /// comes in batches.
+    /// The route of the command that begins a batch; null if either would do, or there are no batches.
     pub begins: Option<Route>,
-    /// Seconds that the first route needs to send its half; null when it makes no difference to the
-    /// cells, or the form has only [`Known::send_s`].
+    /// Seconds that the first route takes to send its half; null if the cells do not depend on it, or the form has only
+    /// [`Known::send_s`].
     pub send1_s: Option<Estimate>,
-    /// Seconds that the second route needs.
+    /// Seconds that the second route takes.
     pub send2_s: Option<Estimate>,
-    /// Without batches: seconds that the narrower route needs.
+    /// Without batches: seconds that the narrower route takes.
     pub send_s: Option<Estimate>,
     /// Round trips for which a half waits for its congestion window.
     pub waits: Option<Estimate>,
 }
 
-/// One number.
+/// The estimate of one parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The best value; null when the cells only say that it is no more than `most`.
+    /// The best value; null if the cells only show that it is at most `most`.
     pub value: Option<f64>,
-    /// Least value that they allow.
+    /// The minimum that they allow.
     pub least: f64,
-    /// Most.
+    /// The maximum that they allow.
     pub most: f64,
 }
 
 impl Known {
-    /// What these cells determine of the form that fits them best.
+    /// What these cells determine about the form that fits them best.
     #[must_use]
     pub fn of(best: &Cycle, points: &[Point]) -> Known {
         let form = best.asked.asking;
@@ -92,7 +91,7 @@ impl Known {
 struct Profile<'a> {
     best: Cycle,
     points: &'a [Point],
-    /// Sum of the squared errors beyond which the cells speak against a fit.
+    /// Sum of the squared errors above which the cells reject a fit.
     most_error: f64,
 }
 
@@ -106,7 +105,7 @@ impl Profile<'_> {
         start.descend(self.points, parameters, longest_s)
     }
 
-    /// Whether the cells allow this value, whatever the others are then.
+    /// Whether the cells allow this value, with the other parameters refitted.
     fn allows_value(&self, parameter: Parameter, value: f64) -> bool {
         let all = self.best.asked.asking.parameters().iter();
         let others: Vec<Parameter> = all.copied().filter(|one| *one != parameter).collect();
@@ -120,7 +119,7 @@ impl Profile<'_> {
         })
     }
 
-    /// The end of the values that the cells allow, between one that they do and a bound.
+    /// The end of the range of allowed values, between the best value and a bound.
     fn end(&self, parameter: Parameter, bound: f64) -> f64 {
         let mut allowed = self.best.get(parameter);
         if self.allows_value(parameter, bound) {
@@ -138,7 +137,7 @@ impl Profile<'_> {
         allowed
     }
 
-    /// Nothing when every value is allowed.
+    /// `None` if every value is allowed.
     fn estimate(&self, parameter: Parameter) -> Option<Estimate> {
         let bound = parameter.most(longest_s(self.points, self.best.asked));
         let (least, most) = (self.end(parameter, 0.0), self.end(parameter, bound));

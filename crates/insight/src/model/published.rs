@@ -10,11 +10,11 @@ use super::grid::Point;
 /// Bytes of a packet, in round numbers, as the publication counts them.
 pub const PACKET_BYTES: f64 = 1500.0;
 
-/// The published form with its parameters: throughput = `cycle_bytes` ÷ (2·D2 + T(D1)) while
-/// D1 ≤ D2; D1 and D2 change places when D1 > D2.
+/// The published form with its parameters: throughput = `cycle_bytes` ÷ (2·D2 + T(D1)) while D1 ≤ D2; D1 and D2 change
+/// places when D1 > D2.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Published {
-    /// What a cycle moves: a packet's bytes times the sum of both windows.
+    /// The bytes that a cycle moves: a packet's bytes times the sum of both windows.
     pub cycle_bytes: f64,
     /// That sum, in packets of 1500 bytes.
     pub window_packets: f64,
@@ -24,24 +24,24 @@ pub struct Published {
     pub t_swapped_s: BTreeMap<u64, f64>,
 }
 
-/// Cells that share a T: those of one D1 on one side of the diagonal.
+/// Cells that share a T: those with the same D1 on one side of the diagonal.
 type Group = (bool, u64);
 
 impl Published {
-    /// Fits the model by least squares of the relative error of the cycle time. In 1 ÷ throughput
-    /// it is linear: a slope that all cells share, and an intercept for each T.
+    /// Fits the model by least squares of the relative error of the cycle time. It is linear in 1 ÷ throughput: a slope
+    /// that all cells share, and an intercept for each T.
     ///
     /// # Errors
-    /// [`FitError::TooFewCells`] when there are not more cells than numbers, [`FitError::NoCycle`] when
-    /// the slope is unknown or not positive.
+    /// [`FitError::TooFewCells`] if there are not more cells than parameters, [`FitError::NoCycle`] if the slope is
+    /// unknown or not positive.
     pub fn fit(points: &[Point]) -> Result<Published, FitError> {
         let mut groups: BTreeMap<Group, Vec<&Point>> = BTreeMap::new();
         for point in points {
             groups.entry(group(point)).or_default().push(point);
         }
         FitError::check(points, 1 + groups.len())?;
-        // Of each cell 1 = slope·u + intercept·x with x the throughput and u = 2·D·x. The group's
-        // intercept is taken out of both sides first.
+        // For each cell, 1 = slope·u + intercept·x, with x the throughput and u = 2·D·x. The group's intercept is
+        // eliminated from both sides first.
         let (mut above, mut below) = (0.0, 0.0);
         for cells in groups.values() {
             let of_x = Projection::on(cells);
@@ -77,8 +77,8 @@ impl Published {
         Ok(fitted)
     }
 
-    /// Bytes per second at these delays; `None` when no cell with this D1 was fitted. Where one
-    /// side of the diagonal has no T for it, the other's is used.
+    /// Bytes per second at these delays; `None` if no cell with this D1 was fitted. If one side of the diagonal has no
+    /// T for it, the other side's is used.
     #[must_use]
     pub fn bytes_per_s(&self, point: &Point) -> Option<f64> {
         let (is_swapped, d1_ns) = group(point);
@@ -92,14 +92,14 @@ impl Published {
         (cycle_s > 0.0).then(|| self.cycle_bytes / cycle_s)
     }
 
-    /// How many numbers were fitted.
+    /// How many parameters were fitted.
     #[must_use]
     pub fn parameters(&self) -> usize {
         1 + self.t_s.len() + self.t_swapped_s.len()
     }
 }
 
-/// By how much of x (the throughput) the other terms of a group's cells are made up.
+/// The coefficients of the projections of a group's other terms on x, the throughput.
 struct Projection {
     one: f64,
     u: f64,

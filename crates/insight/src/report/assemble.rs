@@ -8,18 +8,18 @@ use super::changes;
 use super::problems::problems;
 use super::{CellCharts, CellReport, Fact, ReportData};
 
-/// A run as the report needs it.
+/// The inputs of a run's report.
 #[derive(Debug, Clone, Copy)]
 pub struct RunRecord<'a> {
     /// The content of manifest.json.
     pub manifest: &'a Manifest,
     /// The content of results.json.
     pub results: &'a Results,
-    /// The charts of the cells whose records were read, by the cell's number.
+    /// Charts of the cells whose records were read, by cell number.
     pub charts: &'a BTreeMap<u64, CellCharts>,
 }
 
-/// What the page of `run` shows.
+/// Builds the page's data for `run`.
 #[must_use]
 pub fn data(run: &RunRecord<'_>) -> ReportData {
     let RunRecord {
@@ -66,7 +66,8 @@ fn cell_report(cell: &CellResult, charts: &BTreeMap<u64, CellCharts>) -> CellRep
     }
 }
 
-/// Initiators have results in each cell that did not fail before they began.
+/// `streams` if a cell has streams but no initiators: initiators have results in every cell that did not fail before
+/// they started.
 fn load(results: &Results) -> &'static str {
     let streams_only = |cell: &CellResult| cell.initiators.is_empty() && !cell.streams.is_empty();
     match results.cells.iter().any(streams_only) {
@@ -75,7 +76,7 @@ fn load(results: &Results) -> &'static str {
     }
 }
 
-/// The numbers that are results, by their dotted names.
+/// The cell's results (fields with a unit), by dotted name.
 fn measures(cell: &CellResult) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     cell.singles(&mut |field, single| {
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// The data of a run whose files hold these, as the page has it.
+    /// The page's data for a run with these files, as JSON.
     fn run(manifest: &Value, results: &Value, charts: &BTreeMap<u64, CellCharts>) -> Value {
         let manifest = serde_json::from_value(manifest.clone()).unwrap();
         let results = serde_json::from_value(results.clone()).unwrap();

@@ -20,10 +20,10 @@ tables! {
     }
 }
 
-/// Those that are in a cell's results, and how many are left out.
+/// The path changes in a cell's results, and how many are left out.
 pub(super) fn of_cell(cell: &CellResult) -> (Vec<ChangeMark>, usize) {
     let all = &cell.timeline;
-    // A cell that failed has not measured; earlier versions wrote 0 then.
+    // A failed cell has no measured time; earlier versions wrote 0 for it.
     let began_ns = cell.measured_from_ns.filter(|&began_ns| began_ns > 0);
     let mark = |change: &PathChange| ChangeMark {
         statement: change.statement.clone(),

@@ -7,8 +7,8 @@ use crate::analysis::Analysis;
 use crate::summary::{CellSummary, LayerUse};
 
 impl CellCharts {
-    /// The charts of a cell whose numbers are `summary`, as finely as `detail` says; the analysis's
-    /// window is what was measured.
+    /// The charts of a cell with the numbers `summary`, at the resolution of `detail`; the analysis's window is the
+    /// measured time.
     #[must_use]
     pub fn of(analysis: &Analysis<'_>, summary: &CellSummary, detail: Detail) -> CellCharts {
         let (cell, window) = (analysis.cell, analysis.window);
@@ -147,12 +147,12 @@ mod tests {
         }
     }
 
-    /// The charts of those records, after they went through files as in a run.
+    /// The charts of these records, written to and read from files as in a run.
     fn charts() -> CellCharts {
         charts_with(TcpEvent::Sample)
     }
 
-    /// The same, where this happened to the end that sends little.
+    /// The same, with `event` at the end that sends little.
     fn charts_with(event: TcpEvent) -> CellCharts {
         let folder = tempfile::tempdir().unwrap();
         let mut client = record();
@@ -191,7 +191,7 @@ mod tests {
         let app = &charts.in_flight[0].values;
         assert_eq!(app.len(), axis.steps);
         assert_eq!((app[0], app[300]), (Some(4.0), Some(4.0)));
-        // From 4 to 10 ms of each 10 ms.
+        // All four I/Os are in the window layer from 4 to 10 ms of each 10 ms.
         let steps_per_ms = 6;
         let window = &charts.in_flight[1].values;
         assert_eq!(window[2 * steps_per_ms], Some(0.0));

@@ -1,31 +1,30 @@
 //! The resolution of cells' charts, limited so that a browser can open the page of a large sweep.
 
-/// How much of a cell the page is given.
+/// The resolution of a cell's charts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail {
-    /// Most steps that its time is cut into.
+    /// Maximum number of time steps.
     pub steps: usize,
-    /// Most steps for TCP's samples: windows change within a round trip.
+    /// Maximum number of time steps for TCP samples: congestion windows change within a round trip.
     pub tcp_steps: usize,
-    /// Most packets that are shown one by one.
+    /// Maximum number of packets shown individually.
     pub packets: usize,
 }
 
-/// So many cells are drawn in full; of more, each with its part of the same total.
+/// Up to this many cells get full detail; more cells share the same total equally.
 const FULL_CELLS: usize = 24;
 /// No cell gets less than this share of the full detail.
 const LEAST_SHARE: f64 = 0.2;
 
 impl Detail {
-    /// Everything: about as many steps as a chart has pixels for, and 200 kB for a cell.
+    /// Full detail: about one step per pixel of a chart, and 200 kB per cell.
     pub const FULL: Detail = Detail {
         steps: 600,
         tcp_steps: 1200,
         packets: 1200,
     };
 
-    /// The detail with which so many cells make a page of about 5 MB at most, and of 10 MB for 250
-    /// cells.
+    /// The detail at which a page of `cells` cells takes about 5 MB at most, or 10 MB for 250 cells.
     #[must_use]
     pub fn for_cells(cells: usize) -> Detail {
         let share = (FULL_CELLS as f64 / cells.max(1) as f64).clamp(LEAST_SHARE, 1.0);

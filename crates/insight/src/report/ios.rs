@@ -1,4 +1,4 @@
-//! The I/Os whose packets a diagram shows, with their accounts in the ledger of waits.
+//! The I/Os whose packets a diagram shows, with their waits from the ledger.
 
 use foldhash::HashSet;
 
@@ -14,7 +14,7 @@ use crate::stall::Stall;
 use crate::traffic::{Content, Traffic};
 use crate::transfer::{Stretch, Transfer};
 
-/// Most I/Os that are shown with a diagram: a line each.
+/// Maximum number of I/Os shown with a diagram, one line each.
 const MAX_IOS: usize = 16;
 
 tables! {
@@ -43,8 +43,8 @@ tables! {
     }
 }
 
-/// The accounts of the I/Os whose packets a stretch shows, in the order in which they began: of the one that
-/// `stall` stopped and of those whose packets come first.
+/// The accounts of the I/Os whose packets are in `stretch`, by start time: the I/O that `stall` stopped and those whose
+/// packets come first.
 pub(super) fn shown(
     cell: &Cell,
     ledger: &Ledger<'_>,
@@ -81,7 +81,7 @@ pub(super) fn shown(
         tags.contains(&(task.session, task.tag)) && overlaps(task, stretch.from_ns, last.ended_ns)
     });
     let mut tasks: Vec<&Task> = tasks.collect();
-    // A tag that is used again names more I/Os than there are lanes: the stalled one keeps its own.
+    // A reused tag may match more I/Os than there are lanes: the stalled one is sorted first, so that it is kept.
     tasks.sort_by_key(|task| (!is_stalled(task), task.enter_ns(top)));
     let accounts = tasks.into_iter().filter_map(|task| ledger.account(task));
     let mut accounts: Vec<Account> = accounts.take(MAX_IOS).collect();
@@ -95,7 +95,7 @@ pub(super) fn shown(
     accounts.into_iter().map(show).collect()
 }
 
-/// Waits as the page draws them: those of one cause at one layer that follow each other are one.
+/// Waits as the page draws them: consecutive waits with the same cause and layer are merged.
 fn waits(waits: &[Wait], begin_ns: u64) -> Vec<ShownWait> {
     let since = |at_ns: u64| match at_ns.checked_sub(begin_ns) {
         Some(after_ns) => micros(after_ns),
@@ -170,7 +170,7 @@ mod tests {
     const IO_NS: u64 = 1_000_000;
     const IOS: u64 = 40;
 
-    /// I/Os one after the other, all with one tag.
+    /// Consecutive I/Os that all use one tag.
     fn one_tag() -> Cell {
         let folder = tempfile::tempdir().unwrap();
         let mut recorder = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);

@@ -12,14 +12,14 @@ use crate::congestion::{self, Cut};
 
 /// Maximum number of sending ends shown: more lines would be indistinguishable.
 const MAX_CONNECTIONS: usize = 16;
-/// So many of the busiest ends show more than their window.
+/// Number of the busiest ends for which ssthresh and segments in flight are shown too.
 const MAX_DETAILED: usize = 4;
-/// Most cuts of one end's window that are shown.
+/// Maximum number of window cuts shown per end.
 const MAX_CUTS: usize = 300;
-/// Most directions of paths that are shown.
+/// Maximum number of path directions shown.
 const MAX_PATHS: usize = 16;
-/// An end that has sent less than this share of the busiest end's bytes does not fill its window,
-/// so its window tells nothing unless it was cut.
+/// An end with less than this share of the busiest end's acknowledged bytes does not fill its window, so it is shown
+/// only if its window was cut.
 const MIN_SHARE: f64 = 0.05;
 
 /// One end of a connection: the host that recorded it, its session and its CID.
@@ -128,7 +128,7 @@ pub(super) fn paths(path: &Table<Path>, steps: &Steps) -> Vec<PathSamples> {
         .collect()
 }
 
-/// By how much a counter grew over the records.
+/// The growth of a counter over the records.
 fn grown<T>(records: &[&T], counter: impl Fn(&T) -> u64) -> u64 {
     match records {
         [first, .., last] => counter(last).saturating_sub(counter(first)),
@@ -136,8 +136,8 @@ fn grown<T>(records: &[&T], counter: impl Fn(&T) -> u64) -> u64 {
     }
 }
 
-/// What was sampled, from the first sample to the last. Of more samples than fit, the least and the
-/// greatest of every two steps are kept, in their order, so that no peak is lost.
+/// The sampled values from the first sample to the last. Of the samples in each pair of steps, the minimum and the
+/// maximum are kept, in their order, so that no peak is lost.
 fn extremes(steps: &Steps, records: &[&Tcp], value: impl Fn(&Tcp) -> Option<u32>) -> Samples {
     let mut values: Samples = vec![None; steps.count];
     let mut last_step = 0;
@@ -204,8 +204,8 @@ fn greatest(steps: &Steps, records: &[&Path]) -> Samples {
     values
 }
 
-/// The link's sending time in each step as a share of the step. The counter is read at the step's
-/// two edges, on straight lines between its samples; a step that reaches outside of them has none.
+/// The share of each step in which the link was sending. The counter is interpolated linearly at the step's two edges;
+/// a step that extends beyond the samples has no value.
 fn utilisation(steps: &Steps, records: &[&Path]) -> Samples {
     let edges_ns: Vec<u64> = steps.edges_ns().collect();
     let busy_ns: Samples = edges_ns
@@ -220,7 +220,7 @@ fn utilisation(steps: &Steps, records: &[&Path]) -> Samples {
     (0..steps.count).map(step).collect()
 }
 
-/// The link's sending time until `time_ns`; `None` before the first sample and after the last.
+/// The link's cumulative sending time at `time_ns`; `None` before the first sample and after the last.
 fn busy_at(records: &[&Path], time_ns: u64) -> Option<f64> {
     let after = records.partition_point(|record| record.time.ns() <= time_ns);
     let before = records[..after].last()?;
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn utilisation_is_read_between_samples() {
-        // Half busy for 10 µs, then wholly.
+        // Half busy for 10 µs, then fully busy.
         let records = [
             path(0, 0, 0),
             path(10_000, 0, 5_000),
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn two_steps_keep_the_least_and_the_greatest_of_many_samples() {
-        // A needle in steps 0 and 1, one sample in step 3, a fall in steps 4 and 5.
+        // A spike in steps 0 and 1, one sample in step 3, a drop in steps 4 and 5.
         let samples: Vec<Tcp> = [
             (100, 10),
             (500, 90),

@@ -1,5 +1,4 @@
-//! An interval of packets as the page draws it: a column for each property, so that a packet costs
-//! few bytes.
+//! An interval of packets as the page draws it: one column per property, so that a packet takes few bytes.
 
 use wansan_schema::tables;
 use wansan_trace::event::Verdict;
@@ -91,14 +90,13 @@ tables! {
     }
 }
 
-/// A stall is shown with so many of the packets that a cell is shown with, one part of …
+/// A stall's diagram has at most a cell's number of packets divided by this.
 const PART_OF_PACKETS: usize = 8;
-/// … and with what was sent so long before and after it, a part of its length and at least.
+/// A stall's diagram extends beyond the stall by its length divided by this, on both sides.
 const MARGIN_PARTS: u64 = 4;
 const LEAST_MARGIN_NS: u64 = 100_000;
 
-/// The diagram of the first I/Os that were measured, of at most `most` packets, if any were
-/// recorded.
+/// The diagram of the first measured I/Os, with at most `most` packets; `None` if no packets were recorded.
 pub(super) fn diagram(analysis: &Analysis<'_>, most: usize) -> Option<PacketDiagram> {
     let Analysis {
         cell,
@@ -113,8 +111,8 @@ pub(super) fn diagram(analysis: &Analysis<'_>, most: usize) -> Option<PacketDiag
     Some(diagram)
 }
 
-/// The diagram of the costliest stall of each cause that shows in packets, the costliest cause first,
-/// where a cell is shown with `most` packets.
+/// For each cause with packet evidence, the diagram of its costliest stall, costliest cause first. `most` is the packet
+/// limit of a cell's diagram.
 pub(super) fn stall_diagrams(
     analysis: &Analysis<'_>,
     summary: &CellSummary,
@@ -199,7 +197,7 @@ fn drawn(cell: &Cell, window: Window, traffic: &Traffic, stretch: &Stretch) -> P
     diagram
 }
 
-/// The place of `item`, which is added when it is new.
+/// The index of `item`, which is added if new.
 fn place_of<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     let known = items.iter().position(|other| *other == item);
     known.unwrap_or_else(|| {
@@ -208,7 +206,7 @@ fn place_of<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     })
 }
 
-/// To a tenth: what the clock of an emulator in user space is good for.
+/// Microseconds, rounded to a tenth: the accuracy of a user-space emulator's clock.
 pub(super) fn micros(time_ns: u64) -> f64 {
     (time_ns as f64 / 100.0).round() / 10.0
 }
@@ -235,7 +233,7 @@ fn kind(packet: &Transfer, traffic: &Traffic) -> PacketKind {
     }
 }
 
-/// A session's connection by its session, anything else by its addresses.
+/// Names a session's connection by its session, any other flow by its addresses.
 fn named(flow: &Flow, names: &SessionNames<'_>) -> PacketFlow {
     let ends = format!("{} – {}", flow.initiator, flow.target);
     let name = match flow.content {

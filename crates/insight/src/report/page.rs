@@ -2,13 +2,13 @@
 
 use super::ReportData;
 
-/// The element of the template that takes the data, as `web/src/report/body.html` writes it.
+/// The template's placeholder element for the data, exactly as in `web/src/report/body.html`.
 const PLACE: &str = r#"<script id="run-data" type="application/json">{}</script>"#;
 
 /// Why no page could be built. wansan embeds its template, so this is an internal error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
-    /// The template has no place, or several places, for the data.
+    /// The template has no placeholder for the data, or several.
     #[error("the report's template has {0} places for the data instead of one: build web/ again")]
     Places(usize),
     /// The data cannot be written as JSON.
@@ -16,14 +16,14 @@ pub enum PageError {
     Json(String),
 }
 
-/// The page that `web/` builds, with `data` in it.
+/// Embeds `data` in the page that `web/` builds.
 ///
 /// The data is in a `<script>` element, whose text a browser does not decode: each `<` is
 /// written `\u003c`, so that no title or parameter can end the element or open a comment (HTML
 /// Living Standard §4.12.1.3).
 ///
 /// # Errors
-/// [`PageError`] when `template` is not the page that `web/` builds.
+/// [`PageError`] if `template` is not the page that `web/` builds, or `data` cannot be written as JSON.
 pub fn html(template: &str, data: &ReportData) -> Result<String, PageError> {
     let mut parts = template.split(PLACE);
     let (Some(before), Some(after), None) = (parts.next(), parts.next(), parts.next()) else {

@@ -4,10 +4,10 @@ use wansan_schema::{CellFacts, Manifest};
 
 use super::CellReport;
 
-/// Most cells that one sentence names.
+/// Maximum number of cells named in one sentence.
 const MAX_NAMED: usize = 8;
 
-/// What failed, is missing or is doubtful, the worst first.
+/// What failed, is missing or is doubtful, worst first.
 pub(super) fn problems(cells: &[CellReport], manifest: &Manifest) -> Vec<String> {
     let mut problems = Vec::new();
     if cells.is_empty() {
@@ -55,7 +55,7 @@ fn failures(cells: &[CellReport]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Records that were lost, a sentence for each kind.
+/// Lost records, one sentence per kind.
 fn lost(cells: &[CellReport]) -> Vec<String> {
     let mut kinds: Vec<&String> = cells
         .iter()
@@ -77,7 +77,7 @@ fn lost(cells: &[CellReport]) -> Vec<String> {
         .collect()
 }
 
-/// Frames that the emulator lost by its own fault: the path was not what the plan says.
+/// Frames that the emulator itself lost: the path was worse than planned.
 fn emulator(manifest: &Manifest) -> Option<String> {
     let faults = |cell: &CellFacts| {
         cell.emulator_ring_drops + cell.emulator_send_failures + cell.emulator_offloaded

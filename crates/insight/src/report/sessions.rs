@@ -1,4 +1,4 @@
-//! The page's names of sessions.
+//! Session names on the page.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use wansan_trace::SessionId;
 use wansan_trace::event::{Connection, Role};
 use wansan_trace::file::Table;
 
-/// The hosts of sessions' initiators.
+/// The initiator's host of each session.
 pub(super) struct SessionNames<'a> {
     hosts: BTreeMap<SessionId, &'a str>,
 }
 
 impl<'a> SessionNames<'a> {
-    /// As far as these records name them.
+    /// The hosts named in these connection records.
     pub(super) fn of(connections: Option<&'a Table<Connection>>) -> SessionNames<'a> {
         let hosts = connections.into_iter().flat_map(|table| {
             let initiators = table.rows.iter();
@@ -24,7 +24,7 @@ impl<'a> SessionNames<'a> {
         }
     }
 
-    /// The host of its initiator where that has no other session, otherwise its identifiers.
+    /// The initiator's host if that has no other session, otherwise the session's identifier.
     pub(super) fn name(&self, session: SessionId) -> String {
         let sessions_of = |host: &str| self.hosts.values().filter(|other| **other == host).count();
         match self.hosts.get(&session) {

@@ -33,7 +33,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Those over `records`, around what was `measured`, `most` at most; `None` when the records have no
+    /// At most `most` equal steps over `records`, with 0 s at the beginning of `measured`; `None` if `records` has no
     /// length.
     pub(super) fn new(most: usize, records: Window, measured: Window) -> Option<Steps> {
         let length_ns = records.length_ns();
@@ -50,7 +50,7 @@ impl Steps {
         })
     }
 
-    /// As the page has them.
+    /// The steps as the page's time axis.
     pub(super) fn axis(&self) -> TimeAxis {
         TimeAxis {
             from_s: self.seconds(self.records.from_ns),

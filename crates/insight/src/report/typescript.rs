@@ -35,7 +35,7 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
     text + "};\n"
 }
 
-/// The page's copy; `WANSAN_UPDATE=1` writes it.
+/// Checks the page's copy; `WANSAN_UPDATE=1` updates it.
 #[test]
 fn the_page_knows_its_data() {
     let about = "/** What the page is given. Generated from crates/insight/src by `WANSAN_UPDATE=1 cargo test \

@@ -10,47 +10,47 @@ pub use crate::wire::Times;
 pub struct Segment {
     /// Its row in `packet.parquet`, from 0.
     pub packet: usize,
-    /// When it left its sender; of one that was not seen, when it had left at the latest.
+    /// When it left its sender; for one that was not captured, the latest time at which it can have left.
     pub sent_ns: u64,
     /// When it reached its receiver; `None` if it was lost.
     pub arrived_ns: Option<u64>,
-    /// Where it goes.
+    /// Its direction.
     pub way: FlowDirection,
-    /// Where its payload begins in its direction's stream, from 0.
+    /// The position of its payload in its direction's stream, from 0.
     pub place: u64,
     /// TCP payload, in bytes.
     pub payload_bytes: u64,
-    /// Up to where it acknowledges the other direction's stream.
+    /// The position up to which it acknowledges the other direction's stream.
     pub acked: u64,
     /// The receive window that it announces.
     pub window: Announced,
-    /// Whether it was seen itself; else what was behind it has told that there was one.
+    /// Whether it was captured itself; otherwise later segments show that there was one.
     pub is_seen: bool,
 }
 
 /// A receive window, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
-    /// So large.
+    /// Exactly this size.
     Exactly(u64),
-    /// So large or larger: its scale (RFC 7323 §2.2) is not known.
+    /// This size or larger: its scale (RFC 7323 §2.2) is not known.
     AtLeast(u64),
 }
 
 impl Segment {
-    /// The place behind its payload.
+    /// The stream position after its payload.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.place + self.payload_bytes
     }
 }
 
-/// A PDU that its sender gave to TCP.
+/// A PDU that its sender passed to TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
-    /// When.
+    /// When it was passed.
     pub at_ns: u64,
-    /// Where it begins in its direction's stream.
+    /// The position of its first byte in its direction's stream.
     pub offset: u64,
     /// Its Initiator Task Tag.
     pub task: TaskTag,
@@ -58,16 +58,16 @@ pub struct Queued {
     pub opcode: u8,
 }
 
-/// A congestion window at a moment.
+/// A sampled congestion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampled {
-    /// When.
+    /// When it was sampled.
     pub at_ns: u64,
-    /// Of the end that sends this way.
+    /// The direction whose sender has this window.
     pub way: FlowDirection,
     /// The window, in bytes.
     pub window_bytes: u64,
-    /// Whether the send buffer held nothing that had not been sent.
+    /// Whether the send buffer held no unsent data.
     pub is_all_sent: bool,
 }
 
@@ -80,22 +80,22 @@ pub struct Conversation {
     pub connection: ConnectionId,
     /// Its segments, in the order in which they were sent.
     pub segments: Vec<Segment>,
-    /// What the initiator gave to TCP, by place.
+    /// PDUs that the initiator passed to TCP, by stream position.
     pub requests: Vec<Queued>,
-    /// What the target gave to TCP, by place.
+    /// PDUs that the target passed to TCP, by stream position.
     pub answers: Vec<Queued>,
-    /// Congestion windows as TCP told them, in bytes, by time.
+    /// Congestion windows as TCP reported them, in order of time.
     pub windows: Vec<Sampled>,
     /// The longest payload of a segment that the initiator may send; 0 when it is not known.
     pub request_mss_bytes: u64,
     /// The longest payload of a segment that the target may send; 0 when it is not known.
     pub answer_mss_bytes: u64,
-    /// Where the times at both ends are from.
+    /// Where the times at both ends come from.
     pub times: Times,
 }
 
 impl Conversation {
-    /// What went that way.
+    /// The PDUs passed to TCP in that direction.
     #[must_use]
     pub fn queued(&self, way: FlowDirection) -> &[Queued] {
         match way {
@@ -104,7 +104,7 @@ impl Conversation {
         }
     }
 
-    /// The PDU in which a byte of that way's stream stands.
+    /// The PDU that contains a byte of that direction's stream.
     #[must_use]
     pub fn pdu_at(&self, way: FlowDirection, place: u64) -> Option<&Queued> {
         let queued = self.queued(way);
@@ -112,7 +112,7 @@ impl Conversation {
         queued.get(after.checked_sub(1)?)
     }
 
-    /// The longest payload of a segment that way: as TCP says, or as was seen.
+    /// The longest payload of a segment in that direction: as TCP reports it, or else the longest one seen.
     #[must_use]
     pub fn mss_bytes(&self, way: FlowDirection) -> u64 {
         let known = match way {
@@ -127,14 +127,14 @@ impl Conversation {
         longest.unwrap_or(0)
     }
 
-    /// The minimum time of a packet to the target, and of one back.
+    /// The minimum transit time of a packet to the target, plus that of one back.
     #[must_use]
     pub fn least_round_trip_ns(&self) -> u64 {
         self.least_transit_ns(FlowDirection::ToTarget)
             + self.least_transit_ns(FlowDirection::ToInitiator)
     }
 
-    /// The minimum time of a packet in that direction.
+    /// The minimum transit time of a packet in that direction.
     #[must_use]
     pub fn least_transit_ns(&self, way: FlowDirection) -> u64 {
         let segments = self.segments.iter().filter(|segment| segment.way == way);

@@ -1,40 +1,40 @@
-//! Data that a sender has sent and not seen acknowledged.
+//! Data that a sender has sent and for which it has received no acknowledgement.
 
 use std::collections::VecDeque;
 
 use super::conversation::Segment;
 
-/// A transmission that is not acknowledged.
+/// An unacknowledged transmission.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
     pub(super) segment: Segment,
-    /// When it left at the earliest.
+    /// The earliest time at which it can have left.
     pub(super) since_ns: u64,
     pub(super) is_again: bool,
 }
 
-/// What an acknowledgement covers of what was out.
+/// What an acknowledgement covers of the outstanding data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Acknowledged {
     pub(super) segments: u64,
-    /// The one that was sent last.
+    /// The last in the stream; of several transmissions of it, the latest.
     pub(super) newest: Option<Segment>,
-    /// When the first of them arrived.
+    /// When the first of them to arrive did so.
     pub(super) oldest_ns: Option<u64>,
-    /// Whether a short one was out before.
+    /// Whether a short segment was outstanding before.
     pub(super) short_was_out: bool,
 }
 
-/// All transmissions that are not acknowledged. There may be a thousand, and an acknowledgement for every other one.
+/// All unacknowledged transmissions. There may be a thousand, and an acknowledgement for every other one.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     /// A segment below this is short.
     mss: u64,
-    /// Those of new data: each ends behind the one before it.
+    /// Transmissions of new data: each ends after the one before it.
     first: VecDeque<Sent>,
-    /// Retransmissions, in the order of their times.
+    /// Retransmissions, in order of time.
     again: Vec<Sent>,
-    /// How many of both are short.
+    /// The number of short ones in both.
     short: usize,
 }
 
@@ -56,7 +56,7 @@ impl Outstanding {
         self.len() == 0
     }
 
-    /// New data by their places, then retransmissions by their times.
+    /// New data by stream position, then retransmissions by time.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Sent> {
         self.first.iter().chain(&self.again)
     }
@@ -69,7 +69,7 @@ impl Outstanding {
         }
     }
 
-    /// Removes what is acknowledged up to that place.
+    /// Removes what is acknowledged by `acked`.
     pub(super) fn acknowledge(&mut self, acked: u64) -> Acknowledged {
         let mut found = Acknowledged {
             short_was_out: self.short > 0,

@@ -1,5 +1,5 @@
-//! Finds what each segment waited for, by replaying a direction of a connection as its sender saw it:
-//! the data from its program, the data acknowledged, and the limit of the receiver's window.
+//! Finds what each segment waited for, by replaying one direction of a connection as its sender saw it: the data from
+//! its program, the data acknowledged, and the right edge of the receive window.
 
 use std::collections::VecDeque;
 
@@ -10,23 +10,23 @@ use super::conversation::{Announced, Conversation, Segment, Times};
 use super::outstanding::{Acknowledged, Outstanding, Sent};
 use super::{Cause, Role, Shown, Stall};
 
-/// Shorter waits are not distinguished from what a busy computer takes.
+/// Shorter waits cannot be distinguished from scheduling delays on a busy computer.
 const LEAST_STALL_NS: u64 = 500_000;
-/// Waits shorter than this part of a round trip are the acknowledgements' own spacing.
+/// Waits shorter than 1/`ROUND_TRIP_PARTS` of a round trip are the normal spacing of acknowledgements.
 const ROUND_TRIP_PARTS: u64 = 4;
-/// An acknowledgement that leaves later than this behind its data was kept back on purpose. The
-/// shortest timer in use is Linux's of 40 ms; a busy computer is late by less than this.
+/// An acknowledgement that leaves more than this after its data was delayed on purpose. The shortest delayed-ACK timer
+/// in use is that of Linux, 40 ms; a busy computer is late by less than this.
 const KEPT_BACK_NS: u64 = 30_000_000;
-/// What is sent so soon after an acknowledgement was released by it …
+/// Data sent within this time after an acknowledgement was released by it.
 const RELEASE_NS: u64 = 1_000_000;
-/// … and where the times at the ends are derived from the least that the way takes, so soon.
+/// The same where times at the ends are estimated from the minimum transit time.
 const ESTIMATED_RELEASE_NS: u64 = 4_000_000;
-/// Acknowledgements that come so close together count as one.
+/// Acknowledgements that arrive within this time after a first one count as one with it.
 const TOGETHER_NS: u64 = 100_000;
-/// The shortest idle time after which senders begin anew: the least retransmission timeout in use
-/// (RFC 5681 §4.1; RFC 6298 §2.4 wants a second).
+/// The shortest idle time after which senders slow-start again: the minimum retransmission timeout in use (RFC 5681
+/// §4.1; RFC 6298 §2.4 requires one second).
 const IDLE_NS: u64 = 200_000_000;
-/// A timer's retransmission comes at least this much later than the last acknowledgement.
+/// A retransmission by timeout comes at least this much later than the last acknowledgement.
 const FEEDBACK_NS: u64 = 100_000_000;
 
 /// The stalls of both directions.
@@ -46,13 +46,13 @@ pub fn stalls(conversation: &Conversation) -> Vec<Stall> {
         .collect()
 }
 
-/// The minimum wait of a sender that counts.
+/// The minimum length of a sender's wait that counts as a stall.
 fn least_stall_ns(round_trip_ns: u64) -> u64 {
     LEAST_STALL_NS.max(round_trip_ns / ROUND_TRIP_PARTS)
 }
 
-/// Whether anything was sent that way that had been sent before, or left so late behind what was given to TCP and what was
-/// sent before it that it may have waited. Without such a segment there is nothing to be found by a replay.
+/// Whether any segment in that direction is a retransmission, or left so long after both the previous segment and the
+/// time its PDU was passed to TCP that it may have waited. Without such a segment, a replay finds nothing.
 fn may_stall(conversation: &Conversation, way: FlowDirection, round_trip_ns: u64) -> bool {
     let least_ns = least_stall_ns(round_trip_ns);
     let (mut next, mut sent_ns) = (0, 0);
@@ -72,42 +72,42 @@ fn may_stall(conversation: &Conversation, way: FlowDirection, round_trip_ns: u64
     })
 }
 
-/// One acknowledgement, or several that came together, and what was known before the first.
+/// One acknowledgement, or several that arrived together, and the sender's state before the first.
 #[derive(Debug, Clone, Copy)]
 struct Release {
     first_ns: u64,
     last_ns: u64,
     /// The last of them.
     by: Segment,
-    /// Up to where was acknowledged before.
+    /// The position acknowledged before.
     una: u64,
-    /// How far the receiver's window reached before.
+    /// The right edge of the receive window before.
     edge: Option<Announced>,
-    /// What the congestion window was before.
+    /// Bounds on the congestion window before.
     window: Bounds,
-    /// Segments that were out.
+    /// The number of outstanding segments before.
     out: u64,
-    /// Whether a short one was among them.
+    /// Whether one of them was short.
     short_was_out: bool,
-    /// The newest segment that this one acknowledges; `None` when it only moves the window.
+    /// The newest segment that it acknowledges; `None` if it only moves the window.
     newest: Option<Segment>,
-    /// When the first one arrived of those that it acknowledges.
+    /// When the first segment that it acknowledges arrived.
     oldest_ns: Option<u64>,
-    /// When TCP had said last before the first of them that it had sent all that it had been given. What it
-    /// says behind that may be of what they released.
+    /// When, before the first of them, TCP last reported that it had sent all the data passed to it. Later reports may
+    /// cover data that these acknowledgements released.
     all_sent_ns: Option<u64>,
 }
 
-/// A loss that is being recovered from.
+/// A loss under recovery.
 #[derive(Debug, Clone, Copy)]
 struct Episode {
-    /// It is over when this is acknowledged.
+    /// The position whose acknowledgement ends the recovery.
     until: u64,
-    /// Its place in the stalls, if its cause is known.
+    /// The index of its stall, if its cause is known.
     stall: Option<usize>,
 }
 
-/// What happens at a sender. At one moment, what comes is the reason of what is sent.
+/// An event at a sender. At equal times, arrivals sort before the transmissions that they trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Window(u64),
@@ -116,7 +116,7 @@ enum Event {
     Sends(usize),
 }
 
-/// Whether a segment is inside the receiver's window; `None` when that is not known.
+/// Whether a segment is inside the receive window; `None` if that is not known.
 fn reaches(edge: Announced, segment: &Segment) -> Option<bool> {
     match edge {
         Announced::Exactly(edge) => Some(segment.end() <= edge),
@@ -130,34 +130,34 @@ struct Sender<'a> {
     way: FlowDirection,
     mss: u64,
     round_trip_ns: u64,
-    /// How soon behind an acknowledgement something is sent because of it.
+    /// How soon after an acknowledgement data must be sent to count as released by it.
     release_ns: u64,
-    /// Whether what is taken for the way may have acknowledgements in it that were kept back.
+    /// Whether the estimated transit time may include the delay of delayed acknowledgements.
     hides_delays: bool,
     una: u64,
-    /// The place behind the last byte that was sent.
+    /// The stream position after the last byte sent.
     next: u64,
-    /// How far the receiver's window reaches; `None` before it has said so.
+    /// The right edge of the receive window; `None` before it has been announced.
     edge: Option<Announced>,
-    /// How far it reached before each of the newest acknowledgements, with their times.
+    /// The right edge before each of the newest acknowledgements, with their times.
     edges: VecDeque<(u64, Option<Announced>)>,
     out: Outstanding,
     released: Option<Release>,
-    /// When something comes from the receiver, and up to where it acknowledges.
+    /// When segments arrive from the receiver, and the position that each acknowledges.
     heard: Vec<(u64, u64)>,
-    /// When new data was sent last.
+    /// When new data was last sent.
     sent_ns: u64,
-    /// When new data was sent last that was seen.
+    /// When new data that was captured was last sent.
     seen_ns: u64,
-    /// When the latest data reached the receiver; `None` if it was lost.
+    /// When the latest new data reached the receiver; `None` if it was lost.
     arrived_ns: Option<u64>,
     window: CongestionWindow,
-    /// When TCP has said last that it had sent all that it had been given.
+    /// When TCP last reported that it had sent all the data passed to it.
     all_sent_ns: Option<u64>,
     episode: Option<Episode>,
-    /// When the last loss had been recovered from.
+    /// When the recovery from the last loss ended.
     recovered_ns: u64,
-    /// The last retransmission, and whether its bytes had arrived before.
+    /// The time of the last retransmission, and whether its bytes had arrived before.
     again: Option<(u64, bool)>,
     stalls: Vec<Stall>,
 }
@@ -310,13 +310,13 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// New data leave.
+    /// New data leaves.
     fn send(&mut self, segment: Segment) {
         let now_ns = segment.sent_ns;
         let is_idle = self.out.is_empty();
         if is_idle && self.next > 0 {
             let again_ns = self.again.map_or(0, |(at_ns, _)| at_ns);
-            // What was held back all the time is no idle time.
+            // Time in which data was held back is not idle time.
             let pdu = self.conversation.pdu_at(self.way, segment.place);
             let ready_ns = pdu.map_or(now_ns, |pdu| pdu.at_ns.min(now_ns));
             let idle_ns = ready_ns.saturating_sub(self.sent_ns.max(again_ns));
@@ -349,7 +349,7 @@ impl<'a> Sender<'a> {
     /// The stall that ends with this segment of new data, if one does.
     fn waited(&self, segment: &Segment) -> Option<Stall> {
         let now_ns = segment.sent_ns;
-        // While data is in flight, the path takes the time, not the sender.
+        // While data is in flight, the time is the path's, not the sender's.
         let path_is_empty = self.arrived_ns.is_none_or(|arrived_ns| arrived_ns < now_ns);
         let free_ns = self.sent_ns.max(self.recovered_ns);
         if !path_is_empty || now_ns.saturating_sub(free_ns) < self.least_ns() {
@@ -377,7 +377,7 @@ impl<'a> Sender<'a> {
             Some((_, true)) => Cause::RetransmissionTimeout,
             // A loss has its own stall.
             _ if self.episode.is_some() => return None,
-            // What TCP did not have, no window held.
+            // Data that TCP did not have yet was not held by a window.
             _ if release.all_sent_ns >= Some(from_ns + LEAST_STALL_NS) => Cause::SendBuffer,
             _ => self.cause(segment, &release)?,
         };
@@ -401,13 +401,13 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// Why a segment waited that left when `release` came.
+    /// Why a segment waited until `release` arrived.
     fn cause(&self, segment: &Segment, release: &Release) -> Option<Cause> {
         let sure = release.edge.and_then(|edge| reaches(edge, segment));
         if sure == Some(false) {
             return Some(Cause::ReceiveWindow);
         }
-        // Where the window has only just opened, or is not known, it may have been that.
+        // If the window has only just opened, or is not known, it may be the cause.
         let now_ns = segment.sent_ns;
         let recent = self
             .edges
@@ -423,20 +423,21 @@ impl<'a> Sender<'a> {
         }
         let would_be = in_flight + segment.payload_bytes;
         let may_fit = would_be <= release.window.most;
-        // What was not seen may have left before the release, if the window let it.
+        // A segment that was not captured may have left before the release, if the window allowed it.
         if !segment.is_seen && may_fit {
             return None;
         }
         if segment.payload_bytes < self.mss {
-            // A window counts bytes, or segments of whatever length.
+            // A congestion window counts bytes, or segments of any length.
             let most_would_be = would_be.max((release.out + 1) * self.mss);
             if most_would_be <= release.window.least {
-                // RFC 896 waits until all is acknowledged, its kinder forms for the short ones only.
+                // Nagle's algorithm (RFC 896) waits until all data is acknowledged, its milder variants only for short
+                // segments.
                 let released = release.short_was_out || self.una == self.next;
                 return released.then_some(Cause::Nagle);
             }
         }
-        // What the window would have let out waited for something else.
+        // A short segment that the window may have allowed waited for something else.
         if may_fit && segment.payload_bytes < self.mss {
             return None;
         }
@@ -448,14 +449,14 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Where the acknowledgement that ended a stall had been kept back, this was a cause too.
+    /// If the acknowledgement that ended a stall was delayed, counts that as a cause too.
     fn blame_kept_back(&mut self, stall: &mut Stall) {
         let Some(release) = self.released else { return };
         let arrived_ns = release.newest.and_then(|newest| newest.arrived_ns);
         let Some(arrived_ns) = arrived_ns else { return };
         let kept_from_ns = arrived_ns.max(stall.from_ns);
         let kept_ns = release.by.sent_ns.saturating_sub(kept_from_ns);
-        // The timer runs from the first segment that is to be acknowledged on.
+        // The delayed-ACK timer starts at the first unacknowledged segment.
         let oldest_ns = release.oldest_ns.unwrap_or(arrived_ns);
         let is_kept_back = release.by.sent_ns.saturating_sub(oldest_ns) >= KEPT_BACK_NS;
         if !is_kept_back || kept_ns < self.least_ns() {
@@ -467,7 +468,7 @@ impl<'a> Sender<'a> {
             | Cause::SlowStartAfterIdle
             | Cause::ReceiveWindow
             | Cause::SendBuffer => {
-                // Without that it would have taken this much less.
+                // Without the delay, the stall would have been this much shorter.
                 let delayed = Stall {
                     cause: Cause::DelayedAck,
                     from_ns: kept_from_ns,
@@ -481,7 +482,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Data leave that were sent before.
+    /// Data is sent again.
     fn send_again(&mut self, segment: Segment) {
         let now_ns = segment.sent_ns;
         let covers =
@@ -491,7 +492,7 @@ impl<'a> Sender<'a> {
             earlier.is_empty() || earlier.iter().any(|sent| sent.segment.arrived_ns.is_some());
         self.again = Some((now_ns, had_arrived));
         if had_arrived && self.is_feedback(now_ns, segment.place) == Some(false) {
-            // The timer has run out for nothing, but the sender does not know that.
+            // The timeout was spurious, but the sender does not know that.
             self.window.lost();
         } else {
             self.window.perhaps_lost();
@@ -506,8 +507,8 @@ impl<'a> Sender<'a> {
         });
     }
 
-    /// Whether what is retransmitted from `place` on is sent because something came from the receiver;
-    /// `None` where the times do not tell.
+    /// Whether the retransmission from `place` was triggered by something from the receiver; `None` if the times do not
+    /// tell.
     fn is_feedback(&self, now_ns: u64, place: u64) -> Option<bool> {
         let soon_ns = LEAST_STALL_NS.max(FEEDBACK_NS.min(self.round_trip_ns / 3));
         let off_ns = match self.conversation.times {
@@ -524,8 +525,8 @@ impl<'a> Sender<'a> {
         {
             return Some(true);
         }
-        // All that the round trip is taken for may be acknowledgements that were kept back, so that what
-        // was heard before seems to come later. What acknowledges more did.
+        // The whole estimated round trip may be the delay of delayed acknowledgements, so that what was heard before
+        // seems to come later. Only what acknowledges more did come later.
         let mut off = soon
             .iter()
             .take_while(|(at_ns, _)| *at_ns <= now_ns.saturating_add(self.round_trip_ns));
@@ -534,8 +535,8 @@ impl<'a> Sender<'a> {
         (!may_be).then_some(false)
     }
 
-    /// How the sender learned that `lost` was lost, which it sends again; `None` where the times do not
-    /// tell. What it sent behind it and arrived is `behind`.
+    /// How the sender learned of the loss of `lost`, which it retransmits; `None` if the times do not tell. `behind` is
+    /// a later segment that arrived.
     fn cause_of_loss(&self, now_ns: u64, lost: &Sent, behind: Option<&Sent>) -> Option<Cause> {
         if lost.is_again {
             return Some(Cause::RetransmissionTimeout);
@@ -543,9 +544,9 @@ impl<'a> Sender<'a> {
         let Some(behind) = behind else {
             return Some(Cause::TailLoss);
         };
-        // Times at the receiver may be off by what acknowledgements were kept back, then.
+        // Times at the receiver may then be off by the delay of acknowledgements.
         let is_vague = self.conversation.times == Times::ByAcknowledgements;
-        // Few timers are so short.
+        // Few retransmission timers are so short.
         if is_vague && now_ns.saturating_sub(lost.since_ns) < FEEDBACK_NS {
             return Some(Cause::FastRetransmit);
         }

@@ -17,7 +17,7 @@ use crate::traffic::FlowDirection;
 use super::conversation::{Conversation, Segment};
 use super::{Cause, Role, Shown, Stall};
 
-/// Shorter waits are not distinguished from what a busy computer takes.
+/// Shorter waits cannot be distinguished from scheduling delays on a busy computer.
 const LEAST_STALL_NS: u64 = 500_000;
 
 /// The waits of all sessions of a cell.
@@ -33,16 +33,16 @@ pub fn stalls(cell: &Cell, conversations: &[Conversation]) -> Vec<Stall> {
     found
 }
 
-/// In which segments an initiator's stream left first.
+/// The segments that first carried each byte of an initiator's stream.
 #[derive(Debug)]
 pub struct Sendings<'a> {
     conversation: &'a Conversation,
-    /// The places of first transmissions among the segments, in the order of the stream.
+    /// The indices of segments with first transmissions, in stream order.
     first: Vec<usize>,
 }
 
 impl<'a> Sendings<'a> {
-    /// Of what the initiator sent in a conversation.
+    /// From the segments that the initiator sent in a conversation.
     #[must_use]
     pub fn of(conversation: &'a Conversation) -> Self {
         let mut end = 0;
@@ -58,7 +58,7 @@ impl<'a> Sendings<'a> {
         }
     }
 
-    /// The segment in which a byte left first.
+    /// The segment that first carried a byte.
     fn segment(&self, byte: u64) -> Option<&'a Segment> {
         let segments = &self.conversation.segments;
         let place = self
@@ -68,7 +68,7 @@ impl<'a> Sendings<'a> {
     }
 }
 
-/// The segment in which the last byte of a PDU of the initiator left, if packets were recorded.
+/// The segment that first carried the last byte of an initiator's PDU, if packets were recorded.
 fn last_segment<'a>(sendings: &[Sendings<'a>], pdu: &Pdu) -> Option<&'a Segment> {
     let of_connection = |sending: &&Sendings<'_>| {
         let conversation = sending.conversation;
@@ -78,7 +78,7 @@ fn last_segment<'a>(sendings: &[Sendings<'a>], pdu: &Pdu) -> Option<&'a Segment>
     sendings.iter().find(of_connection)?.segment(last_byte)
 }
 
-/// The hosts that send the commands of each session.
+/// The hosts that send each session's commands.
 fn initiators(pdus: &[Row<Pdu>]) -> BTreeSet<(SessionId, NameId)> {
     let commands = pdus.iter().filter(|row| {
         row.record.opcode == SCSI_COMMAND && row.record.direction == PduDirection::Sent
@@ -86,17 +86,17 @@ fn initiators(pdus: &[Row<Pdu>]) -> BTreeSet<(SessionId, NameId)> {
     commands.map(|row| (row.record.session, row.host)).collect()
 }
 
-/// Times in which a write had sent all that it might, until an R2T came (RFC 7143 §11.8).
+/// Intervals in which a write had sent all that it was allowed to, until an R2T arrived (RFC 7143 §11.8).
 #[must_use]
 pub fn r2t_waits(pdus: &[Row<Pdu>], sendings: &[Sendings<'_>]) -> Vec<Stall> {
     /// An outstanding write.
     struct Write<'a> {
-        /// What it sent last.
+        /// The last PDU that it sent.
         last: &'a Pdu,
-        /// R2Ts whose data were not all sent yet, by Target Transfer Tag.
+        /// The Target Transfer Tags of R2Ts whose data was not all sent yet.
         asked: BTreeSet<u32>,
     }
-    // Reads have none.
+    // Reads have no R2Ts.
     if !pdus.iter().any(|row| row.record.opcode == R2T) {
         return Vec::new();
     }
@@ -154,15 +154,15 @@ pub fn r2t_waits(pdus: &[Row<Pdu>], sendings: &[Sendings<'_>]) -> Vec<Stall> {
     found
 }
 
-/// Times in which a command was there and MaxCmdSN did not let it go (RFC 7143 §4.2.2.1).
+/// Intervals in which a command was ready but MaxCmdSN did not allow it (RFC 7143 §4.2.2.1).
 #[must_use]
 pub fn command_window_waits(pdus: &[Row<Pdu>], tasks: &[Task]) -> Vec<Stall> {
-    // Captures do not tell when a command was there.
+    // Captures do not show when a command was ready.
     if !tasks.iter().any(|task| task.passed(Layer::Queue)) {
         return Vec::new();
     }
     let initiators = initiators(pdus);
-    // Each session's MaxCmdSN as it grew, and the numbers of its commands.
+    // Each session's MaxCmdSN as it grew, and the CmdSNs of its commands.
     let mut opened: HashMap<SessionId, Vec<(u32, u64)>> = HashMap::default();
     let mut numbers: HashMap<(SessionId, TaskTag), u32> = HashMap::default();
     for row in pdus {
@@ -200,8 +200,8 @@ pub fn command_window_waits(pdus: &[Row<Pdu>], tasks: &[Task]) -> Vec<Stall> {
     waits.collect()
 }
 
-/// Times in which a command had come to the target and one with a lower CmdSN had not, which came on
-/// another connection (RFC 7143 §4.2.2.1).
+/// Intervals in which a command had reached the target, but one with a lower CmdSN on another connection had not (RFC
+/// 7143 §4.2.2.1).
 #[must_use]
 pub fn lockstep_waits(pdus: &[Row<Pdu>], tasks: &[Task], sendings: &[Sendings<'_>]) -> Vec<Stall> {
     let commands = pdus

@@ -88,15 +88,15 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
         .collect()
 }
 
-/// The window of a segment as it was sent.
+/// The window field of a segment, unscaled.
 fn unscaled(segment: &Segment) -> u64 {
     match segment.window {
         Announced::Exactly(window) | Announced::AtLeast(window) => window,
     }
 }
 
-/// Segments with their windows as they were sent, by flow. A packet that passes several emulated
-/// paths one after the other is one segment, from the first to the last.
+/// Segments with their unscaled windows, by flow. A packet that passes several emulated paths in succession is one
+/// segment, from the first to the last.
 fn collect(
     packets: &Packets,
     traffic: &Traffic,
@@ -145,20 +145,20 @@ fn collect(
     flows
 }
 
-/// What a flow's packets are, all together.
+/// A summary of a flow's packets.
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
     packets: usize,
-    /// Where the first one passed, each way.
+    /// The path of the first one, in each direction.
     first_path: [Option<NameId>; 2],
     has_several_paths: bool,
 }
 
-/// Those of each flow.
+/// The summary of each flow.
 fn loads(packets: &Packets, traffic: &Traffic) -> Vec<Load> {
     let mut loads = vec![Load::default(); traffic.flows.len()];
     if let Some(sights) = packets.sights() {
-        // Captured ones have passed one point.
+        // Captured packets have passed one point only.
         for ([one, other], count) in sights.ends().zip(sights.counts()) {
             if let Some((flow, _)) = traffic.between(one, other) {
                 loads[flow].packets += count;
@@ -175,7 +175,8 @@ fn loads(packets: &Packets, traffic: &Traffic) -> Vec<Load> {
     loads
 }
 
-/// What each sender gave to TCP, as it recorded it, by place. A receiver's records do not tell when that was.
+/// The PDUs that each sender passed to TCP, from its own records, by stream position. A receiver's records do not show
+/// when that was.
 fn queued(pdus: &[Row<Pdu>]) -> HashMap<(SessionId, ConnectionId, FlowDirection), Vec<Queued>> {
     let mut queued: HashMap<_, Vec<Queued>> = HashMap::default();
     let of_one_end = |pdu: &Pdu| {
@@ -204,7 +205,7 @@ fn queued(pdus: &[Row<Pdu>]) -> HashMap<(SessionId, ConnectionId, FlowDirection)
     queued
 }
 
-/// What TCP has said of both ends of a connection.
+/// What TCP reported about both ends of a connection.
 #[derive(Debug, Default)]
 struct Ends {
     request_mss_bytes: u64,
@@ -213,7 +214,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// As SYNs have it.
+    /// From the options of the SYNs.
     fn begun(begin: &Begin) -> Ends {
         Ends {
             request_mss_bytes: begin.mss_bytes[0],
@@ -226,7 +227,7 @@ impl Ends {
         let (Some(tcp), Some(pdus)) = (&cell.tcp, &cell.pdu) else {
             return Ends::default();
         };
-        // Each file has ids of its own for the same names.
+        // Each file has its own ids for the same names.
         let sends = |host: &str, requests: bool| {
             let host = pdus.names.find(host);
             pdus.rows.iter().any(|row| {
@@ -269,7 +270,7 @@ impl Ends {
     }
 }
 
-/// The minimum time of a segment to the target, and of one back.
+/// The minimum transit time of a segment to the target, plus that of one back.
 fn least_round_trip_ns(seen: &[Segment]) -> u64 {
     let least = |way: FlowDirection| {
         let of_way = seen.iter().filter(|segment| segment.way == way);
@@ -279,8 +280,8 @@ fn least_round_trip_ns(seen: &[Segment]) -> u64 {
     least(FlowDirection::ToTarget) + least(FlowDirection::ToInitiator)
 }
 
-/// By how much the windows are shifted at least that come this way: nobody sends more than they let.
-/// Windows may have arrived up to `off_ns` earlier.
+/// The minimum scale of the windows announced in this direction: no sender exceeds its peer's window. Windows may have
+/// arrived up to `off_ns` earlier.
 fn least_shift(seen: &[Segment], way: FlowDirection, off_ns: u64) -> u32 {
     let mut events: Vec<(u64, bool, u64, u64)> = Vec::new();
     for segment in seen {

@@ -1,4 +1,4 @@
-//! Five hundred random cells, others each time.
+//! Five hundred random cells, different in each run.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -15,9 +15,9 @@ use super::world;
 
 /// Cells of one test.
 const CELLS: u64 = 500;
-/// Cells in which a cause was once wrong.
+/// Regression seeds: cells in which a cause was once wrong.
 const ONCE_WRONG: [u64; 6] = [2175, 100_307, 101_776, 106_910, 1_016_887, 5_046_190];
-/// Captures of cells, before losses and behind them, in which one was.
+/// The same for captures of cells, taken before losses and behind them.
 const ONCE_WRONG_IN_CAPTURES: [u64; 9] = [
     1_000_011_190,
     1_000_017_633,
@@ -29,20 +29,20 @@ const ONCE_WRONG_IN_CAPTURES: [u64; 9] = [
     1_000_145_133,
     99_104_086_168_165,
 ];
-/// Of what is known, so much may be missed.
+/// Maximum share of the known waits that may be missed.
 const MISSED_PERCENT: usize = 2;
-/// The same of captures, which know neither when a PDU was given to TCP nor the congestion window.
+/// The same for captures, which show neither when a PDU was given to TCP nor the congestion window.
 const MISSED_IN_CAPTURES_PERCENT: usize = 40;
 
-/// Whether the finder owes a wait: as long as data is under way, it is the path that takes time, and
-/// what comes no later for a wait has not waited.
+/// Whether the finder must find a wait: while data is in flight, the path takes the time, and data that arrives no
+/// later because of a wait has not waited.
 fn shows(wait: &Wait, segments: &[Segment], least_ns: u64) -> bool {
     let is_loss = matches!(
         wait.causes[0],
         Cause::FastRetransmit | Cause::RetransmissionTimeout | Cause::TailLoss
     );
     if is_loss {
-        // Where only the acknowledgement was lost, the I/O has not waited.
+        // If only the acknowledgement was lost, the I/O has not waited.
         let again = segments
             .iter()
             .find(|s| s.sent_ns == wait.to_ns && s.payload_bytes > 0);
@@ -74,7 +74,7 @@ fn tcp_cell(seed: u64) -> (Score, String) {
     let outcome = world::run(&script);
     let found = sender::stalls(&outcome.conversation);
     let round_trip_ns = outcome.conversation.least_round_trip_ns();
-    // Twice what the finder's documentation says that it can tell.
+    // Twice the finder's documented resolution.
     let least_ns = (round_trip_ns / 2).max(1_000_000);
     let segments = &outcome.conversation.segments;
     let mut known = outcome.waits;
@@ -85,12 +85,12 @@ fn tcp_cell(seed: u64) -> (Score, String) {
     (score, format!("{script:?}"))
 }
 
-/// A cell of TCP's waits as a capture shows it. What no packet tells may be missed.
+/// A cell of TCP waits as a capture shows it. Waits that no packet shows may be missed.
 fn captured_cell(seed: u64) -> (Score, String) {
     captured_at(seed, true)
 }
 
-/// The same behind a loss, which only what comes later tells.
+/// The same, captured behind a loss, which only later segments reveal.
 fn captured_behind(seed: u64) -> (Score, String) {
     captured_at(seed, false)
 }
@@ -105,7 +105,7 @@ fn captured_at(seed: u64, before_losses: bool) -> (Score, String) {
             Cause::TailLoss | Cause::RetransmissionTimeout
         )
     };
-    // What only a timer could tell, a capture behind the loss does not show.
+    // A capture behind the loss does not show losses that only a timer detects.
     let before_losses = before_losses || outcome.waits.iter().any(is_timed);
     let point = Point::random(&mut dice, before_losses);
     let mut found = captured::found(&script, &outcome.conversation, point);
@@ -115,13 +115,13 @@ fn captured_at(seed: u64, before_losses: bool) -> (Score, String) {
     let mut known = outcome.waits;
     for wait in &mut known {
         wait.is_owed &= shows(wait, segments, least_ns);
-        // Estimated times may be from before the model's clock began.
+        // Estimated times may lie before the start of the model's clock.
         wait.from_ns += captured::EPOCH_NS;
         wait.to_ns += captured::EPOCH_NS;
     }
     for stall in &mut found {
-        // That a PDU was there earlier than its first byte left is not always known, and without a
-        // handshake neither is how long the way takes.
+        // It is not always known that a PDU was queued before its first byte left; without a handshake, neither is the
+        // one-way delay.
         let same = known.iter().find(|wait| {
             let ends_then = wait.to_ns.abs_diff(stall.to_ns) <= least_ns;
             let is_later = ends_then && wait.from_ns < stall.from_ns;
@@ -138,7 +138,7 @@ fn captured_at(seed: u64, before_losses: bool) -> (Score, String) {
     (score, format!("{point:?} {script:?}"))
 }
 
-/// How the finder did in many cells.
+/// The finder's results over many cells.
 #[derive(Default)]
 struct Tally {
     known: usize,
@@ -148,7 +148,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Plays cells of these seeds.
+    /// Runs the cells of these seeds.
     fn of(seeds: impl Iterator<Item = u64>, cell: fn(u64) -> (Score, String)) -> Tally {
         let mut tally = Tally::default();
         for seed in seeds {
@@ -192,7 +192,7 @@ impl Tally {
     }
 
     fn has_tried_all(&self) {
-        // The model's ends take all that they are given: `full_buffer` has that cause.
+        // The model's ends accept all data they are given: `full_buffer` tests that cause.
         let tried = |cause: &Cause| *cause != Cause::SendBuffer;
         for cause in CAUSES.into_iter().filter(tried) {
             let seen = self.by_cause.get(cause.name()).copied().unwrap_or(0);
@@ -239,7 +239,7 @@ fn nor_in_captures_behind_losses() {
     Tally::of(seeds, captured_behind).judge(MISSED_IN_CAPTURES_PERCENT);
 }
 
-/// For whoever changes the finder: `FIRST_SEED` and `SEEDS` say which cells.
+/// For changes to the finder: `FIRST_SEED` and `SEEDS` select the cells.
 #[expect(clippy::disallowed_methods, reason = "who asks for it says how many")]
 fn asked_seeds() -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());

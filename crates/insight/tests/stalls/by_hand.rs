@@ -1,4 +1,4 @@
-//! Parts of conversations that are made by hand.
+//! Parts of hand-made conversations.
 
 use wansan_insight::stall::{Announced, Queued, Segment};
 use wansan_insight::traffic::FlowDirection;
@@ -6,7 +6,7 @@ use wansan_trace::TaskTag;
 
 const DATA_IN: u8 = 0x25;
 
-/// A segment that arrives after that time.
+/// A segment that arrives after `one_way_ns`.
 pub(crate) fn segment(
     packet: usize,
     way: FlowDirection,
@@ -27,7 +27,7 @@ pub(crate) fn segment(
     }
 }
 
-/// A Data-In of the first task that TCP was given then.
+/// A Data-In of the first task, passed to TCP at `at_ns`.
 pub(crate) fn data_in(at_ns: u64, offset: u64) -> Queued {
     Queued {
         at_ns,

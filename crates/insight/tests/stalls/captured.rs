@@ -1,5 +1,5 @@
-//! The model's worlds as captures, taken at any point of the path: what a capture tells must be so,
-//! although nobody has said when PDUs were given to TCP, nor what the congestion windows were.
+//! The model's worlds as captures taken at any point of the path: what is found in a capture must be true, although it
+//! shows neither when PDUs were given to TCP nor the congestion windows.
 
 use std::io::Write as _;
 
@@ -18,17 +18,17 @@ const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 /// First sequence numbers: both wrap in a long cell.
 const BASES: [u32; 2] = [u32::MAX - 100, u32::MAX - 5000];
-/// What the clock shows when the model's begins.
+/// The capture's clock at the start of the model's clock.
 pub(crate) const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
 /// Where and how a capture is taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
-    /// So far from the initiator, in per cent of the path.
+    /// Distance from the initiator, in per cent of the path.
     percent: u64,
-    /// Whether it is before losses, from the sender's view.
+    /// Whether it is before losses, seen from the sender.
     before_losses: bool,
-    /// Whether connections begin in it.
+    /// Whether it contains the handshakes.
     pub(crate) has_begin: bool,
 }
 
@@ -42,7 +42,7 @@ impl Point {
     }
 }
 
-/// What is found in a capture of the cell that `script` has made.
+/// The stalls found in a capture of the cell of `script`.
 pub(crate) fn found(script: &Script, conversation: &Conversation, point: Point) -> Vec<Stall> {
     let mut file = tempfile::NamedTempFile::new().expect("there is room for a file");
     file.write_all(&pcap(script, conversation, point))
@@ -59,7 +59,7 @@ pub(crate) fn found(script: &Script, conversation: &Conversation, point: Point) 
     stalls(&capture.cell, &conversations, all)
 }
 
-/// A pcap file with ns of what passes the point.
+/// A pcap file, with times in ns, of the frames that pass the point.
 fn pcap(script: &Script, conversation: &Conversation, point: Point) -> Vec<u8> {
     let mut frames: Vec<(u64, Vec<u8>)> = Vec::new();
     let delay_ns = script.delay_ns;
@@ -74,7 +74,7 @@ fn pcap(script: &Script, conversation: &Conversation, point: Point) -> Vec<u8> {
             .segments
             .first()
             .map_or(0, |segment| segment.sent_ns);
-        // Everything is late by a round trip and a half, which the clock has from before.
+        // The handshake begins one and a half round trips before the first segment.
         let begin_ns = EPOCH_NS + first_ns - 3 * delay_ns;
         let syns = [
             (0, SYN, to_target_ns),
@@ -116,7 +116,7 @@ fn pcap(script: &Script, conversation: &Conversation, point: Point) -> Vec<u8> {
     for segment in &conversation.segments {
         let is_seen = segment.arrived_ns.is_some() || point.before_losses;
         if is_seen {
-            // Nothing overtakes on the path.
+            // The path does not reorder.
             let last_ns = &mut last_ns[usize::from(segment.way == FlowDirection::ToInitiator)];
             *last_ns = passes_ns(segment, script, point).max(*last_ns + 1);
             frames.push((
@@ -147,7 +147,7 @@ fn pcap(script: &Script, conversation: &Conversation, point: Point) -> Vec<u8> {
     file
 }
 
-/// When a segment passes: as far before its arrival as the path is long behind the point.
+/// When a segment passes the point: its arrival minus the delay of the path behind the point.
 fn passes_ns(segment: &Segment, script: &Script, point: Point) -> u64 {
     let before = match segment.way {
         FlowDirection::ToTarget => point.percent,
@@ -160,7 +160,7 @@ fn passes_ns(segment: &Segment, script: &Script, point: Point) -> u64 {
     }
 }
 
-/// The least shift with which a window of that size can be announced (RFC 7323 §2.2).
+/// The minimum window scale shift for a window of that size (RFC 7323 §2.2).
 fn shift(buffer_bytes: u64) -> u32 {
     (0..14)
         .find(|shift| buffer_bytes >> shift <= 65_535)
@@ -184,7 +184,7 @@ fn segment_frame(segment: &Segment, streams: &[Vec<u8>; 2], shifts: &[u32; 2]) -
     header.frame(&[], payload)
 }
 
-/// What varies in the headers of a frame.
+/// The variable header fields of a frame.
 struct Header {
     end: usize,
     seq: u32,
@@ -216,13 +216,13 @@ impl Header {
     }
 }
 
-/// The bytes that a sender gave to TCP.
+/// The bytes that a sender passed to TCP.
 fn stream(pdus: &[Queued], script: &Script) -> Vec<u8> {
     let mut bytes = Vec::new();
     for pdu in pdus {
         let mut bhs = [0_u8; 48];
         bhs[0] = pdu.opcode;
-        // Everything is final.
+        // All PDUs have the F bit.
         bhs[1] = 0x80;
         bhs[16..20].copy_from_slice(&pdu.task.0.to_be_bytes());
         bhs[20..24].fill(0xff);
@@ -230,7 +230,7 @@ fn stream(pdus: &[Queued], script: &Script) -> Vec<u8> {
         let mut data_bytes = 0;
         match pdu.opcode {
             SCSI_COMMAND => {
-                // R, and a CmdSN.
+                // The R bit and a CmdSN.
                 bhs[1] |= 0x40;
                 bhs[20..24].copy_from_slice(&(script.block_bytes as u32).to_be_bytes());
                 bhs[24..28].copy_from_slice(&pdu.task.0.to_be_bytes());
@@ -240,7 +240,7 @@ fn stream(pdus: &[Queued], script: &Script) -> Vec<u8> {
             SCSI_RESPONSE => bhs[20..24].fill(0),
             _ => {
                 data_bytes = script.block_bytes;
-                // The status comes in it.
+                // The Data-In carries the status.
                 bhs[1] |= u8::from(!script.separate_status);
                 bhs[5..8].copy_from_slice(&(data_bytes as u32).to_be_bytes()[1..]);
             }

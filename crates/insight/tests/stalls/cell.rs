@@ -11,23 +11,23 @@ use super::world::Script;
 pub(crate) struct Dice(pub(crate) Pcg64Mcg);
 
 impl Dice {
-    /// A whole number from `least` to `most`.
+    /// An integer from `least` to `most`, both inclusive.
     pub(crate) fn within(&mut self, least: u64, most: u64) -> u64 {
         least + self.0.next_u64() % (most - least + 1)
     }
 
-    /// One of these.
+    /// A random element of `of`.
     pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.within(0, of.len() as u64 - 1) as usize]
     }
 
-    /// Whether something happens that does `percent` times in a hundred.
+    /// True with a probability of `percent` %.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.within(1, 100) <= percent
     }
 }
 
-/// A world in which anything may be wrong, or nothing.
+/// A world with random impairments, or none.
 pub(crate) fn script(dice: &mut Dice) -> Script {
     const MS: u64 = 1_000_000;
     let delay_ns = dice.within(1, 60) * MS + dice.within(0, 999) * 1000;
@@ -58,7 +58,7 @@ pub(crate) fn script(dice: &mut Dice) -> Script {
     };
     let pause_ns = dice.chance(10).then(|| dice.within(50, 300) * MS);
     let buffer_bytes = match pause_ns {
-        // It is to be full before all has come.
+        // The buffer must fill before everything has arrived.
         Some(_) => (block_bytes / 2).max(2 * mss).min(buffer_bytes),
         None => buffer_bytes,
     };

@@ -9,14 +9,14 @@ use wansan_trace::TaskTag;
 use super::path::Outgoing;
 use super::truth::Wait;
 
-/// Which short segments Nagle's algorithm holds.
+/// Which short segments Nagle's algorithm delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nagle {
     /// None.
     Off,
-    /// Each, while anything is out (RFC 896).
+    /// Each, while any data is unacknowledged (RFC 896).
     BehindAny,
-    /// Each, while another short one is out, as most stacks have it today.
+    /// Each, while another short one is unacknowledged, as in most stacks.
     BehindShort,
 }
 
@@ -25,25 +25,25 @@ pub(crate) enum Nagle {
 pub(crate) struct Manner {
     pub(crate) mss: u64,
     pub(crate) nagle: Nagle,
-    /// The timer of delayed acknowledgements; none are delayed without it.
+    /// The delayed-acknowledgement timer; `None` disables delaying.
     pub(crate) ack_delay_ns: Option<u64>,
-    /// What the receiver can hold.
+    /// Size of the receive buffer.
     pub(crate) buffer_bytes: u64,
     /// The retransmission timer.
     pub(crate) timeout_ns: u64,
 }
 
-/// Segments that may be out at first, and after an idle time (RFC 6928, RFC 5681 §4.1).
+/// Segments that may be outstanding at first, and after an idle time (RFC 6928, RFC 5681 §4.1).
 const INITIAL_WINDOW: u64 = 10;
-/// As many duplicate acknowledgements say that a segment is lost (RFC 5681 §3.2).
+/// Number of duplicate acknowledgements that indicate a loss (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
 
-/// No timer for delayed acknowledgements is shorter.
+/// The shortest delayed-acknowledgement timer in use.
 const TIMER_NS: u64 = 30_000_000;
-/// The finder takes acknowledgements within this for one.
+/// The finder treats events within this time as simultaneous.
 const AT_ONCE_NS: u64 = 100_000;
 
-/// A segment that is not acknowledged.
+/// An unacknowledged segment.
 #[derive(Debug, Clone, Copy)]
 struct Out {
     place: u64,
@@ -56,24 +56,22 @@ struct Out {
 struct Held {
     causes: Vec<Cause>,
     since_ns: u64,
-    /// Whether a window that counts segments, as some stacks have it, would hold it as this one does,
-    /// which counts bytes.
+    /// Whether a window counted in segments, as in some stacks, would hold it like this one, which counts bytes.
     is_sure: bool,
-    /// What had held it until then, and does not any more.
+    /// Causes that held it before and no longer do, with the times at which they ended.
     lifted: Vec<(Cause, u64)>,
 }
 
-/// An acknowledgement that was kept back.
+/// A delayed acknowledgement.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     since_ns: u64,
     sent_ns: u64,
-    /// It came because of something else, before any timer in use would have run out: nobody can tell
-    /// that it was owed.
+    /// It was triggered by something else before any timer in use would have expired: nothing shows that it was owed.
     is_early: bool,
 }
 
-/// A loss that the sender knows of.
+/// A loss known to the sender.
 #[derive(Debug, Clone, Copy)]
 struct Recovery {
     until: u64,
@@ -84,7 +82,7 @@ pub(crate) struct End {
     way: FlowDirection,
     manner: Manner,
     // The sender.
-    /// Ends of what the application has written, with the times and tasks.
+    /// End offsets of the application's writes, with their times and tasks.
     written: VecDeque<(u64, u64, TaskTag)>,
     end: u64,
     next: u64,
@@ -100,16 +98,16 @@ pub(crate) struct End {
     recovery: Option<Recovery>,
     timer_ns: Option<u64>,
     held: Option<Held>,
-    /// Set while an acknowledgement is handled that had been kept back since then.
+    /// Set while a delayed acknowledgement is processed.
     kept: Option<Kept>,
     pub(crate) waits: Vec<Wait>,
     // The receiver.
     received: u64,
     taken: u64,
     beyond: Vec<(u64, u64)>,
-    /// When the acknowledgement that is owed is sent at the latest.
+    /// Deadline of the acknowledgement that is owed.
     owed: Option<u64>,
-    /// When data came last that was next.
+    /// When in-order data last arrived.
     newest_ns: u64,
     announced: u64,
     pub(crate) outgoing: Vec<Outgoing>,
@@ -147,14 +145,14 @@ impl End {
         }
     }
 
-    /// The application writes so many bytes at once.
+    /// The application writes `bytes` at once.
     pub(crate) fn write(&mut self, now_ns: u64, bytes: u64, task: TaskTag) {
         self.end += bytes;
         self.written.push_back((self.end, now_ns, task));
         self.push(now_ns);
     }
 
-    /// Where the next byte that is written stands.
+    /// The stream offset of the next byte to be written.
     pub(crate) fn written_end(&self) -> u64 {
         self.end
     }
@@ -164,12 +162,12 @@ impl End {
         self.window
     }
 
-    /// Bytes that the application has taken.
+    /// Bytes that the application has read.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The application takes all that has come; says so when the window has grown much by that.
+    /// The application reads all received data; sends a window update if that has opened the window far enough.
     pub(crate) fn take(&mut self) {
         self.taken = self.received;
         let edge = self.received + self.manner.buffer_bytes;
@@ -180,12 +178,12 @@ impl End {
         }
     }
 
-    /// The next time at which something happens by itself.
+    /// The next timer expiry.
     pub(crate) fn wakes_ns(&self) -> Option<u64> {
         [self.owed, self.timer_ns].into_iter().flatten().min()
     }
 
-    /// That time has come.
+    /// Handles timers that have expired.
     pub(crate) fn wake(&mut self, now_ns: u64) {
         if self.owed.is_some_and(|due_ns| due_ns <= now_ns) {
             self.acknowledge();
@@ -210,7 +208,7 @@ impl End {
         self.next - self.una
     }
 
-    /// Sends as much as may be sent.
+    /// Sends as much as allowed.
     fn push(&mut self, now_ns: u64) {
         while self.next < self.end {
             let bytes = self.manner.mss.min(self.end - self.next);
@@ -225,7 +223,7 @@ impl End {
                 self.was_limited |= self.flight() + bytes > self.window;
                 let ready_ns = self.ready_ns().max(self.last_sent_ns);
                 let since_ns = match &self.held {
-                    // What comes after a loss is a wait of its own.
+                    // A wait after a loss is counted separately.
                     Some(held) if held.causes == [Cause::FastRetransmit] => now_ns,
                     Some(held) => held.since_ns,
                     None => ready_ns,
@@ -261,11 +259,11 @@ impl End {
         self.held = None;
     }
 
-    /// What keeps a segment of that length from being sent; any of it would.
+    /// The causes that keep a segment of that length from being sent; any of them is sufficient.
     fn blocks(&self, bytes: u64) -> Vec<Cause> {
         let mut causes = Vec::new();
         if self.recovery.is_some() {
-            // The loss is noted by itself.
+            // The loss is recorded separately.
             return vec![Cause::FastRetransmit];
         }
         if self.next + bytes > self.edge {
@@ -292,7 +290,7 @@ impl End {
         causes
     }
 
-    /// Notes the wait that ends now.
+    /// Records the wait that ends at `now_ns`.
     fn released(&mut self, now_ns: u64) {
         let Some(held) = self.held.take() else { return };
         if held.causes == [Cause::FastRetransmit] {
@@ -300,7 +298,7 @@ impl End {
         }
         let task = self.task_at(self.next);
         let mut causes = held.causes;
-        // Nobody can distinguish what comes to an end so soon after one another.
+        // Causes that end within this time of each other cannot be distinguished.
         let at_once = held
             .lifted
             .into_iter()
@@ -327,7 +325,7 @@ impl End {
                     .causes
                     .iter()
                     .partition(|cause| **cause == Cause::Nagle);
-                // With both there are two ways to tell it.
+                // With both, two attributions are correct.
                 let is_owed =
                     wait.is_owed && (nagle.is_empty() || others.is_empty()) && !kept.is_early;
                 if !nagle.is_empty() {
@@ -366,7 +364,7 @@ impl End {
         written.map_or(TaskTag(u32::MAX), |(_, _, task)| *task)
     }
 
-    /// The first segment that is out goes again.
+    /// Retransmits the first unacknowledged segment.
     fn send_again(&mut self, now_ns: u64, cause: Cause) {
         let Some(first) = self.out.front_mut() else {
             self.timer_ns = None;
@@ -387,7 +385,7 @@ impl End {
     }
 
     fn emit(&mut self, place: u64, payload_bytes: u64, is_update: bool) {
-        // Whatever is sent acknowledges what has come.
+        // Every segment acknowledges the data received.
         let window_bytes = self.manner.buffer_bytes - (self.received - self.taken);
         self.announced = self.received + window_bytes;
         let delay_ns = self.manner.ack_delay_ns.unwrap_or(0);
@@ -410,7 +408,7 @@ impl End {
         self.emit(self.next, 0, false);
     }
 
-    /// A segment of the peer arrives. The application takes what has come at once if `reads`.
+    /// A segment of the peer arrives. The application reads received data at once if `reads`.
     pub(crate) fn arrive(&mut self, now_ns: u64, sent_ns: u64, segment: &Outgoing, reads: bool) {
         self.kept = segment.kept_since_ns.map(|(since_ns, oldest_ns)| Kept {
             since_ns,
@@ -424,7 +422,7 @@ impl End {
         }
     }
 
-    /// What the segment says of what this end has sent.
+    /// Processes the segment's acknowledgement of this end's data.
     fn hear(&mut self, now_ns: u64, segment: &Outgoing) {
         if segment.acked < self.una {
             return;
@@ -440,7 +438,7 @@ impl End {
             }
             self.duplicates = 0;
             self.recovery = self.recovery.filter(|recovery| una < recovery.until);
-            // RFC 5681 §3.1, for a window that is used (RFC 7661).
+            // RFC 5681 §3.1, if the window was fully used (RFC 7661).
             if self.was_limited {
                 if self.window < self.threshold {
                     self.window += acked.min(self.manner.mss);
@@ -466,7 +464,7 @@ impl End {
         self.push(now_ns);
     }
 
-    /// What the segment brings.
+    /// Processes the segment's payload.
     fn take_in(&mut self, now_ns: u64, segment: &Outgoing, reads: bool) {
         let (place, end) = (segment.place, segment.place + segment.payload_bytes);
         let in_order = place <= self.received;

@@ -1,4 +1,4 @@
-//! A send buffer with room for one segment, by hand: the model's ends take all that they are given.
+//! A hand-made send buffer with room for one segment: the model's ends accept all data they are given.
 
 use wansan_insight::stall::sender::stalls;
 use wansan_insight::stall::{Cause, Conversation, Sampled, Times};
@@ -11,8 +11,8 @@ const MS: u64 = 1_000_000;
 const ONE_WAY_NS: u64 = 10 * MS;
 const PDU_BYTES: u64 = 1072;
 
-/// Two Data-In that were queued together; the second leaves when the first one's acknowledgement has
-/// come, which its receiver kept back for 40 ms.
+/// Two Data-In queued together; the second leaves on arrival of the first one's acknowledgement, which the receiver
+/// delayed for 40 ms.
 fn conversation(is_all_sent: bool) -> Conversation {
     let queued = |offset| data_in(100 * MS, offset);
     let (there, back) = (FlowDirection::ToInitiator, FlowDirection::ToTarget);
@@ -47,6 +47,6 @@ fn what_tcp_did_not_have_waited_for_room() {
     };
     let delayed = (Cause::DelayedAck, 40);
     assert_eq!(found(true), [delayed, (Cause::SendBuffer, 20)]);
-    // What it had and held was Nagle's.
+    // If TCP had the data already, Nagle's algorithm held it back.
     assert_eq!(found(false), [(Cause::NagleAgainstDelayedAck, 60)]);
 }

@@ -1,5 +1,5 @@
-//! A capture without a handshake whose acknowledgements were all kept back, by hand: the round trip is taken
-//! for longer than it is, so that what the sender heard seems to come after what it sent because of it.
+//! A hand-made capture without a handshake in which all acknowledgements were delayed: the round trip is overestimated,
+//! so that acknowledgements seem to reach the sender after the segments that they triggered.
 
 use wansan_insight::stall::sender::stalls;
 use wansan_insight::stall::{Cause, Conversation, Segment, Times};
@@ -9,12 +9,12 @@ use wansan_trace::{ConnectionId, SessionId};
 use super::by_hand::{data_in, segment};
 
 const MS: u64 = 1_000_000;
-/// What a way is taken for.
+/// The assumed one-way delay.
 const ONE_WAY_NS: u64 = 60 * MS;
 const PDU_BYTES: u64 = 1448;
 
-/// Of two Data-In the first is lost. It is retransmitted at `again_ms`, and what says that the second one has
-/// come seems to come at `heard_ms`.
+/// The first of two Data-In is lost. It is retransmitted at `again_ms`, and the acknowledgement that shows the second
+/// one's arrival seems to arrive at `heard_ms`.
 fn told(second_ms: u64, heard_ms: u64, again_ms: u64, times: Times) -> Option<Cause> {
     let queued = |offset| data_in(1000 * MS, offset);
     let (there, back) = (FlowDirection::ToInitiator, FlowDirection::ToTarget);

@@ -1,9 +1,9 @@
-//! Segments on their way.
+//! Segments in flight.
 
 use wansan_insight::stall::{Announced, Segment};
 use wansan_insight::traffic::FlowDirection;
 
-/// One direction: a delay behind a link, which sends one segment after the other.
+/// One direction: a delay behind a link that serialises segments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lane {
     pub(crate) delay_ns: u64,
@@ -23,7 +23,7 @@ impl Lane {
         }
     }
 
-    /// When a segment arrives that is sent now.
+    /// The arrival time of a segment sent at `now_ns`.
     pub(crate) fn carry(&mut self, now_ns: u64, payload_bytes: u64) -> u64 {
         let bytes = (payload_bytes + HEADER_BYTES) as f64;
         let begins_ns = self.busy_until_ns.max(now_ns);
@@ -32,7 +32,7 @@ impl Lane {
     }
 }
 
-/// A segment as an end makes it.
+/// A segment as an end sends it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing {
     pub(crate) way: FlowDirection,
@@ -40,9 +40,9 @@ pub(crate) struct Outgoing {
     pub(crate) payload_bytes: u64,
     pub(crate) acked: u64,
     pub(crate) window_bytes: u64,
-    /// When the newest and the oldest data came whose acknowledgement was owed, if one was.
+    /// Arrival times of the newest and the oldest data whose acknowledgement was owed, if one was.
     pub(crate) kept_since_ns: Option<(u64, u64)>,
-    /// Whether it was sent because the application has taken what was there.
+    /// Whether it is a window update, sent because the application has read data.
     pub(crate) is_update: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Waits above TCP: PDUs and crossings of a session whose every wait follows from a few sums.
+//! Waits above TCP: PDUs and crossings of a session whose every wait can be computed by a few sums.
 
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -21,7 +21,7 @@ const MS: u64 = 1_000_000;
 /// Hosts.
 const INITIATOR: NameId = NameId(0);
 const TARGET: NameId = NameId(1);
-/// What the finder's documentation says that it can tell.
+/// The finder's documented resolution.
 const LEAST_NS: u64 = 500_000;
 
 /// What both ends record.
@@ -98,7 +98,7 @@ fn pdu(opcode: u8, task: u32) -> Pdu {
     }
 }
 
-/// A random cell and what came of it.
+/// A random cell and its score.
 pub(crate) fn cell(seed: u64) -> (Score, String) {
     let mut dice = Dice(Pcg64Mcg::seed_from_u64(seed));
     let delay_ns = dice.within(0, 60) * MS + dice.within(10, 999) * 1000;
@@ -109,7 +109,7 @@ pub(crate) fn cell(seed: u64) -> (Score, String) {
     }
 }
 
-/// Writes whose data is asked for in rounds of several R2Ts.
+/// Writes whose data is requested in rounds of several R2Ts.
 fn writes(dice: &mut Dice, delay_ns: u64) -> (Score, String) {
     let mut records = Records::default();
     let (ios, rounds, at_once) = (dice.within(1, 8), dice.within(0, 4), dice.within(1, 4));
@@ -124,7 +124,7 @@ fn writes(dice: &mut Dice, delay_ns: u64) -> (Score, String) {
         );
         let mut sent_ns = now_ns;
         if dice.chance(50) {
-            // Data that nobody has to ask for.
+            // Unsolicited data.
             sent_ns += dice.within(0, 2 * MS);
             let unasked = Pdu {
                 flags: FINAL,
@@ -160,7 +160,7 @@ fn writes(dice: &mut Dice, delay_ns: u64) -> (Score, String) {
                 records.pdu(INITIATOR, sent_ns, PduDirection::Sent, data);
             }
         }
-        // The first R2T of a round is what was waited for.
+        // The wait was for the first R2T of a round.
         now_ns = sent_ns + 2 * delay_ns + MS;
         records.pdu(
             INITIATOR,
@@ -186,7 +186,7 @@ fn writes(dice: &mut Dice, delay_ns: u64) -> (Score, String) {
     )
 }
 
-/// More commands than the window takes, each answered after a round trip.
+/// More commands than the command window allows, each answered after a round trip.
 fn window(dice: &mut Dice, delay_ns: u64) -> (Score, String) {
     let mut records = Records::default();
     let (slots, ios) = (dice.within(1, 16), dice.within(4, 64));
@@ -201,7 +201,7 @@ fn window(dice: &mut Dice, delay_ns: u64) -> (Score, String) {
         asked_ns += dice.within(0, MS / 2);
         let number = task as u32;
         records.enters(INITIATOR, asked_ns, number, Layer::Queue);
-        // The answer to the command that many places before opens it a slot.
+        // The response to the command `slots` places earlier opens its slot.
         let opened_ns = task
             .checked_sub(slots)
             .map_or(0, |before| answered[before as usize]);
@@ -230,7 +230,7 @@ fn window(dice: &mut Dice, delay_ns: u64) -> (Score, String) {
     )
 }
 
-/// Commands in turn over two routes, which the target takes in their order.
+/// Commands alternating over two routes, which the target takes in CmdSN order.
 fn routes(dice: &mut Dice, delay_ns: u64) -> (Score, String) {
     let mut records = Records::default();
     let ios = dice.within(2, 40) as u32;

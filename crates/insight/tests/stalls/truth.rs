@@ -1,19 +1,19 @@
-//! What the model knows of its own waits.
+//! The model's record of its own waits.
 
 use std::collections::BTreeMap;
 
 use wansan_insight::stall::{Cause, Stall};
 use wansan_trace::TaskTag;
 
-/// A wait that the model has made an I/O have.
+/// A wait that the model imposed on an I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) task: TaskTag,
-    /// What held it. Several when any of them alone would have.
+    /// The causes; several if each alone was sufficient.
     pub(crate) causes: Vec<Cause>,
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
-    /// Whether it must be found; else it may be.
+    /// Whether it must be found; otherwise it may be.
     pub(crate) is_owed: bool,
 }
 
@@ -23,22 +23,22 @@ impl Wait {
     }
 }
 
-/// How the finder did in a cell.
+/// The finder's results in a cell.
 #[derive(Debug, Default)]
 pub(crate) struct Score {
     /// Waits long enough to be found.
     pub(crate) known: usize,
-    /// Those that were not, in words.
+    /// Those that were not found, in words.
     pub(crate) missed: Vec<String>,
-    /// What was found and is not so, in words.
+    /// Stalls that were found wrongly, in words.
     pub(crate) wrong: Vec<String>,
-    /// What was known, by the first of its causes.
+    /// Known waits by their first cause.
     pub(crate) by_cause: BTreeMap<&'static str, usize>,
 }
 
 impl Score {
-    /// Compares what was found with what is known. Waits shorter than `least_ns` may be found and need
-    /// not. What was found must have taken place when it is said, to `slack_ns`.
+    /// Compares the stalls found with the known waits. Waits shorter than `least_ns` may be found but need not be. A
+    /// stall must match in time to within `slack_ns`.
     pub(crate) fn of(known: &[Wait], found: &[Stall], least_ns: u64, slack_ns: u64) -> Score {
         let mut score = Score::default();
         let agree = |wait: &Wait, stall: &Stall| {

@@ -11,7 +11,7 @@ use super::end::{End, Manner};
 use super::path::{Lane, Outgoing};
 use super::truth::Wait;
 
-/// How often TCP is asked for its windows.
+/// Sampling interval of TCP's windows.
 const SAMPLE_NS: u64 = 10_000_000;
 /// Length of a Basic Header Segment (RFC 7143 §11.2).
 const BHS_BYTES: u64 = wansan_iscsi::wire::BHS_BYTES as u64;
@@ -20,7 +20,7 @@ const SCSI_COMMAND: u8 = 0x01;
 const SCSI_RESPONSE: u8 = 0x21;
 const DATA_IN: u8 = 0x25;
 
-/// What a world is made of.
+/// The parameters of a world.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) initiator: Manner,
@@ -29,28 +29,28 @@ pub(crate) struct Script {
     pub(crate) ns_per_byte: f64,
     pub(crate) ios: u32,
     pub(crate) block_bytes: u64,
-    /// What the store takes.
+    /// The store's service time.
     pub(crate) service_ns: u64,
-    /// The status comes in a PDU of its own.
+    /// The status is sent in a PDU of its own.
     pub(crate) separate_status: bool,
     /// Both PDUs are written at once.
     pub(crate) join_sends: bool,
-    /// The initiator waits so long after so many I/Os.
+    /// The initiator pauses after this many I/Os, for this many ns.
     pub(crate) think: Option<(u32, u64)>,
-    /// The initiator takes nothing for so long when the answer of each I/O begins to come.
+    /// How long the initiator reads nothing once the answer to an I/O begins to arrive.
     pub(crate) pause_ns: Option<u64>,
     /// Which segment with data is lost, and how often.
     pub(crate) lost: Option<(FlowDirection, usize, u32)>,
 }
 
-/// What happened.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) conversation: Conversation,
     pub(crate) waits: Vec<Wait>,
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrives(usize),
@@ -62,7 +62,7 @@ enum Event {
 struct World {
     script: Script,
     now_ns: u64,
-    /// By time, then by the order in which they were made.
+    /// By time, then by order of creation.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     made: u64,
     initiator: End,
@@ -70,7 +70,7 @@ struct World {
     lanes: [Lane; 2],
     flying: Vec<(Outgoing, u64)>,
     data_segments: [usize; 2],
-    /// Where the segment begins that is lost, and how often it still will be.
+    /// Offset of the segment that is lost, and how often it is still to be lost.
     losing: Option<(FlowDirection, u64, u32)>,
     segments: Vec<Segment>,
     windows: Vec<Sampled>,
@@ -82,7 +82,7 @@ struct World {
     has_paused_for: u32,
 }
 
-/// Carries the script out.
+/// Runs the script.
 pub(crate) fn run(script: &Script) -> Outcome {
     let lane = Lane::new(script.delay_ns, script.ns_per_byte);
     let mut world = World {
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Looks at the windows as often as programs do, up to a moment at which something happens.
+    /// Samples the windows at the usual interval, up to the time of an event.
     fn sample(&mut self, until_ns: u64) {
         let first = self.now_ns / SAMPLE_NS + 1;
         let ends = [
@@ -183,7 +183,7 @@ impl World {
                 at_ns,
                 way,
                 window_bytes: end.window(),
-                // Every end takes all that it is given.
+                // The ends accept all data they are given.
                 is_all_sent: false,
             }));
         }
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// What the applications do when they see what has come.
+    /// The applications react to the data that has arrived.
     fn applications(&mut self) {
         while self.answered < self.asked
             && self.target.taken() >= u64::from(self.answered + 1) * BHS_BYTES
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    /// Puts on the path what the ends have sent.
+    /// Puts the ends' outgoing segments on the path.
     fn fly(&mut self) {
         let mut outgoing = std::mem::take(&mut self.initiator.outgoing);
         outgoing.append(&mut self.target.outgoing);

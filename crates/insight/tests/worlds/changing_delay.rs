@@ -1,5 +1,4 @@
-//! A path whose delay changes while it is measured: what an I/O takes longer from then on is no
-//! waiting.
+//! A path whose delay changes during the measurement: the longer propagation time after it is not waiting.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,7 @@ const MS: u64 = 1_000_000;
 const CHANGE_NS: u64 = 400 * MS;
 const END_NS: u64 = 1_200 * MS;
 
-/// One way of the path for what is sent at that time.
+/// The one-way delay for a packet sent at `at_ns`.
 fn delay_ns(at_ns: u64) -> u64 {
     if at_ns < CHANGE_NS { 5 * MS } else { 50 * MS }
 }

@@ -1,4 +1,4 @@
-//! The finder on worlds where the answer is known.
+//! The finder on worlds whose limit is known.
 
 use super::simulation::{MS, Stop, US, World, Writes, observe};
 use wansan_insight::finding::{Finding, Limit};
@@ -112,7 +112,7 @@ fn one_io_at_a_time_is_too_few() {
 
 #[test]
 fn a_paced_load_is_held_by_nothing() {
-    // 33 in flight of 64 allowed; then one whose pace falls just behind its completions.
+    // 33 in flight of 64 allowed; then a load whose pace falls just behind its completions.
     for pace_ns in [MS, 100 * US, 32_045 * US / 10, 10 * MS] {
         for jitter_ns in [0, 100 * US] {
             let world = World {
@@ -140,7 +140,7 @@ fn a_full_path_is_the_path_also_when_the_command_window_closes() {
         };
         let finding = found(&world);
         assert_eq!(finding.limit, Limit::PathRate);
-        // A read's answer wants into the initiator.
+        // A read's answer waits to get into the initiator.
         assert_eq!(finding.layer, Some(Layer::Socket));
         assert_eq!(finding.above, Some(Layer::Target));
     }
@@ -160,7 +160,7 @@ fn a_full_path_that_was_not_sampled_shows_in_tcp() {
 
 #[test]
 fn a_router_that_never_stops_encrypting_is_the_limit() {
-    // Its queue shows as data that wait for the congestion window.
+    // Its queue shows as data waiting for the congestion window.
     let encrypting = World {
         parallel: 128,
         link_ns: MS,
@@ -177,7 +177,7 @@ fn a_router_that_never_stops_encrypting_is_the_limit() {
     );
     let advice = finding.advice.as_ref().expect("something to change");
     assert!(advice.text.contains("cipher"), "{advice:?}");
-    // 1000 answers of 4 KiB per second take 80 % of a processor.
+    // 1000 answers of 4 KiB per second use 80 % of a processor.
     let foretold = finding.evidence[1]
         .split_once("at most ")
         .expect("a ceiling")
@@ -188,14 +188,14 @@ fn a_router_that_never_stops_encrypting_is_the_limit() {
         close(foretold.parse().unwrap(), whole, 0.02),
         "{finding:#?}"
     );
-    // With time left between its packets, it is what it was: the window.
+    // If it is idle between packets, the limit is the window as before.
     let idle_at_times = World {
         link_ns: 200 * US,
         stop: Some((16, Stop::CongestionWindow)),
         ..encrypting.clone()
     };
     assert_eq!(found(&idle_at_times).limit, Limit::CongestionWindow);
-    // A router that does not get a processor says nothing of its VPN.
+    // A VPN that gets no processor time is not at its limit.
     let starved = World {
         vpn_runs: Some(0.02),
         ..encrypting
@@ -224,7 +224,7 @@ fn slow_stores() {
         ..few_servers.clone()
     };
     assert_eq!(found(&behind_window).limit, Limit::Store);
-    // As many servers as I/Os: nobody waits for the store, so that more I/Os would be served at once.
+    // As many servers as I/Os: nothing waits for the store, so more I/Os would be served at once.
     let slow = World {
         servers: 64,
         one_way_ns: 100 * US,
@@ -271,7 +271,7 @@ fn a_receiver_that_does_not_read_is_no_small_window() {
         finding.evidence[0].contains("client initiator"),
         "{finding:#?}"
     );
-    // Without records of its threads nobody knows why it does not read, and no processor is blamed.
+    // Without records of its threads, the reason for not reading is unknown, and no processor is blamed.
     let finding = found(&World {
         is_initiator_busy: false,
         ..busy
@@ -301,7 +301,7 @@ fn a_full_path_between_other_hosts_is_not_named() {
 
 #[test]
 fn one_large_read_at_a_time_is_the_rate_of_the_path() {
-    // An answer takes the link 300 ms; the round trip takes 32 ms.
+    // An answer occupies the link for 300 ms; the round trip takes 32 ms.
     let world = World {
         parallel: 1,
         link_ns: 300 * MS,
@@ -314,7 +314,7 @@ fn one_large_read_at_a_time_is_the_rate_of_the_path() {
         close(finding.waiting_share, 300.0 / 332.0, 0.02),
         "{finding:#?}"
     );
-    // Where the round trip takes longer than the bytes do, more of them fit in.
+    // If the round trip takes longer than transmission, more answers fit into it.
     let small = World {
         link_ns: 20 * MS,
         ..world
@@ -322,7 +322,7 @@ fn one_large_read_at_a_time_is_the_rate_of_the_path() {
     assert_eq!(found(&small).limit, Limit::TooFewIos);
 }
 
-/// Writes of 64 KiB of which the target asks for all, 16 KiB at a time.
+/// Writes of 64 KiB that the target requests entirely by R2T, 16 KiB at a time.
 fn asked_for() -> World {
     World {
         writes: Some(Writes {
@@ -332,7 +332,7 @@ fn asked_for() -> World {
             outstanding: 1,
             sequence_bytes: 16 << 10,
         }),
-        // I/Os come in volleys: many, so that those at the edges do not count.
+        // I/Os come in bursts: a long run makes those at the edges negligible.
         duration_ns: 8_000 * MS,
         ..World::wan()
     }
@@ -353,7 +353,7 @@ fn r2t_round_trips_are_named_with_the_key_that_binds() {
         (finding.above, finding.layer),
         (Some(Layer::Target), Some(Layer::Device))
     );
-    // The way there and back, and four round trips between R2Ts and their data.
+    // One round trip, and four between R2Ts and their data.
     assert!(close(finding.waiting_share, 0.8, 0.01), "{finding:#?}");
     assert!(close(finding.wanted, 16.0 * 0.8, 0.02), "{finding:#?}");
     let advised = |finding: &Finding| {
@@ -418,21 +418,21 @@ fn the_gain_of_fewer_round_trips_is_foretold() {
 
 #[test]
 fn writes_whose_round_trips_do_not_matter_have_other_limits() {
-    // Nobody asks: all data comes with the command or right behind it.
+    // No R2Ts: all data comes with the command or right behind it.
     let unasked = with_writes(|writes| {
         writes.immediate_bytes = 32 << 10;
         writes.unsolicited_bytes = 32 << 10;
         writes.r2ts = 0;
     });
     assert_eq!(found(&unasked).limit, Limit::TooFewIos);
-    // The target asks, but its store takes far longer.
+    // The target sends R2Ts, but its store takes far longer.
     let slow_store = World {
         servers: 1,
         service_ns: 20 * MS,
         ..asked_for()
     };
     assert_eq!(found(&slow_store).limit, Limit::Store);
-    // It asks, but commands wait far longer for a CmdSN.
+    // It sends R2Ts, but commands wait far longer for a CmdSN.
     let closed_window = World {
         parallel: 64,
         command_window: 8,

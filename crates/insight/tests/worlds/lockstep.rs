@@ -15,8 +15,7 @@ fn found(world: &World) -> Finding {
     finding
 }
 
-/// 64 in flight over two routes of 4 ms each way, one of which takes 100 µs for an answer and the
-/// other 1 ms. No path is sampled.
+/// 64 in flight over two routes of 4 ms each way, whose links take 100 µs and 1 ms per answer. No path is sampled.
 fn unequal() -> World {
     World {
         parallel: 64,
@@ -32,7 +31,7 @@ fn lockstep_is_named_and_the_gain_comes_out() {
     let finding = found(&world);
     assert_eq!(finding.limit, Limit::RouteLockstep);
     assert!((finding.wanted - 32.0).abs() < 1.0, "{}", finding.wanted);
-    // The slow route is full, and the fast one has what its round trip holds at that rate.
+    // The slow route is full, and the fast one holds its round trip's worth of commands at that rate.
     assert!((finding.got - 8.2).abs() < 1.0, "{}", finding.got);
     assert!(
         finding.sentence.contains("where it could have 32"),
@@ -57,8 +56,7 @@ fn lockstep_is_named_and_the_gain_comes_out() {
     let [gain] = &gains[..] else {
         panic!("{gains:?}");
     };
-    // The slow route has fewer commands and so a shorter queue, and carries no less: what is
-    // foretold is too little.
+    // The slow route gets fewer commands and so a shorter queue, but carries no less: the prediction is too low.
     assert!(gain.predicted_gain > 1.0, "{gain:?}");
     assert!(gain.measured_gain > gain.predicted_gain, "{gain:?}");
 }
@@ -99,7 +97,7 @@ fn batches_over_unequal_routes_are_in_lockstep() {
         "{finding:#?}"
     );
     assert_eq!(finding.predicted, None);
-    // Routes alike end together, and one route waits for none.
+    // Equal routes finish together, and a single route waits for none.
     let equal = World {
         routes_ns: vec![(4 * MS, 100 * US), (4 * MS, 100 * US)],
         ..world.clone()
@@ -120,8 +118,8 @@ fn batches_over_unequal_routes_are_in_lockstep() {
     }
 }
 
-/// With more connections each has fewer commands of a batch and is done sooner, and the same share of
-/// the time costs more of what all could carry.
+/// With more connections each has fewer commands of a batch and finishes sooner, and the same share of the time costs
+/// more of the total capacity.
 #[test]
 fn batches_over_three_and_four_routes_are_in_lockstep() {
     let near = (MS, MS);
@@ -153,7 +151,7 @@ fn batches_over_three_and_four_routes_are_in_lockstep() {
             Limit::RouteLockstep,
             "{parallel}: {routes_ns:?}"
         );
-        // Routes alike are not, whether the batch can be divided among them or not.
+        // Equal routes are not in lockstep, whether or not the batch divides evenly among them.
         for parallel in [parallel, parallel + 1] {
             let alike = World {
                 parallel,

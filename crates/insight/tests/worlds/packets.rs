@@ -1,4 +1,4 @@
-//! Packets one by one, and the gaps between them, in a world of reads whose every packet is known.
+//! Individual packets, and the gaps between them, in a world of reads whose every packet is known.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use wansan_trace::{
 
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
-/// One way of the path.
+/// One-way delay of the path.
 const DELAY_NS: u64 = 4_000_000;
-/// Between data packets of an answer.
+/// Gap between data packets of an answer.
 const GAP_NS: u64 = 7_000;
-/// One read after the other.
+/// Interval between reads, which do not overlap.
 const READ_NS: u64 = 10_000_000;
 /// A Data-In PDU of 4 KiB in segments.
 const SEGMENTS: [u16; 3] = [1448, 1448, 1248];
@@ -112,7 +112,7 @@ impl World {
         });
     }
 
-    /// One read that is sent at `ns`, its packets seen on `paths` one after the other.
+    /// One read sent at `ns`, with its packets seen on `paths` in turn.
     fn read(&mut self, ns: u64, task: u32, paths: &[&str]) {
         let mut cross = |ns, direction| {
             let (session, connection) = (SessionId(1), ConnectionId(0));
@@ -156,8 +156,8 @@ impl World {
         }
     }
 
-    /// What the target's TCP says, and the initiator's a moment later, so that the hosts' names have other
-    /// numbers in this file than in that of the PDUs.
+    /// TCP samples of the target, and of the initiator a moment later, so that the hosts' names have other numbers in
+    /// this file than in that of the PDUs.
     fn windows(&mut self, ns: u64, target: u32, initiator: u32) {
         for (recorder, ns, cwnd_packets) in [
             (&mut self.target, ns, target),
@@ -184,7 +184,7 @@ impl World {
     }
 }
 
-/// So many reads, one after the other, over these paths.
+/// `count` consecutive reads over these paths.
 fn reads(count: u32, paths: &[&str]) -> (Cell, Window) {
     let mut world = World::new();
     for path in paths.iter().filter(|path| **path != "tunnel") {
@@ -227,7 +227,7 @@ fn each_packet_has_its_way_its_place_and_its_pdu() {
             .all(|packet| packet.task() == Some(TaskTag(1)))
     );
     assert_eq!(second[4].task(), None);
-    // The stream of answers runs over the end of the sequence numbers.
+    // The sequence numbers of the answers' stream wrap.
     let places: Vec<Option<u64>> = second.iter().map(|packet| packet.place).collect();
     let first = ANSWER_BYTES;
     assert_eq!(
@@ -357,7 +357,7 @@ fn what_is_seen_before_and_after_a_tunnel_is_drawn_once() {
     let traffic = Traffic::of(&cell);
     let packets = stretch(&cell, &traffic, window, 1000).unwrap().packets;
     assert_eq!(packets.len(), 20 * 5);
-    // From the first path to the last, the tunnel between them included.
+    // From the first path to the last, including the tunnel between them.
     let transits = packets
         .iter()
         .map(|packet| packet.ended_ns - packet.sent_ns);

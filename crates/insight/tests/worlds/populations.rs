@@ -1,5 +1,4 @@
-//! Populations, waiting and Little's law on simulated worlds, and what is said of records that are
-//! damaged or incomplete.
+//! Populations, waiting and Little's law on simulated worlds, and the results for damaged or incomplete records.
 
 use super::simulation::{MS, US, World, observe, play};
 use proptest::prelude::*;
@@ -39,9 +38,9 @@ fn populations_are_those_of_the_world() {
     assert_eq!(used.slots, 100);
     assert!(used.closed_while_waiting_share > 0.99, "{used:?}");
     assert_eq!(summary.losses.missing_crossings, 0);
-    // Those that were under way when the records ended.
+    // I/Os in flight when the records ended.
     assert!(summary.losses.incomplete_ios > 0 && summary.losses.incomplete_ios <= 112);
-    // Half of the round trip each way, and nothing of it is waiting.
+    // Half the round trip each way, none of it waiting.
     let target = total.layer(Layer::Target).unwrap();
     assert!(close(target.way_in_ns, 16.0 * MS as f64, 0.001));
     let onward = summary
@@ -103,7 +102,7 @@ proptest! {
         prop_assert!(window.in_flight_max <= sessions as u64 * u64::from(command_window));
         let store = summary.total.layer(Layer::Store).unwrap();
         prop_assert!(store.in_flight_max <= servers as u64);
-        // A finding never panics and always says something.
+        // `explain` never panics and always returns a sentence.
         let finding = explain(&[wansan_insight::Observed {
             cell: 0,
             parameters: Default::default(),
@@ -113,7 +112,7 @@ proptest! {
     }
 }
 
-/// The window begins just when the first of few I/Os leaves.
+/// The window begins exactly when the first of few I/Os leaves.
 #[test]
 fn littles_law_holds_at_the_windows_edge() {
     let summary = summary(&World {
@@ -150,8 +149,8 @@ fn row(ns: u64, tag: u32, layer: Layer, direction: Direction) -> Row<Crossing> {
 #[test]
 fn tags_used_again_are_other_ios() {
     use Direction::{Enter, Leave};
-    // A foreign initiator: only the target's layers, one tag three times; the second use begins
-    // before the store has written down the end of the first.
+    // A foreign initiator: only the target's layers, one tag used three times; the second use begins before the store
+    // has recorded the end of the first.
     let rows = [
         row(0, 5, Layer::Target, Enter),
         row(1, 5, Layer::Device, Enter),

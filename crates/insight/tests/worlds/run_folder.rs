@@ -1,4 +1,4 @@
-//! What a run folder's index may say, and what may be in the folder.
+//! Contents of a run folder's index and of the folder itself.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn a_cell_that_failed_is_left_out() {
     assert_eq!(run.observe_phase("planned").unwrap().len(), 1);
 }
 
-/// What a cell of streams leaves: TCP's word on the sender's connection and on both of a relay.
+/// A cell of streams leaves TCP records of the sender's connection and of both of a relay.
 #[test]
 fn a_run_of_streams_is_told_by_its_connections() {
     let (_folder, run) = run_with(r#"{"cell": 0}"#);

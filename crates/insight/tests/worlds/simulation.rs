@@ -1,6 +1,6 @@
-//! A small queueing network whose populations and limits are known: closed or paced loads, a
-//! command window, a link of fixed rate, a sender that may have only so many answers in flight,
-//! and a store with servers of fixed service time. It writes the records that real programs would.
+//! A small queueing network whose populations and limits are known: closed or paced loads, a command window, a link of
+//! fixed rate, a sender with a limited number of answers in flight, and a store with servers of fixed service time. It
+//! writes the records that real programs would.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -20,26 +20,26 @@ pub(crate) const MS: u64 = 1_000_000;
 const BLOCK_BYTES: u64 = 4096;
 const SAMPLE_NS: u64 = 5 * MS;
 
-/// What stops the target's TCP when it has `answers_in_flight` of them outstanding.
+/// What stops the target's TCP once `answers_in_flight` answers are outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     ReceiveWindow,
     SendBuffer,
-    /// A send buffer of which TCP's own counter says nothing, as it only runs from an acknowledgement on
-    /// that leaves no room.
+    /// A full send buffer that TCP's own counter does not show, as that only starts at an acknowledgement that leaves
+    /// no room.
     SendMemory,
     CongestionWindow,
     /// The initiator does not read: its window closes.
     SlowReader,
 }
 
-/// How the data of writes gets to the target. Each sequence is two Data-Outs.
+/// How the data of writes gets to the target. Each sequence is two Data-Out PDUs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writes {
-    /// Bytes that come with the command, and unasked in a Data-Out after it.
+    /// Immediate data, and unsolicited data in a Data-Out after the command.
     pub(crate) immediate_bytes: u32,
     pub(crate) unsolicited_bytes: u32,
-    /// Sequences that are asked for, and how many of them at once.
+    /// Number of R2Ts, and how many may be outstanding.
     pub(crate) r2ts: u32,
     pub(crate) outstanding: u32,
     pub(crate) sequence_bytes: u32,
@@ -49,23 +49,23 @@ pub(crate) struct Writes {
 pub(crate) struct World {
     pub(crate) sessions: usize,
     pub(crate) parallel: usize,
-    /// Time between submissions of a session; a closed loop when none.
+    /// Time between submissions of a session; `None`: a closed loop.
     pub(crate) pace_ns: Option<u64>,
-    /// Asks for `parallel` at once, and for the next when all are done.
+    /// Submits `parallel` I/Os at once, and the next when all are done.
     pub(crate) batch: bool,
     pub(crate) command_window: u32,
-    /// Reads when none.
+    /// `None`: reads.
     pub(crate) writes: Option<Writes>,
     pub(crate) one_way_ns: u64,
-    /// One connection for each, with its time one way and the time that an answer takes on its own
-    /// link; a single one with `one_way_ns` and `link_ns` when empty.
+    /// One connection per entry, with its one-way delay and the transmission time of an answer on its own link; if
+    /// empty, a single one with `one_way_ns` and `link_ns`.
     pub(crate) routes_ns: Vec<(u64, u64)>,
-    /// Commands go to the connection with the fewest under way, not to the next in turn.
+    /// Commands go to the connection with the fewest in flight, instead of round robin.
     pub(crate) least_in_flight: bool,
-    /// Time that an answer takes on the link.
+    /// Transmission time of an answer on the link.
     pub(crate) link_ns: u64,
-    /// The link is a router's VPN, which runs for this part of the time in which it has something
-    /// to do, and waits for a processor for the rest.
+    /// The link is a router's VPN, which runs for this part of the time in which it has work, and waits for a processor
+    /// for the rest.
     pub(crate) vpn_runs: Option<f64>,
     pub(crate) stop: Option<(usize, Stop)>,
     pub(crate) servers: usize,
@@ -74,7 +74,7 @@ pub(crate) struct World {
     pub(crate) is_initiator_busy: bool,
     /// A path between other hosts is full.
     pub(crate) is_another_path_full: bool,
-    /// Most that is added to each way, at random.
+    /// Maximum random delay added to each way.
     pub(crate) jitter_ns: u64,
     pub(crate) duration_ns: u64,
     pub(crate) sample_path: bool,
@@ -111,7 +111,7 @@ impl World {
 enum Event {
     Submit(usize),
     AtTarget(usize, u32),
-    /// A sequence of data has come, by its number.
+    /// A data sequence has arrived, by its number.
     DataOut(usize, u32, u32),
     Stored(usize, u32),
     AtInitiator(usize, u32),
@@ -127,19 +127,19 @@ struct Session {
     sent: u32,
     done: u32,
     granted: u32,
-    /// Sequences that were asked for and that have come, by command.
+    /// Sequences requested and sequences received, by command.
     asked: BTreeMap<u32, (u32, u32)>,
-    /// Answers that wait for TCP, and those that are under way.
+    /// Answers that wait for TCP, and those in flight.
     unsent: VecDeque<u32>,
     under_way: usize,
     acked_bytes: u64,
-    /// The route of each command that has a CmdSN, by tag, and how many are under way on each.
+    /// The route of each command that has a CmdSN, by tag, and the number in flight on each.
     route_of: BTreeMap<u32, usize>,
     on_route: Vec<usize>,
     route_free_ns: Vec<u64>,
-    /// Answers that were put on each route.
+    /// Answers sent on each route.
     route_answers: Vec<u64>,
-    /// Commands that have come to the target ahead of their turn, and the one whose turn it is.
+    /// Commands that arrived at the target out of CmdSN order, and the next one to deliver.
     early: BTreeSet<u32>,
     next_delivered: u32,
     stopped_since: Option<u64>,
@@ -162,7 +162,7 @@ struct Simulation {
     random: Pcg32,
 }
 
-/// Plays `world` and explains nothing yet: cell 0 of a run with no index.
+/// Plays `world` and returns cell 0, read as a run without an index.
 pub(crate) fn observe(world: &World, folder: &Path) -> Observed {
     play(world, folder);
     let run = Run::read(folder).expect("a run");
@@ -253,7 +253,7 @@ impl Simulation {
         u64::from(self.random.next_u32()) % (self.world.jitter_ns + 1)
     }
 
-    /// The connection that carries a command; the first while that is not decided.
+    /// The connection that carries a command; the first until one is chosen.
     fn connection(&self, session: usize, tag: u32) -> ConnectionId {
         let route = self.sessions[session].route_of.get(&tag);
         ConnectionId(1 + *route.unwrap_or(&0) as u16)
@@ -351,8 +351,7 @@ impl Simulation {
         self.initiators[session].pdu(pdu);
     }
 
-    /// Commands are delivered in the order of their CmdSNs, which is that of their tags. TCP keeps
-    /// that order on one connection.
+    /// Delivers commands in CmdSN order, which is that of their tags. On one connection TCP keeps that order.
     fn at_target(&mut self, session: usize, tag: u32) {
         if self.world.routes_ns.is_empty() {
             self.deliver(session, tag);
@@ -381,7 +380,7 @@ impl Simulation {
         self.ask_for_data(session, tag, writes);
     }
 
-    /// Sends R2Ts as far as they may be outstanding, or hands the command on when all has come.
+    /// Sends as many R2Ts as may be outstanding, or passes the command on when all data has arrived.
     fn ask_for_data(&mut self, session: usize, tag: u32, writes: Writes) {
         let (mut asked, done) = self.sessions[session].asked[&tag];
         if done == writes.r2ts {
@@ -508,7 +507,7 @@ impl Simulation {
         }
     }
 
-    /// Puts an answer on its link; gives the time at which it is sent.
+    /// Puts an answer on its link; returns the time at which it has been sent.
     fn transmission(&mut self, session: usize, tag: u32) -> u64 {
         let route = self.sessions[session].route_of.get(&tag).copied();
         let own = route.and_then(|route| Some((route, self.world.routes_ns.get(route)?.1)));
@@ -650,7 +649,7 @@ impl Simulation {
                     65_535
                 },
                 unsent_bytes,
-                // Of each connection its part.
+                // Each connection's part.
                 acked_bytes: held.acked_bytes / self.world.routes_ns.len().max(1) as u64,
                 send_buffer_bytes: 100_000,
                 send_memory_bytes: if is_memory_used { 90_000 } else { 10_000 },

@@ -1,4 +1,4 @@
-//! Crossings of the wire, derived from packets and PDUs of two connections that look alike.
+//! Wire crossings, derived from packets and PDUs of two connections that look alike.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use wansan_trace::{
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 const ANSWER_BYTES: u32 = 48 + 1000;
-/// From the socket to the observation point, and from there to the target.
+/// Delays from the socket to the observation point, and from there to the target.
 const TO_WIRE_NS: u64 = 30;
 const BEYOND_NS: u64 = 5_000;
 /// Initial sequence numbers that wrap soon.
@@ -23,7 +23,7 @@ struct World {
     client: SocketAddr,
     server: SocketAddr,
     session: SessionId,
-    /// The first task of the TCP connection that is there.
+    /// The first task tag of the current TCP connection.
     first_tag: u32,
 }
 
@@ -42,7 +42,7 @@ impl World {
         world
     }
 
-    /// A TCP connection comes, or another in its place.
+    /// Opens a TCP connection, or reopens it.
     fn log_in(&mut self, ns: u64) {
         self.initiator.connection(Connection {
             time: Instant::from_ns(ns),
@@ -103,7 +103,7 @@ impl World {
             .crossing(now, self.session, connection, task, layer, direction);
     }
 
-    /// One read that starts at `ns`. Its request is lost once when `lost`.
+    /// One read that starts at `ns`. Its request is lost once if `lost`.
     fn read(&mut self, ns: u64, tag: u32, lost: bool) {
         let before = u64::from(tag - self.first_tag);
         let request = before * 48;
@@ -122,7 +122,7 @@ impl World {
         let back_ns = wire_ns + BEYOND_NS;
         let bytes = ANSWER_BYTES as u16;
         self.packet(back_ns, false, seq(answer), bytes, ACK, Verdict::Delivered);
-        // The answer is sent once more: only its first passage counts.
+        // The answer is retransmitted: only its first passage counts.
         self.packet(
             back_ns + 90,
             false,
@@ -139,7 +139,7 @@ impl World {
     }
 }
 
-/// Writes what the worlds recorded, and reads it.
+/// Writes the worlds' records and reads them back.
 fn read(worlds: Vec<World>) -> Cell {
     let folder = tempfile::tempdir().unwrap();
     for (number, world) in worlds.into_iter().enumerate() {
@@ -167,7 +167,7 @@ fn each_connection_gets_the_crossings_of_its_own_flow() {
     let worlds = (0..2u8).map(|number| {
         let mut world = World::new(number);
         for tag in 0..40 {
-            // The two do the same, a microsecond apart.
+            // Both do the same, a microsecond apart.
             let ns = 1_000 + u64::from(tag) * 20_000 + u64::from(number) * 1_000;
             world.read(ns, tag, tag == 7);
         }
@@ -178,7 +178,7 @@ fn each_connection_gets_the_crossings_of_its_own_flow() {
     assert_crossings(&cell, TaskTag(7));
 }
 
-/// The second TCP connection counts its bytes from 0 again.
+/// The second TCP connection's stream offsets start at 0 again.
 #[test]
 fn a_connection_that_was_made_anew_keeps_the_crossings_of_both() {
     let mut world = World::new(0);
