@@ -176,8 +176,8 @@ pub(crate) struct View {
     pub(crate) rests_when_busy: bool,
 }
 
-/// Number of consecutive BUSY answers to a command that is a violation. The initiator makes this many retries over half
-/// a minute, and in virtual time all but the first few find the target idle.
+/// This many consecutive BUSY answers to one command are a violation. The initiator makes this many retries over half a
+/// minute, and in virtual time all but the first few find the target idle.
 const BUSY_TRIES: u8 = 20;
 
 /// The oracle.

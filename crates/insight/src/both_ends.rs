@@ -47,7 +47,7 @@ pub struct BothEnds {
     pub between_ns: u64,
     /// How far the clock at the target's end is ahead of the one at the initiator's end, in ns.
     pub ahead_ns: i64,
-    /// Its drift, in ns per second.
+    /// How much it gains on the one at the initiator's end, in ns per second.
     pub drift_ppb: f64,
     /// Whether the first argument of [`join`] is the target's end.
     pub is_turned: bool,

@@ -27,7 +27,7 @@ pub enum FitError {
         /// The number of parameters to fit.
         parameters: usize,
     },
-    /// A cell has no throughput, or one that is not a number.
+    /// A cell's throughput is not positive, or not finite.
     #[error("the cell of {d1_ms} ms and {d2_ms} ms has no throughput")]
     NoThroughput {
         /// One-way delay of its first route, in ms.

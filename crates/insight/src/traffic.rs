@@ -109,8 +109,8 @@ pub struct Traffic {
 impl Traffic {
     /// The flows whose SYN was seen, those of [`Cell::carriers`], and the tunnels.
     ///
-    /// A tunnel does not show which end is the target's. The direction of the data decides: if more was read than
-    /// written, the end that sends more is the target's.
+    /// A tunnel does not show which end is the target's. The direction of the data decides: if at least as much was
+    /// read as written, or no PDUs were recorded, the end that sends more is the target's.
     #[must_use]
     pub fn of(cell: &Cell) -> Traffic {
         let mut traffic = Traffic::default();

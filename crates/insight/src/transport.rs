@@ -145,7 +145,7 @@ fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
 const INFLATED_RTT_RATIO: f64 = 1.25;
 /// A delivery rate that varies by less than this share is taken for a link's rate.
 const FLAT_DELIVERY_VARIATION: f64 = 0.1;
-/// A sender that is stopped for this share of the time is limited by the cause of that.
+/// A sender that is stopped for this share of the time is limited by whatever stops it.
 const STOPPED_SHARE: f64 = 0.5;
 /// A sender that has data to send for this share of the time counts as always busy.
 const BUSY_SHARE: f64 = 0.95;

@@ -300,7 +300,7 @@ impl Flows {
         }
     }
 
-    /// The stream that a packet belongs to; a SYN creates it.
+    /// The stream that a packet belongs to; a SYN creates or restarts it.
     fn stream(&mut self, packet: &Packet) -> Option<&mut Stream> {
         let ahead = Ends::of(packet.source, packet.destination);
         let known = self.directions.get(&ahead).copied();

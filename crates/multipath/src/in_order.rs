@@ -22,7 +22,8 @@ const ALIKE: f64 = 1.25;
 const FULL: f64 = 1.5;
 /// Bytes in flight at the start of a trial of one route; at least two requests.
 const FIRST_BYTES: u64 = 64 << 10;
-/// Minimum length of a measurement round of one route, and of several, whose rates settle only when used together.
+/// Minimum length of a measurement round of one route, and of several, whose rates first have to settle
+/// against each other.
 const ROUND_NS: f64 = 10e6;
 const SEVERAL_NS: f64 = 1e9;
 /// Cost of a trial, in round trips.

@@ -204,7 +204,8 @@ impl fmt::Display for QueueBound {
     }
 }
 
-/// Parses strings with `read`; numbers too, so that the error for a missing unit names it.
+/// Parses strings with `read`; numbers too, so that one without its required unit gets an error that
+/// says so.
 struct Written<T> {
     what: &'static str,
     read: fn(&str) -> Result<T, String>,

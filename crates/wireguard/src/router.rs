@@ -12,7 +12,7 @@ use crate::WireGuardError;
 use crate::config::Config;
 use crate::tunnel::Tunnel;
 
-/// Interval of the sessions' timers.
+/// How often the sessions' timers are checked.
 const TICK: Duration = Duration::from_millis(250);
 /// Maximum size of a config: far more than a router's tunnels need.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -34,7 +34,7 @@ pub enum Event {
 /// process is killed. Writes [`Event`]s to `events`.
 ///
 /// # Errors
-/// [`WireGuardError`]; packets of a peer never cause one.
+/// [`WireGuardError`]; packets from a peer never cause one.
 pub fn run(config: impl Read, mut events: impl Write) -> Result<Infallible, WireGuardError> {
     let config: Config = serde_json::from_reader(config.take(MAX_CONFIG_BYTES))
         .map_err(|error| WireGuardError::Control(error.into()))?;

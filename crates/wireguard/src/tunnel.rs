@@ -146,7 +146,7 @@ impl Tunnel {
                     send(&self.socket, answer);
                     self.send_what_waited();
                 }
-                // Not a packet of the peer's, a replay, or a keepalive.
+                // A datagram that is not the peer's, a replay, a keepalive, or an IPv6 packet.
                 TunnResult::Done | TunnResult::Err(_) | TunnResult::WriteToTunnelV6(..) => {}
             }
         }

@@ -129,7 +129,7 @@ pub struct Load {
     slots: Vec<Slot>,
     /// Slots without an I/O.
     idle: Vec<usize>,
-    /// In batch mode: whether I/Os of the current batch are still in flight.
+    /// In batch mode: whether a whole batch has been submitted, and not all of it has completed.
     gathering: bool,
     written: Option<Written>,
     meter: Meter,

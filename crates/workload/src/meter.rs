@@ -5,7 +5,7 @@ use wansan_iscsi::initiator::Tally;
 use wansan_schema::{BenchReport, ConnectionReport, IoLatency};
 use wansan_trace::Instant;
 
-/// Reports each connection's share between two sets of tallies, `earlier` and `later`, each with its portal.
+/// Reports what each connection carried between two sets of tallies, `earlier` and `later`, each with its portal.
 #[must_use]
 pub fn connections_between(
     earlier: &[(String, Tally)],

@@ -37,7 +37,7 @@ pub struct Request {
     pub write: bool,
     /// The piece of the LUN, in units of the workload's block size, from 0.
     pub piece: u64,
-    /// Bytes from the beginning of the piece.
+    /// Length in bytes; the I/O starts at the beginning of the piece.
     pub bytes: u32,
 }
 

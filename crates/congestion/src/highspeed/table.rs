@@ -13,9 +13,9 @@ const STEPS_LOG2: u32 = 8;
 /// a(w) and b(w) of a window, in integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// a(w): growth per round trip, in [`Row::PARTS`] of a segment.
+    /// a(w): growth per round trip, in units of 1/[`Row::PARTS`] segment.
     pub increase: u32,
-    /// b(w): the fraction of the window that a loss event removes, in [`Row::WHOLE`] of the window.
+    /// b(w): the fraction of the window that a loss event removes, in units of 1/[`Row::WHOLE`].
     pub decrease: u32,
 }
 

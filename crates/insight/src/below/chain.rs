@@ -58,7 +58,8 @@ impl Chains {
             let messages = chains.of_tasks.entry((pdu.session, pdu.task)).or_default();
             let is_received = pdu.direction == PduDirection::Received;
             if is_received && recorded == Recorded::Both {
-                // The receiver's record completes the newest matching one of the sender.
+                // The receiver's record completes the newest matching one of the sender. Times are not compared: threads
+                // record slightly late what may be received at once.
                 let is_it = |message: &&mut Message| {
                     message.offset == pdu.stream_offset
                         && message.way == way

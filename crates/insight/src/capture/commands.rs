@@ -102,7 +102,7 @@ impl Capture {
     }
 
     /// Adds when a target's kernel began and finished each command in its backing store, since 1970. A write begins
-    /// there once its data have arrived.
+    /// there once its data has arrived.
     pub fn add_store_times(
         &mut self,
         times: impl IntoIterator<Item = (CapturedCommand, u64, u64)>,

@@ -106,7 +106,7 @@ impl Seen {
     pub(super) fn part(&self, from: u64, to: u64) -> Seen {
         let left_out_bytes = self.payload_bytes() - (to - from);
         let ip_bytes = match u64::from(self.ip_bytes) {
-            // The capture missed it, so the part as well.
+            // The capture missed the segment, and so every part of it.
             0 => 0,
             whole => whole.saturating_sub(left_out_bytes).max(to - from),
         };
@@ -184,12 +184,12 @@ pub(super) struct Connection {
     /// The stream that each end sends.
     pub(super) streams: [Stream; 2],
     pub(super) seen: Pieces<Seen>,
-    /// Segments that the capture marks as dropped behind the capture point.
+    /// Segments that the capture marks as dropped: they went no further than where they were seen.
     pub(super) lost: Vec<Seen>,
     /// Sending end and start position of each dropped segment.
     lost_places: HashSet<(usize, u64)>,
     pub(super) login: Login,
-    /// Segments that the capture has missed: acknowledged, but never seen.
+    /// Gaps in the captured streams that were acknowledged: data that the capture has missed.
     pub(super) missed: u64,
     /// Whether a pure ACK was seen.
     has_pure_acks: bool,
@@ -407,7 +407,7 @@ impl Connection {
         }
     }
 
-    /// Whether a segment carries or acknowledges new data, so that it cannot be a second sight of a known one.
+    /// Whether a segment carries or acknowledges new data, so that it cannot be a copy of a known one.
     pub(super) fn goes_on(&self, segment: &Segment<'_>) -> bool {
         let from = self.end_of(segment);
         let is_beyond = |stream: &Stream, place: u64, seq: u32| {

@@ -500,7 +500,7 @@ impl Framing {
     }
 
     /// Whether a segment of `length` bytes, of which `seen` were captured, consists of whole PDUs, the last of which
-    /// ends at its end. Data hardly ever look like that. A truncated header has to be a usual one.
+    /// ends at its end. Data hardly ever looks like that. A truncated header has to be a usual one.
     fn fills(&self, login: &mut Login, seen: &[u8], length: u64) -> bool {
         login.keep(|digests| {
             let mut at = 0;
@@ -652,8 +652,8 @@ fn reserved(bhs: &Bhs) -> u8 {
     }
 }
 
-/// Whether the F bit is set if RFC 7143 §11 requires it: so data of zeros are no NOP-Out. Of commands, only a write
-/// may have it clear (§11.3.1), and Data-Out and Data-In only if they carry data.
+/// Whether the F bit is set if RFC 7143 §11 requires it, so that all-zero data is not taken for a NOP-Out. Of
+/// commands, only a write may have it clear (§11.3.1), and Data-Out and Data-In only if they carry data.
 fn is_whole(bhs: &Bhs) -> bool {
     const FINAL: u8 = 0x80;
     const WRITE: u8 = 0x20;

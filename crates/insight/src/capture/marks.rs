@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::frames::Frame;
 use super::segment::Segment;
 
-/// Number of recent frames among which a second sight is found, and the maximum delay of one at the same interface.
+/// Number of recent frames among which a copy is found, and the maximum delay of a copy at the same interface.
 const MOST_MARKS: usize = 65_536;
 const COPY_NS: u64 = 1_000_000;
 /// Number of hash slots. It is small so that they stay in the CPU cache: every frame is inserted, but few are looked
@@ -36,7 +36,7 @@ struct Sight {
     before: u32,
 }
 
-/// A hash that is equal for all sights of one segment, but differs for a retransmission.
+/// A hash that is equal for all captured copies of one segment, but differs for a retransmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark(u64);
 
@@ -59,7 +59,7 @@ impl Marks {
         Mark(hasher.finish())
     }
 
-    /// Index of the first sight of a segment in its connection, if this is another one.
+    /// The index in its connection of the segment's first capture, if this frame is a copy of it.
     pub(super) fn copy_of(
         &self,
         mark: Mark,

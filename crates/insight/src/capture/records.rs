@@ -416,7 +416,7 @@ impl Records {
         self.commands.entry(session.id).or_default().extend(came);
     }
 
-    /// Adds the entries to the target, which takes commands in CmdSN order (RFC 7143 §4.2.2.1).
+    /// Adds the commands' entries into the target layer: a target takes commands in CmdSN order (RFC 7143 §4.2.2.1).
     fn commands_in_order(&mut self) {
         for commands in self.commands.values_mut() {
             let Some(first) = commands.first().map(|(cmd_sn, ..)| *cmd_sn) else {

@@ -272,7 +272,7 @@ impl<'s> View<'s> {
     }
 
     /// A verdict about the network between the ends. Its layers are those on both sides of the network, in the
-    /// direction of the data; `got` is the number in flight that propagation and transmission alone would hold.
+    /// direction with more waiting; `got` is the number in flight that propagation and transmission alone would hold.
     pub(super) fn network_verdict(&self, limit: Limit, evidence: Vec<String>) -> Verdict {
         let (upper, lower) = match self.network.ends {
             Some((upper, lower)) => (Some(upper), Some(lower)),

@@ -92,7 +92,8 @@ tables! {
 
 /// A stall's diagram has at most a cell's number of packets divided by this.
 const PART_OF_PACKETS: usize = 8;
-/// A stall's diagram extends beyond the stall by its length divided by this, on both sides.
+/// A stall's diagram extends beyond the stall on both sides by its length divided by this, but at least by
+/// [`LEAST_MARGIN_NS`].
 const MARGIN_PARTS: u64 = 4;
 const LEAST_MARGIN_NS: u64 = 100_000;
 

@@ -40,7 +40,7 @@ const DUPLICATES: u32 = 3;
 
 /// The shortest delayed-acknowledgement timer in use.
 const TIMER_NS: u64 = 30_000_000;
-/// The finder treats events within this time as simultaneous.
+/// The finder counts acknowledgements that arrive within this time as one.
 const AT_ONCE_NS: u64 = 100_000;
 
 /// An unacknowledged segment.

@@ -128,7 +128,7 @@ impl Outgoing {
         }
     }
 
-    /// Advances by that many bytes written.
+    /// Advances by `bytes`, which were written.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.place = (self.place + bytes) % self.every_bytes;
         self.bytes += bytes as u64;

@@ -46,7 +46,7 @@ impl Receiving {
         &self.answers
     }
 
-    /// Reports that many bytes of them as written.
+    /// Removes the first `bytes` of them, which were written.
     pub fn sent(&mut self, bytes: usize) {
         self.answers.drain(..bytes);
     }

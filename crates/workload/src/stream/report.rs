@@ -21,7 +21,7 @@ pub fn jain(shares: &[f64]) -> f64 {
 }
 
 /// The combined measurements of one sender's streams until `to`: the report of each stream, given as `flows`, and their
-/// totals. The driver adds record counts. `None` if no mark came back.
+/// totals. The driver adds the number of dropped records. `None` if no mark came back.
 #[must_use]
 pub fn report<'a>(
     streams: impl IntoIterator<Item = &'a Sending>,

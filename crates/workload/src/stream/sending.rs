@@ -129,7 +129,7 @@ impl Sending {
         }
     }
 
-    /// Reports that many bytes of the piece as written.
+    /// Advances by `bytes` of the piece, which were written.
     pub fn wrote(&mut self, bytes: usize) {
         self.outgoing.wrote(bytes);
     }
