@@ -255,7 +255,7 @@ fn few_at_a_time_lose_nothing_by_a_second_route() {
     }
 }
 
-/// Cells in which a connection of a session can carry more than it has shown: few reads or writes, which also fill the
+/// Cells in which a connection of a session can carry more than it has shown: few reads or writes, enough to fill the
 /// shorter but slower route; and as many as both routes carry in the time of a single I/O, where command ordering costs
 /// more than the slower route adds.
 const UNSHOWN: [(Operation, u32, usize, [Route; 2]); 6] = [

@@ -8,8 +8,8 @@ use wansan_trace::Instant;
 const SECOND_NS: u64 = 1_000_000_000;
 /// The arrival rate is measured over a round trip, but at least this long: one train of segments gives no rate.
 const LEAST_ROUND_NS: u64 = 1_000_000;
-/// Draining since the owner's last report is extrapolated for at most this time, or up to the bytes that drain without
-/// the owner; an owner silent for longer may also be late in passing bytes on.
+/// Draining since the owner's last report is extrapolated to at most the bytes that drain in this time, or that drain
+/// without the owner, whichever are more; an owner silent for longer may also be late in passing bytes on.
 const MOST_DRAIN_NS: u64 = 2_000_000;
 /// A sender that reduces its window by PRR (RFC 6937) takes a round trip to do so; the cut shows in the next one.
 const ROUNDS_OF_A_CUT: u64 = 2;
@@ -160,8 +160,8 @@ impl Receiver {
         self.rounds += 1;
     }
 
-    /// Round trip of this connection: the time of the last answer, capped by [`MOST_ROUND_TRIPS`]; before the first
-    /// answer, the minimum.
+    /// Round trip of this connection: the time of the last answer, at most [`MOST_ROUND_TRIPS`] minimum round trips;
+    /// before the first answer, the minimum. Without an RTT sample, a second stands in for the minimum and the limit.
     fn round_trip_ns(&self, arrival: &Arrival) -> u64 {
         let shortest = arrival.min_rtt_ns.unwrap_or(SECOND_NS);
         let most = arrival

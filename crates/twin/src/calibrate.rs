@@ -8,7 +8,7 @@ use crate::replay::{ReplayError, replay};
 use crate::seeds;
 use crate::setup::Setup;
 
-/// Programs that ran for a smaller share of the time are no limit, nor would be with several times the work.
+/// Programs that ran for a smaller share of the time are no limit, and would not be with several times the work.
 const LEAST_SHARE: f64 = 0.1;
 /// Programs of initiators and of the target, as in [`Setup::costs`].
 const ROLES: [Role; 2] = [Role::Initiator, Role::Target];

@@ -73,7 +73,7 @@ impl LossShare {
     }
 
     /// Whether the throughputs at the two ends of the range differ by more than this share: throughput is proportional
-    /// to 1/√p of the loss share p (M. Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance
+    /// to 1/√p, where p is the loss share (M. Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance
     /// Algorithm", 1997).
     pub(crate) fn is_vague(self, apart: f64) -> bool {
         let [least, most] = self.range();

@@ -42,7 +42,7 @@ fn world<'a>(target: &'a str, workload: &'a str) -> World<'a> {
     }
 }
 
-/// Predicts the effect of a command window of 64 with a load of 64, from the packets of 16 and 16.
+/// Predicts the effect of a command window and a load of 64 from the packets of a run with 16 of both.
 fn holds(operation: &str, change: impl FnOnce(&mut Cell)) {
     let workload =
         |parallel: u32| format!("op = \"{operation}\"\nblock = \"16KiB\"\nparallel = {parallel}");

@@ -8,7 +8,7 @@ use crate::tcp::segment::Segment;
 /// or received, when the loss was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
-    /// The packet with this byte of data, after that many earlier ones with it.
+    /// The packet with this byte of data, after `before` earlier ones with it.
     Data {
         /// The byte's offset in the stream.
         byte: u64,

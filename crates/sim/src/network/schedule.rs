@@ -3,7 +3,7 @@
 /// Marks an actor without an entry in the heap.
 const NOWHERE: u32 = u32::MAX;
 
-/// Children per node: four entries span at most two cache lines.
+/// Children per node: four entries span two or three cache lines.
 const CHILDREN: usize = 4;
 
 /// An entry, ordered by time and then by order of scheduling.

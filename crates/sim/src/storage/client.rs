@@ -106,7 +106,7 @@ impl Client {
         if self.is_leaving {
             return Instant::FAR_FUTURE;
         }
-        // An overdue step that was not taken waits for another event.
+        // An overdue step that was not taken is retried after RETRY, or at the next event.
         let recovery = self.recovery.wakes_at::<Dials<'_>>();
         self.next_look.min(recovery.max(self.turned + RETRY))
     }

@@ -388,7 +388,7 @@ impl Several {
         }
     }
 
-    /// Fails once no route has been up for too long, or if the last one was lost for another reason than its path.
+    /// Fails once no route has been up for too long, or if the last one was lost for a reason other than its path.
     fn check_down(&mut self, now: Instant) -> Result<(), InitiatorError> {
         let timeout = self.config.patience.replacement;
         let is_over = |(since, cause): &mut (Instant, InitiatorError)| {

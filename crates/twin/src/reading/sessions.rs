@@ -260,8 +260,8 @@ fn end(
     let ecn = samples.any(|sample| sample.ecn != Ecn::Off);
     let usual = BufferConfig::default();
     let [_, usual_send, _] = usual.wmem_bytes;
-    // The initial send buffer holds `sndbuf_expand` windows of ten packets or more, headers included: its size shows
-    // which kernel it is.
+    // The initial send buffer is `sndbuf_expand` windows of a whole number of packets, ten or more, headers included:
+    // its size shows the kernel's MAX_TCP_HEADER.
     let mut headers = BufferConfig::HEADERS_BYTES.into_iter().rev();
     let header_bytes = headers.find(|&header_bytes| {
         let kernel = BufferConfig {

@@ -16,7 +16,8 @@ const AT_ONCE_NS: u64 = 200_000;
 const FAST_PART: usize = 20;
 /// Maximum number of service times kept; they are used in turn.
 const MOST_TIMES: usize = 65_536;
-/// An operation waits for a server, not for a late program, if it waits for the mean service time divided by this.
+/// An operation waits for a server, not for a late program, if it waits for at least the mean service time divided by
+/// this.
 const WAIT_PART: u64 = 10;
 /// Operations take similar times if the median exceeds the minimum by at most the minimum divided by this.
 const ALIKE_PART: u64 = 4;

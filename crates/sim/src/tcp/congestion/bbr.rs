@@ -86,7 +86,7 @@ pub struct Bbr {
     bandwidths: WindowedMax,
     /// Round trips so far. One ends when a packet sent after it began is acknowledged.
     rounds: u32,
-    /// The round trip ends with a packet sent when at least this many had been delivered.
+    /// The round trip ends when a packet is acknowledged that was sent with at least this many delivered.
     round_end: u32,
     /// Whether this acknowledgement begins a round trip.
     is_round_start: bool,

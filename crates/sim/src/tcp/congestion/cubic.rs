@@ -41,7 +41,7 @@ pub struct Cubic {
 struct Curve {
     /// Acknowledged packets per packet of growth (`cnt`).
     per: u32,
-    /// The window before the last reduction, lowered by fast convergence; 0 before the first.
+    /// The window before the last reduction, or less after fast convergence; 0 before the first.
     last_max: u32,
     /// The window and the time of the last update.
     last_cwnd: u32,

@@ -5,7 +5,7 @@ use crate::tcp::segment::{Range, Sack};
 /// Blocks that the kernel remembers (TCP_NUM_SACKS), even if fewer fit into a segment.
 const MOST: usize = 4;
 
-/// Blocks that the sender can be expected to learn of, as some acknowledgements are lost (TCP_SACK_BLOCKS_EXPECTED).
+/// Blocks that the sender is sure to learn of, even if some acknowledgements are lost (TCP_SACK_BLOCKS_EXPECTED).
 const EXPECTED: usize = 2;
 
 /// SACK blocks, and the DSACK to report.

@@ -229,14 +229,14 @@ impl Sender {
         self.has_reordered = true;
     }
 
-    /// Forgets the time of the first retransmission if none is outstanding.
+    /// Forgets the time of the first retransmission unless [`has_resent`](Self::has_resent).
     fn forget_resent(&mut self) {
         if !self.has_resent() {
             self.resent_ms = None;
         }
     }
 
-    /// Whether any retransmission is outstanding (`tcp_any_retrans_done`).
+    /// Whether any retransmissions are in flight, or the head was ever retransmitted (`tcp_any_retrans_done`).
     fn has_resent(&self) -> bool {
         let head = self.board.head();
         self.board.resent > 0 || head.is_some_and(|head| head.was_resent)

@@ -94,7 +94,7 @@ impl RoundTrips {
         // SRTT ← 7/8 SRTT + 1/8 R, scaled by 8 (RFC 6298 (2.3)).
         let error = rtt as i64 - (self.srtt8_us >> 3) as i64;
         self.srtt8_us = self.srtt8_us.saturating_add_signed(error).max(1);
-        // A falling RTT must not raise the timeout: it raises the deviation by only a thirty-second.
+        // Lest a falling RTT raise the timeout, the deviation then rises by only a thirty-second of the excess error.
         let mut error = if error < 0 {
             let apart = -error - (self.mdev4_us >> 2) as i64;
             if apart > 0 { apart >> 3 } else { apart }

@@ -20,7 +20,7 @@ struct Room {
     edge: u64,
 }
 
-/// When a sender was late with new data: more than [`DEFER_NS`] and [`LEAST_NS`] after the last acknowledgement that
+/// When a sender was late with new data: more than [`DEFER_NS`] + [`LEAST_NS`] after the last acknowledgement that
 /// made room, with the data already written, inside the window, and with no recent loss. `came` and `sent` are the
 /// packets to the sender and from it; `written` has the stream positions up to which it had written, and when.
 /// Acknowledged bytes and times count from `from_ns`; a pause may begin `slack_ns` sooner.
