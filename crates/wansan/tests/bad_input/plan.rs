@@ -98,22 +98,22 @@ fn a_plan_whose_routes_lead_nowhere_names_what_is_missing() {
         (
             "name = \"lower\"\nvia",
             "name = \"upper\"\nvia",
-            &["plan.toml:53", "[[route]] `upper`", "twice"][..],
+            &["plan.toml:52", "[[route]] `upper`", "twice"][..],
         ),
         (
             "routes = [\"upper\", \"lower\"]",
             "routes = [\"upper\", \"upper\"]",
-            &["plan.toml:65", "`upper`", "twice"],
+            &["plan.toml:64", "`upper`", "twice"],
         ),
         (
             "via = [\"near-2\", \"far\"]",
             "via = [\"near-2\"]",
-            &["plan.toml:54", "no [[path]] joins `near-2` and `storage`"],
+            &["plan.toml:53", "no [[path]] joins `near-2` and `storage`"],
         ),
         (
             "via = [\"near-2\", \"far\"]",
             "via = [\"near-2\", \"fra\"]",
-            &["plan.toml:54", "`fra`", "`far`"],
+            &["plan.toml:53", "`fra`", "`far`"],
         ),
     ] {
         let plan = right_plan.replace(right, wrong);
