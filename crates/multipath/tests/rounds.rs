@@ -19,7 +19,7 @@ const PARALLEL: usize = 16;
 enum Fence {
     /// The target ends the session before the queue learns of it.
     Target,
-    /// The queue is told so, but the session does not end.
+    /// The queue learns of an end of the session that does not happen.
     Pretended,
 }
 

@@ -161,7 +161,7 @@ impl Receiver {
     }
 
     /// Round trip of this connection: the time of the last answer, at most [`MOST_ROUND_TRIPS`] minimum round trips;
-    /// before the first answer, the minimum. Without an RTT sample, a second stands in for the minimum and the limit.
+    /// before the first answer, the minimum. Without an RTT sample, the minimum and the limit are one second.
     fn round_trip_ns(&self, arrival: &Arrival) -> u64 {
         let shortest = arrival.min_rtt_ns.unwrap_or(SECOND_NS);
         let most = arrival

@@ -65,8 +65,8 @@ impl OneEnd<'_> {
     }
 
     /// The exchanges that an I/O waited for, derived from back to front. An answer waited for the newest request that
-    /// can have caused it, having left at least a round trip earlier; if that is data that an R2T asked for, it
-    /// waited for the R2T.
+    /// can have caused it, having left at least a round trip earlier; if that is solicited data, it waited for
+    /// the R2T.
     fn exchanges<'m>(&self, messages: &'m [Message]) -> Result<Vec<Exchange<'m>>, Untold> {
         let is_answer = |message: &&Message| message.way == FlowDirection::ToInitiator;
         let mut answer = messages

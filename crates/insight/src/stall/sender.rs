@@ -482,7 +482,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Data is sent again.
+    /// Data is retransmitted.
     fn send_again(&mut self, segment: Segment) {
         let now_ns = segment.sent_ns;
         let covers =

@@ -17,7 +17,7 @@ pub(super) enum Timer {
     Window,
 }
 
-/// Maximum delay of the receiver's acknowledgements (TCP_RTO_MIN stands in for it).
+/// Maximum delay of the receiver's acknowledgements (the kernel assumes TCP_RTO_MIN).
 const DELAYED_ACK_US: u64 = super::rtt::RTO_MIN_US;
 
 impl Sender {
