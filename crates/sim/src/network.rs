@@ -43,39 +43,26 @@ pub use pause::{Begins, Pause, Pauses};
 pub(crate) const IP_BYTES: u32 = 20;
 const ETHERNET_BYTES: u32 = 14;
 
-/// Maximum number of events at one instant of virtual time.
-pub(crate) const MOST_AT_ONCE: u32 = 1_000_000;
+/// Speed of the hosts' network interfaces, which a path without a rate of its own has: 10 Gbit/s.
+const LINE_BITS_PER_S: u64 = 10_000_000_000;
 
 /// Maximum number of packets held by all links: about 1 GiB of memory.
 const MOST_HELD: u64 = 1 << 22;
 
-/// Why a simulation cannot continue.
+/// The simulation cannot continue: the number of packets in flight grows without bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Runaway {
-    /// Virtual time does not advance.
-    #[error(
-        "virtual time stands still at {} s: more than {MOST_AT_ONCE} things happen at one moment; does a path \
-         without delay lead there and back?",
-        seconds(*at)
-    )]
-    Stuck {
-        /// The virtual time.
-        at: Instant,
-    },
-    /// The number of packets in flight grows without bound.
-    #[error(
-        "{held} packets are on their way at {} s of virtual time, most of them on {link}: give its queue a \
-         bound, or less delay, or let fewer bytes be in flight",
-        seconds(*at)
-    )]
-    Flooded {
-        /// Packets in flight.
-        held: u64,
-        /// The link that holds most of them.
-        link: String,
-        /// The virtual time.
-        at: Instant,
-    },
+#[error(
+    "{held} packets are on their way at {} s of virtual time, most of them on {link}: give its queue a bound, or less \
+     delay, or let fewer bytes be in flight",
+    seconds(*at)
+)]
+pub struct Flooded {
+    /// Packets in flight.
+    pub held: u64,
+    /// The link that holds most of them.
+    pub link: String,
+    /// The virtual time.
+    pub at: Instant,
 }
 
 fn seconds(at: Instant) -> f64 {
@@ -108,11 +95,25 @@ pub(crate) struct Link {
     pub(crate) chain: Chain<Box<Wire>>,
     /// When the host that sends into this link last processed received packets, or will.
     awake_ns: u64,
+    /// When the network interface that sends into this link is idle again. A link with a rate does not need it.
+    line_idle_ns: u64,
     actor: u32,
     /// Layer 2 bytes per packet beyond the Ethernet header.
     overhead_bytes: u32,
     /// For a named link: how records name it and its elements.
     pub(crate) sampler: Option<Sampler>,
+}
+
+impl Link {
+    /// When a packet of this size that is sent now enters the link. Without a rate, the packets of a window would all
+    /// arrive at one moment, and a receiver that measures how much it reads in a round trip would measure nothing.
+    fn enters(&mut self, now_ns: u64, bytes: u32) -> Instant {
+        if self.chain.bits_per_s().is_none() {
+            let lasts_ns = u64::from(bytes) * 8 * 1_000_000_000 / LINE_BITS_PER_S;
+            self.line_idle_ns = self.line_idle_ns.max(now_ns) + lasts_ns;
+        }
+        Instant::from_ns(now_ns.max(self.line_idle_ns))
+    }
 }
 
 /// The subject of a scheduled event.
@@ -142,8 +143,6 @@ pub struct Network {
     actors: Vec<Actor>,
     schedule: Schedule,
     now_ns: u64,
-    /// Events at the current instant so far.
-    at_once: u32,
     packets: u64,
     /// Packets in links and queued at VPN programs, and the limit.
     held: u64,
@@ -182,7 +181,6 @@ impl Network {
             actors: Vec::new(),
             schedule: Schedule::default(),
             now_ns: 0,
-            at_once: 0,
             packets: 0,
             held: 0,
             most_held: MOST_HELD,
@@ -207,7 +205,8 @@ impl Network {
         self.trace
     }
 
-    /// Adds a unidirectional link with these effects and this seed; returns its number.
+    /// Adds a unidirectional link with these effects and this seed; returns its number. Without a rate, packets enter
+    /// it at the speed of a host's network interface, 10 Gbit/s.
     ///
     /// # Errors
     /// When the effects contradict each other.
@@ -218,6 +217,7 @@ impl Network {
         self.links.push(Link {
             chain,
             awake_ns: 0,
+            line_idle_ns: 0,
             actor,
             overhead_bytes: 0,
             sampler: None,
@@ -379,8 +379,8 @@ impl Network {
     /// Runs all events due by `until_ns`, for networks without callers' programs.
     ///
     /// # Errors
-    /// [`Runaway`].
-    pub fn run_until(&mut self, until_ns: u64) -> Result<(), Runaway> {
+    /// [`Flooded`].
+    pub fn run_until(&mut self, until_ns: u64) -> Result<(), Flooded> {
         while self.run(until_ns)?.is_some() {}
         Ok(())
     }
@@ -390,8 +390,8 @@ impl Network {
     /// ends, the caller must call [`send`](Self::send) for each of these ends.
     ///
     /// # Errors
-    /// [`Runaway`].
-    pub fn run(&mut self, until_ns: u64) -> Result<Option<u32>, Runaway> {
+    /// [`Flooded`].
+    pub fn run(&mut self, until_ns: u64) -> Result<Option<u32>, Flooded> {
         loop {
             if let Some(end) = self.ready.pop_front() {
                 self.ends[end as usize].is_ready = false;
@@ -400,10 +400,6 @@ impl Network {
             let Some((at_ns, actor)) = self.schedule.pop(until_ns) else {
                 break;
             };
-            self.at_once = match self.now_ns == at_ns {
-                true => self.at_once + 1,
-                false => 0,
-            };
             self.now_ns = at_ns;
             match self.actors[actor as usize] {
                 Actor::Link(link) => self.deliver(link),
@@ -411,20 +407,17 @@ impl Network {
                 Actor::Host(end) => self.take(end),
                 Actor::Vpn(thread) => self.work(thread),
             }
-            if self.at_once > MOST_AT_ONCE || self.held > self.most_held {
-                return Err(self.runaway());
+            if self.held > self.most_held {
+                return Err(self.flooded());
             }
         }
         self.now_ns = self.now_ns.max(until_ns);
         Ok(None)
     }
 
-    /// Finds out why the simulation cannot continue.
-    fn runaway(&self) -> Runaway {
+    /// Finds out which link holds most packets.
+    fn flooded(&self) -> Flooded {
         let at = Instant::from_ns(self.now_ns);
-        if self.held <= self.most_held {
-            return Runaway::Stuck { at };
-        }
         let held = |link: &Link| link.chain.counters(at).held.packets;
         let fullest = self.links.iter().max_by_key(|link| held(link));
         let most = fullest.map_or(0, held);
@@ -438,7 +431,7 @@ impl Network {
             None => "a wire".to_owned(),
         };
         let held = self.held;
-        Runaway::Flooded { held, link, at }
+        Flooded { held, link, at }
     }
 
     /// When the next event is due, in nanoseconds.
@@ -655,14 +648,14 @@ impl Network {
         self.drain(link);
         let overhead_bytes = self.links[link as usize].overhead_bytes;
         packet.size_bytes = ETHERNET_BYTES + self.ip_bytes(&packet.payload) + overhead_bytes;
-        let now = Instant::from_ns(self.now_ns);
         let from = self.ends[packet.payload.to as usize].peer;
         let losses = &mut self.ends[from as usize].losses;
         let is_lost = losses.take(link, &packet.payload.segment);
+        let entered = self.links[link as usize].enters(self.now_ns, packet.size_bytes);
         let chain = &mut self.links[link as usize].chain;
         match is_lost {
-            true => chain.lose(now, packet),
-            false => chain.enqueue(now, packet),
+            true => chain.lose(entered, packet),
+            false => chain.enqueue(entered, packet),
         }
         self.held += 1;
         self.wake(link);

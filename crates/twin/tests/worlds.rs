@@ -44,10 +44,9 @@ fn holds_of((before, reading): (f64, Result<Reading, Unfit>), change: &[(&str, &
     );
 }
 
-#[test]
-fn a_window_of_24_before_a_store_of_4_servers() {
+fn a_window_of_24_before_a_store_of_4_servers_over(path: &str) {
     let world = |target| World {
-        path: "delay = \"15ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
+        path,
         target,
         initiator: "",
         workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 96",
@@ -59,6 +58,18 @@ fn a_window_of_24_before_a_store_of_4_servers() {
         &[("target.command_window", "96")],
         &world(&format!("{store}\ncommand_window = 96")),
     );
+}
+
+#[test]
+fn a_window_of_24_before_a_store_of_4_servers() {
+    a_window_of_24_before_a_store_of_4_servers_over(
+        "delay = \"15ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
+    );
+}
+
+#[test]
+fn a_window_of_24_over_a_path_without_a_rate() {
+    a_window_of_24_before_a_store_of_4_servers_over("delay = \"15ms\"");
 }
 
 #[test]
