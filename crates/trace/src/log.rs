@@ -1,6 +1,7 @@
 //! One kind's records in bounded memory.
 
 mod block;
+mod delta;
 mod merge;
 mod supply;
 mod words;

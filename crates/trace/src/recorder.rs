@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn keeps_the_oldest_and_counts_the_rest() {
         let mut recorder = Recorder::new(Kinds::ALL, 2 * BLOCK_BYTES + 10);
-        const IOS: u64 = 100_000;
+        const IOS: u64 = 300_000;
         for ns in 0..IOS {
             let (session, task) = (SessionId(1), TaskTag(ns as u32));
             for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
@@ -256,15 +256,16 @@ mod tests {
     fn a_budget_bounds_all_that_share_it() {
         let budget = Budget::of(3 * BLOCK_BYTES);
         let mut recorders = [(); 2].map(|()| Recorder::within(Kinds::ALL, &budget));
-        for ns in 0..100_000 {
-            for (recorder, task) in recorders.iter_mut().zip([0, 100_000]) {
-                cross(recorder, ns + task);
+        for ns in 0..300_000 {
+            for recorder in &mut recorders {
+                cross(recorder, ns);
             }
         }
-        let each_block = BLOCK_BYTES / (8 * Passage::WORDS);
-        // Outside the blocks, each keeps the last one, which may still grow.
-        let kept = recorders.map(|recorder| recorder.io.len() - 1);
-        assert_eq!(kept, [2 * each_block, each_block]);
+        // Outside the blocks, each keeps the last one, which may still grow. The first record of a block takes a few
+        // bytes more.
+        let [more, less] = recorders.map(|recorder| recorder.io.len() - 1);
+        assert!(more.abs_diff(2 * less) <= 2, "{more} and {less}");
+        assert!(more < 299_999);
     }
 
     #[test]

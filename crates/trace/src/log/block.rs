@@ -1,25 +1,25 @@
 //! A block of memory filled with records of one kind.
 
-use std::marker::PhantomData;
+use std::iter;
 
+use super::delta::{decode, encode, most_bytes};
 use super::words::Words;
 use crate::Instant;
 
-/// Block size in bytes. Blocks are allocated one by one, so a short run stays small.
-pub(crate) const BLOCK_BYTES: usize = 1024 * 1024;
-/// Block size in words.
-const BLOCK_WORDS: usize = BLOCK_BYTES / size_of::<u64>();
-/// Smallest kernel page size, in words.
-const PAGE_WORDS: usize = 4096 / size_of::<u64>();
+/// Block size in bytes. Blocks are allocated one by one, so a short run stays small; and one at a time of each log is
+/// decoded when logs are merged.
+pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
+/// Smallest kernel page size.
+const PAGE_BYTES: usize = 4096;
 
 /// Memory for one block, whatever its kind.
-pub(super) type Memory = Box<[u64]>;
+pub(super) type Memory = Box<[u8]>;
 
 /// Allocates memory and touches all of its pages: page faults on first touch would otherwise cost the recording thread,
 /// which is busy with I/O.
 pub(super) fn take_memory() -> Memory {
-    let mut memory = vec![0; BLOCK_WORDS].into_boxed_slice();
-    for page in memory.chunks_mut(PAGE_WORDS) {
+    let mut memory = vec![0; BLOCK_BYTES].into_boxed_slice();
+    for page in memory.chunks_mut(PAGE_BYTES) {
         // Without black_box, the compiler might omit storing a value that is already there.
         page[0] = std::hint::black_box(0);
     }
@@ -28,38 +28,43 @@ pub(super) fn take_memory() -> Memory {
 
 /// Records in order of arrival.
 #[derive(Debug)]
-pub(super) struct Block<T> {
-    words: Memory,
-    used_words: usize,
+pub(super) struct Block<T: Words> {
+    bytes: Memory,
+    used_bytes: usize,
+    records: usize,
+    /// The latest record; zeros before the first.
+    last: T::Row,
     earliest: Instant,
-    kind: PhantomData<T>,
 }
 
 impl<T: Words> Block<T> {
     pub(super) fn new(memory: Memory) -> Self {
         Block {
-            words: memory,
-            used_words: 0,
+            bytes: memory,
+            used_bytes: 0,
+            records: 0,
+            last: T::BLANK_ROW,
             earliest: Instant::FAR_FUTURE,
-            kind: PhantomData,
         }
     }
 
     /// Adds a record; returns whether there was room.
     #[inline]
     pub(super) fn push(&mut self, record: &T) -> bool {
-        let end = self.used_words + T::WORDS;
-        let Some(room) = self.words.get_mut(self.used_words..end) else {
+        let end = self.used_bytes + most_bytes(T::WORDS);
+        let Some(room) = self.bytes.get_mut(self.used_bytes..end) else {
             return false;
         };
-        room.copy_from_slice(record.row().as_ref());
-        self.used_words = end;
+        let row = record.row();
+        self.used_bytes += encode(self.last.as_ref(), row.as_ref(), room);
+        self.records += 1;
+        self.last = row;
         self.earliest = self.earliest.min(record.time());
         true
     }
 
     pub(super) fn len(&self) -> usize {
-        self.used_words / T::WORDS
+        self.records
     }
 
     /// The earliest time of its records; far in the future if it has none.
@@ -69,11 +74,14 @@ impl<T: Words> Block<T> {
 
     /// The records in order of arrival.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
-        let rows = self.words[..self.used_words].chunks_exact(T::WORDS);
-        rows.map(|words| {
-            let mut row = T::BLANK_ROW;
-            row.as_mut().copy_from_slice(words);
-            T::of_row(&row)
+        let mut bytes = &self.bytes[..self.used_bytes];
+        let mut row = T::BLANK_ROW;
+        iter::from_fn(move || {
+            if bytes.is_empty() {
+                return None;
+            }
+            bytes = &bytes[decode(row.as_mut(), bytes)..];
+            Some(T::of_row(&row))
         })
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use super::block::{BLOCK_BYTES, Memory, take_memory};
 
 /// Blocks kept ready in addition to those in use.
-const READY_BLOCKS: usize = 2;
+const READY_BLOCKS: usize = 8;
 
 /// Total memory that recorders may use.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Supply {
 
     /// A supply of `budget_bytes` whose memory is allocated ahead by a thread of its own, so that the recording thread
     /// does not take page faults, which cost more than all the records of an I/O. The supplier blocks while enough is
-    /// ready, and ends with the supply. Up to two blocks are ready beyond those in use; they exceed an exhausted budget
+    /// ready, and ends with the supply. Up to eight blocks are ready beyond those in use; they exceed an exhausted budget
     /// only if the supplier fell behind.
     pub(crate) fn ahead(budget_bytes: usize) -> Self {
         let blocks = budget_bytes / BLOCK_BYTES;

@@ -196,7 +196,7 @@ fn by_time_is_a_stable_sort_of_all_logs() {
     let mut logs = [Log::new(true), Log::new(true)];
     let mut all = Vec::new();
     for (place, log) in logs.iter_mut().enumerate() {
-        for tag in 0..40_000 {
+        for tag in 0..100_000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             // Mostly increasing; every thousandth far in the past.
             let ago = if tag % 1000 == 0 {

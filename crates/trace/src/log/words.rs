@@ -5,7 +5,7 @@ use crate::Instant;
 /// A recorder's in-memory record, as words. Not visible to callers of the recorder: the kinds are fixed.
 pub trait Words: Copy + 'static {
     /// `[u64; N]`.
-    type Row: Copy + AsRef<[u64]> + AsMut<[u64]>;
+    type Row: Copy + std::fmt::Debug + AsRef<[u64]> + AsMut<[u64]>;
     /// A row of zeros.
     const BLANK_ROW: Self::Row;
     /// Words per row.
