@@ -53,13 +53,12 @@ pub(super) fn decode(row: &mut [u64], bytes: &[u8]) -> usize {
         let both = up_to_eight(&bytes[end..]);
         let [low, high] = [both, both >> (8 * sizes[0])];
         end += sizes[0] + sizes[1];
-        let [low, high] = [(low, sizes[0], *word), (high, sizes[1], *word >> 32)].map(
-            |(bytes, size, before)| {
+        let [low, high] =
+            [(low, sizes[0], *word), (high, sizes[1], *word >> 32)].map(|(bytes, size, before)| {
                 let difference = (bytes & !(u64::MAX << (8 * size))) as u32;
                 let difference = difference >> 1 ^ (difference & 1).wrapping_neg();
                 (before as u32).wrapping_add(difference)
-            },
-        );
+            });
         *word = u64::from(high) << 32 | u64::from(low);
     }
     end

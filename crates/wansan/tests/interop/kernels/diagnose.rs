@@ -124,7 +124,7 @@ fn store_of_lio() -> Result<(), Stop> {
 }
 
 /// The mean of a wait, in ns.
-fn share_ns(told: &Value, wait: &str) -> f64 {
+pub(super) fn share_ns(told: &Value, wait: &str) -> f64 {
     let shares = told["shares"].as_array().into_iter().flatten();
     let mut of_it = shares.filter(|share| share["wait"] == wait);
     of_it
@@ -357,7 +357,8 @@ pub(super) fn run_printed(guest: &mut Guest, told: &Value) -> Result<(), Stop> {
     let changes = told["changes"].as_array().into_iter().flatten();
     let commands = changes.flat_map(|change| change["commands"].as_array().into_iter().flatten());
     for command in commands.filter_map(Value::as_str) {
-        guest.run(command)?;
+        // The guest's shell would run busybox's ip, which has fewer options than Debian's.
+        guest.run(&format!("ip() {{ /bin/ip \"$@\"; }}; {command}"))?;
     }
     Ok(())
 }
