@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wansan_path::packet::Fate;
+use wansan_path::packet::{Departure, Fate};
 use wansan_path::record::Sampler;
 use wansan_path::{
     Chain, Change, ChangeError, Counters, Ecn, Effects, EffectsError, ElementCounters, Packet,
@@ -46,23 +46,38 @@ const ETHERNET_BYTES: u32 = 14;
 /// Speed of the hosts' network interfaces, which a path without a rate of its own has: 10 Gbit/s.
 const LINE_BITS_PER_S: u64 = 10_000_000_000;
 
+/// Maximum number of events at one instant of virtual time.
+pub(crate) const MOST_AT_ONCE: u32 = 1_000_000;
+
 /// Maximum number of packets held by all links: about 1 GiB of memory.
 const MOST_HELD: u64 = 1 << 22;
 
-/// The simulation cannot continue: the number of packets in flight grows without bound.
+/// Why a simulation cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{held} packets are on their way at {} s of virtual time, most of them on {link}: give its queue a bound, or less \
-     delay, or let fewer bytes be in flight",
-    seconds(*at)
-)]
-pub struct Flooded {
-    /// Packets in flight.
-    pub held: u64,
-    /// The link that holds most of them.
-    pub link: String,
-    /// The virtual time.
-    pub at: Instant,
+pub enum Runaway {
+    /// Virtual time does not advance.
+    #[error(
+        "virtual time stands still at {} s: more than {MOST_AT_ONCE} things happen at one moment",
+        seconds(*at)
+    )]
+    Stuck {
+        /// The virtual time.
+        at: Instant,
+    },
+    /// The number of packets in flight grows without bound.
+    #[error(
+        "{held} packets are on their way at {} s of virtual time, most of them on {link}: give it a rate and its queue \
+         a bound, or less delay, or let fewer bytes be in flight",
+        seconds(*at)
+    )]
+    Flooded {
+        /// Packets in flight.
+        held: u64,
+        /// The link that holds most of them.
+        link: String,
+        /// The virtual time.
+        at: Instant,
+    },
 }
 
 fn seconds(at: Instant) -> f64 {
@@ -95,7 +110,9 @@ pub(crate) struct Link {
     pub(crate) chain: Chain<Box<Wire>>,
     /// When the host that sends into this link last processed received packets, or will.
     awake_ns: u64,
-    /// When the network interface that sends into this link is idle again. A link with a rate does not need it.
+    /// Without a rate: packets that the network interface still has to send into this link, and when each enters it.
+    line: VecDeque<(Instant, Entry)>,
+    /// When that interface is idle again.
     line_idle_ns: u64,
     actor: u32,
     /// Layer 2 bytes per packet beyond the Ethernet header.
@@ -104,15 +121,55 @@ pub(crate) struct Link {
     pub(crate) sampler: Option<Sampler>,
 }
 
+/// A packet that is to enter a link.
+#[derive(Debug)]
+struct Entry {
+    packet: Packet<Box<Wire>>,
+    /// Whether it is dropped there.
+    is_lost: bool,
+}
+
 impl Link {
-    /// When a packet of this size that is sent now enters the link. Without a rate, the packets of a window would all
-    /// arrive at one moment, and a receiver that measures how much it reads in a round trip would measure nothing.
-    fn enters(&mut self, now_ns: u64, bytes: u32) -> Instant {
-        if self.chain.bits_per_s().is_none() {
-            let lasts_ns = u64::from(bytes) * 8 * 1_000_000_000 / LINE_BITS_PER_S;
-            self.line_idle_ns = self.line_idle_ns.max(now_ns) + lasts_ns;
+    fn enter(&mut self, at: Instant, entry: Entry) {
+        match entry.is_lost {
+            true => self.chain.lose(at, entry.packet),
+            false => self.chain.enqueue(at, entry.packet),
         }
-        Instant::from_ns(now_ns.max(self.line_idle_ns))
+    }
+
+    /// Lets a packet enter: at once if the link has a rate, else after those that the interface has to send before.
+    /// Otherwise the packets of a window would all arrive at one moment, and a receiver that measures how much it reads
+    /// in a round trip would measure nothing.
+    fn take(&mut self, now_ns: u64, entry: Entry) {
+        if self.line.is_empty() && self.chain.bits_per_s().is_some() {
+            return self.enter(Instant::from_ns(now_ns), entry);
+        }
+        let lasts_ns = u64::from(entry.packet.size_bytes) * 8 * 1_000_000_000 / LINE_BITS_PER_S;
+        self.line_idle_ns = self.line_idle_ns.max(now_ns) + lasts_ns;
+        self.line
+            .push_back((Instant::from_ns(self.line_idle_ns), entry));
+    }
+
+    /// The next packet that has entered, or was dropped, or left by `now`.
+    fn poll(&mut self, now: Instant) -> Option<Departure<Box<Wire>>> {
+        loop {
+            let departure = self.chain.poll(now);
+            if departure.is_some() {
+                return departure;
+            }
+            if self.line.front()?.0 > now {
+                return None;
+            }
+            let (at, entry) = self.line.pop_front()?;
+            self.enter(at, entry);
+        }
+    }
+
+    /// When to poll next; `None` while no packet is on its way.
+    fn next_ns(&self) -> Option<u64> {
+        let enters = self.line.front().map(|(at, _)| at.ns());
+        let leaves = self.chain.next_exit().map(Instant::ns);
+        enters.into_iter().chain(leaves).min()
     }
 }
 
@@ -143,6 +200,9 @@ pub struct Network {
     actors: Vec<Actor>,
     schedule: Schedule,
     now_ns: u64,
+    /// Events at the current instant so far, and the limit.
+    at_once: u32,
+    most_at_once: u32,
     packets: u64,
     /// Packets in links and queued at VPN programs, and the limit.
     held: u64,
@@ -181,6 +241,8 @@ impl Network {
             actors: Vec::new(),
             schedule: Schedule::default(),
             now_ns: 0,
+            at_once: 0,
+            most_at_once: MOST_AT_ONCE,
             packets: 0,
             held: 0,
             most_held: MOST_HELD,
@@ -217,6 +279,7 @@ impl Network {
         self.links.push(Link {
             chain,
             awake_ns: 0,
+            line: VecDeque::new(),
             line_idle_ns: 0,
             actor,
             overhead_bytes: 0,
@@ -379,8 +442,8 @@ impl Network {
     /// Runs all events due by `until_ns`, for networks without callers' programs.
     ///
     /// # Errors
-    /// [`Flooded`].
-    pub fn run_until(&mut self, until_ns: u64) -> Result<(), Flooded> {
+    /// [`Runaway`].
+    pub fn run_until(&mut self, until_ns: u64) -> Result<(), Runaway> {
         while self.run(until_ns)?.is_some() {}
         Ok(())
     }
@@ -390,8 +453,8 @@ impl Network {
     /// ends, the caller must call [`send`](Self::send) for each of these ends.
     ///
     /// # Errors
-    /// [`Flooded`].
-    pub fn run(&mut self, until_ns: u64) -> Result<Option<u32>, Flooded> {
+    /// [`Runaway`].
+    pub fn run(&mut self, until_ns: u64) -> Result<Option<u32>, Runaway> {
         loop {
             if let Some(end) = self.ready.pop_front() {
                 self.ends[end as usize].is_ready = false;
@@ -400,6 +463,10 @@ impl Network {
             let Some((at_ns, actor)) = self.schedule.pop(until_ns) else {
                 break;
             };
+            self.at_once = match self.now_ns == at_ns {
+                true => self.at_once + 1,
+                false => 0,
+            };
             self.now_ns = at_ns;
             match self.actors[actor as usize] {
                 Actor::Link(link) => self.deliver(link),
@@ -407,18 +474,21 @@ impl Network {
                 Actor::Host(end) => self.take(end),
                 Actor::Vpn(thread) => self.work(thread),
             }
-            if self.held > self.most_held {
-                return Err(self.flooded());
+            if self.at_once > self.most_at_once || self.held > self.most_held {
+                return Err(self.runaway());
             }
         }
         self.now_ns = self.now_ns.max(until_ns);
         Ok(None)
     }
 
-    /// Finds out which link holds most packets.
-    fn flooded(&self) -> Flooded {
+    /// Finds out why the simulation cannot continue.
+    fn runaway(&self) -> Runaway {
         let at = Instant::from_ns(self.now_ns);
-        let held = |link: &Link| link.chain.counters(at).held.packets;
+        if self.held <= self.most_held {
+            return Runaway::Stuck { at };
+        }
+        let held = |link: &Link| link.chain.counters(at).held.packets + link.line.len() as u64;
         let fullest = self.links.iter().max_by_key(|link| held(link));
         let most = fullest.map_or(0, held);
         let busiest = self.threads.iter().zip(&self.programs);
@@ -431,7 +501,7 @@ impl Network {
             None => "a wire".to_owned(),
         };
         let held = self.held;
-        Flooded { held, link, at }
+        Runaway::Flooded { held, link, at }
     }
 
     /// When the next event is due, in nanoseconds.
@@ -573,7 +643,7 @@ impl Network {
     /// Forwards packets that have left a link.
     fn drain(&mut self, link: u32) {
         let now = Instant::from_ns(self.now_ns);
-        while let Some(departure) = self.links[link as usize].chain.poll(now) {
+        while let Some(departure) = self.links[link as usize].poll(now) {
             self.packets += 1;
             self.held -= u64::from(!departure.copy);
             self.record_packet(link, &departure);
@@ -651,20 +721,15 @@ impl Network {
         let from = self.ends[packet.payload.to as usize].peer;
         let losses = &mut self.ends[from as usize].losses;
         let is_lost = losses.take(link, &packet.payload.segment);
-        let entered = self.links[link as usize].enters(self.now_ns, packet.size_bytes);
-        let chain = &mut self.links[link as usize].chain;
-        match is_lost {
-            true => chain.lose(entered, packet),
-            false => chain.enqueue(entered, packet),
-        }
+        self.links[link as usize].take(self.now_ns, Entry { packet, is_lost });
         self.held += 1;
         self.wake(link);
     }
 
     fn wake(&mut self, link: u32) {
         let link = &self.links[link as usize];
-        if let Some(due) = link.chain.next_exit() {
-            self.schedule.set(link.actor, due.ns().max(self.now_ns));
+        if let Some(due_ns) = link.next_ns() {
+            self.schedule.set(link.actor, due_ns.max(self.now_ns));
         }
     }
 

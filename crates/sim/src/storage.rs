@@ -45,7 +45,7 @@ use self::relay::Relay;
 use self::sender::Sender;
 use self::socket::Sockets;
 use self::target::Target;
-use crate::network::{Flooded, Lost, Network, Pauses};
+use crate::network::{Lost, MOST_AT_ONCE, Network, Pauses, Runaway};
 
 /// Why a simulation ended before its loads did.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +90,7 @@ pub enum StorageError {
     },
     /// The network simulation cannot continue.
     #[error(transparent)]
-    Flooded(#[from] Flooded),
+    Runaway(#[from] Runaway),
 }
 
 /// A load, by its index among those of its kind, from 0.
@@ -252,6 +252,7 @@ impl Storage {
         limit: Duration,
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Option<Ended>, StorageError> {
+        let mut at_once = 0;
         while let now = self.sockets.now()
             && !self.is_over(now)
         {
@@ -269,6 +270,13 @@ impl Storage {
                 }
             }
             self.step()?;
+            at_once = match self.sockets.now() == now {
+                true => at_once + 1,
+                false => 0,
+            };
+            if at_once > MOST_AT_ONCE {
+                return Err(Runaway::Stuck { at: now }.into());
+            }
         }
         self.record();
         Ok(Some(Ended {

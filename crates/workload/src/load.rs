@@ -233,7 +233,7 @@ impl Load {
             return Instant::FAR_FUTURE;
         }
         let due = match &self.pace {
-            Some(pace) if !self.idle.is_empty() => pace.next(),
+            Some(pace) if !self.idle.is_empty() && self.asked < self.count => pace.next(),
             _ => Instant::FAR_FUTURE,
         };
         let warm = if now < self.from { self.from } else { self.to };

@@ -191,7 +191,7 @@ settings! {
         pub delay: Option<Span>, "TIME";
         /// Delay variation: a time, or a table ([emulator.md](../internals/emulator.md))
         pub jitter: Option<Jitter>, "TIME or table";
-        /// Rate of the link in each direction; unlimited by default
+        /// Rate of the link in each direction; by default unlimited, in a simulated world 10 Gbit/s
         pub rate: Option<LinkRate>, "RATE or table";
         /// The queue in front of the link
         pub queue: Queue = TextOr::Text(QueueBound::Bytes(1 << 20)), "BYTES, packets or table";

@@ -44,12 +44,25 @@ fn network(delay: Duration, senders: u32) -> Network {
 }
 
 #[test]
-fn a_link_without_a_rate_has_the_speed_of_the_hosts_interfaces() {
-    let mut network = network(Duration::ZERO, 1);
-    network.run_until(1_000_000_000).expect("it ends");
-    let bytes = network.counters(0).delivered.bytes;
-    // 1.25 GB fit into a second; the first hundred packets wait for acknowledgements.
-    assert!((1_240_000_000..=1_250_000_000).contains(&bytes), "{bytes}");
+fn a_link_without_a_rate_has_the_speed_of_the_hosts_interfaces_and_drops_nothing() {
+    for delay in [Duration::ZERO, Duration::from_micros(10)] {
+        let mut network = network(delay, 1);
+        network.run_until(1_000_000_000).expect("it ends");
+        let counters = network.counters(0);
+        assert_eq!(counters.dropped_by_delay_line.packets, 0);
+        // 1.25 GB fit into a second.
+        let bytes = counters.delivered.bytes;
+        assert!((1_240_000_000..=1_251_000_000).contains(&bytes), "{bytes}");
+    }
+}
+
+#[test]
+fn time_that_stands_still_is_an_error() {
+    let mut network = network(Duration::from_millis(10), 50);
+    network.most_at_once = 40;
+    // All senders begin together.
+    let error = network.run_until(1_000_000_000).expect_err("50 are more");
+    assert_eq!(error, Runaway::Stuck { at: Instant::ZERO });
 }
 
 #[test]
@@ -58,7 +71,9 @@ fn packets_without_a_bound_are_an_error_that_names_their_link() {
     network.most_held = 400;
     // Ten packets each, in their first round trip of data.
     let error = network.run_until(1_000_000_000).expect_err("500 are more");
-    let Flooded { held, link, at } = error;
+    let Runaway::Flooded { held, link, at } = error else {
+        panic!("{error}");
+    };
     // An end sends all of its ten packets before the limit is checked.
     assert!((401..=410).contains(&held), "{held}");
     assert_eq!(link, "`wan:forward`");

@@ -88,7 +88,11 @@ struct Open<T> {
 impl<T: Words> Piece<'_, T> {
     fn sort(self) -> Open<T> {
         let mut records = match self.source {
-            Source::Block(block) => block.iter().collect(),
+            Source::Block(block) => {
+                let mut records = Vec::with_capacity(block.len());
+                records.extend(block.iter());
+                records
+            }
             Source::Record(record) => vec![record],
         };
         records.sort_by_key(Words::time);

@@ -1,4 +1,4 @@
-//! Records as rows of 64-bit words: the contents of a block, whatever their kind.
+//! Records as rows of 64-bit words, whatever their kind; blocks hold their differences.
 
 use crate::Instant;
 
