@@ -131,7 +131,7 @@ fn delayed_acknowledgement() -> Result<(), Stop> {
     const STALL: &str = "nagle_against_delayed_ack";
     const READS: &str = "--rw=randread --bs=1k --iodepth=1";
     let folder = folder()?;
-    let mut guest = guest(&folder, 1, "--nagle on --status separate")?;
+    let mut guest = guest(&folder, 1, "--nagle on --status separate --join-sends off")?;
     guest.run(&format!(
         "iscsiadm -m node -T {TARGET_NAME} -p 10.0.0.2:3260 -o new && iscsiadm -m node --login"
     ))?;
