@@ -566,10 +566,14 @@ fn no_delay(place: &Place) -> Change {
         Software::Wansan => " (`--nagle off`)",
         _ => "",
     };
-    sentence(&format!(
-        "Set TCP_NODELAY on the connection {at}: {} lets Nagle's algorithm hold short segments{option}",
-        sender.software.in_words(),
-    ))
+    Change {
+        what: format!(
+            "Set TCP_NODELAY on the connection {at}: {} lets Nagle's algorithm hold short segments{option}",
+            sender.software.in_words(),
+        ),
+        settings: simulated::no_delay(place),
+        ..Change::default()
+    }
 }
 
 /// Ends the wait for a delayed acknowledgement of this host, where the sender cannot be changed: one of a round trip
@@ -586,6 +590,7 @@ fn acknowledge_at_once(place: &Place) -> Option<Change> {
         note: Some(format!(
             "the host sends more acknowledgements; existing connections use it; `ip route del {target}` undoes it"
         )),
+        settings: simulated::quick_acknowledgements(),
         ..Change::default()
     })
 }

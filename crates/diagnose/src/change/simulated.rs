@@ -84,3 +84,16 @@ pub(super) fn congestion_control(place: &Place, name: &str) -> Vec<Setting> {
     };
     vec![setting(parameter, &name)]
 }
+
+/// A sender without Nagle's algorithm; a twin has it at the target only.
+pub(super) fn no_delay(place: &Place) -> Vec<Setting> {
+    match place.sender_is_target {
+        true => vec![setting("target.nagle", &"no")],
+        false => Vec::new(),
+    }
+}
+
+/// An initiator whose host delays no acknowledgement.
+pub(super) fn quick_acknowledgements() -> Vec<Setting> {
+    vec![setting("initiator.delayed_ack", &"quick")]
+}
