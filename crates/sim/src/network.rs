@@ -6,6 +6,7 @@ mod end;
 mod gro;
 mod hop;
 mod latency;
+mod link;
 mod lost;
 mod pause;
 mod schedule;
@@ -17,16 +18,17 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wansan_path::packet::{Departure, Fate};
+use wansan_path::packet::Fate;
 use wansan_path::record::Sampler;
 use wansan_path::{
-    Chain, Change, ChangeError, Counters, Ecn, Effects, EffectsError, ElementCounters, Packet,
+    Change, ChangeError, Counters, Ecn, Effects, EffectsError, ElementCounters, Packet,
 };
 use wansan_trace::{Instant, NameId, Recorder};
 
 use crate::tcp::connection::Connection;
 use crate::tcp::segment::Segment;
 use latency::Draw;
+use link::{Entry, Link};
 use lost::Losses;
 use pause::Coming;
 use schedule::Schedule;
@@ -42,9 +44,6 @@ pub use pause::{Begins, Pause, Pauses};
 /// Header sizes of IPv4 and Ethernet.
 pub(crate) const IP_BYTES: u32 = 20;
 const ETHERNET_BYTES: u32 = 14;
-
-/// Speed of the hosts' network interfaces, which a path without a rate of its own has: 10 Gbit/s.
-const LINE_BITS_PER_S: u64 = 10_000_000_000;
 
 /// Maximum number of events at one instant of virtual time.
 pub(crate) const MOST_AT_ONCE: u32 = 1_000_000;
@@ -101,75 +100,6 @@ impl Wire {
     /// Length of its own (inner) IP packet.
     pub(crate) fn inner_bytes(&self) -> u32 {
         IP_BYTES + self.segment.header_bytes() + self.segment.bytes
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Link {
-    /// Packets are boxed, so that moving one between elements moves only a pointer.
-    pub(crate) chain: Chain<Box<Wire>>,
-    /// When the host that sends into this link last processed received packets, or will.
-    awake_ns: u64,
-    /// Without a rate: packets that the network interface still has to send into this link, and when each enters it.
-    line: VecDeque<(Instant, Entry)>,
-    /// When that interface is idle again.
-    line_idle_ns: u64,
-    actor: u32,
-    /// Layer 2 bytes per packet beyond the Ethernet header.
-    overhead_bytes: u32,
-    /// For a named link: how records name it and its elements.
-    pub(crate) sampler: Option<Sampler>,
-}
-
-/// A packet that is to enter a link.
-#[derive(Debug)]
-struct Entry {
-    packet: Packet<Box<Wire>>,
-    /// Whether it is dropped there.
-    is_lost: bool,
-}
-
-impl Link {
-    fn enter(&mut self, at: Instant, entry: Entry) {
-        match entry.is_lost {
-            true => self.chain.lose(at, entry.packet),
-            false => self.chain.enqueue(at, entry.packet),
-        }
-    }
-
-    /// Lets a packet enter: at once if the link has a rate, else after those that the interface has to send before.
-    /// Otherwise the packets of a window would all arrive at one moment, and a receiver that measures how much it reads
-    /// in a round trip would measure nothing.
-    fn take(&mut self, now_ns: u64, entry: Entry) {
-        if self.line.is_empty() && self.chain.bits_per_s().is_some() {
-            return self.enter(Instant::from_ns(now_ns), entry);
-        }
-        let lasts_ns = u64::from(entry.packet.size_bytes) * 8 * 1_000_000_000 / LINE_BITS_PER_S;
-        self.line_idle_ns = self.line_idle_ns.max(now_ns) + lasts_ns;
-        self.line
-            .push_back((Instant::from_ns(self.line_idle_ns), entry));
-    }
-
-    /// The next packet that has entered, or was dropped, or left by `now`.
-    fn poll(&mut self, now: Instant) -> Option<Departure<Box<Wire>>> {
-        loop {
-            let departure = self.chain.poll(now);
-            if departure.is_some() {
-                return departure;
-            }
-            if self.line.front()?.0 > now {
-                return None;
-            }
-            let (at, entry) = self.line.pop_front()?;
-            self.enter(at, entry);
-        }
-    }
-
-    /// When to poll next; `None` while no packet is on its way.
-    fn next_ns(&self) -> Option<u64> {
-        let enters = self.line.front().map(|(at, _)| at.ns());
-        let leaves = self.chain.next_exit().map(Instant::ns);
-        enters.into_iter().chain(leaves).min()
     }
 }
 

@@ -125,7 +125,7 @@ fn is_named_and_lifted(guest: &mut Guest, case: &Case) -> Result<(), Stop> {
     require(after["judgement"]["of"] != case.of, told)
 }
 
-/// A target without TCP_NODELAY sends a read's data and then its status, which Nagle's algorithm holds back until the
+/// A target without TCP_NODELAY sends the data of a read, then its status, and Nagle's algorithm holds that back until the
 /// initiator's host acknowledges the data, and that waits for more to acknowledge.
 fn delayed_acknowledgement() -> Result<(), Stop> {
     const STALL: &str = "nagle_against_delayed_ack";
