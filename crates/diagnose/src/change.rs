@@ -3,8 +3,7 @@
 mod buffers;
 pub(crate) mod shell;
 mod simulated;
-
-use std::net::SocketAddr;
+mod stalls;
 
 use serde::Serialize;
 use wansan_insight::cause::{Cause, Limit};
@@ -395,7 +394,7 @@ fn wire(limit: Limit, cause: Cause, place: &Place) -> Vec<Change> {
         Limit::CongestionWindow if place.sender().is_here => congestion(place),
         // Only the sender can distinguish the two.
         Limit::CongestionWindow => [congestion(place), buffers::send(place)].concat(),
-        Limit::Stalls => stalls(cause, place),
+        Limit::Stalls => stalls::changes(cause, place),
         Limit::RouteLockstep => vec![sentence(
             "Use one session for each route, not one session over unequal routes",
         )],
@@ -537,64 +536,6 @@ fn congestion(place: &Place) -> Vec<Change> {
     ]
 }
 
-fn stalls(cause: Cause, place: &Place) -> Vec<Change> {
-    let (sender, at) = (place.sender(), place.on(place.sender()));
-    match cause {
-        Cause::SlowStartAfterIdle if sender.software.is_on_linux() => vec![Change {
-            what: format!("Keep the congestion window across idle periods {at}"),
-            commands: vec!["sysctl -w net.ipv4.tcp_slow_start_after_idle=0".to_owned()],
-            note: None,
-            ..Change::default()
-        }],
-        Cause::SlowStartAfterIdle => vec![sentence(&format!(
-            "Keep the congestion window across idle periods {at}"
-        ))],
-        Cause::Nagle => vec![no_delay(place)],
-        Cause::NagleAgainstDelayedAck => {
-            let mut changes = vec![no_delay(place)];
-            changes.extend(acknowledge_at_once(place));
-            changes
-        }
-        Cause::ExtraRoundTrips => congestion(place),
-        _ => vec![sentence("Find the cause of packet loss on the path")],
-    }
-}
-
-fn no_delay(place: &Place) -> Change {
-    let (sender, at) = (place.sender(), place.on(place.sender()));
-    let option = match sender.software {
-        Software::Wansan => " (`--nagle off`)",
-        _ => "",
-    };
-    Change {
-        what: format!(
-            "Set TCP_NODELAY on the connection {at}: {} lets Nagle's algorithm hold short segments{option}",
-            sender.software.in_words(),
-        ),
-        settings: simulated::no_delay(place),
-        ..Change::default()
-    }
-}
-
-/// Ends the wait for a delayed acknowledgement of this host, where the sender cannot be changed: one of a round trip
-/// remains.
-fn acknowledge_at_once(place: &Place) -> Option<Change> {
-    let portal: SocketAddr = place.portal.parse().ok()?;
-    let target = portal.ip();
-    let is_receiving = place.sender_is_target && place.initiator.is_here;
-    is_receiving.then(|| Change {
-        what: format!("Acknowledge data from {target} at once {}", place.on(&place.initiator)),
-        commands: vec![format!(
-            "ip route replace $(ip -o route get {target} | sed 's/ from :://; s/ uid .*//; s/ cache.*//') quickack 1"
-        )],
-        note: Some(format!(
-            "the host sends more acknowledgements; existing connections use it; `ip route del {target}` undoes it"
-        )),
-        settings: simulated::quick_acknowledgements(),
-        ..Change::default()
-    })
-}
-
 /// More read-ahead helps a program that reads files sequentially, one request at a time.
 fn read_ahead(place: &Place) -> Vec<Change> {
     const READ_AHEAD_KIB: u64 = 4096;
@@ -625,7 +566,7 @@ mod tests {
     use super::*;
     use crate::judge::BoundUse;
 
-    fn place(target: Software, name: &str) -> Place {
+    pub(super) fn place(target: Software, name: &str) -> Place {
         let party = |software, is_here| Party { software, is_here };
         Place {
             initiator: party(Software::OpenIscsi, true),
@@ -666,7 +607,7 @@ mod tests {
         changes.flat_map(|change| change.commands).collect()
     }
 
-    const NAME: &str = "iqn.2026-11.net.example:vault";
+    pub(super) const NAME: &str = "iqn.2026-11.net.example:vault";
 
     #[test]
     fn no_advice_lowers_a_limit() {
@@ -707,32 +648,6 @@ mod tests {
             found[0].ends_with("node.session.cmds_max -v 256"),
             "{found:?}"
         );
-    }
-
-    #[test]
-    fn a_host_that_waits_with_acknowledgements_can_send_them_at_once() {
-        let commands = |place: &Place| -> Vec<String> {
-            let changes = stalls(Cause::NagleAgainstDelayedAck, place);
-            assert!(changes[0].what.contains("TCP_NODELAY on the connection"));
-            changes
-                .into_iter()
-                .flat_map(|change| change.commands)
-                .collect()
-        };
-        let mut place = place(Software::Tgt, NAME);
-        let [found] = &commands(&place)[..] else {
-            panic!("there is a command");
-        };
-        assert!(
-            found.starts_with("ip route replace $(ip -o route get fd00::1 |"),
-            "{found}"
-        );
-        // A name, not an address.
-        place.portal = "$(reboot):3260".to_owned();
-        assert_eq!(commands(&place), [""; 0]);
-        place.portal = "10.0.0.2:3260".to_owned();
-        place.initiator.is_here = false;
-        assert_eq!(commands(&place), [""; 0]);
     }
 
     #[test]
