@@ -48,7 +48,9 @@ pub struct Setting {
 }
 
 impl Setting {
-    fn new(parameter: &str, value: impl Display) -> Setting {
+    /// Sets the knob of this name.
+    #[must_use]
+    pub fn new(parameter: &str, value: impl Display) -> Setting {
         Setting {
             parameter: parameter.to_owned(),
             value: value.to_string(),

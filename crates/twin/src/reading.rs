@@ -12,6 +12,7 @@ mod tunnels;
 use std::time::Duration;
 
 use wansan_insight::capture::Capture;
+use wansan_insight::cause::Cause;
 use wansan_insight::opcode::{DATA_IN, STATUS_BIT};
 use wansan_insight::{Cell, CellSummary, Window, summarise};
 use wansan_iscsi::initiator::Schedule;
@@ -19,7 +20,8 @@ use wansan_path::Change;
 use wansan_trace::event::{Role, Tcp};
 use wansan_trace::{ConnectionId, Kinds, Layer, SessionId};
 
-use crate::setup::{Direction, Repeats, Setup};
+use crate::fit::MOST_SHARE_OFF;
+use crate::setup::{Direction, Repeats, Setup, TARGET};
 
 /// The longest simulated warm-up. A longer one is cut: TCP has settled by then.
 pub const MOST_WARMUP: Duration = Duration::from_secs(10);
@@ -188,6 +190,10 @@ impl Reading {
             other => other,
         })?;
         reading.setup.hides_queue = true;
+        if !reading.setup.join_sends {
+            let connections = reading.setup.connections_mut();
+            connections.for_each(|connection| connection.ends[TARGET].nagle = true);
+        }
         if !has_window {
             let initiators = reading.setup.initiators.iter();
             let most = initiators.map(|it| it.load.parallel).max().unwrap_or(1);
@@ -295,6 +301,7 @@ impl Reading {
             command_window: u32::try_from(command_window).unwrap_or(u32::MAX),
             costs: [None; 2],
             separate_status: has_separate_status(cell),
+            join_sends: !shows_nagle(&recorded),
             initiators,
             warmup: warmup.min(MOST_WARMUP),
             time,
@@ -411,6 +418,13 @@ fn has_separate_status(cell: &Cell) -> bool {
         .map(|row| &row.record)
         .filter(|pdu| pdu.opcode == DATA_IN);
     data_in.all(|pdu| pdu.flags & STATUS_BIT == 0)
+}
+
+/// Whether Nagle's algorithm held segments, beyond what a twin may lack: their sender passes PDUs to TCP one by one.
+fn shows_nagle(recorded: &CellSummary) -> bool {
+    let causes = [Cause::Nagle, Cause::NagleAgainstDelayedAck].into_iter();
+    let held_ns: f64 = causes.map(|cause| recorded.waits.mean_ns(cause)).sum();
+    held_ns > MOST_SHARE_OFF * recorded.waits.latency_ns
 }
 
 /// The recorded kinds, so that the twin's ledger has the same basis.

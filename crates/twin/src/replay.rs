@@ -335,7 +335,7 @@ fn target(setup: &Setup, trace: Recorder) -> Result<TargetConfig, ReplayError> {
             unsolicited_bytes: UNSOLICITED_BYTES,
             memory: Memory::new(TARGET_MEMORY_BYTES),
             separate_status: setup.separate_status,
-            join_sends: true,
+            join_sends: setup.join_sends,
         },
         services: vec![setup.store.clone()],
         trace,

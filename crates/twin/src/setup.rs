@@ -40,6 +40,8 @@ pub struct Setup {
     pub command_window: u32,
     /// Whether the status of a read comes in a separate SCSI Response (RFC 7143 §11.4).
     pub separate_status: bool,
+    /// Whether the target sends the PDUs that are ready together in one call.
+    pub join_sends: bool,
     /// Service of the store; `None` if it responds at once.
     pub store: Option<Service>,
     /// CPU cost of initiators and of the target; `None` if negligible.

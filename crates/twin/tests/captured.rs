@@ -54,10 +54,7 @@ fn holds(operation: &str, change: impl FnOnce(&mut Cell)) {
     change(&mut cell);
     let twin = Twin::of(Reading::of_packets(cell, true).unwrap(), &|| true).unwrap();
     let change = [("target.command_window", "64"), ("workload.parallel", "64")];
-    let change = change.map(|(parameter, value)| Setting {
-        parameter: parameter.to_owned(),
-        value: value.to_owned(),
-    });
+    let change = change.map(|(parameter, value)| Setting::new(parameter, value));
     let told = twin.predict(&[change.to_vec()], &|_, _| true).unwrap();
     assert!(told.fits, "{operation}: {:#?}", told.compared);
     let (after, ..) = world("luns = [\"memory:64MiB\"]\ncommand_window = 64", &many).cell();
@@ -151,4 +148,44 @@ fn what_is_no_connection_of_a_session_is_refused() {
         Reading::of_packets(cell, true).unwrap_err(),
         Unfit::Filtered
     );
+}
+
+#[test]
+fn nagle_against_delayed_acknowledgements() {
+    let separate = |nagle: bool| {
+        format!(
+            "luns = [\"memory:64MiB\"]\nnagle = {nagle}\nstatus = \"separate\"\njoin_sends = false"
+        )
+    };
+    let (stalling, without) = (separate(true), separate(false));
+    let workload = "op = \"read\"\nblock = \"1KiB\"\nparallel = 1";
+    let recorded = world(&stalling, workload);
+    let quick = World {
+        initiator: "delayed_ack = \"quick\"",
+        ..world(&stalling, workload)
+    };
+    let changes = [
+        (("target.nagle", "false"), world(&without, workload)),
+        (("initiator.delayed_ack", "quick"), quick),
+    ];
+    let readings = [
+        recorded.record().1,
+        Reading::of_packets(captured(&recorded), true),
+    ];
+    for reading in readings {
+        let twin = Twin::of(reading.unwrap(), &|| true).unwrap();
+        for ((parameter, value), changed) in &changes {
+            let change = vec![Setting::new(parameter, value)];
+            let told = twin.predict(&[change], &|_, _| true).unwrap();
+            assert!(told.fits, "{:#?}", told.compared);
+            let (after, ..) = changed.cell();
+            let predicted = told.predictions[0].bytes_per_s.median;
+            let off = predicted / after - 1.0;
+            assert!(
+                off.abs() <= MOST_OFF,
+                "{parameter}: {:+.1} % off",
+                off * 100.0
+            );
+        }
+    }
 }

@@ -494,10 +494,7 @@ fn a_change_that_cannot_be_made_says_what_could() {
     };
     let mut setup = world.record().1.unwrap().setup;
     let mut refusal = |parameter: &str, value: &str| {
-        let setting = Setting {
-            parameter: parameter.to_owned(),
-            value: value.to_owned(),
-        };
+        let setting = Setting::new(parameter, value);
         set(&mut setup, &setting).unwrap_err().to_string()
     };
     assert!(refusal("target.comand_window", "8").contains("did you mean `target.command_window`?"));
@@ -598,10 +595,7 @@ fn what_a_change_costs_a_reno_flow_is_told() {
     let twin = Twin::of(reading.unwrap(), &|| true).unwrap();
     assert!(twin.fits(), "{:#?}", twin.compared());
     let share = |parameter: &str, value: &str| {
-        let change = Setting {
-            parameter: parameter.to_owned(),
-            value: value.to_owned(),
-        };
+        let change = Setting::new(parameter, value);
         let mut told = twin.predict(&[vec![change]], &|_, _| true).unwrap();
         twin.compare_with_reno(&mut told, &|| true);
         told.predictions[0].reno_share.expect("the link has a rate")

@@ -38,7 +38,7 @@ const LEAST_MSS_BYTES: u64 = 536;
 const USUAL_MSS_BYTES: u64 = 1448;
 /// Assumptions about a session beyond what its capture shows.
 const TAKEN: [&str; 3] = [
-    "TCP's settings at both ends: assumed to be CUBIC, no Nagle's algorithm, delayed acknowledgements and Linux's send buffers",
+    "TCP's settings at both ends: assumed to be CUBIC, Nagle's algorithm only where it held segments, delayed acknowledgements and Linux's send buffers",
     "the negotiated keys: assumed to be as far as the PDUs show them, without digests",
     "how many I/Os the application would keep in flight: assumed to be as many as the initiator had outstanding",
 ];
