@@ -159,18 +159,40 @@ fn nagle_against_delayed_acknowledgements() {
     };
     let (stalling, without) = (separate(true), separate(false));
     let workload = "op = \"read\"\nblock = \"1KiB\"\nparallel = 1";
-    let recorded = world(&stalling, workload);
+    // A round trip of 30 ms or more could itself be the delay of an acknowledgement, without a captured SYN.
+    let world = |target| World {
+        path: "delay = \"1ms\"",
+        ..world(target, workload)
+    };
+    let recorded = world(&stalling);
+    // As if the connection had begun before the capture: no SYN shows how long segments may be.
+    let mut begun = captured(&recorded);
+    let packets = begun.packet.iter().flat_map(|table| &table.rows);
+    let packets: Vec<_> = packets.map(|row| row.record).collect();
+    for carrier in &mut begun.carriers {
+        let first = [carrier.initiator, carrier.target].map(|end| {
+            let first = packets.iter().find(|packet| packet.source == end);
+            first.unwrap().seq.wrapping_add(1)
+        });
+        carrier.shifts = [None; 2];
+        carrier.begin = Some(Begin {
+            first,
+            mss_bytes: [48, 48 + 1024],
+            times: Times::ByAcknowledgements,
+        });
+    }
     let quick = World {
         initiator: "delayed_ack = \"quick\"",
-        ..world(&stalling, workload)
+        ..world(&stalling)
     };
     let changes = [
-        (("target.nagle", "false"), world(&without, workload)),
+        (("target.nagle", "false"), world(&without)),
         (("initiator.delayed_ack", "quick"), quick),
     ];
     let readings = [
         recorded.record().1,
         Reading::of_packets(captured(&recorded), true),
+        Reading::of_packets(begun, true),
     ];
     for reading in readings {
         let twin = Twin::of(reading.unwrap(), &|| true).unwrap();

@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 use wansan_insight::Cell;
 use wansan_insight::capture::{Capture, CaptureEnd, MOST_KEPT};
 use wansan_insight::opcode::{DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND};
+use wansan_insight::stall::Times;
 use wansan_insight::wire::Carrier;
 use wansan_iscsi::keys::Wanted;
+use wansan_iscsi::wire::BHS_BYTES;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::BufferConfig;
 use wansan_trace::NameId;
@@ -94,12 +96,13 @@ fn end(cell: &Cell, carrier: &Carrier, role: Role, keys: &Keys) -> Connection {
     let addresses = [carrier.initiator, carrier.target];
     let (local, remote) = (addresses[own], addresses[1 - own]);
     let scale = |end: usize| carrier.shifts[end].unwrap_or(0) as u8;
-    let mss_bytes = carrier.begin.map_or(0, |begin| begin.mss_bytes[own]);
-    // An end that only sends short commands, and whose SYN was not captured, does not show its MSS.
-    let mss_bytes = match mss_bytes {
-        LEAST_MSS_BYTES.. => mss_bytes,
-        _ => USUAL_MSS_BYTES,
+    // Without a captured SYN, the MSS is the longest payload. Where that holds a whole PDU, longer ones may be possible.
+    let mss_bytes = match carrier.begin {
+        Some(begin) if begin.times != Times::ByAcknowledgements => begin.mss_bytes[own],
+        Some(begin) if begin.mss_bytes[own] < keys.longest_pdu_bytes[own] => begin.mss_bytes[own],
+        begin => begin.map_or(0, |it| it.mss_bytes[own]).max(USUAL_MSS_BYTES),
     };
+    let mss_bytes = mss_bytes.max(LEAST_MSS_BYTES);
     let [_, _, send_most] = BufferConfig::default().wmem_bytes;
     let most_sent = [keys.longest_sent_bytes, keys.longest_received_bytes];
     Connection {
@@ -155,6 +158,8 @@ struct Keys {
     /// The longest data segment of the initiators, and of the target.
     longest_sent_bytes: u32,
     longest_received_bytes: u32,
+    /// Length of the longest PDU without digests that the initiators sent, and the target.
+    longest_pdu_bytes: [u64; 2],
 }
 
 fn keys(cell: &Cell) -> Keys {
@@ -164,14 +169,15 @@ fn keys(cell: &Cell) -> Keys {
         .map(|row| &row.record)
         .filter(|pdu| pdu.direction == PduDirection::Sent)
         .collect();
+    let of_way = |way: usize| {
+        let opcodes: &[u8] = [&[SCSI_COMMAND, DATA_OUT][..], &[DATA_IN]][way];
+        sent.iter().filter(|pdu| opcodes.contains(&pdu.opcode))
+    };
+    let seen_bytes = [0, 1].map(|way| of_way(way).map(|pdu| pdu.data_bytes).max().unwrap_or(0));
     // The longest data segment, if an I/O took several; otherwise the limit is unknown and at least the default.
-    let longest = |opcodes: &[u8]| {
-        let of_way = || sent.iter().filter(|pdu| opcodes.contains(&pdu.opcode));
-        let bytes = of_way().map(|pdu| pdu.data_bytes).max().unwrap_or(0);
-        match of_way().any(|pdu| pdu.buffer_offset > 0) {
-            true => bytes,
-            false => bytes.max(usual.max_recv_data_bytes),
-        }
+    let longest = |way: usize| match of_way(way).any(|pdu| pdu.buffer_offset > 0) {
+        true => seen_bytes[way],
+        false => seen_bytes[way].max(usual.max_recv_data_bytes),
     };
     // Tags are reused: a command or an R2T begins a new sum.
     let (mut unasked, mut bursts) = (BTreeMap::new(), BTreeMap::new());
@@ -206,8 +212,9 @@ fn keys(cell: &Cell) -> Keys {
         most => most,
     };
     Keys {
-        longest_sent_bytes: longest(&[SCSI_COMMAND, DATA_OUT]),
-        longest_received_bytes: longest(&[DATA_IN]),
+        longest_sent_bytes: longest(0),
+        longest_received_bytes: longest(1),
+        longest_pdu_bytes: seen_bytes.map(|bytes| BHS_BYTES as u64 + u64::from(bytes)),
         wanted: Wanted {
             initial_r2t: !of(DATA_OUT).any(|pdu| pdu.transfer_tag == UNSOLICITED),
             immediate_data: of(SCSI_COMMAND).any(|pdu| pdu.data_bytes > 0),
