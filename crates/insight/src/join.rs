@@ -162,12 +162,12 @@ pub struct Joined {
 /// belongs to the previous use, if that one lacks it.
 #[must_use]
 pub fn join(rows: &[Row<Crossing>]) -> Joined {
-    join_each(rows.iter().map(|row| row.record))
+    join_each(rows.iter().map(|row| row.record), 0)
 }
 
-/// The same for an iterator of crossings sorted by time.
-pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>) -> Joined {
-    let mut tasks: Vec<Task> = Vec::new();
+/// The same for an iterator of crossings sorted by time, of about `expected` I/Os.
+pub(crate) fn join_each(crossings: impl Iterator<Item = Crossing>, expected: usize) -> Joined {
+    let mut tasks: Vec<Task> = Vec::with_capacity(expected);
     let mut tags = Tags::default();
     // The newest task of each tag.
     let mut newest: Vec<u32> = Vec::new();

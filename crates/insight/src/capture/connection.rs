@@ -167,7 +167,7 @@ pub(super) struct Stream {
     echoed_ns: Option<u64>,
     holes: Vec<Hole>,
     /// The PDUs found in it.
-    pub(super) pdus: Vec<Found>,
+    pub(super) pdus: Pieces<Found>,
     /// Number of retransmitted segments.
     pub(super) sent_again: u64,
 }
@@ -210,7 +210,7 @@ impl Stream {
             acked_ns: None,
             echoed_ns: None,
             holes: Vec::new(),
-            pdus: Vec::new(),
+            pdus: Pieces::default(),
             sent_again: 0,
         }
     }
@@ -378,7 +378,7 @@ impl Connection {
         if self.session.is_some() {
             return false;
         }
-        if self.streams.iter().any(|stream| !stream.pdus.is_empty()) {
+        if self.streams.iter().any(|stream| stream.pdus.len() > 0) {
             return false;
         }
         let [one, other] = self.streams.each_ref().map(|stream| &stream.framing);

@@ -41,9 +41,16 @@ pub(super) struct Found {
     /// Offset of its first byte in its direction's stream, from 0.
     pub(super) offset: u64,
     /// Its length, with digests and padding.
-    pub(super) length: u64,
+    length: u32,
     /// Whether its sequence numbers were captured; otherwise, those missing are 0.
     pub(super) has_numbers: bool,
+}
+
+impl Found {
+    /// Offset of its last byte, with digests and padding.
+    pub(super) fn last_offset(&self) -> u64 {
+        self.offset + u64::from(self.length) - 1
+    }
 }
 
 /// Parser state at the end of the in-order stream.
@@ -168,7 +175,7 @@ impl Framing {
         place: u64,
         seen: &[u8],
         length: u64,
-        found: &mut Vec<Found>,
+        found: &mut impl Extend<Found>,
     ) {
         if place > self.next {
             let is_new = !self.waiting.contains_key(&place);
@@ -187,21 +194,26 @@ impl Framing {
 
     /// Takes an acknowledgement: the receiver has all bytes up to `place`, so those not yet seen are missing for
     /// good.
-    pub(super) fn acknowledged(&mut self, login: &mut Login, place: u64, found: &mut Vec<Found>) {
+    pub(super) fn acknowledged(
+        &mut self,
+        login: &mut Login,
+        place: u64,
+        found: &mut impl Extend<Found>,
+    ) {
         while place > self.next {
             self.miss(login, place, found);
         }
     }
 
     /// Ends the capture of this stream.
-    pub(super) fn finish(&mut self, login: &mut Login, found: &mut Vec<Found>) {
+    pub(super) fn finish(&mut self, login: &mut Login, found: &mut impl Extend<Found>) {
         while !self.waiting.is_empty() {
             self.miss(login, u64::MAX, found);
         }
     }
 
     /// Skips the missing bytes up to the first waiting segment, but not beyond `end`.
-    fn miss(&mut self, login: &mut Login, end: u64, found: &mut Vec<Found>) {
+    fn miss(&mut self, login: &mut Login, end: u64, found: &mut impl Extend<Found>) {
         let first = self.waiting.keys().next().copied();
         let to = first.map_or(end, |first| first.min(end));
         if to != u64::MAX {
@@ -210,7 +222,7 @@ impl Framing {
         self.take_waiting(login, found);
     }
 
-    fn take_waiting(&mut self, login: &mut Login, found: &mut Vec<Found>) {
+    fn take_waiting(&mut self, login: &mut Login, found: &mut impl Extend<Found>) {
         while let Some(first) = self.waiting.first_entry() {
             if *first.key() > self.next {
                 return;
@@ -228,7 +240,7 @@ impl Framing {
         place: u64,
         seen: &[u8],
         length: u64,
-        found: &mut Vec<Found>,
+        found: &mut impl Extend<Found>,
     ) {
         let old = self.next - place;
         if old >= length {
@@ -258,7 +270,7 @@ impl Framing {
     }
 
     /// Skips bytes that were not captured.
-    fn unknown(&mut self, login: &mut Login, bytes: u64, found: &mut Vec<Found>) {
+    fn unknown(&mut self, login: &mut Login, bytes: u64, found: &mut impl Extend<Found>) {
         if bytes == 0 {
             return;
         }
@@ -329,7 +341,7 @@ impl Framing {
         };
     }
 
-    fn known(&mut self, login: &mut Login, mut bytes: &[u8], found: &mut Vec<Found>) {
+    fn known(&mut self, login: &mut Login, mut bytes: &[u8], found: &mut impl Extend<Found>) {
         while !bytes.is_empty() {
             let used = match &mut self.state {
                 State::Searching { at, seen } => {
@@ -382,7 +394,7 @@ impl Framing {
     }
 
     /// Handles a header with the possible digests before it. The header's position shows which digests are in use.
-    fn begin(&mut self, login: &mut Login, at: u64, seen: &[u8], found: &mut Vec<Found>) {
+    fn begin(&mut self, login: &mut Login, at: u64, seen: &[u8], found: &mut impl Extend<Found>) {
         let begins = |shift: usize| {
             let bhs = seen.get(shift..).and_then(<[u8]>::first_chunk::<BHS_BYTES>);
             bhs.is_some_and(|bhs| {
@@ -414,7 +426,7 @@ impl Framing {
         at: u64,
         bhs: Bhs,
         known: usize,
-        found: &mut Vec<Found>,
+        found: &mut impl Extend<Found>,
     ) {
         if !self.is_header(&bhs, known) || !are_near(self.numbers, numbers(&bhs, known)) {
             self.lose(at);
@@ -437,12 +449,13 @@ impl Framing {
         self.before = (!is_login).then_some((bhs, length));
         self.requests = Some(is_request(&bhs));
         go_on(&mut self.numbers, numbers(&bhs, known));
-        found.push(Found {
+        found.extend([Found {
             bhs,
             offset: at,
-            length,
+            // Less than 2^25: its data has fewer than 2^24 bytes.
+            length: length as u32,
             has_numbers: known >= NUMBERS_END,
-        });
+        }]);
         let rest = length - known as u64;
         if rest == 0 {
             if is_login {
@@ -460,7 +473,7 @@ impl Framing {
     }
 
     /// Checks whether the bytes since position `at` are consecutive PDUs.
-    fn probe(&mut self, login: &mut Login, at: u64, found: &mut Vec<Found>) {
+    fn probe(&mut self, login: &mut Login, at: u64, found: &mut impl Extend<Found>) {
         let State::Searching { seen, .. } = &self.state else {
             return;
         };

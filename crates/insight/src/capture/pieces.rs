@@ -1,6 +1,8 @@
 //! A list that grows without moving its items.
 
+use std::iter::Flatten;
 use std::ops::{Index, IndexMut};
+use std::slice;
 
 /// Items per piece. The first piece grows as needed, as most connections are short.
 const PIECE: usize = 1024;
@@ -40,7 +42,7 @@ impl<T> Pieces<T> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().flatten()
+        IntoIterator::into_iter(self)
     }
 
     pub(super) fn into_iter(self) -> impl Iterator<Item = T> {
@@ -62,10 +64,25 @@ impl<T> IndexMut<usize> for Pieces<T> {
     }
 }
 
+impl<'a, T> IntoIterator for &'a Pieces<T> {
+    type Item = &'a T;
+    type IntoIter = Flatten<slice::Iter<'a, Vec<T>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter().flatten()
+    }
+}
+
+impl<T> Extend<T> for Pieces<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        items.into_iter().for_each(|item| self.push(item));
+    }
+}
+
 impl<T> FromIterator<T> for Pieces<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Pieces<T> {
         let mut pieces = Pieces::default();
-        items.into_iter().for_each(|item| pieces.push(item));
+        pieces.extend(items);
         pieces
     }
 }

@@ -215,7 +215,8 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     missing_ends.later_ns /= missing_ends.ios.max(1) as f64;
     sights.finish();
     crossings.sort_by_key(|crosses| crosses.time_ns);
-    let mut joined = join_each(crossings.iter().map(|crosses| crosses.record(&carried)));
+    let crossed = crossings.iter().map(|crosses| crosses.record(&carried));
+    let mut joined = join_each(crossed, asked.len());
     drop(crossings);
     // At equal times, a received PDU causes the one sent: an R2T its Data-Out.
     pdus.sort_by_key(|at| (at.time_ns, at.is_sent));
@@ -292,9 +293,8 @@ impl Records {
         let of_target = Journey::of(&passed, target);
         let of_initiator = Journey::of(&passed, initiator);
         self.sights.add(connection.ends, passed);
-        let found = [initiator, target].map(|end| &connection.streams[end].pdus[..]);
         let mut carried = std::mem::take(&mut self.carried);
-        carried.reserve(found[0].len() + found[1].len());
+        carried.reserve(streams.map(|stream| stream.pdus.len()).iter().sum());
         let first = carried.len();
         carry(&mut carried, session, &of_initiator, initiator);
         let middle = carried.len();
@@ -528,7 +528,7 @@ fn carry(carried: &mut Vec<Carried>, session: &Session, journey: &Journey, from:
     let mut first = journey.ask();
     let mut last = journey.ask();
     carried.extend(of_way.filter_map(|(number, found)| {
-        let last_place = found.offset + found.length - 1;
+        let last_place = found.last_offset();
         let (left_ns, first_ns) = first.left_ns(found.offset)?;
         let (_, last_ns) = last.left_ns(last_place)?;
         let record = pdu_record(
