@@ -6,7 +6,7 @@
 //!   `login` reads its login phase;
 //! - `ends` derives from the capture point what both ends saw;
 //! - `records` turns that into the records of a [`Cell`], so that everything that reads a run's cell also reads a
-//!   capture; `sights` keeps its packets and makes their records on demand;
+//!   capture; `sights` keeps its packets, and `carried` its PDUs, and make their records on demand;
 //! - `commands` holds the SCSI commands of its I/Os, by which kernel events of the same I/Os are matched;
 //! - `recording` turns it into record files;
 //! - `parts` reads long files, several files, or a stream, one part at a time;
@@ -16,6 +16,7 @@
 //! Memory is bounded whatever a file holds: at most [`MOST_KEPT`] segments and PDUs are kept, of these only the
 //! headers, and at most [`MOST_CONNECTIONS`] connections.
 
+mod carried;
 mod commands;
 mod connection;
 mod ends;
@@ -57,6 +58,7 @@ use crate::population::Population;
 use crate::summary::{CellSummary, summarise};
 use crate::traffic::Ends;
 use crate::window::Window;
+pub(crate) use carried::Carried;
 pub use commands::CapturedCommand;
 use commands::Commands;
 use connection::Connection;

@@ -11,6 +11,7 @@ use wansan_trace::{Recorder, SessionId};
 use crate::below;
 use crate::join::{Joined, join};
 use crate::packets::Packets;
+use crate::pdus::Pdus;
 use crate::wire::{self, Carrier, Times};
 
 /// One cell's records, with its I/Os joined. Kinds that were not recorded are `None`.
@@ -22,7 +23,7 @@ pub struct Cell {
     /// Crossings that recorders lost, by host.
     pub io_dropped: file::Dropped,
     /// PDUs.
-    pub pdu: Option<Table<Pdu>>,
+    pub pdu: Option<Pdus>,
     /// The TCP connections of sessions.
     pub connection: Option<Table<Connection>>,
     /// TCP samples and events.
@@ -55,7 +56,7 @@ impl Cell {
         let cell = Cell {
             joined: join(&io.rows),
             io_dropped: io.dropped.clone(),
-            pdu: file::gather(recorders),
+            pdu: file::gather(recorders).map(Table::into),
             connection: file::gather(recorders),
             tcp: file::gather(recorders),
             stamp: file::gather(recorders),
@@ -111,7 +112,7 @@ impl Cell {
         }
         [
             (Crossing::NAME, Some(&self.io_dropped)),
-            of(self.pdu.as_ref()),
+            (Pdu::NAME, self.pdu.as_ref().and_then(Pdus::dropped)),
             of(self.connection.as_ref()),
             of(self.tcp.as_ref()),
             of(self.stamp.as_ref()),

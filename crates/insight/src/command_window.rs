@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use foldhash::HashSet;
 use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
-use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, Layer, NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
 use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
+use crate::pdus::Pdus;
 use crate::population::Population;
 use crate::window::Window;
 
@@ -57,24 +57,22 @@ pub(crate) fn command_window_uses(
             let spans = cell.joined.way_in_spans(&tasks, Layer::Window);
             (session, Population::of(spans))
         });
-    command_window_use(&pdus.rows, window, &waiting.collect())
+    command_window_use(pdus, window, &waiting.collect())
 }
 
 /// The command window use of all sessions whose commands were recorded. `waiting` gives, per session, the commands
 /// between [`wansan_trace::Layer::Queue`] and [`wansan_trace::Layer::Window`].
 #[must_use]
 pub fn command_window_use(
-    pdus: &[Row<Pdu>],
+    pdus: &Pdus,
     window: Window,
     waiting: &BTreeMap<SessionId, Population>,
 ) -> BTreeMap<SessionId, CommandWindowUse> {
     let mut watches: BTreeMap<SessionId, BTreeMap<NameId, Watch>> = BTreeMap::new();
-    let of_one_end = |row: &Row<Pdu>| (row.record.session, row.host);
-    for rows in pdus.chunk_by(|one, next| of_one_end(one) == of_one_end(next)) {
-        let (session, host) = of_one_end(&rows[0]);
-        let watch = watches.entry(session).or_default().entry(host).or_default();
-        rows.iter().for_each(|row| watch.see(&row.record));
-    }
+    pdus.for_each(|host, pdu| {
+        let ends = watches.entry(pdu.session).or_default();
+        ends.entry(host).or_default().see(pdu);
+    });
     let mut uses = BTreeMap::new();
     for (session, ends) in watches {
         // Uses the initiator's view, or the target's for a foreign initiator. With several connections, the slots come
@@ -222,6 +220,7 @@ impl Watch {
 mod tests {
     use wansan_trace::Instant;
     use wansan_trace::event::PduDirection::{Received, Sent};
+    use wansan_trace::file::{Names, Row, Table};
 
     use super::*;
 
@@ -283,7 +282,12 @@ mod tests {
             from_ns: 0,
             to_ns: 100,
         };
-        command_window_use(&rows, window, &BTreeMap::new())[&SessionId(1)]
+        let pdus = Pdus::from(Table {
+            rows,
+            names: Names::of([]),
+            dropped: BTreeMap::new(),
+        });
+        command_window_use(&pdus, window, &BTreeMap::new())[&SessionId(1)]
     }
 
     #[test]

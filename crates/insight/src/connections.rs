@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Pdu, PduDirection};
-use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, Layer, TaskTag};
 
 use crate::join::{Joined, Task};
 use crate::opcode::SCSI_COMMAND;
+use crate::pdus::Pdus;
 use crate::window::Window;
 
 /// A connection is starved while it has less than this part of an even share of its session's commands in flight.
@@ -40,7 +40,7 @@ pub struct ConnectionUse {
 pub(crate) fn connection_uses(
     tasks: &[&Task],
     joined: &Joined,
-    pdus: &[Row<Pdu>],
+    pdus: Option<&Pdus>,
     window: Window,
 ) -> Vec<ConnectionUse> {
     let (Some(first), Some(last)) = (tasks.first(), tasks.last()) else {
@@ -62,13 +62,14 @@ pub(crate) fn connection_uses(
             spans.entry(task.connection).or_default().push(span);
         }
     }
-    let came_ns: HashMap<TaskTag, u64> = pdus
-        .iter()
-        .map(|row| &row.record)
-        .filter(|pdu| pdu.session == first.session && pdu.opcode == SCSI_COMMAND)
-        .filter(|pdu| pdu.direction == PduDirection::Received)
-        .map(|pdu| (pdu.task, pdu.time.ns()))
-        .collect();
+    let mut came_ns: HashMap<TaskTag, u64> = HashMap::default();
+    let mut see = |pdu: &Pdu| {
+        let is_command = pdu.session == first.session && pdu.opcode == SCSI_COMMAND;
+        if is_command && pdu.direction == PduDirection::Received {
+            came_ns.insert(pdu.task, pdu.time.ns());
+        }
+    };
+    { pdus.iter() }.for_each(|pdus| pdus.for_each(|_, pdu| see(pdu)));
     let mut waits: BTreeMap<ConnectionId, (u64, u64)> = BTreeMap::new();
     for task in tasks {
         let times = (came_ns.get(&task.tag), task.enter_ns(Layer::Target));

@@ -48,6 +48,7 @@ pub mod packet_gap;
 pub mod packets;
 pub mod path;
 pub mod pdu_stream;
+pub mod pdus;
 pub mod population;
 pub mod processors;
 pub mod r2t;

@@ -58,7 +58,7 @@ impl Cell {
         let cell = Cell {
             joined: join(&io.rows),
             io_dropped: io.dropped,
-            pdu: file::read_folder(folder)?,
+            pdu: file::read_folder(folder)?.map(Table::into),
             connection: file::read_folder(folder)?,
             tcp: file::read_folder(folder)?,
             stamp: file::read_folder(folder)?,

@@ -119,7 +119,7 @@ mod tests {
         let cell = Cell::gather(&[("target", &recorder)]).expect("an I/O is recorded");
         let task = &cell.joined.tasks[0];
         let (shown, unknown) = (
-            Served::of(&cell.joined, cell.pdu.as_ref()),
+            Served::of(&cell.joined, cell.pdu.as_deref()),
             Served::of(&cell.joined, None),
         );
         assert_eq!(shown.piece_ns(task), Some((100, 150)));

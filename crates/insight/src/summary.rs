@@ -17,6 +17,7 @@ use crate::latency::Latency;
 use crate::ledger::{RequestUse, WaitUse, request_uses, stall_use};
 use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
+use crate::opcode::R2T;
 use crate::packet_gap::{PacketGaps, packet_gaps};
 use crate::path::{PathUse, path_use};
 use crate::population::Population;
@@ -171,9 +172,9 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     let mut asked = cell
         .pdu
         .as_ref()
+        .filter(|pdus| pdus.has(R2T))
         .map(|table| r2t_use(&table.rows, window))
         .unwrap_or_default();
-    let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
     let mut sessions = Vec::new();
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
@@ -194,7 +195,7 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
             scope: scope(tasks, joined, window, held, &sums, latencies_ns),
             load: load_use(&top_spans(tasks, joined), window, cell.has_begin(*session)),
             command_window: windows.get(session).copied(),
-            connections: connection_uses(tasks, joined, pdus, window),
+            connections: connection_uses(tasks, joined, cell.pdu.as_ref(), window),
             r2t: asked.remove(session),
         });
     }

@@ -124,7 +124,6 @@ impl Traffic {
         let Some(packets) = &cell.packet else {
             return traffic;
         };
-        let reads = cell.pdu.as_ref().is_none_or(|pdus| reads(&pdus.rows));
         let mut tunnels: BTreeMap<(SocketAddr, SocketAddr), (u64, u64)> = BTreeMap::new();
         packets.for_each(|packet| {
             let ends = (packet.source, packet.destination);
@@ -144,6 +143,10 @@ impl Traffic {
                 });
             }
         });
+        if tunnels.is_empty() {
+            return traffic;
+        }
+        let reads = cell.pdu.as_ref().is_none_or(|pdus| reads(&pdus.rows));
         for ((one, other), (sent, came)) in tunnels {
             let other_is_target = (came > sent) == reads;
             let (initiator, target) = if other_is_target {

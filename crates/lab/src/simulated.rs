@@ -108,7 +108,7 @@ impl Gathered {
         }
         let Gathered { io, cell } = self;
         write(folder, Some(io))?;
-        write(folder, cell.pdu.as_ref())?;
+        write(folder, cell.pdu.as_deref())?;
         write(folder, cell.connection.as_ref())?;
         write(folder, cell.tcp.as_ref())?;
         write(folder, cell.stamp.as_ref())?;

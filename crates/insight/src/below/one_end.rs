@@ -260,7 +260,7 @@ mod tests {
         let cell = Cell {
             joined: join(&table(crossings.to_vec()).rows),
             io_dropped: Dropped::new(),
-            pdu: Some(table(pdus)),
+            pdu: Some(table(pdus).into()),
             connection: None,
             tcp: Some(table(vec![sample])),
             stamp: Some(table(stamps)),

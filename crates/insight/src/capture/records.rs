@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use wansan_iscsi::record::pdu_record;
-use wansan_trace::event::{Crossing, Pdu, PduDirection};
+use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::{Names, Row, Table};
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
@@ -23,9 +23,11 @@ use crate::opcode::{
     self, DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT,
 };
 use crate::packets::Packets;
+use crate::pdus::Pdus;
 use crate::stall::Times;
 use crate::wire::{Begin, Carrier};
 
+use super::carried::{Carried, Crosses};
 use super::commands::{Asked, Commands};
 use super::connection::Connection;
 use super::ends::{Came, Journey, Passed};
@@ -46,13 +48,11 @@ pub(super) struct Session {
     pub(super) cid: ConnectionId,
 }
 
-/// A PDU at both ends.
+/// When a PDU passed.
 #[derive(Debug, Clone, Copy)]
-struct Carried {
-    record: Pdu,
+struct Way {
     /// Its index among the PDUs found in its stream.
     found: u32,
-    left_ns: u64,
     /// Whether its first byte left in the same segment as the end of the previous PDU.
     is_joined: bool,
     /// When its first and last bytes passed the capture point.
@@ -60,68 +60,22 @@ struct Carried {
     came: Option<Came>,
 }
 
-/// One of the carried PDUs, at one end.
-#[derive(Debug, Clone, Copy)]
-struct At {
-    time_ns: u64,
-    pdu: u32,
-    /// Whether this end sent it.
-    is_sent: bool,
-}
-
-/// A crossing of a layer by the task of one of the carried PDUs.
-#[derive(Debug, Clone, Copy)]
-struct Crosses {
-    time_ns: u64,
-    pdu: u32,
-    layer: Layer,
-    direction: Direction,
-}
-
-/// The carried PDUs that one end of a connection sent.
+/// The PDUs that one end of a connection sent, with the times when they left, and their ways.
 #[derive(Debug, Clone, Copy)]
 struct Run<'a> {
-    /// Index of the first among all carried PDUs.
+    /// Index of the first among all PDUs.
     first: u32,
-    pdus: &'a [Carried],
+    pdus: &'a [Pdu],
+    ways: &'a [Way],
 }
 
 impl<'a> Run<'a> {
-    fn numbered(self) -> impl Iterator<Item = (u32, &'a Carried)> {
-        (self.first..).zip(self.pdus)
+    fn each(self) -> impl Iterator<Item = (&'a Pdu, &'a Way)> {
+        self.pdus.iter().zip(self.ways)
     }
-}
 
-impl At {
-    fn row(self, carried: &[Carried]) -> Row<Pdu> {
-        let sent = &carried[self.pdu as usize].record;
-        let is_initiator = opcode::is_request(sent.opcode) == self.is_sent;
-        let record = Pdu {
-            time: Instant::from_ns(self.time_ns),
-            direction: match self.is_sent {
-                true => PduDirection::Sent,
-                false => PduDirection::Received,
-            },
-            ..*sent
-        };
-        Row {
-            host: HOSTS[usize::from(!is_initiator)],
-            record,
-        }
-    }
-}
-
-impl Crosses {
-    fn record(self, carried: &[Carried]) -> Crossing {
-        let of = &carried[self.pdu as usize].record;
-        Crossing {
-            time: Instant::from_ns(self.time_ns),
-            session: of.session,
-            task: of.task,
-            connection: of.connection,
-            layer: self.layer,
-            direction: self.direction,
-        }
+    fn numbered(self) -> impl Iterator<Item = (u32, (&'a Pdu, &'a Way))> {
+        (self.first..).zip(self.each())
     }
 }
 
@@ -129,9 +83,7 @@ impl Crosses {
 #[derive(Default)]
 struct Records {
     sights: Sights,
-    carried: Vec<Carried>,
-    /// When each end had each of them.
-    pdus: Vec<At>,
+    carried: Carried,
     crossings: Vec<Crosses>,
     carriers: Vec<Carrier>,
     /// The commands of each session: CmdSN, index in `carried`, and time of arrival.
@@ -203,8 +155,7 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     records.commands_in_order();
     let Records {
         mut sights,
-        carried,
-        mut pdus,
+        mut carried,
         mut crossings,
         carriers,
         asked,
@@ -215,12 +166,10 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     missing_ends.later_ns /= missing_ends.ios.max(1) as f64;
     sights.finish();
     crossings.sort_by_key(|crosses| crosses.time_ns);
-    let crossed = crossings.iter().map(|crosses| crosses.record(&carried));
+    let crossed = crossings.iter().map(|crosses| carried.crossing(crosses));
     let mut joined = join_each(crossed, asked.len());
     drop(crossings);
-    // At equal times, a received PDU causes the one sent: an R2T its Data-Out.
-    pdus.sort_by_key(|at| (at.time_ns, at.is_sent));
-    let pdus = pdus.iter().map(|at| at.row(&carried)).collect();
+    carried.finish();
     let all = joined.tasks.len();
     let with_ios = joined.tasks.iter().map(|task| task.session).collect();
     joined.tasks.retain(|task| {
@@ -232,7 +181,7 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     let cell = Cell {
         joined,
         io_dropped: BTreeMap::new(),
-        pdu: Some(table(pdus)),
+        pdu: Some(Pdus::captured(carried)),
         connection: None,
         tcp: None,
         stamp: None,
@@ -293,19 +242,22 @@ impl Records {
         let of_target = Journey::of(&passed, target);
         let of_initiator = Journey::of(&passed, initiator);
         self.sights.add(connection.ends, passed);
-        let mut carried = std::mem::take(&mut self.carried);
-        carried.reserve(streams.map(|stream| stream.pdus.len()).iter().sum());
-        let first = carried.len();
-        carry(&mut carried, session, &of_initiator, initiator);
-        let middle = carried.len();
-        carry(&mut carried, session, &of_target, target);
+        let count = streams.map(|stream| stream.pdus.len()).iter().sum();
+        let mut pdus = Vec::with_capacity(count);
+        let mut ways = Vec::with_capacity(count);
+        carry((&mut pdus, &mut ways), session, &of_initiator, initiator);
+        let middle = pdus.len();
+        carry((&mut pdus, &mut ways), session, &of_target, target);
+        let first = self.carried.next();
         let requests = Run {
-            first: first as u32,
-            pdus: &carried[first..middle],
+            first,
+            pdus: &pdus[..middle],
+            ways: &ways[..middle],
         };
         let answers = Run {
-            first: middle as u32,
-            pdus: &carried[middle..],
+            first: first + middle as u32,
+            pdus: &pdus[middle..],
+            ways: &ways[middle..],
         };
         let [commands_to, answers_from] = [
             connection.streams[initiator].framing.whole_to(),
@@ -316,31 +268,26 @@ impl Records {
             answers_from_ns: of_target.left_ns(answers_from).unwrap_or(u64::MAX),
         };
         self.whole.insert((session.id, session.cid), whole);
-        let asked = answers.pdus.iter().filter(|pdu| pdu.record.opcode == R2T);
+        let asked = answers.each().filter(|(pdu, _)| pdu.opcode == R2T);
         let asked: HashMap<(TaskTag, u32), u64> = asked
-            .filter_map(|pdu| Some(((pdu.record.task, pdu.record.transfer_tag), pdu.came?.at_ns)))
+            .filter_map(|(pdu, way)| Some(((pdu.task, pdu.transfer_tag), way.came?.at_ns)))
             .collect();
         let requests_ns = requests_ready(requests.pdus, &asked);
-        let answers_ns = answers_ready(answers.pdus, requests.pdus);
-        self.pdus.reserve(2 * (carried.len() - first));
+        let answers_ns = answers_ready(answers, requests);
+        self.carried.expect(pdus.len());
         self.sent(requests, &requests_ns);
         self.sent(answers, &answers_ns);
         self.cross(session, requests, answers, &answers_ns);
-        self.carried = carried;
+        self.carried.add(pdus);
     }
 
     /// Adds the records of both ends for PDUs that one end sent and had ready at `ready_ns`.
     fn sent(&mut self, run: Run<'_>, ready_ns: &[u64]) {
-        let at = |(pdu, time_ns), is_sent| At {
-            time_ns,
-            pdu,
-            is_sent,
-        };
-        // Each end's are nearly sorted already, so that sorting merges them.
         let ready = (run.first..).zip(ready_ns.iter().copied());
-        self.pdus.extend(ready.map(|sent| at(sent, true)));
-        let came = { run.numbered() }.filter_map(|(number, pdu)| Some((number, pdu.came?.at_ns)));
-        self.pdus.extend(came.map(|came| at(came, false)));
+        self.carried.had(true, ready);
+        let came = run.numbered();
+        let came = came.filter_map(|(number, (_, way))| Some((number, way.came?.at_ns)));
+        self.carried.had(false, came);
     }
 
     /// Adds the crossings of layers that packets show: a command is in the window from when its first byte leaves
@@ -360,48 +307,50 @@ impl Records {
             direction,
         };
         // Those of one kind are nearly sorted already, so that sorting merges them.
-        let is_command = |(_, pdu): &(u32, &Carried)| pdu.record.opcode == SCSI_COMMAND;
-        let commands = || requests.numbered().filter(is_command);
+        let commands = || {
+            let requests = requests.numbered();
+            requests.filter(|(_, (pdu, _))| pdu.opcode == SCSI_COMMAND)
+        };
         let count = commands().count();
         self.crossings.reserve(6 * count);
         self.asked.reserve(count);
-        self.crossings.extend(
-            commands().map(|(number, of)| at(Layer::Window, Direction::Enter, number, of.left_ns)),
-        );
-        self.crossings.extend(
-            commands().map(|(number, of)| at(Layer::Wire, Direction::Enter, number, of.seen_ns[1])),
-        );
+        let left = commands().map(|(number, (command, _))| {
+            at(Layer::Window, Direction::Enter, number, command.time.ns())
+        });
+        self.crossings.extend(left);
+        let seen = commands()
+            .map(|(number, (_, way))| at(Layer::Wire, Direction::Enter, number, way.seen_ns[1]));
+        self.crossings.extend(seen);
         let found = &session.connection.streams[session.initiator].pdus;
-        let asked = commands().map(|(_, command)| {
-            let key = (session.id, command.record.task, command.left_ns);
-            let bhs = &found[command.found as usize].bhs;
+        let asked = commands().map(|(_, (command, way))| {
+            let key = (session.id, command.task, command.time.ns());
+            let bhs = &found[way.found as usize].bhs;
             // RFC 7143 §11.3.
             let asked = Asked {
                 lun: std::array::from_fn(|at| bhs[8 + at]),
                 cdb: std::array::from_fn(|at| bhs[32 + at]),
-                cmd_sn: command.record.cmd_sn,
+                cmd_sn: command.cmd_sn,
             };
             (key, asked)
         });
         self.asked.extend(asked);
         let mut begun: HashSet<TaskTag> = HashSet::default();
         let (mut passed, mut done) = (Vec::new(), Vec::new());
-        for ((number, answer), ready_ns) in answers.numbered().zip(answers_ns) {
-            let record = &answer.record;
+        for ((number, (record, way)), ready_ns) in answers.numbered().zip(answers_ns) {
             if !is_answer(record) {
                 continue;
             }
             if begun.insert(record.task) {
                 let left = at(Layer::Target, Direction::Leave, number, *ready_ns);
                 self.crossings.push(left);
-                let of_wire = at(Layer::Wire, Direction::Leave, number, answer.seen_ns[0]);
+                let of_wire = at(Layer::Wire, Direction::Leave, number, way.seen_ns[0]);
                 passed.push(of_wire);
             }
             let has_status = record.opcode == SCSI_RESPONSE || record.flags & STATUS_BIT != 0;
             if has_status {
                 begun.remove(&record.task);
             }
-            if let Some(came) = answer.came.filter(|_| has_status) {
+            if let Some(came) = way.came.filter(|_| has_status) {
                 done.push(at(Layer::Window, Direction::Leave, number, came.at_ns));
                 if came.latest_ns > came.at_ns {
                     self.missing_ends.ios += 1;
@@ -412,7 +361,7 @@ impl Records {
         self.crossings.extend(passed);
         self.crossings.extend(done);
         let came = commands()
-            .filter_map(|(number, pdu)| Some((pdu.record.cmd_sn, number, pdu.came?.at_ns)));
+            .filter_map(|(number, (pdu, way))| Some((pdu.cmd_sn, number, way.came?.at_ns)));
         self.commands.entry(session.id).or_default().extend(came);
     }
 
@@ -443,56 +392,54 @@ fn is_answer(pdu: &Pdu) -> bool {
 }
 
 /// When the initiator had each PDU ready; solicited ones, from when their R2Ts had arrived.
-fn requests_ready(requests: &[Carried], asked: &HashMap<(TaskTag, u32), u64>) -> Vec<u64> {
-    let mut before: Option<(Pdu, u64)> = None;
+fn requests_ready(requests: &[Pdu], asked: &HashMap<(TaskTag, u32), u64>) -> Vec<u64> {
+    let mut before: Option<(&Pdu, u64)> = None;
     let ready = requests.iter().map(|pdu| {
-        let record = pdu.record;
-        let went_on = before.filter(|(before, _)| goes_on(before, &record));
-        let ready_ns = match (went_on, asked.get(&(record.task, record.transfer_tag))) {
+        let left_ns = pdu.time.ns();
+        let went_on = before.filter(|(before, _)| goes_on(before, pdu));
+        let ready_ns = match (went_on, asked.get(&(pdu.task, pdu.transfer_tag))) {
             (Some((_, ready_ns)), _) => ready_ns,
-            (None, Some(asked_ns)) if record.opcode == DATA_OUT => *asked_ns,
-            _ => pdu.left_ns,
+            (None, Some(asked_ns)) if pdu.opcode == DATA_OUT => *asked_ns,
+            _ => left_ns,
         };
-        let ready_ns = ready_ns.min(pdu.left_ns);
-        before = Some((record, ready_ns));
+        let ready_ns = ready_ns.min(left_ns);
+        before = Some((pdu, ready_ns));
         ready_ns
     });
     ready.collect()
 }
 
 /// When the target had each PDU ready.
-fn answers_ready(answers: &[Carried], requests: &[Carried]) -> Vec<u64> {
-    let commands = requests
-        .iter()
-        .filter(|pdu| pdu.record.opcode == SCSI_COMMAND);
+fn answers_ready(answers: Run<'_>, requests: Run<'_>) -> Vec<u64> {
+    let commands = { requests.each() }.filter(|(pdu, _)| pdu.opcode == SCSI_COMMAND);
     // A task tag is reused once its command has been answered.
     let mut came: HashMap<TaskTag, (SmallVec<[u64; 1]>, usize)> = HashMap::default();
-    for command in commands {
-        let (times_ns, _) = came.entry(command.record.task).or_default();
-        times_ns.extend(command.came.map(|came| came.at_ns));
+    for (command, way) in commands {
+        let (times_ns, _) = came.entry(command.task).or_default();
+        times_ns.extend(way.came.map(|came| came.at_ns));
     }
-    let mut before: Option<(Pdu, u64)> = None;
+    let mut before: Option<(&Pdu, u64)> = None;
     // When the first of the PDUs that share segments left.
-    let mut run_ns = answers.first().map_or(0, |first| first.left_ns);
-    let ready = answers.iter().map(|pdu| {
-        let record = pdu.record;
-        if !pdu.is_joined {
-            run_ns = pdu.left_ns;
+    let mut run_ns = answers.pdus.first().map_or(0, |first| first.time.ns());
+    let ready = answers.each().map(|(pdu, way)| {
+        let left_ns = pdu.time.ns();
+        if !way.is_joined {
+            run_ns = left_ns;
         }
-        let began_ns = came.get_mut(&record.task).and_then(|(times_ns, at)| {
+        let began_ns = came.get_mut(&pdu.task).and_then(|(times_ns, at)| {
             // The last command with this tag that had arrived before this answer left.
-            while { times_ns.get(*at + 1) }.is_some_and(|next_ns| *next_ns <= pdu.left_ns) {
+            while { times_ns.get(*at + 1) }.is_some_and(|next_ns| *next_ns <= left_ns) {
                 *at += 1;
             }
             times_ns.get(*at).copied()
         });
         let ready_ns = match before {
-            Some((before, ready_ns)) if goes_on(&before, &record) => ready_ns,
-            Some(_) if is_answer(&record) => run_ns.max(began_ns.unwrap_or(0)),
-            _ => pdu.left_ns,
+            Some((before, ready_ns)) if goes_on(before, pdu) => ready_ns,
+            Some(_) if is_answer(pdu) => run_ns.max(began_ns.unwrap_or(0)),
+            _ => left_ns,
         };
-        let ready_ns = ready_ns.min(pdu.left_ns);
-        before = Some((record, ready_ns));
+        let ready_ns = ready_ns.min(left_ns);
+        before = Some((pdu, ready_ns));
         ready_ns
     });
     ready.collect()
@@ -520,34 +467,40 @@ fn shifts(connection: &Connection, initiator: usize) -> [Option<u32>; 2] {
     }
 }
 
-/// Adds the PDUs that the end `from` sent, with their times.
-fn carry(carried: &mut Vec<Carried>, session: &Session, journey: &Journey, from: usize) {
+/// Adds the PDUs that the end `from` sent, and their ways.
+fn carry(
+    (carried, ways): (&mut Vec<Pdu>, &mut Vec<Way>),
+    session: &Session,
+    journey: &Journey,
+    from: usize,
+) {
     let requests = from == session.initiator;
     let pdus = (0..).zip(&session.connection.streams[from].pdus);
     let of_way = pdus.filter(|(_, found)| opcode::is_request(found.bhs[0] & 0x3f) == requests);
     let mut first = journey.ask();
     let mut last = journey.ask();
-    carried.extend(of_way.filter_map(|(number, found)| {
+    for (number, found) in of_way {
         let last_place = found.last_offset();
-        let (left_ns, first_ns) = first.left_ns(found.offset)?;
-        let (_, last_ns) = last.left_ns(last_place)?;
-        let record = pdu_record(
+        let (Some((left_ns, first_ns)), Some((_, last_ns))) =
+            (first.left_ns(found.offset), last.left_ns(last_place))
+        else {
+            continue;
+        };
+        carried.push(pdu_record(
             Instant::from_ns(left_ns),
             session.id,
             session.cid,
             PduDirection::Sent,
             &found.bhs,
             found.offset,
-        );
-        Some(Carried {
-            record,
+        ));
+        ways.push(Way {
             found: number,
-            left_ns,
             is_joined: first.is_joined(found.offset),
             seen_ns: [first_ns, last_ns],
             came: last.came(last_place),
-        })
-    }));
+        });
+    }
 }
 
 /// The longest payload that an end sends, if no SYN was seen: the longest seen, unless that may precede segmentation

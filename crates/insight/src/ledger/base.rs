@@ -3,7 +3,7 @@
 use foldhash::{HashMap, HashSet};
 use std::collections::BTreeMap;
 
-use wansan_trace::event::PduDirection;
+use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::{Layer, SessionId};
 
 use super::timeline::Timeline;
@@ -43,20 +43,20 @@ pub(super) struct Base {
 impl Base {
     pub(super) fn of(cell: &Cell, window: Window) -> Base {
         let mut base = Base::default();
-        let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
-        for pdu in pdus.iter().map(|row| &row.record) {
+        let mut see = |pdu: &Pdu| {
             let is_write = pdu.opcode == DATA_OUT
                 || pdu.opcode == SCSI_COMMAND && pdu.data_bytes > 0
                 || pdu.opcode == crate::opcode::R2T && pdu.direction == PduDirection::Sent;
             if is_write {
                 base.writes.insert(pdu.session);
             }
-        }
+        };
+        { cell.pdu.iter() }.for_each(|pdus| pdus.for_each(|_, pdu| see(pdu)));
         base.windows = command_window_uses(cell, window);
         base.is_store_idle = true;
         // Captures do not show the store; it is taken as idle.
         if cell.joined.layers.contains(&Layer::Store) {
-            base.served = Served::of(&cell.joined, cell.pdu.as_ref());
+            base.served = Served::of(&cell.joined, cell.pdu.as_deref());
             base.see_store(cell, window);
         }
         base

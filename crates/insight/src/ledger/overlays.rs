@@ -10,6 +10,7 @@ use crate::below::Splitter;
 use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::join::Task;
+use crate::opcode::R2T;
 use crate::r2t::{self, R2tWait};
 use crate::stall::Stall;
 
@@ -64,7 +65,8 @@ impl<'a> Overlays<'a> {
             by_pdus: HashMap::default(),
             by_packets: HashMap::default(),
         };
-        let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
+        let pdus = cell.pdu.as_ref().filter(|pdus| pdus.has(R2T));
+        let pdus = pdus.map_or(&[][..], |table| &table.rows);
         // The target knows when it sent an R2T and when data arrived; the initiator's view is used only without its
         // records.
         let asked = r2t::waits(pdus);

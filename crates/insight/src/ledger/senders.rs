@@ -150,7 +150,7 @@ fn ways(
         let most = samples.iter().map(|sample| sample.acked_bytes).max();
         *acked.entry((*session, *host)).or_default() += most.unwrap_or(0);
     }
-    let ends = cell.pdu.as_ref().map(Ends::of);
+    let ends = cell.pdu.as_deref().map(Ends::of);
     let mut of_file = ends.as_ref().map(|ends| ends.of_file(&tcp.names));
     let way = |&(session, host): &(SessionId, NameId)| match &mut of_file {
         Some(ends) => ends.sends(session, host),

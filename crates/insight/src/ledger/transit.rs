@@ -49,8 +49,9 @@ impl Transits {
         conversations: &[Conversation],
     ) -> Transits {
         let mut r2ts: HashMap<(SessionId, TaskTag), [u32; 2]> = HashMap::default();
-        let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
-        for pdu in pdus.iter().map(|row| &row.record) {
+        let pdus = cell.pdu.as_ref().filter(|pdus| pdus.has(R2T));
+        let rows = pdus.map_or(&[][..], |table| &table.rows);
+        for pdu in rows.iter().map(|row| &row.record) {
             if pdu.opcode == R2T {
                 let received = usize::from(pdu.direction == PduDirection::Received);
                 r2ts.entry((pdu.session, pdu.task)).or_default()[received] += 1;

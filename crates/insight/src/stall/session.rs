@@ -26,10 +26,16 @@ pub fn stalls(cell: &Cell, conversations: &[Conversation]) -> Vec<Stall> {
     let Some(pdus) = &cell.pdu else {
         return Vec::new();
     };
+    let tasks = &cell.joined.tasks;
+    // Captures do not show when a command was ready.
+    let has_queue = tasks.iter().any(|task| task.passed(Layer::Queue));
+    if !has_queue && !pdus.has(R2T) && !pdus.may_be_of_several_connections() {
+        return Vec::new();
+    }
     let sendings: Vec<Sendings<'_>> = conversations.iter().map(Sendings::of).collect();
     let mut found = r2t_waits(&pdus.rows, &sendings);
-    found.extend(command_window_waits(&pdus.rows, &cell.joined.tasks));
-    found.extend(lockstep_waits(&pdus.rows, &cell.joined.tasks, &sendings));
+    found.extend(command_window_waits(&pdus.rows, tasks));
+    found.extend(lockstep_waits(&pdus.rows, tasks, &sendings));
     found
 }
 

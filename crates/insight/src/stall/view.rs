@@ -2,13 +2,13 @@
 
 use foldhash::HashMap;
 
-use wansan_trace::event::{Pdu, PduDirection, Tcp, Verdict};
-use wansan_trace::file::Row;
+use wansan_trace::event::{PduDirection, Tcp, Verdict};
 use wansan_trace::{ConnectionId, NameId, SessionId};
 
 use crate::cell::Cell;
 use crate::opcode;
 use crate::packets::Packets;
+use crate::pdus::Pdus;
 use crate::traffic::{Content, FlowDirection, Traffic};
 use crate::transfer::{Alike, Places};
 use crate::wire::{Begin, Carrier};
@@ -26,7 +26,7 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
     };
     let mut found: HashMap<usize, Conversation> = HashMap::default();
     let mut raw = collect(packets, traffic, &cell.carriers);
-    let mut queued = queued(&pdus.rows);
+    let mut queued = queued(pdus);
     for (place, flow) in traffic.flows.iter().enumerate() {
         let Content::Session(session, connection) = flow.content else {
             continue;
@@ -177,28 +177,24 @@ fn loads(packets: &Packets, traffic: &Traffic) -> Vec<Load> {
 
 /// The PDUs that each sender passed to TCP, from its own records, by stream position. A receiver's records do not show
 /// when that was.
-fn queued(pdus: &[Row<Pdu>]) -> HashMap<(SessionId, ConnectionId, FlowDirection), Vec<Queued>> {
+fn queued(pdus: &Pdus) -> HashMap<(SessionId, ConnectionId, FlowDirection), Vec<Queued>> {
     let mut queued: HashMap<_, Vec<Queued>> = HashMap::default();
-    let of_one_end = |pdu: &Pdu| {
+    pdus.for_each(|_, pdu| {
+        if pdu.direction != PduDirection::Sent {
+            return;
+        }
         let way = match opcode::is_request(pdu.opcode) {
             true => FlowDirection::ToTarget,
             false => FlowDirection::ToInitiator,
         };
-        (pdu.session, pdu.connection, way)
-    };
-    let alike =
-        |one: &Row<Pdu>, next: &Row<Pdu>| of_one_end(&one.record) == of_one_end(&next.record);
-    for run in pdus.chunk_by(alike) {
-        let records = run.iter().map(|row| &row.record);
-        let sent = records.filter(|pdu| pdu.direction == PduDirection::Sent);
-        let given = queued.entry(of_one_end(&run[0].record)).or_default();
-        given.extend(sent.map(|pdu| Queued {
+        let given = queued.entry((pdu.session, pdu.connection, way));
+        given.or_default().push(Queued {
             at_ns: pdu.time.ns(),
             offset: pdu.stream_offset,
             task: pdu.task,
             opcode: pdu.opcode,
-        }));
-    }
+        });
+    });
     for of_way in queued.values_mut() {
         of_way.sort_by_key(|pdu| pdu.offset);
     }

@@ -34,7 +34,7 @@ pub(super) fn service(
     unknown: &mut Vec<String>,
 ) -> Option<Service> {
     let tasks = cell.joined.tasks.iter();
-    let shown = Served::of(&cell.joined, cell.pdu.as_ref());
+    let shown = Served::of(&cell.joined, cell.pdu.as_deref());
     let mut spans: Vec<(u64, u64)> = tasks.filter_map(|task| shown.piece_ns(task)).collect();
     spans.sort_unstable();
     let done = |(_, leave_ns): &(u64, u64)| recorded.window.contains(*leave_ns);
@@ -238,7 +238,7 @@ mod tests {
         };
         servers(
             &cell,
-            &Served::of(&cell.joined, cell.pdu.as_ref()),
+            &Served::of(&cell.joined, cell.pdu.as_deref()),
             window,
             MS / 5,
         )

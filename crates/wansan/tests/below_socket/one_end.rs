@@ -79,7 +79,7 @@ fn alone(cell: &Cell, host: &str, layers: &[Layer]) -> Cell {
     Cell {
         joined: join(&crossings),
         io_dropped: cell.io_dropped.clone(),
-        pdu: of_host(cell.pdu.as_ref(), host),
+        pdu: of_host(cell.pdu.as_deref(), host).map(Table::into),
         connection: None,
         tcp: of_host(cell.tcp.as_ref(), host),
         stamp: of_host(cell.stamp.as_ref(), host),
