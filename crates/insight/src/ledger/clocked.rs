@@ -101,11 +101,16 @@ fn passing(
         segments.filter(move |segment| (segment.way == way) == is_own)
     };
     let mut sent = { of_way(true).map(|segment| (segment.sent_ns, segment)) }.peekable();
-    let heard = of_way(false).filter_map(|segment| Some((segment.arrived_ns?, segment)));
-    let mut heard: Vec<(u64, &Segment)> = heard.collect();
-    // The path may have reordered them.
-    heard.sort_by_key(|(at_ns, _)| *at_ns);
-    let mut heard = heard.into_iter().peekable();
+    let heard = || of_way(false).filter_map(|segment| Some((segment.arrived_ns?, segment)));
+    let is_in_order = heard().is_sorted_by_key(|(at_ns, _)| at_ns);
+    let mut reordered = Vec::new();
+    if !is_in_order {
+        // The path has reordered them.
+        reordered.extend(heard());
+        reordered.sort_by_key(|(at_ns, _)| *at_ns);
+    }
+    let in_order = is_in_order.then(heard).into_iter().flatten();
+    let mut heard = in_order.chain(reordered).peekable();
     // At equal times, arrivals come first: they trigger what is sent.
     std::iter::from_fn(move || {
         let next_ns = sent.peek().map_or(u64::MAX, |(at_ns, _)| *at_ns);

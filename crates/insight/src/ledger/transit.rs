@@ -59,9 +59,10 @@ impl Transits {
         }
         let unknown = conversations.iter().filter(|_| cell.path.is_none());
         let segments = unknown.flat_map(|conversation| {
+            let least_ns = conversation.least_transits_ns();
             DIRECTIONS.map(|way| {
                 let key = (conversation.session, conversation.connection, way);
-                (key, conversation.least_transit_ns(way))
+                (key, least_ns[way as usize])
             })
         });
         Transits {

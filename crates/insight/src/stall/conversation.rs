@@ -130,17 +130,25 @@ impl Conversation {
     /// The minimum transit time of a packet to the target, plus that of one back.
     #[must_use]
     pub fn least_round_trip_ns(&self) -> u64 {
-        self.least_transit_ns(FlowDirection::ToTarget)
-            + self.least_transit_ns(FlowDirection::ToInitiator)
+        self.least_transits_ns().iter().sum()
     }
 
-    /// The minimum transit time of a packet in that direction.
+    /// The minimum transit time of a packet to the target, and of one to the initiator.
     #[must_use]
-    pub fn least_transit_ns(&self, way: FlowDirection) -> u64 {
-        let segments = self.segments.iter().filter(|segment| segment.way == way);
-        segments
-            .filter_map(|segment| Some(segment.arrived_ns?.saturating_sub(segment.sent_ns)))
-            .min()
-            .unwrap_or(0)
+    pub fn least_transits_ns(&self) -> [u64; 2] {
+        least_transits_ns(&self.segments)
     }
+}
+
+/// The minimum transit time of a segment to the target, and of one to the initiator; 0 if none arrived.
+pub(super) fn least_transits_ns(segments: &[Segment]) -> [u64; 2] {
+    let mut least_ns = [None; 2];
+    for segment in segments {
+        if let Some(arrived_ns) = segment.arrived_ns {
+            let took_ns = arrived_ns.saturating_sub(segment.sent_ns);
+            let least_ns = least_ns[segment.way as usize].get_or_insert(took_ns);
+            *least_ns = took_ns.min(*least_ns);
+        }
+    }
+    least_ns.map(|least_ns| least_ns.unwrap_or(0))
 }

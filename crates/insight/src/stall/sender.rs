@@ -33,7 +33,7 @@ const FEEDBACK_NS: u64 = 100_000_000;
 #[must_use]
 pub fn stalls(conversation: &Conversation) -> Vec<Stall> {
     let ways = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
-    let least_ns = ways.map(|way| conversation.least_transit_ns(way));
+    let least_ns = conversation.least_transits_ns();
     let round_trip_ns = least_ns.iter().sum();
     let may_stall = |way: &FlowDirection| may_stall(conversation, *way, round_trip_ns);
     let of_way = |way| {

@@ -13,7 +13,9 @@ use crate::traffic::{Content, FlowDirection, Traffic};
 use crate::transfer::{Alike, Places};
 use crate::wire::{Begin, Carrier};
 
-use super::conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
+use super::conversation::{
+    Announced, Conversation, Queued, Sampled, Segment, Times, least_transits_ns,
+};
 
 /// The maximum window scale (RFC 7323 §2.3).
 const MOST_SHIFT: u32 = 14;
@@ -34,9 +36,7 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
         let Some(mut segments) = raw.remove(&place) else {
             continue;
         };
-        let of_flow =
-            |carrier: &&Carrier| carrier.session == session && carrier.connection == connection;
-        let Some(carrier) = cell.carriers.iter().find(of_flow) else {
+        let Some(carrier) = carrier(&cell.carriers, session, connection) else {
             continue;
         };
         let begin = carrier.begin;
@@ -47,21 +47,14 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
         let times = begin.map_or(Times::Seen, |begin| begin.times);
         let off_ns = match times {
             Times::Seen | Times::ByHandshake => 0,
-            Times::ByAcknowledgements => least_round_trip_ns(&segments) / 2,
+            Times::ByAcknowledgements => least_transits_ns(&segments).iter().sum::<u64>() / 2,
         };
-        let scales = [FlowDirection::ToTarget, FlowDirection::ToInitiator].map(|way| {
-            let known = carrier.shifts[way as usize];
-            (
-                known,
-                known.map_or_else(|| least_shift(&segments, way, off_ns), |_| 0),
-            )
-        });
-        for segment in &mut segments {
-            let window = unscaled(segment);
-            segment.window = match scales[segment.way as usize] {
-                (Some(shift), _) => Announced::Exactly(window << shift),
-                (None, least) => Announced::AtLeast(window << least),
-            };
+        let unknown = |way: &FlowDirection| carrier.shifts[*way as usize].is_none();
+        for way in FlowDirection::ALL.into_iter().filter(unknown) {
+            let least = least_shift(&segments, way, off_ns);
+            for segment in segments.iter_mut().filter(|segment| segment.way == way) {
+                segment.window = Announced::AtLeast(unscaled(segment) << least);
+            }
         }
         let mut given = |way| {
             let given = queued.remove(&(session, connection, way));
@@ -88,15 +81,21 @@ pub fn conversations(cell: &Cell, traffic: &Traffic) -> Vec<Conversation> {
         .collect()
 }
 
-/// The window field of a segment, unscaled.
+/// The carrier of a connection.
+fn carrier(carriers: &[Carrier], session: SessionId, connection: ConnectionId) -> Option<&Carrier> {
+    let mut carriers = carriers.iter();
+    carriers.find(|it| it.session == session && it.connection == connection)
+}
+
+/// The window field of a segment whose scale is not known.
 fn unscaled(segment: &Segment) -> u64 {
     match segment.window {
         Announced::Exactly(window) | Announced::AtLeast(window) => window,
     }
 }
 
-/// Segments with their unscaled windows, by flow. A packet that passes several emulated paths in succession is one
-/// segment, from the first to the last.
+/// Segments by flow; their windows are unscaled where the scale is not known. A packet that passes several emulated
+/// paths in succession is one segment, from the first to the last.
 fn collect(
     packets: &Packets,
     traffic: &Traffic,
@@ -106,6 +105,13 @@ fn collect(
     let mut places = Places::of(traffic, carriers);
     let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::default();
     let loads = loads(packets, traffic);
+    let shifts = traffic.flows.iter().map(|flow| match flow.content {
+        Content::Session(session, connection) => carrier(carriers, session, connection),
+        _ => None,
+    });
+    let shifts: Vec<[Option<u32>; 2]> = shifts
+        .map(|carrier| carrier.map_or([None; 2], |carrier| carrier.shifts))
+        .collect();
     packets.for_each_of_flows(traffic, |number, (flow, way), packet| {
         let (place, acked) = places.see((flow, way), packet);
         let (Some(place), Some(acked)) = (place, acked) else {
@@ -137,7 +143,10 @@ fn collect(
             place,
             payload_bytes: u64::from(packet.payload_bytes),
             acked,
-            window: Announced::AtLeast(u64::from(packet.window)),
+            window: match shifts[flow][way as usize] {
+                Some(shift) => Announced::Exactly(u64::from(packet.window) << shift),
+                None => Announced::AtLeast(u64::from(packet.window)),
+            },
             is_seen: packet.ip_bytes > 0,
         };
         segments.push(segment);
@@ -264,16 +273,6 @@ impl Ends {
         ends.windows.sort_by_key(|sampled| sampled.at_ns);
         ends
     }
-}
-
-/// The minimum transit time of a segment to the target, plus that of one back.
-fn least_round_trip_ns(seen: &[Segment]) -> u64 {
-    let least = |way: FlowDirection| {
-        let of_way = seen.iter().filter(|segment| segment.way == way);
-        let took = of_way.filter_map(|s| Some(s.arrived_ns?.saturating_sub(s.sent_ns)));
-        took.min().unwrap_or(0)
-    };
-    least(FlowDirection::ToTarget) + least(FlowDirection::ToInitiator)
 }
 
 /// The minimum scale of the windows announced in this direction: no sender exceeds its peer's window. Windows may have
