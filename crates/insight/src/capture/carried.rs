@@ -9,10 +9,10 @@ use super::records::{HOSTS, table};
 use crate::opcode;
 
 /// PDUs as their senders would have recorded them, and when each end had each of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Carried {
     pdus: Vec<Pdu>,
-    /// In order of time, once finished.
+    /// In order of time.
     at: Vec<At>,
     connections: usize,
     /// The opcodes of all PDUs, as bits.
@@ -21,11 +21,11 @@ pub(crate) struct Carried {
 
 /// One of the PDUs, at one end.
 #[derive(Debug, Clone, Copy)]
-struct At {
-    time_ns: u64,
-    pdu: u32,
+pub(super) struct At {
+    pub(super) time_ns: u64,
+    pub(super) pdu: u32,
     /// Whether this end sent it.
-    is_sent: bool,
+    pub(super) is_sent: bool,
 }
 
 /// A crossing of a layer by the task of one of the PDUs.
@@ -38,40 +38,16 @@ pub(super) struct Crosses {
 }
 
 impl Carried {
-    /// The index of the next PDU that is added.
-    pub(super) fn next(&self) -> u32 {
-        self.pdus.len() as u32
-    }
-
-    /// Adds a connection's PDUs.
-    pub(super) fn add(&mut self, pdus: Vec<Pdu>) {
-        self.connections += 1;
-        self.opcodes = { pdus.iter() }.fold(self.opcodes, |known, pdu| known | bit(pdu.opcode));
-        match self.pdus.is_empty() {
-            true => self.pdus = pdus,
-            false => self.pdus.extend(pdus),
-        }
-    }
-
-    /// Makes room for the times of this many PDUs at both ends.
-    pub(super) fn expect(&mut self, pdus: usize) {
-        self.at.reserve(2 * pdus);
-    }
-
-    /// Adds the times at which an end sent or received PDUs, by index. They are nearly sorted already, so that sorting
-    /// merges them.
-    pub(super) fn had(&mut self, is_sent: bool, times_ns: impl Iterator<Item = (u32, u64)>) {
-        self.at.extend(times_ns.map(|(pdu, time_ns)| At {
-            time_ns,
-            pdu,
-            is_sent,
-        }));
-    }
-
-    /// Sorts them, once all have been added.
-    pub(super) fn finish(&mut self) {
+    /// The PDUs of this many connections.
+    pub(super) fn of(pdus: Vec<Pdu>, mut at: Vec<At>, connections: usize) -> Carried {
         // At equal times, a received PDU causes the one sent: an R2T its Data-Out.
-        self.at.sort_by_key(|at| (at.time_ns, at.is_sent));
+        at.sort_by_key(|at| (at.time_ns, at.is_sent));
+        Carried {
+            opcodes: { pdus.iter() }.fold(0, |known, pdu| known | bit(pdu.opcode)),
+            pdus,
+            at,
+            connections,
+        }
     }
 
     /// A crossing's record.

@@ -240,8 +240,8 @@ fn find_lost(connection: &Connection, from: usize, seen: &mut Pieces<Seen>) {
 pub(super) struct Journey {
     /// First transmissions, ordered by end position.
     left: Vec<Left>,
-    /// In-order arrivals, ordered by end position.
-    came: Vec<Came>,
+    /// In-order arrivals with their end positions, ordered by these.
+    came: Vec<(u64, Came)>,
 }
 
 /// Bytes that left in one segment.
@@ -253,10 +253,9 @@ struct Left {
     seen_ns: u64,
 }
 
-/// When all bytes before `end` had arrived.
+/// When all bytes up to some position had arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Came {
-    end: u64,
     pub(super) at_ns: u64,
     /// The latest such time; differs from `at_ns` only for bytes that the capture has missed.
     pub(super) latest_ns: u64,
@@ -328,12 +327,13 @@ impl Journey {
                 let behind = beyond.first_key_value();
                 let behind = behind.filter(|(place, _)| **place < acked);
                 let (end, latest_ns) = behind.map_or((acked, now_ns), |(place, of)| (*place, of.1));
-                let before_ns = self.came.last().map_or(latest_ns, |before| before.at_ns);
-                self.came.push(Came {
-                    end,
+                let before = self.came.last();
+                let before_ns = before.map_or(latest_ns, |(_, before)| before.at_ns);
+                let came = Came {
                     at_ns: before_ns.min(latest_ns),
                     latest_ns,
-                });
+                };
+                self.came.push((end, came));
                 next = end;
                 self.go_on(&mut next, &mut beyond);
             }
@@ -354,12 +354,12 @@ impl Journey {
             return;
         }
         *next = end;
-        let before = self.came.last();
-        self.came.push(Came {
-            end,
+        let before = self.came.last().map(|(_, before)| before);
+        let came = Came {
             at_ns: before.map_or(at_ns, |before| before.at_ns.max(at_ns)),
             latest_ns: before.map_or(at_ns, |before| before.latest_ns.max(at_ns)),
-        });
+        };
+        self.came.push((end, came));
     }
 
     /// Begins lookups by position, which are fastest in increasing order.
@@ -407,8 +407,8 @@ impl Asking<'_> {
     /// When the receiver had the byte at `place` and all before it.
     pub(super) fn came(&mut self, place: u64) -> Option<Came> {
         let all = &self.journey.came;
-        self.came = first_behind(all, self.came, |came| came.end <= place);
-        all.get(self.came).copied()
+        self.came = first_behind(all, self.came, |(end, _)| *end <= place);
+        all.get(self.came).map(|(_, came)| *came)
     }
 }
 
@@ -443,8 +443,16 @@ fn receivers_events(passed: &Passed, from: usize) -> impl Iterator<Item = (u64, 
     std::iter::from_fn(move || {
         if at_one_moment.is_empty() {
             let next_ns = |next: Option<&(u64, Event)>| next.map_or(u64::MAX, |(ns, _)| *ns);
-            let now_ns = next_ns(comes.peek()).min(next_ns(acknowledges.peek()));
+            let first = match next_ns(comes.peek()) <= next_ns(acknowledges.peek()) {
+                true => comes.next(),
+                false => acknowledges.next(),
+            };
+            let (now_ns, _) = first?;
+            if now_ns < next_ns(comes.peek()).min(next_ns(acknowledges.peek())) {
+                return first;
+            }
             let is_now = |(ns, _): &(u64, Event)| *ns == now_ns;
+            at_one_moment.extend(first);
             at_one_moment.extend(std::iter::from_fn(|| comes.next_if(is_now)));
             at_one_moment.extend(std::iter::from_fn(|| acknowledges.next_if(is_now)));
             at_one_moment.make_contiguous().sort_unstable();

@@ -27,7 +27,7 @@ use crate::pdus::Pdus;
 use crate::stall::Times;
 use crate::wire::{Begin, Carrier};
 
-use super::carried::{Carried, Crosses};
+use super::carried::{At, Carried, Crosses};
 use super::commands::{Asked, Commands};
 use super::connection::Connection;
 use super::ends::{Came, Journey, Passed};
@@ -55,8 +55,8 @@ struct Way {
     found: u32,
     /// Whether its first byte left in the same segment as the end of the previous PDU.
     is_joined: bool,
-    /// When its first and last bytes passed the capture point.
-    seen_ns: [u64; 2],
+    /// When the last byte of a request, or the first byte of an answer, passed the capture point.
+    seen_ns: u64,
     came: Option<Came>,
 }
 
@@ -83,7 +83,9 @@ impl<'a> Run<'a> {
 #[derive(Default)]
 struct Records {
     sights: Sights,
-    carried: Carried,
+    pdus: Vec<Pdu>,
+    /// When each end had each of them.
+    pdus_at: Vec<At>,
     crossings: Vec<Crosses>,
     carriers: Vec<Carrier>,
     /// The commands of each session: CmdSN, index in `carried`, and time of arrival.
@@ -155,7 +157,8 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     records.commands_in_order();
     let Records {
         mut sights,
-        mut carried,
+        pdus,
+        pdus_at,
         mut crossings,
         carriers,
         asked,
@@ -165,11 +168,11 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
     } = records;
     missing_ends.later_ns /= missing_ends.ios.max(1) as f64;
     sights.finish();
+    let carried = Carried::of(pdus, pdus_at, whole.len());
     crossings.sort_by_key(|crosses| crosses.time_ns);
     let crossed = crossings.iter().map(|crosses| carried.crossing(crosses));
     let mut joined = join_each(crossed, asked.len());
     drop(crossings);
-    carried.finish();
     let all = joined.tasks.len();
     let with_ios = joined.tasks.iter().map(|task| task.session).collect();
     joined.tasks.retain(|task| {
@@ -242,22 +245,24 @@ impl Records {
         let of_target = Journey::of(&passed, target);
         let of_initiator = Journey::of(&passed, initiator);
         self.sights.add(connection.ends, passed);
+        let mut pdus = std::mem::take(&mut self.pdus);
+        let first = pdus.len();
         let count = streams.map(|stream| stream.pdus.len()).iter().sum();
-        let mut pdus = Vec::with_capacity(count);
+        pdus.reserve(count);
         let mut ways = Vec::with_capacity(count);
         carry((&mut pdus, &mut ways), session, &of_initiator, initiator);
         let middle = pdus.len();
         carry((&mut pdus, &mut ways), session, &of_target, target);
-        let first = self.carried.next();
+        let (of_requests, of_answers) = ways.split_at(middle - first);
         let requests = Run {
-            first,
-            pdus: &pdus[..middle],
-            ways: &ways[..middle],
+            first: first as u32,
+            pdus: &pdus[first..middle],
+            ways: of_requests,
         };
         let answers = Run {
-            first: first + middle as u32,
+            first: middle as u32,
             pdus: &pdus[middle..],
-            ways: &ways[middle..],
+            ways: of_answers,
         };
         let [commands_to, answers_from] = [
             connection.streams[initiator].framing.whole_to(),
@@ -274,20 +279,26 @@ impl Records {
             .collect();
         let requests_ns = requests_ready(requests.pdus, &asked);
         let answers_ns = answers_ready(answers, requests);
-        self.carried.expect(pdus.len());
+        self.pdus_at.reserve(2 * ways.len());
         self.sent(requests, &requests_ns);
         self.sent(answers, &answers_ns);
         self.cross(session, requests, answers, &answers_ns);
-        self.carried.add(pdus);
+        self.pdus = pdus;
     }
 
     /// Adds the records of both ends for PDUs that one end sent and had ready at `ready_ns`.
     fn sent(&mut self, run: Run<'_>, ready_ns: &[u64]) {
+        let at = |(pdu, time_ns), is_sent| At {
+            time_ns,
+            pdu,
+            is_sent,
+        };
+        // Each end's are nearly sorted already, so that sorting merges them.
         let ready = (run.first..).zip(ready_ns.iter().copied());
-        self.carried.had(true, ready);
+        self.pdus_at.extend(ready.map(|sent| at(sent, true)));
         let came = run.numbered();
         let came = came.filter_map(|(number, (_, way))| Some((number, way.came?.at_ns)));
-        self.carried.had(false, came);
+        self.pdus_at.extend(came.map(|came| at(came, false)));
     }
 
     /// Adds the crossings of layers that packets show: a command is in the window from when its first byte leaves
@@ -319,7 +330,7 @@ impl Records {
         });
         self.crossings.extend(left);
         let seen = commands()
-            .map(|(number, (_, way))| at(Layer::Wire, Direction::Enter, number, way.seen_ns[1]));
+            .map(|(number, (_, way))| at(Layer::Wire, Direction::Enter, number, way.seen_ns));
         self.crossings.extend(seen);
         let found = &session.connection.streams[session.initiator].pdus;
         let asked = commands().map(|(_, (command, way))| {
@@ -343,7 +354,7 @@ impl Records {
             if begun.insert(record.task) {
                 let left = at(Layer::Target, Direction::Leave, number, *ready_ns);
                 self.crossings.push(left);
-                let of_wire = at(Layer::Wire, Direction::Leave, number, way.seen_ns[0]);
+                let of_wire = at(Layer::Wire, Direction::Leave, number, way.seen_ns);
                 passed.push(of_wire);
             }
             let has_status = record.opcode == SCSI_RESPONSE || record.flags & STATUS_BIT != 0;
@@ -497,7 +508,7 @@ fn carry(
         ways.push(Way {
             found: number,
             is_joined: first.is_joined(found.offset),
-            seen_ns: [first_ns, last_ns],
+            seen_ns: if requests { last_ns } else { first_ns },
             came: last.came(last_place),
         });
     }
