@@ -9,7 +9,7 @@
 //! the encrypted packets count, not the inner ones.
 
 use wansan_trace::NameId;
-use wansan_trace::event::{Packet, Verdict};
+use wansan_trace::event::Packet;
 
 use crate::cell::Cell;
 use crate::packets::Packets;
@@ -82,14 +82,7 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
 /// The pause that ends a burst of each flow. The minimum RTT is the sum of the shortest path transits of both
 /// directions.
 fn pauses_ns(packets: &Packets, traffic: &Traffic) -> Vec<u64> {
-    let mut shortest_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; traffic.flows.len()];
-    packets.for_each_of_flows(traffic, |_, (flow, way), packet| {
-        let transit_ns = (packet.departed - packet.time).as_nanos() as u64;
-        if packet.verdict == Verdict::Delivered {
-            let shortest_ns = shortest_ns[flow][way as usize].get_or_insert(transit_ns);
-            *shortest_ns = (*shortest_ns).min(transit_ns);
-        }
-    });
+    let shortest_ns = packets.least_transits_ns(traffic);
     shortest_ns
         .into_iter()
         .map(|[there, back]| there.unwrap_or(0) + back.unwrap_or(0))

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 
-use wansan_trace::event::Packet;
+use wansan_trace::event::{Packet, Verdict};
 use wansan_trace::file::{Dropped, Table};
 
 use crate::capture::Sights;
@@ -76,6 +76,38 @@ impl Packets {
                 sights.for_each(|(connection, from), packet| see(flows[connection][from], packet));
             }
         }
+    }
+}
+
+impl Packets {
+    /// The minimum transit time of each flow's delivered packets, to the target and to the initiator.
+    pub(crate) fn least_transits_ns(&self, traffic: &Traffic) -> Vec<[Option<u64>; 2]> {
+        let mut least_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; traffic.flows.len()];
+        let mut see = |(flow, way): (usize, FlowDirection), transit_ns: u64| {
+            let least_ns = least_ns[flow][way as usize].get_or_insert(transit_ns);
+            *least_ns = transit_ns.min(*least_ns);
+        };
+        match &self.0 {
+            Kept::Recorded(_) => self.for_each_of_flows(traffic, |_, of, packet| {
+                if packet.verdict == Verdict::Delivered {
+                    see(of, (packet.departed - packet.time).as_nanos() as u64);
+                }
+            }),
+            Kept::Captured(sights, _) => {
+                for ([one, other], transits_ns) in sights.least_transits_ns() {
+                    for ((from, to), transit_ns) in
+                        [(one, other), (other, one)].into_iter().zip(transits_ns)
+                    {
+                        if let (Some(of), Some(transit_ns)) =
+                            (traffic.between(from, to), transit_ns)
+                        {
+                            see(of, transit_ns);
+                        }
+                    }
+                }
+            }
+        }
+        least_ns
     }
 }
 

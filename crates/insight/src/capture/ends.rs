@@ -75,6 +75,19 @@ impl Passed {
         }
     }
 
+    /// The minimum transit time of the segments that each end sent and that arrived.
+    pub(super) fn least_transits_ns(&self) -> [Option<u64>; 2] {
+        let mut least_ns = [None; 2];
+        for segment in self.segments() {
+            if let Some(arrived_ns) = segment.arrived_ns {
+                let took_ns = arrived_ns - segment.sent_ns;
+                let least_ns = least_ns[segment.seen.from()].get_or_insert(took_ns);
+                *least_ns = took_ns.min(*least_ns);
+            }
+        }
+        least_ns
+    }
+
     /// The segments in the order in which both ends sent them, with their indices.
     pub(super) fn by_sent(&self) -> impl Iterator<Item = (u32, Segment<'_>)> {
         let of = |end| {

@@ -64,6 +64,14 @@ impl Sights {
         self.connections.iter().map(|of| of.passed.len())
     }
 
+    /// The ends of each connection, and the minimum transit times of what each of them sent.
+    pub(crate) fn least_transits_ns(
+        &self,
+    ) -> impl Iterator<Item = ([SocketAddr; 2], [Option<u64>; 2])> {
+        let connections = self.connections.iter();
+        connections.map(|of| (of.ends, of.passed.least_transits_ns()))
+    }
+
     /// Calls `see` with each packet's record, and with the indices of its connection and of its sending end.
     pub(crate) fn for_each(&self, mut see: impl FnMut((usize, usize), &Packet)) {
         for (of, place) in &self.order {
