@@ -8,8 +8,9 @@
 //!   [`little`] checks that the two agree;
 //! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`congestion`], [`path`] and [`load`] examine the
 //!   possible limits;
-//! - [`packets`] holds packets, [`traffic`] maps them to connections, [`pdu_stream`] to PDUs, [`transfer`] lists an
-//!   interval of them, and [`packet_gap`] measures the gaps between them as they leave the target;
+//! - [`pdus`] holds PDUs and [`packets`] packets, [`traffic`] maps these to connections, [`pdu_stream`] to PDUs,
+//!   [`transfer`] lists an interval of them, and [`packet_gap`] measures the gaps between them as they leave the
+//!   target;
 //! - [`watched`] reports on connections with TCP records only;
 //! - [`cwnd`] summarizes the congestion windows of a cell;
 //! - [`model`] fits closed-form throughput models to a sweep of delays;

@@ -3,8 +3,8 @@
 use foldhash::HashMap;
 use std::sync::OnceLock;
 
-use wansan_trace::event::PduDirection;
-use wansan_trace::{Layer, SessionId, TaskTag};
+use wansan_trace::event::{Pdu, PduDirection};
+use wansan_trace::{Layer, NameId, SessionId, TaskTag};
 
 use super::Capture;
 use super::records::TARGET;
@@ -107,17 +107,16 @@ impl Capture {
         &mut self,
         times: impl IntoIterator<Item = (CapturedCommand, u64, u64)>,
     ) {
-        let rows = self.cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
-        let data = rows.iter().filter(|row| {
-            let is_at_target = row.host == TARGET && row.record.direction == PduDirection::Received;
-            is_at_target && row.record.opcode == DATA_OUT
-        });
         // Tags are reused.
         let mut data_came: HashMap<(SessionId, TaskTag), Vec<u64>> = HashMap::default();
-        for row in data {
-            let key = (row.record.session, row.record.task);
-            data_came.entry(key).or_default().push(row.record.time.ns());
-        }
+        let mut see = |host: NameId, pdu: &Pdu| {
+            let is_at_target = host == TARGET && pdu.direction == PduDirection::Received;
+            if is_at_target && pdu.opcode == DATA_OUT {
+                let came = data_came.entry((pdu.session, pdu.task));
+                came.or_default().push(pdu.time.ns());
+            }
+        };
+        { self.cell.pdu.iter() }.for_each(|pdus| pdus.for_each(&mut see));
         for (command, began_ns, done_ns) in times {
             let data = data_came.get(&(command.session, command.tag));
             let mut data = data.into_iter().flatten().copied().rev();
