@@ -179,7 +179,8 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
     let mut there: Vec<&[Population]> = Vec::new();
-    for (session, tasks) in &joined.by_session() {
+    let by_session = joined.by_session();
+    for (session, tasks) in &by_session {
         // A session without I/Os in the window would lower the means per session.
         let is_there = |&(from_ns, to_ns): &(u64, u64)| window.overlap_ns(from_ns, to_ns) > 0;
         if !top_spans(tasks, joined).iter().any(is_there) {
@@ -199,16 +200,22 @@ fn summary(analysis: &Analysis<'_>) -> CellSummary {
             r2t: asked.remove(session),
         });
     }
-    let everything: Vec<&Task> = joined.tasks.iter().collect();
-    let held = match there.len() == analysis.held().by_session.len() {
-        true => Cow::Borrowed(&analysis.held().all[..]),
-        false => (0..joined.layers.len())
-            .map(|place| Population::sum(there.iter().map(|held| &held[place])))
-            .collect(),
+    let everything = || {
+        let tasks: Vec<&Task> = joined.tasks.iter().collect();
+        let held = match there.len() == analysis.held().by_session.len() {
+            true => Cow::Borrowed(&analysis.held().all[..]),
+            false => (0..joined.layers.len())
+                .map(|place| Population::sum(there.iter().map(|held| &held[place])))
+                .collect(),
+        };
+        scope(&tasks, joined, window, &held, &total, all_latencies_ns)
     };
     CellSummary {
         window,
-        total: scope(&everything, joined, window, &held, &total, all_latencies_ns),
+        total: match &sessions[..] {
+            [only] if by_session.len() == 1 => only.scope.clone(),
+            _ => everything(),
+        },
         sessions,
         transport: cell
             .tcp
