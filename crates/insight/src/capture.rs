@@ -241,6 +241,8 @@ pub struct Capture {
     pub end: CaptureEnd,
     /// I/Os excluded because the capture has missed their command or status.
     pub unpaired: u64,
+    /// I/Os excluded because they were in progress at its end.
+    pub in_progress: u64,
     /// I/Os whose last bytes the capture has missed.
     pub missing_ends: MissingEnds,
     commands: Commands,
@@ -629,6 +631,7 @@ impl Reading {
             span,
             end,
             unpaired: recorded.unpaired,
+            in_progress: recorded.in_progress,
             missing_ends: recorded.missing_ends,
         })
     }

@@ -145,6 +145,8 @@ pub(super) struct Recorded {
     pub(super) with_ios: BTreeSet<SessionId>,
     /// I/Os excluded because the capture has missed their command or status.
     pub(super) unpaired: u64,
+    /// I/Os whose status had not come at the end.
+    pub(super) in_progress: u64,
     pub(super) missing_ends: MissingEnds,
 }
 
@@ -180,6 +182,10 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
         !of.is_some_and(|of| of.has_missed(task))
     });
     let unpaired = (all - joined.tasks.len()) as u64;
+    let is_open = |task: &&Task| {
+        task.enter_ns(Layer::Window).is_some() && task.leave_ns(Layer::Window).is_none()
+    };
+    let in_progress = joined.tasks.iter().filter(is_open).count() as u64;
     joined.take_stock();
     let cell = Cell {
         joined,
@@ -199,6 +205,7 @@ pub(super) fn recorded(sessions: Vec<Session>) -> Recorded {
         cell,
         with_ios,
         unpaired,
+        in_progress,
         missing_ends,
     }
 }

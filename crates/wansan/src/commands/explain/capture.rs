@@ -34,6 +34,7 @@ pub(super) struct Explanation {
     pub(super) connections: Vec<CapturedConnection>,
     other_connections: usize,
     unpaired: u64,
+    in_progress: u64,
     missing_ends: MissingEnds,
     finding: String,
     /// For a capture explained as a whole.
@@ -83,6 +84,7 @@ fn explanation(read: parts::Read, whole: &Whole) -> Explanation {
         others,
         unread,
         unpaired,
+        in_progress,
         missing_ends,
     } = read;
     let from_ns = parts.iter().map(|part| part.from_ns).min().unwrap_or(0);
@@ -103,6 +105,7 @@ fn explanation(read: parts::Read, whole: &Whole) -> Explanation {
         connections,
         other_connections: others,
         unpaired,
+        in_progress,
         missing_ends,
         finding,
         summary,
@@ -155,16 +158,23 @@ fn print(
     {
         print_ios(out, explanation, summary)?;
     }
-    if explanation.unpaired > 0 {
-        writeln!(
-            out,
-            "I/Os excluded, as their command or status is not in the capture{}: {}.",
-            match explanation.parts.is_empty() {
-                true => "",
-                false => " or in another part",
-            },
+    let end = match explanation.parts.is_empty() {
+        true => "its end",
+        false => "the end of a part",
+    };
+    let excluded = [
+        (
             explanation.unpaired,
-        )?;
+            "whose command or status is not in the capture".to_owned(),
+        ),
+        (explanation.in_progress, format!("in progress at {end}")),
+    ];
+    let excluded = excluded.iter().filter(|(ios, _)| *ios > 0);
+    let excluded: Vec<String> = excluded
+        .map(|(ios, which)| format!("{ios} {which}"))
+        .collect();
+    if !excluded.is_empty() {
+        writeln!(out, "I/Os excluded: {}.", excluded.join(", "))?;
     }
     let Some(summary) = &explanation.summary else {
         writeln!(out)?;

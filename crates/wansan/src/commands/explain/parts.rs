@@ -36,6 +36,7 @@ pub(super) struct Read {
     pub(super) others: usize,
     pub(super) unread: Vec<UnreadLink>,
     pub(super) unpaired: u64,
+    pub(super) in_progress: u64,
     pub(super) missing_ends: MissingEnds,
 }
 
@@ -59,6 +60,7 @@ impl Read {
         self.others = self.others.max(capture.others);
         capture.unread.clone_into(&mut self.unread);
         self.unpaired += capture.unpaired;
+        self.in_progress += capture.in_progress;
         self.missing_ends.merge(&capture.missing_ends);
     }
 }
