@@ -241,7 +241,7 @@ pub struct Capture {
     pub end: CaptureEnd,
     /// I/Os excluded because the capture has missed their command or status.
     pub unpaired: u64,
-    /// I/Os excluded because they were in progress at its end.
+    /// I/Os excluded because they were not answered by its end.
     pub in_progress: u64,
     /// I/Os whose last bytes the capture has missed.
     pub missing_ends: MissingEnds,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use wansan_insight::capture::Capture;
 use wansan_insight::cause::Cause;
 use wansan_insight::opcode::{DATA_IN, STATUS_BIT};
-use wansan_insight::{Cell, CellSummary, Window, summarise};
+use wansan_insight::{Cell, CellSummary, Window, stall, summarise};
 use wansan_iscsi::initiator::Schedule;
 use wansan_path::Change;
 use wansan_trace::event::{Role, Tcp};
@@ -301,7 +301,7 @@ impl Reading {
             command_window: u32::try_from(command_window).unwrap_or(u32::MAX),
             costs: [None; 2],
             separate_status: has_separate_status(cell),
-            join_sends: !shows_nagle(&recorded),
+            join_sends: !holds_at_target(cell, &recorded),
             initiators,
             warmup: warmup.min(MOST_WARMUP),
             time,
@@ -420,11 +420,24 @@ fn has_separate_status(cell: &Cell) -> bool {
     data_in.all(|pdu| pdu.flags & STATUS_BIT == 0)
 }
 
-/// Whether Nagle's algorithm held segments, beyond what a twin may lack: their sender passes PDUs to TCP one by one.
-fn shows_nagle(recorded: &CellSummary) -> bool {
-    let causes = [Cause::Nagle, Cause::NagleAgainstDelayedAck].into_iter();
-    let held_ns: f64 = causes.map(|cause| recorded.waits.mean_ns(cause)).sum();
-    held_ns > MOST_SHARE_OFF * recorded.waits.latency_ns
+/// Whether Nagle's algorithm held segments of a target, beyond what a twin may lack: it passes PDUs to TCP one by one.
+fn holds_at_target(cell: &Cell, recorded: &CellSummary) -> bool {
+    let causes = [Cause::Nagle, Cause::NagleAgainstDelayedAck];
+    let held_ns: f64 = causes
+        .map(|cause| recorded.waits.mean_ns(cause))
+        .iter()
+        .sum();
+    let stalls = recorded.stalls.iter().flat_map(|stalls| &stalls.causes);
+    let of_nagle = stalls.filter(|it| causes.iter().any(|cause| cause.name() == it.cause));
+    // The costliest stands for all.
+    let mut shown = of_nagle.flat_map(|it| &it.example.packets);
+    let held = shown.find(|shown| shown.role == stall::Role::Held.name());
+    let sender = held.and_then(|held| {
+        let row = cell.packet.as_ref()?.rows.get(held.packet as usize)?;
+        Some(row.record.source)
+    });
+    let is_target = cell.carriers.iter().any(|it| Some(it.target) == sender);
+    is_target && held_ns > MOST_SHARE_OFF * recorded.waits.latency_ns
 }
 
 /// The recorded kinds, so that the twin's ledger has the same basis.

@@ -189,19 +189,26 @@ mod tests {
     const SCSI_COMMAND: u8 = 0x01;
     const SCSI_RESPONSE: u8 = 0x21;
 
-    /// A capture of successive I/Os without data: a pcap file of IP packets with times in ns.
-    fn pcap(ios: u32) -> Vec<u8> {
+    /// A capture of I/Os without data, so many in flight: a pcap file of IP packets with times in ns.
+    fn pcap(ios: u32, in_flight: u32) -> Vec<u8> {
         let mut file = Vec::new();
         for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 101] {
             file.extend(word.to_le_bytes());
         }
-        for io in 0..ios {
-            let place = 48 * io;
+        for step in 0..ios + in_flight - 1 {
+            // The command of one I/O, then the response to an earlier one.
+            let command = (step < ios).then_some(step);
+            let answered = (step + 1).checked_sub(in_flight);
+            let (sent, done) = (ios.min(step + 1), answered.unwrap_or(0));
             let pdus = [
-                (INITIATOR, TARGET, SCSI_COMMAND, place, place),
-                (TARGET, INITIATOR, SCSI_RESPONSE, place, place + 48),
+                command.map(|io| (INITIATOR, TARGET, SCSI_COMMAND, io, done)),
+                answered.map(|io| (TARGET, INITIATOR, SCSI_RESPONSE, io, sent)),
             ];
-            for (at, (from, to, opcode, seq, ack)) in (0..).zip(pdus) {
+            for (at, pdu) in (0..).zip(pdus) {
+                let Some((from, to, opcode, io, acked)) = pdu else {
+                    continue;
+                };
+                let (seq, ack) = (48 * io, 48 * acked);
                 let mut pdu = [0_u8; 48];
                 pdu[0] = opcode;
                 pdu[1] = 0x80;
@@ -223,8 +230,8 @@ mod tests {
                 packet.extend((ack + 1000).to_be_bytes());
                 packet.extend([0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
                 packet.extend(pdu);
-                let ns = 1_000_000 * (2 * io + at) % 1_000_000_000;
-                let seconds = 1_700_000_000 + (2 * io + at) / 1000;
+                let ns = 1_000_000 * (2 * step + at) % 1_000_000_000;
+                let seconds = 1_700_000_000 + (2 * step + at) / 1000;
                 let bytes = packet.len() as u32;
                 for word in [seconds, ns, bytes, bytes] {
                     file.extend(word.to_le_bytes());
@@ -239,7 +246,7 @@ mod tests {
     fn an_io_of_which_the_capture_has_half_is_one() {
         // The frame of a command, without its answer.
         const COMMAND_ALONE: usize = 24 + 16 + 88;
-        let mut file = pcap(1);
+        let mut file = pcap(1, 1);
         file.truncate(COMMAND_ALONE);
         let source = Source::Stream(PathBuf::from("file"), Box::new(Cursor::new(file)));
         let mut parts = Vec::new();
@@ -254,7 +261,11 @@ mod tests {
     #[test]
     fn a_long_capture_is_read_in_parts_without_losing_its_connection() {
         const IOS: u32 = 1000;
-        let source = Source::Stream(PathBuf::from("file"), Box::new(Cursor::new(pcap(IOS))));
+        const IN_FLIGHT: u32 = 16;
+        let source = Source::Stream(
+            PathBuf::from("file"),
+            Box::new(Cursor::new(pcap(IOS, IN_FLIGHT))),
+        );
         let mut parts = Vec::new();
         let mut take = |part: Capture| parts.push(part);
         let whole = read(std::iter::once(source), Reading::keeping(600), &mut take);
@@ -266,11 +277,16 @@ mod tests {
             assert_eq!(part.connections.len(), 1);
             assert!(part.connections[0].is_same(&parts[0].connections[0]));
             let summary = part.summarise();
-            ios += summary.total.ios + part.unpaired;
-            assert!(part.unpaired + part.in_progress <= 2, "{part:?}");
             assert!(summary.total.ios > 0);
+            let excluded = part.unpaired + part.in_progress;
+            assert!(excluded <= u64::from(IN_FLIGHT) + 1, "{part:?}");
+            ios += summary.total.ios + excluded;
         }
-        // An I/O divided by a part's end is excluded from both, once by its command and once by its status.
+        let divided: Vec<u64> = parts.iter().map(|part| part.in_progress).collect();
+        let (last, others) = divided.split_last().expect("there are parts");
+        let is_full = |ios: &u64| u64::from(IN_FLIGHT).abs_diff(*ios) <= 1;
+        assert!(*last == 0 && others.iter().all(is_full), "{divided:?}");
+        // The one whose command or status a part ends with may be excluded from both.
         let (all, most) = (u64::from(IOS), u64::from(IOS) + parts.len() as u64);
         assert!((all..=most).contains(&ios), "{ios} of {all}");
     }

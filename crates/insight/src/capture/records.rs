@@ -88,7 +88,7 @@ struct Records {
     pdus_at: Vec<At>,
     crossings: Vec<Crosses>,
     carriers: Vec<Carrier>,
-    /// The commands of each session: CmdSN, index in `carried`, and time of arrival.
+    /// The commands of each session: CmdSN, index in `pdus`, and time of arrival.
     commands: BTreeMap<SessionId, Vec<(u32, u32, u64)>>,
     /// The contents of each command, by session, tag and the time when it left.
     asked: Vec<((SessionId, TaskTag, u64), Asked)>,
@@ -487,7 +487,7 @@ fn shifts(connection: &Connection, initiator: usize) -> [Option<u32>; 2] {
 
 /// Adds the PDUs that the end `from` sent, and their ways.
 fn carry(
-    (carried, ways): (&mut Vec<Pdu>, &mut Vec<Way>),
+    (kept, ways): (&mut Vec<Pdu>, &mut Vec<Way>),
     session: &Session,
     journey: &Journey,
     from: usize,
@@ -504,7 +504,7 @@ fn carry(
         else {
             continue;
         };
-        carried.push(pdu_record(
+        kept.push(pdu_record(
             Instant::from_ns(left_ns),
             session.id,
             session.cid,

@@ -38,9 +38,11 @@ const MOST_SHIFT: u32 = 14;
 /// The MSS that every host has to accept (RFC 9293 §3.7.1), and that of Ethernet with timestamps.
 const LEAST_MSS_BYTES: u64 = 536;
 const USUAL_MSS_BYTES: u64 = 1448;
+/// PDUs with data of initiators, and of the target.
+const WITH_DATA: [&[u8]; 2] = [&[SCSI_COMMAND, DATA_OUT], &[DATA_IN]];
 /// Assumptions about a session beyond what its capture shows.
 const TAKEN: [&str; 3] = [
-    "TCP's settings at both ends: assumed to be CUBIC, Nagle's algorithm only where it held segments, delayed acknowledgements and Linux's send buffers",
+    "TCP's settings at both ends: assumed to be CUBIC, Nagle's algorithm only at a target whose segments it held, delayed acknowledgements and Linux's send buffers",
     "the negotiated keys: assumed to be as far as the PDUs show them, without digests",
     "how many I/Os the application would keep in flight: assumed to be as many as the initiator had outstanding",
 ];
@@ -99,10 +101,15 @@ fn end(cell: &Cell, carrier: &Carrier, role: Role, keys: &Keys) -> Connection {
     // Without a captured SYN, the MSS is the longest payload. Where that holds a whole PDU, longer ones may be possible.
     let mss_bytes = match carrier.begin {
         Some(begin) if begin.times != Times::ByAcknowledgements => begin.mss_bytes[own],
-        Some(begin) if begin.mss_bytes[own] < keys.longest_pdu_bytes[own] => begin.mss_bytes[own],
+        Some(begin) if begin.mss_bytes[own] < longest_pdu_bytes(cell, carrier, own) => {
+            begin.mss_bytes[own]
+        }
         begin => begin.map_or(0, |it| it.mss_bytes[own]).max(USUAL_MSS_BYTES),
     };
-    let mss_bytes = mss_bytes.max(LEAST_MSS_BYTES);
+    let mss_bytes = match mss_bytes {
+        LEAST_MSS_BYTES.. => mss_bytes,
+        _ => USUAL_MSS_BYTES,
+    };
     let [_, _, send_most] = BufferConfig::default().wmem_bytes;
     let most_sent = [keys.longest_sent_bytes, keys.longest_received_bytes];
     Connection {
@@ -126,6 +133,17 @@ fn end(cell: &Cell, carrier: &Carrier, role: Role, keys: &Keys) -> Connection {
         data_sequence_in_order: true,
         ..Connection::BLANK
     }
+}
+
+/// Length of the longest PDU without digests that an end of a connection sent.
+fn longest_pdu_bytes(cell: &Cell, carrier: &Carrier, own: usize) -> u64 {
+    let rows = cell.pdu.iter().flat_map(|table| &table.rows);
+    let sent = rows.map(|row| &row.record).filter(|pdu| {
+        (pdu.session, pdu.connection) == (carrier.session, carrier.connection)
+            && WITH_DATA[own].contains(&pdu.opcode)
+    });
+    let longest = sent.map(|pdu| u64::from(pdu.data_bytes)).max();
+    BHS_BYTES as u64 + longest.unwrap_or(0)
 }
 
 /// Maximum receive buffer of an end: twice the largest window that it offered, if that did not grow in the second half
@@ -158,8 +176,6 @@ struct Keys {
     /// The longest data segment of the initiators, and of the target.
     longest_sent_bytes: u32,
     longest_received_bytes: u32,
-    /// Length of the longest PDU without digests that the initiators sent, and the target.
-    longest_pdu_bytes: [u64; 2],
 }
 
 fn keys(cell: &Cell) -> Keys {
@@ -169,15 +185,14 @@ fn keys(cell: &Cell) -> Keys {
         .map(|row| &row.record)
         .filter(|pdu| pdu.direction == PduDirection::Sent)
         .collect();
-    let of_way = |way: usize| {
-        let opcodes: &[u8] = [&[SCSI_COMMAND, DATA_OUT][..], &[DATA_IN]][way];
-        sent.iter().filter(|pdu| opcodes.contains(&pdu.opcode))
-    };
-    let seen_bytes = [0, 1].map(|way| of_way(way).map(|pdu| pdu.data_bytes).max().unwrap_or(0));
     // The longest data segment, if an I/O took several; otherwise the limit is unknown and at least the default.
-    let longest = |way: usize| match of_way(way).any(|pdu| pdu.buffer_offset > 0) {
-        true => seen_bytes[way],
-        false => seen_bytes[way].max(usual.max_recv_data_bytes),
+    let longest = |opcodes: &[u8]| {
+        let of_way = || sent.iter().filter(|pdu| opcodes.contains(&pdu.opcode));
+        let bytes = of_way().map(|pdu| pdu.data_bytes).max().unwrap_or(0);
+        match of_way().any(|pdu| pdu.buffer_offset > 0) {
+            true => bytes,
+            false => bytes.max(usual.max_recv_data_bytes),
+        }
     };
     // Tags are reused: a command or an R2T begins a new sum.
     let (mut unasked, mut bursts) = (BTreeMap::new(), BTreeMap::new());
@@ -212,9 +227,8 @@ fn keys(cell: &Cell) -> Keys {
         most => most,
     };
     Keys {
-        longest_sent_bytes: longest(0),
-        longest_received_bytes: longest(1),
-        longest_pdu_bytes: seen_bytes.map(|bytes| BHS_BYTES as u64 + u64::from(bytes)),
+        longest_sent_bytes: longest(WITH_DATA[0]),
+        longest_received_bytes: longest(WITH_DATA[1]),
         wanted: Wanted {
             initial_r2t: !of(DATA_OUT).any(|pdu| pdu.transfer_tag == UNSOLICITED),
             immediate_data: of(SCSI_COMMAND).any(|pdu| pdu.data_bytes > 0),

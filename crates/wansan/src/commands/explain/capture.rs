@@ -158,16 +158,16 @@ fn print(
     {
         print_ios(out, explanation, summary)?;
     }
-    let end = match explanation.parts.is_empty() {
-        true => "its end",
-        false => "the end of a part",
+    let (of_another, end) = match explanation.parts.is_empty() {
+        true => ("", "the capture's end"),
+        false => (" or is in another part", "the end of their part"),
     };
     let excluded = [
         (
             explanation.unpaired,
-            "whose command or status is not in the capture".to_owned(),
+            format!("whose command or status is not in the capture{of_another}"),
         ),
-        (explanation.in_progress, format!("in progress at {end}")),
+        (explanation.in_progress, format!("not answered by {end}")),
     ];
     let excluded = excluded.iter().filter(|(ios, _)| *ios > 0);
     let excluded: Vec<String> = excluded
