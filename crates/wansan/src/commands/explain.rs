@@ -9,6 +9,7 @@ mod watched;
 pub(in crate::commands) mod what_if;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::FileType;
 use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt as _;
@@ -85,6 +86,13 @@ struct Explanation {
     advised: Vec<Observed>,
 }
 
+/// Whether capture files usually have this extension; no run's name ends with it.
+fn is_of_captures(extension: &OsStr) -> bool {
+    ["pcap", "pcapng", "cap"]
+        .iter()
+        .any(|usual| extension == *usual)
+}
+
 /// Runs `wansan explain`.
 ///
 /// # Errors
@@ -121,7 +129,12 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         _ => {}
     }
     let folder = match place.to_str() {
-        Some(wanted) if !place.exists() => StoredRun::folder_of(&args.runs, wanted)?,
+        Some(wanted) if !place.exists() => {
+            if place.extension().is_some_and(is_of_captures) {
+                bail!("{wanted}: no such file");
+            }
+            StoredRun::folder_of(&args.runs, wanted)?
+        }
         _ => place.clone(),
     };
     let run = Run::read(&folder)?;

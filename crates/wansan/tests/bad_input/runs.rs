@@ -47,6 +47,11 @@ fn a_run_folder_that_is_not_there() {
 }
 
 #[test]
+fn a_capture_that_is_not_there() {
+    refused(&["explain", "none.pcapng"], &["none.pcapng: no such file"]);
+}
+
+#[test]
 fn a_run_folder_that_is_none() {
     refused(&["explain", "."], &["results.json"]);
 }
