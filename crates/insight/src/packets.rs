@@ -77,9 +77,7 @@ impl Packets {
             }
         }
     }
-}
 
-impl Packets {
     /// The minimum transit time of each flow's delivered packets, to the target and to the initiator.
     pub(crate) fn least_transits_ns(&self, traffic: &Traffic) -> Vec<[Option<u64>; 2]> {
         let mut least_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; traffic.flows.len()];
