@@ -73,6 +73,8 @@ pub struct Place {
     pub is_one_at_a_time: bool,
     /// Which end's TCP waited: the sender whose data waits most in total.
     pub sender_is_target: bool,
+    /// The sender's congestion control, if it is on this host.
+    pub congestion_control: Option<String>,
     /// Maximum receive and send buffer of this host's TCP, in bytes.
     pub buffers: [Option<u64>; 2],
 }
@@ -511,6 +513,9 @@ fn congestion(place: &Place) -> Vec<Change> {
     let losses = sentence(
         "Find the cause of packet loss on the path, or enlarge the queue in front of its slowest link",
     );
+    if place.congestion_control.as_deref() == Some(BBR) {
+        return vec![losses];
+    }
     if !sender.software.is_on_linux() {
         return vec![sentence(&what), losses];
     }
@@ -581,6 +586,7 @@ mod tests {
             is_reading: true,
             is_one_at_a_time: true,
             sender_is_target: true,
+            congestion_control: None,
             buffers: [Some(32 << 20), None],
         }
     }
@@ -755,6 +761,25 @@ mod tests {
             found.iter().all(|change| change.commands.is_empty()),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_congestion_control_is_not_advised_where_it_is_in_use() {
+        let advised = |name: &str| {
+            let place = Place {
+                sender_is_target: false,
+                congestion_control: Some(name.to_owned()),
+                ..place(Software::Lio, NAME)
+            };
+            let found = wire(Limit::CongestionWindow, Cause::CongestionWindow, &place);
+            assert!(
+                found
+                    .iter()
+                    .any(|change| change.what.contains("packet loss"))
+            );
+            found.iter().any(|change| !change.commands.is_empty())
+        };
+        assert_eq!(["cubic", "bbr"].map(advised), [true, false]);
     }
 
     #[test]

@@ -499,6 +499,13 @@ impl Seen<'_> {
             Some(above) => Some((above.device.clone(), above.read_ahead_kib?)),
             None => Some((disk.name.clone(), disk.read_ahead_kib?)),
         });
+        let sender_is_target = sent(FlowDirection::ToInitiator) >= sent(FlowDirection::ToTarget);
+        let mut own = self.host.connections.iter();
+        let sender = own.find(|it| {
+            let Ends { initiator, target } = it.ends();
+            it.is_target == sender_is_target
+                && (initiator, target) == (first.initiator, first.target)
+        });
         Place {
             initiator: party(Role::Initiator, names.initiator.as_ref()),
             target: party(Role::Target, names.target.as_ref()),
@@ -516,7 +523,8 @@ impl Seen<'_> {
             read_ahead: read_ahead.collect(),
             is_reading: read_bytes.unwrap_or(false),
             is_one_at_a_time: self.alone.outstanding.mean(self.window) < 2.0,
-            sender_is_target: sent(FlowDirection::ToInitiator) >= sent(FlowDirection::ToTarget),
+            sender_is_target,
+            congestion_control: sender.map(|it| it.congestion_control.clone()),
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct HostConnection {
     pub socket: Connection,
     /// Window scales of this end and of the remote end.
     pub scales: [u8; 2],
+    /// The name of this end's congestion control.
+    pub congestion_control: String,
 }
 
 impl HostConnection {
@@ -249,6 +251,7 @@ fn connection(
         owner: owners.get(&(local, remote)).cloned(),
         socket: socket.connection,
         scales: socket.info.window_scales().into(),
+        congestion_control: socket.congestion_control.clone(),
     }
 }
 
