@@ -2,17 +2,21 @@
 //!
 //! Unsent data waits for the receive window if that has no room for another segment.
 //! Otherwise it waits for acknowledgements, which arrive at the rate at which the path delivers data. If they arrive
-//! without a pause, the path's slowest link is always busy: the data waits for that link. If they arrive in bursts with
-//! pauses, the link is idle between them, and the amount in flight is the limit: the congestion window, or
-//! a send buffer, which packets cannot distinguish.
+//! without a pause, and round trips are longer than the path's delay because segments queue, the path's slowest link is
+//! always busy: the data waits for that link. If they arrive in bursts with pauses, the link is idle between them, and
+//! without a queue nothing waits for it: the amount in flight is the limit, by the congestion window, or by a send
+//! buffer, which packets cannot distinguish.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::senders::{Sender, Step};
 use crate::cause::Cause;
 use crate::stall::{Announced, Conversation, Segment};
 use crate::traffic::FlowDirection;
 use crate::window::Window;
+
+/// Both directions of a connection, in the order of their numbers.
+const DIRECTIONS: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
 
 /// Rates are measured over this many full segments, or over 1/`RATE_PARTS` of the bytes in flight if that is less: an
 /// acknowledgement covers two segments, or as many as arrived together.
@@ -23,39 +27,30 @@ const BUSY: f64 = 0.9;
 /// Utilization is computed over intervals of this many round trips, but at least of `LEAST_STRETCH_NS`.
 const STRETCH_ROUND_TRIPS: u64 = 4;
 const LEAST_STRETCH_NS: u64 = 100_000_000;
+/// Of the round trips within this time, the shortest is kept.
+const MEASURED_NS: u64 = 10_000_000;
+/// With fewer round trips in an interval, so many more before and after it are used too.
+const FEWEST_ROUND_TRIPS: usize = 3;
 /// With fewer acknowledgements per round trip, no pause can be detected.
 const LEAST_ACKNOWLEDGEMENTS: f64 = 1.5;
 
-/// A sender's limits as packets show them.
-pub(super) fn sender(
+/// The limits of a connection's two senders as packets show them.
+pub(super) fn senders(
     conversation: &Conversation,
-    way: FlowDirection,
-    round_trip_ns: u64,
     window: Window,
-) -> Sender {
-    let mut replay = Replay::new(conversation, way);
-    replay.bridge(round_trip_ns);
-    let inside = replay
-        .acked
-        .iter()
-        .filter(|acked| window.contains(acked.at_ns));
-    let places = inside.map(|acked| acked.place);
-    let (least, most) = places.fold((u64::MAX, 0), |(least, most), acked| {
-        (acked.min(least), acked.max(most))
-    });
-    let busy = Busy::of(&replay.acked, replay.mss, round_trip_ns);
-    let mut steps: Vec<Step> = Vec::new();
-    for (from_ns, to_ns, state) in replay.states {
-        match state {
-            State::ReceiveWindow => push(&mut steps, (from_ns, to_ns, Cause::ReceiveWindow)),
-            State::Acknowledgements => {
-                for step in busy.causes(from_ns, to_ns) {
-                    push(&mut steps, step);
-                }
-            }
-        }
+) -> [(FlowDirection, Sender); 2] {
+    let round_trip_ns = conversation.least_round_trip_ns();
+    let mut replays = DIRECTIONS.map(|way| Replay::new(conversation, way));
+    for replay in &mut replays {
+        replay.bridge(round_trip_ns);
     }
-    Sender::by_packets(steps, most.saturating_sub(least))
+    let queue = Queue {
+        least_ns: round_trip_ns,
+        samples: replays.each_ref().map(|replay| &replay.round_trips[..]),
+    };
+    replays
+        .each_ref()
+        .map(|replay| (replay.way, replay.sender(&queue, window)))
 }
 
 fn push(steps: &mut Vec<Step>, (from_ns, to_ns, cause): Step) {
@@ -76,6 +71,39 @@ struct Acked {
     in_flight: u64,
 }
 
+/// A measured round trip: when its acknowledgement arrived, and how long it took.
+#[derive(Debug, Clone, Copy)]
+struct RoundTrip {
+    at_ns: u64,
+    took_ns: u64,
+}
+
+/// The queue of a connection's path, as round trips show it.
+struct Queue<'r> {
+    /// The round trip without a queue.
+    least_ns: u64,
+    /// Round trips measured by each sender, in order of time. A capture between two links shows the queue of each to
+    /// one sender only.
+    samples: [&'r [RoundTrip]; 2],
+}
+
+impl Queue<'_> {
+    /// How long segments were queued at least in an interval; `None` if a sender has measured no round trip.
+    fn standing_ns(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let queued_ns = self.samples.map(|samples| {
+            let first = samples.partition_point(|sample| sample.at_ns < from_ns);
+            let behind = samples.partition_point(|sample| sample.at_ns < to_ns);
+            // Single ones may include a delayed acknowledgement, so that a few are needed.
+            let more = FEWEST_ROUND_TRIPS.saturating_sub(behind - first);
+            let near = &samples[first.saturating_sub(more)..samples.len().min(behind + more)];
+            let least_ns = near.iter().map(|sample| sample.took_ns).min()?;
+            Some(least_ns.saturating_sub(self.least_ns))
+        });
+        let [one, other] = queued_ns;
+        Some(one?.max(other?))
+    }
+}
+
 /// What a sender with more to send waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -89,6 +117,9 @@ struct Replay {
     mss: u64,
     acked: Vec<Acked>,
     states: Vec<(u64, u64, State)>,
+    /// The shortest of each [`MEASURED_NS`]. Those of segments that were sent again, or acknowledged late as an earlier one
+    /// was lost, are too long (Karn's algorithm, RFC 6298 section 3).
+    round_trips: Vec<RoundTrip>,
 }
 
 /// The segments that an end sends in this direction and those that arrive at it, with their times, in order of time.
@@ -127,6 +158,7 @@ impl Replay {
             mss: conversation.mss_bytes(way).max(1),
             acked: Vec::new(),
             states: Vec::new(),
+            round_trips: Vec::new(),
         };
         replay.run(passing(conversation, way));
         replay
@@ -134,6 +166,8 @@ impl Replay {
 
     fn run<'s>(&mut self, segments: impl Iterator<Item = (u64, &'s Segment)>) {
         let (mut next, mut una) = (0, 0);
+        // The ends of segments in flight, and when they were first sent.
+        let mut timed: VecDeque<(u64, u64)> = VecDeque::new();
         let mut edge = None;
         let mut before: Option<(u64, State)> = None;
         for (at_ns, segment) in segments {
@@ -144,7 +178,10 @@ impl Replay {
                 }
             }
             if segment.way == self.way {
-                next = segment.end().max(next);
+                if segment.end() > next {
+                    next = segment.end();
+                    timed.push_back((next, at_ns));
+                }
             } else if segment.acked >= una {
                 if segment.acked > una {
                     self.acked.push(Acked {
@@ -153,6 +190,13 @@ impl Replay {
                         // Some of the data sent may not have been captured.
                         in_flight: u64::saturating_sub(next, una),
                     });
+                }
+                let mut newest = None;
+                while timed.front().is_some_and(|(end, _)| *end <= segment.acked) {
+                    newest = timed.pop_front();
+                }
+                if let Some((_, sent_ns)) = newest {
+                    self.measure(at_ns, at_ns.saturating_sub(sent_ns));
                 }
                 una = segment.acked;
                 edge = match segment.window {
@@ -168,6 +212,41 @@ impl Replay {
                 (false, _) => None,
             };
         }
+    }
+
+    /// Takes a measured round trip.
+    fn measure(&mut self, at_ns: u64, took_ns: u64) {
+        match self.round_trips.last_mut() {
+            Some(last) if at_ns.saturating_sub(last.at_ns) < MEASURED_NS => {
+                last.took_ns = last.took_ns.min(took_ns);
+            }
+            _ => self.round_trips.push(RoundTrip { at_ns, took_ns }),
+        }
+    }
+
+    /// What limited the sender.
+    fn sender(&self, queue: &Queue<'_>, window: Window) -> Sender {
+        let inside = self
+            .acked
+            .iter()
+            .filter(|acked| window.contains(acked.at_ns));
+        let places = inside.map(|acked| acked.place);
+        let (least, most) = places.fold((u64::MAX, 0), |(least, most), acked| {
+            (acked.min(least), acked.max(most))
+        });
+        let busy = Busy::of(&self.acked, self.mss, queue);
+        let mut steps: Vec<Step> = Vec::new();
+        for (from_ns, to_ns, state) in &self.states {
+            match state {
+                State::ReceiveWindow => push(&mut steps, (*from_ns, *to_ns, Cause::ReceiveWindow)),
+                State::Acknowledgements => {
+                    for step in busy.causes(*from_ns, *to_ns) {
+                        push(&mut steps, step);
+                    }
+                }
+            }
+        }
+        Sender::by_packets(steps, most.saturating_sub(least))
     }
 
     /// Counts an interval between two intervals with a closed window as window-limited too, if it is no longer than a
@@ -195,7 +274,8 @@ struct Busy {
 }
 
 impl Busy {
-    fn of(acked: &[Acked], mss: u64, round_trip_ns: u64) -> Busy {
+    fn of(acked: &[Acked], mss: u64, queue: &Queue<'_>) -> Busy {
+        let round_trip_ns = queue.least_ns;
         let stretch_ns = round_trip_ns
             .saturating_mul(STRETCH_ROUND_TRIPS)
             .max(LEAST_STRETCH_NS);
@@ -224,10 +304,15 @@ impl Busy {
                 continue;
             };
             let share = carried as f64 / (link * length_ns);
+            // A segment that finds the link busy is queued for as long as the link takes for one at least.
+            let is_queued = || {
+                let queued_ns = queue.standing_ns(start_ns, start_ns.saturating_add(stretch_ns));
+                queued_ns.is_none_or(|queued_ns| queued_ns as f64 * link >= mss as f64)
+            };
             let cause = match share >= BUSY {
                 true if count < LEAST_ACKNOWLEDGEMENTS => continue,
-                true => Cause::PathQueue,
-                false => Cause::CongestionWindow,
+                true if is_queued() => Cause::PathQueue,
+                _ => Cause::CongestionWindow,
             };
             stretches.insert(number(first.at_ns), cause);
         }
@@ -266,7 +351,80 @@ fn link_bytes_per_ns(acked: &[Acked], mss: u64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use wansan_trace::{ConnectionId, SessionId};
+
     use super::*;
+    use crate::stall::Times;
+
+    const MS: u64 = 1_000_000;
+    const SEGMENT_BYTES: u64 = 1000;
+
+    /// A target that sends a segment every 10 ms over a path of 50 ms each way, of which every one is acknowledged, and
+    /// an initiator that sends a short one every 100 ms. From the second second on, the queue delays the data.
+    fn evenly_sent(queued_ns: u64) -> Conversation {
+        let segment = |way, sent_ns, queued_ns, place, payload_bytes, acked| Segment {
+            packet: 0,
+            sent_ns,
+            arrived_ns: Some(sent_ns + 50 * MS + queued_ns),
+            way,
+            place,
+            payload_bytes,
+            acked,
+            window: Announced::Exactly(1 << 20),
+            is_seen: true,
+        };
+        let data = (0..300_u64).map(|n| {
+            let sent_ns = n * 10 * MS;
+            let queued_ns = if n < 100 { 0 } else { queued_ns };
+            let asked = 50 * ((sent_ns + 50 * MS) / (100 * MS));
+            let place = n * SEGMENT_BYTES;
+            let way = FlowDirection::ToInitiator;
+            segment(way, sent_ns, queued_ns, place, SEGMENT_BYTES, asked)
+        });
+        let data: Vec<Segment> = data.collect();
+        let acks = data.iter().map(|data| {
+            let sent_ns = data.arrived_ns.unwrap_or(0);
+            let asked = 50 * sent_ns.div_ceil(100 * MS);
+            segment(FlowDirection::ToTarget, sent_ns, 0, asked, 0, data.end())
+        });
+        let requests = (0..30_u64).map(|n| {
+            let sent_ns = n * 100 * MS;
+            let arrived = |data: &&Segment| data.arrived_ns <= Some(sent_ns);
+            let acked = data.iter().filter(arrived).map(Segment::end).max();
+            let acked = acked.unwrap_or(0);
+            segment(FlowDirection::ToTarget, sent_ns, 0, 50 * n, 50, acked)
+        });
+        let mut segments: Vec<Segment> = data.iter().copied().chain(acks).chain(requests).collect();
+        segments.sort_by_key(|segment| segment.sent_ns);
+        Conversation {
+            session: SessionId(1),
+            connection: ConnectionId(0),
+            segments,
+            requests: Vec::new(),
+            answers: Vec::new(),
+            windows: Vec::new(),
+            request_mss_bytes: SEGMENT_BYTES,
+            answer_mss_bytes: SEGMENT_BYTES,
+            times: Times::Seen,
+        }
+    }
+
+    #[test]
+    fn acknowledgements_without_a_pause_show_a_full_link_only_where_segments_queue() {
+        let later = Window {
+            from_ns: 1500 * MS,
+            to_ns: 2500 * MS,
+        };
+        let causes = |queued_ns| {
+            let [_, (way, target)] = senders(&evenly_sent(queued_ns), later);
+            assert_eq!(way, FlowDirection::ToInitiator);
+            let causes = target.causes(later.from_ns, later.to_ns);
+            causes.map(|(_, _, cause)| cause).collect::<Vec<_>>()
+        };
+        assert_eq!(causes(0), [Cause::CongestionWindow]);
+        assert_eq!(causes(5 * MS), [Cause::CongestionWindow]);
+        assert_eq!(causes(25 * MS), [Cause::PathQueue]);
+    }
 
     #[test]
     fn room_that_is_filled_within_a_round_trip_was_none() {
@@ -278,6 +436,7 @@ mod tests {
                 mss: 1448,
                 acked: Vec::new(),
                 states: all.to_vec(),
+                round_trips: Vec::new(),
             };
             replay.bridge(ROUND_TRIP_NS);
             replay.states.into_iter().map(|state| state.2).collect()

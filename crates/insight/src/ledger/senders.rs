@@ -70,12 +70,10 @@ impl Senders {
     }
 
     fn by_packets(conversations: &[Conversation], window: Window) -> Senders {
-        let ways = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
         let each = conversations.iter().flat_map(|conversation| {
-            let round_trip_ns = conversation.least_round_trip_ns();
-            ways.map(|way| {
+            let senders = clocked::senders(conversation, window);
+            senders.map(|(way, sender)| {
                 let key = (conversation.session, conversation.connection, way);
-                let sender = clocked::sender(conversation, way, round_trip_ns, window);
                 (key, sender)
             })
         });
@@ -260,7 +258,7 @@ impl Sender {
     }
 
     /// The causes within an interval, in order of time; gaps between them are unknown.
-    fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
+    pub(super) fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
         let first = self.steps.partition_point(|step| step.1 <= from_ns);
         let steps = self.steps[first..]
             .iter()

@@ -167,13 +167,12 @@ impl Timeline {
         self.waits.iter_mut().for_each(tell);
     }
 
-    /// How long bytes in this direction waited for unknown causes.
-    pub(super) fn unknown_ns(&self, way: FlowDirection) -> u64 {
-        let of_way = self
-            .waits
-            .iter()
-            .filter(|wait| wait.cause == Cause::Unknown && wait.way == Some(way));
-        of_way.map(Wait::length_ns).sum()
+    /// How long bytes in this direction waited for unknown causes, or for TCP as packets show.
+    pub(super) fn crossing_ns(&self, way: FlowDirection) -> u64 {
+        let of_way = self.waits.iter().filter(|wait| wait.way == Some(way));
+        let crossing = of_way
+            .filter(|wait| wait.cause == Cause::Unknown || wait.source == Source::Packets);
+        crossing.map(Wait::length_ns).sum()
     }
 
     /// Attributes a command's time above the socket that no TCP sample explains to its program.
@@ -265,8 +264,22 @@ mod tests {
         ];
         assert_eq!(told(&timeline), expected);
         timeline.take_last(FlowDirection::ToTarget, 900, Cause::Propagation);
-        assert_eq!(timeline.unknown_ns(FlowDirection::ToTarget), 0);
-        assert_eq!(timeline.unknown_ns(FlowDirection::ToInitiator), 20);
+        assert_eq!(timeline.crossing_ns(FlowDirection::ToTarget), 0);
+        assert_eq!(timeline.crossing_ns(FlowDirection::ToInitiator), 20);
+    }
+
+    #[test]
+    fn bytes_that_a_stall_delays_cross_the_path_too() {
+        let crossing_ns = |source| {
+            let mut timeline = timeline();
+            timeline.change((50, 80), |wait| {
+                wait.cause = Cause::FastRetransmit;
+                wait.source = source;
+            });
+            timeline.crossing_ns(FlowDirection::ToTarget)
+        };
+        assert_eq!(crossing_ns(Source::Packets), 100);
+        assert_eq!(crossing_ns(Source::Pdus), 70);
     }
 
     #[test]

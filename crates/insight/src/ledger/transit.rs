@@ -90,7 +90,8 @@ impl Transits {
         };
         for way in DIRECTIONS {
             let link_ns = links_ns.of(way);
-            let took_ns = timeline.unknown_ns(way).saturating_sub(link_ns);
+            // A stall delays bytes that cross the path too: without its time, they would seem to have crossed it in less.
+            let took_ns = timeline.crossing_ns(way).saturating_sub(link_ns);
             let key = (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = self.least_ns.entry(key).or_insert(u64::MAX);
             *least_ns = took_ns.min(*least_ns);
