@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use wansan_insight::capture::{Capture, Passing};
+use wansan_insight::capture::{Capture, CapturingSocket, Passing};
 use wansan_tcp::diag::{Connection, Diag, SocketInfo};
 use wansan_trace::clock::{self, Both};
 use wansan_trace::event::Tcp;
@@ -75,7 +75,10 @@ impl<'h> Watch<'h> {
         let packets = Packets::open(ports).map_err(WatchError::Packets)?;
         let mut passing = Passing::default();
         for connection in &host.connections {
-            passing.know_scales([connection.local, connection.remote], connection.scales);
+            passing.know_socket(CapturingSocket {
+                ends: [connection.local, connection.remote],
+                scales: connection.scales,
+            });
         }
         Ok(Watch {
             host,

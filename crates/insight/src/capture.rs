@@ -70,7 +70,7 @@ pub use link::{UnreadLink, unread_in_words};
 use marks::Marks;
 use order::Order;
 pub use parts::{Whole, read_parts, read_stream};
-pub use passing::{Passing, PassingPacket};
+pub use passing::{CapturingSocket, Passing, PassingPacket};
 pub use records::MissingEnds;
 use records::{INITIATOR, Session, TARGET};
 use segment::Segment;

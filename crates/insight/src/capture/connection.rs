@@ -8,6 +8,7 @@ use wansan_trace::{ConnectionId, SessionId};
 
 use super::framing::{Found, Framing, are_foreign};
 use super::login::Login;
+use super::passing::CapturingSocket;
 use super::pieces::Pieces;
 use super::segment::{Options, Segment};
 
@@ -193,6 +194,8 @@ pub(super) struct Connection {
     pub(super) missed: u64,
     /// Whether a pure ACK was seen.
     has_pure_acks: bool,
+    /// For each end, whether its own host captures.
+    pub(super) is_captured_at: [bool; 2],
 }
 
 impl Stream {
@@ -319,6 +322,7 @@ impl Connection {
             login: Login::default(),
             missed: 0,
             has_pure_acks: false,
+            is_captured_at: [false; 2],
         }
     }
 
@@ -335,6 +339,7 @@ impl Connection {
             login: self.login.clone(),
             missed: 0,
             has_pure_acks: self.has_pure_acks,
+            is_captured_at: self.is_captured_at,
         }
     }
 
@@ -392,13 +397,16 @@ impl Connection {
         usize::from(segment.source != self.ends[0])
     }
 
-    /// Sets the window scales of the two ends, in the order of `ends`. Options from a SYN take precedence.
-    pub(super) fn know_scales(&mut self, ends: [SocketAddr; 2], scales: [u8; 2]) {
-        let scales = match ends {
-            ends if ends == self.ends => scales,
-            [one, other] if [other, one] == self.ends => [scales[1], scales[0]],
+    /// If the capturing host's socket is an end, takes its window scales. Options from a SYN take precedence.
+    pub(super) fn know_socket(&mut self, socket: &CapturingSocket) {
+        let scales = socket.scales;
+        let [local, remote] = socket.ends;
+        let (own, scales) = match self.ends {
+            ends if ends == [local, remote] => (0, scales),
+            ends if ends == [remote, local] => (1, [scales[1], scales[0]]),
             _ => return,
         };
+        self.is_captured_at[own] = true;
         for (stream, scale) in self.streams.iter_mut().zip(scales) {
             stream.options.get_or_insert(Options {
                 shift: Some(u32::from(scale)),

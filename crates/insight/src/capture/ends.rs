@@ -4,6 +4,9 @@
 //! sent, and reaches its receiver half of the minimum round trip to the receiver later. If the two directions of a
 //! round trip take different times, both ends' clocks are off by a constant, which does not change the order of what
 //! an end receives and sends.
+//!
+//! An end whose own host captures receives segments when they are captured: Linux captures what arrives before TCP sees
+//! it, but what leaves only after the queueing discipline, so that the whole round trip to that end is spent there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::Excluded;
@@ -19,8 +22,10 @@ const SOONER: f64 = 0.9;
 #[derive(Debug)]
 pub(super) struct Passed {
     seen: Pieces<Seen>,
-    /// One-way delay from the capture point to each end.
-    one_way_ns: [u64; 2],
+    /// Delay from each end to the capture point.
+    leaving_ns: [u64; 2],
+    /// Delay from the capture point to each end.
+    arriving_ns: [u64; 2],
 }
 
 /// A segment at both ends.
@@ -43,10 +48,19 @@ impl Passed {
             find_lost(connection, from, &mut seen);
         }
         // Round trips to each end and back, by end.
-        let [to_other, to_first] = [0, 1].map(|from| connection.round_trip_ns(from).unwrap_or(0));
+        let round_trips_ns = [1, 0].map(|from| connection.round_trip_ns(from).unwrap_or(0));
+        let arriving_ns = [0, 1].map(|end| match connection.is_captured_at[end] {
+            true => 0,
+            false => round_trips_ns[end] / 2,
+        });
+        let leaving_ns = [0, 1].map(|end| match connection.is_captured_at[end] {
+            true => round_trips_ns[end],
+            false => round_trips_ns[end] / 2,
+        });
         Passed {
             seen,
-            one_way_ns: [to_first / 2, to_other / 2],
+            leaving_ns,
+            arriving_ns,
         }
     }
 
@@ -70,8 +84,8 @@ impl Passed {
         let (from, to) = (seen.from(), 1 - seen.from());
         Segment {
             seen,
-            sent_ns: seen.time_ns.saturating_sub(self.one_way_ns[from]),
-            arrived_ns: (!seen.is_lost).then(|| seen.time_ns + self.one_way_ns[to]),
+            sent_ns: seen.time_ns.saturating_sub(self.leaving_ns[from]),
+            arrived_ns: (!seen.is_lost).then(|| seen.time_ns + self.arriving_ns[to]),
         }
     }
 

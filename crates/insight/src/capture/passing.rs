@@ -20,6 +20,15 @@ pub struct PassingPacket<'a> {
     pub bytes: &'a [u8],
 }
 
+/// A socket of the host that captures.
+#[derive(Debug, Clone, Copy)]
+pub struct CapturingSocket {
+    /// Its own end and the remote one.
+    pub ends: [SocketAddr; 2],
+    /// The window scales of both (RFC 7323 §2.2): their SYNs may have passed long before.
+    pub scales: [u8; 2],
+}
+
 /// Takes packets as they pass; of their payloads it keeps only what is needed to find PDUs.
 #[derive(Debug, Default)]
 pub struct Passing {
@@ -27,7 +36,7 @@ pub struct Passing {
     order: Order,
     packets: u64,
     is_full: bool,
-    scales: Vec<([SocketAddr; 2], [u8; 2])>,
+    sockets: Vec<CapturingSocket>,
 }
 
 impl Passing {
@@ -50,10 +59,9 @@ impl Passing {
         taken
     }
 
-    /// Sets the window scales of two ends (RFC 7323 §2.2), in the order of `ends`: their SYNs may have passed long
-    /// before.
-    pub fn know_scales(&mut self, ends: [SocketAddr; 2], scales: [u8; 2]) {
-        self.scales.push((ends, scales));
+    /// Tells of a socket of this host.
+    pub fn know_socket(&mut self, socket: CapturingSocket) {
+        self.sockets.push(socket);
     }
 
     /// Number of packets taken.
@@ -72,9 +80,9 @@ impl Passing {
             false => CaptureEnd::Whole,
         };
         self.is_full = false;
-        for (ends, scales) in &self.scales {
+        for socket in &self.sockets {
             for connection in self.reading.connections.values_mut() {
-                connection.know_scales(*ends, *scales);
+                connection.know_socket(socket);
             }
         }
         self.reading.name_sessions();

@@ -35,10 +35,7 @@ const FEWEST_ROUND_TRIPS: usize = 3;
 const LEAST_ACKNOWLEDGEMENTS: f64 = 1.5;
 
 /// The limits of a connection's two senders as packets show them.
-pub(super) fn senders(
-    conversation: &Conversation,
-    window: Window,
-) -> [(FlowDirection, Sender); 2] {
+pub(super) fn senders(conversation: &Conversation, window: Window) -> [(FlowDirection, Sender); 2] {
     let round_trip_ns = conversation.least_round_trip_ns();
     let mut replays = DIRECTIONS.map(|way| Replay::new(conversation, way));
     for replay in &mut replays {

@@ -170,8 +170,8 @@ impl Timeline {
     /// How long bytes in this direction waited for unknown causes, or for TCP as packets show.
     pub(super) fn crossing_ns(&self, way: FlowDirection) -> u64 {
         let of_way = self.waits.iter().filter(|wait| wait.way == Some(way));
-        let crossing = of_way
-            .filter(|wait| wait.cause == Cause::Unknown || wait.source == Source::Packets);
+        let crossing =
+            of_way.filter(|wait| wait.cause == Cause::Unknown || wait.source == Source::Packets);
         crossing.map(Wait::length_ns).sum()
     }
 

@@ -1,6 +1,7 @@
 use std::net::SocketAddr;
 
 use super::*;
+use crate::capture::ends::Passed;
 
 const INITIATOR: usize = 0;
 const TARGET: usize = 1;
@@ -14,6 +15,8 @@ struct Ios {
     /// The next sequence number of each end.
     next: [u32; 2],
     done: u32,
+    /// How long the initiator's acknowledgement of an answer takes to the capture point.
+    near_ns: u64,
 }
 
 impl Ios {
@@ -26,6 +29,7 @@ impl Ios {
             // They wrap soon.
             next: [u32::MAX - 100, u32::MAX - 5000],
             done: 0,
+            near_ns: 0,
         };
         ios.pass(INITIATOR, beyond, &[]);
         ios
@@ -53,6 +57,7 @@ impl Ios {
         self.pass(INITIATOR, 0, &pdu(0x01, numbers));
         self.now_ns += 20 * MS;
         self.pass(TARGET, 0, &pdu(0x21, [numbers[1], numbers[0] + 1]));
+        self.now_ns += self.near_ns;
         self.pass(INITIATOR, 0, &[]);
         self.done += 1;
     }
@@ -142,6 +147,39 @@ fn what_was_acknowledged_and_goes_on_was_missed() {
     assert_eq!(connection.streams[TARGET].framing.hidden(), 1);
     assert_eq!(connection.seen[ahead].acked(), Some(4 * 48));
     assert!(connection.seen.iter().all(|of| !of.is_lost));
+}
+
+#[test]
+fn a_host_that_captures_has_what_arrives_at_once_and_sent_the_rest_before() {
+    let socket = |of: &Connection, own: usize| CapturingSocket {
+        ends: [of.ends[own], of.ends[1 - own]],
+        scales: [7, 7],
+    };
+    let delays_ms = |own: Option<usize>| {
+        let mut ios = Ios::begin(0);
+        ios.near_ns = 6 * MS;
+        (0..5).for_each(|_| ios.io());
+        let mut connection = ios.connection;
+        if let Some(own) = own {
+            let socket = socket(&connection, own);
+            connection.know_socket(&socket);
+        }
+        let passed = Passed::of(&mut connection);
+        // The first segments pass earlier after the capture's beginning than they left.
+        [INITIATOR, TARGET].map(|from| {
+            let last = passed.segments().filter(|of| of.seen.from() == from).last();
+            let last = last.expect("both ends have sent");
+            let arrived_ns = last.arrived_ns.expect("nothing was lost");
+            let passed_ns = last.seen.time_ns;
+            (
+                (passed_ns - last.sent_ns) / MS,
+                (arrived_ns - passed_ns) / MS,
+            )
+        })
+    };
+    assert_eq!(delays_ms(None), [(3, 10), (10, 3)]);
+    assert_eq!(delays_ms(Some(INITIATOR)), [(6, 10), (10, 0)]);
+    assert_eq!(delays_ms(Some(TARGET)), [(3, 0), (20, 3)]);
 }
 
 #[test]
