@@ -182,7 +182,8 @@ pub fn diagnose(host: &Host, capture: Option<&Capture>, looked: &Looked) -> Vec<
                 trace: looked.block.as_ref().and_then(|block| {
                     let slots = session.command_window.as_ref().map(|window| window.slots);
                     let kernel = known.kernel.as_ref()?;
-                    block.session(kernel, slots, commands.of_session(&session.session))
+                    let commands = commands.of_session(&session.session);
+                    block.session(kernel, slots, commands, &alone.initiator_stopped)
                 }),
             };
             found.push(seen.diagnosis());
@@ -294,7 +295,7 @@ impl Seen<'_> {
             Some((disk.name.clone(), scheduler))
         });
         let scheduler: Vec<_> = scheduler.collect();
-        let kept = self.trace().and_then(|trace| trace.kept);
+        let kept = self.trace().and_then(|trace| trace.kept.as_ref());
         let judgement = judge(&Evidence {
             kept,
             waits,
@@ -354,6 +355,13 @@ impl Seen<'_> {
     fn trace(&self) -> Option<&SessionTrace> {
         let trace = self.trace.as_ref()?;
         (trace.kept.is_some() && !self.is_below_multipath()).then_some(trace)
+    }
+
+    /// Waits of dispatched commands behind data that TCP could not send, by what stopped it.
+    fn behind_ns(&self) -> impl Iterator<Item = (Cause, f64)> {
+        let kept = self.trace().and_then(|trace| trace.kept.as_ref());
+        let behind = kept.into_iter().flat_map(|kept| &kept.behind_ns);
+        behind.map(|(cause, mean_ns)| (*cause, *mean_ns))
     }
 
     /// The block layer's counters of the session's disks.
@@ -479,14 +487,15 @@ impl Seen<'_> {
         let read_bytes = block.map(|used| used.read_bytes > used.write_bytes);
         let sent = |way| {
             let sums = self.alone.waits.sums.iter();
-            let waits = sums.filter(|sum| {
-                let is_it = match &judgement.verdict {
-                    Verdict::Wire { of, .. } => sum.cause.limit() == *of,
-                    _ => sum.cause.limit() != Limit::TooFewIos,
-                };
-                is_it && sum.way == Some(way)
-            });
-            waits.map(|sum| sum.mean_ns).sum::<f64>()
+            let is_it = |cause: Cause| match &judgement.verdict {
+                Verdict::Wire { of, .. } => cause.limit() == *of,
+                _ => cause.limit() != Limit::TooFewIos,
+            };
+            let waits = sums.filter(|sum| is_it(sum.cause) && sum.way == Some(way));
+            let behind = self.behind_ns().filter(|(cause, _)| is_it(*cause));
+            let behind = behind.filter(|_| way == FlowDirection::ToTarget);
+            let behind_ns: f64 = behind.map(|(_, mean_ns)| mean_ns).sum();
+            waits.map(|sum| sum.mean_ns).sum::<f64>() + behind_ns
         };
         let portal = kernel.and_then(|kernel| {
             let mut connections = kernel.connections.iter();
@@ -555,9 +564,12 @@ fn shares(waits: &WaitUse, judgement: &Judgement, trace: Option<&SessionTrace>) 
         )],
     };
     shares.retain(|share| share.mean_ns > 0.0);
+    let behind = trace.and_then(|trace| Some(&trace.kept.as_ref()?.behind_ns));
     for cause in Cause::ALL {
         let sums: Vec<_> = waits.sums.iter().filter(|sum| sum.cause == cause).collect();
-        let mean_ns: f64 = sums.iter().map(|sum| sum.mean_ns).sum();
+        let behind_ns = behind.and_then(|behind| behind.get(&cause)).copied();
+        let sent_ns: f64 = sums.iter().map(|sum| sum.mean_ns).sum();
+        let mean_ns = sent_ns + behind_ns.unwrap_or(0.0);
         if mean_ns > 0.0 {
             shares.push(Share {
                 wait: cause.name(),
@@ -567,6 +579,7 @@ fn shares(waits: &WaitUse, judgement: &Judgement, trace: Option<&SessionTrace>) 
                 uncertain_ns: sums.iter().map(|sum| sum.uncertain_ns).sum(),
                 source: match cause {
                     Cause::StoreService | Cause::StoreQueue => "tracepoints",
+                    _ if behind_ns.is_some() => "tracepoints and packets",
                     _ => "packets",
                 },
             });

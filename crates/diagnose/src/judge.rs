@@ -6,6 +6,8 @@
 //! only the rest, in which the earlier I/Os crossed the path and were served concurrently, to the limit on outstanding
 //! commands. The largest charge is the limiting factor.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use wansan_insight::cause::{Cause, Limit};
 use wansan_insight::ledger::WaitUse;
@@ -47,12 +49,14 @@ pub struct BoundUse {
 }
 
 /// Time in the host other than waits for limits, as means over all of the session's I/Os, in ns.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Kept {
     /// In disk queues with no limit reached.
     pub scheduler_ns: f64,
-    /// From the SCSI layer's dispatch to the sending of the command.
+    /// From the SCSI layer's dispatch to the sending of the command, without the following.
     pub sending_ns: f64,
+    /// Behind data that TCP could not send, by what stopped it.
+    pub behind_ns: BTreeMap<Cause, f64>,
     /// From the answer's arrival to the completion of the request.
     pub completing_ns: f64,
 }
@@ -62,6 +66,14 @@ impl Kept {
     #[must_use]
     pub fn own_ns(&self) -> f64 {
         self.sending_ns + self.completing_ns
+    }
+
+    /// Time behind data that TCP could not send because of this limit.
+    #[must_use]
+    pub fn behind_limit_ns(&self, limit: Limit) -> f64 {
+        let all = self.behind_ns.iter();
+        let own = all.filter(|(cause, _)| cause.limit() == limit);
+        own.map(|(_, mean_ns)| mean_ns).sum()
     }
 }
 
@@ -73,7 +85,7 @@ pub struct Evidence<'a> {
     /// Mean latency at the block layer, if it counts them.
     pub block_latency_ns: Option<f64>,
     /// Time in the host, from tracepoints: if present, each limit also has its wait.
-    pub kept: Option<Kept>,
+    pub kept: Option<&'a Kept>,
     /// The limits on outstanding commands; a later one may cause earlier ones to be reached.
     pub bounds: &'a [BoundUse],
     /// Outstanding commands, time average.
@@ -180,8 +192,13 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let waits = evidence.waits;
     let wire_ns = waits.latency_ns;
     let waiting = waiting(evidence);
-    let own_ns = evidence.kept.map_or(0.0, |kept| kept.own_ns());
-    let host_ns = waiting.all_ns() + own_ns;
+    let own_ns = evidence.kept.map_or(0.0, Kept::own_ns);
+    let behind = |limit| {
+        let kept = evidence.kept;
+        kept.map_or(0.0, |kept| kept.behind_limit_ns(limit))
+    };
+    let behind_ns: f64 = SHARED.into_iter().map(behind).sum();
+    let host_ns = waiting.all_ns() + own_ns + behind_ns;
     let store_ns = waits.mean_ns(Cause::StoreService) + waits.mean_ns(Cause::StoreQueue);
     let target_ns = waits.mean_ns(Cause::Target);
     let judged = |verdict, counts_ns| Judgement {
@@ -200,7 +217,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
 
     let mut counted: Vec<(Verdict, f64)> = Vec::new();
     for limit in SHARED {
-        let counts_ns = of(limit) * (1.0 + per_wire_ns);
+        let counts_ns = of(limit) * (1.0 + per_wire_ns) + behind(limit);
         counted.push(match limit {
             Limit::Store => (Verdict::Store, counts_ns + served_ns),
             limit => (wire(waits, limit), counts_ns),
@@ -458,7 +475,7 @@ mod tests {
             judge(&Evidence {
                 waits: &wire,
                 block_latency_ns: Some(1e9),
-                kept: Some(kept),
+                kept: Some(&kept),
                 bounds: &bounds,
                 outstanding: 4.0,
                 scheduler: &[],
@@ -468,8 +485,9 @@ mod tests {
             scheduler_ns: 1e6,
             sending_ns: 2e6,
             completing_ns: 3e6,
+            ..Kept::default()
         };
-        let found = judged(kept);
+        let found = judged(kept.clone());
         assert_eq!(found.verdict, Verdict::Bound { bound: requests });
         assert!((found.counts_ns - 40e6).abs() < 1.0, "{found:?}");
         assert!((found.latency_ns - 66e6).abs() < 1.0, "{found:?}");
@@ -483,6 +501,32 @@ mod tests {
             matches!(found.verdict, Verdict::HostQueue { .. }),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_dispatched_command_waits_for_what_stops_the_data_before_it() {
+        let wire = waits(&[(Cause::Propagation, 100.0), (Cause::CongestionWindow, 20.0)]);
+        let judged = |sending_ms: f64, behind_ms: f64| {
+            judge(&Evidence {
+                waits: &wire,
+                block_latency_ns: None,
+                kept: Some(&Kept {
+                    sending_ns: sending_ms * 1e6,
+                    behind_ns: BTreeMap::from([(Cause::CongestionWindow, behind_ms * 1e6)]),
+                    ..Kept::default()
+                }),
+                bounds: &[],
+                outstanding: 4.0,
+                scheduler: &[],
+            })
+        };
+        let found = judged(50.0, 150.0);
+        let of = (found.verdict.name(), (found.counts_ns / 1e6).round());
+        assert_eq!(of, (Limit::CongestionWindow.name(), 170.0), "{found:?}");
+        assert!((found.host_ns - 200e6).abs() < 1.0, "{found:?}");
+        let found = judged(200.0, 0.0);
+        assert_eq!(found.verdict, Verdict::Host);
+        assert!((found.host_ns - 200e6).abs() < 1.0, "{found:?}");
     }
 
     #[test]
@@ -501,7 +545,7 @@ mod tests {
             judge(&Evidence {
                 waits: &wire,
                 block_latency_ns: None,
-                kept: Some(Kept::default()),
+                kept: Some(&Kept::default()),
                 bounds,
                 outstanding: 4.0,
                 scheduler: &[],

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use wansan_insight::capture::{Capture, CapturedCommand};
+use wansan_insight::cause::Cause;
 use wansan_trace::SessionId;
 use wansan_trace::clock::Both;
 
@@ -277,12 +278,14 @@ pub struct DiskUse {
 }
 
 impl BlockTrace {
-    /// The evidence on a session's I/Os; `None` without any.
+    /// The evidence on a session's I/Os; `None` without any. `stopped` are the intervals in which TCP could not send what
+    /// the session's initiator had.
     pub(crate) fn session(
         &self,
         kernel: &KernelSession,
         command_window: Option<u64>,
         commands: &[&CapturedCommand],
+        stopped: &[(u64, u64, Cause)],
     ) -> Option<SessionTrace> {
         let numbers: BTreeMap<u32, Disk> = kernel
             .disks
@@ -317,14 +320,19 @@ impl BlockTrace {
         let disks = disk_uses(&queue, &numbers, &pairs);
         let is_enough = pairs.len() as f64 >= LEAST_MATCHED * commands.len() as f64;
         Some(SessionTrace {
-            kept: (is_enough && !pairs.is_empty()).then(|| self.kept(&queue, &pairs)),
+            kept: (is_enough && !pairs.is_empty()).then(|| self.kept(&queue, &pairs, stopped)),
             disks,
             queue,
             numbers,
         })
     }
 
-    fn kept(&self, queue: &SessionQueue, pairs: &[(&BlockIo, &CapturedCommand)]) -> Kept {
+    fn kept(
+        &self,
+        queue: &SessionQueue,
+        pairs: &[(&BlockIo, &CapturedCommand)],
+        stopped: &[(u64, u64, Cause)],
+    ) -> Kept {
         let mean = |of: &dyn Fn(&BlockIo, &CapturedCommand) -> u64| {
             let sum: f64 = pairs
                 .iter()
@@ -344,9 +352,21 @@ impl BlockTrace {
                 answered_ns => completed_ns.saturating_sub(answered_ns),
             }
         };
+        let mut behind_ns: BTreeMap<Cause, f64> = BTreeMap::new();
+        for (io, command) in pairs {
+            let (from_ns, to_ns) = (given_ns(io) + self.ahead_ns, command.sent_ns);
+            let first = stopped.partition_point(|(_, end_ns, _)| *end_ns <= from_ns);
+            let meanwhile = stopped[first..].iter();
+            for (start_ns, end_ns, cause) in meanwhile.take_while(|step| step.0 < to_ns) {
+                let within_ns = to_ns.min(*end_ns).saturating_sub(from_ns.max(*start_ns));
+                *behind_ns.entry(*cause).or_default() += within_ns as f64 / pairs.len() as f64;
+            }
+        }
+        let all_behind_ns: f64 = behind_ns.values().sum();
         Kept {
             scheduler_ns: queue.wait_ns(QueueWait::Scheduler),
-            sending_ns: mean(&sending),
+            sending_ns: (mean(&sending) - all_behind_ns).max(0.0),
+            behind_ns,
             completing_ns: mean(&completing),
         }
     }
@@ -453,17 +473,17 @@ impl SessionTrace {
             };
             (name, why, self.queue.wait_ns(wait))
         });
-        let kept = self.kept.unwrap_or_default();
+        let own_ns = |of: fn(&Kept) -> f64| self.kept.as_ref().map_or(0.0, of);
         let own = [
             (
                 "sending",
                 "it was in the initiator's SCSI and iSCSI layers before its command was sent",
-                kept.sending_ns,
+                own_ns(|kept| kept.sending_ns),
             ),
             (
                 "completing",
                 "its response had arrived, but the host had not completed it",
-                kept.completing_ns,
+                own_ns(|kept| kept.completing_ns),
             ),
         ];
         queues.into_iter().chain(own).collect()
@@ -551,20 +571,24 @@ mod tests {
         each.unzip()
     }
 
-    fn session(ios: Vec<BlockIo>, commands: &[CapturedCommand]) -> Option<SessionTrace> {
+    fn session(
+        ios: Vec<BlockIo>,
+        commands: &[CapturedCommand],
+        stopped: &[(u64, u64, Cause)],
+    ) -> Option<SessionTrace> {
         let trace = BlockTrace {
             ios,
             ahead_ns: AHEAD_NS,
         };
         let commands: Vec<&CapturedCommand> = commands.iter().collect();
-        trace.session(&kernel(), None, &commands)
+        trace.session(&kernel(), None, &commands, stopped)
     }
 
     #[test]
     fn an_io_is_followed_from_its_disk_to_the_wire_and_back() {
         let (ios, commands) = ios(200);
-        let trace = session(ios, &commands).unwrap();
-        let kept = trace.kept.unwrap();
+        let trace = session(ios, &commands, &[]).unwrap();
+        let kept = trace.kept.as_ref().unwrap();
         let is_near = |ns: f64, ms: f64| (ns / 1e6 - ms).abs() < 0.5;
         assert!(is_near(kept.sending_ns, 2.0), "{kept:?}");
         assert!(is_near(kept.completing_ns, 3.0), "{kept:?}");
@@ -583,12 +607,35 @@ mod tests {
     }
 
     #[test]
+    fn a_command_waits_behind_data_while_that_is_stopped() {
+        let (ios, commands) = ios(200);
+        let stopped = (0..100).flat_map(|place| {
+            let issued_ns = AHEAD_NS + (place + 10) * 20 * MS;
+            [
+                (issued_ns - 5 * MS, issued_ns + MS, Cause::CongestionWindow),
+                (issued_ns + MS, issued_ns + 2 * MS, Cause::SendBuffer),
+            ]
+        });
+        let stopped: Vec<_> = stopped.collect();
+        let trace = session(ios, &commands, &stopped).unwrap();
+        let kept = trace.kept.unwrap();
+        let ms = |ns: f64| (ns / 1e5).round() / 10.0;
+        let behind: Vec<_> = { kept.behind_ns.iter() }
+            .map(|(cause, ns)| (*cause, ms(*ns)))
+            .collect();
+        let expected = [(Cause::CongestionWindow, 1.0), (Cause::SendBuffer, 1.0)];
+        assert_eq!(behind.len(), expected.len(), "{behind:?}");
+        assert!(expected.iter().all(|it| behind.contains(it)), "{behind:?}");
+        assert_eq!(ms(kept.sending_ns), 0.0);
+    }
+
+    #[test]
     fn commands_that_the_kernel_tells_nothing_of_leave_it_to_counters() {
         let (mut ios, commands) = ios(200);
         ios.truncate(80);
-        let trace = session(ios, &commands).unwrap();
+        let trace = session(ios, &commands, &[]).unwrap();
         assert_eq!(trace.kept, None);
         assert_eq!(trace.disks[0].ios, 72);
-        assert_eq!(session(Vec::new(), &commands), None);
+        assert_eq!(session(Vec::new(), &commands, &[]), None);
     }
 }

@@ -50,6 +50,7 @@ use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, SessionId};
 
 use crate::analysis::Analysis;
+use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::ledger::{NO_CAUSE, WaitUse};
 use crate::opcode;
@@ -210,6 +211,8 @@ pub struct CapturedSession {
     pub waits: WaitUse,
     /// How many of its commands were outstanding at each moment.
     pub outstanding: Population,
+    /// What stopped its initiator from sending what it had, if it has one connection: intervals in order of time.
+    pub initiator_stopped: Vec<(u64, u64, Cause)>,
 }
 
 /// An end of a connection.
@@ -336,8 +339,12 @@ impl Capture {
         let sessions = waits.map(|(session, waits)| {
             let spans = spans.remove(&session).unwrap_or_default();
             let outstanding = Population::of(spans);
-            let session = session.to_string();
-            (session, CapturedSession { waits, outstanding })
+            let found = CapturedSession {
+                waits,
+                outstanding,
+                initiator_stopped: analysis.ledger.initiator_stopped(session).to_vec(),
+            };
+            (session.to_string(), found)
         });
         let sessions = sessions.collect();
         (self.without_unknowns(analysis.summary()), sessions)

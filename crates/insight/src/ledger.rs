@@ -38,6 +38,7 @@ use std::collections::BTreeMap;
 
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
+use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::command_window::CommandWindowUse;
 use crate::join::Task;
@@ -156,6 +157,13 @@ impl<'a> Ledger<'a> {
                 take(task, timeline.waits());
             }
         }
+    }
+
+    /// What stopped the initiator of a session with one connection from sending what it had: intervals in order of time,
+    /// each with its first nanosecond, the first one after it, and its cause.
+    #[must_use]
+    pub fn initiator_stopped(&self, session: SessionId) -> &[(u64, u64, Cause)] {
+        self.senders.initiator_steps(session)
     }
 
     /// One I/O's account; `None` if it did not complete in the window or a crossing is missing.

@@ -120,6 +120,17 @@ impl Senders {
         self.found.keys()
     }
 
+    /// What stopped the initiator of a session with one connection, in order of time.
+    pub(super) fn initiator_steps(&self, session: SessionId) -> &[Step] {
+        let found = self.found.iter();
+        let mut own =
+            found.filter(|((of, _, way), _)| *of == session && *way == FlowDirection::ToTarget);
+        match (own.next(), own.next()) {
+            (Some((_, sender)), None) => &sender.steps,
+            _ => &[],
+        }
+    }
+
     /// Attributes an I/O's unknown waits to what stopped the senders.
     pub(super) fn explain(&self, task: &Task, timeline: &mut Timeline) {
         for way in [FlowDirection::ToTarget, FlowDirection::ToInitiator] {
