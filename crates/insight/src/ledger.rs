@@ -28,6 +28,7 @@ mod clocked;
 mod overlays;
 mod paths;
 mod requests;
+mod round_trips;
 mod senders;
 mod stalls;
 mod timeline;
@@ -54,6 +55,7 @@ use bytes::{DataBytes, LinksNs};
 use overlays::Overlays;
 use paths::Paths;
 pub use requests::{RequestAccount, RequestUse, request_uses};
+use round_trips::RoundTrips;
 use senders::Senders;
 pub use stalls::{NO_CAUSE, cost_of, stall_use};
 use timeline::Timeline;
@@ -118,7 +120,8 @@ impl<'a> Ledger<'a> {
             .map(|table| program_uses(table, window));
         let programs = programs.unwrap_or_default();
         let changes_ns = cell.path.as_ref().map(delay_changes_ns).unwrap_or_default();
-        let senders = Senders::of(cell, window, conversations);
+        let round_trips = RoundTrips::of(cell);
+        let senders = Senders::of(cell, window, conversations, &round_trips);
         let paths = Paths::of(cell, window, &senders, &programs);
         let mut ledger = Ledger {
             cell,
@@ -128,7 +131,7 @@ impl<'a> Ledger<'a> {
             bytes: DataBytes::of(cell, &paths),
             senders,
             paths,
-            transits: Transits::new(cell, changes_ns, conversations),
+            transits: Transits::new(cell, changes_ns, conversations, &round_trips),
         };
         // The path's minimum latency is taken over all I/Os, including those before the window.
         let mut transits = std::mem::take(&mut ledger.transits);

@@ -34,9 +34,12 @@ const FEWEST_ROUND_TRIPS: usize = 3;
 /// With fewer acknowledgements per round trip, no pause can be detected.
 const LEAST_ACKNOWLEDGEMENTS: f64 = 1.5;
 
-/// The limits of a connection's two senders as packets show them.
-pub(super) fn senders(conversation: &Conversation, window: Window) -> [(FlowDirection, Sender); 2] {
-    let round_trip_ns = conversation.least_round_trip_ns();
+/// The limits of a connection's two senders as packets show them; `round_trip_ns` is its round trip without a queue.
+pub(super) fn senders(
+    conversation: &Conversation,
+    round_trip_ns: u64,
+    window: Window,
+) -> [(FlowDirection, Sender); 2] {
     let mut replays = DIRECTIONS.map(|way| Replay::new(conversation, way));
     for replay in &mut replays {
         replay.bridge(round_trip_ns);
@@ -413,7 +416,7 @@ mod tests {
             to_ns: 2500 * MS,
         };
         let causes = |queued_ns| {
-            let [_, (way, target)] = senders(&evenly_sent(queued_ns), later);
+            let [_, (way, target)] = senders(&evenly_sent(queued_ns), 100 * MS, later);
             assert_eq!(way, FlowDirection::ToInitiator);
             let causes = target.causes(later.from_ns, later.to_ns);
             causes.map(|(_, _, cause)| cause).collect::<Vec<_>>()

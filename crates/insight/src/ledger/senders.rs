@@ -6,6 +6,7 @@ use wansan_trace::event::Tcp;
 use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, NameId, SessionId};
 
+use super::round_trips::RoundTrips;
 use super::timeline::Timeline;
 use super::{Source, clocked};
 use crate::below::Ends;
@@ -49,15 +50,21 @@ pub(super) struct Senders {
 }
 
 impl Senders {
-    pub(super) fn of(cell: &Cell, window: Window, conversations: &[Conversation]) -> Senders {
+    pub(super) fn of(
+        cell: &Cell,
+        window: Window,
+        conversations: &[Conversation],
+        round_trips: &RoundTrips,
+    ) -> Senders {
+        let by_packets = || Senders::by_packets(conversations, round_trips, window);
         let Some(tcp) = &cell.tcp else {
-            return Senders::by_packets(conversations, window);
+            return by_packets();
         };
         let sampled = Senders::sampled(cell, tcp, window);
         // A capture may include TCP_INFO samples of one end; that kernel knows better than packets show.
         let is_captured = cell.connection.is_none();
         let mut senders = match is_captured {
-            true => Senders::by_packets(conversations, window),
+            true => by_packets(),
             false => Senders::default(),
         };
         for (key, mut sampled) in sampled.found {
@@ -69,9 +76,15 @@ impl Senders {
         senders
     }
 
-    fn by_packets(conversations: &[Conversation], window: Window) -> Senders {
+    fn by_packets(
+        conversations: &[Conversation],
+        round_trips: &RoundTrips,
+        window: Window,
+    ) -> Senders {
         let each = conversations.iter().flat_map(|conversation| {
-            let senders = clocked::senders(conversation, window);
+            let [there_ns, back_ns] = round_trips.transits_ns(conversation);
+            let round_trip_ns = there_ns + back_ns;
+            let senders = clocked::senders(conversation, round_trip_ns, window);
             senders.map(|(way, sender)| {
                 let key = (conversation.session, conversation.connection, way);
                 (key, sender)
@@ -250,12 +263,13 @@ impl Sender {
         sender
     }
 
-    /// Where packets show a full link, which no sender knows of, a congestion-limited sender waits for that link.
+    /// Where packets show a full link, which no sender knows of, a sender with too small a congestion window or send buffer
+    /// waits for that link: a larger one would only lengthen the link's queue.
     fn see_links(&mut self, by_packets: &Sender) {
         let mut seen: Vec<Step> = Vec::with_capacity(self.steps.len());
         for (from_ns, to_ns, cause) in std::mem::take(&mut self.steps) {
             let mut at_ns = from_ns;
-            if cause == Cause::CongestionWindow {
+            if matches!(cause, Cause::CongestionWindow | Cause::SendBuffer) {
                 let steps = by_packets.causes(from_ns, to_ns);
                 for full in steps.filter(|(_, _, cause)| *cause == Cause::PathQueue) {
                     seen.extend((at_ns < full.0).then_some((at_ns, full.0, cause)));
@@ -438,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_link_is_what_a_congestion_window_waits_for() {
+    fn a_full_link_is_what_a_congestion_window_and_a_send_buffer_wait_for() {
         use Cause::{CongestionWindow, PathQueue, SendBuffer};
         let mut sampled = Sender::by_packets(
             vec![
@@ -462,7 +476,7 @@ mod tests {
             (10, 20, PathQueue),
             (20, 40, CongestionWindow),
             (40, 50, PathQueue),
-            (50, 90, SendBuffer),
+            (50, 90, PathQueue),
             (90, 100, PathQueue),
             (100, 120, CongestionWindow),
         ];

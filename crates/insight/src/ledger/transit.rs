@@ -7,6 +7,7 @@ use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
 use super::bytes::LinksNs;
 use super::paths::Paths;
+use super::round_trips::RoundTrips;
 use super::senders::SenderKey;
 use super::timeline::Timeline;
 use crate::cause::Cause;
@@ -47,6 +48,7 @@ impl Transits {
         cell: &Cell,
         changes_ns: Vec<u64>,
         conversations: &[Conversation],
+        round_trips: &RoundTrips,
     ) -> Transits {
         let mut r2ts: HashMap<(SessionId, TaskTag), [u32; 2]> = HashMap::default();
         let pdus = cell.pdu.as_ref().filter(|pdus| pdus.has(R2T));
@@ -59,7 +61,7 @@ impl Transits {
         }
         let unknown = conversations.iter().filter(|_| cell.path.is_none());
         let segments = unknown.flat_map(|conversation| {
-            let least_ns = conversation.least_transits_ns();
+            let least_ns = round_trips.transits_ns(conversation);
             DIRECTIONS.map(|way| {
                 let key = (conversation.session, conversation.connection, way);
                 (key, least_ns[way as usize])

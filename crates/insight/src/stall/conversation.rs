@@ -127,12 +127,6 @@ impl Conversation {
         longest.unwrap_or(0)
     }
 
-    /// The minimum transit time of a packet to the target, plus that of one back.
-    #[must_use]
-    pub fn least_round_trip_ns(&self) -> u64 {
-        self.least_transits_ns().iter().sum()
-    }
-
     /// The minimum transit time of a packet to the target, and of one to the initiator.
     #[must_use]
     pub fn least_transits_ns(&self) -> [u64; 2] {

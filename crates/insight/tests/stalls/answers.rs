@@ -73,7 +73,7 @@ fn tcp_cell(seed: u64) -> (Score, String) {
     let script = script(&mut dice);
     let outcome = world::run(&script);
     let found = sender::stalls(&outcome.conversation);
-    let round_trip_ns = outcome.conversation.least_round_trip_ns();
+    let round_trip_ns: u64 = outcome.conversation.least_transits_ns().iter().sum();
     // Twice the finder's documented resolution.
     let least_ns = (round_trip_ns / 2).max(1_000_000);
     let segments = &outcome.conversation.segments;
@@ -109,7 +109,7 @@ fn captured_at(seed: u64, before_losses: bool) -> (Score, String) {
     let before_losses = before_losses || outcome.waits.iter().any(is_timed);
     let point = Point::random(&mut dice, before_losses);
     let mut found = captured::found(&script, &outcome.conversation, point);
-    let round_trip_ns = outcome.conversation.least_round_trip_ns();
+    let round_trip_ns: u64 = outcome.conversation.least_transits_ns().iter().sum();
     let least_ns = (round_trip_ns / 2).max(1_000_000);
     let segments = &outcome.conversation.segments;
     let mut known = outcome.waits;

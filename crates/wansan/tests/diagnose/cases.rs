@@ -45,6 +45,14 @@ fn slow() -> [Effects; 2] {
     [slow.clone(), slow]
 }
 
+fn slower() -> [Effects; 2] {
+    let slower = Effects {
+        capacity: Rate::from_bits_per_s(2_000_000).expect("a rate").into(),
+        ..long()
+    };
+    [slower.clone(), slower]
+}
+
 fn lossy() -> [Effects; 2] {
     let lossy = Effects {
         loss: LossModel::Bernoulli(Probability::new(0.002).expect("a probability")),
@@ -53,7 +61,7 @@ fn lossy() -> [Effects; 2] {
     [lossy, long()]
 }
 
-pub(crate) const CASES: [Case; 10] = [
+pub(crate) const CASES: [Case; 12] = [
     Case {
         name: "a small command window",
         limit: "bound",
@@ -117,6 +125,28 @@ pub(crate) const CASES: [Case; 10] = [
         target: "",
         bench: "--op read --block 64KiB --parallel 16",
         buffers: PLENTY,
+        path: slow,
+        change: None,
+    },
+    Case {
+        name: "a full link whose queue never empties",
+        limit: "wire",
+        of: Some(("of", "path_rate")),
+        elsewhere: None,
+        target: "",
+        bench: "--op read --block 4KiB --parallel 8",
+        buffers: PLENTY,
+        path: slower,
+        change: None,
+    },
+    Case {
+        name: "a full link before a small send buffer",
+        limit: "wire",
+        of: Some(("of", "path_rate")),
+        elsewhere: None,
+        target: "",
+        bench: "--op write --block 64KiB --parallel 16",
+        buffers: [16 << 20, 262_144],
         path: slow,
         change: None,
     },
