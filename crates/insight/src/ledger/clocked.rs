@@ -31,6 +31,10 @@ const LEAST_STRETCH_NS: u64 = 100_000_000;
 const MEASURED_NS: u64 = 10_000_000;
 /// With fewer round trips in an interval, so many more before and after it are used too.
 const FEWEST_ROUND_TRIPS: usize = 3;
+/// A link's rate is known if segments were queued in this share of the intervals without a pause, and an interval's rate is
+/// the same within this share.
+const LEAST_QUEUED: f64 = 0.25;
+const SAME_RATE: f64 = 0.03;
 /// With fewer acknowledgements per round trip, no pause can be detected.
 const LEAST_ACKNOWLEDGEMENTS: f64 = 1.5;
 
@@ -287,7 +291,7 @@ impl Busy {
         let number = |at_ns: u64| at_ns.saturating_sub(busy.from_ns) / stretch_ns;
         let mut place = acked.first().map_or(0, |first| first.place);
         let end_ns = acked.last().map_or(0, |last| last.at_ns);
-        let mut stretches = BTreeMap::new();
+        let mut stretches: Vec<Stretch> = Vec::new();
         for some in acked.chunk_by(|one, next| number(one.at_ns) == number(next.at_ns)) {
             let [first, .., last] = some else {
                 // One acknowledgement shows no pause.
@@ -309,14 +313,30 @@ impl Busy {
                 let queued_ns = queue.standing_ns(start_ns, start_ns.saturating_add(stretch_ns));
                 queued_ns.is_none_or(|queued_ns| queued_ns as f64 * link >= mss as f64)
             };
-            let cause = match share >= BUSY {
-                true if count < LEAST_ACKNOWLEDGEMENTS => continue,
-                true if is_queued() => Cause::PathQueue,
-                _ => Cause::CongestionWindow,
-            };
-            stretches.insert(number(first.at_ns), cause);
+            let is_steady = share >= BUSY;
+            if is_steady && count < LEAST_ACKNOWLEDGEMENTS {
+                continue;
+            }
+            stretches.push(Stretch {
+                number: number(first.at_ns),
+                bytes_per_ns: carried as f64 / length_ns,
+                is_steady,
+                is_queued: is_steady && is_queued(),
+            });
         }
-        busy.stretches = stretches;
+        let full_bytes_per_ns = full_bytes_per_ns(&stretches);
+        let causes = stretches.iter().map(|of| {
+            let is_full = of.is_queued
+                || of.is_steady
+                    && full_bytes_per_ns
+                        .is_some_and(|full| (of.bytes_per_ns / full - 1.0).abs() <= SAME_RATE);
+            let cause = match is_full {
+                true => Cause::PathQueue,
+                false => Cause::CongestionWindow,
+            };
+            (of.number, cause)
+        });
+        busy.stretches = causes.collect();
         busy
     }
 
@@ -331,6 +351,27 @@ impl Busy {
                 (start_ns.max(from_ns), end_ns.min(to_ns), *cause)
             })
     }
+}
+
+/// What an interval's acknowledgements show.
+struct Stretch {
+    number: u64,
+    bytes_per_ns: f64,
+    /// Whether they arrived without a pause.
+    is_steady: bool,
+    /// Whether segments were queued all the time, too.
+    is_queued: bool,
+}
+
+/// The rate of the link that queued segments in many of the intervals without a pause. A sender that paces itself at a link's
+/// rate, as BBR does, lets the queue run empty now and then: at the same rate, the link is as full.
+fn full_bytes_per_ns(stretches: &[Stretch]) -> Option<f64> {
+    let steady = stretches.iter().filter(|of| of.is_steady).count();
+    let queued = stretches.iter().filter(|of| of.is_queued);
+    let mut rates: Vec<f64> = queued.map(|of| of.bytes_per_ns).collect();
+    let middle = rates.len() / 2;
+    let are_enough = !rates.is_empty() && rates.len() as f64 >= LEAST_QUEUED * steady as f64;
+    are_enough.then(|| *rates.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
 /// The rate at which acknowledgements arrive within bursts: the median over runs of a few segments.
@@ -424,6 +465,26 @@ mod tests {
         assert_eq!(causes(0), [Cause::CongestionWindow]);
         assert_eq!(causes(5 * MS), [Cause::CongestionWindow]);
         assert_eq!(causes(25 * MS), [Cause::PathQueue]);
+    }
+
+    #[test]
+    fn a_link_s_rate_is_known_where_segments_often_queue() {
+        let stretch = |bytes_per_ns, is_queued| Stretch {
+            number: 0,
+            bytes_per_ns,
+            is_steady: true,
+            is_queued,
+        };
+        let pause = Stretch {
+            is_steady: false,
+            ..stretch(0.1, false)
+        };
+        let mut stretches = vec![pause, stretch(2.5, true)];
+        assert_eq!(full_bytes_per_ns(&stretches), Some(2.5));
+        stretches.extend((0..3).map(|_| stretch(2.4, false)));
+        assert_eq!(full_bytes_per_ns(&stretches), Some(2.5));
+        stretches.push(stretch(2.4, false));
+        assert_eq!(full_bytes_per_ns(&stretches), None);
     }
 
     #[test]

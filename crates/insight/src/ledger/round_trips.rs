@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_shorter_round_trip_than_any_in_the_packets_is_divided_as_theirs() {
-        let segment = |way, took_ns| Segment {
+        let segment = |way, took_ns: u64| Segment {
             packet: 0,
             sent_ns: 1000,
             arrived_ns: Some(1000 + took_ns),
