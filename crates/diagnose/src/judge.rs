@@ -1,7 +1,8 @@
 //! Determines by accounting what limits a session's I/Os.
 //!
 //! An I/O's latency is the time in the host before its command is sent, plus the time from then on, which the ledger of
-//! waits derives from packets. A slot in the host is freed when an earlier I/O completes, so time in the host is
+//! waits derives from packets. From its dispatch on, a command may wait behind data that TCP cannot send, for what stops
+//! TCP. A slot in the host is freed when an earlier I/O completes, so the time before the dispatch is
 //! charged to what those earlier I/Os were waiting for: to the resources (a full link, a window) in proportion, and
 //! only the rest, in which the earlier I/Os crossed the path and were served concurrently, to the limit on outstanding
 //! commands. The largest charge is the limiting factor.
@@ -55,7 +56,7 @@ pub struct Kept {
     pub scheduler_ns: f64,
     /// From the SCSI layer's dispatch to the sending of the command, without the following.
     pub sending_ns: f64,
-    /// Behind data that TCP could not send, by what stopped it.
+    /// Behind data that TCP could not send because of a shared limit, by what stopped it.
     pub behind_ns: BTreeMap<Cause, f64>,
     /// From the answer's arrival to the completion of the request.
     pub completing_ns: f64,
@@ -183,6 +184,11 @@ const SHARED: [Limit; 7] = [
     Limit::Processor,
 ];
 
+/// Whether a cause is one of a shared limit.
+pub(crate) fn is_shared(cause: Cause) -> bool {
+    SHARED.contains(&cause.limit())
+}
+
 /// Waits of individual I/Os that a higher queue depth does not shorten.
 const OWN: [Limit; 3] = [Limit::R2tRoundTrips, Limit::Stalls, Limit::RouteLockstep];
 
@@ -208,22 +214,24 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
         host_ns,
         target_share: (target_ns + store_ns) / wire_ns.max(1.0),
     };
-    let per_wire_ns = waiting.all_ns() / wire_ns.max(1.0);
+    // For as long as an I/O holds its slot, others wait for one.
+    let held_ns = (wire_ns + behind_ns).max(1.0);
+    let per_held_ns = waiting.all_ns() / held_ns;
     let of = |limit: Limit| waits.share(limit) * wire_ns;
     let shared_ns: f64 = SHARED.into_iter().map(of).sum();
-    let apart = ((wire_ns - shared_ns) / wire_ns.max(1.0)).max(0.0);
+    let apart = ((wire_ns - shared_ns) / held_ns).max(0.0);
     let served_ns = waits.mean_ns(Cause::StoreService);
     let crossing_ns = (of(Limit::TooFewIos) - served_ns).max(0.0);
 
     let mut counted: Vec<(Verdict, f64)> = Vec::new();
     for limit in SHARED {
-        let counts_ns = of(limit) * (1.0 + per_wire_ns) + behind(limit);
+        let counts_ns = (of(limit) + behind(limit)) * (1.0 + per_held_ns);
         counted.push(match limit {
             Limit::Store => (Verdict::Store, counts_ns + served_ns),
-            limit => (wire(waits, limit), counts_ns),
+            limit => (wire(evidence, limit), counts_ns),
         });
     }
-    counted.extend(OWN.map(|limit| (wire(waits, limit), of(limit))));
+    counted.extend(OWN.map(|limit| (wire(evidence, limit), of(limit))));
     counted.push((Verdict::Host, own_ns));
     counted.push((Verdict::Target, target_ns));
     counted.push((Verdict::Unknown, waits.mean_ns(Cause::Unknown)));
@@ -332,9 +340,13 @@ fn fullest(bounds: &[BoundUse]) -> Option<&BoundUse> {
 }
 
 /// A limit that packets show, with the cause of its longest waits.
-fn wire(waits: &WaitUse, of: Limit) -> Verdict {
+fn wire(evidence: &Evidence<'_>, of: Limit) -> Verdict {
     let causes = Cause::ALL.into_iter().filter(|cause| cause.limit() == of);
-    let longest = causes.max_by(|one, other| waits.mean_ns(*one).total_cmp(&waits.mean_ns(*other)));
+    let mean_ns = |cause: &Cause| {
+        let behind = evidence.kept.and_then(|kept| kept.behind_ns.get(cause));
+        evidence.waits.mean_ns(*cause) + behind.copied().unwrap_or(0.0)
+    };
+    let longest = causes.max_by(|one, other| mean_ns(one).total_cmp(&mean_ns(other)));
     Verdict::Wire {
         of,
         cause: longest.unwrap_or(Cause::Unknown),
@@ -506,7 +518,16 @@ mod tests {
     #[test]
     fn a_dispatched_command_waits_for_what_stops_the_data_before_it() {
         let wire = waits(&[(Cause::Propagation, 100.0), (Cause::CongestionWindow, 20.0)]);
-        let judged = |sending_ms: f64, behind_ms: f64| {
+        let depth = |waited_ms: f64| BoundUse {
+            bound: Bound::QueueDepth {
+                disk: "sdb".to_owned(),
+            },
+            commands: 4,
+            full_share: 1.0,
+            waited_ns: Some(waited_ms * 1e6),
+            blocked_share: 0.0,
+        };
+        let judged = |sending_ms: f64, behind_ms: f64, waited_ms: f64| {
             judge(&Evidence {
                 waits: &wire,
                 block_latency_ns: None,
@@ -515,18 +536,23 @@ mod tests {
                     behind_ns: BTreeMap::from([(Cause::CongestionWindow, behind_ms * 1e6)]),
                     ..Kept::default()
                 }),
-                bounds: &[],
+                bounds: &[depth(waited_ms)],
                 outstanding: 4.0,
                 scheduler: &[],
             })
         };
-        let found = judged(50.0, 150.0);
+        let found = judged(50.0, 150.0, 0.0);
         let of = (found.verdict.name(), (found.counts_ns / 1e6).round());
         assert_eq!(of, (Limit::CongestionWindow.name(), 170.0), "{found:?}");
         assert!((found.host_ns - 200e6).abs() < 1.0, "{found:?}");
-        let found = judged(200.0, 0.0);
+        let found = judged(200.0, 0.0, 0.0);
         assert_eq!(found.verdict, Verdict::Host);
         assert!((found.host_ns - 200e6).abs() < 1.0, "{found:?}");
+        // 170 of the 270 ms for which a slot is held.
+        let found = judged(0.0, 150.0, 270.0);
+        let of = (found.verdict.name(), (found.counts_ns / 1e6).round());
+        assert_eq!(of, (Limit::CongestionWindow.name(), 340.0), "{found:?}");
+        assert!((found.latency_ns - 540e6).abs() < 1.0, "{found:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::host_queue::{
     DiskBounds, QueueWait, SessionBounds, SessionQueue, given_ns, session_queue,
 };
-use crate::judge::{Bound, BoundUse, Kept};
+use crate::judge::{Bound, BoundUse, Kept, is_shared};
 use crate::lio::Unit;
 use crate::matching::{at_initiator, at_target};
 use crate::multipath::Table;
@@ -356,7 +356,7 @@ impl BlockTrace {
         for (io, command) in pairs {
             let (from_ns, to_ns) = (given_ns(io) + self.ahead_ns, command.sent_ns);
             let first = stopped.partition_point(|(_, end_ns, _)| *end_ns <= from_ns);
-            let meanwhile = stopped[first..].iter();
+            let meanwhile = stopped[first..].iter().filter(|step| is_shared(step.2));
             for (start_ns, end_ns, cause) in meanwhile.take_while(|step| step.0 < to_ns) {
                 let within_ns = to_ns.min(*end_ns).saturating_sub(from_ns.max(*start_ns));
                 *behind_ns.entry(*cause).or_default() += within_ns as f64 / pairs.len() as f64;
@@ -614,6 +614,8 @@ mod tests {
             [
                 (issued_ns - 5 * MS, issued_ns + MS, Cause::CongestionWindow),
                 (issued_ns + MS, issued_ns + 2 * MS, Cause::SendBuffer),
+                // Nothing that others share.
+                (issued_ns + 2 * MS, issued_ns + 3 * MS, Cause::ReceiveBuffer),
             ]
         });
         let stopped: Vec<_> = stopped.collect();

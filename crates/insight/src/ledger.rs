@@ -162,8 +162,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// What stopped the initiator of a session with one connection from sending what it had: intervals in order of time,
-    /// each with its first nanosecond, the first one after it, and its cause.
+    /// What stopped the initiator of a session with one connection from sending what it had, if its kernel was sampled:
+    /// intervals in order of time, each with its first nanosecond, the first one after it, and its cause.
     #[must_use]
     pub fn initiator_stopped(&self, session: SessionId) -> &[(u64, u64, Cause)] {
         self.senders.initiator_steps(session)

@@ -84,7 +84,11 @@ impl TcpInfo {
     /// The minimum round-trip time of recent minutes (net.ipv4.tcp_min_rtt_wlen) in ns; 0 before the first measurement.
     #[must_use]
     pub fn min_rtt_ns(&self) -> u64 {
-        u64::from(self.u32_at(148)) * 1000
+        match self.u32_at(148) {
+            // The kernel's value before it.
+            u32::MAX => 0,
+            us => u64::from(us) * 1000,
+        }
     }
 
     /// Send MSS, in bytes without options.

@@ -15,9 +15,6 @@ use crate::stall::{Announced, Conversation, Segment};
 use crate::traffic::FlowDirection;
 use crate::window::Window;
 
-/// Both directions of a connection, in the order of their numbers.
-const DIRECTIONS: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
-
 /// Rates are measured over this many full segments, or over 1/`RATE_PARTS` of the bytes in flight if that is less: an
 /// acknowledgement covers two segments, or as many as arrived together.
 const RATE_SEGMENTS: u64 = 8;
@@ -29,12 +26,15 @@ const STRETCH_ROUND_TRIPS: u64 = 4;
 const LEAST_STRETCH_NS: u64 = 100_000_000;
 /// Of the round trips within this time, the shortest is kept.
 const MEASURED_NS: u64 = 10_000_000;
-/// With fewer round trips in an interval, so many more before and after it are used too.
+/// With fewer round trips in an interval, those in the intervals before and after it are used too: a single one may include a
+/// delayed acknowledgement.
 const FEWEST_ROUND_TRIPS: usize = 3;
 /// A link's rate is known if segments were queued in this share of the intervals without a pause, and an interval's rate is
 /// the same within this share.
 const LEAST_QUEUED: f64 = 0.25;
 const SAME_RATE: f64 = 0.03;
+/// A queue that lasts this share of the round trip without it is no jitter.
+const LONG_QUEUE: f64 = 0.1;
 /// With fewer acknowledgements per round trip, no pause can be detected.
 const LEAST_ACKNOWLEDGEMENTS: f64 = 1.5;
 
@@ -44,7 +44,7 @@ pub(super) fn senders(
     round_trip_ns: u64,
     window: Window,
 ) -> [(FlowDirection, Sender); 2] {
-    let mut replays = DIRECTIONS.map(|way| Replay::new(conversation, way));
+    let mut replays = FlowDirection::ALL.map(|way| Replay::new(conversation, way));
     for replay in &mut replays {
         replay.bridge(round_trip_ns);
     }
@@ -92,14 +92,22 @@ struct Queue<'r> {
 }
 
 impl Queue<'_> {
-    /// How long segments were queued at least in an interval; `None` if a sender has measured no round trip.
-    fn standing_ns(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+    /// How long segments were queued at least in an interval; `None` if a sender has measured no round trip near it.
+    fn standing_ns(&self, from_ns: u64, length_ns: u64) -> Option<u64> {
         let queued_ns = self.samples.map(|samples| {
-            let first = samples.partition_point(|sample| sample.at_ns < from_ns);
-            let behind = samples.partition_point(|sample| sample.at_ns < to_ns);
-            // Single ones may include a delayed acknowledgement, so that a few are needed.
-            let more = FEWEST_ROUND_TRIPS.saturating_sub(behind - first);
-            let near = &samples[first.saturating_sub(more)..samples.len().min(behind + more)];
+            let within = |from_ns: u64, to_ns: u64| {
+                let first = samples.partition_point(|sample| sample.at_ns < from_ns);
+                let behind = samples.partition_point(|sample| sample.at_ns < to_ns);
+                &samples[first..behind.max(first)]
+            };
+            let to_ns = from_ns.saturating_add(length_ns);
+            let mut near = within(from_ns, to_ns);
+            if near.len() < FEWEST_ROUND_TRIPS {
+                near = within(
+                    from_ns.saturating_sub(length_ns),
+                    to_ns.saturating_add(length_ns),
+                );
+            }
             let least_ns = near.iter().map(|sample| sample.took_ns).min()?;
             Some(least_ns.saturating_sub(self.least_ns))
         });
@@ -121,8 +129,8 @@ struct Replay {
     mss: u64,
     acked: Vec<Acked>,
     states: Vec<(u64, u64, State)>,
-    /// The shortest of each [`MEASURED_NS`]. Those of segments that were sent again, or acknowledged late as an earlier one
-    /// was lost, are too long (Karn's algorithm, RFC 6298 section 3).
+    /// The shortest of each [`MEASURED_NS`], from a segment's first transmission. That of one that was sent again, or
+    /// acknowledged late as an earlier one was lost, is too long, never too short.
     round_trips: Vec<RoundTrip>,
 }
 
@@ -240,17 +248,21 @@ impl Replay {
         });
         let busy = Busy::of(&self.acked, self.mss, queue);
         let mut steps: Vec<Step> = Vec::new();
+        let mut long_queues: Vec<Step> = Vec::new();
         for (from_ns, to_ns, state) in &self.states {
             match state {
                 State::ReceiveWindow => push(&mut steps, (*from_ns, *to_ns, Cause::ReceiveWindow)),
                 State::Acknowledgements => {
-                    for step in busy.causes(*from_ns, *to_ns) {
+                    for (step, has_long_queue) in busy.causes(*from_ns, *to_ns) {
                         push(&mut steps, step);
+                        if has_long_queue {
+                            push(&mut long_queues, step);
+                        }
                     }
                 }
             }
         }
-        Sender::by_packets(steps, most.saturating_sub(least))
+        Sender::by_packets(steps, long_queues, most.saturating_sub(least))
     }
 
     /// Counts an interval between two intervals with a closed window as window-limited too, if it is no longer than a
@@ -273,8 +285,8 @@ impl Replay {
 struct Busy {
     from_ns: u64,
     stretch_ns: u64,
-    /// The limit in each interval whose acknowledgements show one, by interval number.
-    stretches: BTreeMap<u64, Cause>,
+    /// The limit in each interval whose acknowledgements show one, and whether a long queue was measured, by interval number.
+    stretches: BTreeMap<u64, (Cause, bool)>,
 }
 
 impl Busy {
@@ -308,11 +320,6 @@ impl Busy {
                 continue;
             };
             let share = carried as f64 / (link * length_ns);
-            // A segment that finds the link busy is queued for as long as the link takes for one at least.
-            let is_queued = || {
-                let queued_ns = queue.standing_ns(start_ns, start_ns.saturating_add(stretch_ns));
-                queued_ns.is_none_or(|queued_ns| queued_ns as f64 * link >= mss as f64)
-            };
             let is_steady = share >= BUSY;
             if is_steady && count < LEAST_ACKNOWLEDGEMENTS {
                 continue;
@@ -321,34 +328,37 @@ impl Busy {
                 number: number(first.at_ns),
                 bytes_per_ns: carried as f64 / length_ns,
                 is_steady,
-                is_queued: is_steady && is_queued(),
+                // A segment that finds the link busy is queued for as long as the link takes for one at least.
+                queued_ns: queue.standing_ns(start_ns, stretch_ns),
+                least_queued_ns: mss as f64 / link,
             });
         }
         let full_bytes_per_ns = full_bytes_per_ns(&stretches);
-        let causes = stretches.iter().map(|of| {
-            let is_full = of.is_queued
-                || of.is_steady
-                    && full_bytes_per_ns
-                        .is_some_and(|full| (of.bytes_per_ns / full - 1.0).abs() <= SAME_RATE);
+        let found = stretches.iter().map(|of| {
+            let is_full = of.is_full(full_bytes_per_ns);
             let cause = match is_full {
                 true => Cause::PathQueue,
                 false => Cause::CongestionWindow,
             };
-            (of.number, cause)
+            let is_long = |queued_ns| queued_ns as f64 >= LONG_QUEUE * round_trip_ns as f64;
+            let has_long_queue = is_full && of.queued_ns.is_some_and(is_long);
+            (of.number, (cause, has_long_queue))
         });
-        busy.stretches = causes.collect();
+        busy.stretches = found.collect();
         busy
     }
 
-    fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
+    /// The limits within an interval, each with whether a long queue was measured.
+    fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (Step, bool)> + '_ {
         let first = from_ns.saturating_sub(self.from_ns) / self.stretch_ns;
         let last = to_ns.saturating_sub(self.from_ns) / self.stretch_ns;
         self.stretches
             .range(first..=last)
-            .map(move |(number, cause)| {
+            .map(move |(number, (cause, has_long_queue))| {
                 let start_ns = self.from_ns + number * self.stretch_ns;
                 let end_ns = start_ns.saturating_add(self.stretch_ns);
-                (start_ns.max(from_ns), end_ns.min(to_ns), *cause)
+                let step = (start_ns.max(from_ns), end_ns.min(to_ns), *cause);
+                (step, *has_long_queue)
             })
     }
 }
@@ -359,18 +369,38 @@ struct Stretch {
     bytes_per_ns: f64,
     /// Whether they arrived without a pause.
     is_steady: bool,
-    /// Whether segments were queued all the time, too.
-    is_queued: bool,
+    /// How long segments were queued at least, if known.
+    queued_ns: Option<u64>,
+    /// How long they are queued at least before a full link.
+    least_queued_ns: f64,
+}
+
+impl Stretch {
+    /// Whether segments were queued all the time, if known.
+    fn is_queued(&self) -> Option<bool> {
+        let queued_ns = self.queued_ns?;
+        Some(queued_ns as f64 >= self.least_queued_ns)
+    }
+
+    /// Whether the link was always busy; `bytes_per_ns` is its rate, if known.
+    fn is_full(&self, bytes_per_ns: Option<f64>) -> bool {
+        let is_its = |rate: f64| (self.bytes_per_ns / rate - 1.0).abs() <= SAME_RATE;
+        let is_full = || self.is_queued().unwrap_or(true) || bytes_per_ns.is_some_and(is_its);
+        self.is_steady && is_full()
+    }
 }
 
 /// The rate of the link that queued segments in many of the intervals without a pause. A sender that paces itself at a link's
 /// rate, as BBR does, lets the queue run empty now and then: at the same rate, the link is as full.
 fn full_bytes_per_ns(stretches: &[Stretch]) -> Option<f64> {
-    let steady = stretches.iter().filter(|of| of.is_steady).count();
-    let queued = stretches.iter().filter(|of| of.is_queued);
-    let mut rates: Vec<f64> = queued.map(|of| of.bytes_per_ns).collect();
+    let steady = stretches.iter().filter(|of| of.is_steady);
+    let known: Vec<(f64, bool)> = steady
+        .filter_map(|of| Some((of.bytes_per_ns, of.is_queued()?)))
+        .collect();
+    let queued = known.iter().filter(|(_, is_queued)| *is_queued);
+    let mut rates: Vec<f64> = queued.map(|(rate, _)| *rate).collect();
     let middle = rates.len() / 2;
-    let are_enough = !rates.is_empty() && rates.len() as f64 >= LEAST_QUEUED * steady as f64;
+    let are_enough = !rates.is_empty() && rates.len() as f64 >= LEAST_QUEUED * known.len() as f64;
     are_enough.then(|| *rates.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
@@ -469,22 +499,62 @@ mod tests {
 
     #[test]
     fn a_link_s_rate_is_known_where_segments_often_queue() {
-        let stretch = |bytes_per_ns, is_queued| Stretch {
+        let stretch = |bytes_per_ns, queued_ns| Stretch {
             number: 0,
             bytes_per_ns,
             is_steady: true,
-            is_queued,
+            queued_ns,
+            least_queued_ns: 10.0,
         };
+        let (queued, idle, unknown) = (Some(10), Some(9), None);
         let pause = Stretch {
             is_steady: false,
-            ..stretch(0.1, false)
+            ..stretch(0.1, idle)
         };
-        let mut stretches = vec![pause, stretch(2.5, true)];
+        assert!(!pause.is_full(Some(0.1)));
+        let mut stretches = vec![pause, stretch(2.5, queued), stretch(9.0, unknown)];
         assert_eq!(full_bytes_per_ns(&stretches), Some(2.5));
-        stretches.extend((0..3).map(|_| stretch(2.4, false)));
-        assert_eq!(full_bytes_per_ns(&stretches), Some(2.5));
-        stretches.push(stretch(2.4, false));
+        stretches.extend((0..3).map(|_| stretch(2.4, idle)));
+        let full = full_bytes_per_ns(&stretches);
+        assert_eq!(full, Some(2.5));
+        stretches.push(stretch(2.4, idle));
         assert_eq!(full_bytes_per_ns(&stretches), None);
+
+        assert!(stretch(1.0, queued).is_full(None));
+        assert!(stretch(1.0, unknown).is_full(None));
+        assert!(!stretch(2.5, idle).is_full(None));
+        assert!(stretch(2.44, idle).is_full(full));
+        assert!(!stretch(2.4, idle).is_full(full) && !stretch(2.6, idle).is_full(full));
+    }
+
+    #[test]
+    fn a_queue_shows_in_the_round_trips_of_either_end_near_the_time() {
+        let samples = |all: &[(u64, u64)]| {
+            let samples = all
+                .iter()
+                .map(|&(at_ns, took_ns)| RoundTrip { at_ns, took_ns });
+            samples.collect::<Vec<_>>()
+        };
+        let standing_ns = |one: &[(u64, u64)], other: &[(u64, u64)]| {
+            let (one, other) = (samples(one), samples(other));
+            let queue = Queue {
+                least_ns: 50,
+                samples: [&one, &other],
+            };
+            queue.standing_ns(100, 100)
+        };
+        let many = [(100, 55), (150, 53), (199, 54)];
+        assert_eq!(standing_ns(&many, &[(120, 58)]), Some(8));
+        assert_eq!(standing_ns(&[(120, 58)], &many), Some(8));
+        // Few inside, and others next to them.
+        assert_eq!(
+            standing_ns(&many, &[(99, 56), (120, 90), (200, 57)]),
+            Some(6)
+        );
+        assert_eq!(standing_ns(&many, &[(0, 51)]), Some(3));
+        // Too far away, or none.
+        assert_eq!(standing_ns(&many, &[(300, 56)]), None);
+        assert_eq!(standing_ns(&[], &many), None);
     }
 
     #[test]

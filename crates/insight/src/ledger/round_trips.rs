@@ -7,13 +7,17 @@ use wansan_trace::{ConnectionId, SessionId};
 use crate::cell::Cell;
 use crate::stall::Conversation;
 
-/// The minimum round trips that the kernel of an end has measured on its connections.
+/// Where an acknowledgement covers nothing but retransmissions, Linux measures by timestamps (RFC 7323 §4), in ticks of a
+/// millisecond: a round trip may seem shorter by one.
+const TICK_NS: u64 = 1_000_000;
+
+/// The most that the minimum round trips are, by what the kernel of an end has measured on its connections.
 ///
 /// It remembers those of the last minutes (`tcp_min_rtt_wlen`), so also those before the capture began: a queue that
 /// was never empty since is part of every round trip in the capture.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrips {
-    measured_ns: HashMap<(SessionId, ConnectionId), u64>,
+    most_ns: HashMap<(SessionId, ConnectionId), u64>,
 }
 
 impl RoundTrips {
@@ -23,12 +27,10 @@ impl RoundTrips {
         let mut round_trips = RoundTrips::default();
         let samples = cell.tcp.iter().filter(|_| cell.connection.is_none());
         for sample in samples.flat_map(|table| &table.rows).map(|row| &row.record) {
-            // It is zero, or all ones, before the first round trip.
-            let is_measured = (1..u64::from(u32::MAX) * 1000).contains(&sample.min_rtt_ns);
-            if is_measured {
+            if sample.min_rtt_ns > 0 {
                 let key = (sample.session, sample.connection);
-                let least_ns = round_trips.measured_ns.entry(key).or_insert(u64::MAX);
-                *least_ns = sample.min_rtt_ns.min(*least_ns);
+                let least_ns = round_trips.most_ns.entry(key).or_insert(u64::MAX);
+                *least_ns = sample.min_rtt_ns.saturating_add(TICK_NS).min(*least_ns);
             }
         }
         round_trips
@@ -40,10 +42,10 @@ impl RoundTrips {
         let seen_ns = conversation.least_transits_ns();
         let round_trip_ns: u64 = seen_ns.iter().sum();
         let key = (conversation.session, conversation.connection);
-        match self.measured_ns.get(&key) {
-            Some(measured_ns) if *measured_ns < round_trip_ns => seen_ns.map(|seen_ns| {
+        match self.most_ns.get(&key) {
+            Some(most_ns) if *most_ns < round_trip_ns => seen_ns.map(|seen_ns| {
                 let share = seen_ns as f64 / round_trip_ns as f64;
-                (share * *measured_ns as f64) as u64
+                (share * *most_ns as f64) as u64
             }),
             _ => seen_ns,
         }
@@ -83,10 +85,10 @@ mod tests {
             answer_mss_bytes: 0,
             times: Times::Seen,
         };
-        let transits_ns = |measured_ns: &[u64]| {
+        let transits_ns = |most_ns: &[u64]| {
             let key = (SessionId(1), ConnectionId(0));
             let round_trips = RoundTrips {
-                measured_ns: measured_ns.iter().map(|ns| (key, *ns)).collect(),
+                most_ns: most_ns.iter().map(|ns| (key, *ns)).collect(),
             };
             round_trips.transits_ns(&conversation)
         };

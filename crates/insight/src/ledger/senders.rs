@@ -41,6 +41,8 @@ pub(super) struct Sender {
     interval_ns: u64,
     /// Bytes that its peer acknowledged in the window.
     acked_bytes: u64,
+    /// The intervals in which packets show a long queue in front of a full link, in order of time.
+    long_queues: Vec<Step>,
 }
 
 /// All sending ends of a cell.
@@ -133,13 +135,14 @@ impl Senders {
         self.found.keys()
     }
 
-    /// What stopped the initiator of a session with one connection, in order of time.
+    /// What stopped the initiator of a session with one connection, as its kernel knows, in order of time.
     pub(super) fn initiator_steps(&self, session: SessionId) -> &[Step] {
         let found = self.found.iter();
         let mut own =
             found.filter(|((of, _, way), _)| *of == session && *way == FlowDirection::ToTarget);
         match (own.next(), own.next()) {
-            (Some((_, sender)), None) => &sender.steps,
+            // Packets alone do not show whether a sender had anything to send.
+            (Some((_, sender)), None) if sender.source == Source::TcpInfo => &sender.steps,
             _ => &[],
         }
     }
@@ -198,12 +201,13 @@ fn ways(
 
 impl Sender {
     /// A sender known from packets.
-    pub(super) fn by_packets(steps: Vec<Step>, acked_bytes: u64) -> Sender {
+    pub(super) fn by_packets(steps: Vec<Step>, long_queues: Vec<Step>, acked_bytes: u64) -> Sender {
         Sender {
             source: Source::Packets,
             steps,
             interval_ns: 0,
             acked_bytes,
+            long_queues,
         }
     }
 
@@ -213,6 +217,7 @@ impl Sender {
             steps: Vec::new(),
             interval_ns: 0,
             acked_bytes: 0,
+            long_queues: Vec::new(),
         };
         let mut widest_bytes = 0;
         // The newest sample at least `COUNTED_NS` before `after`, or the first.
@@ -263,19 +268,22 @@ impl Sender {
         sender
     }
 
-    /// Where packets show a full link, which no sender knows of, a sender with too small a congestion window or send buffer
-    /// waits for that link: a larger one would only lengthen the link's queue.
+    /// Where packets show a full link, which no sender knows of, a congestion-limited sender waits for that link. So does
+    /// one with a full send buffer, if the queue is long: more in flight would only lengthen it.
     fn see_links(&mut self, by_packets: &Sender) {
         let mut seen: Vec<Step> = Vec::with_capacity(self.steps.len());
         for (from_ns, to_ns, cause) in std::mem::take(&mut self.steps) {
             let mut at_ns = from_ns;
-            if matches!(cause, Cause::CongestionWindow | Cause::SendBuffer) {
-                let steps = by_packets.causes(from_ns, to_ns);
-                for full in steps.filter(|(_, _, cause)| *cause == Cause::PathQueue) {
-                    seen.extend((at_ns < full.0).then_some((at_ns, full.0, cause)));
-                    seen.push(full);
-                    at_ns = full.1;
-                }
+            let steps = match cause {
+                Cause::CongestionWindow => &by_packets.steps[..],
+                Cause::SendBuffer => &by_packets.long_queues,
+                _ => &[],
+            };
+            let steps = within(steps, from_ns, to_ns);
+            for full in steps.filter(|(_, _, cause)| *cause == Cause::PathQueue) {
+                seen.extend((at_ns < full.0).then_some((at_ns, full.0, cause)));
+                seen.push(full);
+                at_ns = full.1;
             }
             seen.extend((at_ns < to_ns).then_some((at_ns, to_ns, cause)));
         }
@@ -284,14 +292,17 @@ impl Sender {
 
     /// The causes within an interval, in order of time; gaps between them are unknown.
     pub(super) fn causes(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
-        let first = self.steps.partition_point(|step| step.1 <= from_ns);
-        let steps = self.steps[first..]
-            .iter()
-            .take_while(move |step| step.0 < to_ns);
-        steps.map(move |&(start_ns, end_ns, cause)| {
-            (start_ns.max(from_ns), end_ns.min(to_ns), cause)
-        })
+        within(&self.steps, from_ns, to_ns)
     }
+}
+
+/// The parts of steps that lie in an interval.
+fn within(steps: &[Step], from_ns: u64, to_ns: u64) -> impl Iterator<Item = Step> + '_ {
+    let first = steps.partition_point(|step| step.1 <= from_ns);
+    let steps = steps[first..].iter();
+    steps
+        .take_while(move |step| step.0 < to_ns)
+        .map(move |&(start_ns, end_ns, cause)| (start_ns.max(from_ns), end_ns.min(to_ns), cause))
 }
 
 /// Whether the send buffer is at least 90 % full: the program has written until there was no room, or soon will have.
@@ -452,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_link_is_what_a_congestion_window_and_a_send_buffer_wait_for() {
+    fn a_congestion_window_waits_for_a_full_link_and_a_send_buffer_for_a_long_queue() {
         use Cause::{CongestionWindow, PathQueue, SendBuffer};
         let mut sampled = Sender::by_packets(
             vec![
@@ -460,6 +471,7 @@ mod tests {
                 (50, 90, SendBuffer),
                 (90, 120, CongestionWindow),
             ],
+            Vec::new(),
             0,
         );
         let packets = Sender::by_packets(
@@ -468,6 +480,7 @@ mod tests {
                 (20, 40, CongestionWindow),
                 (40, 100, PathQueue),
             ],
+            vec![(40, 70, PathQueue)],
             0,
         );
         sampled.see_links(&packets);
@@ -476,7 +489,8 @@ mod tests {
             (10, 20, PathQueue),
             (20, 40, CongestionWindow),
             (40, 50, PathQueue),
-            (50, 90, PathQueue),
+            (50, 70, PathQueue),
+            (70, 90, SendBuffer),
             (90, 100, PathQueue),
             (100, 120, CongestionWindow),
         ];

@@ -165,7 +165,7 @@ fn a_host_that_captures_has_what_arrives_at_once_and_sent_the_rest_before() {
             connection.know_socket(&socket);
         }
         let passed = Passed::of(&mut connection);
-        // The first segments pass earlier after the capture's beginning than they left.
+        // The first segments left before the capture's clock began.
         [INITIATOR, TARGET].map(|from| {
             let last = passed.segments().filter(|of| of.seen.from() == from).last();
             let last = last.expect("both ends have sent");
