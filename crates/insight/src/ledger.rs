@@ -25,6 +25,7 @@
 mod base;
 mod bytes;
 mod clocked;
+mod link;
 mod overlays;
 mod paths;
 mod requests;
