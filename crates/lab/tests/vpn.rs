@@ -22,6 +22,7 @@ use wansan_lab::vpn::{self, Cipher, Kind, VpnError};
 use wansan_lab::world::isolate;
 
 use scene::{FIRST_PORTS, OTHER_PORTS, Scene};
+use spy::Seen;
 
 const KINDS: [Kind; 4] = [
     Kind::WireGuard,
@@ -217,8 +218,20 @@ fn ports(scene: &Scene, kind: Kind) -> Result<(), String> {
     let _tunnels = scene.tunnels(kind, &specs)?;
     let first = scene.spied(|| scene.transfer(*FIRST_PORTS.start()))?;
     let other = scene.spied(|| scene.transfer(*OTHER_PORTS.start()))?;
+    // The last segments of a connection may come while the next transfer is watched.
+    let carriers = |seen: &Seen| {
+        let most = seen.associations.values().max().copied().unwrap_or(0);
+        let carriers = seen
+            .associations
+            .iter()
+            .filter(|(_, packets)| **packets * 100 >= most);
+        carriers
+            .map(|(association, _)| *association)
+            .collect::<BTreeSet<_>>()
+    };
+    let carried_by_first = carriers(&first);
     check(
-        !first.associations.is_empty() && first.associations.is_disjoint(&other.associations),
+        !carried_by_first.is_empty() && carried_by_first.is_disjoint(&carriers(&other)),
         &format!(
             "both take the security associations {:?} and {:?}",
             first.associations, other.associations

@@ -1,6 +1,6 @@
 //! A spy in a router on the path, which sees every packet.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(crate) struct Seen {
     pub(crate) longest_bytes: usize,
     /// Whether any packet contained the pattern.
     pub(crate) readable: bool,
-    /// The destinations and SPIs of ESP packets in UDP (RFC 3948 §2.1).
-    pub(crate) associations: BTreeSet<(Ipv4Addr, u32)>,
+    /// Number of ESP packets in UDP (RFC 3948 §2.1), by destination and SPI.
+    pub(crate) associations: BTreeMap<(Ipv4Addr, u32), u64>,
 }
 
 pub(crate) struct Spy {
@@ -96,7 +96,10 @@ impl Seen {
                 {
                     let destination = [header[16], header[17], header[18], header[19]];
                     let spi = u32::from_be_bytes([a, b, c, d]);
-                    self.associations.insert((destination.into(), spi));
+                    *self
+                        .associations
+                        .entry((destination.into(), spi))
+                        .or_default() += 1;
                 }
             }
             _ => self.other_packets += 1,
