@@ -59,8 +59,8 @@ struct Replay {
     mss: u64,
     acked: Vec<Acked>,
     states: Vec<(u64, u64, State)>,
-    /// The shortest of each [`MEASURED_NS`], from a segment's first transmission. That of one that was sent again, or
-    /// acknowledged late as an earlier one was lost, is too long, never too short.
+    /// Measured from each segment's first transmission; of those within [`MEASURED_NS`], the shortest. A retransmission, or
+    /// an earlier loss that holds back the acknowledgement, lengthens a sample and never shortens it.
     round_trips: Vec<RoundTrip>,
 }
 

@@ -8,13 +8,13 @@ use crate::cell::Cell;
 use crate::stall::Conversation;
 
 /// Where an acknowledgement covers nothing but retransmissions, Linux measures by timestamps (RFC 7323 §4), in ticks of a
-/// millisecond: a round trip may seem shorter by one.
+/// millisecond: its round trip may be too short by one tick.
 const TICK_NS: u64 = 1_000_000;
 
-/// The most that the minimum round trips are, by what the kernel of an end has measured on its connections.
+/// Upper bounds of connections' minimum round trips, as an end's kernel has measured them.
 ///
-/// It remembers those of the last minutes (`tcp_min_rtt_wlen`), so also those before the capture began: a queue that
-/// was never empty since is part of every round trip in the capture.
+/// The kernel keeps the minimum of the last minutes (`tcp_min_rtt_wlen`), including the time before the capture: a queue
+/// that was never empty during the capture is part of every round trip in it.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrips {
     most_ns: HashMap<(SessionId, ConnectionId), u64>,

@@ -20,8 +20,6 @@ use crate::traffic::FlowDirection;
 /// The most that hosts add to a path's delay.
 const HOSTS_NS: u64 = 500_000;
 
-const DIRECTIONS: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
-
 /// The minimum transit time per connection and direction, over I/Os with the same deepest recorded layer, measured anew
 /// after each change of a path's delay.
 #[derive(Debug, Default)]
@@ -62,7 +60,7 @@ impl Transits {
         let unknown = conversations.iter().filter(|_| cell.path.is_none());
         let segments = unknown.flat_map(|conversation| {
             let least_ns = round_trips.transits_ns(conversation);
-            DIRECTIONS.map(|way| {
+            FlowDirection::ALL.map(|way| {
                 let key = (conversation.session, conversation.connection, way);
                 (key, least_ns[way as usize])
             })
@@ -90,7 +88,7 @@ impl Transits {
         let Some(epoch) = self.epoch(timeline) else {
             return;
         };
-        for way in DIRECTIONS {
+        for way in FlowDirection::ALL {
             let link_ns = links_ns.of(way);
             // A stall delays bytes that cross the path too: without its time, they would seem to have crossed it in less.
             let took_ns = timeline.crossing_ns(way).saturating_sub(link_ns);
@@ -138,7 +136,7 @@ impl Transits {
     ) {
         let epoch = self.epoch(timeline);
         let span_ns = timeline.span_ns();
-        for way in DIRECTIONS {
+        for way in FlowDirection::ALL {
             let key = |epoch| (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = epoch.and_then(|epoch| self.least_ns.get(&key(epoch)));
             // An I/O in flight during a change has no observed minimum; only the configured delay limits it.
