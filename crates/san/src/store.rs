@@ -18,6 +18,7 @@
 //!    the operation was queued, when it was submitted to the store and when the store completed it, as needed for the
 //!    trace layers `device` and `store`.
 
+mod aligned;
 pub mod durability;
 mod error;
 mod file;
@@ -25,6 +26,7 @@ mod medium;
 mod memory;
 pub mod pool;
 mod reservation_file;
+mod ring;
 mod service_time;
 mod spec;
 mod syncing;
@@ -40,6 +42,8 @@ pub use reservation_file::ReservationFile;
 pub use service_time::ServiceTimeStore;
 pub use spec::{Backing, LunSpec, OpenedStore, SpecError};
 pub use wansan_workload::service::{ServiceTime, Visit};
+
+use std::fs::File;
 
 use wansan_trace::Instant;
 
@@ -87,6 +91,12 @@ pub trait Store: Send + Sync {
 
     /// The file that keeps persistent reservations of its unit over a restart, if possible.
     fn reservations(&self) -> Option<&ReservationFile> {
+        None
+    }
+
+    /// The file that it reads directly, at the same offset, if that range needs nothing but a read(2) to aligned memory.
+    fn direct_file(&self, offset: u64, length: usize) -> Option<&File> {
+        let _ = (offset, length);
         None
     }
 

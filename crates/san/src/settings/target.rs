@@ -83,8 +83,9 @@ settings! {
         /// The target's iSCSI name
         pub name: String, "IQN";
         /// A logical unit, numbered from 0 in the order given: memory:SIZE or file:PATH, then any of
-        /// ,size=SIZE (creates the file) ,content=SEED (memory only: the data that `wansan bench
-        /// --verify` expects) ,block=512|4096 ,thin ,read-only ,service-time=TIME ,servers=N
+        /// ,size=SIZE (creates the file) ,direct (the file bypasses the page cache) ,content=SEED
+        /// (memory only: the data that `wansan bench --verify` expects) ,block=512|4096 ,thin ,read-only
+        /// ,service-time=TIME ,servers=N
         pub lun: Vec<Lun>, of LunSettings, "STORE";
         /// Connections per session (MC/S)
         pub max_connections: u16 = 32, in 1..=1024, "N";

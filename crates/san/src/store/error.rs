@@ -200,6 +200,19 @@ pub enum OpenError {
         /// Size of a logical block.
         block_bytes: u32,
     },
+    /// It cannot be accessed directly.
+    #[error(
+        "cannot access {} directly with blocks of {block_bytes} bytes: {source}; try `block=4096`, or omit `direct`",
+        path.display()
+    )]
+    Direct {
+        /// The requested file.
+        path: PathBuf,
+        /// Size of a logical block.
+        block_bytes: u32,
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// The machine has too little memory.
     #[error("memory:{asked_bytes}B exceeds this machine's {memory_bytes} bytes of memory")]
     Memory {

@@ -1,5 +1,6 @@
 //! A store in a file or on a block device.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
@@ -8,9 +9,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::aligned::Aligned;
 use super::durability::{sync, write_synced};
 use super::syncing::{Linux, SyncCalls, Syncs, TwiceOpened};
 use super::{Extent, OpenError, Operated, ReservationFile, Store, StoreError, check_range};
@@ -18,11 +20,11 @@ use super::{Extent, OpenError, Operated, ReservationFile, Store, StoreError, che
 /// `f_type` of a tmpfs (`TMPFS_MAGIC`, linux/magic.h).
 const TMPFS_MAGIC: i128 = 0x0102_1994;
 
-/// A regular file or a block device, through the kernel's page cache.
+/// A regular file or a block device, through the kernel's page cache or [directly](FileStore::direct).
 ///
 /// It is locked (`flock`, exclusive; shared when read-only) while it is open, so that two targets do not write to each
-/// other's disk. Reads of cached pages are done at once (`preadv2` with `RWF_NOWAIT`). Force unit access is
-/// `RWF_DSYNC`, flush is fdatasync. A file on a tmpfs is memory.
+/// other's disk. Reads of cached pages are done at once (`preadv2` with `RWF_NOWAIT`); direct reads go through io_uring
+/// where that is available ([`QueuePair`](super::QueuePair)). Force unit access is `RWF_DSYNC`, flush is fdatasync. A file on a tmpfs is memory.
 ///
 /// When the kernel fails to write data to the medium, it reports the error once and then discards it, with the pages
 /// (`fsync(2)`). So acknowledged data may be lost, and later successes prove nothing: from then on every write and
@@ -37,6 +39,8 @@ pub struct FileStore {
     size_bytes: u64,
     on_tmpfs: bool,
     is_new: bool,
+    /// If it bypasses the page cache, the size of the blocks in which it is accessed.
+    direct: Option<u64>,
     /// Whether the file system supports `RWF_NOWAIT`; cleared when it does not.
     nowait: AtomicBool,
     calls: Box<dyn SyncCalls>,
@@ -128,6 +132,44 @@ impl FileStore {
         }
     }
 
+    /// Makes it bypass the page cache (open(2), `O_DIRECT`). Reads one block to find out whether the file system and
+    /// the device can do that with blocks of `block_bytes`.
+    ///
+    /// # Errors
+    /// They cannot, or reading fails.
+    pub fn direct(mut self, path: &Path, block_bytes: u32) -> Result<FileStore, OpenError> {
+        let failed = |source| OpenError::Direct {
+            path: path.to_owned(),
+            block_bytes,
+            source,
+        };
+        let set = |flags: OFlags| rustix::fs::fcntl_setfl(&self.file, flags | OFlags::DIRECT);
+        let flags = rustix::fs::fcntl_getfl(&self.file).and_then(set);
+        flags.map_err(|errno| failed(errno.into()))?;
+        let block_bytes = u64::from(block_bytes);
+        // The second block, if there is one: offset 0 suits every device.
+        let offset = block_bytes.min(self.size_bytes - block_bytes);
+        let mut block = vec![0; block_bytes as usize];
+        let read = self.read_direct(offset, &mut block, block_bytes);
+        read.map_err(failed)?;
+        self.direct = Some(block_bytes);
+        Ok(self)
+    }
+
+    /// Reads the whole blocks around `dst`, which a READ with a short Expected Data Transfer Length cuts.
+    fn read_direct(&self, offset: u64, dst: &mut [u8], block_bytes: u64) -> io::Result<()> {
+        for (piece, offset) in dst.chunks_mut(PIECE_BYTES).zip(pieces(offset)) {
+            let before = (offset % block_bytes) as usize;
+            let whole = (before + piece.len()).next_multiple_of(block_bytes as usize);
+            with_aligned(whole, |bytes| {
+                self.file.read_exact_at(bytes, offset - before as u64)?;
+                piece.copy_from_slice(&bytes[before..][..piece.len()]);
+                Ok::<_, io::Error>(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Whether opening it created its file.
     #[must_use]
     pub fn is_new(&self) -> bool {
@@ -180,6 +222,7 @@ impl FileStore {
             size_bytes,
             on_tmpfs,
             is_new: false,
+            direct: None,
             nowait: AtomicBool::new(true),
             calls: Box::new(Linux),
             syncs: Syncs::default(),
@@ -198,6 +241,7 @@ impl FileStore {
             size_bytes,
             on_tmpfs: false,
             is_new: false,
+            direct: None,
             nowait: AtomicBool::new(true),
             calls,
             syncs: Syncs::default(),
@@ -215,6 +259,19 @@ impl FileStore {
 
     /// Writes all of `src`, to the medium if `fua`.
     fn write_all(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
+        if self.direct.is_none() {
+            return self.write_as_it_is(offset, src, fua);
+        }
+        for (piece, offset) in src.chunks(PIECE_BYTES).zip(pieces(offset)) {
+            with_aligned(piece.len(), |bytes| {
+                bytes.copy_from_slice(piece);
+                self.write_as_it_is(offset, bytes, fua)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn write_as_it_is(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
         if fua && !self.on_tmpfs {
             return self.syncs.run(|| write_synced(&self.opened(), offset, src));
         }
@@ -231,6 +288,26 @@ impl FileStore {
             calls: &*self.calls,
         }
     }
+}
+
+/// Bytes that are copied at a time for direct I/O.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The offsets of pieces from `offset` on.
+fn pieces(offset: u64) -> impl Iterator<Item = u64> {
+    (offset..).step_by(PIECE_BYTES)
+}
+
+/// Calls `use_bytes` with `length` aligned bytes of this thread.
+fn with_aligned<T>(length: usize, use_bytes: impl FnOnce(&mut [u8]) -> T) -> T {
+    thread_local! {
+        static ALIGNED: RefCell<Aligned> = RefCell::default();
+    }
+    ALIGNED.with_borrow_mut(|aligned| {
+        let used = use_bytes(aligned.bytes(length));
+        aligned.shrink();
+        used
+    })
 }
 
 /// Writes a new file, and its directory entry, to the medium.
@@ -265,9 +342,11 @@ impl Store for FileStore {
 
     fn read_at(&self, offset: u64, dst: &mut [u8]) -> Result<(), StoreError> {
         check_range(offset, dst.len() as u64, self.size_bytes)?;
-        self.file
-            .read_exact_at(dst, offset)
-            .map_err(|source| StoreError::of_io(Operated::Read, offset, dst.len(), source))
+        let read = match self.direct {
+            Some(block_bytes) => self.read_direct(offset, dst, block_bytes),
+            None => self.file.read_exact_at(dst, offset),
+        };
+        read.map_err(|source| StoreError::of_io(Operated::Read, offset, dst.len(), source))
     }
 
     fn write_at(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
@@ -364,6 +443,9 @@ impl Store for FileStore {
     }
 
     fn pre_fetch(&self, offset: u64, len: u64) {
+        if self.direct.is_some() {
+            return;
+        }
         // It is a hint: a failure is no error.
         let len = core::num::NonZeroU64::new(len);
         let _ = rustix::fs::fadvise(&self.file, offset, len, Advice::WillNeed);
@@ -371,6 +453,11 @@ impl Store for FileStore {
 
     fn reservations(&self) -> Option<&ReservationFile> {
         self.reservations.as_ref()
+    }
+
+    fn direct_file(&self, offset: u64, length: usize) -> Option<&File> {
+        let is_whole = |bytes: u64| self.direct.is_some_and(|block| bytes.is_multiple_of(block));
+        (is_whole(offset) && is_whole(length as u64)).then_some(&self.file)
     }
 
     fn is_memory(&self) -> bool {
@@ -384,7 +471,7 @@ impl Store for FileStore {
         if let Err(error) = check_range(offset, dst.len() as u64, self.size_bytes) {
             return Some(Err(error));
         }
-        if !self.nowait.load(Ordering::Relaxed) {
+        if self.direct.is_some() || !self.nowait.load(Ordering::Relaxed) {
             return None;
         }
         let mut done = 0;

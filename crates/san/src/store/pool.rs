@@ -5,14 +5,18 @@
 //! operations and in bytes, counted from submission until the completion is drained, so a slow store applies
 //! back-pressure instead of filling memory. Dropping a queue pair waits until no store works for it.
 //!
+//! Direct reads of files need no worker: the kernel performs them ([`Ring`]), as many as a device takes at once. Workers
+//! perform those beyond that, those that fail there, and all of them where io_uring is not available.
+//!
 //! Operations are queued in [`Lane`]s, one per session, and the workers serve all lanes equally by bytes, however many
 //! operations one has queued (start-time fair queueing: Goyal, Vin and Cheng, IEEE/ACM ToN 5(5), 1997).
 
+use core::cell::OnceCell;
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::collections::BinaryHeap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -21,6 +25,7 @@ use core::num::NonZeroU64;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use wansan_trace::{Instant, clock};
 
+use super::ring::Ring;
 use super::{MediumJob, Store, StoreError};
 
 /// One store operation with its buffer.
@@ -153,6 +158,7 @@ impl Pool {
                 underway: AtomicUsize::new(0),
                 awaited: AtomicBool::new(false),
             }),
+            ring: OnceCell::new(),
             drained: Vec::new(),
             bounds,
             load: QueueLoad::default(),
@@ -182,6 +188,8 @@ impl Drop for Pool {
 pub struct QueuePair {
     line: Arc<WaitingList>,
     done: Arc<CompletionQueue>,
+    /// Started by the first direct read; `None` where io_uring is not available.
+    ring: OnceCell<Option<Ring<Task>>>,
     drained: Vec<Completion>,
     bounds: QueueBounds,
     load: QueueLoad,
@@ -220,19 +228,83 @@ impl QueuePair {
             operation,
             done: Underway::new(&self.done),
         };
-        self.line.push(task, lane).map_err(|task| task.operation)?;
+        if let Some(task) = self.start_read(task) {
+            self.line.push(task, lane).map_err(|task| task.operation)?;
+        }
         self.load = load;
         Ok(())
+    }
+
+    /// Starts a direct read, if it is one and the ring has room; otherwise returns the task for a worker.
+    fn start_read(&mut self, mut task: Task) -> Option<Task> {
+        let Operation::Read { offset, buffer } = &task.operation else {
+            return Some(task);
+        };
+        let range = (*offset, buffer.len());
+        let file = task.store.direct_file(range.0, range.1);
+        let Some(file) = file.map(AsRawFd::as_raw_fd) else {
+            return Some(task);
+        };
+        let started = || Ring::start(self.done.event.as_fd()).ok();
+        self.ring.get_or_init(started);
+        let ring = self.ring.get_mut().and_then(Option::as_mut);
+        let Some(ring) = ring.filter(|ring| ring.has_room()) else {
+            return Some(task);
+        };
+        task.began = Some(task.queued);
+        ring.read(file, range, task);
+        self.submit_reads();
+        None
+    }
+
+    /// Passes the reads in the ring to the kernel; if that fails, again with the next completions.
+    fn submit_reads(&mut self) {
+        if let Some(Some(ring)) = self.ring.get_mut()
+            && !ring.submit()
+        {
+            self.done.signal();
+        }
+    }
+
+    /// Takes the reads in the ring that have ended. Workers repeat those that failed or were cut short, and report the
+    /// error.
+    fn reap_reads(&mut self) {
+        let Some(Some(ring)) = self.ring.get_mut() else {
+            return;
+        };
+        let (drained, line) = (&mut self.drained, &self.line);
+        ring.reap(|mut task, data| match (&mut task.operation, data) {
+            (Operation::Read { buffer, .. }, Some(data)) => {
+                buffer.copy_from_slice(data);
+                drained.push(task.completion(Ok(())).0);
+            }
+            // Without its pool there is nobody left to repeat it, as for all other operations.
+            _ => drop(line.push(task, &mut Lane::default())),
+        });
     }
 
     /// Takes all completions, oldest first, and makes the descriptor unreadable. Dropping the iterator drops the rest.
     pub fn completions(&mut self) -> impl Iterator<Item = Completion> + '_ {
         self.done.take(&mut self.drained);
+        self.reap_reads();
+        self.submit_reads();
         for completion in &self.drained {
             self.load.operations -= 1;
             self.load.bytes -= completion.operation.bytes();
         }
         self.drained.drain(..)
+    }
+
+    /// Behaves as where io_uring is not available.
+    #[cfg(test)]
+    pub(super) fn without_ring(&mut self) {
+        self.ring = OnceCell::from(None);
+    }
+
+    /// Whether reads have gone through io_uring.
+    #[cfg(test)]
+    pub(super) fn has_ring(&self) -> bool {
+        self.ring.get().is_some_and(Option::is_some)
     }
 
     /// Its content now.
@@ -244,6 +316,7 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        drop(self.ring.take());
         self.line.withdraw(&self.done);
         self.done.wait_until_idle();
     }
@@ -335,7 +408,7 @@ struct Task {
     place: u64,
     /// Submission order, to break ties.
     number: u64,
-    /// When a server took it, if its store schedules visits.
+    /// When service began, if it has: when a server took it, if its store schedules visits.
     began: Option<Instant>,
     queued: Instant,
     token: u64,
@@ -347,16 +420,23 @@ struct Task {
 
 impl Task {
     fn run(mut self) {
-        let began = self.began.unwrap_or_else(clock::now);
+        self.began.get_or_insert_with(clock::now);
         let result = self.operation.run(&*self.store);
-        self.done.0.put(Completion {
+        let (completion, done) = self.completion(result);
+        done.0.put(completion);
+    }
+
+    /// Its completion, now, and what counts it as outstanding.
+    fn completion(self, result: Result<(), StoreError>) -> (Completion, Underway) {
+        let completion = Completion {
             token: self.token,
             result,
             operation: self.operation,
             queued: self.queued,
-            began,
+            began: self.began.unwrap_or(self.queued),
             finished: clock::now(),
-        });
+        };
+        (completion, self.done)
     }
 }
 

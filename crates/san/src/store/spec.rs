@@ -29,6 +29,8 @@ pub enum Backing {
         path: PathBuf,
         /// `size=SIZE`: create it with that size when it does not exist.
         size_bytes: Option<u64>,
+        /// `direct`: bypass the page cache.
+        direct: bool,
     },
 }
 
@@ -37,6 +39,7 @@ pub enum Backing {
 /// | option | meaning | default |
 /// |---|---|---|
 /// | `size=1GiB` | (file) create the file, sparse, if it does not exist | the file must exist |
+/// | `direct` | (file) bypass the page cache: for data that does not fit into memory, or that others cache | through the page cache |
 /// | `content=7` | (memory) the content written by `wansan bench --op write --verify --seed 7` | zeros |
 /// | `block=4096` | bytes of a logical block: 512 or 4096 | 512 |
 /// | `thin` | initiators can unmap blocks (UNMAP), which then read as zeros | not thin |
@@ -143,8 +146,9 @@ pub enum SpecError {
 
 /// As written: an argument follows the colon.
 const KINDS: [&str; 2] = ["memory:", "file:"];
-const OPTIONS: [&str; 7] = [
+const OPTIONS: [&str; 8] = [
     "size=",
+    "direct",
     "content=",
     "block=",
     "thin",
@@ -174,8 +178,12 @@ fn nearest(word: &str, names: &[&str]) -> String {
 /// called.
 pub struct OpenedStore {
     store: Arc<dyn Store>,
-    new_file: Option<PathBuf>,
+    new_file: NewFile,
 }
+
+/// A file created for a store, which is removed on drop.
+#[derive(Default)]
+struct NewFile(Option<PathBuf>);
 
 impl OpenedStore {
     /// Wraps a store of the caller.
@@ -183,7 +191,7 @@ impl OpenedStore {
     pub fn of(store: Arc<dyn Store>) -> OpenedStore {
         OpenedStore {
             store,
-            new_file: None,
+            new_file: NewFile::default(),
         }
     }
 
@@ -195,14 +203,14 @@ impl OpenedStore {
 
     /// Returns the store; its file stays.
     pub fn keep(mut self) -> Arc<dyn Store> {
-        self.new_file = None;
+        self.new_file.0 = None;
         Arc::clone(&self.store)
     }
 }
 
-impl Drop for OpenedStore {
+impl Drop for NewFile {
     fn drop(&mut self) {
-        if let Some(path) = &self.new_file {
+        if let Some(path) = &self.0 {
             // An error of removing it would only hide the one that matters.
             let _ = std::fs::remove_file(path);
         }
@@ -212,7 +220,7 @@ impl Drop for OpenedStore {
 impl LunSpec {
     /// Opens the store, creating a file if `size` is given.
     pub fn open(&self) -> Result<OpenedStore, OpenError> {
-        let mut new_file = None;
+        let mut new_file = NewFile::default();
         let store: Arc<dyn Store> = match &self.backing {
             Backing::Memory {
                 size_bytes,
@@ -224,7 +232,11 @@ impl LunSpec {
                 }
                 Arc::new(store)
             }
-            Backing::File { path, size_bytes } => {
+            Backing::File {
+                path,
+                size_bytes,
+                direct,
+            } => {
                 let store = match size_bytes {
                     Some(size_bytes) => {
                         FileStore::open_or_create(path, *size_bytes, self.block_bytes)
@@ -232,8 +244,11 @@ impl LunSpec {
                     None if self.read_only => FileStore::open_read_only(path, self.block_bytes),
                     None => FileStore::open(path, self.block_bytes),
                 }?;
-                new_file = store.is_new().then(|| path.clone());
-                Arc::new(store)
+                new_file.0 = store.is_new().then(|| path.clone());
+                match direct {
+                    true => Arc::new(store.direct(path, self.block_bytes)?),
+                    false => Arc::new(store),
+                }
             }
         };
         let store = match self.service {
@@ -282,6 +297,7 @@ fn is_whole_blocks(size_bytes: u64, block_bytes: u32) -> bool {
 #[derive(Default)]
 struct Options<'a> {
     size: Option<&'a str>,
+    direct: Option<&'a str>,
     content: Option<&'a str>,
     block: Option<&'a str>,
     thin: Option<&'a str>,
@@ -297,6 +313,7 @@ impl<'a> Options<'a> {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let (place, option) = match key {
                 "size" => (&mut options.size, "size"),
+                "direct" => (&mut options.direct, "direct"),
                 "content" => (&mut options.content, "content"),
                 "block" => (&mut options.block, "block"),
                 "thin" => (&mut options.thin, "thin"),
@@ -345,6 +362,12 @@ impl FromStr for LunSpec {
             example,
         };
 
+        let flag = |given: Option<&str>, option| match given {
+            None => Ok(false),
+            Some("") => Ok(true),
+            Some(text) => Err(value(option, text, "it alone, without `=`")),
+        };
+
         let mut parts = spec.split(',');
         let head = parts.next().unwrap_or_default();
         let (kind, place) = head.split_once(':').unwrap_or((head, ""));
@@ -362,11 +385,16 @@ impl FromStr for LunSpec {
             }
         };
 
+        let direct = flag(options.direct, "direct")?;
+
         let backing = match (kind, place) {
             ("memory", "") => return Err(empty("how large: memory:1GiB")),
             ("memory", size) => {
                 if size_bytes.is_some() {
                     return Err(without("size", "file:"));
+                }
+                if direct {
+                    return Err(without("direct", "file:"));
                 }
                 Backing::Memory {
                     size_bytes: units::parse_bytes(size).map_err(unit)?,
@@ -378,6 +406,7 @@ impl FromStr for LunSpec {
             ("file", path) => Backing::File {
                 path: Path::new(path).to_owned(),
                 size_bytes,
+                direct,
             },
             _ => {
                 return Err(SpecError::Kind {
@@ -402,11 +431,6 @@ impl FromStr for LunSpec {
                 block_bytes,
             });
         }
-        let flag = |given: Option<&str>, option| match given {
-            None => Ok(false),
-            Some("") => Ok(true),
-            Some(text) => Err(value(option, text, "it alone, without `=`")),
-        };
         let thin = flag(options.thin, "thin")?;
         let read_only = flag(options.read_only, "read-only")?;
         if read_only && options.size.is_some() {
@@ -475,10 +499,17 @@ impl fmt::Display for LunSpec {
                     write!(f, ",content={seed}")?;
                 }
             }
-            Backing::File { path, size_bytes } => {
+            Backing::File {
+                path,
+                size_bytes,
+                direct,
+            } => {
                 write!(f, "file:{}", path.display())?;
                 if let Some(size_bytes) = size_bytes {
                     write!(f, ",size={}", units::format_bytes(*size_bytes))?;
+                }
+                if *direct {
+                    f.write_str(",direct")?;
                 }
             }
         }

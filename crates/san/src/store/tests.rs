@@ -1,5 +1,6 @@
 //! All stores return the data written, for every access path; errors name their cause.
 
+mod direct;
 mod files;
 mod mediums;
 mod model;

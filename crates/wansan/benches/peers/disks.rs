@@ -50,10 +50,19 @@ enum Server {
 impl Disk {
     /// Ours, on a file in `folder`.
     pub(crate) fn ours(folder: TempDir) -> Result<Self, PeerError> {
-        let unit = format!("file:{}", filled(folder.path())?.display());
+        Self::ours_with(folder, "wansan target", "")
+    }
+
+    /// Ours, on a file in `folder`, without the page cache.
+    pub(crate) fn ours_directly(folder: TempDir) -> Result<Self, PeerError> {
+        Self::ours_with(folder, "wansan target, direct", ",direct")
+    }
+
+    fn ours_with(folder: TempDir, name: &'static str, options: &str) -> Result<Self, PeerError> {
+        let unit = format!("file:{}{options}", filled(folder.path())?.display());
         let target = wansan::Target::start(Path::new(WANSAN), &["--lun", &unit])?;
         Ok(Self {
-            name: "wansan target",
+            name,
             url: target.url(0),
             id: target.id(),
             _server: Server::Ours(target),

@@ -23,7 +23,7 @@ use crate::targets;
 const MANY_TURNS: usize = 18;
 
 /// Every question, in the order in which they are asked.
-pub(crate) const QUESTIONS: [Question; 11] = [
+pub(crate) const QUESTIONS: [Question; 12] = [
     Question {
         name: "target",
         measure: targets::random_in_memory,
@@ -43,6 +43,10 @@ pub(crate) const QUESTIONS: [Question; 11] = [
     Question {
         name: "file",
         measure: targets::on_a_file_system,
+    },
+    Question {
+        name: "file-direct",
+        measure: targets::without_page_cache,
     },
     Question {
         name: "file-peers",

@@ -50,12 +50,32 @@ fn disks_in_memory() -> Result<[Disk; 2], PeerError> {
 
 /// On files of the file system that the build is on, in the page cache but for tgtd's `aio`.
 pub(crate) fn on_a_file_system() -> Result<Vec<Comparison>, PeerError> {
-    let disks = [
-        Disk::ours(build_folder()?)?,
-        Disk::tgtd(build_folder()?, BackingStore::ReadWrite)?,
-        Disk::tgtd(build_folder()?, BackingStore::Aio)?,
-    ];
-    let file_system = build_file_system()?;
+    on_files(
+        &build_file_system()?,
+        &[
+            Disk::ours(build_folder()?)?,
+            Disk::tgtd(build_folder()?, BackingStore::ReadWrite)?,
+            Disk::tgtd(build_folder()?, BackingStore::Aio)?,
+        ],
+    )
+}
+
+/// On files of the file system that the build is on, which both bypass the page cache.
+pub(crate) fn without_page_cache() -> Result<Vec<Comparison>, PeerError> {
+    on_files(
+        &format!("{}, O_DIRECT", build_file_system()?),
+        &[
+            Disk::ours_directly(build_folder()?)?,
+            Disk::tgtd(build_folder()?, BackingStore::Aio)?,
+        ],
+    )
+}
+
+/// Reads and writes of both sizes on files; the first disk is ours.
+fn on_files<const DISKS: usize>(
+    medium: &str,
+    disks: &[Disk; DISKS],
+) -> Result<Vec<Comparison>, PeerError> {
     let promise = |operation, load| Promise {
         operation,
         load,
@@ -70,7 +90,7 @@ pub(crate) fn on_a_file_system() -> Result<Vec<Comparison>, PeerError> {
     ];
     let mut comparisons = Vec::new();
     for promise in &promises {
-        comparisons.extend(compare(&file_system, promise, &disks)?);
+        comparisons.extend(compare(medium, promise, disks)?);
     }
     Ok(comparisons)
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use serde_json::Value;
+use tempfile::TempDir;
 use wansan_peers::process::{Running, run};
 use wansan_peers::wansan::Target;
 
@@ -26,6 +27,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "pair::what_is_written_is_read_back_from_a_file",
             read_back_from_a_file,
+        ),
+        trial(
+            "pair::what_is_written_is_read_back_from_a_file_without_page_cache",
+            read_back_from_a_file_directly,
         ),
         trial(
             "pair::every_block_size_from_one_block_to_4_mib",
@@ -127,6 +132,13 @@ fn read_back_from_a_file() -> Result<(), Stop> {
     let folder = folder()?;
     let disk = empty_disk(folder.path(), "disk.img", 64)?;
     read_back(&format!("file:{}", text(&disk)))
+}
+
+/// Direct I/O has no meaning for memory, which the folder of temporary files may be.
+fn read_back_from_a_file_directly() -> Result<(), Stop> {
+    let folder = TempDir::with_prefix_in("wansan-test-", env!("CARGO_TARGET_TMPDIR"))?;
+    let disk = empty_disk(folder.path(), "disk.img", 64)?;
+    read_back(&format!("file:{},direct", text(&disk)))
 }
 
 fn block_sizes() -> Result<(), Stop> {

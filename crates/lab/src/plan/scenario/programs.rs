@@ -65,6 +65,7 @@ fn target(target: &TargetTable, world: WorldKind) -> Result<(), Wrong> {
         if let Backing::File {
             path,
             size_bytes: None,
+            ..
         } = &lun.backing
             // A real host's file is on that host, not here.
             && world != WorldKind::Hosts

@@ -54,6 +54,7 @@ fn good_ones() {
         backing: Backing::File {
             path: PathBuf::from(path),
             size_bytes,
+            direct: false,
         },
         block_bytes: 512,
         thin: false,
@@ -83,6 +84,8 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ("memory:-1GiB", "not a size"),
         ("memory:1GiB,size=1GiB", "`size` requires file:"),
         ("file:disk.img,content=1", "`content` requires memory:"),
+        ("memory:1GiB,direct", "`direct` requires file:"),
+        ("file:disk.img,direct=1", "it alone, without `=`"),
         ("memory:1GiB,content=x", "a whole number"),
         ("memory:1GiB,blocks=512", "did you mean `block=`?"),
         (
@@ -91,7 +94,7 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ),
         (
             "memory:1GiB,xyzzy=1",
-            "use one of size=, content=, block=, thin, read-only, service-time=, servers=",
+            "use one of size=, direct, content=, block=, thin, read-only, service-time=, servers=",
         ),
         ("memory:1GiB,", "unknown option ``"),
         ("memory:1GiB,block=1024", "write 512 or 4096"),
@@ -185,6 +188,7 @@ proptest! {
         blocks in proptest::option::of(1..1u64 << 52),
         block_bytes in prop_oneof![Just(512u32), Just(4096)],
         content_seed in proptest::option::of(any::<u64>()),
+        direct in any::<bool>(),
         service in proptest::option::of((1..u64::MAX, 1..=ServiceTime::MAX_SERVERS)),
     ) {
         let size_bytes = blocks.map(|blocks| blocks * u64::from(block_bytes));
@@ -192,7 +196,7 @@ proptest! {
             backing: if memory {
                 Backing::Memory { size_bytes: size_bytes.unwrap_or(1 << 30), content_seed }
             } else {
-                Backing::File { path: path.into(), size_bytes }
+                Backing::File { path: path.into(), size_bytes, direct }
             },
             block_bytes,
             thin: false,

@@ -1,0 +1,219 @@
+//! Files that bypass the page cache.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{shared, wait_for};
+use crate::store::{
+    FileStore, Lane, OpenError, Operation, Pool, QueueBounds, QueuePair, Store, StoreError,
+};
+
+const SIZE_BYTES: usize = 8 << 20;
+const BLOCK_BYTES: u32 = 512;
+
+/// A folder on the file system of the build: that of temporary files may be memory.
+fn folder() -> tempfile::TempDir {
+    let program = std::env::current_exe().expect("this program's path");
+    tempfile::tempdir_in(program.parent().expect("its folder")).expect("a temporary folder")
+}
+
+/// Bytes that differ everywhere.
+fn content() -> Vec<u8> {
+    let words = 0..SIZE_BYTES as u32 / 4;
+    words
+        .flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect()
+}
+
+/// A file with that content, accessed directly.
+fn store_in(folder: &Path) -> Arc<dyn Store> {
+    let path = folder.join("disk.img");
+    std::fs::write(&path, content()).expect("a new file");
+    let store = FileStore::open(&path, BLOCK_BYTES).expect("a file");
+    shared(
+        store
+            .direct(&path, BLOCK_BYTES)
+            .expect("a file system with direct I/O"),
+    )
+}
+
+fn queue_pair(pool: &Pool) -> QueuePair {
+    let bounds = QueueBounds {
+        operations: 1 << 10,
+        bytes: 1 << 30,
+    };
+    pool.queue_pair(bounds).expect("a descriptor")
+}
+
+/// More reads than the ring holds, from part of a block to more than a piece.
+fn reads() -> Vec<(u64, usize)> {
+    let block = u64::from(BLOCK_BYTES);
+    let places = (0..400).map(|place: u64| (place * 7919 * block) % (SIZE_BYTES as u64 / 2));
+    let lengths = [
+        200,
+        512,
+        4096,
+        4608,
+        256 << 10,
+        (1 << 20) + 512,
+        700,
+        2 << 20,
+    ];
+    let within_a_block = (100, 300);
+    let rest = places.zip(lengths.into_iter().cycle());
+    [within_a_block].into_iter().chain(rest).collect()
+}
+
+fn submit(queue_pair: &mut QueuePair, store: &Arc<dyn Store>, token: usize, at: (u64, usize)) {
+    let read = Operation::Read {
+        offset: at.0,
+        buffer: vec![0xa5; at.1],
+    };
+    let submitted = queue_pair.submit(token as u64, store, read, &mut Lane::default());
+    submitted.expect("room");
+}
+
+/// Reads everything at once, and checks what comes back.
+fn check_reads(queue_pair: &mut QueuePair, store: &Arc<dyn Store>) {
+    let (content, reads) = (content(), reads());
+    for (token, &at) in reads.iter().enumerate() {
+        submit(queue_pair, store, token, at);
+    }
+    let mut seen = vec![false; reads.len()];
+    for completion in wait_for(queue_pair, reads.len()) {
+        let token = completion.token as usize;
+        completion.result.expect("read");
+        assert!(
+            !std::mem::replace(&mut seen[token], true),
+            "read {token} ended twice"
+        );
+        assert!(completion.queued <= completion.began && completion.began <= completion.finished);
+        let (offset, bytes) = reads[token];
+        let wanted = &content[offset as usize..][..bytes];
+        let Operation::Read { buffer, .. } = completion.operation else {
+            panic!("another operation came back");
+        };
+        assert!(
+            buffer == wanted,
+            "read {token} of {bytes} bytes at {offset}"
+        );
+    }
+    assert_eq!(queue_pair.load().operations, 0);
+}
+
+#[test]
+fn reads_return_the_files_data_with_io_uring_and_without() {
+    let folder = folder();
+    let store = store_in(folder.path());
+    let pool = Pool::start(3).expect("threads");
+    let mut without = queue_pair(&pool);
+    without.without_ring();
+    check_reads(&mut without, &store);
+    assert!(!without.has_ring());
+    let mut with = queue_pair(&pool);
+    check_reads(&mut with, &store);
+    if !with.has_ring() {
+        eprintln!("not tested: io_uring is not available here");
+    }
+}
+
+#[test]
+fn what_is_written_is_read_back_beside_and_through_the_page_cache() {
+    let folder = folder();
+    let store = store_in(folder.path());
+    for (offset, bytes, fua) in [
+        (0, 512, false),
+        (512, 3 << 20, true),
+        (SIZE_BYTES - 512, 512, true),
+    ] {
+        let data: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
+        store.write_at(offset as u64, &data, fua).expect("written");
+        let mut back = vec![0; bytes];
+        store.read_at(offset as u64, &mut back).expect("read");
+        assert!(back == data);
+        let file = std::fs::read(folder.path().join("disk.img")).expect("the file");
+        assert!(file[offset..offset + bytes] == data);
+    }
+    let change = |bytes: &mut [u8]| {
+        bytes.fill(9);
+        true
+    };
+    store
+        .update(1024, 1024, true, &mut { change })
+        .expect("changed");
+    store.flush().expect("flushed");
+    let mut back = vec![0; 1024];
+    store.read_at(1024, &mut back).expect("read");
+    assert_eq!(back, [9; 1024]);
+    assert_eq!(
+        store.try_read_now(1024, &mut back).map(|_| ()),
+        None,
+        "it may block"
+    );
+}
+
+#[test]
+fn a_read_that_fails_says_why_and_the_others_go_on() {
+    let folder = folder();
+    let store = store_in(folder.path());
+    let file = OpenOptions::new()
+        .write(true)
+        .open(folder.path().join("disk.img"));
+    file.and_then(|file| file.set_len(4096))
+        .expect("a shorter file");
+    let pool = Pool::start(1).expect("a thread");
+    let mut queue_pair = queue_pair(&pool);
+    for (token, at) in [(0, 4096), (0, 8192), (1 << 20, 4096)]
+        .into_iter()
+        .enumerate()
+    {
+        submit(&mut queue_pair, &store, token, at);
+    }
+    let mut completions = wait_for(&mut queue_pair, 3);
+    completions.sort_by_key(|completion| completion.token);
+    let [whole, cut, beyond] = &completions[..] else {
+        panic!("three completions");
+    };
+    assert!(whole.result.is_ok());
+    for short in [cut, beyond] {
+        assert!(
+            matches!(short.result, Err(StoreError::Short { .. })),
+            "{:?}",
+            short.result
+        );
+    }
+}
+
+#[test]
+fn a_queue_pair_may_go_while_reads_are_in_progress() {
+    let folder = folder();
+    let store = store_in(folder.path());
+    let pool = Pool::start(1).expect("a thread");
+    for _ in 0..20 {
+        let mut queue_pair = queue_pair(&pool);
+        for (token, at) in reads().into_iter().enumerate() {
+            submit(&mut queue_pair, &store, token, at);
+        }
+        drop(queue_pair);
+        assert_eq!(
+            Arc::strong_count(&store),
+            1,
+            "nothing works for it any more"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_accessed_directly_is_named() {
+    // The kernel has no direct I/O for this device.
+    let path = Path::new("/dev/zero");
+    let calls = Box::new(super::super::syncing::Linux);
+    let store = FileStore::for_test(path, 1 << 20, calls);
+    let error = store.direct(path, BLOCK_BYTES).expect_err("no direct I/O");
+    assert!(matches!(error, OpenError::Direct { .. }), "{error:?}");
+    let message = error.to_string();
+    for part in ["/dev/zero", "512 bytes", "omit `direct`"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
