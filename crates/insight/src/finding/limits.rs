@@ -370,19 +370,37 @@ fn path_rate(view: &View<'_>) -> Verdict {
     view.network_verdict(Limit::PathRate, evidence)
 }
 
+/// What samples of the senders show of a limit that stops them for `share` of the time, or what packets show where only
+/// the other ends were sampled, which nothing stops.
+fn sender_evidence(
+    view: &View<'_>,
+    limit: Limit,
+    share: f64,
+    sampled: impl FnOnce() -> Vec<String>,
+) -> Vec<String> {
+    if share >= NAMED_SHARE {
+        return sampled();
+    }
+    vec![format!(
+        "an I/O waits {} of {} for it, as packets show",
+        milliseconds(view.share(limit) * view.latency_ns),
+        milliseconds(view.latency_ns),
+    )]
+}
+
 fn receive_window(view: &View<'_>) -> Verdict {
     let share = view.weighted(|end| end.rwnd_limited_share);
-    let window_bytes = view.weighted(|end| f64::from(end.rwnd_min_bytes));
-    view.network_verdict(
-        Limit::ReceiveWindow,
+    let sampled = || {
         vec![format!(
             "the other end's receive window stops the sender {} of the time; the smallest \
              advertised window is {:.0} bytes, the round-trip time {}",
             percent(share),
-            window_bytes,
+            view.weighted(|end| f64::from(end.rwnd_min_bytes)),
             milliseconds(view.weighted(|end| end.srtt_ns)),
-        )],
-    )
+        )]
+    };
+    let evidence = sender_evidence(view, Limit::ReceiveWindow, share, sampled);
+    view.network_verdict(Limit::ReceiveWindow, evidence)
 }
 
 fn send_buffer(view: &View<'_>) -> Verdict {
@@ -430,20 +448,23 @@ fn congestion_window(view: &View<'_>) -> Verdict {
         .iter()
         .map(|end| end.recovery_events + end.loss_events)
         .sum();
-    let mut evidence = vec![
-        format!(
-            "data waits in the send buffer in {} of the samples although neither the receive window \
-             nor the buffer's size limits it: {:.0} bytes unsent on average, {:.1} segments \
-             in flight, congestion window {:.1}",
-            percent(share),
-            view.weighted(|end| end.unsent_bytes),
-            view.weighted(|end| end.in_flight_packets),
-            view.weighted(|end| end.cwnd_packets),
-        ),
-        format!(
-            "{resent} segments were retransmitted; there were {recoveries} recoveries or timeouts"
-        ),
-    ];
+    let sampled = || {
+        vec![
+            format!(
+                "data waits in the send buffer in {} of the samples although neither the receive window \
+                 nor the buffer's size limits it: {:.0} bytes unsent on average, {:.1} segments \
+                 in flight, congestion window {:.1}",
+                percent(share),
+                view.weighted(|end| end.unsent_bytes),
+                view.weighted(|end| end.in_flight_packets),
+                view.weighted(|end| end.cwnd_packets),
+            ),
+            format!(
+                "{resent} segments were retransmitted; there were {recoveries} recoveries or timeouts"
+            ),
+        ]
+    };
+    let mut evidence = sender_evidence(view, Limit::CongestionWindow, share, sampled);
     if let Some(path) = view.fullest_path() {
         evidence.push(format!(
             "the fullest path, {}, is busy only {} of the time",
