@@ -19,6 +19,7 @@
 //!    trace layers `device` and `store`.
 
 mod aligned;
+mod direct_reads;
 pub mod durability;
 mod error;
 mod file;

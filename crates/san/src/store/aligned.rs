@@ -1,11 +1,11 @@
 //! Memory for direct I/O, which bypasses the page cache (open(2), `O_DIRECT`).
 
-/// An alignment that every device accepts: that of a page.
+/// An alignment that every device accepts, in bytes.
 const ALIGNMENT: usize = 4096;
 /// Maximum memory kept for the next use, in bytes.
-const KEPT_BYTES: usize = 256 << 10;
+const KEPT_BYTES: usize = 64 << 10;
 
-/// A buffer whose bytes begin at a page boundary. Callers' buffers do not, so data is copied.
+/// A buffer whose bytes begin at a multiple of [`ALIGNMENT`]. Callers' buffers do not, so data is copied.
 #[derive(Debug, Default)]
 pub(super) struct Aligned {
     memory: Vec<u8>,
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_begins_at_a_page_whatever_its_length() {
+    fn it_is_aligned_whatever_its_length() {
         let mut aligned = Aligned::default();
         for length in [512, 4096, KEPT_BYTES, 1 << 20, 512] {
             let bytes = aligned.bytes(length);

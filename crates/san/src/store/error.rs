@@ -200,9 +200,10 @@ pub enum OpenError {
         /// Size of a logical block.
         block_bytes: u32,
     },
-    /// It cannot be accessed directly.
+    /// Direct I/O is not possible.
     #[error(
-        "cannot access {} directly with blocks of {block_bytes} bytes: {source}; try `block=4096`, or omit `direct`",
+        "no direct I/O (O_DIRECT) on {} with blocks of {block_bytes} bytes: {source}; omit `direct`, or give a new disk \
+         `block=4096`",
         path.display()
     )]
     Direct {

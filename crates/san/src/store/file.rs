@@ -20,11 +20,12 @@ use super::{Extent, OpenError, Operated, ReservationFile, Store, StoreError, che
 /// `f_type` of a tmpfs (`TMPFS_MAGIC`, linux/magic.h).
 const TMPFS_MAGIC: i128 = 0x0102_1994;
 
-/// A regular file or a block device, through the kernel's page cache or [directly](FileStore::direct).
+/// A regular file or a block device, through the kernel's page cache or by [direct I/O](FileStore::direct).
 ///
 /// It is locked (`flock`, exclusive; shared when read-only) while it is open, so that two targets do not write to each
 /// other's disk. Reads of cached pages are done at once (`preadv2` with `RWF_NOWAIT`); direct reads go through io_uring
-/// where that is available ([`QueuePair`](super::QueuePair)). Force unit access is `RWF_DSYNC`, flush is fdatasync. A file on a tmpfs is memory.
+/// where that is available ([`QueuePair`](super::QueuePair)). Force unit access is `RWF_DSYNC`, flush is fdatasync. A
+/// file on a tmpfs is memory.
 ///
 /// When the kernel fails to write data to the medium, it reports the error once and then discards it, with the pages
 /// (`fsync(2)`). So acknowledged data may be lost, and later successes prove nothing: from then on every write and
@@ -39,6 +40,7 @@ pub struct FileStore {
     size_bytes: u64,
     on_tmpfs: bool,
     is_new: bool,
+    can_write: bool,
     /// If it bypasses the page cache, the size of the blocks in which it is accessed.
     direct: Option<u64>,
     /// Whether the file system supports `RWF_NOWAIT`; cleared when it does not.
@@ -132,11 +134,11 @@ impl FileStore {
         }
     }
 
-    /// Makes it bypass the page cache (open(2), `O_DIRECT`). Reads one block to find out whether the file system and
+    /// Makes it bypass the page cache (open(2), `O_DIRECT`). Accesses one block to find out whether the file system and
     /// the device can do that with blocks of `block_bytes`.
     ///
     /// # Errors
-    /// They cannot, or reading fails.
+    /// They cannot, or the access fails.
     pub fn direct(mut self, path: &Path, block_bytes: u32) -> Result<FileStore, OpenError> {
         let failed = |source| OpenError::Direct {
             path: path.to_owned(),
@@ -146,14 +148,34 @@ impl FileStore {
         let set = |flags: OFlags| rustix::fs::fcntl_setfl(&self.file, flags | OFlags::DIRECT);
         let flags = rustix::fs::fcntl_getfl(&self.file).and_then(set);
         flags.map_err(|errno| failed(errno.into()))?;
-        let block_bytes = u64::from(block_bytes);
-        // The second block, if there is one: offset 0 suits every device.
-        let offset = block_bytes.min(self.size_bytes - block_bytes);
-        let mut block = vec![0; block_bytes as usize];
-        let read = self.read_direct(offset, &mut block, block_bytes);
-        read.map_err(failed)?;
-        self.direct = Some(block_bytes);
+        self.try_out_direct(u64::from(block_bytes))
+            .map_err(failed)?;
+        self.direct = Some(u64::from(block_bytes));
         Ok(self)
+    }
+
+    /// Accesses a block that begins at no multiple of larger blocks, if there is one. The kernel checks the alignment of
+    /// reads only where there is data; a hole is written with the zeros that it reads as.
+    fn try_out_direct(&self, block_bytes: u64) -> io::Result<()> {
+        let end_of_hole = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(0)) {
+            Ok(data) => Some(data),
+            Err(Errno::NXIO) => None,
+            // A device without holes.
+            Err(Errno::INVAL) => Some(0),
+            Err(errno) => return Err(errno.into()),
+        };
+        let last = self.size_bytes - block_bytes;
+        match end_of_hole {
+            Some(data) => {
+                let mut block = vec![0; block_bytes as usize];
+                self.read_direct(last.min(data + block_bytes), &mut block, block_bytes)
+            }
+            None if self.can_write => with_aligned(block_bytes as usize, |block| {
+                block.fill(0);
+                self.file.write_all_at(block, last.min(block_bytes))
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Reads the whole blocks around `dst`, which a READ with a short Expected Data Transfer Length cuts.
@@ -222,6 +244,7 @@ impl FileStore {
             size_bytes,
             on_tmpfs,
             is_new: false,
+            can_write: write,
             direct: None,
             nowait: AtomicBool::new(true),
             calls: Box::new(Linux),
@@ -241,6 +264,7 @@ impl FileStore {
             size_bytes,
             on_tmpfs: false,
             is_new: false,
+            can_write: true,
             direct: None,
             nowait: AtomicBool::new(true),
             calls,
@@ -260,18 +284,18 @@ impl FileStore {
     /// Writes all of `src`, to the medium if `fua`.
     fn write_all(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
         if self.direct.is_none() {
-            return self.write_as_it_is(offset, src, fua);
+            return self.write_prepared(offset, src, fua);
         }
         for (piece, offset) in src.chunks(PIECE_BYTES).zip(pieces(offset)) {
             with_aligned(piece.len(), |bytes| {
                 bytes.copy_from_slice(piece);
-                self.write_as_it_is(offset, bytes, fua)
+                self.write_prepared(offset, bytes, fua)
             })?;
         }
         Ok(())
     }
 
-    fn write_as_it_is(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
+    fn write_prepared(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
         if fua && !self.on_tmpfs {
             return self.syncs.run(|| write_synced(&self.opened(), offset, src));
         }
@@ -457,7 +481,8 @@ impl Store for FileStore {
 
     fn direct_file(&self, offset: u64, length: usize) -> Option<&File> {
         let is_whole = |bytes: u64| self.direct.is_some_and(|block| bytes.is_multiple_of(block));
-        (is_whole(offset) && is_whole(length as u64)).then_some(&self.file)
+        let is_inside = check_range(offset, length as u64, self.size_bytes).is_ok();
+        (is_inside && is_whole(offset) && is_whole(length as u64)).then_some(&self.file)
     }
 
     fn is_memory(&self) -> bool {

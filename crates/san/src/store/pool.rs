@@ -5,8 +5,7 @@
 //! operations and in bytes, counted from submission until the completion is drained, so a slow store applies
 //! back-pressure instead of filling memory. Dropping a queue pair waits until no store works for it.
 //!
-//! Direct reads of files need no worker: the kernel performs them ([`Ring`]), as many as a device takes at once. Workers
-//! perform those beyond that, those that fail there, and all of them where io_uring is not available.
+//! Direct reads of files need no worker where io_uring is available ([`DirectReads`]).
 //!
 //! Operations are queued in [`Lane`]s, one per session, and the workers serve all lanes equally by bytes, however many
 //! operations one has queued (start-time fair queueing: Goyal, Vin and Cheng, IEEE/ACM ToN 5(5), 1997).
@@ -15,8 +14,9 @@ use core::cell::OnceCell;
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::collections::BinaryHeap;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -25,8 +25,9 @@ use core::num::NonZeroU64;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use wansan_trace::{Instant, clock};
 
-use super::ring::Ring;
-use super::{MediumJob, Store, StoreError};
+use super::direct_reads::DirectReads;
+use super::ring::Outcome;
+use super::{MediumJob, Operated, Store, StoreError};
 
 /// One store operation with its buffer.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,15 +93,17 @@ pub struct Completion {
     /// When service began: when a worker, or a server of a [`ServiceTimeStore`](super::ServiceTimeStore), took it.
     /// Until then it was queued above the store.
     pub began: Instant,
-    /// When the store completed it.
+    /// When the store completed it; for a direct read, when the reactor found it completed.
     pub finished: Instant,
 }
 
 /// The queue of a session's operations in a pool: they stay in order, and lanes take turns.
 #[derive(Debug, Default)]
 pub struct Lane {
-    /// Start tag of the next operation, unless virtual time has passed it.
+    /// Start tag of the next operation for workers, unless virtual time has passed it.
     next: u64,
+    /// The same of the next direct read.
+    pub(super) next_read: u64,
 }
 
 /// Minimum weight of an operation among lanes, in bytes.
@@ -158,7 +161,7 @@ impl Pool {
                 underway: AtomicUsize::new(0),
                 awaited: AtomicBool::new(false),
             }),
-            ring: OnceCell::new(),
+            reads: OnceCell::new(),
             drained: Vec::new(),
             bounds,
             load: QueueLoad::default(),
@@ -189,7 +192,7 @@ pub struct QueuePair {
     line: Arc<WaitingList>,
     done: Arc<CompletionQueue>,
     /// Started by the first direct read; `None` where io_uring is not available.
-    ring: OnceCell<Option<Ring<Task>>>,
+    reads: OnceCell<Option<DirectReads>>,
     drained: Vec<Completion>,
     bounds: QueueBounds,
     load: QueueLoad,
@@ -228,66 +231,60 @@ impl QueuePair {
             operation,
             done: Underway::new(&self.done),
         };
-        if let Some(task) = self.start_read(task) {
+        if let Some(reads) = self.direct_reads(&task) {
+            // If the kernel refused, it is asked again with the next completions.
+            if !reads.add(task, lane) {
+                self.done.signal();
+            }
+        } else {
             self.line.push(task, lane).map_err(|task| task.operation)?;
         }
         self.load = load;
         Ok(())
     }
 
-    /// Starts a direct read, if it is one and the ring has room; otherwise returns the task for a worker.
-    fn start_read(&mut self, mut task: Task) -> Option<Task> {
-        let Operation::Read { offset, buffer } = &task.operation else {
-            return Some(task);
-        };
-        let range = (*offset, buffer.len());
-        let file = task.store.direct_file(range.0, range.1);
-        let Some(file) = file.map(AsRawFd::as_raw_fd) else {
-            return Some(task);
-        };
-        let started = || Ring::start(self.done.event.as_fd()).ok();
-        self.ring.get_or_init(started);
-        let ring = self.ring.get_mut().and_then(Option::as_mut);
-        let Some(ring) = ring.filter(|ring| ring.has_room()) else {
-            return Some(task);
-        };
-        task.began = Some(task.queued);
-        ring.read(file, range, task);
-        self.submit_reads();
-        None
+    /// Where `task` goes if it is a direct read that io_uring can perform.
+    fn direct_reads(&mut self, task: &Task) -> Option<&mut DirectReads> {
+        task.direct_file()?;
+        let start = || DirectReads::start(self.done.event.as_fd()).ok();
+        self.reads.get_or_init(start);
+        self.reads.get_mut()?.as_mut()
     }
 
-    /// Passes the reads in the ring to the kernel; if that fails, again with the next completions.
-    fn submit_reads(&mut self) {
-        if let Some(Some(ring)) = self.ring.get_mut()
-            && !ring.submit()
-        {
+    /// Takes the direct reads that have ended. Workers repeat those that were not finished.
+    fn reap_reads(&mut self) {
+        let Some(Some(reads)) = self.reads.get_mut() else {
+            return;
+        };
+        let (drained, line, now) = (&mut self.drained, &self.line, clock::now());
+        let is_submitted = reads.reap(|mut task, outcome| {
+            let Operation::Read { offset, buffer } = &mut task.operation else {
+                return;
+            };
+            let result = match outcome {
+                Outcome::Data(data) => {
+                    buffer.copy_from_slice(data);
+                    Ok(())
+                }
+                Outcome::Failed(source) => {
+                    let (offset, bytes) = (*offset, buffer.len());
+                    Err(StoreError::of_io(Operated::Read, offset, bytes, source))
+                }
+                // Without its pool there is nobody left to repeat it, as for all other operations.
+                Outcome::Unfinished => return drop(line.push(task, &mut Lane::default())),
+            };
+            drained.push(task.completion(result, now).0);
+        });
+        if !is_submitted {
             self.done.signal();
         }
     }
 
-    /// Takes the reads in the ring that have ended. Workers repeat those that failed or were cut short, and report the
-    /// error.
-    fn reap_reads(&mut self) {
-        let Some(Some(ring)) = self.ring.get_mut() else {
-            return;
-        };
-        let (drained, line) = (&mut self.drained, &self.line);
-        ring.reap(|mut task, data| match (&mut task.operation, data) {
-            (Operation::Read { buffer, .. }, Some(data)) => {
-                buffer.copy_from_slice(data);
-                drained.push(task.completion(Ok(())).0);
-            }
-            // Without its pool there is nobody left to repeat it, as for all other operations.
-            _ => drop(line.push(task, &mut Lane::default())),
-        });
-    }
-
-    /// Takes all completions, oldest first, and makes the descriptor unreadable. Dropping the iterator drops the rest.
+    /// Takes all completions, oldest first, direct reads last, and makes the descriptor unreadable. Dropping the iterator
+    /// drops the rest.
     pub fn completions(&mut self) -> impl Iterator<Item = Completion> + '_ {
         self.done.take(&mut self.drained);
         self.reap_reads();
-        self.submit_reads();
         for completion in &self.drained {
             self.load.operations -= 1;
             self.load.bytes -= completion.operation.bytes();
@@ -298,13 +295,7 @@ impl QueuePair {
     /// Behaves as where io_uring is not available.
     #[cfg(test)]
     pub(super) fn without_ring(&mut self) {
-        self.ring = OnceCell::from(None);
-    }
-
-    /// Whether reads have gone through io_uring.
-    #[cfg(test)]
-    pub(super) fn has_ring(&self) -> bool {
-        self.ring.get().is_some_and(Option::is_some)
+        self.reads = OnceCell::from(None);
     }
 
     /// Its content now.
@@ -316,7 +307,7 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        drop(self.ring.take());
+        drop(self.reads.take());
         self.line.withdraw(&self.done);
         self.done.wait_until_idle();
     }
@@ -401,19 +392,19 @@ impl Drop for Underway {
 }
 
 /// An operation waiting for a worker, with the data of its completion.
-struct Task {
+pub(super) struct Task {
     /// The earliest time to run it: zero without a service time.
     due: Instant,
     /// Its start tag among all lanes.
-    place: u64,
+    pub(super) place: u64,
     /// Submission order, to break ties.
     number: u64,
     /// When service began, if it has: when a server took it, if its store schedules visits.
-    began: Option<Instant>,
+    pub(super) began: Option<Instant>,
     queued: Instant,
     token: u64,
     store: Arc<dyn Store>,
-    operation: Operation,
+    pub(super) operation: Operation,
     /// The last field, so that it is dropped after the operation and the store.
     done: Underway,
 }
@@ -422,19 +413,41 @@ impl Task {
     fn run(mut self) {
         self.began.get_or_insert_with(clock::now);
         let result = self.operation.run(&*self.store);
-        let (completion, done) = self.completion(result);
+        let (completion, done) = self.completion(result, clock::now());
         done.0.put(completion);
     }
 
-    /// Its completion, now, and what counts it as outstanding.
-    fn completion(self, result: Result<(), StoreError>) -> (Completion, Underway) {
+    /// Takes its place among all lanes, at the virtual time `reached`; `next` is its lane's next start tag.
+    pub(super) fn stand_in_line(&mut self, next: &mut u64, reached: u64, number: u64) {
+        self.number = number;
+        self.place = (*next).max(reached);
+        *next = self.place + self.operation.bytes().max(LEAST_BYTES) as u64;
+    }
+
+    /// If it is a direct read, its file and the range to read. Those with a set service time are left to workers.
+    pub(super) fn direct_file(&self) -> Option<(&File, (u64, usize))> {
+        match &self.operation {
+            Operation::Read { offset, buffer } if self.due == Instant::ZERO => {
+                let range = (*offset, buffer.len());
+                Some((self.store.direct_file(range.0, range.1)?, range))
+            }
+            _ => None,
+        }
+    }
+
+    /// Its completion, and what counts it as outstanding.
+    fn completion(
+        self,
+        result: Result<(), StoreError>,
+        finished: Instant,
+    ) -> (Completion, Underway) {
         let completion = Completion {
             token: self.token,
             result,
             operation: self.operation,
             queued: self.queued,
             began: self.began.unwrap_or(self.queued),
-            finished: clock::now(),
+            finished,
         };
         (completion, self.done)
     }
@@ -527,9 +540,10 @@ impl WaitingList {
         if state.closed {
             return Err(Box::new(task));
         }
-        task.number = state.next_number;
+        let (reached, number) = (state.reached, state.next_number);
         state.next_number += 1;
         if task.due > Instant::ZERO {
+            task.number = number;
             let new_head = state.visits.peek().is_none_or(|head| task > *head);
             state.visits.push(task);
             drop(state);
@@ -539,8 +553,7 @@ impl WaitingList {
             }
             return Ok(());
         }
-        task.place = lane.next.max(state.reached);
-        lane.next = task.place + task.operation.bytes().max(LEAST_BYTES) as u64;
+        task.stand_in_line(&mut lane.next, reached, number);
         state.line.push(task);
         self.wake_another(state);
         Ok(())

@@ -2,23 +2,31 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::thread;
+use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 
 use super::aligned::Aligned;
 
-/// Maximum number of reads at the device, as many as a busy one can reorder. More would only wait in front of others'.
+/// Maximum number of reads in flight at the device, enough to keep one busy.
 const DEPTH: usize = 128;
+/// Maximum memory of reads in flight, in bytes. A single read is always accepted, however large.
+const MEMORY_BYTES: usize = 16 << 20;
+/// Pause before the kernel is asked again that refused reads.
+const PAUSE: Duration = Duration::from_millis(1);
 
-/// Reads in progress, each with what it is for.
+/// Reads in flight, each with its owner.
 pub(super) struct Ring<T> {
     ring: IoUring,
     /// Never more than [`DEPTH`].
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
+    /// Total length of the reads in flight.
+    bytes: usize,
 }
 
-/// One read and its memory, which the kernel writes to while the read is in progress.
+/// One read and its memory, which the kernel writes to while the read is in flight.
 struct Slot<T> {
     memory: Aligned,
     read: Option<Read<T>>,
@@ -29,22 +37,35 @@ struct Read<T> {
     owner: T,
 }
 
+/// How a read ended.
+pub(super) enum Outcome<'m> {
+    /// With this data.
+    Data(&'m [u8]),
+    /// The device or the file system failed.
+    Failed(io::Error),
+    /// It was cut short, or read(2) may do what io_uring could not.
+    Unfinished,
+}
+
 impl<T> Ring<T> {
     /// A ring that makes `event` readable when a read ends. Fails where the kernel or a system call filter forbids
     /// io_uring.
     pub(super) fn start(event: BorrowedFd<'_>) -> io::Result<Self> {
-        let ring = IoUring::new(DEPTH as u32)?;
+        let mut ring = IoUring::new(DEPTH as u32)?;
+        try_out(&mut ring)?;
         ring.submitter().register_eventfd(event.as_raw_fd())?;
         Ok(Ring {
             ring,
             slots: Vec::new(),
             free: Vec::new(),
+            bytes: 0,
         })
     }
 
-    /// Whether it takes another read.
-    pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty() || self.slots.len() < DEPTH
+    /// Whether it accepts another read of `length` bytes.
+    pub(super) fn has_room(&self, length: usize) -> bool {
+        let has_slot = !self.free.is_empty() || self.slots.len() < DEPTH;
+        has_slot && (self.is_idle() || self.bytes + length <= MEMORY_BYTES)
     }
 
     fn is_idle(&self) -> bool {
@@ -71,7 +92,8 @@ impl<T> Ring<T> {
         let slot = &mut self.slots[place];
         let memory = slot.memory.bytes(length).as_mut_ptr();
         slot.read = Some(Read { length, owner });
-        // Longer reads are cut short, which the caller handles.
+        self.bytes += length;
+        // A longer read is cut short.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let entry = opcode::Read::new(types::Fd(file), memory, length).offset(offset);
         let entry = entry.build().user_data(place as u64);
@@ -93,30 +115,58 @@ impl<T> Ring<T> {
         true
     }
 
-    /// Passes each read that has ended to `done`, with its data if it was read completely.
-    pub(super) fn reap(&mut self, mut done: impl FnMut(T, Option<&[u8]>)) {
-        let Ring { ring, slots, free } = self;
-        for entry in ring.completion() {
+    /// Passes each read that has ended to `done`.
+    pub(super) fn reap(&mut self, mut done: impl FnMut(T, Outcome<'_>)) {
+        for entry in self.ring.completion() {
             let place = entry.user_data() as usize;
-            let slot = &mut slots[place];
-            let Some(read) = slot.read.take() else {
+            let slot = &mut self.slots[place];
+            let Some(Read { length, owner }) = slot.read.take() else {
                 continue;
             };
-            let is_complete = usize::try_from(entry.result()) == Ok(read.length);
-            let data = is_complete.then(|| &*slot.memory.bytes(read.length));
-            done(read.owner, data);
+            self.bytes -= length;
+            self.free.push(place);
+            done(owner, outcome(entry.result(), slot.memory.bytes(length)));
             slot.memory.shrink();
-            free.push(place);
         }
     }
+}
+
+/// The outcome of a read into `memory` by the kernel's result: the bytes read, or an error number below 0.
+fn outcome(result: i32, memory: &[u8]) -> Outcome<'_> {
+    let Ok(bytes) = usize::try_from(result) else {
+        return match -result {
+            libc::EAGAIN | libc::EINTR | libc::ECANCELED | libc::EINVAL | libc::EOPNOTSUPP => {
+                Outcome::Unfinished
+            }
+            error => Outcome::Failed(io::Error::from_raw_os_error(error)),
+        };
+    };
+    match bytes == memory.len() {
+        true => Outcome::Data(memory),
+        false => Outcome::Unfinished,
+    }
+}
+
+/// Completes an operation without effect: a filter may allow setting up a ring and forbid entering it.
+#[allow(unsafe_code, reason = "entries are trusted to name valid memory")]
+fn try_out(ring: &mut IoUring) -> io::Result<()> {
+    // SAFETY: this operation has no memory.
+    let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+    assert!(pushed.is_ok(), "the queue is empty");
+    ring.submit_and_wait(1)?;
+    ring.completion().next();
+    Ok(())
 }
 
 /// Waits until the kernel no longer writes to the memory of reads.
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         while !self.is_idle() {
-            // After an error, as for lack of memory or a signal, tries again: reads end by themselves.
-            let _ = self.ring.submit_and_wait(1);
+            if let Err(error) = self.ring.submit_and_wait(1)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                thread::sleep(PAUSE);
+            }
             self.reap(|_, _| {});
         }
     }
@@ -128,5 +178,24 @@ impl<T> core::fmt::Debug for Ring<T> {
         f.debug_struct("Ring")
             .field("reads", &reads)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_of_the_device_are_final() {
+        let memory = [0; 8];
+        assert!(matches!(outcome(8, &memory), Outcome::Data(data) if data == memory));
+        for repeated in [0, 7, -libc::EINVAL, -libc::EAGAIN] {
+            assert!(matches!(outcome(repeated, &memory), Outcome::Unfinished));
+        }
+        for (result, error) in [(-libc::EIO, libc::EIO), (-libc::ENODATA, libc::ENODATA)] {
+            assert!(
+                matches!(outcome(result, &memory), Outcome::Failed(failed) if failed.raw_os_error() == Some(error))
+            );
+        }
     }
 }

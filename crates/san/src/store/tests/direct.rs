@@ -3,10 +3,12 @@
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{shared, wait_for};
 use crate::store::{
-    FileStore, Lane, OpenError, Operation, Pool, QueueBounds, QueuePair, Store, StoreError,
+    Completion, FileStore, Lane, OpenError, Operation, Pool, QueueBounds, QueuePair, ServiceTime,
+    ServiceTimeStore, Store, StoreError,
 };
 
 const SIZE_BYTES: usize = 8 << 20;
@@ -110,12 +112,78 @@ fn reads_return_the_files_data_with_io_uring_and_without() {
     let mut without = queue_pair(&pool);
     without.without_ring();
     check_reads(&mut without, &store);
-    assert!(!without.has_ring());
-    let mut with = queue_pair(&pool);
-    check_reads(&mut with, &store);
-    if !with.has_ring() {
-        eprintln!("not tested: io_uring is not available here");
+    // Where it is not available, this is the same again.
+    check_reads(&mut queue_pair(&pool), &store);
+}
+
+#[test]
+fn a_session_with_many_reads_does_not_delay_another() {
+    let folder = folder();
+    let store = store_in(folder.path());
+    let pool = Pool::start(1).expect("a thread");
+    let mut queue_pair = queue_pair(&pool);
+    let (mut busy, mut other) = (Lane::default(), Lane::default());
+    const READS: u64 = 1000;
+    for token in 0..READS {
+        let read = Operation::Read {
+            offset: token * 4096,
+            buffer: vec![0; 4096],
+        };
+        let lane = if token < READS - 4 {
+            &mut busy
+        } else {
+            &mut other
+        };
+        queue_pair.submit(token, &store, read, lane).expect("room");
     }
+    // The device may complete them in any order, so what counts is when each began.
+    let completions = wait_for(&mut queue_pair, READS as usize);
+    let is_other = |completion: &&Completion| completion.token >= READS - 4;
+    let others = || completions.iter().filter(is_other);
+    let asked = others().map(|it| it.queued).min();
+    let served = others().map(|it| it.began).max();
+    let mut busy: Vec<_> = completions.iter().filter(|it| !is_other(it)).collect();
+    let meanwhile = |it: &&&Completion| Some(it.began) > asked && Some(it.began) < served;
+    let overtaken = busy.iter().filter(meanwhile).count();
+    assert!(
+        overtaken <= 16,
+        "{overtaken} of the other session's reads came first"
+    );
+    // Those of one lane begin in order.
+    // Those of one lane stay in order of their beginning.
+    busy.sort_by_key(|completion| completion.token);
+    assert!(busy.is_sorted_by_key(|completion| completion.began));
+}
+
+#[test]
+fn a_new_file_is_tried_out_and_still_reads_as_zeros() {
+    let folder = folder();
+    for block_bytes in [512, 4096] {
+        let path = folder.path().join(block_bytes.to_string());
+        let store = FileStore::open_or_create(&path, 1 << 20, block_bytes).expect("a new file");
+        let store = store.direct(&path, block_bytes).expect("direct I/O");
+        let mut data = vec![1; 1 << 20];
+        store.read_at(0, &mut data).expect("read");
+        assert!(data.iter().all(|byte| *byte == 0));
+        drop(store);
+        let again = FileStore::open_read_only(&path, block_bytes).expect("the file");
+        again
+            .direct(&path, block_bytes)
+            .expect("direct I/O, without writing");
+    }
+}
+
+#[test]
+fn a_set_service_time_lasts_for_direct_reads_too() {
+    let folder = folder();
+    let time = Duration::from_millis(20);
+    let service = ServiceTime { time, servers: 1 };
+    let store = shared(ServiceTimeStore::new(store_in(folder.path()), service));
+    let pool = Pool::start(1).expect("a thread");
+    let mut queue_pair = queue_pair(&pool);
+    submit(&mut queue_pair, &store, 0, (0, 4096));
+    let completion = &wait_for(&mut queue_pair, 1)[0];
+    assert!(completion.finished - completion.began >= time);
 }
 
 #[test]
