@@ -96,6 +96,7 @@ pub trait Store: Send + Sync {
     }
 
     /// The file that it reads directly, at the same offset, if that range needs nothing but a read(2) to aligned memory.
+    /// The answer for a range never changes.
     fn direct_file(&self, offset: u64, length: usize) -> Option<&File> {
         let _ = (offset, length);
         None

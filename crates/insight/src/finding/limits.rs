@@ -370,8 +370,8 @@ fn path_rate(view: &View<'_>) -> Verdict {
     view.network_verdict(Limit::PathRate, evidence)
 }
 
-/// What samples of the senders show of a limit that stops them for `share` of the time, or what packets show where only
-/// the other ends were sampled, which nothing stops.
+/// What samples of the senders show of a limit that stops them for `share` of the time; what packets show where samples
+/// show nothing of it, as where only the receivers were sampled.
 fn sender_evidence(
     view: &View<'_>,
     limit: Limit,

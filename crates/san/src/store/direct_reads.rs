@@ -9,7 +9,8 @@ use wansan_trace::clock;
 use super::pool::{Lane, Task};
 use super::ring::{Outcome, Ring};
 
-/// Reads in flight, and those that wait for room, which lanes take in turns by bytes, as in front of workers.
+/// Reads in flight, and those that wait for room. The lanes of one reactor take turns by bytes, as all lanes do in front of
+/// workers.
 pub(super) struct DirectReads {
     ring: Ring<Task>,
     waiting: BinaryHeap<Task>,
@@ -29,15 +30,16 @@ impl DirectReads {
         })
     }
 
-    /// Adds a read that [has a file](Task::direct_file); returns false if the kernel refused to start reads for now.
+    /// Adds a read that [has a file](Task::direct_file); returns false if no read could be submitted and the caller must try
+    /// again.
     pub(super) fn add(&mut self, mut task: Task, lane: &mut Lane) -> bool {
-        task.stand_in_line(&mut lane.next_read, self.reached, self.next_number);
+        task.enqueue(&mut lane.next_read, self.reached, self.next_number);
         self.next_number += 1;
         self.waiting.push(task);
         self.fill()
     }
 
-    /// Passes each read that has ended to `done`, and starts others; returns false if the kernel refused that for now.
+    /// Passes each completed read to `done`, and starts others; returns false as [`add`](DirectReads::add) does.
     pub(super) fn reap(&mut self, done: impl FnMut(Task, Outcome<'_>)) -> bool {
         self.ring.reap(done);
         self.fill()
@@ -50,9 +52,8 @@ impl DirectReads {
         {
             self.reached = task.place;
             task.began = Some(clock::now());
-            if let Some((file, range)) = task.direct_file() {
-                self.ring.read(file.as_raw_fd(), range, task);
-            }
+            let (file, range) = task.direct_file().expect("as when it was added");
+            self.ring.read(file.as_raw_fd(), range, task);
         }
         self.ring.submit()
     }

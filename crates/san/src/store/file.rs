@@ -40,7 +40,6 @@ pub struct FileStore {
     size_bytes: u64,
     on_tmpfs: bool,
     is_new: bool,
-    can_write: bool,
     /// If it bypasses the page cache, the size of the blocks in which it is accessed.
     direct: Option<u64>,
     /// Whether the file system supports `RWF_NOWAIT`; cleared when it does not.
@@ -134,30 +133,32 @@ impl FileStore {
         }
     }
 
-    /// Makes it bypass the page cache (open(2), `O_DIRECT`). Accesses one block to find out whether the file system and
-    /// the device can do that with blocks of `block_bytes`.
+    /// Makes it bypass the page cache (open(2), `O_DIRECT`). Reads one block to find out whether the file system and the
+    /// device can do that with blocks of `block_bytes`; a [new](FileStore::is_new) file is written there instead.
     ///
     /// # Errors
     /// They cannot, or the access fails.
     pub fn direct(mut self, path: &Path, block_bytes: u32) -> Result<FileStore, OpenError> {
-        let failed = |source| OpenError::Direct {
-            path: path.to_owned(),
-            block_bytes,
-            source,
+        let failed = |source: io::Error| match source.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::INVAL | Errno::OPNOTSUPP) => OpenError::Direct {
+                path: path.to_owned(),
+                block_bytes,
+                source,
+            },
+            _ => machine(path, source),
         };
         let set = |flags: OFlags| rustix::fs::fcntl_setfl(&self.file, flags | OFlags::DIRECT);
         let flags = rustix::fs::fcntl_getfl(&self.file).and_then(set);
         flags.map_err(|errno| failed(errno.into()))?;
-        self.try_out_direct(u64::from(block_bytes))
-            .map_err(failed)?;
+        self.probe_direct(u64::from(block_bytes)).map_err(failed)?;
         self.direct = Some(u64::from(block_bytes));
         Ok(self)
     }
 
     /// Accesses a block that begins at no multiple of larger blocks, if there is one. The kernel checks the alignment of
-    /// reads only where there is data; a hole is written with the zeros that it reads as.
-    fn try_out_direct(&self, block_bytes: u64) -> io::Result<()> {
-        let end_of_hole = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(0)) {
+    /// reads only where there is data. An old file without data is taken on trust.
+    fn probe_direct(&self, block_bytes: u64) -> io::Result<()> {
+        let data = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(0)) {
             Ok(data) => Some(data),
             Err(Errno::NXIO) => None,
             // A device without holes.
@@ -165,12 +166,12 @@ impl FileStore {
             Err(errno) => return Err(errno.into()),
         };
         let last = self.size_bytes - block_bytes;
-        match end_of_hole {
+        match data {
             Some(data) => {
                 let mut block = vec![0; block_bytes as usize];
                 self.read_direct(last.min(data + block_bytes), &mut block, block_bytes)
             }
-            None if self.can_write => with_aligned(block_bytes as usize, |block| {
+            None if self.is_new => with_aligned(block_bytes as usize, |block| {
                 block.fill(0);
                 self.file.write_all_at(block, last.min(block_bytes))
             }),
@@ -244,7 +245,6 @@ impl FileStore {
             size_bytes,
             on_tmpfs,
             is_new: false,
-            can_write: write,
             direct: None,
             nowait: AtomicBool::new(true),
             calls: Box::new(Linux),
@@ -264,7 +264,6 @@ impl FileStore {
             size_bytes,
             on_tmpfs: false,
             is_new: false,
-            can_write: true,
             direct: None,
             nowait: AtomicBool::new(true),
             calls,

@@ -91,13 +91,14 @@ pub struct Completion {
     /// When it was submitted.
     pub queued: Instant,
     /// When service began: when a worker, or a server of a [`ServiceTimeStore`](super::ServiceTimeStore), took it.
-    /// Until then it was queued above the store.
+    /// Until then it was queued above the store. A direct read begins when it is passed to the kernel.
     pub began: Instant,
     /// When the store completed it; for a direct read, when the reactor found it completed.
     pub finished: Instant,
 }
 
-/// The queue of a session's operations in a pool: they stay in order, and lanes take turns.
+/// The queue of a session's operations in a pool: direct reads begin in order, so do all other operations, and lanes take
+/// turns.
 #[derive(Debug, Default)]
 pub struct Lane {
     /// Start tag of the next operation for workers, unless virtual time has passed it.
@@ -127,7 +128,7 @@ pub(super) struct QueueLoad {
 }
 
 /// Threads that run operations; dropping the pool ends them (operations not begun are dropped, and submissions to its
-/// queue pairs fail from then on).
+/// queue pairs fail from then on, except direct reads).
 #[derive(Debug)]
 pub struct Pool {
     line: Arc<WaitingList>,
@@ -232,7 +233,7 @@ impl QueuePair {
             done: Underway::new(&self.done),
         };
         if let Some(reads) = self.direct_reads(&task) {
-            // If the kernel refused, it is asked again with the next completions.
+            // Tries again when the reactor takes completions.
             if !reads.add(task, lane) {
                 self.done.signal();
             }
@@ -251,7 +252,7 @@ impl QueuePair {
         self.reads.get_mut()?.as_mut()
     }
 
-    /// Takes the direct reads that have ended. Workers repeat those that were not finished.
+    /// Takes completed direct reads. Workers repeat those that were not finished.
     fn reap_reads(&mut self) {
         let Some(Some(reads)) = self.reads.get_mut() else {
             return;
@@ -391,7 +392,7 @@ impl Drop for Underway {
     }
 }
 
-/// An operation waiting for a worker, with the data of its completion.
+/// An operation waiting for a worker or for io_uring, with the data of its completion.
 pub(super) struct Task {
     /// The earliest time to run it: zero without a service time.
     due: Instant,
@@ -418,7 +419,7 @@ impl Task {
     }
 
     /// Takes its place among all lanes, at the virtual time `reached`; `next` is its lane's next start tag.
-    pub(super) fn stand_in_line(&mut self, next: &mut u64, reached: u64, number: u64) {
+    pub(super) fn enqueue(&mut self, next: &mut u64, reached: u64, number: u64) {
         self.number = number;
         self.place = (*next).max(reached);
         *next = self.place + self.operation.bytes().max(LEAST_BYTES) as u64;
@@ -553,7 +554,7 @@ impl WaitingList {
             }
             return Ok(());
         }
-        task.stand_in_line(&mut lane.next, reached, number);
+        task.enqueue(&mut lane.next, reached, number);
         state.line.push(task);
         self.wake_another(state);
         Ok(())

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::thread;
 use std::time::Duration;
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, Probe, opcode, types};
 
 use super::aligned::Aligned;
 
@@ -13,8 +13,10 @@ use super::aligned::Aligned;
 const DEPTH: usize = 128;
 /// Maximum memory of reads in flight, in bytes. A single read is always accepted, however large.
 const MEMORY_BYTES: usize = 16 << 20;
-/// Pause before the kernel is asked again that refused reads.
+/// Pause before waiting for the kernel again after an error.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Marks the entry that tests a new ring.
+const TEST: u64 = u64::MAX;
 
 /// Reads in flight, each with its owner.
 pub(super) struct Ring<T> {
@@ -43,16 +45,16 @@ pub(super) enum Outcome<'m> {
     Data(&'m [u8]),
     /// The device or the file system failed.
     Failed(io::Error),
-    /// It was cut short, or read(2) may do what io_uring could not.
+    /// It was cut short, or failed for another reason: read(2) may succeed.
     Unfinished,
 }
 
 impl<T> Ring<T> {
-    /// A ring that makes `event` readable when a read ends. Fails where the kernel or a system call filter forbids
-    /// io_uring.
+    /// A ring that makes `event` readable when a read completes. Fails where the kernel or a system call filter forbids
+    /// io_uring, and before Linux 5.6.
     pub(super) fn start(event: BorrowedFd<'_>) -> io::Result<Self> {
         let mut ring = IoUring::new(DEPTH as u32)?;
-        try_out(&mut ring)?;
+        test(&mut ring)?;
         ring.submitter().register_eventfd(event.as_raw_fd())?;
         Ok(Ring {
             ring,
@@ -103,23 +105,31 @@ impl<T> Ring<T> {
         assert!(pushed.is_ok(), "the queue has as many entries as slots");
     }
 
-    /// Passes what was started to the kernel; returns whether it took everything. If it lacks memory, try again later.
+    /// Number of reads that the kernel has taken.
+    fn submitted(&mut self) -> usize {
+        self.slots.len() - self.free.len() - self.ring.submission().len()
+    }
+
+    /// Passes what was started to the kernel. If that fails, for lack of memory, call it again after the next completion;
+    /// returns false if there will be none, as nothing was submitted.
     pub(super) fn submit(&mut self) -> bool {
         while !self.ring.submission().is_empty() {
             match self.ring.submit() {
                 Ok(taken) if taken > 0 => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(_) | Err(_) => return false,
+                Ok(_) | Err(_) => return self.submitted() > 0,
             }
         }
         true
     }
 
-    /// Passes each read that has ended to `done`.
+    /// Passes each completed read to `done`.
     pub(super) fn reap(&mut self, mut done: impl FnMut(T, Outcome<'_>)) {
         for entry in self.ring.completion() {
             let place = entry.user_data() as usize;
-            let slot = &mut self.slots[place];
+            let Some(slot) = self.slots.get_mut(place) else {
+                continue;
+            };
             let Some(Read { length, owner }) = slot.read.take() else {
                 continue;
             };
@@ -135,10 +145,18 @@ impl<T> Ring<T> {
 fn outcome(result: i32, memory: &[u8]) -> Outcome<'_> {
     let Ok(bytes) = usize::try_from(result) else {
         return match -result {
-            libc::EAGAIN | libc::EINTR | libc::ECANCELED | libc::EINVAL | libc::EOPNOTSUPP => {
-                Outcome::Unfinished
-            }
-            error => Outcome::Failed(io::Error::from_raw_os_error(error)),
+            error @ (libc::EIO
+            | libc::ENODATA
+            | libc::EILSEQ
+            | libc::EREMOTEIO
+            | libc::ETIMEDOUT
+            | libc::ENOLINK
+            | libc::EBADE
+            | libc::ENXIO
+            | libc::ENODEV
+            | libc::ESTALE
+            | libc::EUCLEAN) => Outcome::Failed(io::Error::from_raw_os_error(error)),
+            _ => Outcome::Unfinished,
         };
     };
     match bytes == memory.len() {
@@ -149,19 +167,25 @@ fn outcome(result: i32, memory: &[u8]) -> Outcome<'_> {
 
 /// Completes an operation without effect: a filter may allow setting up a ring and forbid entering it.
 #[allow(unsafe_code, reason = "entries are trusted to name valid memory")]
-fn try_out(ring: &mut IoUring) -> io::Result<()> {
-    // SAFETY: this operation has no memory.
-    let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+fn test(ring: &mut IoUring) -> io::Result<()> {
+    let mut known = Probe::new();
+    ring.submitter().register_probe(&mut known)?;
+    let nop = opcode::Nop::new().build().user_data(TEST);
+    // SAFETY: a no-op refers to no memory.
+    let pushed = unsafe { ring.submission().push(&nop) };
     assert!(pushed.is_ok(), "the queue is empty");
     ring.submit_and_wait(1)?;
-    ring.completion().next();
-    Ok(())
+    let completed = ring.completion().next();
+    match completed.is_some() && known.is_supported(opcode::Read::CODE) {
+        true => Ok(()),
+        false => Err(io::ErrorKind::Unsupported.into()),
+    }
 }
 
-/// Waits until the kernel no longer writes to the memory of reads.
+/// Waits until the kernel no longer writes to the memory of reads. It never takes those that were not submitted.
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        while !self.is_idle() {
+        while self.submitted() > 0 {
             if let Err(error) = self.ring.submit_and_wait(1)
                 && error.kind() != io::ErrorKind::Interrupted
             {
@@ -189,7 +213,7 @@ mod tests {
     fn only_errors_of_the_device_are_final() {
         let memory = [0; 8];
         assert!(matches!(outcome(8, &memory), Outcome::Data(data) if data == memory));
-        for repeated in [0, 7, -libc::EINVAL, -libc::EAGAIN] {
+        for repeated in [0, 7, -libc::EINVAL, -libc::EAGAIN, -libc::ENOMEM] {
             assert!(matches!(outcome(repeated, &memory), Outcome::Unfinished));
         }
         for (result, error) in [(-libc::EIO, libc::EIO), (-libc::ENODATA, libc::ENODATA)] {

@@ -1,6 +1,7 @@
 //! Files that bypass the page cache.
 
 use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,7 +148,7 @@ fn a_session_with_many_reads_does_not_delay_another() {
     let overtaken = busy.iter().filter(meanwhile).count();
     assert!(
         overtaken <= 16,
-        "{overtaken} of the other session's reads came first"
+        "{overtaken} of the busy session's reads began meanwhile"
     );
     // Those of one lane begin in order.
     // Those of one lane stay in order of their beginning.
@@ -156,7 +157,7 @@ fn a_session_with_many_reads_does_not_delay_another() {
 }
 
 #[test]
-fn a_new_file_is_tried_out_and_still_reads_as_zeros() {
+fn a_new_file_is_probed_and_reads_as_zeros() {
     let folder = folder();
     for block_bytes in [512, 4096] {
         let path = folder.path().join(block_bytes.to_string());
@@ -165,12 +166,21 @@ fn a_new_file_is_tried_out_and_still_reads_as_zeros() {
         let mut data = vec![1; 1 << 20];
         store.read_at(0, &mut data).expect("read");
         assert!(data.iter().all(|byte| *byte == 0));
-        drop(store);
-        let again = FileStore::open_read_only(&path, block_bytes).expect("the file");
-        again
-            .direct(&path, block_bytes)
-            .expect("direct I/O, without writing");
+        let blocks = std::fs::metadata(&path).expect("the file").blocks();
+        assert!(blocks > 0, "it was written");
     }
+}
+
+#[test]
+fn an_old_file_without_data_is_not_written() {
+    let folder = folder();
+    let path = folder.path().join("disk.img");
+    let made = std::fs::File::create(&path).and_then(|file| file.set_len(1 << 20));
+    made.expect("a sparse file");
+    let store = FileStore::open(&path, BLOCK_BYTES).expect("a file");
+    store.direct(&path, BLOCK_BYTES).expect("direct I/O");
+    let blocks = std::fs::metadata(&path).expect("the file").blocks();
+    assert_eq!(blocks, 0);
 }
 
 #[test]
