@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use wansan_trace::{ConnectionId, Instant, Recorder, TaskTag};
 
 use super::connection::Link;
+use super::data_in::InData;
 use super::kept;
 use super::layout::Layout;
 use super::session::Core;
@@ -25,6 +26,19 @@ pub(super) struct SentStatus {
     pub(super) outcome: Outcome,
     /// Number of its Data-In PDUs, or R2Ts.
     pub(super) data_pdus: u32,
+    /// It was in the last of its Data-In PDUs (§11.7.3).
+    pub(super) in_data: bool,
+}
+
+impl SentStatus {
+    /// If the last Data-In has it: what a replica of that needs.
+    pub(super) fn in_data(&self) -> Option<InData> {
+        let (.., residual) = self.outcome;
+        self.in_data.then_some(InData {
+            stat_sn: self.stat_sn,
+            residual,
+        })
+    }
 }
 
 /// A task that may have to be answered again. Data from a store is then read again; other data is kept.
@@ -94,11 +108,11 @@ impl Recovery {
     }
 
     /// The response is acknowledged, or will not be resent: its task is over.
-    fn forget(&mut self, connection: ConnectionId, answer: &kept::Answer) {
+    fn forget(&mut self, connection: ConnectionId, (stat_sn, answer): &(Sn, kept::Answer)) {
         if let Some(tag) = answer.task
             && let Entry::Occupied(answered) = self.answered.entry(tag)
             && answered.get().task.connection() == connection
-            && answered.get().sent_status.stat_sn == answer.stat_sn()
+            && answered.get().sent_status.stat_sn == *stat_sn
         {
             answered.remove();
         }
@@ -114,19 +128,17 @@ impl Recovery {
         }
     }
 
-    /// Keeps a response sent on the connection until it is acknowledged. `task` is the SCSI task that it completes,
-    /// with the length of the data kept with it.
+    /// Keeps a response sent on the connection until it is acknowledged: a PDU, or `None` if it was a Data-In. `task` is
+    /// the SCSI task that it completes, with the length of the data kept with it.
     fn keep_answer(
         &mut self,
         link: &mut Link,
-        bhs: &Bhs,
-        data: &[u8],
+        pdu: Option<(&Bhs, &[u8])>,
         task: Option<(TaskTag, usize)>,
     ) {
         let Some(kept) = &mut link.kept else { return };
         let let_go = kept.push(kept::Answer {
-            bhs: *bhs,
-            data: data.into(),
+            pdu: pdu.map(|(bhs, data)| (*bhs, data.into())),
             task: task.map(|(tag, _)| tag),
             task_bytes: task.map_or(0, |(_, bytes)| bytes),
         });
@@ -136,10 +148,53 @@ impl Recovery {
     }
 }
 
+impl InData {
+    /// The status of a task with `presented_bytes` of data, to be sent next.
+    pub(super) fn next(link: &Link, task: &Task, presented_bytes: u64) -> InData {
+        InData {
+            stat_sn: link.stat_sn,
+            residual: Residual::of(task.expected_bytes, presented_bytes),
+        }
+    }
+
+    /// The status that the last Data-In of a read may carry. A read that is answered again has it in a SCSI Response, for
+    /// its SNACK Tag (§11.4.10), and so has one of which data was resent before its end.
+    pub(super) fn of_read(link: &Link, task: &Task) -> Option<InData> {
+        match &task.repeat {
+            Repeat::Data(sent_status) => sent_status.in_data(),
+            Repeat::No if task.snack_tag == 0 && !task.has_resent() => {
+                Some(InData::next(link, task, task.presented_bytes()))
+            }
+            Repeat::No | Repeat::All => None,
+        }
+    }
+}
+
 impl Core {
-    /// Whether the status of a successful read is in its last Data-In (RFC 7143 §11.7.3).
-    pub(super) fn collapses(&self) -> bool {
-        !self.recovery.resends() && !self.config.separate_status
+    /// A task has been answered by `status` in the last of its `data_pdus` Data-In PDUs: takes the StatSN, and keeps the
+    /// task, with data not from a store, if it may have to be resent.
+    pub(super) fn answered_in_data(
+        &mut self,
+        link: &mut Link,
+        task: Task,
+        status: InData,
+        data_pdus: u32,
+        data: &[u8],
+    ) {
+        let stat_sn = link.take_stat_sn();
+        debug_assert_eq!(stat_sn, status.stat_sn);
+        if !self.recovery.resends() {
+            return;
+        }
+        let sent_status = SentStatus {
+            stat_sn,
+            outcome: (ScsiStatus::Good, None, status.residual),
+            data_pdus,
+            in_data: true,
+        };
+        let kept = Some((task.tag, data.len()));
+        self.recovery.keep_answer(link, None, kept);
+        self.recovery.keep(task, sent_status, data.to_vec());
     }
 
     /// How the Data-In of a task that starts on that connection is split into PDUs.
@@ -184,6 +239,6 @@ impl Core {
         trace: &mut Recorder,
     ) {
         link.push(bhs, data, now, trace);
-        self.recovery.keep_answer(link, bhs, data, task);
+        self.recovery.keep_answer(link, Some((bhs, data)), task);
     }
 }

@@ -6,7 +6,7 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::answered::{Outcome, SentStatus};
 use super::connection::Link;
-use super::data_in::DataInStream;
+use super::data_in::{DataInStream, InData};
 use super::incoming::FLUSH_NOTHING;
 use super::session::{Core, Session};
 use super::task::{Refusal, Repeat, Stage, Task};
@@ -82,19 +82,19 @@ impl Core {
         };
         let data = &answer.data[..answer.data.len().min(wanted)];
         let presented_bytes = task.presented_bytes().max(answer.data.len() as u64);
-        let residual = Residual::of(expected_bytes, presented_bytes);
         let data = match answer.status {
             ScsiStatus::Good => data,
             _ => &[],
         };
-        let collapses = self.collapses() && !data.is_empty();
-        let stream = DataInStream {
-            status: collapses.then_some((ScsiStatus::Good, residual)),
-            ..DataInStream::of_bytes(&task, data)
-        };
+        let collapses = !data.is_empty() && !self.config.separate_status;
+        let status = collapses.then(|| InData::next(link, &task, presented_bytes));
+        let stream = DataInStream::of_bytes(&task, data, status);
         let data_pdus = self.send_data(link, &stream, data, 0..u32::MAX, now, trace);
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
-        if !collapses {
+        if let Some(status) = status {
+            self.answered_in_data(link, task, status, data_pdus, data);
+        } else {
+            let residual = Residual::of(expected_bytes, presented_bytes);
             let outcome = (answer.status, answer.sense, residual);
             let data = data.to_vec();
             self.send_status(link, tag, task, outcome, data_pdus, data, now, trace);
@@ -228,6 +228,7 @@ impl Core {
             stat_sn: link.stat_sn,
             outcome,
             data_pdus,
+            in_data: false,
         };
         let kept = (tag, data.len());
         self.send_response(link, kept, &sent_status, task.snack_tag, now, trace);

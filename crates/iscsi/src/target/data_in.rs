@@ -6,6 +6,7 @@ use super::connection::Link;
 use super::layout::Layout;
 use super::task::Task;
 use crate::login::AnnouncedWindow;
+use crate::sequence::Sn;
 use crate::wire::{BHS_BYTES, Bhs, DataIn, Lun, RESERVED_TAG, Residual, ScsiStatus};
 
 /// The Data-In of one task: all its PDUs are made here, with data from a store or from the device server.
@@ -17,7 +18,14 @@ pub(super) struct DataInStream {
     /// The length of all its data.
     pub(super) total_bytes: u32,
     /// The status in the last PDU; `None` if a SCSI Response has it (§11.7.3).
-    pub(super) status: Option<(ScsiStatus, Residual)>,
+    pub(super) status: Option<InData>,
+}
+
+/// The status GOOD in the last Data-In of a task.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InData {
+    pub(super) stat_sn: Sn,
+    pub(super) residual: Residual,
 }
 
 /// The position of one Data-In PDU in its task.
@@ -35,19 +43,19 @@ impl Segment {
 }
 
 impl DataInStream {
-    /// The stream of a task with all its data in `data`, without a status.
-    pub(super) fn of_bytes(task: &Task, data: &[u8]) -> DataInStream {
+    /// The stream of a task with all its data in `data`, with `status` in its last PDU.
+    pub(super) fn of_bytes(task: &Task, data: &[u8], status: Option<InData>) -> DataInStream {
         DataInStream {
             lun: task.lun,
             task_tag: task.tag,
             layout: task.layout,
             total_bytes: data.len() as u32,
-            status: None,
+            status,
         }
     }
 
     /// The stream of a read, with `status` in its last PDU.
-    pub(super) fn of_read(task: &Task, status: Option<(ScsiStatus, Residual)>) -> DataInStream {
+    pub(super) fn of_read(task: &Task, status: Option<InData>) -> DataInStream {
         DataInStream {
             lun: task.lun,
             task_tag: task.tag,
@@ -63,18 +71,18 @@ impl DataInStream {
     }
 
     #[inline]
-    fn header(&self, segment: &Segment, link: &Link, window: AnnouncedWindow) -> Bhs {
+    fn header(&self, segment: &Segment, window: AnnouncedWindow) -> Bhs {
         let end_bytes = segment.end_bytes();
         let status = self.status.filter(|_| self.has_status(segment));
         let data_in = DataIn {
             final_: end_bytes == self.total_bytes || self.layout.ends_burst(end_bytes),
             acknowledge: false,
-            status: status.map(|(status, _)| status),
-            residual: status.map_or(Residual::None, |(_, residual)| residual),
+            status: status.map(|_| ScsiStatus::Good),
+            residual: status.map_or(Residual::None, |status| status.residual),
             lun: self.lun,
             task_tag: self.task_tag,
             transfer_tag: RESERVED_TAG,
-            stat_sn: link.stat_sn,
+            stat_sn: status.map_or(Sn(0), |status| status.stat_sn),
             exp_cmd_sn: window.exp_cmd_sn,
             max_cmd_sn: window.max_cmd_sn,
             data_sn: segment.data_sn,
@@ -95,14 +103,11 @@ impl DataInStream {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let bhs = self.header(segment, link, window);
+        let bhs = self.header(segment, window);
         let stream_offset = link.transmitter.queued_end();
         let len_bytes = segment.len_bytes as usize;
         link.transmitter.push_filled(&bhs, len_bytes);
         link.record(&bhs, len_bytes, stream_offset, now, trace);
-        if self.has_status(segment) {
-            link.take_stat_sn();
-        }
     }
 
     /// Queues the PDU of `segment` with a copy of its data.

@@ -12,11 +12,11 @@ use crate::wire::Bhs;
 const MAX_ANSWERS: usize = 4096;
 const MAX_BYTES: usize = 1 << 20;
 
-/// One response, as sent.
+/// One response.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) bhs: Bhs,
-    pub(super) data: Box<[u8]>,
+    /// The PDU as sent; `None` if it was the last Data-In of its task (§11.7.3).
+    pub(super) pdu: Option<(Bhs, Box<[u8]>)>,
     /// The SCSI task that it completed.
     pub(super) task: Option<TaskTag>,
     /// Bytes of Data-In kept with that task.
@@ -24,14 +24,9 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Its StatSN, at the same offset in all responses.
-    pub(super) fn stat_sn(&self) -> Sn {
-        let [.., a, b, c, d] = *self.bhs.first_chunk::<28>().expect("a header has 48 bytes");
-        Sn(u32::from_be_bytes([a, b, c, d]))
-    }
-
     fn bytes(&self) -> usize {
-        size_of::<Answer>() + self.data.len() + self.task_bytes
+        let data_bytes = self.pdu.as_ref().map_or(0, |(_, data)| data.len());
+        size_of::<Answer>() + data_bytes + self.task_bytes
     }
 }
 
@@ -54,8 +49,8 @@ impl Kept {
         }
     }
 
-    /// Keeps the next response; returns the one dropped for it, if any.
-    pub(super) fn push(&mut self, answer: Answer) -> Option<Answer> {
+    /// Keeps the next response; returns the one dropped for it, if any, with its StatSN.
+    pub(super) fn push(&mut self, answer: Answer) -> Option<(Sn, Answer)> {
         self.bytes += answer.bytes();
         self.answers.push_back(answer);
         let full = self.answers.len() > MAX_ANSWERS || self.bytes > MAX_BYTES;
@@ -69,24 +64,29 @@ impl Kept {
         if count > self.answers.len() { 0 } else { count }
     }
 
-    /// Drops the oldest.
-    pub(super) fn pop(&mut self) -> Option<Answer> {
+    /// Drops the oldest, and returns it with its StatSN.
+    pub(super) fn pop(&mut self) -> Option<(Sn, Answer)> {
         let answer = self.answers.pop_front()?;
-        self.first = self.first.next();
+        let stat_sn = self.first;
+        self.first = stat_sn.next();
         self.bytes -= answer.bytes();
-        Some(answer)
+        Some((stat_sn, answer))
     }
 
-    /// The responses of a run: `length` of them from `from` on, or all when that is 0. `None` when one of them is
-    /// missing.
-    pub(super) fn run(&self, from: Sn, length: u32) -> Option<impl Iterator<Item = &Answer>> {
+    /// The responses of a run with their StatSNs: `length` of them from `from` on, or all when that is 0. `None` when one
+    /// of them is missing.
+    pub(super) fn run(&self, from: Sn, length: u32) -> Option<impl Iterator<Item = (Sn, &Answer)>> {
         let begin = from.distance(self.first) as usize;
         let end = match length {
             0 => self.answers.len(),
             length => begin.checked_add(length as usize)?,
         };
         let inside = begin < end && end <= self.answers.len();
-        inside.then(|| self.answers.range(begin..end))
+        inside.then(|| {
+            (0..)
+                .map(move |n| from.add(n))
+                .zip(self.answers.range(begin..end))
+        })
     }
 }
 
@@ -96,15 +96,20 @@ mod tests {
 
     fn answer(task: u32) -> Answer {
         Answer {
-            bhs: [0; 48],
-            data: Box::default(),
+            pdu: None,
             task: Some(TaskTag(task)),
             task_bytes: 0,
         }
     }
 
-    fn tags(run: Option<impl Iterator<Item = &'static Answer>>) -> Option<Vec<u32>> {
-        run.map(|answers| answers.map(|answer| answer.task.unwrap().0).collect())
+    /// The StatSNs and the tasks' tags of a run.
+    fn tags(run: Option<impl Iterator<Item = (Sn, &'static Answer)>>) -> Option<Vec<(u32, u32)>> {
+        let tag = |answer: &Answer| answer.task.unwrap().0;
+        run.map(|answers| {
+            answers
+                .map(|(stat_sn, answer)| (stat_sn.0, tag(answer)))
+                .collect()
+        })
     }
 
     #[test]
@@ -117,11 +122,12 @@ mod tests {
         assert_eq!(kept.acknowledged(Sn(u32::MAX - 1)), 0);
         assert_eq!(kept.acknowledged(Sn(5)), 0, "not given out yet");
         assert_eq!(kept.acknowledged(Sn(1)), 2);
-        assert!(kept.pop().is_some() && kept.pop().is_some());
+        let acknowledged = [kept.pop(), kept.pop()].map(|answer| answer.map(|(sn, _)| sn.0));
+        assert_eq!(acknowledged, [Some(u32::MAX), Some(0)]);
         assert_eq!(kept.acknowledged(Sn(1)), 0);
         let kept: &'static Kept = kept;
-        assert_eq!(tags(kept.run(Sn(1), 0)), Some(vec![2, 3, 4]));
-        assert_eq!(tags(kept.run(Sn(2), 1)), Some(vec![3]));
+        assert_eq!(tags(kept.run(Sn(1), 0)), Some(vec![(1, 2), (2, 3), (3, 4)]));
+        assert_eq!(tags(kept.run(Sn(2), 1)), Some(vec![(2, 3)]));
         assert_eq!(tags(kept.run(Sn(0), 1)), None);
         assert_eq!(tags(kept.run(Sn(3), 2)), None);
         assert_eq!(tags(kept.run(Sn(4), 0)), None);
@@ -134,8 +140,8 @@ mod tests {
         assert_eq!(let_go.count(), MAX_ANSWERS);
         assert!(kept.run(Sn(0), 1).is_none());
         assert!(kept.run(Sn(MAX_ANSWERS as u32), 0).is_some());
-        let data = vec![0; MAX_BYTES].into_boxed_slice();
-        kept.push(Answer { data, ..answer(0) });
+        let pdu = Some(([0; 48], vec![0; MAX_BYTES].into_boxed_slice()));
+        kept.push(Answer { pdu, ..answer(0) });
         assert!(kept.bytes <= 2 * MAX_BYTES);
     }
 }

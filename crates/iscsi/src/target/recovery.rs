@@ -95,14 +95,42 @@ impl Core {
             return false;
         };
         let run = kept.run(Sn(snack.beg_run), snack.run_length);
-        let found = run.is_some();
-        for answer in run.into_iter().flatten() {
-            let mut bhs = answer.bhs;
-            self.update_window(&mut bhs);
-            link.push(&bhs, &answer.data, now, trace);
+        let mut done = run.is_some();
+        for (stat_sn, answer) in run.into_iter().flatten() {
+            if let Some((bhs, data)) = &answer.pdu {
+                let mut bhs = *bhs;
+                self.update_window(&mut bhs);
+                link.push(&bhs, data, now, trace);
+            } else {
+                done &= self.send_status_in_data_again(link, answer.task, stat_sn, now, trace);
+            }
         }
         link.kept = Some(kept);
-        found
+        done
+    }
+
+    /// Resends the last Data-In of a task, which carried the status `stat_sn`; returns whether that is possible.
+    fn send_status_in_data_again(
+        &mut self,
+        link: &mut Link,
+        task: Option<TaskTag>,
+        stat_sn: Sn,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
+        let Some(tag) = task else { return false };
+        let active = self.tasks.get(tag).map(|task| &task.repeat);
+        let sent_status = match (active, self.recovery.get(tag)) {
+            (Some(Repeat::Data(sent_status)), _) => **sent_status,
+            (None, Some(answered)) => answered.sent_status,
+            // Another task has the tag, or this one is being answered again.
+            _ => return false,
+        };
+        if sent_status.stat_sn != stat_sn {
+            return false;
+        }
+        let last = sent_status.data_pdus - 1;
+        self.send_data_run_again(link, tag, |_| Some(last..last + 1), now, trace)
     }
 
     fn update_window(&self, bhs: &mut Bhs) {
@@ -118,8 +146,18 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> bool {
-        let tag = snack.task_tag;
-        let run = |pdus: u32| run_of(snack, pdus);
+        self.send_data_run_again(link, snack.task_tag, |pdus| run_of(snack, pdus), now, trace)
+    }
+
+    /// Resends the Data-In PDUs or R2Ts of a task that `run` returns for the number of all of them.
+    fn send_data_run_again(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        run: impl Fn(u32) -> Option<Range<u32>>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
         if let Some(task) = self.tasks.get_mut(tag) {
             if task.connection() != link.id {
                 return false;
@@ -187,7 +225,8 @@ impl Core {
                 link.ready.push_back(tag);
             }
         } else {
-            let stream = DataInStream::of_bytes(&answered.task, &answered.data);
+            let status = answered.sent_status.in_data();
+            let stream = DataInStream::of_bytes(&answered.task, &answered.data, status);
             self.send_data(link, &stream, &answered.data, run, now, trace);
             self.recovery.put(answered);
         }
@@ -257,7 +296,7 @@ impl Core {
         let data_pdus = if data.is_empty() {
             sent_status.data_pdus
         } else {
-            let stream = DataInStream::of_bytes(&task, &data);
+            let stream = DataInStream::of_bytes(&task, &data, None);
             self.send_data(link, &stream, &data, 0..u32::MAX, now, trace)
         };
         task.repeat = Repeat::All;

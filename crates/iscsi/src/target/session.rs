@@ -34,8 +34,7 @@ pub struct SessionConfig {
     /// The memory shared by all sessions of the target.
     pub memory: Arc<Memory>,
     /// Whether the status of a read always comes in a SCSI Response (RFC 7143 §11.4), never in the
-    /// last Data-In (§11.7.3). At error recovery levels 1 and 2 it always does, so that the status
-    /// can be resent by itself.
+    /// last Data-In (§11.7.3).
     pub separate_status: bool,
     /// Whether one send call may carry several PDUs.
     pub join_sends: bool,

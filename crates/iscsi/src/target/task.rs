@@ -145,6 +145,14 @@ impl Task {
         }
     }
 
+    /// Whether some of its data was requested again before its end.
+    pub(super) fn has_resent(&self) -> bool {
+        match &self.stage {
+            Stage::Ready(progress) | Stage::AtStore(progress) => progress.again.is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether its Data-In comes from a store.
     pub(super) fn reads(&self) -> bool {
         matches!(self.operation, StoreOperation::Read { .. })

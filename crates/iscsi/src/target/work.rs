@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::Link;
-use super::data_in::DataInStream;
+use super::data_in::{DataInStream, InData};
 use super::session::{Core, Session, link_at};
 use super::task::{Repeat, Stage, Task};
 use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation};
@@ -146,7 +146,7 @@ impl Session {
                     if piece == 0 {
                         // Only the status is left to send.
                         self.core.store_asked(tag, now, trace);
-                        self.core.piece_done(link, tag, now, trace);
+                        self.core.piece_done(link, tag, None, now, trace);
                         continue;
                     }
                     return Some(Work::Read {
@@ -375,7 +375,6 @@ impl Core {
         (asked, answered): (Instant, Instant),
         trace: &mut Recorder,
     ) {
-        let collapses = self.collapses();
         let Some(mut entry) = self.tasks.entry(tag) else {
             return;
         };
@@ -388,27 +387,28 @@ impl Core {
             return;
         };
         let segment = task.next_segment(progress);
-        let residual = Residual::of(task.expected_bytes, task.presented_bytes());
-        let status = collapses.then_some((ScsiStatus::Good, residual));
+        let status = InData::of_read(link, task).filter(|_| !self.config.separate_status);
         let stream = DataInStream::of_read(task, status);
+        let status = status.filter(|_| stream.has_status(&segment));
         // The slot is free as soon as this PDU carries its status.
-        let frees_slot = stream.has_status(&segment) && task.holds_slot;
+        let frees_slot = status.is_some() && task.holds_slot;
         let window = self.order.announced_after(frees_slot);
         stream.push_filled(&segment, link, window, answered, trace);
         if entry.read_sent(segment.len_bytes) {
-            self.piece_done(link, tag, answered, trace);
+            self.piece_done(link, tag, status, answered, trace);
         }
     }
 
-    /// A piece of a read is queued for sending: completes the task or continues with the next piece.
+    /// A piece of a read is queued for sending, with a status if it has one: completes the task or continues with the
+    /// next piece.
     pub(super) fn piece_done(
         &mut self,
         link: &mut Link,
         tag: TaskTag,
+        status: Option<InData>,
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let collapses = self.collapses();
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
@@ -433,16 +433,17 @@ impl Core {
         if let Repeat::No = task.repeat {
             trace.crossing(now, self.id, link.id, tag, Layer::Store, Direction::Leave);
         }
-        if progress.sent_bytes == 0 || !collapses {
-            // Nothing to send except the status.
+        let data_pdus = progress.data_pdus();
+        let Some(status) = status else {
             let residual = Residual::of(task.expected_bytes, task.presented_bytes());
             self.conclude(link, tag, ScsiStatus::Good, None, residual, now, trace);
             return;
-        }
+        };
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
-        if let Some(ended) = &self.end(tag) {
-            self.meters.count_ended(ended, ScsiStatus::Good, now);
+        if let Some(ended) = self.end(tag) {
+            self.meters.count_ended(&ended, ScsiStatus::Good, now);
+            self.answered_in_data(link, ended, status, data_pdus, &[]);
         }
     }
 

@@ -307,18 +307,6 @@ impl Initiator {
                 Err(error) => panic!("{error}"),
             };
             let opcode = Opcode::from_wire(bhs[0] & 0x3f);
-            // A PDU with data may be corrupted; only its header is known then.
-            if hit && !data.is_empty() && opcode == Opcode::DataIn {
-                let data_in = DataIn::parse(&bhs).unwrap();
-                self.snack(
-                    cid,
-                    SnackKind::DataOrR2t,
-                    data_in.task_tag,
-                    data_in.data_sn,
-                    1,
-                );
-                continue;
-            }
             let word = |at: usize| u32::from_be_bytes(bhs[at..at + 4].try_into().unwrap());
             let (stat_sn, max_cmd_sn) = (Sn(word(24)), Sn(word(32)));
             if self.max_cmd_sn.lt(max_cmd_sn) {
@@ -330,16 +318,20 @@ impl Initiator {
                 Opcode::NopIn => word(16) != RESERVED_TASK_TAG.0,
                 _ => true,
             };
-            if numbered {
-                let expected = self.lines[number].exp_stat_sn;
-                if stat_sn != expected {
-                    continue; // An earlier one was lost and requested again; or this is a duplicate.
-                }
-                if hit && self.rig.parameters.error_recovery_level > 0 {
-                    self.snack(cid, SnackKind::Status, RESERVED_TASK_TAG, expected.0, 0);
-                    continue;
-                }
-                self.lines[number].exp_stat_sn = stat_sn.next();
+            // A PDU with data may be corrupted; only its header is known then. Either SNACK brings a Data-In with a
+            // status again.
+            if hit && opcode == Opcode::DataIn && (!numbered || self.below(2) == 0) {
+                let data_in = DataIn::parse(&bhs).unwrap();
+                let kind = SnackKind::DataOrR2t;
+                self.snack(cid, kind, data_in.task_tag, data_in.data_sn, 1);
+                continue;
+            }
+            if numbered && hit && self.rig.parameters.error_recovery_level > 0 {
+                self.snack(cid, SnackKind::Status, RESERVED_TASK_TAG, stat_sn.0, 1);
+                continue;
+            }
+            if numbered && !self.lines[number].take_status(stat_sn) {
+                continue; // A duplicate.
             }
             self.handle(cid, opcode, &bhs, &data);
         }

@@ -1,5 +1,6 @@
 //! A target session with a memory store, and connections to it that may be cut.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
@@ -30,7 +31,20 @@ pub(crate) struct Line {
     pub(crate) out: Vec<u8>,
     pub(crate) receiver: Receiver,
     pub(crate) exp_stat_sn: Sn,
+    /// StatSNs received after a missing one.
+    early: BTreeSet<u32>,
     pub(crate) parameters: ConnectionParameters,
+}
+
+impl Line {
+    /// A status was received; returns whether for the first time.
+    pub(crate) fn take_status(&mut self, stat_sn: Sn) -> bool {
+        let is_new = self.exp_stat_sn.le(stat_sn) && self.early.insert(stat_sn.0);
+        while self.early.remove(&self.exp_stat_sn.0) {
+            self.exp_stat_sn = self.exp_stat_sn.next();
+        }
+        is_new
+    }
 }
 
 /// The target and its store.
@@ -172,6 +186,7 @@ fn log_in(
                     out: Vec::new(),
                     receiver,
                     exp_stat_sn: established.exp_stat_sn,
+                    early: BTreeSet::new(),
                     parameters: established.connection,
                 };
                 return (line, far, accepted.unwrap(), established.session);

@@ -149,8 +149,8 @@ settings! {
         /// Nagle's algorithm (RFC 1122 §4.2.3.4): hold back a short segment while data is
         /// unacknowledged
         pub nagle: bool = Sending::default().nagle, "ON|OFF";
-        /// How to return the status of a read: in its last Data-In (RFC 7143 §11.7.3, at error recovery
-        /// level 0 only), or in a separate SCSI Response
+        /// How to return the status of a read: in its last Data-In (RFC 7143 §11.7.3), or in a separate
+        /// SCSI Response
         pub status: StatusPlace = StatusPlace::InData, "WHERE";
         /// Write queued PDUs to the socket together, instead of one by one
         pub join_sends: bool = Sending::default().join_sends, "ON|OFF";

@@ -12,8 +12,7 @@ use wansan_tcp::delays::set_nagle;
 pub struct Sending {
     /// Whether Nagle's algorithm delays short segments (RFC 1122 §4.2.3.4).
     pub nagle: bool,
-    /// Whether the status of a read comes in a separate SCSI Response, not in the last Data-In (RFC 7143 §11.7.3). At
-    /// error recovery levels 1 and 2 it always does.
+    /// Whether the status of a read comes in a separate SCSI Response, not in the last Data-In (RFC 7143 §11.7.3).
     pub separate_status: bool,
     /// Whether one send call may carry several PDUs.
     pub join_sends: bool,
