@@ -44,7 +44,7 @@ impl SentStatus {
 /// A task that may have to be answered again. Data from a store is then read again; other data is kept.
 #[derive(Debug)]
 pub(super) struct Answered {
-    pub(super) task: Task,
+    pub(super) task: Box<Task>,
     pub(super) sent_status: SentStatus,
     /// Its data, if not from a store.
     pub(super) data: Vec<u8>,
@@ -77,7 +77,7 @@ impl Recovery {
     }
 
     /// Keeps a task until its response is acknowledged. Its slot and memory were released with the response.
-    pub(super) fn keep(&mut self, mut task: Task, sent_status: SentStatus, data: Vec<u8>) {
+    pub(super) fn keep(&mut self, mut task: Box<Task>, sent_status: SentStatus, data: Vec<u8>) {
         task.holds_slot = false;
         task.charged_bytes = 0;
         task.stage = Stage::Ready(Progress::default());
@@ -176,7 +176,7 @@ impl Core {
     pub(super) fn answered_in_data(
         &mut self,
         link: &mut Link,
-        task: Task,
+        task: Box<Task>,
         status: InData,
         data_pdus: u32,
         data: &[u8],

@@ -69,7 +69,7 @@ impl Core {
     fn send_answer(
         &mut self,
         link: &mut Link,
-        task: Task,
+        task: Box<Task>,
         answer: &Answer,
         now: Instant,
         trace: &mut Recorder,
@@ -217,7 +217,7 @@ impl Core {
         &mut self,
         link: &mut Link,
         tag: TaskTag,
-        task: Task,
+        task: Box<Task>,
         outcome: Outcome,
         data_pdus: u32,
         data: Vec<u8>,
@@ -238,7 +238,7 @@ impl Core {
     }
 
     /// Removes a task from the table and releases its resources.
-    pub(super) fn end(&mut self, tag: TaskTag) -> Option<Task> {
+    pub(super) fn end(&mut self, tag: TaskTag) -> Option<Box<Task>> {
         let task = self.tasks.remove(tag)?;
         self.share.give(task.charged_bytes);
         self.order.release(task.holds_slot);

@@ -37,7 +37,7 @@ impl Core {
         let tag = request.referenced_task_tag;
         let active = self.tasks.get(tag);
         let active = active.filter(|task| !matches!(task.stage, Stage::Aborted));
-        let answered = self.recovery.get(tag).map(|answered| &answered.task);
+        let answered = self.recovery.get(tag).map(|answered| &*answered.task);
         match active.or(answered) {
             _ if !self.recovery.keeps_tasks() => TaskManagementResult::ReassignNotSupported,
             None => TaskManagementResult::TaskDoesNotExist,

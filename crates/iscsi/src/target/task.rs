@@ -19,7 +19,7 @@ use crate::wire::{Lun, ScsiCommand, ScsiStatus};
 
 /// One task between its command and its response.
 ///
-/// It is copied several times on its way: state that few tasks need is kept separately.
+/// It moves between tables on its way, so it is boxed. State that few tasks need is kept separately.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) tag: TaskTag,
@@ -75,8 +75,8 @@ impl Task {
         moved_bytes: u32,
         layout: Layout,
         now: Instant,
-    ) -> Task {
-        Task {
+    ) -> Box<Task> {
+        Box::new(Task {
             tag: command.task_tag,
             lun: command.lun,
             place,
@@ -96,7 +96,7 @@ impl Task {
             repeat: Repeat::No,
             ticket: None,
             stage: Stage::Ready(Progress::default()),
-        }
+        })
     }
 
     /// The index of its connection.

@@ -12,7 +12,7 @@ use crate::scsi::Ticket;
 /// tasks of its connection.
 #[derive(Debug, Default)]
 pub(in crate::target) struct Tasks {
-    by_tag: HashMap<TaskTag, Task, TagHash>,
+    by_tag: HashMap<TaskTag, Box<Task>, TagHash>,
     /// By connection index: bytes of reads requested from stores. They will have to be sent there.
     at_store_bytes: Vec<usize>,
 }
@@ -27,11 +27,11 @@ impl Tasks {
     }
 
     pub(in crate::target) fn get(&self, tag: TaskTag) -> Option<&Task> {
-        self.by_tag.get(&tag)
+        self.by_tag.get(&tag).map(Box::as_ref)
     }
 
     pub(in crate::target) fn get_mut(&mut self, tag: TaskTag) -> Option<&mut Task> {
-        self.by_tag.get_mut(&tag)
+        self.by_tag.get_mut(&tag).map(Box::as_mut)
     }
 
     /// The tags of the tasks selected by `wanted`.
@@ -41,14 +41,14 @@ impl Tasks {
     }
 
     /// Adds a task without a store operation.
-    pub(in crate::target) fn insert(&mut self, task: Task) {
+    pub(in crate::target) fn insert(&mut self, task: Box<Task>) {
         debug_assert_eq!(task.at_store_bytes, 0);
         self.owed_at(task.place, |bytes| bytes);
         self.by_tag.insert(task.tag, task);
     }
 
     /// Removes a task; none of its bytes is outstanding any more.
-    pub(in crate::target) fn remove(&mut self, tag: TaskTag) -> Option<Task> {
+    pub(in crate::target) fn remove(&mut self, tag: TaskTag) -> Option<Box<Task>> {
         let mut task = self.by_tag.remove(&tag)?;
         self.owed_at(task.place, |bytes| bytes - task.at_store_bytes);
         task.at_store_bytes = 0;
