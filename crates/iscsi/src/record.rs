@@ -57,6 +57,7 @@ pub fn keys_of(record: &ConnectionRecord) -> Option<(SessionParameters, Connecti
 /// all responses, so no PDU needs to be parsed. `stream_offset` is the offset of its first byte in its direction's TCP
 /// stream, from 0.
 #[must_use]
+#[inline]
 pub fn pdu_record(
     time: Instant,
     session: SessionId,

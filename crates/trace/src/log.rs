@@ -1,8 +1,8 @@
 //! One kind's records in bounded memory.
 
 mod block;
-mod delta;
 mod merge;
+mod predict;
 mod supply;
 mod words;
 
@@ -12,6 +12,8 @@ mod tests;
 pub(crate) use block::BLOCK_BYTES;
 use block::Block;
 pub(crate) use merge::by_time;
+pub(crate) use predict::GROUPS;
+use predict::Predictor;
 pub use supply::Budget;
 pub(crate) use supply::Supply;
 pub(crate) use words::Words;
@@ -22,6 +24,8 @@ pub struct Log<T: Words> {
     enabled: bool,
     full: Vec<Block<T>>,
     open: Option<Block<T>>,
+    /// Predicts the next record of the open block.
+    predictor: Box<Predictor<T>>,
     /// The last record, for kinds whose last record may still grow.
     growing: Option<T>,
     dropped: u64,
@@ -33,37 +37,42 @@ impl<T: Words> Log<T> {
             enabled,
             full: Vec::new(),
             open: None,
+            predictor: Box::new(Predictor::new()),
             growing: None,
             dropped: 0,
         }
     }
 
     /// Adds a record, or counts it as dropped if memory is exhausted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, supply: &mut Supply, record: &T) {
         if !self.enabled {
             return;
         }
-        let kept = self.open.as_mut().is_some_and(|open| open.push(record));
+        let predictor = &mut *self.predictor;
+        let mut push = |open: &mut Block<T>| open.push(predictor, record);
+        let kept = self.open.as_mut().is_some_and(&mut push);
         if !kept {
             self.push_to_next(supply, record);
         }
     }
 
-    /// Adds a record that may still grow: `joins` returns whether the last one has absorbed it.
-    #[inline]
+    /// Adds a record that may still grow. `finish` lets the last one absorb it, or returns the last one as it is.
+    #[inline(always)]
     pub(crate) fn grow(
         &mut self,
         supply: &mut Supply,
         record: T,
-        joins: impl FnOnce(&mut T) -> bool,
+        finish: impl FnOnce(&mut T) -> Option<T>,
     ) {
-        if !self.enabled || self.growing.as_mut().is_some_and(joins) {
+        if !self.enabled {
             return;
         }
-        if let Some(last) = self.growing.replace(record) {
+        if let Some(last) = &mut self.growing {
+            let Some(last) = finish(last) else { return };
             self.push(supply, &last);
         }
+        self.growing = Some(record);
     }
 
     #[cold]
@@ -73,7 +82,8 @@ impl<T: Words> Log<T> {
             return;
         };
         let mut next = Block::new(memory);
-        next.push(record);
+        *self.predictor = Predictor::new();
+        next.push(&mut self.predictor, record);
         self.full.extend(self.open.replace(next));
     }
 

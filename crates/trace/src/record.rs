@@ -53,9 +53,14 @@ pub(crate) fn take(row: &[u64], bits: [u32; 3], places: [u32; 3]) -> [u64; 3] {
     parts
 }
 
-/// Implements packing for a struct with these fields.
+/// Implements packing for a struct with these fields, the first of which is its time. `group` returns a number for a
+/// record, of which the lower bits choose its group.
 macro_rules! packed {
-    ($type:ident { $($field:ident: $kind:ty),* $(,)? } unfolds to $record:ident by $unfold:expr) => {
+    (
+        $type:ident { $($field:ident: $kind:ty),* $(,)? }
+        grouped by $group:expr,
+        unfolds to $record:ident by $unfold:expr
+    ) => {
         const _: () = {
             use $crate::field::Field;
             use $crate::record::{place, put, take, words};
@@ -66,11 +71,9 @@ macro_rules! packed {
 
             impl $crate::log::Words for $type {
                 type Row = [u64; words(BITS)];
-                const BLANK_ROW: Self::Row = [0; words(BITS)];
-                const WORDS: usize = words(BITS);
-                #[inline]
+                #[inline(always)]
                 fn row(&self) -> Self::Row {
-                    let mut row = Self::BLANK_ROW;
+                    let mut row = [0; words(BITS)];
                     $(
                         put(
                             &mut row,
@@ -88,6 +91,11 @@ macro_rules! packed {
                         const { place(BITS, Place::$field as usize) },
                     ))),* }
                 }
+                #[inline(always)]
+                fn group(&self) -> usize {
+                    let group: fn(&$type) -> usize = $group;
+                    group(self) % $crate::log::GROUPS
+                }
                 fn time(&self) -> $crate::Instant {
                     self.time
                 }
@@ -100,13 +108,14 @@ macro_rules! packed {
     };
 }
 
-/// Defines a record kind: the name of its files, the field that names the record's object, if any, and its fields. Each
-/// field is followed by its column's value pattern; `none` with the smallest value that means none, which is `null` in
-/// JSON; and `; added` if files of earlier versions lack the column.
+/// Defines a record kind: the name of its files, the field that names the record's object, if any, which of its records
+/// are alike ([`crate::log::Words::group`]), and its fields, the first of which is the time. Each field is followed by its
+/// column's value pattern; `none` with the smallest value that means none, which is `null` in JSON; and `; added` if files
+/// of earlier versions lack the column.
 macro_rules! record {
     (
         $(#[doc = $about:literal])*
-        $kind:ident in $file:literal $(named by $naming:ident)? {
+        $kind:ident in $file:literal $(named by $naming:ident)? grouped by $group:expr => {
             $(
                 $(#[doc = $doc:literal])*
                 $field:ident: $type:ty => $habit:ident $(none $none:expr)? $(; $added:ident)?
@@ -127,7 +136,7 @@ macro_rules! record {
         }
 
         $crate::record::packed!(
-            $kind { $($field: $type),* } unfolds to $kind by std::iter::once
+            $kind { $($field: $type),* } grouped by $group, unfolds to $kind by std::iter::once
         );
 
         const _: () = {

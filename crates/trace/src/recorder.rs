@@ -106,7 +106,7 @@ macro_rules! kinds {
 macro_rules! push {
     ($kind:ident $kept:ident) => {
         #[doc = concat!("Takes in a `", stringify!($kind), "` record.")]
-        #[inline]
+        #[inline(always)]
         pub fn $kind(&mut self, record: $kept) {
             self.$kind.push(&mut self.supply, &record);
         }
@@ -187,6 +187,22 @@ impl Recorder {
     /// Records that a task crossed a layer's boundary.
     #[inline]
     pub fn crossing(
+        &mut self,
+        time: Instant,
+        session: SessionId,
+        connection: ConnectionId,
+        task: TaskTag,
+        layer: Layer,
+        direction: Direction,
+    ) {
+        if self.io.is_kept() {
+            self.record_crossing(time, session, connection, task, layer, direction);
+        }
+    }
+
+    /// It has many callers. Arguments are passed in registers (see `log::words::Row`).
+    #[inline(never)]
+    fn record_crossing(
         &mut self,
         time: Instant,
         session: SessionId,

@@ -9,7 +9,7 @@ use crate::{ConnectionId, Instant, NameId, SessionId};
 record! {
     /// `connection`: one TCP connection, as known to the program that owns the socket: a record for each login, or
     /// for each connection that a relay accepted or made.
-    Connection in "connection" named by congestion_control {
+    Connection in "connection" named by congestion_control grouped by |_| 0 => {
         /// When the login had ended.
         time: Instant => Grows,
         /// The session; for a relay, the number of the flow.

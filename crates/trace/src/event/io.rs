@@ -5,7 +5,7 @@ use crate::{ConnectionId, Direction, Instant, Layer, SessionId, TaskTag};
 
 record! {
     /// `io`: one I/O crossed one layer's boundary.
-    Crossing in "io" {
+    Crossing in "io" grouped by |_| 0 => {
         /// When.
         time: Instant => Grows,
         /// The session that carries the I/O.

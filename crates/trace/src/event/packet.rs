@@ -24,7 +24,7 @@ record! {
     /// `packet`: one TCP segment at an observation point, or one packet that may belong to a tunnel (UDP or
     /// ESP). Of the latter only its ends, lengths and ECN bits are known, and its flags are 0, unlike those of any
     /// TCP segment.
-    Packet in "packet" named by path {
+    Packet in "packet" named by path grouped by |packet| usize::from(packet.path.0) + usize::from(packet.source.port()) => {
         /// When it arrived at the point.
         time: Instant => Grows,
         /// When it left the path that begins there; equal to `time` if it was dropped.

@@ -6,7 +6,7 @@ use crate::{Instant, NameId};
 record! {
     /// `path`: one direction of one emulated path, or one element of a direction, sampled; counters start
     /// with the path. An element has no record before its first activity.
-    Path in "path" named by path {
+    Path in "path" named by path grouped by |path| path.path.0.into() => {
         /// When.
         time: Instant => Grows,
         /// The path and direction, such as `upper:forward`, by its name in the recorder; an element's

@@ -17,7 +17,7 @@ named! {
 record! {
     /// `pdu`: one PDU's sequence numbers and lengths (RFC 7143 §11). Fields that the PDU's type does
     /// not have are 0.
-    Pdu in "pdu" {
+    Pdu in "pdu" grouped by |pdu| usize::from(pdu.opcode ^ pdu.opcode >> 2) => {
         /// When.
         time: Instant => Grows,
         /// The session; its TSIH is 0 until the login ends.

@@ -50,7 +50,7 @@ record! {
     /// `request`: one interval of the latency of a program's request to an attached disk. The intervals of a request
     /// are contiguous, from its arrival until its reply was queued; a request that waited for nothing has one,
     /// `nothing`, until it was processed.
-    Request in "request" named by disk {
+    Request in "request" named by disk grouped by |request| request.waits_for as usize => {
         /// When the request was answered.
         time: Instant => Grows,
         /// The disk, by its URL.

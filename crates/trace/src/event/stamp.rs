@@ -10,7 +10,7 @@ record! {
     ///
     /// A write call has no times if the kernel put its bytes and those of the next call into one segment: the next
     /// call's times then apply to both.
-    Stamp in "stamp" {
+    Stamp in "stamp" grouped by |stamp| stamp.direction as usize => {
         /// When the call returned.
         time: Instant => Grows,
         /// The session.

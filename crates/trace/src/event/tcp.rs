@@ -66,7 +66,7 @@ named! {
 
 record! {
     /// `tcp`: the kernel's view of one connection (TCP_INFO of Linux).
-    Tcp in "tcp" named by ends {
+    Tcp in "tcp" named by ends grouped by |tcp| tcp.session.0 as usize ^ usize::from(tcp.connection.0) => {
         /// When.
         time: Instant => Grows,
         /// The session; for a connection watched from outside, the socket's cookie.

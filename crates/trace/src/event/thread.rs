@@ -22,7 +22,7 @@ named! {
 
 record! {
     /// `thread`: the CPU time of one thread of a program since its start, sampled while it exists.
-    Thread in "thread" named by program {
+    Thread in "thread" named by program grouped by |thread| thread.thread as usize => {
         /// When.
         time: Instant => Grows,
         /// The program, such as `far wireguard`, by its name in the recorder.

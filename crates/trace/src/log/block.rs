@@ -1,14 +1,15 @@
 //! A block of memory filled with records of one kind.
 
 use std::iter;
+use std::marker::PhantomData;
 
-use super::delta::{decode, encode, most_bytes};
-use super::words::Words;
+use super::predict::{Predictor, most_bytes};
+use super::words::{Row as _, Words};
 use crate::Instant;
 
 /// Block size in bytes. Blocks are allocated one by one, so a short run stays small. When logs are merged, one or two of
-/// each are decoded at a time, to about 1.5 MiB of records.
-pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
+/// each are decoded at a time, to a few MiB of records.
+pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
 /// Smallest kernel page size.
 const PAGE_BYTES: usize = 4096;
 
@@ -32,8 +33,7 @@ pub(super) struct Block<T: Words> {
     bytes: Memory,
     used_bytes: usize,
     records: usize,
-    /// The latest record; zeros before the first.
-    last: T::Row,
+    kind: PhantomData<T>,
     earliest: Instant,
 }
 
@@ -43,22 +43,20 @@ impl<T: Words> Block<T> {
             bytes: memory,
             used_bytes: 0,
             records: 0,
-            last: T::BLANK_ROW,
+            kind: PhantomData,
             earliest: Instant::FAR_FUTURE,
         }
     }
 
-    /// Adds a record; returns whether there was room.
-    #[inline]
-    pub(super) fn push(&mut self, record: &T) -> bool {
-        let end = self.used_bytes + most_bytes(T::WORDS);
+    /// Adds a record, with the state that all records before it have left; returns whether there was room.
+    #[inline(always)]
+    pub(super) fn push(&mut self, predictor: &mut Predictor<T>, record: &T) -> bool {
+        let end = self.used_bytes + most_bytes(T::Row::WORDS);
         let Some(room) = self.bytes.get_mut(self.used_bytes..end) else {
             return false;
         };
-        let row = record.row();
-        self.used_bytes += encode(self.last.as_ref(), row.as_ref(), room);
+        self.used_bytes += predictor.encode(record.group(), record.row(), room);
         self.records += 1;
-        self.last = row;
         self.earliest = self.earliest.min(record.time());
         true
     }
@@ -75,12 +73,13 @@ impl<T: Words> Block<T> {
     /// The records in order of arrival.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
         let mut bytes = &self.bytes[..self.used_bytes];
-        let mut row = T::BLANK_ROW;
+        let mut predictor = Predictor::<T>::new();
         iter::from_fn(move || {
             if bytes.is_empty() {
                 return None;
             }
-            bytes = &bytes[decode(row.as_mut(), bytes)..];
+            let (row, size) = predictor.decode(bytes);
+            bytes = &bytes[size..];
             Some(T::of_row(&row))
         })
     }
