@@ -15,6 +15,7 @@ mod limit;
 mod loads;
 mod many;
 mod nbd;
+mod observed;
 mod questions;
 mod stream;
 mod targets;
