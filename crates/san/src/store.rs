@@ -19,7 +19,7 @@
 //!    trace layers `device` and `store`.
 
 mod aligned;
-mod direct_reads;
+mod direct_io;
 pub mod durability;
 mod error;
 mod file;
@@ -33,6 +33,7 @@ mod spec;
 mod syncing;
 #[cfg(test)]
 mod tests;
+mod write_gate;
 
 pub use error::{OpenError, Operated, StoreError};
 pub use file::FileStore;
@@ -43,6 +44,7 @@ pub use reservation_file::ReservationFile;
 pub use service_time::ServiceTimeStore;
 pub use spec::{Backing, LunSpec, OpenedStore, SpecError};
 pub use wansan_workload::service::{ServiceTime, Visit};
+pub use write_gate::Writing;
 
 use std::fs::File;
 
@@ -95,10 +97,17 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// The file that it reads directly, at the same offset, if that range needs nothing but a read(2) to aligned memory.
-    /// The answer for a range never changes.
+    /// The file that it accesses directly, at the same offset, if reading or writing that range needs nothing but a read(2)
+    /// to or a write(2) from aligned memory. The answer for a range never changes. Writes to it begin with
+    /// [`begin_direct_write`](Store::begin_direct_write).
     fn direct_file(&self, offset: u64, length: usize) -> Option<&File> {
         let _ = (offset, length);
+        None
+    }
+
+    /// Begins a write to its [direct file](Store::direct_file), if that is possible without waiting:
+    /// [`update`](Store::update) waits until the returned value is dropped.
+    fn begin_direct_write(&self) -> Option<Writing> {
         None
     }
 

@@ -22,6 +22,11 @@ impl Aligned {
         &mut self.memory[start..start + length]
     }
 
+    /// Its memory, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.memory.len()
+    }
+
     /// Frees its memory if that is a lot.
     pub(super) fn shrink(&mut self) {
         if self.memory.len() > KEPT_BYTES + ALIGNMENT {

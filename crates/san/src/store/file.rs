@@ -6,8 +6,8 @@ use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -15,6 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::aligned::Aligned;
 use super::durability::{sync, write_synced};
 use super::syncing::{Linux, SyncCalls, Syncs, TwiceOpened};
+use super::write_gate::{WriteGate, Writing};
 use super::{Extent, OpenError, Operated, ReservationFile, Store, StoreError, check_range};
 
 /// `f_type` of a tmpfs (`TMPFS_MAGIC`, linux/magic.h).
@@ -23,7 +24,7 @@ const TMPFS_MAGIC: i128 = 0x0102_1994;
 /// A regular file or a block device, through the kernel's page cache or by [direct I/O](FileStore::direct).
 ///
 /// It is locked (`flock`, exclusive; shared when read-only) while it is open, so that two targets do not write to each
-/// other's disk. Reads of cached pages are done at once (`preadv2` with `RWF_NOWAIT`); direct reads go through io_uring
+/// other's disk. Reads of cached pages are done at once (`preadv2` with `RWF_NOWAIT`); direct I/O goes through io_uring
 /// where that is available ([`QueuePair`](super::QueuePair)). Force unit access is `RWF_DSYNC`, flush is fdatasync. A
 /// file on a tmpfs is memory.
 ///
@@ -46,9 +47,8 @@ pub struct FileStore {
     nowait: AtomicBool,
     calls: Box<dyn SyncCalls>,
     syncs: Syncs,
-    /// Held shared by writers, and exclusively by [`Store::update`]. Reads do not take it; for writes it is negligible
-    /// compared with the system call.
-    writing: RwLock<()>,
+    /// Reads do not pass it; for writes its cost is negligible compared with the system call.
+    gate: Arc<WriteGate>,
     /// For a writable regular file.
     reservations: Option<ReservationFile>,
 }
@@ -249,7 +249,7 @@ impl FileStore {
             nowait: AtomicBool::new(true),
             calls: Box::new(Linux),
             syncs: Syncs::default(),
-            writing: RwLock::new(()),
+            gate: Arc::default(),
             reservations: (write && kind.is_file()).then(|| ReservationFile::beside(path)),
         })
     }
@@ -268,16 +268,15 @@ impl FileStore {
             nowait: AtomicBool::new(true),
             calls,
             syncs: Syncs::default(),
-            writing: RwLock::new(()),
+            gate: Arc::default(),
             reservations: None,
         }
     }
 
     /// Rejects writes after data loss and excludes [`Store::update`].
-    fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>, StoreError> {
+    fn begin_write(&self) -> Result<Writing, StoreError> {
         self.syncs.check()?;
-        // It guards the order of writes, not data that a panic could leave inconsistent.
-        Ok(self.writing.read().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.gate.begin())
     }
 
     /// Writes all of `src`, to the medium if `fua`.
@@ -394,13 +393,14 @@ impl Store for FileStore {
     ) -> Result<(), StoreError> {
         check_range(offset, len as u64, self.size_bytes)?;
         self.syncs.check()?;
-        let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
-        let mut bytes = vec![0; len];
-        self.read_at(offset, &mut bytes)?;
-        if change(&mut bytes) {
-            self.write_all(offset, &bytes, fua)?;
-        }
-        Ok(())
+        self.gate.alone(|| {
+            let mut bytes = vec![0; len];
+            self.read_at(offset, &mut bytes)?;
+            if change(&mut bytes) {
+                self.write_all(offset, &bytes, fua)?;
+            }
+            Ok(())
+        })
     }
 
     /// A hole in the file, or zeros where holes are not supported.
@@ -482,6 +482,12 @@ impl Store for FileStore {
         let is_whole = |bytes: u64| self.direct.is_some_and(|block| bytes.is_multiple_of(block));
         let is_inside = check_range(offset, length as u64, self.size_bytes).is_ok();
         (is_inside && is_whole(offset) && is_whole(length as u64)).then_some(&self.file)
+    }
+
+    fn begin_direct_write(&self) -> Option<Writing> {
+        // A worker says why not.
+        self.syncs.check().ok()?;
+        self.gate.try_begin()
     }
 
     fn is_memory(&self) -> bool {

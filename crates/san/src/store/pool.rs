@@ -5,7 +5,7 @@
 //! operations and in bytes, counted from submission until the completion is drained, so a slow store applies
 //! back-pressure instead of filling memory. Dropping a queue pair waits until no store works for it.
 //!
-//! Direct reads of files need no worker where io_uring is available ([`DirectReads`]).
+//! Direct I/O on files needs no worker where io_uring is available ([`DirectIo`]).
 //!
 //! Operations are queued in [`Lane`]s, one per session, and the workers serve all lanes equally by bytes, however many
 //! operations one has queued (start-time fair queueing: Goyal, Vin and Cheng, IEEE/ACM ToN 5(5), 1997).
@@ -14,9 +14,8 @@ use core::cell::OnceCell;
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::collections::BinaryHeap;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -25,9 +24,9 @@ use core::num::NonZeroU64;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use wansan_trace::{Instant, clock};
 
-use super::direct_reads::DirectReads;
-use super::ring::Outcome;
-use super::{MediumJob, Operated, Store, StoreError};
+use super::direct_io::DirectIo;
+use super::ring::{Data, Outcome, Request, Transfer};
+use super::{MediumJob, Store, StoreError, Writing};
 
 /// One store operation with its buffer.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,6 +64,19 @@ impl Operation {
         }
     }
 
+    /// What it transfers and from where on, if a read(2) or write(2) is all that it takes.
+    fn data(&self) -> Option<(u64, Data<'_>)> {
+        match self {
+            Operation::Read { offset, buffer } => Some((*offset, Data::Read(buffer.len()))),
+            Operation::Write {
+                offset,
+                buffer,
+                fua: false,
+            } => Some((*offset, Data::Write(buffer))),
+            Operation::Write { .. } | Operation::Flush | Operation::Medium(_) => None,
+        }
+    }
+
     fn run(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         match self {
             Operation::Read { offset, buffer } => store.read_at(*offset, buffer),
@@ -91,20 +103,20 @@ pub struct Completion {
     /// When it was submitted.
     pub queued: Instant,
     /// When service began: when a worker, or a server of a [`ServiceTimeStore`](super::ServiceTimeStore), took it.
-    /// Until then it was queued above the store. A direct read begins when it is passed to the kernel.
+    /// Until then it was queued above the store. Direct I/O begins when it is passed to the kernel.
     pub began: Instant,
-    /// When the store completed it; for a direct read, when the reactor found it completed.
+    /// When the store completed it; for direct I/O, when the reactor found it completed.
     pub finished: Instant,
 }
 
-/// The queue of a session's operations in a pool: direct reads begin in order, so do all other operations, and lanes take
+/// The queue of a session's operations in a pool: direct I/O begins in order, so do all other operations, and lanes take
 /// turns.
 #[derive(Debug, Default)]
 pub struct Lane {
     /// Start tag of the next operation for workers, unless virtual time has passed it.
     next: u64,
-    /// The same of the next direct read.
-    pub(super) next_read: u64,
+    /// The same of the next direct read or write.
+    pub(super) next_direct: u64,
 }
 
 /// Minimum weight of an operation among lanes, in bytes.
@@ -128,7 +140,7 @@ pub(super) struct QueueLoad {
 }
 
 /// Threads that run operations; dropping the pool ends them (operations not begun are dropped, and submissions to its
-/// queue pairs fail from then on, except direct reads).
+/// queue pairs fail from then on, except direct I/O).
 #[derive(Debug)]
 pub struct Pool {
     line: Arc<WaitingList>,
@@ -162,7 +174,7 @@ impl Pool {
                 underway: AtomicUsize::new(0),
                 awaited: AtomicBool::new(false),
             }),
-            reads: OnceCell::new(),
+            direct: OnceCell::new(),
             drained: Vec::new(),
             bounds,
             load: QueueLoad::default(),
@@ -192,8 +204,8 @@ impl Drop for Pool {
 pub struct QueuePair {
     line: Arc<WaitingList>,
     done: Arc<CompletionQueue>,
-    /// Started by the first direct read; `None` where io_uring is not available.
-    reads: OnceCell<Option<DirectReads>>,
+    /// Started by the first direct read or write; `None` where io_uring is not available.
+    direct: OnceCell<Option<DirectIo>>,
     drained: Vec<Completion>,
     bounds: QueueBounds,
     load: QueueLoad,
@@ -230,11 +242,13 @@ impl QueuePair {
             token,
             store: Arc::clone(store),
             operation,
+            writing: None,
             done: Underway::new(&self.done),
         };
-        if let Some(reads) = self.direct_reads(&task) {
+        let line = Arc::clone(&self.line);
+        if let Some(direct) = self.direct(&task) {
             // Tries again when the reactor takes completions.
-            if !reads.add(task, lane) {
+            if !direct.add(task, lane, |task| line.push_again(task)) {
                 self.done.signal();
             }
         } else {
@@ -244,48 +258,46 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Where `task` goes if it is a direct read that io_uring can perform.
-    fn direct_reads(&mut self, task: &Task) -> Option<&mut DirectReads> {
-        task.direct_file()?;
-        let start = || DirectReads::start(self.done.event.as_fd()).ok();
-        self.reads.get_or_init(start);
-        self.reads.get_mut()?.as_mut()
+    /// Where `task` goes if it is direct I/O that io_uring can perform.
+    fn direct(&mut self, task: &Task) -> Option<&mut DirectIo> {
+        task.direct()?;
+        let start = || DirectIo::start(self.done.event.as_fd()).ok();
+        self.direct.get_or_init(start);
+        self.direct.get_mut()?.as_mut()
     }
 
-    /// Takes completed direct reads. Workers repeat those that were not finished.
-    fn reap_reads(&mut self) {
-        let Some(Some(reads)) = self.reads.get_mut() else {
+    /// Takes completed direct I/O. Workers repeat what was not finished.
+    fn reap_direct(&mut self) {
+        let Some(Some(direct)) = self.direct.get_mut() else {
             return;
         };
         let (drained, line, now) = (&mut self.drained, &self.line, clock::now());
-        let is_submitted = reads.reap(|mut task, outcome| {
-            let Operation::Read { offset, buffer } = &mut task.operation else {
-                return;
-            };
-            let result = match outcome {
-                Outcome::Data(data) => {
+        let done = |mut task: Task, outcome: Outcome<'_>| {
+            let result = match (outcome, &mut task.operation) {
+                (Outcome::Done(data), Operation::Read { buffer, .. }) => {
                     buffer.copy_from_slice(data);
                     Ok(())
                 }
-                Outcome::Failed(source) => {
-                    let (offset, bytes) = (*offset, buffer.len());
-                    Err(StoreError::of_io(Operated::Read, offset, bytes, source))
+                (Outcome::Done(_), _) => Ok(()),
+                (Outcome::Failed(source), _) => Err(task.transfer().error(source)),
+                (Outcome::Unfinished, _) => {
+                    // An update that waits goes first; it may see what a write has written so far.
+                    task.writing = None;
+                    return line.push_again(task);
                 }
-                // Without its pool there is nobody left to repeat it, as for all other operations.
-                Outcome::Unfinished => return drop(line.push(task, &mut Lane::default())),
             };
             drained.push(task.completion(result, now).0);
-        });
-        if !is_submitted {
+        };
+        if !direct.reap(done, |task| line.push_again(task)) {
             self.done.signal();
         }
     }
 
-    /// Takes all completions, oldest first, direct reads last, and makes the descriptor unreadable. Dropping the iterator
+    /// Takes all completions, oldest first, direct I/O last, and makes the descriptor unreadable. Dropping the iterator
     /// drops the rest.
     pub fn completions(&mut self) -> impl Iterator<Item = Completion> + '_ {
         self.done.take(&mut self.drained);
-        self.reap_reads();
+        self.reap_direct();
         for completion in &self.drained {
             self.load.operations -= 1;
             self.load.bytes -= completion.operation.bytes();
@@ -296,7 +308,7 @@ impl QueuePair {
     /// Behaves as where io_uring is not available.
     #[cfg(test)]
     pub(super) fn without_ring(&mut self) {
-        self.reads = OnceCell::from(None);
+        self.direct = OnceCell::from(None);
     }
 
     /// Its content now.
@@ -308,7 +320,7 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        drop(self.reads.take());
+        drop(self.direct.take());
         self.line.withdraw(&self.done);
         self.done.wait_until_idle();
     }
@@ -406,6 +418,8 @@ pub(super) struct Task {
     token: u64,
     store: Arc<dyn Store>,
     pub(super) operation: Operation,
+    /// While it is a direct write: excludes updates.
+    writing: Option<Writing>,
     /// The last field, so that it is dropped after the operation and the store.
     done: Underway,
 }
@@ -425,15 +439,24 @@ impl Task {
         *next = self.place + self.operation.bytes().max(LEAST_BYTES) as u64;
     }
 
-    /// If it is a direct read, its file and the range to read. Those with a set service time are left to workers.
-    pub(super) fn direct_file(&self) -> Option<(&File, (u64, usize))> {
-        match &self.operation {
-            Operation::Read { offset, buffer } if self.due == Instant::ZERO => {
-                let range = (*offset, buffer.len());
-                Some((self.store.direct_file(range.0, range.1)?, range))
-            }
-            _ => None,
+    /// Its transfer if it is direct I/O. Operations with a set service time are left to workers.
+    pub(super) fn direct(&self) -> Option<Transfer<'_>> {
+        let (offset, data) = self.operation.data()?;
+        let file = self.store.direct_file(offset, data.length())?;
+        (self.due == Instant::ZERO).then(|| Transfer {
+            file: file.as_raw_fd(),
+            offset,
+            data,
+        })
+    }
+
+    /// Begins a direct write, if possible without waiting. Reads always are.
+    pub(super) fn begin_direct(&mut self) -> bool {
+        if let Operation::Write { .. } = self.operation {
+            self.writing = self.store.begin_direct_write();
+            return self.writing.is_some();
         }
+        true
     }
 
     /// Its completion, and what counts it as outstanding.
@@ -451,6 +474,12 @@ impl Task {
             finished,
         };
         (completion, self.done)
+    }
+}
+
+impl Request for Task {
+    fn transfer(&self) -> Transfer<'_> {
+        self.direct().expect("as when it was added")
     }
 }
 
@@ -558,6 +587,12 @@ impl WaitingList {
         state.line.push(task);
         self.wake_another(state);
         Ok(())
+    }
+
+    /// Queues an operation that io_uring has left to workers. Without its pool there is nobody to run it, as for all other
+    /// operations.
+    fn push_again(&self, task: Task) {
+        drop(self.push(task, &mut Lane::default()));
     }
 
     /// Wakes a worker, if there is work for it.

@@ -35,8 +35,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_secs(1);
 
 /// The limit of one thread's outstanding store operations; more wait in its backlog, from which the operations of an
-/// ended session are removed. Direct reads have some 24 MiB of aligned memory in
-/// addition.
+/// ended session are removed. Direct I/O has up to 48 MiB of aligned memory in addition.
 const STORE_QUEUE: QueueBounds = QueueBounds {
     operations: 16 << 10,
     bytes: 64 << 20,

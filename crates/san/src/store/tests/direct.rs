@@ -117,6 +117,94 @@ fn reads_return_the_files_data_with_io_uring_and_without() {
     check_reads(&mut queue_pair(&pool), &store);
 }
 
+fn write(queue_pair: &mut QueuePair, store: &Arc<dyn Store>, token: u64, write: Operation) {
+    let submitted = queue_pair.submit(token, store, write, &mut Lane::default());
+    submitted.expect("room");
+}
+
+/// Writes more than the ring holds at once, from one block to more than a piece, some of it to the medium.
+fn check_writes(queue_pair: &mut QueuePair, folder: &Path) {
+    let store = store_in(folder);
+    let mut model = content();
+    let lengths = [512, 4096, 4608, 64 << 10, (1 << 20) + 512, 1024];
+    let mut offset = 0;
+    let mut writes = 0;
+    for (number, length) in lengths.into_iter().cycle().enumerate() {
+        if offset + length > SIZE_BYTES || number == 400 {
+            break;
+        }
+        let byte = number as u8;
+        model[offset..offset + length].fill(byte);
+        let operation = Operation::Write {
+            offset: offset as u64,
+            buffer: vec![byte; length],
+            fua: number.is_multiple_of(7),
+        };
+        write(queue_pair, &store, number as u64, operation);
+        offset += length + 512;
+        writes += 1;
+    }
+    for completion in wait_for(queue_pair, writes) {
+        completion.result.expect("written");
+        assert!(completion.queued <= completion.began && completion.began <= completion.finished);
+    }
+    let file = std::fs::read(folder.join("disk.img")).expect("the file");
+    assert!(file == model);
+    // The writes are over: an update need not wait.
+    let same = store.update(0, 512, false, &mut |_| false);
+    same.expect("nothing to change");
+}
+
+#[test]
+fn writes_change_the_file_with_io_uring_and_without() {
+    let folders = [folder(), folder()];
+    let pool = Pool::start(3).expect("threads");
+    let mut without = queue_pair(&pool);
+    without.without_ring();
+    check_writes(&mut without, folders[0].path());
+    // Where it is not available, this is the same again.
+    check_writes(&mut queue_pair(&pool), folders[1].path());
+}
+
+#[test]
+fn an_update_sees_no_part_of_a_write() {
+    const BYTES: usize = 2 << 20;
+    let folder = folder();
+    let store = store_in(folder.path());
+    let uniform = |bytes: &[u8]| bytes.iter().all(|byte| *byte == bytes[0]);
+    store.write_at(0, &vec![0; BYTES], false).expect("written");
+    let pool = Pool::start(2).expect("threads");
+    let mut queue_pair = queue_pair(&pool);
+    std::thread::scope(|scope| {
+        let updater = scope.spawn(|| {
+            for _ in 0..50 {
+                let updated = store.update(0, BYTES, false, &mut |bytes| {
+                    assert!(uniform(bytes));
+                    let next = bytes[0].wrapping_add(1);
+                    bytes.fill(next);
+                    true
+                });
+                updated.expect("changed");
+            }
+        });
+        let mut number = 0_u8;
+        while !updater.is_finished() {
+            number = number.wrapping_add(3);
+            let operation = Operation::Write {
+                offset: 0,
+                buffer: vec![number; BYTES],
+                fua: false,
+            };
+            write(&mut queue_pair, &store, 0, operation);
+            let completion = wait_for(&mut queue_pair, 1).remove(0);
+            completion.result.expect("written");
+        }
+    });
+    let mut bytes = vec![0; BYTES];
+    store.read_at(0, &mut bytes).expect("read");
+    assert!(uniform(&bytes));
+}
+
 #[test]
 fn a_session_with_many_reads_does_not_delay_another() {
     let folder = folder();
@@ -151,7 +239,6 @@ fn a_session_with_many_reads_does_not_delay_another() {
         "{overtaken} of the busy session's reads began meanwhile"
     );
     // Those of one lane begin in order.
-    // Those of one lane stay in order of their beginning.
     busy.sort_by_key(|completion| completion.token);
     assert!(busy.is_sorted_by_key(|completion| completion.began));
 }
@@ -264,7 +351,7 @@ fn a_read_that_fails_says_why_and_the_others_go_on() {
 }
 
 #[test]
-fn a_queue_pair_may_go_while_reads_are_in_progress() {
+fn a_queue_pair_may_go_while_reads_and_writes_are_in_progress() {
     let folder = folder();
     let store = store_in(folder.path());
     let pool = Pool::start(1).expect("a thread");
@@ -272,6 +359,12 @@ fn a_queue_pair_may_go_while_reads_are_in_progress() {
         let mut queue_pair = queue_pair(&pool);
         for (token, at) in reads().into_iter().enumerate() {
             submit(&mut queue_pair, &store, token, at);
+            let operation = Operation::Write {
+                offset: token as u64 * 512,
+                buffer: vec![0; 512],
+                fua: false,
+            };
+            write(&mut queue_pair, &store, token as u64, operation);
         }
         drop(queue_pair);
         assert_eq!(
@@ -279,6 +372,10 @@ fn a_queue_pair_may_go_while_reads_are_in_progress() {
             1,
             "nothing works for it any more"
         );
+        // No write holds back an update.
+        store
+            .update(0, 512, false, &mut |_| false)
+            .expect("nothing to change");
     }
 }
 
