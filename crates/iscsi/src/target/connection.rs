@@ -14,9 +14,11 @@ use crate::sequence::Sn;
 use crate::text::exchange::Responder;
 use crate::wire::{Bhs, Receiver, Transmitter};
 
-/// No read is started while this much is unsent or outstanding at a store: enough to keep a fast path busy between two
-/// system calls.
+/// No read is started while this much is unsent: enough to keep a fast path busy between two system calls.
 const SEND_BACKLOG_BYTES: usize = 1024 * 1024;
+
+/// No read is started while this much is outstanding at stores: enough large reads to keep a device busy.
+const STORE_BACKLOG_BYTES: usize = 4 * 1024 * 1024;
 
 /// No more input is taken while this much is unsent: a peer that sends requests and never reads is no longer served
 /// instead of filling the memory.
@@ -197,8 +199,9 @@ impl Link {
 
     /// Whether another read may be started while `at_store_bytes` are outstanding at stores.
     pub(super) fn has_room(&self, at_store_bytes: usize) -> bool {
-        let owed_bytes = self.transmitter.pending().len() + at_store_bytes;
-        !self.is_lost() && (owed_bytes == 0 || !self.short && owed_bytes < SEND_BACKLOG_BYTES)
+        let unsent_bytes = self.transmitter.pending().len();
+        let is_bounded = unsent_bytes < SEND_BACKLOG_BYTES && at_store_bytes < STORE_BACKLOG_BYTES;
+        !self.is_lost() && (unsent_bytes + at_store_bytes == 0 || !self.short && is_bounded)
     }
 
     /// Updates the charge for this connection's output, while `at_store_bytes` are outstanding at stores; returns
