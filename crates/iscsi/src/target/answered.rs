@@ -158,7 +158,7 @@ impl InData {
     }
 
     /// The status that the last Data-In of a read may carry. A read that is answered again has it in a SCSI Response, for
-    /// its SNACK Tag (§11.4.10), and so has one of which data was resent before its end.
+    /// its SNACK Tag (§11.4.10). So has a read of which data was requested again before its end.
     pub(super) fn of_read(link: &Link, task: &Task) -> Option<InData> {
         match &task.repeat {
             Repeat::Data(sent_status) => sent_status.in_data(),
@@ -220,10 +220,15 @@ impl Core {
         self.tasks.insert(task);
     }
 
-    /// The data of a completed task has been resent.
-    pub(super) fn repeated(&mut self, tag: TaskTag, sent_status: SentStatus) {
-        if let Some(task) = self.end(tag) {
-            self.recovery.keep(task, sent_status, Vec::new());
+    /// The data of a completed task has been resent, or cannot be: keeps the task unless its status was acknowledged
+    /// meanwhile.
+    pub(super) fn repeated(&mut self, link: &Link, tag: TaskTag) {
+        if let Some(mut task) = self.end(tag)
+            && let Repeat::Data(sent_status) = std::mem::replace(&mut task.repeat, Repeat::No)
+            && let Some(kept) = &link.kept
+            && kept.has(sent_status.stat_sn)
+        {
+            self.recovery.keep(task, *sent_status, Vec::new());
         }
     }
 

@@ -64,6 +64,11 @@ impl Kept {
         if count > self.answers.len() { 0 } else { count }
     }
 
+    /// Whether the response `stat_sn` is kept.
+    pub(super) fn has(&self, stat_sn: Sn) -> bool {
+        (stat_sn.distance(self.first) as usize) < self.answers.len()
+    }
+
     /// Drops the oldest, and returns it with its StatSN.
     pub(super) fn pop(&mut self) -> Option<(Sn, Answer)> {
         let answer = self.answers.pop_front()?;

@@ -109,7 +109,8 @@ impl Core {
         done
     }
 
-    /// Resends the last Data-In of a task, which carried the status `stat_sn`; returns whether that is possible.
+    /// Resends the last Data-In of a task, which carried the status `stat_sn`, if it is still needed; returns false if that
+    /// is not possible.
     fn send_status_in_data_again(
         &mut self,
         link: &mut Link,
@@ -119,15 +120,19 @@ impl Core {
         trace: &mut Recorder,
     ) -> bool {
         let Some(tag) = task else { return false };
-        let active = self.tasks.get(tag).map(|task| &task.repeat);
-        let sent_status = match (active, self.recovery.get(tag)) {
-            (Some(Repeat::Data(sent_status)), _) => **sent_status,
-            (None, Some(answered)) => answered.sent_status,
-            // Another task has the tag, or this one is being answered again.
-            _ => return false,
+        let active = self.tasks.get(tag);
+        let (task, sent_status) = match (active, self.recovery.get(tag)) {
+            (Some(task), _) => match &task.repeat {
+                Repeat::Data(sent_status) => (task, **sent_status),
+                Repeat::All => return false,
+                Repeat::No => return true,
+            },
+            (None, Some(answered)) => (&*answered.task, answered.sent_status),
+            (None, None) => return true,
         };
-        if sent_status.stat_sn != stat_sn {
-            return false;
+        // Another task has the tag: the initiator has received this one's status, and asks for others.
+        if task.connection() != link.id || !sent_status.in_data || sent_status.stat_sn != stat_sn {
+            return true;
         }
         let last = sent_status.data_pdus - 1;
         self.send_data_run_again(link, tag, |_| Some(last..last + 1), now, trace)

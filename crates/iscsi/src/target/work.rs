@@ -103,7 +103,12 @@ impl Session {
             let medium = progress.medium.as_deref();
             let device = &self.core.config.device;
             if let Err(answer) = device.recheck(unit, &task.operation, medium, &self.core.nexus) {
-                self.core.answer_task(link, tag, &answer, now, trace);
+                match task.repeat {
+                    Repeat::Data(_) => self.core.repeated(link, tag),
+                    Repeat::No | Repeat::All => {
+                        self.core.answer_task(link, tag, &answer, now, trace);
+                    }
+                }
                 continue;
             }
             let others = medium.map(|operation| operation.other_units(unit));
@@ -256,10 +261,9 @@ impl Session {
         let Some(found) = core.tasks.get(task) else {
             return;
         };
-        if let (Err(_), Repeat::Data(sent_status)) = (&result, &found.repeat) {
-            let sent_status = **sent_status;
+        if let (Err(_), Repeat::Data(_)) = (&result, &found.repeat) {
             // It has succeeded once; the initiator will notice the missing data and request it again.
-            core.repeated(task, sent_status);
+            core.repeated(link, task);
             return;
         }
         let residual = Residual::of(found.expected_bytes, found.presented_bytes());
@@ -425,9 +429,8 @@ impl Core {
             link.ready.push_back(tag);
             return;
         }
-        if let Repeat::Data(sent_status) = &task.repeat {
-            let sent_status = **sent_status;
-            self.repeated(tag, sent_status);
+        if let Repeat::Data(_) = task.repeat {
+            self.repeated(link, tag);
             return;
         }
         if let Repeat::No = task.repeat {
