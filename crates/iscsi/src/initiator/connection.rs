@@ -38,10 +38,12 @@ pub(super) struct Link {
     /// Lost PDUs are requested again (error recovery level 1 and above).
     pub(super) recovers: bool,
     pub(super) leaving: Leaving,
-    /// The StatSN before which all were received.
+    /// The StatSN before which all were received, with all data of their tasks.
     pub(super) exp_stat_sn: Sn,
     /// The StatSNs received.
     pub(super) stat_sns: Came,
+    /// Those of tasks with missing data.
+    pub(super) held: Vec<(TaskTag, Sn)>,
     /// Queued SNACKs.
     pub(super) snacks: VecDeque<Snack>,
     /// Commands that the target has lost, to be resent unchanged.
@@ -100,6 +102,7 @@ impl Connection {
                 leaving: Leaving::No,
                 exp_stat_sn,
                 stat_sns: Came::from(exp_stat_sn.0),
+                held: Vec::new(),
                 snacks: VecDeque::new(),
                 retries: VecDeque::new(),
                 turns: VecDeque::new(),

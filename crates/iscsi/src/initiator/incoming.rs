@@ -40,6 +40,12 @@ impl Core {
             ));
         }
         self.window.update(pdu.command_window());
+        let lacks_data = |tag| {
+            self.tasks
+                .get(tag)
+                .is_some_and(|task| task.answer.is_some())
+        };
+        link.release_statuses(lacks_data);
         match pdu.opcode() {
             Opcode::DataIn => self.data_in(link, pdu, first_byte, now, trace),
             Opcode::ScsiResponse => self.scsi_response(link, pdu, first_byte, now, trace),
@@ -138,7 +144,8 @@ impl Core {
                 residual: data_in.residual,
                 sense: Vec::new(),
             };
-            self.answer_came(data_in.task_tag, answer, now, trace);
+            let answer = (data_in.stat_sn, answer);
+            self.answer_came(link, data_in.task_tag, answer, now, trace);
         } else if is_answered {
             self.data_came(data_in.task_tag, now, trace);
         }
@@ -178,7 +185,8 @@ impl Core {
                 data => sense_of(data).to_vec(),
             },
         };
-        self.answer_came(response.task_tag, answer, now, trace);
+        let answer = (response.stat_sn, answer);
+        self.answer_came(link, response.task_tag, answer, now, trace);
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl Link {
             self.statuses_sent_up_to(stat_sn)?;
         }
         if self.stat_sns.take(stat_sn.0) {
-            self.exp_stat_sn = Sn(self.stat_sns.first_missing());
+            self.acknowledge();
             return Ok(true);
         }
         if self.recovers {
@@ -91,6 +91,25 @@ impl Link {
             got: stat_sn,
             expected: self.exp_stat_sn,
         })
+    }
+
+    /// Acknowledges the statuses received without a gap. The target forgets the tasks that they complete, so none is
+    /// covered whose data may have to be resent (§11.16).
+    fn acknowledge(&mut self) {
+        let received = Sn(self.stat_sns.first_missing());
+        let held = self.held.iter().map(|(_, stat_sn)| *stat_sn);
+        self.exp_stat_sn = held.fold(received, |first, held| match held.lt(first) {
+            true => held,
+            false => first,
+        });
+    }
+
+    /// Acknowledges those statuses whose tasks no longer lack data.
+    pub(super) fn release_statuses(&mut self, lacks_data: impl Fn(TaskTag) -> bool) {
+        if !self.held.is_empty() {
+            self.held.retain(|(tag, _)| lacks_data(*tag));
+            self.acknowledge();
+        }
     }
 
     /// Requests the statuses before `end` that have not been requested yet.
@@ -235,13 +254,18 @@ impl Core {
     /// The response to a task arrived: completes it, unless some of its data is still missing.
     pub(super) fn answer_came(
         &mut self,
+        link: &mut Link,
         tag: TaskTag,
-        answer: Answer,
+        (stat_sn, answer): (Sn, Answer),
         now: Instant,
         trace: &mut Recorder,
     ) {
         match self.tasks.get_mut(tag) {
-            Some(task) if !task.data_sns.is_whole() => task.answer = Some(answer),
+            Some(task) if !task.data_sns.is_whole() => {
+                task.answer = Some(answer);
+                link.held.push((tag, stat_sn));
+                link.acknowledge();
+            }
             _ => self.answered(tag, answer, now, trace),
         }
     }
