@@ -59,8 +59,8 @@ impl<T: Words> Predictor<T> {
             assert!(
                 T::Row::WORDS > 0 && T::Row::WORDS <= 65,
                 "a bit for each word"
-            )
-        };
+            );
+        }
         let group = Group {
             next: T::Row::BLANK,
             step: T::Row::BLANK,
