@@ -630,7 +630,7 @@ fn a_command_window_over_two_connections() {
 fn a_twin_of_flows_in_a_short_queue_fits_by_some_seed_where_chance_decides() {
     let world = World {
         path: "delay = \"5ms\"\nrate = \"100Mbit/s\"\nqueue = \"32KiB\"",
-        target: "luns = [\"memory:64MiB\"]",
+        target: "luns = [\"memory:64MiB\"]\nstatus = \"separate\"",
         initiator: "connections = 2",
         workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 16",
         more: "[tcp]\ncongestion_control = \"reno\"",
