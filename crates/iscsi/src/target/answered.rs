@@ -162,7 +162,7 @@ impl InData {
     pub(super) fn of_read(link: &Link, task: &Task) -> Option<InData> {
         match &task.repeat {
             Repeat::Data(sent_status) => sent_status.in_data(),
-            Repeat::No if task.snack_tag == 0 && !task.has_resent() => {
+            Repeat::No if task.snack_tag == 0 && !task.was_requested_again() => {
                 Some(InData::next(link, task, task.presented_bytes()))
             }
             Repeat::No | Repeat::All => None,

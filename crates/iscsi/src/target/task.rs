@@ -146,7 +146,7 @@ impl Task {
     }
 
     /// Whether some of its data was requested again before its end.
-    pub(super) fn has_resent(&self) -> bool {
+    pub(super) fn was_requested_again(&self) -> bool {
         match &self.stage {
             Stage::Ready(progress) | Stage::AtStore(progress) => progress.again.is_some(),
             _ => false,
