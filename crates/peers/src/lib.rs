@@ -13,6 +13,7 @@
 //! - [`trial`] runs a test that counts as not run if its peer is missing;
 //! - [`compare`] measures ours and its peers in turns and returns the ratio, [`question`] selects what is measured, and
 //!   [`verdict`] judges it against a bound;
+//! - [`guest`] is a virtual machine with Debian's kernel;
 //! - [`haproxy`] is another proxy;
 //! - [`qemu_nbd`] is another NBD server;
 //! - [`cpu`] reads the CPU time of a process, [`memory`] its resident memory, and [`machine`] what other programs use
@@ -23,6 +24,7 @@
 pub mod compare;
 pub mod cpu;
 pub mod cunit;
+pub mod guest;
 pub mod haproxy;
 pub mod machine;
 pub mod memory;

@@ -7,14 +7,11 @@
 //! `make test-kernels`.
 
 mod attached;
-mod cpio;
 mod diagnose;
 mod files;
-mod guest;
 mod highspeed;
 mod histories;
 mod host_program;
-mod image;
 mod lio;
 pub(crate) mod lio_tracing;
 mod long_path;
@@ -22,7 +19,6 @@ mod lost_data;
 mod multipath;
 mod netem;
 mod open_iscsi;
-mod packages;
 mod power_loss;
 mod relay;
 mod reservations;
@@ -30,10 +26,13 @@ mod served;
 mod service;
 mod write_log;
 
+use std::path::Path;
+
 use libtest_mimic::Trial;
+use wansan_peers::guest::{self, Image};
 use wansan_peers::trial::trial_on_request;
 
-use crate::stage::Stop;
+use crate::stage::{Stop, WANSAN};
 
 pub(crate) fn trials() -> Vec<Trial> {
     [
@@ -61,4 +60,14 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn kernel_trial(name: &str, body: impl FnOnce() -> Result<(), Stop> + Send + 'static) -> Trial {
     let reason = "boots a kernel, which takes minutes: make test-kernels";
     trial_on_request(format!("kernels::{name}"), reason, body)
+}
+
+/// The image of all guests.
+fn image() -> Result<Image, Stop> {
+    guest::image(Path::new(env!("CARGO_TARGET_TMPDIR")))
+}
+
+/// `image` with the binary under test, written into `folder`.
+fn with_wansan(image: &Image, folder: &Path) -> Result<Image, Stop> {
+    image.with_program(Path::new(WANSAN), "wansan", folder)
 }

@@ -4,15 +4,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use libtest_mimic::Trial;
+use wansan_peers::guest::{Guest, OUTSIDE};
 use wansan_peers::wansan::{TARGET_NAME, Target};
 
 use super::files;
-use super::guest::{Guest, OUTSIDE};
 use super::host_program;
-use super::image::image;
-use super::kernel_trial;
-use super::netem::lean;
 use super::relay::Relay;
+use super::{image, kernel_trial, with_wansan};
 use crate::stage::{Stop, WANSAN, empty_disk, folder, require, text};
 
 const DISK_MIB: u64 = 256;
@@ -66,8 +64,8 @@ fn closed() -> Result<(), Stop> {
     let unit = format!("file:{}", text(&disk));
     let target = Target::start_at(Path::new(WANSAN), "127.0.0.1:0", &["--lun", &unit])?;
     let relay = Relay::to(target.address().parse().expect("an address"))?;
-    let image = image()?.with(&lean(&folder)?, folder.path())?;
-    let mut guest = Guest::boot_with(&image, &[], &[])?;
+    let image = with_wansan(&image()?, folder.path())?;
+    let mut guest = Guest::boot(&image, &[], &[])?;
     guest.run("modprobe nbd")?;
     // With a journal reads wait for as long as there is no session.
     let how = "--journal /run/journal --journal-size 64MiB --replacement-timeout 1s";
@@ -100,8 +98,8 @@ fn outlives(how: &[&str]) -> Result<(), Stop> {
     let relay = Relay::to(portal)?;
     let plain = image()?;
     let image = host_program::with(&plain, "fio", folder.path())?;
-    let image = image.with(&lean(&folder)?, folder.path())?;
-    let mut guest = Guest::boot_with(&image, &[], &[])?;
+    let image = with_wansan(&image, folder.path())?;
+    let mut guest = Guest::boot(&image, &[], &[])?;
     guest.run("modprobe -a nbd crc32c ext4")?;
     let how = how.join(" ");
     let start = start(&relay, &how);
@@ -140,7 +138,7 @@ fn outlives(how: &[&str]) -> Result<(), Stop> {
     require(relay.passed_bytes() > 0, || {
         "nothing went through".to_owned()
     })?;
-    let mut check = Guest::boot_with(&plain, &[&disk], &[])?;
+    let mut check = Guest::boot(&plain, &[&disk], &[])?;
     check.run("modprobe -a virtio_blk crc32c ext4")?;
     check.run("e2fsck -fn /dev/vda")?;
     Ok(())

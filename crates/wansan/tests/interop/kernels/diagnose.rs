@@ -6,17 +6,15 @@ use std::path::Path;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
+use wansan_peers::guest::Guest;
 use wansan_peers::process::free_address;
 use wansan_peers::wansan::{TARGET_NAME, Target, bench};
 
-use super::guest::Guest;
 use super::host_program;
-use super::image::image;
-use super::kernel_trial;
 use super::lio;
 use super::multipath::{log_in, two_ways, write_configuration};
-use super::netem::lean;
 use super::open_iscsi::{Node, start_daemon};
+use super::{image, kernel_trial, with_wansan};
 use crate::stage::{LIMIT, Stop, WANSAN, empty_disk, folder, require};
 
 /// Each I/O takes so long, however many there are.
@@ -47,10 +45,10 @@ const STORE_MS: f64 = 40.0;
 /// On the target's host: LIO grants few commands, and gets an initiator that would send more.
 fn window_of_lio() -> Result<(), Stop> {
     let folder = folder()?;
-    let image = image()?.with(&lean(&folder)?, folder.path())?;
+    let image = with_wansan(&image()?, folder.path())?;
     let address = free_address()?;
     let disk = empty_disk(folder.path(), "disk.img", 64)?;
-    let mut guest = Guest::boot_with(&image, &[&disk], &[(address, lio::PORT)])?;
+    let mut guest = Guest::boot(&image, &[&disk], &[(address, lio::PORT)])?;
     lio::serve_slowly(&mut guest, STORE_MS)?;
     let group = format!(
         "/sys/kernel/config/target/iscsi/{}/tpgt_1",
@@ -90,10 +88,10 @@ fn window_of_lio() -> Result<(), Stop> {
 /// On the target's host: a store of LIO is slow, and known to be from its own tracepoints.
 fn store_of_lio() -> Result<(), Stop> {
     let folder = folder()?;
-    let image = image()?.with(&lean(&folder)?, folder.path())?;
+    let image = with_wansan(&image()?, folder.path())?;
     let address = free_address()?;
     let disk = empty_disk(folder.path(), "disk.img", 64)?;
-    let mut guest = Guest::boot_with(&image, &[&disk], &[(address, lio::PORT)])?;
+    let mut guest = Guest::boot(&image, &[&disk], &[(address, lio::PORT)])?;
     guest.run("modprobe tcp_diag")?;
     lio::serve_slowly(&mut guest, STORE_MS)?;
     let url = lio::url(address);
@@ -179,8 +177,8 @@ const PATHS_MS: [u32; 2] = [2, 60];
 fn slow_path() -> Result<(), Stop> {
     let folder = folder()?;
     let image = host_program::with(&image()?, "fio", folder.path())?;
-    let image = image.with(&lean(&folder)?, folder.path())?;
-    let mut guest = Guest::boot_with(&image, &[], &[])?;
+    let image = with_wansan(&image, folder.path())?;
+    let mut guest = Guest::boot(&image, &[], &[])?;
     guest.run(
         "modprobe -a veth sch_netem iscsi_tcp sd_mod crc32c tcp_diag dm-multipath dm-service-time \
          dm-round-robin scsi_dh_alua",
@@ -290,8 +288,8 @@ const CASES: [Case; 5] = [
 /// A guest with the kernel's initiator, and fio.
 fn initiator(folder: &TempDir) -> Result<Guest, Stop> {
     let image = host_program::with(&image()?, "fio", folder.path())?;
-    let image = image.with(&lean(folder)?, folder.path())?;
-    let mut guest = Guest::boot_with(&image, &[], &[])?;
+    let image = with_wansan(&image, folder.path())?;
+    let mut guest = Guest::boot(&image, &[], &[])?;
     guest.run("modprobe -a iscsi_tcp sd_mod crc32c tcp_diag")?;
     start_daemon(&mut guest)?;
     Ok(guest)

@@ -1,7 +1,7 @@
 //! Files that a guest writes to a disk while something happens to it, and what has become of them.
 
-use super::guest::Guest;
 use crate::stage::Stop;
+use wansan_peers::guest::Guest;
 
 /// How many files are written.
 const FILES: u32 = 24;

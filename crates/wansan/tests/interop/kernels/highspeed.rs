@@ -5,6 +5,7 @@
 
 use libtest_mimic::Trial;
 use serde_json::Value;
+use wansan_peers::guest::Guest;
 use wansan_peers::process::run;
 use wansan_tcp::control::HighSpeed;
 use wansan_tcp::ebpf;
@@ -12,10 +13,7 @@ use wansan_tcp::ebpf;
 use std::process::Command;
 use std::time::Duration;
 
-use super::guest::Guest;
-use super::image::image;
-use super::kernel_trial;
-use super::netem::lean;
+use super::{image, kernel_trial, with_wansan};
 use crate::stage::{Stop, WANSAN, folder, require};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -166,7 +164,7 @@ fn here() -> Result<Ran, Stop> {
 /// By the kernel's module, in a guest.
 fn in_guest() -> Result<Ran, Stop> {
     let folder = folder()?;
-    let image = image()?.with(&lean(&folder)?, folder.path())?;
+    let image = with_wansan(&image()?, folder.path())?;
     let mut guest = Guest::boot_on_own_time(&image)?;
     guest.run("modprobe -a veth tcp_highspeed")?;
     let plan = plan("highspeed");

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use wansan_peers::guest::Image;
 use wansan_peers::process::run;
 use wansan_peers::program::find;
 
-use super::image::Image;
 use crate::stage::Stop;
 
 const LDD_LIMIT: Duration = Duration::from_secs(60);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use serde_json::Value;
+use wansan_peers::guest::Guest;
 use wansan_peers::process::free_address;
 use wansan_peers::wansan::command;
 
-use super::guest::Guest;
-use super::kernel_trial;
 use super::relay::Relay;
+use super::{image, kernel_trial};
 use crate::stage::{LIMIT, Stop, WANSAN, load, require};
 
 pub(super) const TARGET_NAME: &str = "iqn.2026-11.net.example:lio";
@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// recovery level 2.
 fn serves() -> Result<(), Stop> {
     let address = free_address()?;
-    let mut guest = Guest::boot(&[(address, PORT)])?;
+    let mut guest = Guest::boot(&image()?, &[], &[(address, PORT)])?;
     serve(&mut guest)?;
     let url = url(address);
     for connections in ["1", "2", "4"] {
@@ -59,7 +59,7 @@ fn serves() -> Result<(), Stop> {
 /// end, and panics where another one goes meanwhile; so our initiator leaves ending them to it.
 fn loses_connections() -> Result<(), Stop> {
     let address = free_address()?;
-    let mut guest = Guest::boot(&[(address, PORT)])?;
+    let mut guest = Guest::boot(&image()?, &[], &[(address, PORT)])?;
     serve(&mut guest)?;
     let relay = Relay::to(address)?;
     let url = url(relay.address());
@@ -100,7 +100,7 @@ fn lose_under_load(relay: &Relay, url: &str) -> Result<(), Stop> {
 /// is lost.
 fn loses_a_route() -> Result<(), Stop> {
     let address = free_address()?;
-    let mut guest = Guest::boot(&[(address, PORT)])?;
+    let mut guest = Guest::boot(&image()?, &[], &[(address, PORT)])?;
     serve(&mut guest)?;
     let routes = [Relay::to(address)?, Relay::to(address)?];
     let outcome = lose_routes_under_load(&routes);

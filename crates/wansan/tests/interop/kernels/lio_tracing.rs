@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use wansan_diagnose::tracepoints::TargetTracing;
+use wansan_peers::guest::Guest;
 use wansan_peers::process::free_address;
 use wansan_peers::wansan::bench;
 use wansan_trace::clock;
 
-use super::guest::Guest;
-use super::image::image;
-use super::kernel_trial;
 use super::lio;
-use super::netem::{lean, stripped};
+use super::{image, kernel_trial, with_wansan};
 use crate::stage::{LIMIT, Stop, WANSAN, empty_disk, folder};
 
 /// The argument that has this program listen.
@@ -35,12 +33,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// pause is that of others at its end.
 fn pauses() -> Result<(), Stop> {
     let folder = folder()?;
-    let image = image()?.with(&lean(&folder)?, folder.path())?;
-    let own = stripped(&std::env::current_exe()?, PROGRAM, &folder)?;
-    let image = image.with(&own, folder.path())?;
+    let image = with_wansan(&image()?, folder.path())?;
+    let image = image.with_program(&std::env::current_exe()?, PROGRAM, folder.path())?;
     let address = free_address()?;
     let disk = empty_disk(folder.path(), "disk.img", 64)?;
-    let mut guest = Guest::boot_with(&image, &[&disk], &[(address, lio::PORT)])?;
+    let mut guest = Guest::boot(&image, &[&disk], &[(address, lio::PORT)])?;
     lio::serve_slowly(&mut guest, STORE_MS as f64)?;
     let url = lio::url(address);
     std::thread::scope(|scope| {

@@ -4,16 +4,14 @@
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
+use wansan_peers::guest::Guest;
 use wansan_peers::wansan::TARGET_NAME;
 
 use super::diagnose::{diagnosed, run_printed, share_ns, stop};
-use super::guest::Guest;
 use super::host_program;
-use super::image::image;
-use super::kernel_trial;
 use super::multipath::two_ways;
-use super::netem::lean;
 use super::open_iscsi::start_daemon;
+use super::{image, kernel_trial, with_wansan};
 use crate::stage::{Stop, folder, require};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -77,8 +75,8 @@ const CASES: [Case; 3] = [
 /// A guest whose initiator reaches wansan's target, with these options, over paths with this delay each way.
 fn guest(folder: &TempDir, delay_ms: u32, target: &str) -> Result<Guest, Stop> {
     let image = host_program::with(&image()?, "fio", folder.path())?;
-    let image = image.with(&lean(folder)?, folder.path())?;
-    let mut guest = Guest::boot_with(&image, &[], &[])?;
+    let image = with_wansan(&image, folder.path())?;
+    let mut guest = Guest::boot(&image, &[], &[])?;
     guest.run("modprobe -a veth sch_netem iscsi_tcp sd_mod crc32c tcp_diag")?;
     let delay = format!("delay {delay_ms}ms");
     two_ways(&mut guest, &[delay.clone(), delay])?;

@@ -4,16 +4,14 @@ use std::path::Path;
 
 use libtest_mimic::Trial;
 use serde_json::Value;
+use wansan_peers::guest::Guest;
 use wansan_peers::wansan::{TARGET_NAME, Target};
 
 use super::files;
-use super::guest::Guest;
 use super::host_program;
-use super::image::image;
-use super::kernel_trial;
-use super::netem::lean;
 use super::open_iscsi::{Node, start_daemon};
 use super::relay::Relay;
+use super::{image, kernel_trial, with_wansan};
 use crate::stage::{Stop, WANSAN, empty_disk, folder, require, text};
 
 const DISK_MIB: u64 = 256;
@@ -38,7 +36,7 @@ fn goes_on_when_a_path_is_cut() -> Result<(), Stop> {
     let portal = target.address().parse().expect("a portal is an address");
     let paths = [Relay::to(portal)?, Relay::to(portal)?];
 
-    let mut guest = Guest::boot(&[])?;
+    let mut guest = Guest::boot(&image()?, &[], &[])?;
     guest.run(
         "modprobe -a iscsi_tcp sd_mod crc32c ext4 dm-multipath dm-service-time scsi_dh_alua",
     )?;
@@ -93,7 +91,7 @@ const TOLERANCE: f64 = 0.03;
 fn unequal_routes() -> Result<(), Stop> {
     let folder = folder()?;
     let image = host_program::with(&image()?, "fio", folder.path())?;
-    let image = image.with(&lean(&folder)?, folder.path())?;
+    let image = with_wansan(&image, folder.path())?;
     let mut guest = Guest::boot_on_own_time(&image)?;
     guest.run(
         "modprobe -a veth sch_netem iscsi_tcp sd_mod crc32c dm-multipath dm-service-time \

@@ -1,19 +1,11 @@
 //! One plan by wansan's own emulator and by the kernel's netem, on a kernel that has both.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
-
 use libtest_mimic::Trial;
 use serde_json::Value;
-use tempfile::TempDir;
-use wansan_peers::process::run;
-use wansan_peers::program::find;
+use wansan_peers::guest::Guest;
 
-use super::guest::Guest;
-use super::image::image;
-use super::kernel_trial;
-use crate::stage::{Stop, WANSAN, folder, require};
+use super::{image, kernel_trial, with_wansan};
+use crate::stage::{Stop, folder, require};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![kernel_trial("netem_agrees_with_our_emulator", agrees)]
@@ -87,7 +79,7 @@ const LONGEST_FRAME_BYTES: f64 = 1514.0;
 
 fn agrees() -> Result<(), Stop> {
     let folder = folder()?;
-    let image = image()?.with(&lean(&folder)?, folder.path())?;
+    let image = with_wansan(&image()?, folder.path())?;
     let mut guest = Guest::boot_on_own_time(&image)?;
     guest.run("modprobe -a veth sch_netem sch_ingress cls_matchall act_mirred")?;
     let mut measured = |case: &str| measure(&mut guest, case);
@@ -181,23 +173,4 @@ fn lost(cell: &Value) -> (f64, f64) {
 fn sum(list: &Value, name: &str) -> f64 {
     let items = list.as_array().into_iter().flatten();
     items.filter_map(|item| item[name].as_f64()).sum()
-}
-
-/// The binary without what only debuggers look at, where the machine has `strip`: a guest keeps all
-/// its files in memory.
-pub(super) fn lean(folder: &TempDir) -> Result<PathBuf, Stop> {
-    stripped(Path::new(WANSAN), "wansan", folder)
-}
-
-/// The same of another program, under a name of its own.
-pub(super) fn stripped(program: &Path, name: &str, folder: &TempDir) -> Result<PathBuf, Stop> {
-    let lean = folder.path().join(name);
-    let Ok(strip) = find("strip") else {
-        std::fs::copy(program, &lean)?;
-        return Ok(lean);
-    };
-    let mut command = Command::new(strip);
-    command.arg("-o").arg(&lean).arg(program);
-    run(&mut command, Duration::from_secs(120))?.success()?;
-    Ok(lean)
 }

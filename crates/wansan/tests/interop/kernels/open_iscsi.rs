@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use libtest_mimic::Trial;
+use wansan_peers::guest::{Guest, OUTSIDE};
 use wansan_peers::wansan::{TARGET_NAME, Target};
 
 use super::files;
-use super::guest::{Guest, OUTSIDE};
-use super::kernel_trial;
+use super::{image, kernel_trial};
 use crate::chap::{SECRET, Secrets, TARGET_SECRET, TARGET_USER, USER, WRONG, borrowed};
 use crate::stage::{Stop, WANSAN, empty_disk, folder, text};
 
@@ -35,7 +35,7 @@ fn file_system_outlives_the_target() -> Result<(), Stop> {
     let (_, port) = address.rsplit_once(':').expect("an address has a port");
     let port = port.parse().expect("a port is a number");
 
-    let mut guest = Guest::boot(&[])?;
+    let mut guest = Guest::boot(&image()?, &[], &[])?;
     guest.run("modprobe -a iscsi_tcp sd_mod crc32c ext4")?;
     start_daemon(&mut guest)?;
     let node = Node::new(&mut guest, port)?;

@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
+use wansan_peers::guest::Guest;
 use wansan_peers::process::{free_address, run};
 use wansan_peers::program::find;
 use wansan_peers::wansan::{Attach, command};
 
-use super::guest::Guest;
-use super::kernel_trial;
 use super::lio::{self, PORT, serve, serve_group};
 use super::relay::Relay;
+use super::{image, kernel_trial};
 use crate::stage::{LIMIT, Stop, WANSAN, require};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -96,7 +96,7 @@ fn other_writes(url: &str) -> Result<bool, Stop> {
 /// Registered over each route, also where one comes back, and kept for a loss of power; taken over; and left.
 fn reserved() -> Result<(), Stop> {
     let address = free_address()?;
-    let mut guest = Guest::boot(&[(address, PORT)])?;
+    let mut guest = Guest::boot(&image()?, &[], &[(address, PORT)])?;
     serve(&mut guest)?;
     let url = lio::url(address);
     let attach = [
@@ -173,7 +173,7 @@ fn fenced() -> Result<(), Stop> {
     /// Without its end, a session would be waited for twice as long.
     const SOON: Duration = Duration::from_secs(60);
     let [first, second] = [free_address()?, free_address()?];
-    let mut guest = Guest::boot(&[(first, PORT), (second, PORT + 1)])?;
+    let mut guest = Guest::boot(&image()?, &[], &[(first, PORT), (second, PORT + 1)])?;
     serve(&mut guest)?;
     serve_group(&mut guest, 2, PORT + 1)?;
     guest.run("mkdir -p /var/target/pr")?;

@@ -9,15 +9,14 @@ use wansan_iscsi::initiator::{Answer, Command, Schedule, Transfer};
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::scsi::{AdditionalSense, Cdb, Sense, SenseKey, cdb};
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
+use wansan_peers::guest::Guest;
 use wansan_peers::process::free_address;
 use wansan_peers::wansan::TARGET_NAME;
 use wansan_san::url::IscsiUrl;
 use wansan_san::{DelayedAck, Initiator, InitiatorConfig, Route};
 use wansan_trace::{Instant, Recorder, clock};
 
-use super::guest::Guest;
-use super::image::image;
-use super::netem::lean;
+use super::{image, with_wansan};
 use crate::stage::{BLOCK_BYTES, LIMIT, Stop, empty_disk, folder};
 
 /// Where the target listens in its guest.
@@ -36,14 +35,14 @@ impl Served {
     /// Boots the guest, with drives of so many MiB as `/dev/vda` and so on, and loads `modules`.
     pub(super) fn boot(drives_mib: &[u64], modules: &str) -> Result<Self, Stop> {
         let folder = folder()?;
-        let image = image()?.with(&lean(&folder)?, folder.path())?;
+        let image = with_wansan(&image()?, folder.path())?;
         let drives = (0..)
             .zip(drives_mib)
             .map(|(n, mib)| empty_disk(folder.path(), &format!("drive-{n}"), *mib))
             .collect::<Result<Vec<_>, _>>()?;
         let paths: Vec<&Path> = drives.iter().map(PathBuf::as_path).collect();
         let address = free_address()?;
-        let mut guest = Guest::boot_with(&image, &paths, &[(address, PORT)])?;
+        let mut guest = Guest::boot(&image, &paths, &[(address, PORT)])?;
         guest.run(&format!("modprobe -a virtio_blk crc32c dm-mod {modules}"))?;
         // Dirty pages go to the disk when somebody flushes them, not before.
         guest.run("echo 0 >/proc/sys/vm/dirty_writeback_centisecs")?;

@@ -3,12 +3,10 @@
 use std::path::Path;
 
 use libtest_mimic::Trial;
+use wansan_peers::guest::{Guest, Image, OUTSIDE};
 use wansan_peers::wansan::{TARGET_NAME, Target};
 
-use super::guest::{Guest, OUTSIDE};
-use super::image::{Image, image};
-use super::kernel_trial;
-use super::netem::lean;
+use super::{image, kernel_trial, with_wansan};
 use crate::stage::{Stop, WANSAN, folder, require};
 
 const UNIT: &str = include_str!("../../../../../setup/systemd/wansan-attach.service");
@@ -95,8 +93,8 @@ fn runs() -> Result<(), Stop> {
     let folder = folder()?;
     let units = ["--lun", "memory:16MiB", "--lun", "memory:16MiB"];
     let target = Target::start(Path::new(WANSAN), &units)?;
-    let image = with_units(&image()?, folder.path())?.with(&lean(&folder)?, folder.path())?;
-    let mut guest = Guest::boot_with(&image, &[], &[])?;
+    let image = with_wansan(&with_units(&image()?, folder.path())?, folder.path())?;
+    let mut guest = Guest::boot(&image, &[], &[])?;
 
     // Started, once the disk is there.
     write_file(&mut guest, &target, TARGET_NAME, &[0])?;

@@ -9,34 +9,44 @@ const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 
 /// Writes an archive, entry by entry. Everything in it belongs to root.
-pub(crate) struct Archive<W> {
+#[derive(Debug)]
+pub struct Archive<W> {
     out: W,
     /// Inode numbers only have to differ.
     entries: u32,
 }
 
 impl<W: Write> Archive<W> {
-    pub(crate) fn new(out: W) -> Self {
+    pub(super) fn new(out: W) -> Self {
         Self { out, entries: 0 }
     }
 
     /// A folder; those above it have to come first.
-    pub(crate) fn folder(&mut self, name: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the archive cannot be written.
+    pub fn folder(&mut self, name: &str) -> io::Result<()> {
         self.entry(name, FOLDER | 0o755, b"")
     }
 
     /// A file with the permissions `mode`.
-    pub(crate) fn file(&mut self, name: &str, mode: u32, content: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the archive cannot be written.
+    pub fn file(&mut self, name: &str, mode: u32, content: &[u8]) -> io::Result<()> {
         self.entry(name, REGULAR | (mode & 0o7777), content)
     }
 
     /// A symbolic link.
-    pub(crate) fn link(&mut self, name: &str, to: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the archive cannot be written.
+    pub fn link(&mut self, name: &str, to: &str) -> io::Result<()> {
         self.entry(name, LINK | 0o777, to.as_bytes())
     }
 
     /// Closes the archive.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish(mut self) -> io::Result<()> {
         self.entry("TRAILER!!!", 0, b"")?;
         self.out.flush()
     }

@@ -1,24 +1,30 @@
-//! A guest: Debian's kernel in `qemu-system-x86_64`, by software where the machine does not offer
-//! KVM, that carries out commands.
+//! A virtual machine with Debian's kernel, which carries out commands: `qemu-system-x86_64`, by software where the
+//! machine does not offer KVM.
+
+mod cpio;
+mod image;
+mod packages;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use wansan_peers::process::Running;
-use wansan_peers::program::find;
 
-use super::image::{Image, image};
-use crate::stage::{Stop, folder, text};
+use crate::process::Running;
+use crate::program::find;
+use crate::trial::Stop;
+pub use cpio::Archive;
+pub use image::{Image, image};
 
 /// The computer outside, as its guests see it.
-pub(crate) const OUTSIDE: &str = "10.0.2.2";
+pub const OUTSIDE: &str = "10.0.2.2";
 
 /// Booting takes 2 seconds with KVM, and 10 without on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(300);
@@ -31,7 +37,7 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 const LAST_WORDS: usize = 60;
 
 /// A running guest. It ends when dropped.
-pub(crate) struct Guest {
+pub struct Guest {
     // Ends before its folder goes: fields drop in order.
     _process: Running,
     commands: ChildStdin,
@@ -40,31 +46,46 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Boots a guest. Each of `ports` gives an address of this computer, and the port of the
-    /// guest that it leads to.
+    /// Boots a guest of `image` with one processor, and with `drives` as `/dev/vda`, `/dev/vdb` and so on. Each of
+    /// `ports` gives an address of this computer, and the port of the guest that it leads to.
     ///
     /// # Errors
     /// [`Stop::NotRun`] when the machine lacks a program that this needs.
-    pub(crate) fn boot(ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
-        Self::boot_with(&image()?, &[], ports)
-    }
-
-    /// As [`Guest::boot`], of `image`, with `drives` as `/dev/vda`, `/dev/vdb` and so on.
-    pub(crate) fn boot_with(
+    pub fn boot(
         image: &Image,
         drives: &[&Path],
         ports: &[(SocketAddr, u16)],
     ) -> Result<Self, Stop> {
+        // Nothing has to outlive this computer.
+        let drives = drives.iter().map(|drive| {
+            let file = drive.to_string_lossy();
+            format!("if=virtio,format=raw,cache=unsafe,file={file}")
+        });
+        let options: Vec<String> = drives
+            .flat_map(|drive| ["-drive".to_owned(), drive])
+            .collect();
+        Self::boot_with(image, &options, ports)
+    }
+
+    /// Boots a guest of `image` with as many processors as this computer has for it.
+    ///
+    /// # Errors
+    /// [`Stop::NotRun`] when the machine lacks a program that this needs.
+    pub fn boot_with_all_processors(image: &Image) -> Result<Self, Stop> {
+        let processors = available_parallelism().map_or(1, usize::from);
+        Self::boot_with(image, &["-smp".to_owned(), processors.to_string()], &[])
+    }
+
+    fn boot_with(
+        image: &Image,
+        options: &[String],
+        ports: &[(SocketAddr, u16)],
+    ) -> Result<Self, Stop> {
         /// Whether KVM works here; one guest finds out.
         static KVM: OnceLock<bool> = OnceLock::new();
-        // Nothing has to outlive this computer.
-        let drives: Vec<String> = drives
-            .iter()
-            .map(|drive| format!("if=virtio,format=raw,cache=unsafe,file={}", text(drive)))
-            .collect();
         let start = |accelerator| {
-            let drives = drives.iter().flat_map(|drive| ["-drive", drive]);
-            let how: Vec<&str> = ["-accel", accelerator].into_iter().chain(drives).collect();
+            let options = options.iter().map(String::as_str);
+            let how: Vec<&str> = ["-accel", accelerator].into_iter().chain(options).collect();
             Self::start(image, &how, ports)
         };
         let with_kvm = || start("kvm").and_then(|guest| guest.up(KVM_BOOT_LIMIT));
@@ -92,14 +113,14 @@ impl Guest {
     ///
     /// # Errors
     /// [`Stop::NotRun`] when the machine lacks a program that this needs.
-    pub(crate) fn boot_on_own_time(image: &Image) -> Result<Self, Stop> {
+    pub fn boot_on_own_time(image: &Image) -> Result<Self, Stop> {
         let by_instructions = ["-accel", "tcg", "-icount", "shift=0,sleep=off"];
         Self::start(image, &by_instructions, &[])?.up(BOOT_LIMIT)
     }
 
     fn start(image: &Image, how: &[&str], ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
         let qemu = find("qemu-system-x86_64")?;
-        let folder = folder()?;
+        let folder = TempDir::with_prefix("wansan-guest-")?;
         let forwards: String = ports
             .iter()
             .map(|(outside, port)| format!(",hostfwd=tcp:{outside}-:{port}"))
@@ -123,7 +144,7 @@ impl Guest {
             .args(["-nic", &format!("user,model=virtio-net-pci{forwards}")])
             .args([
                 "-serial",
-                &format!("file:{}", text(&console(folder.path()))),
+                &format!("file:{}", console(folder.path()).display()),
             ])
             .args(["-serial", "stdio"])
             .stdin(Stdio::piped())
@@ -168,7 +189,7 @@ impl Guest {
     ///
     /// # Errors
     /// When it does not exit with status 0, or takes longer than [`COMMAND_LIMIT`].
-    pub(crate) fn run(&mut self, command: &str) -> Result<String, Stop> {
+    pub fn run(&mut self, command: &str) -> Result<String, Stop> {
         writeln!(self.commands, "{command}")?;
         let until = Instant::now() + COMMAND_LIMIT;
         let mut printed = String::new();
@@ -202,7 +223,8 @@ impl Guest {
     }
 
     /// A failure that came while this guest was the other end, with what its kernel printed last.
-    pub(crate) fn beside(&self, stop: Stop) -> Stop {
+    #[must_use]
+    pub fn beside(&self, stop: Stop) -> Stop {
         match stop {
             Stop::Failed(what) => Stop::Failed(format!("{what}\n{}", self.last_words())),
             other => other,
@@ -227,6 +249,6 @@ impl Guest {
 }
 
 /// What the kernel prints.
-fn console(folder: &Path) -> std::path::PathBuf {
+fn console(folder: &Path) -> PathBuf {
     folder.join("console")
 }

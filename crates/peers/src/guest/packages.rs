@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use wansan_peers::process::{Finished, run};
-use wansan_peers::program::find;
-
-use crate::stage::Stop;
+use crate::process::{Finished, run};
+use crate::program::find;
+use crate::trial::Stop;
 
 /// What guests need; whatever these depend on comes along.
 const WANTED: [&str; 11] = [
@@ -45,7 +44,7 @@ const FETCH_LIMIT: Duration = Duration::from_secs(1200);
 ///
 /// # Errors
 /// [`Stop::NotRun`] without Debian's package tools; else what they printed.
-pub(crate) fn unpacked(cache: &Path) -> Result<Vec<PathBuf>, Stop> {
+pub(super) fn unpacked(cache: &Path) -> Result<Vec<PathBuf>, Stop> {
     let apt = Apt::new(cache)?;
     let files = match apt.files() {
         Ok(files) => files,

@@ -5,11 +5,15 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use super::cpio::Archive;
 use super::packages;
-use crate::stage::Stop;
+use crate::process::run;
+use crate::program::find;
+use crate::trial::Stop;
 
 /// The first process of a guest.
 const INIT: &str = include_str!("init");
@@ -57,26 +61,48 @@ const UNUSED: [&str; 5] = [
     "usr/share/",
 ];
 
+/// The longest time to strip a program.
+const STRIP_LIMIT: Duration = Duration::from_secs(120);
+
 /// A kernel and its first file system, as `qemu` takes them.
 #[derive(Debug, Clone)]
-pub(crate) struct Image {
-    pub(crate) kernel: PathBuf,
-    pub(crate) file_system: PathBuf,
+pub struct Image {
+    pub(super) kernel: PathBuf,
+    pub(super) file_system: PathBuf,
 }
 
 impl Image {
-    /// This image with `program` below `/usr/local/bin`, written into `folder`.
-    pub(crate) fn with(&self, program: &Path, folder: &Path) -> io::Result<Image> {
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        self.with_files(folder, |archive| {
+    /// This image with `program` as `/usr/local/bin/NAME`, written into `folder`. Where the machine has `strip`, the
+    /// program comes without its symbols: a guest keeps all its files in memory.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn with_program(&self, program: &Path, name: &str, folder: &Path) -> Result<Image, Stop> {
+        let content = match find("strip") {
+            Ok(strip) => {
+                let lean = folder.join(name);
+                let mut command = Command::new(strip);
+                command.arg("-o").arg(&lean).arg(program);
+                run(&mut command, STRIP_LIMIT)?.success()?;
+                let content = fs::read(&lean)?;
+                fs::remove_file(&lean)?;
+                content
+            }
+            Err(_) => fs::read(program)?,
+        };
+        let image = self.with_files(folder, |archive| {
             archive.folder("usr/local")?;
             archive.folder("usr/local/bin")?;
-            archive.file(&format!("usr/local/bin/{name}"), 0o755, &fs::read(program)?)
-        })
+            archive.file(&format!("usr/local/bin/{name}"), 0o755, &content)
+        });
+        Ok(image?)
     }
 
     /// This image with the files that `add` adds, written into `folder`.
-    pub(super) fn with_files(
+    ///
+    /// # Errors
+    /// If one cannot be read or written.
+    pub fn with_files(
         &self,
         folder: &Path,
         add: impl FnOnce(&mut Archive<BufWriter<File>>) -> io::Result<()>,
@@ -97,9 +123,12 @@ impl Image {
     }
 }
 
-/// The image of all guests of this process. Packages are kept in the target folder of cargo; the
-/// image is made of them once, by the first who asks.
-pub(crate) fn image() -> Result<Image, Stop> {
+/// The image of all guests of this process, which is made once, by the first who asks, of packages that are kept below
+/// the folder `cache`.
+///
+/// # Errors
+/// [`Stop::NotRun`] without Debian's package tools.
+pub fn image(cache: &Path) -> Result<Image, Stop> {
     static IMAGE: Mutex<Option<Image>> = Mutex::new(None);
     // A thread that failed has left nothing in it.
     let mut image = IMAGE
@@ -107,13 +136,12 @@ pub(crate) fn image() -> Result<Image, Stop> {
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     match &*image {
         Some(image) => Ok(image.clone()),
-        None => Ok(image.insert(make()?).clone()),
+        None => Ok(image.insert(make(&cache.join("kernels"))?).clone()),
     }
 }
 
-fn make() -> Result<Image, Stop> {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
-    let packages = packages::unpacked(&cache)?;
+fn make(cache: &Path) -> Result<Image, Stop> {
+    let packages = packages::unpacked(cache)?;
     let kernel = packages
         .iter()
         .filter_map(|package| fs::read_dir(package.join("boot")).ok())
