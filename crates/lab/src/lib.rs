@@ -9,6 +9,7 @@
 //! - [`engine`]: cells run by workers of a compute cluster instead;
 //! - [`run`]: executes a plan cell by cell in fresh worlds, with the same programs that a user starts by hand;
 //! - `simulated`: cells in virtual time, without a kernel;
+//! - `kernel`: what the running kernel supports;
 //! - `lines`: messages between programs;
 //! - `patience`: timeouts for the end of a cell;
 //! - `processors`: processor use of the programs of a cell;
@@ -19,6 +20,7 @@
 pub mod emulator;
 pub mod engine;
 pub mod hosts;
+mod kernel;
 mod lines;
 pub mod netem;
 mod patience;

@@ -108,7 +108,7 @@ impl Driver {
                 socket: socket.map_err(lacks(&action))?,
                 host_mac: port.host_mac,
                 routed: port.routed,
-                transmit: Transmit::default(),
+                transmit: Transmit::new(),
             });
         }
         let mut recorder = config.recorder;

@@ -27,8 +27,12 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// The leading packets of `due` that can be sent as one frame: at least one. `None` if `due` is empty.
-    pub(super) fn first<'a>(mut due: impl Iterator<Item = &'a Frame>) -> Option<Joined> {
+    /// The leading packets of `due` that can be sent as one frame: at least one, and of UDP not more unless `joins_udp`.
+    /// `None` if `due` is empty.
+    pub(super) fn first<'a>(
+        mut due: impl Iterator<Item = &'a Frame>,
+        joins_udp: bool,
+    ) -> Option<Joined> {
         let first = due.next()?;
         let whole = first.whole();
         let mut offload = whole.offload();
@@ -42,7 +46,9 @@ impl Joined {
         let segment_bytes = first.payload().len();
         let mut payload_bytes = segment_bytes;
         let mut last = first;
-        if let (Some(layout), Some(_)) = (whole.layout(), offload.checksum) {
+        if let (Some(layout), Some(_)) = (whole.layout(), offload.checksum)
+            && (layout.kind != Kind::Udp || joins_udp)
+        {
             for next in due.take(MAX_PACKETS - 1) {
                 let next_bytes = next.payload().len();
                 let fits = next_bytes <= segment_bytes
@@ -146,11 +152,11 @@ mod tests {
     use super::super::virtio::Offload;
     use super::*;
 
-    /// Joins the packets of the super-frames `wholes`, and cuts the results again: the packets' bytes, per frame.
-    fn joined(frames: &[Frame]) -> Vec<Vec<Vec<u8>>> {
+    /// Joins packets, and cuts the results again: the packets' bytes, per frame.
+    fn joined(frames: &[Frame], joins_udp: bool) -> Vec<Vec<Vec<u8>>> {
         let mut rest = frames;
         let mut sent = Vec::new();
-        while let Some(joined) = Joined::first(rest.iter()) {
+        while let Some(joined) = Joined::first(rest.iter(), joins_udp) {
             let (packets, later) = rest.split_at(joined.packets);
             rest = later;
             let mut slices = Vec::new();
@@ -178,7 +184,7 @@ mod tests {
 
     /// Joins, checks that the receiving kernel would see the same packets, and returns the number of packets per frame.
     fn runs(frames: &[Frame]) -> Vec<usize> {
-        let sent = joined(frames);
+        let sent = joined(frames, true);
         let before: Vec<Vec<u8>> = frames.iter().map(Frame::wire_bytes).collect();
         assert_eq!(sent.concat(), before);
         sent.iter().map(Vec::len).collect()
@@ -193,6 +199,16 @@ mod tests {
             assert_eq!(runs(&cut([whole])), [10]);
         }
         assert_eq!(runs(&cut([udp(65_530, 22, &[1; 100])])), [5]);
+    }
+
+    #[test]
+    fn udp_stays_apart_where_the_kernel_does_not_pass_it_joined() {
+        let frames = cut([udp(1, 22, &[1; 100]), tcp(1, 1, ACK, 100, &[7; 500])]);
+        let sent = joined(&frames, false);
+        let before: Vec<Vec<u8>> = frames.iter().map(Frame::wire_bytes).collect();
+        assert_eq!(sent.concat(), before);
+        let runs: Vec<usize> = sent.iter().map(Vec::len).collect();
+        assert_eq!(runs, [1, 1, 1, 1, 1, 5]);
     }
 
     #[test]
@@ -261,7 +277,7 @@ mod tests {
     #[test]
     fn acknowledgements_and_whole_checksums_are_sent_alone() {
         let acks = cut([tcp(1, 1, ACK, 100, &[]), tcp(1, 2, ACK, 100, &[])]);
-        assert_eq!(joined(&acks).len(), 2);
+        assert_eq!(joined(&acks, true).len(), 2);
         let complete = cut([udp(1, 22, &[0; 22]), udp(2, 22, &[0; 22])]);
         let complete = complete
             .iter()

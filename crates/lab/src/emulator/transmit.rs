@@ -10,6 +10,7 @@ use wansan_trace::{Instant, clock};
 
 use super::frame::Frame;
 use super::join::Joined;
+use crate::kernel;
 
 /// Joined frames per system call. The kernel processes each through the receiving host's network stack before the next,
 /// so a large batch would delay its last frame.
@@ -29,13 +30,21 @@ pub(super) struct Due {
 }
 
 /// The send queue of one port.
-#[derive(Default)]
 pub(super) struct Transmit {
     due: Vec<Due>,
     failed: u64,
+    joins_udp: bool,
 }
 
 impl Transmit {
+    pub(super) fn new() -> Transmit {
+        Transmit {
+            due: Vec::new(),
+            failed: 0,
+            joins_udp: kernel::passes_udp_super_frames(),
+        }
+    }
+
     pub(super) fn push(&mut self, due: Due) {
         self.due.push(due);
     }
@@ -82,7 +91,7 @@ impl Transmit {
     fn join(&self) -> Vec<Joined> {
         let mut rest = &self.due[..];
         std::iter::from_fn(|| {
-            let joined = Joined::first(rest.iter().map(|due| &due.frame))?;
+            let joined = Joined::first(rest.iter().map(|due| &due.frame), self.joins_udp)?;
             rest = &rest[joined.packets..];
             Some(joined)
         })

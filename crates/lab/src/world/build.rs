@@ -101,7 +101,7 @@ impl World {
     /// The offloads disabled on every emulated link, by ethtool's names.
     #[must_use]
     pub fn offloads_off() -> Vec<&'static str> {
-        offload::SWITCHES.iter().map(|(name, _)| *name).collect()
+        offload::off()
     }
 }
 

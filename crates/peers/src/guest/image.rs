@@ -22,7 +22,7 @@ const COMMANDS: &str = include_str!("commands");
 
 /// The modules that guests may load, with all that these depend on: how their paths below the
 /// kernel's folder of modules begin.
-const MODULES: [&str; 27] = [
+const MODULES: [&str; 28] = [
     "modules.",
     "kernel/arch/x86/crypto/crc32c",
     "kernel/block/",
@@ -32,6 +32,7 @@ const MODULES: [&str; 27] = [
     "kernel/drivers/md/dm-",
     "kernel/drivers/md/persistent-data/",
     "kernel/drivers/net/net_failover.",
+    "kernel/drivers/net/tun.",
     "kernel/drivers/net/veth.",
     "kernel/drivers/net/virtio_net.",
     "kernel/drivers/scsi/device_handler/",

@@ -24,6 +24,7 @@ mod relay;
 mod reservations;
 mod served;
 mod service;
+mod tunnel;
 mod write_log;
 
 use std::path::Path;
@@ -50,6 +51,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         power_loss::trials(),
         histories::trials(),
         service::trials(),
+        tunnel::trials(),
     ]
     .into_iter()
     .flatten()
