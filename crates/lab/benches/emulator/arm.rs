@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use wansan_lab::emulator::{Config, Direction, Emulator, Route, Statistics};
-use wansan_lab::world::{Interface, World};
+use wansan_lab::netem::Netem;
+use wansan_lab::plan::{Phase, Plan, Scenario};
+use wansan_lab::world::{Interface, ProcessError, TcpSettings, World};
 use wansan_path::{Capacity, Effects, GilbertElliott, Limit, LossModel, Probability, Rate};
 use wansan_trace::{Kinds, Recorder};
 
@@ -41,10 +43,13 @@ pub(crate) struct Path {
     pub(crate) loss: Option<Lossy>,
 }
 
-/// An emulator, or why it cannot be measured.
+/// An emulator, and what it needs to run.
 pub(crate) enum Arm<'a> {
     Wansan(&'a World),
+    /// The path of its program.
     Rattan(PathBuf),
+    /// The TCP settings of its hosts.
+    Netem(TcpSettings),
 }
 
 /// The result at the far end, and our emulator's own statistics.
@@ -58,13 +63,14 @@ impl Arm<'_> {
         match self {
             Arm::Wansan(_) => "wansan",
             Arm::Rattan(_) => "rattan",
+            Arm::Netem(_) => "netem",
         }
     }
 
-    /// Bytes of a packet that its path counts: ours includes the Ethernet header, rattan does not.
+    /// Bytes of a packet that its path counts: ours and netem's include the Ethernet header, rattan's do not.
     pub(crate) fn counted_bytes(&self, frame_bytes: usize) -> usize {
         match self {
-            Arm::Wansan(_) => frame_bytes,
+            Arm::Wansan(_) | Arm::Netem(_) => frame_bytes,
             Arm::Rattan(_) => frame_bytes - 14,
         }
     }
@@ -120,28 +126,23 @@ impl Arm<'_> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         match self {
             Arm::Wansan(world) => {
-                let [west, east] = world.nodes() else {
-                    return Err("two hosts".to_owned());
-                };
-                let told = |error: &dyn std::fmt::Display| error.to_string();
                 let emulator = Emulator::start(world.wan().handle(), config(world, path));
-                let emulator = emulator.map_err(|error| told(&error))?;
-                let command = |role: [String; 2]| {
-                    let mut command = Command::new(&program);
-                    command.arg("--role").args(role);
-                    command
-                };
-                let sink = east.start("sink", command(right));
-                let mut sink = sink.map_err(|error| told(&error))?;
-                sink.line("be ready", LIMIT).map_err(|error| told(&error))?;
-                let source = west.start("source", command(left(east.address())));
-                let lines = source.and_then(|source| source.succeed(LIMIT));
-                lines.map_err(|error| told(&error))?;
-                let lines = sink.succeed(LIMIT).map_err(|error| told(&error))?;
-                let report = emulator.stop().map_err(|error| told(&error))?;
+                let emulator = emulator.map_err(|error| error.to_string())?;
+                let seen = between_hosts(world, &program, left, right)?;
+                let report = emulator.stop().map_err(|error| error.to_string())?;
                 Ok(Outcome {
-                    seen: lines.last().cloned().unwrap_or_default(),
+                    seen,
                     statistics: Some(report.statistics),
+                })
+            }
+            Arm::Netem(tcp) => {
+                let text = |error: &dyn std::fmt::Display| error.to_string();
+                let scenario = netem_scenario(path, tcp)?;
+                let world = World::build(&scenario.topology).map_err(|error| text(&error))?;
+                let _netem = Netem::start(&world, &scenario, 1).map_err(|error| text(&error))?;
+                Ok(Outcome {
+                    seen: between_hosts(&world, &program, left, right)?,
+                    statistics: None,
                 })
             }
             Arm::Rattan(rattan) => {
@@ -161,6 +162,71 @@ impl Arm<'_> {
             }
         }
     }
+}
+
+/// Runs `program` in a role on each of a world's two hosts; returns the last line of the second one.
+fn between_hosts(
+    world: &World,
+    program: &std::path::Path,
+    left: impl Fn(Ipv4Addr) -> [String; 2],
+    right: [String; 2],
+) -> Result<String, String> {
+    let [west, east] = world.nodes() else {
+        return Err("two hosts".to_owned());
+    };
+    let text = |error: ProcessError| error.to_string();
+    let command = |role: [String; 2]| {
+        let mut command = Command::new(program);
+        command.arg("--role").args(role);
+        command
+    };
+    let mut sink = east.start("sink", command(right)).map_err(text)?;
+    sink.line("be ready", LIMIT).map_err(text)?;
+    let source = west.start("source", command(left(east.address())));
+    let source = source.and_then(|source| source.succeed(LIMIT));
+    source.map_err(text)?;
+    let lines = sink.succeed(LIMIT).map_err(text)?;
+    Ok(lines.last().cloned().unwrap_or_default())
+}
+
+/// A plan of that path by netem, whose hosts have these TCP settings.
+fn netem_scenario(path: &Path, tcp: &TcpSettings) -> Result<Scenario, String> {
+    let mut effects = format!("delay = '{}us'\n", path.delay.as_micros());
+    if path.bits_per_s > 0 {
+        let packets = QUEUE_BYTES / (u64::from(MTU_BYTES) + 14);
+        let _ = writeln!(effects, "rate = '{}bit/s'", path.bits_per_s);
+        let _ = writeln!(effects, "queue = '{packets}packets'");
+    }
+    match path.loss {
+        Some(Lossy::Bernoulli(share)) => {
+            let _ = writeln!(effects, "loss = '{}%'", share * 100.0);
+        }
+        Some(Lossy::Gilbert { p, r }) => {
+            let _ = writeln!(
+                effects,
+                "loss = {{ kind = 'gilbert-elliott', p = '{}%', r = '{}%' }}",
+                p * 100.0,
+                r * 100.0
+            );
+        }
+        None => {}
+    }
+    let text = format!(
+        "title = 'netem'\nworld = {{ emulator = 'netem' }}\n\
+         host = [{{ name = 'west' }}, {{ name = 'east' }}]\n\
+         [[path]]\nbetween = ['west', 'east']\n{effects}\
+         [target]\nhost = 'east'\nluns = ['memory:1MiB']\n\
+         [[initiator]]\nhost = 'west'\n[workload]\ntime = '1s'\n\
+         [trace]\nkinds = ['io']\n"
+    );
+    let cells = Plan::parse(std::path::Path::new("netem.toml"), &text)
+        .and_then(|plan| plan.cells(Phase::Planned, &[]));
+    let cell = cells.map_err(|error| error.to_string())?.pop();
+    let mut scenario = cell.expect("a plan has a cell").scenario;
+    for node in &mut scenario.topology.nodes {
+        node.tcp = tcp.clone();
+    }
+    Ok(scenario)
 }
 
 fn config(world: &World, path: &Path) -> Config {

@@ -1,5 +1,6 @@
 //! Benchmarks the emulator from outside with UDP flows and TCP streams between two hosts, against its bounds and, in
-//! the same run, against the emulator `rattan`:
+//! the same run, against the emulators `rattan` and netem. Where the kernel has no netem, packets per second and goodput
+//! of ours and netem are compared in a virtual machine with Debian's kernel:
 //!
 //! - packets per second through one path at the sender's maximum: sent one by one, and with segmentation offload; and
 //!   the rate of a loop that only sends;
@@ -12,6 +13,7 @@
 
 mod arm;
 mod flow;
+mod guest;
 mod raw;
 mod stamped;
 mod stream;
@@ -22,6 +24,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wansan_lab::netem;
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
 use wansan_peers::machine::Machine;
@@ -60,14 +63,14 @@ fn main() -> ExitCode {
     }
     let rattan = rattan();
     // The machine's defaults, which rattan's hosts use.
-    let buffers = machine_buffers();
-    let world = buffers
+    let world = tcp_settings()
         .map_err(|error| error.to_string())
-        .and_then(|buffers| {
-            let world = isolate().and_then(|_| World::build(&topology(buffers)));
-            world.map_err(|error| error.to_string())
+        .and_then(|tcp| {
+            let topology = Topology::flat(&["west", "east"], &tcp, MTU_BYTES);
+            let world = isolate().and_then(|_| World::build(&topology));
+            Ok((world.map_err(|error| error.to_string())?, tcp))
         });
-    let world = match world {
+    let (world, tcp) = match world {
         Ok(world) => world,
         Err(error) => {
             eprintln!("not run: {error}");
@@ -79,8 +82,15 @@ fn main() -> ExitCode {
         Ok(program) => arms.push(Arm::Rattan(program)),
         Err(reason) => eprintln!("not beside rattan: {reason}"),
     }
+    let has_netem = netem::check();
+    if has_netem.is_ok() {
+        arms.push(Arm::Netem(tcp));
+    }
     let mut report = Report {
         results: Vec::new(),
+        judges: !arguments
+            .iter()
+            .any(|argument| argument == guest::FIGURES_ONLY),
         machine: Machine::watch(),
         quiet: arguments.iter().any(|argument| argument == "--json"),
     };
@@ -93,6 +103,9 @@ fn main() -> ExitCode {
     if chosen("goodput") {
         goodput(&arms, &mut report);
     }
+    // An emulated processor is too slow for these loads, and late.
+    let judges = report.judges;
+    let chosen = |group| judges && chosen(group);
     if chosen("delays") {
         delays(&arms, &mut report);
     }
@@ -102,8 +115,15 @@ fn main() -> ExitCode {
     if chosen("losses") {
         losses(&arms, &mut report);
     }
+    let mut results = json!({"emulator": report.results});
+    if let Err(reason) = has_netem {
+        match guest::run(&reason.to_string(), &arguments) {
+            Ok(in_guest) => results["in_guest"] = in_guest,
+            Err(reason) => eprintln!("not beside netem: {reason}"),
+        }
+    }
     if report.quiet {
-        println!("{}", json!({"emulator": report.results}));
+        println!("{results}");
     }
     ExitCode::SUCCESS
 }
@@ -135,11 +155,8 @@ fn rattan() -> Result<PathBuf, String> {
         .ok_or("it is not installed (`cargo install rattan`)".to_owned())
 }
 
-/// TCP receive and send buffers in bytes: minimum, default and maximum.
-type Buffers = [[u64; 3]; 2];
-
-/// The machine's defaults for its namespaces. rattan's hosts use them, so ours do too.
-fn machine_buffers() -> std::io::Result<Buffers> {
+/// TCP settings with the machine's default buffers for its namespaces. rattan's hosts use these, so ours do too.
+fn tcp_settings() -> std::io::Result<TcpSettings> {
     let read = |name| {
         let path = format!("/proc/sys/net/ipv4/{name}");
         let text = std::fs::read_to_string(&path)?;
@@ -149,22 +166,19 @@ fn machine_buffers() -> std::io::Result<Buffers> {
             std::io::Error::other(what)
         })
     };
-    Ok([read("tcp_rmem")?, read("tcp_wmem")?])
-}
-
-fn topology([rmem_bytes, wmem_bytes]: Buffers) -> Topology {
-    let tcp = TcpSettings {
+    Ok(TcpSettings {
         congestion_control: stream::CONGESTION_CONTROL.to_owned(),
-        rmem_bytes,
-        wmem_bytes,
+        rmem_bytes: read("tcp_rmem")?,
+        wmem_bytes: read("tcp_wmem")?,
         ecn: false,
-    };
-    Topology::flat(&["west", "east"], &tcp, MTU_BYTES)
+    })
 }
 
 /// Prints results as they arrive.
 struct Report {
     results: Vec<Value>,
+    /// Whether results are judged by their bounds.
+    judges: bool,
     /// Load since the last verdict.
     machine: Machine,
     quiet: bool,
@@ -193,6 +207,9 @@ impl Report {
     }
 
     fn give(&mut self, arm: &Arm<'_>, case: &str, text: &str, verdict: &Verdict, mut facts: Value) {
+        if !self.judges {
+            return self.tell(arm.name(), case, text, facts);
+        }
         if matches!(arm, Arm::Wansan(_)) {
             verdict.record(&format!("emulator: {case}"), text);
         }
@@ -317,16 +334,22 @@ fn goodput(arms: &[Arm<'_>], report: &mut Report) {
             let goodput = arm.stream(&path, RUN).map(|outcome| outcome.seen / 1e6);
             goodput.map_err(|reason| format!("{}: {reason}", arm.name()))
         };
-        let [ours, rattan] = arms else {
-            match sample(&arms[0]) {
+        let (compared, alone) = arms.split_at(match arms {
+            [_, Arm::Rattan(_), ..] => 2,
+            _ => 0,
+        });
+        for arm in alone {
+            match sample(arm) {
                 Ok(mbit_per_s) => report.tell(
-                    arms[0].name(),
+                    arm.name(),
                     &case,
                     &format!("{mbit_per_s:6.0} Mbit/s"),
                     json!({"goodput_bits_per_s": mbit_per_s * 1e6}),
                 ),
-                Err(reason) => report.failed(arms[0].name(), &case, &reason),
+                Err(reason) => report.failed(arm.name(), &case, &reason),
             }
+        }
+        let [ours, rattan] = compared else {
             continue;
         };
         match in_turns(TURNS, [&mut || sample(ours), &mut || sample(rattan)]) {
