@@ -19,6 +19,7 @@ mod lost_data;
 mod multipath;
 mod netem;
 mod open_iscsi;
+mod plan;
 mod power_loss;
 mod relay;
 mod reservations;

@@ -4,7 +4,6 @@
 //! ours runs beside it, in the kernel of this computer.
 
 use libtest_mimic::Trial;
-use serde_json::Value;
 use wansan_peers::guest::Guest;
 use wansan_peers::process::run;
 use wansan_tcp::control::HighSpeed;
@@ -13,6 +12,7 @@ use wansan_tcp::ebpf;
 use std::process::Command;
 use std::time::Duration;
 
+use super::plan::{self, Ran};
 use super::{image, kernel_trial, with_wansan};
 use crate::stage::{Stop, WANSAN, folder, require};
 
@@ -108,23 +108,7 @@ fn plan(control: &str) -> String {
         .replace("CONTROL", control)
 }
 
-/// results.json and manifest.json of a run.
-struct Ran {
-    results: Value,
-    manifest: Value,
-}
-
 impl Ran {
-    fn parse(results: &str, manifest: &str) -> Result<Ran, Stop> {
-        let parse = |text: &str| {
-            serde_json::from_str(text).map_err(|error| Stop::Failed(format!("{error}: {text}")))
-        };
-        Ok(Ran {
-            results: parse(results)?,
-            manifest: parse(manifest)?,
-        })
-    }
-
     fn mean_window(&self) -> Result<f64, Stop> {
         let mean = &self.results["cells"][0]["cwnd"]["sum_mean_packets"];
         let none = || Stop::Failed(format!("no windows in {}", self.results));
@@ -167,14 +151,5 @@ fn in_guest() -> Result<Ran, Stop> {
     let image = with_wansan(&image()?, folder.path())?;
     let mut guest = Guest::boot_on_own_time(&image)?;
     guest.run("modprobe -a veth tcp_highspeed")?;
-    let plan = plan("highspeed");
-    let lines: Vec<String> = plan.lines().map(|line| format!("'{line}'")).collect();
-    guest.run(&format!(
-        "printf '%s\\n' {} >/run/trial.toml",
-        lines.join(" ")
-    ))?;
-    let run = "cd /run && wansan lab run trial.toml --out runs >log 2>&1";
-    guest.run(&format!("({run}) || {{ cat /run/log; false; }}"))?;
-    let mut read = |name: &str| guest.run(&format!("cat /run/runs/trial/*/{name}"));
-    Ran::parse(&read("results.json")?, &read("manifest.json")?)
+    plan::run(&mut guest, "trial", &plan("highspeed"))
 }

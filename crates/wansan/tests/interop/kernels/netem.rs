@@ -4,7 +4,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use wansan_peers::guest::Guest;
 
-use super::{image, kernel_trial, with_wansan};
+use super::{image, kernel_trial, plan, with_wansan};
 use crate::stage::{Stop, folder, require};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -132,22 +132,11 @@ fn agrees() -> Result<(), Stop> {
 
 /// The plan's cells of that case, by each of the emulators.
 fn measure(guest: &mut Guest, case: &str) -> Result<[Value; 2], Stop> {
-    let plan = PLAN.replace("CASE", case);
-    let lines = plan.lines().map(|line| format!("'{line}'"));
-    let lines: Vec<String> = lines.collect();
-    guest.run(&format!(
-        "printf '%s\\n' {} >/run/{case}.toml",
-        lines.join(" ")
-    ))?;
-    let run = format!("cd /run && wansan lab run {case}.toml --out runs >log 2>&1");
-    guest.run(&format!("({run}) || {{ cat /run/log; false; }}"))?;
-    let printed = guest.run(&format!("cat /run/runs/{case}/*/results.json"))?;
-    let results: Value = serde_json::from_str(&printed)
-        .map_err(|error| Stop::Failed(format!("{error}: {printed}")))?;
+    let results = plan::run(guest, case, &PLAN.replace("CASE", case))?.results;
     let cell = |place: usize, emulator: &str| {
         let cell = &results["cells"][place];
         let is_right = cell["emulator"] == emulator && cell["failure"].is_null();
-        require(is_right, || format!("{case} by {emulator}: {printed}"))?;
+        require(is_right, || format!("{case} by {emulator}: {results}"))?;
         Ok::<_, Stop>(cell.clone())
     };
     Ok([cell(0, EMULATORS[0])?, cell(1, EMULATORS[1])?])

@@ -2,9 +2,9 @@
 //! of a tunnel's packets, which newer kernels take joined, have to reach it one by one.
 
 use libtest_mimic::Trial;
-use serde_json::Value;
 use wansan_peers::guest::Guest;
 
+use super::plan::{self, Ran};
 use super::{image, kernel_trial, with_wansan};
 use crate::stage::{Stop, folder, require};
 
@@ -66,20 +66,7 @@ fn loses_nothing() -> Result<(), Stop> {
     let image = with_wansan(&image()?, folder.path())?;
     let mut guest = Guest::boot(&image, &[], &[])?;
     guest.run("modprobe -a veth tun")?;
-    let lines: Vec<String> = PLAN.lines().map(|line| format!("'{line}'")).collect();
-    guest.run(&format!(
-        "printf '%s\\n' {} >/run/tunnel.toml",
-        lines.join(" ")
-    ))?;
-    let run = "cd /run && wansan lab run tunnel.toml --out runs >log 2>&1";
-    guest.run(&format!("({run}) || {{ cat /run/log; false; }}"))?;
-    let mut read = |file: &str| {
-        let printed = guest.run(&format!("cat /run/runs/tunnel/*/{file}"))?;
-        serde_json::from_str(&printed)
-            .map_err(|error| Stop::Failed(format!("{file}: {error}: {printed}")))
-    };
-    let results: Value = read("results.json")?;
-    let manifest: Value = read("manifest.json")?;
+    let Ran { results, manifest } = plan::run(&mut guest, "tunnel", PLAN)?;
     let paths = results["cells"][0]["paths"].as_array();
     let packets = paths.into_iter().flatten();
     let packets: u64 = packets.filter_map(|path| path["in_packets"].as_u64()).sum();
