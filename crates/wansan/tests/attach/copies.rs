@@ -364,7 +364,7 @@ struct UnderWay {
 }
 
 impl Change for UnderWay {
-    fn asked(&self, pdu: &mut [u8]) {
+    fn asked(&self, _: u64, pdu: &mut [u8]) {
         const SCSI_COMMAND: u8 = 0x01;
         let transfers = [
             opcode::READ_10,
@@ -380,7 +380,7 @@ impl Change for UnderWay {
         }
     }
 
-    fn answered(&self, pdu: &mut [u8]) {
+    fn answered(&self, _: u64, pdu: &mut [u8]) {
         const SCSI_RESPONSE: u8 = 0x21;
         const DATA_IN: u8 = 0x25;
         let has_status = match way::opcode(pdu) {

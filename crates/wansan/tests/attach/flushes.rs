@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 struct Slow;
 
 impl Change for Slow {
-    fn asked(&self, pdu: &mut [u8]) {
+    fn asked(&self, _: u64, pdu: &mut [u8]) {
         const SCSI_COMMAND: u8 = 0x01;
         let is_write = [opcode::WRITE_10, opcode::WRITE_16].contains(&pdu[32]);
         if way::opcode(pdu) == SCSI_COMMAND && is_write {
@@ -34,7 +34,7 @@ impl Change for Slow {
         }
     }
 
-    fn answered(&self, _: &mut [u8]) {}
+    fn answered(&self, _: u64, _: &mut [u8]) {}
 }
 
 /// What `NBD_FLAG_CAN_MULTI_CONN` promises.

@@ -71,7 +71,7 @@ impl Change for Other {
         self.ends.lock().expect("no panic").push(near);
     }
 
-    fn asked(&self, pdu: &mut [u8]) {
+    fn asked(&self, _: u64, pdu: &mut [u8]) {
         let mut held = self.held();
         held.has_write |= held.holds && is_write(pdu);
         let is_kept = |held: &mut Held| held.holds && held.has_write;
@@ -82,7 +82,7 @@ impl Change for Other {
         );
     }
 
-    fn answered(&self, pdu: &mut [u8]) {
+    fn answered(&self, _: u64, pdu: &mut [u8]) {
         const TAG: &[u8] = b"TargetPortalGroupTag=1";
         if way::opcode(pdu) == LOGIN_RESPONSE
             && let Some(at) = pdu.windows(TAG.len()).position(|text| text == TAG)
@@ -136,7 +136,7 @@ fn tag(pdu: &[u8]) -> [u8; 4] {
 }
 
 impl Change for Own {
-    fn asked(&self, pdu: &mut [u8]) {
+    fn asked(&self, _: u64, pdu: &mut [u8]) {
         let is_fence = way::opcode(pdu) == SCSI_COMMAND
             && pdu[32] == opcode::PERSISTENT_RESERVE_OUT
             && pdu[33] & 0x1f == PREEMPT_AND_ABORT;
@@ -158,7 +158,7 @@ impl Change for Own {
         drop(waited.expect("no panic"));
     }
 
-    fn answered(&self, pdu: &mut [u8]) {
+    fn answered(&self, _: u64, pdu: &mut [u8]) {
         const BUSY: u8 = 0x08;
         const UNIT_ATTENTION: u8 = 0x06;
         const MODE_PARAMETERS_CHANGED: [u8; 2] = [0x2a, 0x01];

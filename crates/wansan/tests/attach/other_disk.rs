@@ -1,6 +1,6 @@
 //! Another disk where an attached one was.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,8 +63,9 @@ struct Disguise {
     of: Trait,
     is_on: AtomicBool,
     changed: AtomicU64,
-    /// How often it is asked under each tag: sessions over several routes use the same ones.
-    asked: Mutex<HashMap<[u8; 4], u32>>,
+    /// The commands that ask for it and are not answered yet, by connection and tag: sessions over several routes use the
+    /// same tags.
+    asked: Mutex<HashSet<(u64, [u8; 4])>>,
 }
 
 fn tag(pdu: &[u8]) -> [u8; 4] {
@@ -83,20 +84,18 @@ impl Disguise {
 }
 
 impl Change for Disguise {
-    fn asked(&self, pdu: &mut [u8]) {
+    fn asked(&self, connection: u64, pdu: &mut [u8]) {
         if way::opcode(pdu) == SCSI_COMMAND && self.of.is_asked(&pdu[CDB..DATA]) {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            *asked.entry(tag(pdu)).or_default() += 1;
+            asked.insert((connection, tag(pdu)));
         }
     }
 
-    fn answered(&self, pdu: &mut [u8]) {
+    fn answered(&self, connection: u64, pdu: &mut [u8]) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = asked.get_mut(&tag(pdu)).filter(|left| **left > 0);
-        let Some(left) = left.filter(|_| way::opcode(pdu) == DATA_IN) else {
+        if way::opcode(pdu) != DATA_IN || !asked.remove(&(connection, tag(pdu))) {
             return;
-        };
-        *left -= 1;
+        }
         if self.is_on.load(Ordering::Relaxed) {
             self.of.change(&mut pdu[DATA..]);
             self.changed.fetch_add(1, Ordering::Relaxed);

@@ -35,7 +35,7 @@ fn tag(pdu: &[u8]) -> [u8; 4] {
 }
 
 impl Change for Refuse {
-    fn asked(&self, pdu: &mut [u8]) {
+    fn asked(&self, _: u64, pdu: &mut [u8]) {
         let is_write = [opcode::WRITE_10, opcode::WRITE_16].contains(&pdu[32]);
         if way::opcode(pdu) == SCSI_COMMAND
             && is_write
@@ -45,7 +45,7 @@ impl Change for Refuse {
         }
     }
 
-    fn answered(&self, pdu: &mut [u8]) {
+    fn answered(&self, _: u64, pdu: &mut [u8]) {
         if way::opcode(pdu) == SCSI_RESPONSE
             && let Ok(mut writes) = self.0.lock()
             && writes.remove(&tag(pdu))
@@ -63,7 +63,7 @@ struct Fail {
 }
 
 impl Change for Fail {
-    fn asked(&self, pdu: &mut [u8]) {
+    fn asked(&self, _: u64, pdu: &mut [u8]) {
         const NO_OPCODE: u8 = 0xff;
         if way::opcode(pdu) == SCSI_COMMAND && self.opcodes.contains(&pdu[32]) {
             pdu[32] = NO_OPCODE;
@@ -71,7 +71,7 @@ impl Change for Fail {
         }
     }
 
-    fn answered(&self, pdu: &mut [u8]) {
+    fn answered(&self, _: u64, pdu: &mut [u8]) {
         /// Behind its length.
         const SENSE_AT: usize = 48 + 2;
         let mut under_way = self.under_way.lock().expect("no panic");

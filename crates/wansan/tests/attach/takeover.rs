@@ -40,7 +40,7 @@ fn tag(pdu: &[u8]) -> [u8; 4] {
 }
 
 impl Change for Look {
-    fn asked(&self, pdu: &mut [u8]) {
+    fn asked(&self, _: u64, pdu: &mut [u8]) {
         let preempts = way::opcode(pdu) == SCSI_COMMAND
             && pdu[32] == opcode::PERSISTENT_RESERVE_OUT
             && pdu[33] & 0x1f == PREEMPT_AND_ABORT;
@@ -49,7 +49,7 @@ impl Change for Look {
         }
     }
 
-    fn answered(&self, pdu: &mut [u8]) {
+    fn answered(&self, _: u64, pdu: &mut [u8]) {
         let mut under_way = self.under_way.lock().expect("no panic");
         if way::opcode(pdu) == SCSI_RESPONSE && under_way.take_if(|it| *it == tag(pdu)).is_some() {
             let keys = self.peer.lock().expect("no panic").keys();

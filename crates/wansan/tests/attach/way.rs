@@ -8,13 +8,13 @@ use std::thread;
 /// The basic header segment (RFC 7143 §11.2.1).
 const HEADER_BYTES: usize = 48;
 
-/// What is done to PDUs without digests.
+/// What is done to PDUs without digests. Connections are numbered in the order in which they are made.
 pub(crate) trait Change: Send + Sync + 'static {
     /// To one that the initiator sends.
-    fn asked(&self, _pdu: &mut [u8]) {}
+    fn asked(&self, _connection: u64, _pdu: &mut [u8]) {}
 
     /// To one that the target sends.
-    fn answered(&self, pdu: &mut [u8]);
+    fn answered(&self, connection: u64, pdu: &mut [u8]);
 
     /// Both ends of another connection, the initiator's first.
     fn connected(&self, _ends: [TcpStream; 2]) {}
@@ -30,21 +30,26 @@ pub(crate) fn open(target: SocketAddr, change: Arc<impl Change>) -> io::Result<S
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     thread::spawn(move || {
-        while let Ok((near, _)) = listener.accept() {
-            let _ = join(near, target, &change);
+        for (connection, near) in (0..).zip(listener.incoming().map_while(Result::ok)) {
+            let _ = join(connection, near, target, &change);
         }
     });
     Ok(address)
 }
 
-fn join(near: TcpStream, target: SocketAddr, change: &Arc<impl Change>) -> io::Result<()> {
+fn join(
+    connection: u64,
+    near: TcpStream,
+    target: SocketAddr,
+    change: &Arc<impl Change>,
+) -> io::Result<()> {
     let far = TcpStream::connect(target)?;
     change.connected([near.try_clone()?, far.try_clone()?]);
     let there = [near.try_clone()?, far.try_clone()?];
     let asking = Arc::clone(change);
-    thread::spawn(move || carry(there, |pdu| asking.asked(pdu)));
+    thread::spawn(move || carry(there, |pdu| asking.asked(connection, pdu)));
     let answering = Arc::clone(change);
-    thread::spawn(move || carry([far, near], |pdu| answering.answered(pdu)));
+    thread::spawn(move || carry([far, near], |pdu| answering.answered(connection, pdu)));
     Ok(())
 }
 
