@@ -15,6 +15,7 @@ use wansan_path::{Capacity, Effects, GilbertElliott, Limit, LossModel, Probabili
 use wansan_trace::{Kinds, Recorder};
 
 use super::MTU_BYTES;
+use super::cores;
 use super::flow::{Flow, Ideal, Seen};
 
 /// Large enough that a delayed sender causes no gap at 5 Gbit/s.
@@ -126,7 +127,8 @@ impl Arm<'_> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         match self {
             Arm::Wansan(world) => {
-                let emulator = Emulator::start(world.wan().handle(), config(world, path));
+                let start = || Emulator::start(world.wan().handle(), config(world, path));
+                let emulator = cores::on_last(start).map_err(|error| error.to_string())?;
                 let emulator = emulator.map_err(|error| error.to_string())?;
                 let seen = between_hosts(world, &program, left, right)?;
                 let report = emulator.stop().map_err(|error| error.to_string())?;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use wansan_trace::{Instant, clock};
 
+use super::cores;
 use super::stamped::{Stamped, set_option};
 
 const PORT: u16 = 9;
@@ -83,18 +83,9 @@ pub(crate) struct Seen {
     pub(crate) early: u64,
 }
 
-/// Keeps generators and sinks off the last core if there are several: it is reserved for the emulator.
-fn keep_to_other_cores() {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut others = CpuSet::new();
-    (0..cores.saturating_sub(1).max(1)).for_each(|core| others.set(core));
-    // Fails in a container with fewer cores; the scheduler then decides.
-    let _ = sched_setaffinity(None, &others);
-}
-
 /// Sends a flow.
 pub(crate) fn send(flow: Flow) -> std::io::Result<()> {
-    keep_to_other_cores();
+    cores::leave_last_to_emulator();
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect((flow.to, PORT))?;
@@ -168,7 +159,7 @@ fn send_groups(socket: &UdpSocket, payload: &[u8], group_bytes: usize) -> std::i
 
 /// Receives a flow; prints the result as a line of JSON.
 pub(crate) fn sink(ideal: Ideal) -> std::io::Result<()> {
-    keep_to_other_cores();
+    cores::leave_last_to_emulator();
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     println!("ready");
     let seen = if ideal.count_only {

@@ -12,6 +12,7 @@
 //! `cargo bench -p wansan-lab --bench emulator [-- packets|goodput|delays|rates|losses] [--json]`
 
 mod arm;
+mod cores;
 mod flow;
 mod guest;
 mod raw;

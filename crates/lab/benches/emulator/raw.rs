@@ -9,11 +9,11 @@ use hdrhistogram::Histogram;
 use rustix::net::{
     AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketType, netdevice, sendmmsg, socket,
 };
-use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use wansan_lab::emulator::prefer;
 use wansan_trace::clock;
 
+use super::cores;
 use super::flow::HEADER_BYTES;
 use super::stamped::set_option;
 
@@ -29,13 +29,10 @@ pub(crate) struct Late {
 /// Busy-polls the clock for `time`, on every core as during a flow, and returns how late the last core's loop, the
 /// emulator's, observed evenly spaced times, `times_per_s` per second. It includes preemption by a hypervisor.
 pub(crate) fn late(times_per_s: u64, time: Duration) -> Late {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores::count();
     let gap = Duration::from_nanos(1_000_000_000 / times_per_s);
     let watch = |core: usize| {
-        let mut own = CpuSet::new();
-        own.set(core);
-        // Fails in a container with other cores; the scheduler then decides.
-        let _ = sched_setaffinity(None, &own);
+        cores::keep_to([core]);
         if core + 1 == cores {
             prefer();
         }
