@@ -107,7 +107,7 @@ test-oracle:
 
 test-kernels: web
 	@setup/need build ebpf kernels
-	@cargo test --quiet --locked --package wansan $(EBPF) --test interop -- \
+	@cargo test --quiet --locked --package wansan --package wansan-lab $(EBPF) --test interop --test emulator -- \
 		--ignored --test-threads=1 kernels::
 
 conformance: web

@@ -16,14 +16,10 @@ use crate::kernel;
 /// linux/sockios.h.
 const SIOCETHTOOL: Opcode = 0x8946;
 
-/// Commands of linux/ethtool.h.
-const SET_GRO: u32 = 0x2c;
-const GET_SET_INFO: u32 = 0x37;
-const GET_STRINGS: u32 = 0x1b;
-const SET_FEATURES: u32 = 0x3b;
-/// The set of strings that names the features (ETH_SS_FEATURES), and the bytes of each (ETH_GSTRING_LEN).
-const FEATURES: u32 = 4;
-const STRING_BYTES: usize = 32;
+/// Features in a block of `struct ethtool_sfeatures` and `struct ethtool_gfeatures`.
+const BLOCK_FEATURES: usize = 32;
+/// Bytes of a feature's name (ETH_GSTRING_LEN).
+const NAME_BYTES: usize = 32;
 
 const GRO: &str = "generic-receive-offload";
 const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
@@ -38,17 +34,20 @@ pub(super) fn off() -> Vec<&'static str> {
 }
 
 /// Disables them on an interface of the calling thread's namespace. One that the kernel does not support is off already.
+///
+/// # Errors
+/// The kernel's, or that it keeps one enabled.
 pub(super) fn turn_off(interface: &str) -> io::Result<()> {
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::DGRAM,
         None,
     )?;
-    let command = |words: &mut [u32]| ask(socket.as_fd(), interface, words);
+    let ask = |command: Command| ask(socket.as_fd(), interface, command);
     for name in off() {
         let result = match name {
-            GRO => command(&mut [SET_GRO, 0]),
-            _ => turn_feature_off(command, name),
+            GRO => ask(Command::DisableGro).map(drop),
+            _ => disable_feature(ask, name),
         };
         match result {
             Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {}
@@ -59,40 +58,77 @@ pub(super) fn turn_off(interface: &str) -> io::Result<()> {
 }
 
 /// Disables the feature of that name, if there is one.
-fn turn_feature_off(
-    mut command: impl FnMut(&mut [u32]) -> io::Result<()>,
-    name: &str,
-) -> io::Result<()> {
-    // `struct ethtool_sset_info`: the command, a reserved word, a mask of 64 bits, and the size of the set.
-    let mut info = [GET_SET_INFO, 0, 0, 0, 0];
-    info[2..4].copy_from_slice(&words_of(1 << FEATURES));
-    command(&mut info)?;
-    let count = info[4] as usize;
-    // `struct ethtool_gstrings`: the command, the set, its size, and the strings.
-    let mut strings = vec![0; 3 + count * STRING_BYTES / 4];
-    strings[..3].copy_from_slice(&[GET_STRINGS, FEATURES, count as u32]);
-    command(&mut strings)?;
-    let names: Vec<u8> = strings[3..]
-        .iter()
-        .flat_map(|it| it.to_ne_bytes())
-        .collect();
+fn disable_feature(ask: impl Fn(Command) -> io::Result<Vec<u32>>, name: &str) -> io::Result<()> {
+    let features = ask(Command::CountFeatures)?[4] as usize;
+    let names = ask(Command::NameFeatures { features })?;
+    let names: Vec<u8> = names[3..].iter().flat_map(|it| it.to_ne_bytes()).collect();
     let is_wanted = |string: &[u8]| string.split(|byte| *byte == 0).next() == Some(name.as_bytes());
-    let Some(place) = names.chunks(STRING_BYTES).position(is_wanted) else {
+    let Some(place) = names.chunks(NAME_BYTES).position(is_wanted) else {
         return Ok(());
     };
-    // `struct ethtool_sfeatures`: the command, the number of blocks, and per block of 32 features those to change and
-    // those to enable.
-    let blocks = count.div_ceil(32);
-    let mut change = vec![0; 2 + 2 * blocks];
-    change[..2].copy_from_slice(&[SET_FEATURES, blocks as u32]);
-    change[2 + 2 * (place / 32)] = 1 << (place % 32);
-    command(&mut change)
+    ask(Command::DisableFeature { place, features })?;
+    let (block, bit) = (place / BLOCK_FEATURES, place % BLOCK_FEATURES);
+    let active = ask(Command::GetFeatures { features })?[2 + 4 * block + 2];
+    match active >> bit & 1 {
+        0 => Ok(()),
+        _ => Err(io::Error::other(format!("the kernel keeps {name} enabled"))),
+    }
 }
 
-/// A number of 64 bits in memory order.
-fn words_of(number: u64) -> [u32; 2] {
-    let bytes = number.to_ne_bytes();
-    [0, 4].map(|at| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+/// A command of linux/ethtool.h.
+#[derive(Clone, Copy)]
+enum Command {
+    /// `struct ethtool_value`: the command, and the value.
+    DisableGro,
+    /// `struct ethtool_sset_info`: the command, a reserved word, a mask of 64 bits with one set (ETH_SS_FEATURES), and its
+    /// size.
+    CountFeatures,
+    /// `struct ethtool_gstrings`: the command, the set, its size, and the strings.
+    NameFeatures { features: usize },
+    /// `struct ethtool_sfeatures`: the command, the number of blocks, and of each block the features to change, and those to
+    /// enable.
+    DisableFeature { place: usize, features: usize },
+    /// `struct ethtool_gfeatures`: the command, the number of blocks, and of each block the features that are available,
+    /// requested, active, and never changed.
+    GetFeatures { features: usize },
+}
+
+/// ETH_SS_FEATURES: the set of strings that names the features.
+const FEATURES: u32 = 4;
+
+impl Command {
+    /// Its struct, with room for all that the kernel writes.
+    fn words(&self) -> Vec<u32> {
+        let with_room = |head: &[u32], room: usize| {
+            let mut words = head.to_vec();
+            words.resize(head.len() + room, 0);
+            words
+        };
+        let blocks = |features: usize| features.div_ceil(BLOCK_FEATURES);
+        match *self {
+            Command::DisableGro => vec![0x2c, 0],
+            Command::CountFeatures => {
+                let mask = (1_u64 << FEATURES).to_ne_bytes();
+                let words = mask.as_chunks::<4>().0.iter();
+                let mut info = vec![0x37, 0];
+                info.extend(words.map(|word| u32::from_ne_bytes(*word)));
+                with_room(&info, 1)
+            }
+            Command::NameFeatures { features } => {
+                let head = [0x1b, FEATURES, features as u32];
+                with_room(&head, features * NAME_BYTES / size_of::<u32>())
+            }
+            Command::DisableFeature { place, features } => {
+                let head = [0x3b, blocks(features) as u32];
+                let mut change = with_room(&head, 2 * blocks(features));
+                change[2 + 2 * (place / BLOCK_FEATURES)] = 1 << (place % BLOCK_FEATURES);
+                change
+            }
+            Command::GetFeatures { features } => {
+                with_room(&[0x3a, blocks(features) as u32], 4 * blocks(features))
+            }
+        }
+    }
 }
 
 /// `struct ifreq` with `ifr_data` in use; the union is 24 bytes long.
@@ -152,14 +188,13 @@ unsafe impl Ioctl for Ethtool<'_> {
     }
 }
 
-/// Has the kernel carry out a command, and write its answer into the command's `words`. They have to be as long as the
-/// command's struct with what it states to follow.
+/// Has the kernel carry out a command; returns the command's words with its answer.
 #[allow(unsafe_code, reason = "the kernel offers these switches to ioctl(2)")]
-fn ask(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> io::Result<()> {
-    let request = Ethtool::new(interface, words)?;
-    // SAFETY: `Ethtool` describes its memory truly, see its implementation of `Ioctl`. Of the callers' commands, the
-    // kernel reads and writes a value (SET_GRO), one size (GET_SET_INFO with one set), as many strings as the set's size
-    // (GET_STRINGS), or as many blocks as stated (SET_FEATURES); all fit in their words.
+fn ask(socket: BorrowedFd<'_>, interface: &str, command: Command) -> io::Result<Vec<u32>> {
+    let mut words = command.words();
+    let request = Ethtool::new(interface, &mut words)?;
+    // SAFETY: `Ethtool` describes its memory truly, see its implementation of `Ioctl`, and a command's words have room for
+    // the answer.
     unsafe { ioctl(socket, request)? };
-    Ok(())
+    Ok(words)
 }

@@ -4,6 +4,7 @@
 
 mod effects;
 mod rests;
+mod segmented;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -25,7 +26,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 type Role = fn(&World) -> Result<(), String>;
 
-const ROLES: [(&str, Role); 13] = [
+const ROLES: [(&str, Role); 14] = [
     (
         "TCP's bytes arrive over a lossy path",
         tcp_over_a_lossy_path,
@@ -34,6 +35,7 @@ const ROLES: [(&str, Role); 13] = [
         "packets that leave together arrive as one",
         packets_that_leave_together_arrive_as_one,
     ),
+    (segmented::NAME, segmented::all_segments_arrive),
     ("no packet is early", no_packet_is_early),
     (
         "a seed drops the same packets again",
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
     let trials = ROLES
         .iter()
         .map(|(role, _)| arm.measuring(role, move || arm.plays(&[role])))
+        .chain([segmented::on_debians_kernel()])
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
