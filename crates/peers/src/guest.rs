@@ -26,6 +26,8 @@ pub use image::{Image, image};
 /// The computer outside, as its guests see it.
 pub const OUTSIDE: &str = "10.0.2.2";
 
+/// What runs guests.
+const QEMU: &str = "qemu-system-x86_64";
 /// Booting takes 2 seconds with KVM, and 10 without on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(300);
 /// What a kernel that KVM runs may take to boot before KVM counts as not working: some virtual
@@ -33,6 +35,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(300);
 const KVM_BOOT_LIMIT: Duration = Duration::from_secs(20);
 /// What one command may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+/// More than any comparison needs, and no more than qemu has.
+const MOST_PROCESSORS: usize = 16;
 /// Lines of its console that are shown when something fails: a kernel's oops with all registers.
 const LAST_WORDS: usize = 60;
 
@@ -67,12 +71,13 @@ impl Guest {
         Self::boot_with(image, &options, ports)
     }
 
-    /// Boots a guest of `image` with as many processors as this computer has for it.
+    /// Boots a guest of `image` with as many processors as this computer has for it, at most 16.
     ///
     /// # Errors
     /// [`Stop::NotRun`] when the machine lacks a program that this needs.
     pub fn boot_with_all_processors(image: &Image) -> Result<Self, Stop> {
         let processors = available_parallelism().map_or(1, usize::from);
+        let processors = processors.min(MOST_PROCESSORS);
         Self::boot_with(image, &["-smp".to_owned(), processors.to_string()], &[])
     }
 
@@ -119,14 +124,17 @@ impl Guest {
     }
 
     fn start(image: &Image, how: &[&str], ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
-        let qemu = find("qemu-system-x86_64")?;
+        let qemu = find(QEMU)?;
         let folder = TempDir::with_prefix("wansan-guest-")?;
         let forwards: String = ports
             .iter()
             .map(|(outside, port)| format!(",hostfwd=tcp:{outside}-:{port}"))
             .collect();
-        let mut command = Command::new(qemu);
+        // Without this, a test that is killed leaves its guest running.
+        let mut command = Command::new(find("setpriv")?);
         command
+            .args(["--pdeathsig", "KILL"])
+            .arg(qemu)
             .args(how)
             .args(["-cpu", "max", "-m", "1024"])
             .args([

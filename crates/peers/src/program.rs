@@ -69,7 +69,7 @@ fn package_of(program: &str) -> &'static str {
         "bash" => "bash",
         "java" => "default-jre-headless",
         "find" => "findutils",
-        "unshare" => "util-linux",
+        "unshare" | "setpriv" => "util-linux",
         "systemd-analyze" => "systemd",
         "systemd-nspawn" => "systemd-container",
         "lintian" => "lintian",

@@ -27,7 +27,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wansan_lab::netem;
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
-use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
+use wansan_peers::compare::{Bound, Comparison, Side, in_turns, median};
 use wansan_peers::machine::Machine;
 use wansan_peers::verdict::Verdict;
 
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
         goodput(&arms, &mut report);
     }
     let compares_in_guest = chosen("packets") || chosen("goodput");
-    // An emulated processor is too slow for these loads, and late.
+    // A guest's processors are too slow for these loads, and late.
     let judges = report.judges;
     let chosen = |group| judges && chosen(group);
     if chosen("delays") {
@@ -118,10 +118,8 @@ fn main() -> ExitCode {
         losses(&arms, &mut report);
     }
     let mut results = json!({"emulator": report.results});
-    if let Err(reason) = has_netem
-        && compares_in_guest
-    {
-        match guest::run(&reason.to_string(), &arguments) {
+    if has_netem.is_err() && compares_in_guest {
+        match guest::run(&arguments) {
             Ok(in_guest) => results["in_guest"] = in_guest,
             Err(reason) => eprintln!("not beside netem: {reason}"),
         }
@@ -262,7 +260,10 @@ fn segments(frame_bytes: usize) -> usize {
 }
 
 fn packets(world: &World, arms: &[Arm<'_>], report: &mut Report) {
-    report.title("packets/s through one path of 10 ms, bound 500000 on one core");
+    report.title(&match report.judges {
+        true => format!("packets/s through one path of 10 ms, bound {PACKETS_PER_S} on one core"),
+        false => "packets/s through one path of 10 ms".to_owned(),
+    });
     let path = Path {
         delay: Duration::from_millis(10),
         ..Path::default()
@@ -338,26 +339,30 @@ fn goodput(arms: &[Arm<'_>], report: &mut Report) {
             let goodput = arm.stream(&path, RUN).map(|outcome| outcome.seen / 1e6);
             goodput.map_err(|reason| format!("{}: {reason}", arm.name()))
         };
-        let (compared, alone) = arms.split_at(match arms {
-            [_, Arm::Rattan(_), ..] => 2,
-            _ => 0,
-        });
+        let (compared, alone) = arms.split_at(if arms.len() > 1 { 2 } else { 0 });
+        let told = |report: &mut Report, arm: &Arm<'_>, samples: &[f64]| {
+            let mbit_per_s = median(samples);
+            let turns = samples.len();
+            report.tell(
+                arm.name(),
+                &case,
+                &format!("{mbit_per_s:6.0} Mbit/s (median of {turns})"),
+                json!({"goodput_bits_per_s": mbit_per_s * 1e6, "turns": turns}),
+            );
+        };
         for arm in alone {
             match sample(arm) {
-                Ok(mbit_per_s) => report.tell(
-                    arm.name(),
-                    &case,
-                    &format!("{mbit_per_s:6.0} Mbit/s"),
-                    json!({"goodput_bits_per_s": mbit_per_s * 1e6}),
-                ),
+                Ok(mbit_per_s) => told(report, arm, &[mbit_per_s]),
                 Err(reason) => report.failed(arm.name(), &case, &reason),
             }
         }
-        let [ours, rattan] = compared else {
+        let [ours, other] = compared else {
             continue;
         };
-        match in_turns(TURNS, [&mut || sample(ours), &mut || sample(rattan)]) {
-            Ok([our_samples, rattan_samples]) => {
+        match in_turns(TURNS, [&mut || sample(ours), &mut || sample(other)]) {
+            Ok([our_samples, other_samples])
+                if report.judges && matches!(other, Arm::Rattan(_)) =>
+            {
                 let side = |arm: &Arm<'_>, samples| Side {
                     name: arm.name(),
                     samples,
@@ -366,9 +371,14 @@ fn goodput(arms: &[Arm<'_>], report: &mut Report) {
                     question: format!("goodput, {case}"),
                     unit: "Mbit/s",
                     ours: side(ours, our_samples),
-                    others: vec![side(rattan, rattan_samples)],
+                    others: vec![side(other, other_samples)],
                     bound: Bound::AtLeast(1.0),
                 });
+            }
+            Ok(samples) => {
+                for (arm, samples) in compared.iter().zip(samples) {
+                    told(report, arm, &samples);
+                }
             }
             Err(reason) => report.failed("both", &case, &reason),
         }

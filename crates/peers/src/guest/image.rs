@@ -128,7 +128,7 @@ impl Image {
 /// the folder `cache`.
 ///
 /// # Errors
-/// [`Stop::NotRun`] without Debian's package tools.
+/// [`Stop::NotRun`] without qemu or Debian's package tools.
 pub fn image(cache: &Path) -> Result<Image, Stop> {
     static IMAGE: Mutex<Option<Image>> = Mutex::new(None);
     // A thread that failed has left nothing in it.
@@ -142,6 +142,8 @@ pub fn image(cache: &Path) -> Result<Image, Stop> {
 }
 
 fn make(cache: &Path) -> Result<Image, Stop> {
+    // Without it, there is no use in fetching packages.
+    find(super::QEMU)?;
     let packages = packages::unpacked(cache)?;
     let kernel = packages
         .iter()

@@ -59,6 +59,7 @@ pub(super) fn unpacked(cache: &Path) -> Result<Vec<PathBuf>, Stop> {
     if files.iter().all(|file| folder.join(file).exists()) {
         return Ok(files.iter().map(|file| folder.join(file)).collect());
     }
+    eprintln!("fetching Debian's kernel and packages for virtual machines, about 100 MiB, once");
     let files = match apt.download() {
         Ok(()) => files,
         // The lists are so old that they name versions that have gone.
@@ -125,10 +126,25 @@ impl Apt {
             "APT::Sandbox::User=root".to_owned(),
             "APT::Architecture=amd64".to_owned(),
             "Acquire::Retries=3".to_owned(),
+            // Else `update` succeeds where nothing can be fetched.
+            "APT::Update::Error-Mode=any".to_owned(),
         ] {
             command.args(["-o", &option]);
         }
-        Ok(run(command.args(arguments), FETCH_LIMIT)?.success()?)
+        let finished = run(command.args(arguments), FETCH_LIMIT)?;
+        if finished.status.success() {
+            return Ok(finished);
+        }
+        let mut errors = finished
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("E: "));
+        let last = errors.next_back().unwrap_or("E: no reason given");
+        Err(Stop::Failed(format!(
+            "cannot fetch Debian's kernel: apt-get {}: {}; check this machine's network and /etc/apt/sources.list",
+            arguments[0],
+            &last[3..]
+        )))
     }
 
     fn install(&self, how: &str) -> Result<Finished, Stop> {
