@@ -120,8 +120,16 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             .lines()
             .map(str::trim)
             .take_while(|line| !line.starts_with("Usage:"));
-        let told: Vec<&str> = told.filter(|line| !line.is_empty()).collect();
-        let line = without_user(&told.join("; "));
+        let told = told.filter(|line| !line.is_empty());
+        let told = told.fold(String::new(), |told, line| {
+            let between = match told.as_str() {
+                "" => "",
+                told if told.ends_with(':') => " ",
+                _ => "; ",
+            };
+            told + between + line
+        });
+        let line = without_user(&told);
         remark(&format!(
             "wansan: {}",
             line.strip_prefix("error: ").unwrap_or(&line)

@@ -9,6 +9,12 @@ use wansan_peers::wansan::{TARGET_NAME, Target};
 use super::{WANSAN, refused, refused_beside, target_refused};
 
 #[test]
+fn a_target_without_name_and_units() {
+    let missing = "arguments were not provided: --name <IQN>; --lun <STORE>";
+    refused(&["target"], &[missing]);
+}
+
+#[test]
 fn a_unit_of_an_unknown_kind() {
     target_refused(
         &[],
