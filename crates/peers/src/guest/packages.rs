@@ -143,7 +143,7 @@ impl Apt {
         Err(Stop::Failed(format!(
             "cannot fetch Debian's kernel: apt-get {}: {}; check this machine's network and /etc/apt/sources.list",
             arguments[0],
-            &last[3..]
+            last[3..].trim_end_matches('.')
         )))
     }
 

@@ -63,7 +63,7 @@ struct Disguise {
     of: Trait,
     is_on: AtomicBool,
     changed: AtomicU64,
-    /// The commands that ask for it and are not answered yet, by connection and tag: sessions over several routes use the
+    /// The commands that ask for it and have got no data yet, by connection and tag: sessions over several routes use the
     /// same tags.
     asked: Mutex<HashSet<(u64, [u8; 4])>>,
 }

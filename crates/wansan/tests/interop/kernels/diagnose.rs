@@ -166,7 +166,7 @@ fn disks_of_a_session() -> Result<(), Stop> {
         disk.and_then(|disk| disk["queued_ns"].as_f64())
             .map(|ns| ns / 1e6)
     };
-    let are_apart = queued_ms("sda") > Some(100.0) && queued_ms("sdb").is_some_and(|ms| ms < 20.0);
+    let are_apart = queued_ms("sda") > Some(250.0) && queued_ms("sdb").is_some_and(|ms| ms < 20.0);
     require(are_apart, as_printed)?;
     run_printed(&mut guest, &told)?;
     healthy(&diagnosed(&mut guest)?)

@@ -1,7 +1,8 @@
 //! Files that a guest writes to a disk while something happens to it, and what has become of them.
 
-use crate::stage::Stop;
 use wansan_peers::guest::Guest;
+
+use crate::stage::Stop;
 
 /// How many files are written.
 const FILES: u32 = 24;
