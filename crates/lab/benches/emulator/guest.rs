@@ -12,14 +12,14 @@ const NAME: &str = "emulator";
 /// processors, not for those of a guest.
 pub(crate) const FIGURES_ONLY: &str = "--figures-only";
 
-/// Runs this program there with these arguments. Returns its results if they are asked for in JSON, and prints them
+/// Runs this program there with these arguments. With `--json` it returns the results, and it prints them
 /// otherwise.
 ///
 /// # Errors
 /// [`Stop`] without the programs that a virtual machine needs, or if it fails.
 pub(crate) fn run(arguments: &[String]) -> Result<Value, Stop> {
     eprintln!(
-        "beside netem in a virtual machine with Debian's kernel, as this machine has no netem"
+        "beside netem in a virtual machine with Debian's kernel, as netem does not work here"
     );
     let folder = TempDir::with_prefix("wansan-bench-")?;
     let image = image(Path::new(env!("CARGO_TARGET_TMPDIR")))?;
